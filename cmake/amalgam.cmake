@@ -1,0 +1,78 @@
+# The four ways to add something to Amalgam. Each is one call, so that every
+# library, transport, test and bench is built the same way.
+
+add_library(amalgam_flags INTERFACE)
+target_compile_options(amalgam_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                                               -Werror -fno-semantic-interposition)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports these from inside its own library headers when it inlines.
+  target_compile_options(amalgam_flags INTERFACE -Wno-stringop-overflow -Wno-stringop-overread
+                                                 -Wno-array-bounds -Wno-restrict)
+endif()
+if(AMALGAM_SANITIZE)
+  add_compile_options(-fsanitize=${AMALGAM_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${AMALGAM_SANITIZE})
+  if(AMALGAM_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wno-tsan)
+  endif()
+endif()
+
+# amalgam_library(core SOURCES a.cpp DEPENDS other_layer LINKS fmt::fmt PRIVATE_LINKS x)
+# A layer: target amalgam_<name>, alias amalgam::<name>.
+function(amalgam_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(amalgam_${name} ${arg_SOURCES})
+  add_library(amalgam::${name} ALIAS amalgam_${name})
+  set_target_properties(amalgam_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(
+    amalgam_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_features(amalgam_${name} PUBLIC cxx_std_20)
+  foreach(layer IN LISTS arg_DEPENDS)
+    target_link_libraries(amalgam_${name} PUBLIC amalgam_${layer})
+  endforeach()
+  target_link_libraries(amalgam_${name} PUBLIC ${arg_LINKS}
+                        PRIVATE ${arg_PRIVATE_LINKS} $<BUILD_INTERFACE:amalgam_flags>)
+  set_property(GLOBAL APPEND PROPERTY AMALGAM_LAYERS amalgam_${name})
+endfunction()
+
+# amalgam_transport(tcp SOURCES tcp.cpp TESTS tcp_test.cpp)
+# A native transport: its sources join the fabric library, its tests become tests.
+function(amalgam_transport name)
+  cmake_parse_arguments(arg "" "" "SOURCES;TESTS;LINKS" ${ARGN})
+  target_sources(amalgam_fabric PRIVATE ${arg_SOURCES})
+  target_link_libraries(amalgam_fabric PRIVATE ${arg_LINKS})
+  if(arg_TESTS)
+    amalgam_test(${name}_transport_test SOURCES ${arg_TESTS} LINKS amalgam_conformance)
+  endif()
+endfunction()
+
+# amalgam_test(uri_test SOURCES uri_test.cpp LINKS amalgam::core [TIMEOUT 60] [LABELS processes] [SERIAL])
+# Every gtest case becomes one ctest case with a watchdog.
+function(amalgam_test name)
+  if(NOT AMALGAM_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "SERIAL" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${arg_LINKS} GTest::gtest_main amalgam_flags)
+  include(GoogleTest)
+  gtest_discover_tests(
+    ${name}
+    DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" RUN_SERIAL "${arg_SERIAL}")
+endfunction()
+
+# amalgam_bench(message_latency SOURCES message_latency.cpp LINKS amalgam::fabric)
+function(amalgam_bench name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(bench_${name} ${arg_SOURCES})
+  target_include_directories(bench_${name} PRIVATE ${PROJECT_SOURCE_DIR}/benches)
+  target_link_libraries(bench_${name} PRIVATE ${arg_LINKS} amalgam_flags)
+endfunction()

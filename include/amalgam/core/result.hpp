@@ -1,0 +1,59 @@
+#pragma once
+
+#include <amalgam/core/status.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace amalgam {
+
+/// Why something that returns a `result` failed: the status and its sentence.
+struct failure {
+    status what;
+    std::string sentence;
+};
+
+/// A value, or why there is none. What the non-throwing twins (`try_…`) return.
+///
+/// Threads: like a plain value.
+/// Failure: value() on a failed result throws the amalgam::error that describes it.
+template <typename T>
+class [[nodiscard]] result {
+public:
+    result(T value) : value_(std::move(value)) {}
+    result(failure why) : why_(std::move(why)) {}
+    result(errc code, std::string sentence) : why_{status{code}, std::move(sentence)} {}
+
+    explicit operator bool() const noexcept { return value_.has_value(); }
+    bool ok() const noexcept { return value_.has_value(); }
+    status code() const noexcept { return why_.what; }                       ///< ok when a value is held.
+    const std::string& sentence() const noexcept { return why_.sentence; }  ///< Empty when ok.
+    const failure& why() const noexcept { return why_; }
+
+    T& value() & {
+        check();
+        return *value_;
+    }
+    const T& value() const& {
+        check();
+        return *value_;
+    }
+    T&& value() && {
+        check();
+        return std::move(*value_);
+    }
+    T& operator*() & noexcept { return *value_; }
+    const T& operator*() const& noexcept { return *value_; }
+    T&& operator*() && noexcept { return std::move(*value_); }
+    T* operator->() noexcept { return &*value_; }
+    const T* operator->() const noexcept { return &*value_; }
+
+private:
+    void check() const {
+        if (!value_) throw error(why_.what, why_.sentence);
+    }
+    std::optional<T> value_;
+    failure why_;
+};
+
+}  // namespace amalgam
