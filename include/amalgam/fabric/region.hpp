@@ -1,0 +1,78 @@
+#pragma once
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/result.hpp>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace amalgam {
+
+class port;
+
+/// What a peer may do with a region.
+enum class access : std::uint8_t { read = 1, write = 2, read_write = 3 };
+
+constexpr bool allows(access granted, access asked) noexcept {
+    return (static_cast<unsigned>(granted) & static_cast<unsigned>(asked)) ==
+           static_cast<unsigned>(asked);
+}
+
+/// The right to read or write a region from elsewhere. Send it to a peer to grant access.
+///
+/// Checked at the target: `secret` is 64 random bits, `incarnation` names the one run of the
+/// one port that made it, so a forged, stale or foreign key gets `denied` and touches nothing.
+struct remote_key {
+    static constexpr std::size_t wire_bytes = 40;
+
+    std::uint64_t secret = 0;
+    std::uint64_t region = 0;       ///< Slot and generation in the target's table.
+    std::uint64_t incarnation = 0;  ///< Of the target's port.
+    std::uint64_t bytes = 0;        ///< Length of the region, all segments together.
+    access rights = access::read;
+    std::uint8_t reserved[7] = {};
+
+    std::array<std::byte, wire_bytes> encode() const noexcept;  ///< Little-endian.
+    static remote_key decode(std::span<const std::byte, wire_bytes> wire) noexcept;
+    friend bool operator==(const remote_key&, const remote_key&) = default;
+};
+static_assert(std::is_trivially_copyable_v<remote_key>);
+
+/// Local memory that peers may read or write while this object lives.
+///
+/// The segments form one logical range, in order: offset 0 is the first byte of the first.
+/// Owner:   the caller owns the bytes; a region owns only their registration.
+/// Threads: its port's, but const members may run concurrently.
+/// Failure: port::open_region() reports `no_memory` at a pinning or table limit.
+/// Cost:    may pin pages; do it at set-up, not per transfer.
+class region {
+public:
+    region() = default;
+    region(port& owner, std::uint64_t id, const remote_key& key) noexcept
+        : owner_(&owner), id_(id), key_(key) {}
+    region(region&& from) noexcept
+        : owner_(std::exchange(from.owner_, nullptr)), id_(from.id_), key_(from.key_) {}
+    region& operator=(region&& from) noexcept {
+        std::swap(owner_, from.owner_);
+        std::swap(id_, from.id_);
+        std::swap(key_, from.key_);
+        return *this;
+    }
+    /// Precondition: the port still lives. A peer's transfer that is still under way ends
+    /// with `denied`.
+    ~region();
+
+    explicit operator bool() const noexcept { return owner_ != nullptr; }
+    const remote_key& key() const noexcept { return key_; }
+    std::uint64_t bytes() const noexcept { return key_.bytes; }
+
+private:
+    port* owner_ = nullptr;
+    std::uint64_t id_ = 0;
+    remote_key key_;
+};
+
+}  // namespace amalgam

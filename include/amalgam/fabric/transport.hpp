@@ -1,0 +1,75 @@
+#pragma once
+
+#include <amalgam/core/buffer.hpp>
+#include <amalgam/core/result.hpp>
+#include <amalgam/core/uri.hpp>
+#include <amalgam/fabric/port.hpp>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace amalgam {
+
+/// How a port behaves; every field has a default that suits most.
+struct port_options {
+    /// How long a peer may be silent while we wait for it before it counts as gone; also the
+    /// limit for reaching it.
+    std::chrono::milliseconds silence_limit{5000};
+    /// Expected messages nobody posted a receive for yet: past this many bytes from one peer we
+    /// stop reading from it until they are received.
+    std::size_t max_queued_bytes = std::size_t{256} << 20;
+};
+
+/// What `amalgam info` shows about a transport.
+struct transport_info {
+    std::string name;
+    bool usable = false;
+    std::string summary;               ///< What it does here: "sockets, IPv4 and IPv6".
+    std::string why_not;               ///< One sentence, when not usable.
+    std::vector<std::string> details;  ///< Facts probed at start: "rma: cross-memory attach".
+    std::string example;               ///< A URI that works: "tcp://127.0.0.1:0".
+};
+
+/// Opens ports of one kind. Stateless but for what it probed about the machine.
+///
+/// Threads: const members may run concurrently.
+class transport {
+public:
+    virtual ~transport() = default;
+    virtual std::string_view name() const noexcept = 0;  ///< The URI scheme: "tcp".
+    virtual transport_info describe() const = 0;
+    /// Failure: `invalid`, `unsupported`, `unreachable` … with one sentence for the user.
+    virtual result<std::unique_ptr<port>> open(const uri& where,
+                                               const port_options& options) const = 0;
+};
+
+/// The transports a program can choose from by URI.
+///
+/// Threads: build it in one thread; const members may run concurrently then.
+class transport_registry {
+public:
+    transport_registry() = default;
+    transport_registry(transport_registry&&) = default;
+    transport_registry& operator=(transport_registry&&) = default;
+
+    /// A registry that holds the native ones: loop, shm, tcp.
+    static transport_registry native();
+
+    /// Adds one; a later one of the same name replaces the earlier.
+    void add(std::unique_ptr<transport> one);
+    const transport* find(std::string_view name) const noexcept;
+    std::vector<transport_info> describe() const;
+
+    /// Opens the port that `where` names.
+    /// Failure: what the URI parser says; `not_found` with the names there are.
+    result<std::unique_ptr<port>> open(std::string_view where,
+                                       const port_options& options = {}) const;
+
+private:
+    std::vector<std::unique_ptr<transport>> all_;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/message.hpp>
+#include <amalgam/fabric/region.hpp>
+#include <cstdint>
+
+namespace amalgam::detail {
+
+/// What a frame between two native ports means. Travels on the wire: never renumber.
+enum class frame_kind : std::uint8_t {
+    unexpected = 1,  ///< tag: the sender's. payload: the message.
+    expected = 2,    ///< tag: matched with a posted receive. payload: the message.
+    put = 3,         ///< tag: initiator's operation. payload: rma_request, then the bytes.
+    get = 4,         ///< tag: initiator's operation. payload: rma_request.
+    get_data = 5,    ///< tag: the operation. extra: 1 on the last piece. payload: u64 offset within the transfer, bytes.
+    rma_done = 6,    ///< tag: the operation. payload: status, how a put (or refused get) ended.
+    first_of_transport = 16  ///< From here on each transport numbers its own (hello, bye, …).
+};
+
+/// Stands before every payload. 16 bytes, little-endian on every wire.
+struct frame_header {
+    std::uint32_t bytes = 0;  ///< Of the payload.
+    frame_kind kind = frame_kind::unexpected;
+    std::uint8_t flags = 0;
+    std::uint16_t extra = 0;
+    std::uint64_t tag = 0;
+};
+static_assert(sizeof(frame_header) == 16);
+
+/// The start of a put or get payload.
+struct rma_request {
+    remote_key key;
+    std::uint64_t offset = 0;  ///< Within the region.
+    std::uint64_t bytes = 0;   ///< Of the whole transfer piece that this request asks for.
+};
+static_assert(sizeof(rma_request) == 56);
+
+/// The byte mover to one peer. Each transport has its own; framed_port calls it.
+class frame_link {
+public:
+    /// done: all taken (copied or sent). pending: header was copied, payload is lent until
+    /// framed_port::sent(*on_sent, status). full: nothing taken; call framed_port::writable()
+    /// when it is worth trying again.
+    /// `on_sent` null: a small frame of the port's own (at most 256 bytes, one segment): copied or
+    /// refused, never pending.
+    virtual posted send(const frame_header&, gather payload, completion* on_sent) noexcept = 0;
+
+    /// True: the pending send had not begun and is forgotten; the transport will not name it again.
+    /// False: too late, it will be told by sent().
+    virtual bool forget(completion& on_sent) noexcept = 0;
+
+    /// Ends the connection now; the transport calls link_down() no more for it.
+    virtual void shut() noexcept = 0;
+
+    peer_id peer;  ///< Set by framed_port.
+
+protected:
+    ~frame_link() = default;
+};
+
+}  // namespace amalgam::detail
