@@ -1,9 +1,10 @@
 #pragma once
 
-#include <amalgam/core/status.hpp>
 #include <optional>
 #include <string>
 #include <utility>
+
+#include <amalgam/core/status.hpp>
 
 namespace amalgam {
 
@@ -26,7 +27,7 @@ public:
 
     explicit operator bool() const noexcept { return value_.has_value(); }
     bool ok() const noexcept { return value_.has_value(); }
-    status code() const noexcept { return why_.what; }                       ///< ok when a value is held.
+    status code() const noexcept { return why_.what; }  ///< ok when a value is held.
     const std::string& sentence() const noexcept { return why_.sentence; }  ///< Empty when ok.
     const failure& why() const noexcept { return why_; }
 

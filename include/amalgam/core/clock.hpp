@@ -1,0 +1,64 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <x86intrin.h>
+#endif
+
+namespace amalgam {
+
+/// Where time comes from: the machine's, or one that a test moves by hand.
+///
+/// Threads: now() may be called from anywhere, at once.
+class clock {
+public:
+    using duration = std::chrono::steady_clock::duration;
+    using time_point = std::chrono::steady_clock::time_point;
+
+    virtual ~clock() = default;
+    virtual time_point now() const noexcept = 0;
+
+    /// The machine's monotonic clock. Cost: one vDSO call and one virtual call.
+    static clock& steady() noexcept;
+};
+
+/// Time that moves only when told: for deterministic tests and simulations.
+///
+/// Threads: all members may run concurrently.
+class manual_clock final : public clock {
+public:
+    /// Starts one hour after the epoch, so that subtracting from now() stays positive.
+    manual_clock() noexcept : manual_clock(time_point{} + std::chrono::hours(1)) {}
+    explicit manual_clock(time_point start) noexcept : now_(start.time_since_epoch().count()) {}
+
+    time_point now() const noexcept override {
+        return time_point(duration(now_.load(std::memory_order_acquire)));
+    }
+    void advance(duration by) noexcept { now_.fetch_add(by.count(), std::memory_order_acq_rel); }
+    /// Precondition: `to` is not before now(); time never runs backwards.
+    void advance_to(time_point to) noexcept {
+        now_.store(to.time_since_epoch().count(), std::memory_order_release);
+    }
+
+private:
+    std::atomic<duration::rep> now_;
+};
+
+/// A counter that ticks at a fixed, unknown rate: for bounding spins and comparing short
+/// spans on one machine, not for telling time. Cost: some 20 cycles, no system call.
+inline std::uint64_t cycles() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+    return __rdtsc();
+#elif defined(__aarch64__)
+    std::uint64_t ticks;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
+}  // namespace amalgam
