@@ -59,6 +59,9 @@ protected:
 ///          those a socket needs.
 class port {
 public:
+    /// Ends every connection. Each pending operation completes with `closed`, in here; what those
+    /// completions post comes back `full`. The sink is not called any more.
+    /// Precondition: its regions are gone; not inside one of its own callbacks.
     virtual ~port() = default;
     port() = default;
     port(const port&) = delete;
