@@ -36,24 +36,36 @@ struct rma_request {
 };
 static_assert(sizeof(rma_request) == 56);
 
+struct peer_record;  // framed_port's; see peer_table.hpp.
+
 /// The byte mover to one peer. Each transport has its own; framed_port calls it.
 class frame_link {
 public:
-    /// done: all taken (copied or sent). pending: header was copied, payload is lent until
-    /// framed_port::sent(*on_sent, status). full: nothing taken; call framed_port::writable()
-    /// when it is worth trying again.
-    /// `on_sent` null: a small frame of the port's own (at most 256 bytes, one segment): copied or
-    /// refused, never pending.
+    /// done: all taken (copied or sent). pending: header was copied; payload, array and bytes, is
+    /// lent until framed_port::sent(*on_sent, status). full: nothing taken; call
+    /// framed_port::writable() when it is worth trying again.
+    /// `on_sent` null: a small frame of the port's own (at most 256 bytes, the array on the
+    /// caller's stack): copied or refused, never pending.
+    /// Calls neither sent() nor deliver(). A send that finds the connection broken calls
+    /// link_down() and returns full. While lent, port_words[3] of `on_sent` is the transport's.
     virtual posted send(const frame_header&, gather payload, completion* on_sent) noexcept = 0;
 
     /// True: the pending send had not begun and is forgotten; the transport will not name it again.
     /// False: too late, it will be told by sent().
     virtual bool forget(completion& on_sent) noexcept = 0;
 
-    /// Ends the connection now; the transport calls link_down() no more for it.
+    /// The lent memory must be free now, though its frame has begun: the transport copies what it
+    /// has not sent yet into memory of its own and forgets `on_sent`; the frame still goes out
+    /// whole. Without memory for that it ends the connection: link_down(no_memory).
+    virtual void detach(completion& on_sent) noexcept = 0;
+
+    /// Ends the connection now, without waiting for lent sends, which are forgotten. The transport
+    /// makes no more upcalls for this link. It may run inside an upcall of this very link
+    /// (deliver() then returns `gone`); the link stays in memory until framed_port::release().
     virtual void shut() noexcept = 0;
 
-    peer_id peer;  ///< Set by framed_port.
+    peer_id peer;                   ///< Set by framed_port.
+    peer_record* record = nullptr;  ///< Set and used by framed_port.
 
 protected:
     ~frame_link() = default;
