@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/tasks/mutex.hpp>
+
+namespace amalgam {
+
+/// Waits, with an amalgam::mutex, for something another ULT or thread says. Works like
+/// std::condition_variable; no spurious wake-ups, and waiters wake in order of arrival.
+///
+/// Threads: any. May be destroyed once everybody was notified, even when they have not
+///          returned from wait() yet.
+/// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller.
+class condition_variable {
+public:
+    using time_point = std::chrono::steady_clock::time_point;
+
+    condition_variable() = default;
+    condition_variable(const condition_variable&) = delete;
+    condition_variable& operator=(const condition_variable&) = delete;
+
+    void notify_one() noexcept;
+    void notify_all() noexcept;
+
+    void wait(std::unique_lock<mutex>& lock);
+    template <typename Predicate>
+    void wait(std::unique_lock<mutex>& lock, Predicate ready) {
+        while (!ready())
+            wait(lock);
+    }
+
+    /// Timed by the clock of the caller's stream.
+    std::cv_status wait_until(std::unique_lock<mutex>& lock, time_point deadline);
+    template <typename Predicate>
+    bool wait_until(std::unique_lock<mutex>& lock, time_point deadline, Predicate ready) {
+        while (!ready()) {
+            if (wait_until(lock, deadline) == std::cv_status::timeout) return ready();
+        }
+        return true;
+    }
+    template <typename Rep, typename Period>
+    std::cv_status wait_for(std::unique_lock<mutex>& lock,
+                            std::chrono::duration<Rep, Period> time) {
+        return wait_until(lock, detail::deadline_after(time));
+    }
+    template <typename Rep, typename Period, typename Predicate>
+    bool wait_for(std::unique_lock<mutex>& lock, std::chrono::duration<Rep, Period> time,
+                  Predicate ready) {
+        return wait_until(lock, detail::deadline_after(time), std::move(ready));
+    }
+
+private:
+    detail::wait_list waiting_;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <amalgam/tasks/pool.hpp>
+
+namespace amalgam::detail {
+
+class ult_core;
+
+/// What to do with a function object whose type is forgotten. run() destroys it too.
+struct closure_type {
+    void (*run)(void* closure);
+    std::size_t bytes;
+    std::size_t align;
+};
+
+/// A closure goes inline on the stack of its ULT up to this size, else on the heap.
+inline constexpr std::size_t inline_closure_bytes = 2048;
+
+template <typename Function>
+struct inline_closure {
+    static void run(void* closure) {
+        auto* body = static_cast<Function*>(closure);
+        struct destroy {
+            Function* body;
+            ~destroy() { body->~Function(); }
+        } at_end{body};
+        std::move (*body)();
+    }
+    static constexpr closure_type type{&run, sizeof(Function), alignof(Function)};
+};
+
+/// A ULT that is not yet in its pool, and where its closure belongs.
+struct prepared_ult {
+    ult_core* core;
+    void* closure;
+};
+
+prepared_ult prepare_ult(pool& where, const closure_type& type, std::string_view name,
+                         std::size_t stack_bytes, bool joinable);
+void drop_ult(ult_core& core) noexcept;  // its closure could not be made
+void start_ult(ult_core& core) noexcept;
+
+struct prepared_tasklet {
+    work_unit* unit;
+    void* closure;
+};
+prepared_tasklet prepare_tasklet(pool& where, const closure_type& type);
+void drop_tasklet(work_unit& unit) noexcept;
+
+template <typename Function>
+ult_core& launch(pool& where, Function&& body, std::string_view name, std::size_t stack_bytes,
+                 bool joinable) {
+    using closure = std::decay_t<Function>;
+    static_assert(std::is_invocable_v<closure>, "a ULT's body takes no arguments");
+    if constexpr (sizeof(closure) > inline_closure_bytes || alignof(closure) > 64) {
+        auto boxed = std::make_unique<closure>(std::forward<Function>(body));
+        return launch(
+            where, [held = std::move(boxed)] { std::move (*held)(); }, name, stack_bytes, joinable);
+    } else {
+        const prepared_ult made =
+            prepare_ult(where, inline_closure<closure>::type, name, stack_bytes, joinable);
+        if constexpr (std::is_nothrow_constructible_v<closure, Function>) {
+            ::new (made.closure) closure(std::forward<Function>(body));
+        } else {
+            try {
+                ::new (made.closure) closure(std::forward<Function>(body));
+            } catch (...) {
+                drop_ult(*made.core);
+                throw;
+            }
+        }
+        start_ult(*made.core);
+        return *made.core;
+    }
+}
+
+template <typename Function>
+void launch_tasklet(pool& where, Function&& body) {
+    using closure = std::decay_t<Function>;
+    static_assert(std::is_invocable_v<closure>, "a tasklet's body takes no arguments");
+    static_assert(alignof(closure) <= alignof(std::max_align_t));
+    const prepared_tasklet made = prepare_tasklet(where, inline_closure<closure>::type);
+    try {
+        ::new (made.closure) closure(std::forward<Function>(body));
+    } catch (...) {
+        drop_tasklet(*made.unit);
+        throw;
+    }
+    where.push(*made.unit);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <chrono>
+
+namespace amalgam::detail {
+
+/// The time by the clock of the caller's stream, or the steady clock on a plain thread.
+std::chrono::steady_clock::time_point task_now() noexcept;
+
+/// `time` from now, without overflow: a very long time is the end of time.
+template <typename Rep, typename Period>
+std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<Rep, Period> time) {
+    using point = std::chrono::steady_clock::time_point;
+    const point now = task_now();
+    if (std::chrono::duration<double>(time) >= std::chrono::duration<double>(point::max() - now)) {
+        return point::max();
+    }
+    return now + std::chrono::ceil<point::duration>(time);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include <amalgam/core/result.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/parking.hpp>
+#include <amalgam/tasks/work_unit.hpp>
+
+namespace amalgam::detail {
+
+/// What goes on when a future is ready. complete() runs it once, on the completing
+/// thread; it may be gone as soon as it ran.
+struct continuation {
+    void (*resume)(continuation&) noexcept;
+};
+
+/// The part of a future's shared state that does not know the value's type. A layer
+/// that pools its operations derives from future_state<T> and overrides recycle().
+///
+/// Owner:   counted references; made with one, which is the promise's.
+/// Threads: one completer, one waiter at a time, any threads.
+class future_core {
+public:
+    using time_point = std::chrono::steady_clock::time_point;
+    /// Asked at most once, by the future's side, and only while the value is not there.
+    using abandon_hook = void (*)(void* context) noexcept;
+
+    future_core() = default;
+    future_core(const future_core&) = delete;
+    future_core& operator=(const future_core&) = delete;
+
+    void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+    void drop_reference() noexcept {
+        if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle();
+    }
+
+    bool ready() const noexcept { return next_.load(std::memory_order_acquire) == done_mark(); }
+    void wait();
+    bool wait_until(time_point deadline);
+    /// Runs `then` at completion. False: it is complete already, `then` will not run.
+    bool attach(continuation& then) noexcept;
+
+    /// Ready from here on; runs the continuation. At most once, after the outcome is set.
+    void complete() noexcept;
+    void fail(failure why) noexcept;
+    void fail(std::exception_ptr why) noexcept;
+
+    /// Set before the future is handed out. The context must live as long as the state.
+    void on_abandon(abandon_hook hook, void* context) noexcept {
+        abandon_context_ = context;
+        abandon_ = hook;
+    }
+    void abandon() noexcept {
+        if (abandon_ != nullptr && !ready()) std::exchange(abandon_, nullptr)(abandon_context_);
+    }
+
+    // Once ready:
+    status outcome() const noexcept { return why_.what; }
+    void throw_if_failed() const;
+
+protected:
+    virtual ~future_core() = default;
+    /// No reference is left. Deletes; an override may keep the memory.
+    virtual void recycle() noexcept { delete this; }
+    /// Makes a recycled state as new, with one reference.
+    void reset() noexcept;
+
+private:
+    static continuation* done_mark() noexcept;
+
+    std::atomic<continuation*> next_{nullptr};  // null: nobody waits; done_mark(): ready
+    std::atomic<std::uint32_t> references_{1};
+    abandon_hook abandon_ = nullptr;
+    void* abandon_context_ = nullptr;
+    failure why_{};
+    std::exception_ptr exception_;
+};
+
+template <typename T>
+class future_state : public future_core {
+public:
+    using value_type = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+
+    template <typename... Arguments>
+    void set(Arguments&&... arguments) {
+        value_.emplace(std::forward<Arguments>(arguments)...);
+        complete();
+    }
+    value_type take() {
+        throw_if_failed();
+        return std::move(*value_);
+    }
+
+    static void* operator new(std::size_t bytes);
+    static void operator delete(void* memory, std::size_t bytes) noexcept;
+
+protected:
+    void reset() noexcept {
+        value_.reset();
+        future_core::reset();
+    }
+
+private:
+    std::optional<value_type> value_;
+};
+
+/// Small blocks, recycled per thread.
+void* allocate_block(std::size_t bytes);
+void free_block(void* memory, std::size_t bytes) noexcept;
+
+template <typename T>
+void* future_state<T>::operator new(std::size_t bytes) {
+    return allocate_block(bytes);
+}
+template <typename T>
+void future_state<T>::operator delete(void* memory, std::size_t bytes) noexcept {
+    free_block(memory, bytes);
+}
+
+/// Resumes a coroutine as a tasklet of the stream that completed the future; completed
+/// by a plain thread, of the stream the coroutine waited on; else on that thread.
+class coroutine_resumer : public continuation, public work_unit {
+public:
+    explicit coroutine_resumer() noexcept;
+    void prepare(std::coroutine_handle<> who) noexcept;
+
+private:
+    static void on_complete(continuation& self) noexcept;
+    static void run_unit(work_unit& self) noexcept;
+
+    std::coroutine_handle<> who_;
+    stream* home_ = nullptr;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/tasks/detail/wait_list.hpp>
+
+namespace amalgam {
+
+/// Something that happens once, until reset: everybody who waits for it goes on.
+///
+/// Threads: any. May be destroyed once set() returned and nobody waits.
+/// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller.
+class event {
+public:
+    using time_point = std::chrono::steady_clock::time_point;
+
+    event() = default;
+    event(const event&) = delete;
+    event& operator=(const event&) = delete;
+
+    /// It happened: releases everybody. What came before is visible to them.
+    void set() noexcept;
+    /// It has not happened (again).
+    void reset() noexcept { set_.store(false, std::memory_order_release); }
+    bool is_set() const noexcept { return set_.load(std::memory_order_acquire); }
+
+    void wait();
+    /// False: the deadline passed first. Timed by the clock of the caller's stream.
+    bool wait_until(time_point deadline);
+    template <typename Rep, typename Period>
+    bool wait_for(std::chrono::duration<Rep, Period> time) {
+        return wait_until(detail::deadline_after(time));
+    }
+
+private:
+    std::atomic<bool> set_{false};
+    detail::wait_list waiting_;
+};
+
+}  // namespace amalgam

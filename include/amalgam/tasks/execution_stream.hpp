@@ -1,0 +1,96 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/tasks/poller.hpp>
+#include <amalgam/tasks/pool.hpp>
+#include <amalgam/tasks/scheduler.hpp>
+
+namespace amalgam {
+
+/// Spin for as long as it has paid off lately, at most 50 us, then sleep.
+inline constexpr std::chrono::nanoseconds adaptive_spin{-1};
+/// Never sleep: lowest latency, one core at 100 %.
+inline constexpr std::chrono::nanoseconds always_spin = std::chrono::nanoseconds::max();
+
+/// How a stream is set up. Every field has a usable default.
+struct execution_stream_options {
+    std::string name = "stream";  ///< Shown by the OS (first 15 characters) and in logs.
+    int cpu = -1;                 ///< The core to bind to; -1: any.
+    std::chrono::nanoseconds spin = adaptive_spin;  ///< Polling time before an idle stream sleeps.
+    /// What the stream's timers go by; null: the steady clock. Must outlive the stream.
+    const amalgam::clock* clock = nullptr;
+    /// True: no thread; the stream runs only inside run_ready(), on the caller's thread.
+    bool driven = false;
+};
+
+/// Runs work from pools as its scheduler orders: an OS thread, or, when driven, the
+/// caller of run_ready(). Idle, it polls for a moment and then sleeps: no CPU is used.
+///
+/// Owner:   owns its thread, timers and main pool; stop() first, or the destructor does.
+///          A ULT that is still parked when the stream stops never runs again.
+/// Threads: any, unless a member says otherwise. A driven stream has one driving
+///          thread at a time, and must not be stopped by another.
+/// Failure: throws error{invalid} for a core that does not exist or a pool that another
+///          stream serves, error{no_memory} when the OS gives no thread or descriptor.
+class execution_stream {
+public:
+    using time_point = std::chrono::steady_clock::time_point;
+
+    /// Starts a stream that serves its own main_pool().
+    explicit execution_stream(execution_stream_options options = {});
+    /// Starts a stream that runs what `order` chooses; its first pool is main_pool().
+    execution_stream(std::unique_ptr<scheduler> order, execution_stream_options options = {});
+    ~execution_stream();
+    execution_stream(const execution_stream&) = delete;
+    execution_stream& operator=(const execution_stream&) = delete;
+
+    /// The stream that runs the caller, or null on a plain thread.
+    static execution_stream* current() noexcept;
+
+    /// Where spawn(stream, …) puts ULTs.
+    pool& main_pool() noexcept;
+    std::string_view name() const noexcept;
+    bool driven() const noexcept;
+
+    /// What time it is for this stream's timers.
+    time_point now() const noexcept;
+    /// When the earliest armed timer is due, or nothing.
+    std::optional<time_point> next_timer() const noexcept;
+
+    /// The stream polls `what` from soon on. Throws error{invalid} when its wait
+    /// handle cannot be waited on.
+    void add_poller(poller& what);
+    /// Returns once the stream does not, and will not, touch `what`. Waits for the
+    /// unit that the stream runs now, when called from another stream or thread.
+    void remove_poller(poller& what);
+
+    /// Makes the stream poll again now, also when it sleeps. Cost: one load when awake.
+    void wake() noexcept;
+
+    /// Driven streams only (else throws error{invalid}): runs due timers, pollers and
+    /// ready units until nothing more is ready or `most` things happened; returns how
+    /// many did. Not from inside the same stream.
+    std::size_t run_ready(std::size_t most = std::numeric_limits<std::size_t>::max());
+
+    /// Finishes the work that is ready and ends the thread; idempotent. Bounded: work
+    /// that stays ready for a second more is left. Not from the stream itself (throws
+    /// error{invalid}).
+    void stop();
+
+    /// CPU time that the stream's thread has used; zero when driven or stopped.
+    std::chrono::nanoseconds cpu_time() const noexcept;
+
+private:
+    friend class detail::stream;
+    std::unique_ptr<detail::stream> impl_;
+};
+
+}  // namespace amalgam

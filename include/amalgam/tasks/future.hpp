@@ -1,0 +1,183 @@
+#pragma once
+
+#include <chrono>
+#include <coroutine>
+#include <string>
+#include <utility>
+
+#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/tasks/detail/future_state.hpp>
+
+namespace amalgam {
+
+/// A value that will be there later. Waiting parks the ULT or plain thread; a coroutine
+/// may co_await it instead.
+///
+/// Owner:   one of two sides of a shared state. Destroying a future whose value is not
+///          there yet asks the other side to cancel, when it can.
+/// Threads: one at a time; any ULT or thread.
+/// Failure: get() throws what the other side reported: amalgam::error or its exception;
+///          every member but valid() throws error{invalid} on an empty future. Waiting
+///          inside a tasklet, timer callback or poller throws error{invalid}.
+/// Cost:    the state comes from a per-thread pool: no allocation in steady state.
+template <typename T>
+class [[nodiscard]] future {
+    using state = detail::future_state<T>;
+
+public:
+    using time_point = std::chrono::steady_clock::time_point;
+
+    future() = default;
+    /// For layers that make their own states: takes over one reference.
+    explicit future(state& shared) noexcept : state_(&shared) {}
+    future(future&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+    future& operator=(future&& other) noexcept {
+        future(std::move(other)).swap(*this);
+        return *this;
+    }
+    ~future() {
+        if (state_ == nullptr) return;
+        state_->abandon();
+        state_->drop_reference();
+    }
+    void swap(future& other) noexcept { std::swap(state_, other.state_); }
+
+    /// Not empty: get() was not called yet.
+    bool valid() const noexcept { return state_ != nullptr; }
+    /// The value or failure is there; no wait would wait.
+    bool ready() const { return checked().ready(); }
+
+    /// Waits, and tells how it ended without throwing.
+    status wait() {
+        checked().wait();
+        return state_->outcome();
+    }
+    /// False: not ready by then. Timed by the clock of the caller's stream.
+    bool wait_until(time_point deadline) { return checked().wait_until(deadline); }
+    template <typename Rep, typename Period>
+    bool wait_for(std::chrono::duration<Rep, Period> time) {
+        return wait_until(detail::deadline_after(time));
+    }
+
+    /// Waits, then gives the value away or throws the failure; empty afterwards.
+    T get() {
+        checked().wait();
+        future consumed(std::move(*this));
+        if constexpr (std::is_void_v<T>) {
+            consumed.state_->take();
+        } else {
+            return consumed.state_->take();
+        }
+    }
+
+    /// Asks the other side to cancel; the future becomes ready all the same, as
+    /// canceled or, when it was too late, with its value. Nothing when it cannot cancel.
+    void cancel() { checked().abandon(); }
+
+    /// `co_await std::move(f)` is get() for coroutines. The coroutine goes on as a
+    /// tasklet of the stream that completes the future.
+    auto operator co_await() && {
+        checked();
+        return awaiter{std::move(*this)};
+    }
+
+private:
+    struct awaiter : detail::coroutine_resumer {
+        explicit awaiter(future what) noexcept : what_(std::move(what)) {}
+        bool await_ready() const noexcept { return what_.state_->ready(); }
+        bool await_suspend(std::coroutine_handle<> who) noexcept {
+            prepare(who);
+            return what_.state_->attach(*this);
+        }
+        T await_resume() { return what_.get(); }
+
+    private:
+        future what_;
+    };
+
+    state& checked() const {
+        if (state_ == nullptr) {
+            throw error(errc::invalid,
+                        "this future is empty: get() was called, or it was moved from; take "
+                        "the value once, and keep it");
+        }
+        return *state_;
+    }
+
+    state* state_ = nullptr;
+};
+
+/// The side of a future that brings the value.
+///
+/// Owner:   the other side of the shared state. Destroyed without a value, it fails the
+///          future with errc::canceled.
+/// Threads: one at a time; any ULT or thread, also tasklets and pollers.
+/// Failure: setting twice, or asking for the future twice, throws error{invalid}.
+template <typename T>
+class promise {
+    using state = detail::future_state<T>;
+
+public:
+    promise() : state_(new state) {}
+    promise(promise&& other) noexcept
+        : state_(std::exchange(other.state_, nullptr)), taken_(other.taken_) {}
+    promise& operator=(promise&& other) noexcept {
+        promise moved(std::move(other));
+        std::swap(state_, moved.state_);
+        std::swap(taken_, moved.taken_);
+        return *this;
+    }
+    ~promise() {
+        if (state_ == nullptr) return;
+        state_->fail(failure{{errc::canceled},
+                             "the promise was destroyed before it had a value: whoever should "
+                             "have brought it ended early"});
+        state_->drop_reference();
+    }
+
+    future<T> get_future() {
+        if (state_ == nullptr || taken_) {
+            throw error(errc::invalid, "this promise's future was taken already; ask for it once");
+        }
+        taken_ = true;
+        state_->add_reference();
+        return future<T>(*state_);
+    }
+
+    /// `hook(context)` runs at most once, on the future's side, when the future is
+    /// destroyed or cancel()ed before the value is there. Call before get_future().
+    void on_abandon(detail::future_core::abandon_hook hook, void* context) {
+        checked().on_abandon(hook, context);
+    }
+
+    template <typename... Arguments>
+    void set_value(Arguments&&... arguments) {
+        checked().set(std::forward<Arguments>(arguments)...);
+        release();
+    }
+    void set_failure(failure why) {
+        checked().fail(std::move(why));
+        release();
+    }
+    void set_failure(errc code, std::string sentence) {
+        set_failure(failure{{code}, std::move(sentence)});
+    }
+    void set_exception(std::exception_ptr why) {
+        checked().fail(std::move(why));
+        release();
+    }
+
+private:
+    state& checked() const {
+        if (state_ == nullptr) {
+            throw error(errc::invalid, "this promise has brought its value already; set it once");
+        }
+        return *state_;
+    }
+    void release() noexcept { std::exchange(state_, nullptr)->drop_reference(); }
+
+    state* state_;
+    bool taken_ = false;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include <amalgam/tasks/detail/closure.hpp>
+#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/tasks/execution_stream.hpp>
+
+namespace amalgam {
+
+/// How a ULT is made.
+struct ult_options {
+    std::string_view name{};      ///< For logs; the first 23 characters are kept.
+    std::size_t stack_bytes = 0;  ///< Usable stack; 0: the pooled default, which costs least.
+};
+
+/// A user-level thread that somebody will join: runs on a stack of its own, and parks
+/// instead of blocking its stream.
+///
+/// Owner:   owns the ULT's end: like std::jthread, the destructor joins.
+/// Threads: one at a time.
+/// Failure: join() rethrows what escaped from the ULT (the destructor logs it), and
+///          throws error{invalid} when there is nothing to join, or the caller itself.
+class ult {
+public:
+    ult() = default;
+    /// What spawn() makes.
+    explicit ult(detail::ult_core& core) noexcept : core_(&core) {}
+    ult(ult&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+    ult& operator=(ult&& other) noexcept;
+    ~ult();
+
+    bool joinable() const noexcept { return core_ != nullptr; }
+    /// Waits for the end: parks the calling ULT or thread.
+    void join();
+    /// Lets it run on alone; what escapes from it is logged.
+    void detach();
+
+private:
+    detail::ult_core* core_ = nullptr;
+};
+
+/// Makes a ULT that runs `body()` in pool `where`.
+///
+/// Failure: throws error{no_memory} without a stack, error{invalid} for a stack size
+///          under 16 KiB or a pool that no stream serves.
+/// Cost:    no allocation in steady state: descriptor and closure are on the pooled stack.
+template <typename Function>
+ult spawn(pool& where, Function&& body, ult_options options = {}) {
+    return ult(detail::launch(where, std::forward<Function>(body), options.name,
+                              options.stack_bytes, true));
+}
+template <typename Function>
+ult spawn(execution_stream& where, Function&& body, ult_options options = {}) {
+    return spawn(where.main_pool(), std::forward<Function>(body), options);
+}
+
+/// The same without a handle; an exception that escapes from `body` is logged.
+template <typename Function>
+void post(pool& where, Function&& body, ult_options options = {}) {
+    detail::launch(where, std::forward<Function>(body), options.name, options.stack_bytes, false);
+}
+template <typename Function>
+void post(execution_stream& where, Function&& body, ult_options options = {}) {
+    post(where.main_pool(), std::forward<Function>(body), options);
+}
+
+/// Runs `body()` on the stream's own stack: cheaper than a ULT, but it must not wait
+/// (that throws error{invalid} inside it). An exception that escapes is logged.
+template <typename Function>
+void post_tasklet(pool& where, Function&& body) {
+    detail::launch_tasklet(where, std::forward<Function>(body));
+}
+template <typename Function>
+void post_tasklet(execution_stream& where, Function&& body) {
+    post_tasklet(where.main_pool(), std::forward<Function>(body));
+}
+
+/// What the running ULT can do with itself. On a plain thread: the same with the thread.
+namespace this_task {
+
+/// True inside a ULT; false on a plain thread and inside a tasklet.
+bool in_ult() noexcept;
+
+/// Lets everything else that is ready run first. Throws error{invalid} in a tasklet.
+void yield();
+
+/// Parks until `when`, by the clock of the ULT's stream. Throws error{invalid} in a tasklet.
+void sleep_until(std::chrono::steady_clock::time_point when);
+template <typename Rep, typename Period>
+void sleep_for(std::chrono::duration<Rep, Period> time) {
+    sleep_until(detail::deadline_after(time));
+}
+
+}  // namespace this_task
+
+}  // namespace amalgam
