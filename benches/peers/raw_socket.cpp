@@ -1,0 +1,150 @@
+// The floor of everything over tcp: two processes, one loopback connection, no library.
+//   raw_socket latency SIZE SECONDS    both ends poll a non-blocking socket
+//   raw_socket stream  SIZE SECONDS    items of SIZE bytes in writes of 64 KiB
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <amalgam/core/status.hpp>
+
+#include "perf/measurement.hpp"
+#include "perf/pair.hpp"
+
+namespace {
+
+using namespace amalgam;
+
+[[noreturn]] void fail(const char* what) {
+    throw error(status{errc::internal, errno}, std::string(what) + " failed");
+}
+
+void no_delay(int fd) {
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+unique_fd listen_on_loopback(std::string& port) {
+    unique_fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof where;
+    if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&where), bytes) != 0) fail("bind");
+    if (::listen(fd.get(), 1) != 0) fail("listen");
+    ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&where), &bytes);
+    port = std::to_string(ntohs(where.sin_port));
+    return fd;
+}
+
+unique_fd connect_to(const std::string& port) {
+    unique_fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    where.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
+    if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) != 0)
+        fail("connect");
+    no_delay(fd.get());
+    return fd;
+}
+
+/// False when the other end closed.
+bool receive_all(int fd, std::byte* into, std::size_t bytes, int flags) {
+    for (std::size_t at = 0; at < bytes;) {
+        const auto n = ::recv(fd, into + at, bytes - at, flags);
+        if (n > 0)
+            at += static_cast<std::size_t>(n);
+        else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+            return false;
+    }
+    return true;
+}
+
+bool send_all(int fd, const std::byte* from, std::size_t bytes, int flags) {
+    for (std::size_t at = 0; at < bytes;) {
+        const auto n = ::send(fd, from + at, bytes - at, flags | MSG_NOSIGNAL);
+        if (n > 0)
+            at += static_cast<std::size_t>(n);
+        else if (errno != EAGAIN && errno != EINTR)
+            return false;
+    }
+    return true;
+}
+
+perf::measurement latency(std::size_t size, double seconds) {
+    perf::forked_peer peer([&](perf::channel& talk) {
+        std::string port;
+        const unique_fd listener = listen_on_loopback(port);
+        talk.write_line(port);
+        const unique_fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        no_delay(fd.get());
+        std::vector<std::byte> bytes(size);
+        while (receive_all(fd.get(), bytes.data(), size, MSG_DONTWAIT) &&
+               send_all(fd.get(), bytes.data(), size, MSG_DONTWAIT)) {
+        }
+    });
+    const unique_fd fd = connect_to(peer.talk().read_line());
+    std::vector<std::byte> bytes(size);
+    auto m = perf::measure_round_trips(seconds, [&] {
+        if (!send_all(fd.get(), bytes.data(), size, MSG_DONTWAIT) ||
+            !receive_all(fd.get(), bytes.data(), size, MSG_DONTWAIT))
+            fail("round trip");
+    });
+    m.bytes_per_s = 2 * m.ops_per_s * static_cast<double>(size);
+    return m;
+}
+
+perf::measurement stream(std::size_t size, double seconds) {
+    constexpr std::size_t block = 64 << 10;
+    perf::forked_peer peer([&](perf::channel& talk) {
+        std::string port;
+        const unique_fd listener = listen_on_loopback(port);
+        talk.write_line(port);
+        const unique_fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        std::vector<std::byte> bytes(block);
+        std::uint64_t total = 0;
+        const auto start = perf::clock_type::now();
+        for (;;) {
+            const auto n = ::recv(fd.get(), bytes.data(), block, 0);
+            if (n <= 0) break;
+            total += static_cast<std::uint64_t>(n);
+        }
+        talk.write_line(std::to_string(static_cast<double>(total) / perf::seconds_since(start)));
+        talk.read_line();
+    });
+    unique_fd fd = connect_to(peer.talk().read_line());
+    const std::vector<std::byte> bytes(block);
+    const auto start = perf::clock_type::now();
+    while (perf::seconds_since(start) < seconds)
+        if (!send_all(fd.get(), bytes.data(), block, 0)) fail("send");
+    fd.reset();
+    perf::measurement m;
+    m.bytes_per_s = std::stod(peer.talk().read_line());
+    m.ops_per_s = m.bytes_per_s / static_cast<double>(size);
+    return m;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 4) {
+        std::fprintf(stderr, "usage: %s latency|stream SIZE SECONDS\n", argv[0]);
+        return 2;
+    }
+    const std::string_view test = argv[1];
+    const auto size = static_cast<std::size_t>(std::atoll(argv[2]));
+    auto m =
+        test == "latency" ? latency(size, std::atof(argv[3])) : stream(size, std::atof(argv[3]));
+    m.test = test == "latency" ? "message-latency" : "stream-rate";
+    m.uri = "raw-socket";
+    m.size_bytes = size;
+    std::puts(perf::to_json(m).c_str());
+}

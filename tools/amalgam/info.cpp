@@ -1,0 +1,82 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <amalgam/fabric/transport.hpp>
+
+#include "commands.hpp"
+
+namespace amalgam::tool {
+namespace {
+
+struct info_options {
+    std::string explain;
+    bool json = false;
+};
+
+void print_table(const transport_registry& registry) {
+    fmt::print("{:<8} {:<6} {}\n", "name", "here", "what it does");
+    for (const auto& one : registry.describe()) {
+        fmt::print("{:<8} {:<6} {}\n", one.name, one.usable ? "yes" : "no",
+                   one.usable ? one.summary : one.why_not);
+        for (const auto& detail : one.details)
+            fmt::print("{:<15} - {}\n", "", detail);
+        if (!one.example.empty()) fmt::print("{:<15} - for example {}\n", "", one.example);
+    }
+}
+
+void print_json(const transport_registry& registry) {
+    auto all = nlohmann::ordered_json::array();
+    for (const auto& one : registry.describe()) {
+        nlohmann::ordered_json object{{"name", one.name},
+                                      {"usable", one.usable},
+                                      {"summary", one.summary},
+                                      {"details", one.details},
+                                      {"example", one.example}};
+        if (!one.usable) object["why_not"] = one.why_not;
+        all.push_back(std::move(object));
+    }
+    fmt::print("{}\n",
+               nlohmann::ordered_json{{"version", AMALGAM_VERSION}, {"transports", all}}.dump(2));
+}
+
+/// Opens the port for real: what is said is what a program would get.
+void explain(const transport_registry& registry, const std::string& where) {
+    const std::unique_ptr<port> opened = registry.open(where).value();
+    const capabilities& can = opened->can();
+    fmt::print("{}\n", opened->explain());
+    fmt::print("  address:   {}\n",
+               can.listens ? opened->address() : "none: it can call, others cannot look it up");
+    fmt::print("  put, get:  {}\n", can.rma == rma_mode::cross_memory
+                                        ? "from memory to memory by the kernel, one copy"
+                                        : "as messages that the target's progress carries out");
+    fmt::print("  messages:  copied up to {} bytes, at most {} bytes\n", can.inline_bytes,
+               can.max_message_bytes);
+    fmt::print("  reaches:   {}\n", can.between_hosts       ? "other hosts"
+                                    : can.between_processes ? "other processes of this host"
+                                                            : "this process only");
+}
+
+}  // namespace
+
+void add_info(CLI::App& app) {
+    auto options = std::make_shared<info_options>();
+    auto* command = app.add_subcommand("info", "List the transports and what each can do here");
+    command->add_option("--explain", options->explain,
+                        "Open this URI and say what was chosen, and why");
+    command->add_flag("--json", options->json, "Print JSON");
+    command->callback([options] {
+        const auto registry = transport_registry::native();
+        if (!options->explain.empty())
+            explain(registry, options->explain);
+        else if (options->json)
+            print_json(registry);
+        else
+            print_table(registry);
+    });
+}
+
+}  // namespace amalgam::tool

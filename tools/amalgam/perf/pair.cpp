@@ -1,0 +1,110 @@
+#include "perf/pair.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <amalgam/core/status.hpp>
+
+namespace amalgam::perf {
+namespace {
+
+[[noreturn]] void peer_left() {
+    throw error(errc::disconnected, "the other process of the measurement ended early");
+}
+
+}  // namespace
+
+void channel::write_line(const std::string& line) {
+    const std::string text = line + '\n';
+    std::size_t at = 0;
+    while (at < text.size()) {
+        const auto n = ::send(fd_.get(), text.data() + at, text.size() - at, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) peer_left();
+        at += static_cast<std::size_t>(n);
+    }
+}
+
+std::string channel::read_line() {
+    std::string line;
+    for (char c;;) {
+        const auto n = ::recv(fd_.get(), &c, 1, 0);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) peer_left();
+        if (c == '\n') return line;
+        line += c;
+    }
+}
+
+bool channel::closed() const {
+    pollfd waiting{fd_.get(), POLLIN | POLLRDHUP, 0};
+    return ::poll(&waiting, 1, 0) > 0 && (waiting.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+}
+
+forked_peer::forked_peer(const std::function<void(channel&)>& peer) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        throw error(status{errc::no_memory, errno}, "could not make a socket pair for the peer");
+    unique_fd ours(ends[0]);
+    unique_fd theirs(ends[1]);
+    const pid_t parent = ::getpid();
+    pid_ = ::fork();
+    if (pid_ < 0) throw error(status{errc::no_memory, errno}, "could not start the peer process");
+    if (pid_ == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() != parent) ::_exit(1);
+        ours.reset();
+        pin_to_processor(1);
+        int code = 0;
+        try {
+            channel talk(std::move(theirs));
+            peer(talk);
+        } catch (const error& e) {
+            if (e.code().code != errc::disconnected) {
+                std::fprintf(stderr, "amalgam perf: peer: %s\n", e.what());
+                code = 1;
+            }
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "amalgam perf: peer: %s\n", e.what());
+            code = 1;
+        }
+        ::_exit(code);
+    }
+    pin_to_processor(0);
+    channel_ = channel(std::move(ours));
+}
+
+forked_peer::~forked_peer() {
+    channel_ = channel(unique_fd{});
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+}
+
+bool pin_to_processor(int n) {
+    // What the process may use is read once: pinning narrows it.
+    static const cpu_set_t allowed = [] {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        ::sched_getaffinity(0, sizeof set, &set);
+        return set;
+    }();
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed) || n-- > 0) continue;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        return ::sched_setaffinity(0, sizeof one, &one) == 0;
+    }
+    return false;
+}
+
+}  // namespace amalgam::perf

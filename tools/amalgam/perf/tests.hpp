@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "perf/measurement.hpp"
+
+namespace amalgam::perf {
+
+/// What the command line asks of a test; 0 means the test's own default.
+struct request {
+    std::string uri;
+    std::size_t size_bytes = 0;
+    std::size_t depth = 0;
+    double seconds = 2;
+};
+
+/// A test `amalgam perf` knows: each forks its own peer.
+struct perf_test {
+    std::string_view name;
+    std::string_view what;
+    std::size_t default_size_bytes;
+    std::size_t default_depth;
+    measurement (*run)(const request&);
+};
+
+measurement message_latency(const request&);  ///< Full round trip of a message, both ends polling.
+measurement put_bandwidth(const request&);    ///< One-sided writes, `depth` in flight.
+measurement get_bandwidth(const request&);    ///< One-sided reads, likewise.
+measurement rpc_latency(const request&);      ///< Full round trip of a typed call, ULT handler.
+measurement rpc_rate(const request&);         ///< Typed calls with `depth` in flight.
+measurement stream_rate(const request&);      ///< Items through a flow channel between two groups.
+
+/// All of them, in the order of the help text.
+std::span<const perf_test> all_tests();
+
+}  // namespace amalgam::perf
