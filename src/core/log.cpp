@@ -1,0 +1,244 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <amalgam/core/log.hpp>
+
+#include "core/json_text.hpp"
+
+namespace amalgam {
+namespace {
+
+constexpr std::array<std::string_view, 6> level_names{"trace", "debug", "info",
+                                                      "warn",  "error", "off"};
+
+std::optional<log_level> level_named(std::string_view text) noexcept {
+    auto at = std::find(level_names.begin(), level_names.end(), text);
+    if (at == level_names.end()) return std::nullopt;
+    return static_cast<log_level>(at - level_names.begin());
+}
+
+bool reads_as_one_word(std::string_view text) noexcept {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+        return c > 0x20 && c != 0x7f && c != '"' && c != '\\' && c != '=';
+    });
+}
+
+void append_value(std::string& out, const log_field& field, bool json) {
+    switch (field.type()) {
+        case log_field::kind::boolean:
+            out += field.boolean() ? "true" : "false";
+            return;
+        case log_field::kind::integer:
+            out += fmt::to_string(field.integer());
+            return;
+        case log_field::kind::natural:
+            out += fmt::to_string(field.natural());
+            return;
+        case log_field::kind::real:
+            if (json && !std::isfinite(field.real())) {
+                out += "null";  // JSON knows no infinity.
+            } else {
+                out += fmt::to_string(field.real());
+            }
+            return;
+        case log_field::kind::text:
+            break;
+    }
+    if (!json && reads_as_one_word(field.text())) {
+        out += field.text();
+    } else {
+        detail::append_json_string(out, field.text());
+    }
+}
+
+void append_json_members(std::string& out, const log_record& record) {
+    out += "\"message\": ";
+    detail::append_json_string(out, record.message);
+    for (const log_field& field : record.fields) {
+        out += ", ";
+        detail::append_json_string(out, field.key());
+        out += ": ";
+        append_value(out, field, true);
+    }
+}
+
+/// Levels by component; what configure() edits and then installs as a whole.
+struct level_table {
+    log_level common = log_level::warn;
+    std::map<std::string, log_level, std::less<>> apart;
+
+    log_level of(std::string_view component) const {
+        auto at = apart.find(component);
+        return at == apart.end() ? common : at->second;
+    }
+    log_level lowest() const {
+        log_level low = common;
+        for (const auto& [component, level] : apart)
+            low = std::min(low, level);
+        return low;
+    }
+};
+
+[[noreturn]] void refuse(std::string_view settings, std::string_view part, std::string_view why) {
+    throw error(
+        errc::invalid,
+        fmt::format("log settings \"{}\": \"{}\" {}; example: AMALGAM_LOG=fabric=trace,info",
+                    settings, part, why));
+}
+
+}  // namespace
+
+std::string_view name(log_level level) noexcept {
+    auto at = static_cast<std::size_t>(level);
+    return at < level_names.size() ? level_names[at] : "unknown";
+}
+
+std::string to_text(const log_record& record) {
+    std::string out(record.message);
+    for (const log_field& field : record.fields) {
+        out += ' ';
+        out += field.key();
+        out += '=';
+        append_value(out, field, false);
+    }
+    return out;
+}
+
+std::string to_json(const log_record& record) {
+    std::string out = fmt::format("{{\"level\": \"{}\", \"component\": ", name(record.level));
+    detail::append_json_string(out, record.component);
+    out += ", ";
+    append_json_members(out, record);
+    return out + '}';
+}
+
+struct logger::state {
+    mutable std::mutex lock;
+    level_table levels;
+    log_format format = log_format::text;
+    logger::sink to;  // Empty: standard error.
+    spdlog::sinks::stderr_color_sink_st standard_error;
+
+    state() { use(log_format::text); }
+
+    void use(log_format wanted) {
+        format = wanted;
+        standard_error.set_pattern(wanted == log_format::text
+                                       ? "%Y-%m-%dT%H:%M:%S.%e%z %^%-5l%$ %v"
+                                       : "{\"time\": \"%Y-%m-%dT%H:%M:%S.%e%z\", %v}");
+    }
+
+    void write_to_standard_error(const log_record& record) {
+        std::string line;
+        if (format == log_format::json) {
+            line = to_json(record);
+            line = line.substr(1, line.size() - 2);  // The pattern adds the time and the braces.
+        } else {
+            line = fmt::format("{}: {}", record.component, to_text(record));
+        }
+        standard_error.log(spdlog::details::log_msg(
+            record.time, {}, {}, static_cast<spdlog::level::level_enum>(record.level), line));
+        standard_error.flush();
+    }
+};
+
+logger::logger() : lowest_(log_level::warn), state_(std::make_unique<state>()) {}
+logger::~logger() = default;
+
+void logger::configure(std::string_view settings) {
+    std::lock_guard hold(state_->lock);
+    level_table levels = state_->levels;
+    log_format format = state_->format;
+    for (std::string_view rest = settings; !rest.empty();) {
+        std::string_view part = rest.substr(0, rest.find(','));
+        rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+        if (part.empty()) continue;
+        std::size_t equals = part.find('=');
+        if (equals == 0) refuse(settings, part, "names no component in front of \"=\"");
+        std::string_view word = equals == part.npos ? part : part.substr(equals + 1);
+        std::optional<log_level> level = level_named(word);
+        if (level && equals != part.npos) {
+            levels.apart.insert_or_assign(std::string(part.substr(0, equals)), *level);
+        } else if (level) {
+            levels.common = *level;
+        } else if (part == "text" || part == "json") {
+            format = part == "json" ? log_format::json : log_format::text;
+        } else {
+            refuse(settings, word,
+                   "is not one of trace, debug, info, warn, error, off, text, json");
+        }
+    }
+    state_->levels = std::move(levels);
+    state_->use(format);
+    lowest_.store(state_->levels.lowest(), std::memory_order_relaxed);
+}
+
+void logger::set_level(log_level level) {
+    std::lock_guard hold(state_->lock);
+    state_->levels.common = level;
+    lowest_.store(state_->levels.lowest(), std::memory_order_relaxed);
+}
+
+void logger::set_level(std::string_view component, log_level level) {
+    std::lock_guard hold(state_->lock);
+    state_->levels.apart.insert_or_assign(std::string(component), level);
+    lowest_.store(state_->levels.lowest(), std::memory_order_relaxed);
+}
+
+void logger::set_format(log_format format) {
+    std::lock_guard hold(state_->lock);
+    state_->use(format);
+}
+
+void logger::set_sink(sink to) {
+    std::lock_guard hold(state_->lock);
+    state_->to = std::move(to);
+}
+
+bool logger::enabled(log_level level, std::string_view component) const noexcept {
+    if (level == log_level::off || !may_log(level)) return false;
+    std::lock_guard hold(state_->lock);
+    return level >= state_->levels.of(component);
+}
+
+void logger::write(log_level level, std::string_view component, std::string_view message,
+                   log_fields fields) noexcept try {
+    if (level == log_level::off) return;
+    std::lock_guard hold(state_->lock);
+    if (level < state_->levels.of(component)) return;
+    log_record record{std::chrono::system_clock::now(), level, component, message,
+                      std::span(fields.begin(), fields.size())};
+    if (state_->to) {
+        state_->to(record);
+    } else {
+        state_->write_to_standard_error(record);
+    }
+} catch (...) {
+    // A line that cannot be written is dropped: logging never changes what a program does.
+}
+
+logger& default_logger() noexcept {
+    static logger& the_logger = [&]() -> logger& {
+        auto* made = new logger;  // Never destroyed: destructors of statics log too.
+        const char* settings = std::getenv("AMALGAM_LOG");
+        try {
+            if (settings != nullptr) made->configure(settings);
+        } catch (const std::exception& wrong) {
+            made->log(log_level::warn, "log", wrong.what());
+        }
+        return *made;
+    }();
+    return the_logger;
+}
+
+}  // namespace amalgam
