@@ -1,0 +1,37 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <amalgam/flow/config.hpp>
+
+namespace amalgam {
+
+/// What `amalgam run` starts, and what it shows of it.
+struct launch_options {
+    flow_config config;
+    /// The program and its arguments; a name without a slash is looked for in PATH.
+    std::vector<std::string> command;
+    /// Groups whose output is shown; empty shows all.
+    std::vector<std::string> view;
+    /// How long the others may take to end after SIGTERM, before they are killed.
+    std::chrono::milliseconds grace{3000};
+};
+
+/// Starts every process of every group on this machine, shows their output line by line
+/// behind "[G2] ", and waits for all of them. When one fails, or a signal asks to end, stops
+/// the others.
+///
+/// Returns what to exit with: 0 when every process ended with 0; the first failure's exit
+/// code, or 128 + its signal; 2 when the graph and the config do not fit; 128 + the signal
+/// that ended the run.
+/// Threads: the caller's must be the only one: it forks. Takes over SIGINT, SIGTERM, SIGHUP
+///          and SIGCHLD, so call it once, from a main().
+/// Failure: throws error{invalid} or error{not_found}, before anything is started, for an
+///          unknown group in `view` or a program that cannot be run.
+/// Cost:    two processes of its own. Each keeps the other's end from leaving anything behind:
+///          whatever the groups started ends too, also when one of the two is killed.
+int launch(const launch_options& options);
+
+}  // namespace amalgam

@@ -1,0 +1,124 @@
+#include "flow/control.hpp"
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+#include <sys/socket.h>
+
+namespace amalgam::detail {
+namespace {
+
+using json = nlohmann::json;
+using kind = control_message::kind;
+
+constexpr std::array<std::pair<kind, const char*>, 5> kinds{{{kind::welcome, "welcome"},
+                                                             {kind::ready, "ready"},
+                                                             {kind::refused, "refused"},
+                                                             {kind::go, "go"},
+                                                             {kind::failed, "failed"}}};
+
+}  // namespace
+
+std::string encode(const control_message& message) {
+    json out;
+    for (const auto& [what, text] : kinds)
+        if (what == message.what) out["kind"] = text;
+    switch (message.what) {
+        case kind::welcome:
+            out["group"] = message.group;
+            out["replica"] = message.replica;
+            out["config"] = message.config;
+            break;
+        case kind::ready:
+            out["address"] = message.address;
+            out["graph"] = message.graph;
+            break;
+        case kind::go:
+            out["addresses"] = message.addresses;
+            break;
+        case kind::refused:
+        case kind::failed:
+            out["sentence"] = message.sentence;
+            out["because_of_other"] = message.because_of_other;
+            break;
+    }
+    return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+result<control_message> decode_control(std::string_view line) {
+    try {
+        json in = json::parse(line);
+        control_message message;
+        bool known = false;
+        auto word = in.at("kind").get<std::string>();
+        for (const auto& [what, text] : kinds) {
+            if (word != text) continue;
+            message.what = what;
+            known = true;
+        }
+        if (!known) return {errc::invalid, "a control message of an unknown kind"};
+        message.group = in.value("group", "");
+        message.replica = in.value("replica", std::size_t{0});
+        message.config = in.value("config", "");
+        message.address = in.value("address", "");
+        message.graph = in.value("graph", "");
+        message.sentence = in.value("sentence", "");
+        message.because_of_other = in.value("because_of_other", false);
+        if (in.contains("addresses")) in["addresses"].get_to(message.addresses);
+        return message;
+    } catch (const json::exception& wrong) {
+        return {errc::invalid, wrong.what()};
+    }
+}
+
+bool control_line::send(const control_message& message) noexcept {
+    try {
+        std::string text = encode(message);
+        std::string_view rest = text;
+        while (!rest.empty()) {
+            ssize_t sent = ::send(fd_, rest.data(), rest.size(), MSG_NOSIGNAL);
+            if (sent < 0 && errno == EINTR) continue;
+            if (sent < 0) return false;
+            rest.remove_prefix(static_cast<std::size_t>(sent));
+        }
+        return true;
+    } catch (const std::exception&) {
+        return false;
+    }
+}
+
+std::optional<control_message> control_line::receive() {
+    bool gone = false;
+    return next(true, gone);
+}
+
+std::optional<control_message> control_line::try_receive(bool& gone) {
+    return next(false, gone);
+}
+
+std::optional<control_message> control_line::next(bool wait, bool& gone) {
+    for (;;) {
+        std::size_t end = read_.find('\n');
+        if (end != std::string::npos) {
+            auto message = decode_control(std::string_view(read_).substr(0, end));
+            read_.erase(0, end + 1);
+            if (message) return std::move(message).value();
+            gone = true;
+            return std::nullopt;
+        }
+        char piece[4096];
+        ssize_t got = ::recv(fd_, piece, sizeof piece, wait ? 0 : MSG_DONTWAIT);
+        if (got > 0) {
+            read_.append(piece, static_cast<std::size_t>(got));
+        } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+            gone = true;
+            return std::nullopt;
+        } else if (errno == EAGAIN) {
+            return std::nullopt;
+        }
+    }
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/result.hpp>
+
+namespace amalgam::detail {
+
+/// The variable that holds the number of the descriptor a launched process talks over.
+inline constexpr const char* control_variable = "AMALGAM_CONTROL";
+
+/// What the launcher and a process it started tell each other, in this order:
+///
+///     launcher -> process   welcome   who you are, and the config
+///     process  -> launcher  ready     my graph fits; this is my address
+///                           refused   my graph does not fit, and why; nothing was started
+///     launcher -> process   go        everybody's address
+///     process  -> launcher  failed    I am about to end, and why
+///
+/// One JSON object a line. Whoever sees the other end closed ends too.
+struct control_message {
+    enum class kind { welcome, ready, refused, go, failed };
+
+    kind what = kind::welcome;
+    std::string group;              ///< welcome
+    std::size_t replica = 0;        ///< welcome
+    std::string config;             ///< welcome: JSON, as to_json(flow_config)
+    std::string address;            ///< ready; empty when nobody has to find this process
+    std::string graph;              ///< ready: the same in every process, or they do not fit
+    std::string sentence;           ///< refused, failed
+    bool because_of_other = false;  ///< failed: only because another group did
+    std::vector<std::vector<std::string>> addresses;  ///< go: by group, then by replica
+};
+
+std::string encode(const control_message& message);  ///< With the line end.
+/// Failure: `invalid`, for bytes that another program wrote there.
+result<control_message> decode_control(std::string_view line);
+
+/// One end of the conversation. Does not own the descriptor.
+///
+/// Threads: one at a time, but send() and receive() may run concurrently.
+class control_line {
+public:
+    explicit control_line(int fd) noexcept : fd_(fd) {}
+
+    /// False when the other end is gone. Blocks while its buffer is full.
+    bool send(const control_message& message) noexcept;
+    /// Waits for the next message; nothing when the other end is gone, or sends nonsense.
+    std::optional<control_message> receive();
+    /// As receive(), but does not wait. `gone` becomes true at the end.
+    std::optional<control_message> try_receive(bool& gone);
+
+private:
+    std::optional<control_message> next(bool wait, bool& gone);
+
+    int fd_;
+    std::string read_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/flow/config.hpp>
+
+#include "flow/control.hpp"
+#include "flow/launcher_output.hpp"
+
+namespace amalgam::detail {
+
+/// One process of one group, from its start until it is reaped.
+struct launched_process {
+    std::string label;  ///< "G2", or "G2.1"
+    std::size_t group;
+    std::size_t replica;
+    pid_t pid = -1;
+    bool running = false;
+    int wait_status = 0;  ///< As waitpid() gave it, once not running.
+    int end_order = 0;    ///< 1 for the first to end.
+
+    unique_fd out, err;  ///< Its standard output and error; closed here at their end.
+    line_prefixer out_lines, err_lines;
+    unique_fd control;
+    control_line talk{-1};
+
+    bool ready = false;      ///< It said so: its graph fits.
+    std::string address;     ///< Said with it.
+    std::string graph;       ///< Said with it.
+    std::string last_words;  ///< Why it is about to end, if it said so.
+    bool because_of_other = false;
+
+    bool failed() const noexcept { return !running && wait_status != 0; }
+};
+
+/// "exit code 3" or "signal 9 (Killed)".
+std::string describe_end(int wait_status);
+/// What a shell would make of it: the exit code, or 128 + the signal.
+int exit_code_of(int wait_status) noexcept;
+
+/// The file that `name` would run, by PATH for a name without a slash.
+/// Failure: `not_found` with a sentence.
+result<std::string> find_program(const std::string& name);
+
+/// Starts `command` (found at `file`) as replica `replica` of group `group`. It runs in a
+/// process group of its own, dies with this process, and is welcomed over its control line.
+/// Failure: throws error{no_memory} when the system gives no process or descriptor.
+launched_process start_process(const flow_config& config, std::size_t group, std::size_t replica,
+                               const std::string& file, const std::vector<std::string>& command,
+                               bool shown);
+
+}  // namespace amalgam::detail

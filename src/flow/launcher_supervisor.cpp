@@ -1,0 +1,272 @@
+#include "flow/launcher_supervisor.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "flow/descendants.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+constexpr std::chrono::milliseconds patience_with_the_kernel{10000};
+constexpr int no_verdict_yet = -1;  // Exit codes are never negative.
+
+sigset_t watched_signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int one : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
+        sigaddset(&set, one);
+    return set;
+}
+
+}  // namespace
+
+supervisor::supervisor(const launch_options& options, std::string program, unique_fd launcher)
+    : options_(options), program_(std::move(program)), launcher_(std::move(launcher)) {
+    sigset_t set = watched_signals();
+    signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+int supervisor::run() {
+    try {
+        start_all();
+    } catch (const error& failed) {
+        say(failed.what());
+        kill_descendants(patience_with_the_kernel);
+        show_the_rest();
+        return 1;
+    }
+    while (anything_runs()) {
+        wait_for_something();
+        take_signals();
+        for (launched_process& one : processes_) {
+            take_messages(one);
+            read_output(one);
+        }
+        reap();
+        check_that_nobody_left_early();
+        introduce_when_all_are_ready();
+        if (stopping_ && !killed_ && clock::now() >= kill_at_) stop_now();
+    }
+    blame();
+    std::size_t left = kill_descendants(patience_with_the_kernel);
+    if (left > 0 && !stopping_)
+        say(fmt::format("the groups had left {} process{} running; stopped", left,
+                        left == 1 ? "" : "es"));
+    show_the_rest();
+    return exit_code_.value_or(0);
+}
+
+void supervisor::start_all() {
+    const auto& groups = options_.config.groups;
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+        const auto& view = options_.view;
+        bool shown =
+            view.empty() || std::find(view.begin(), view.end(), groups[group].name) != view.end();
+        for (std::size_t i = 0; i < groups[group].replicas(); ++i)
+            processes_.push_back(
+                start_process(options_.config, group, i, program_, options_.command, shown));
+    }
+}
+
+void supervisor::wait_for_something() {
+    std::vector<pollfd> watched{{signals_.get(), POLLIN, 0}, {launcher_.get(), POLLIN, 0}};
+    for (output_queue* queue : {&out_, &err_})
+        if (!queue->empty()) watched.push_back({queue->fd(), POLLOUT, 0});
+    for (launched_process& one : processes_) {
+        if (one.out && !out_.full()) watched.push_back({one.out.get(), POLLIN, 0});
+        if (one.err && !err_.full()) watched.push_back({one.err.get(), POLLIN, 0});
+        if (one.control) watched.push_back({one.control.get(), POLLIN, 0});
+    }
+    int timeout = -1;
+    if (stopping_ && !killed_) {
+        auto left = std::chrono::ceil<std::chrono::milliseconds>(kill_at_ - clock::now());
+        timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    }
+    ::poll(watched.data(), watched.size(), timeout);
+    if (watched[1].revents != 0) {  // The launcher was killed: nobody is left to tell.
+        kill_descendants(patience_with_the_kernel);
+        ::_exit(128 + SIGKILL);
+    }
+    for (output_queue* queue : {&out_, &err_})
+        for (const pollfd& one : watched)
+            if (one.fd == queue->fd() && one.revents != 0) queue->write_some();
+}
+
+void supervisor::take_signals() {
+    signalfd_siginfo info;
+    while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo == SIGCHLD) continue;
+        int signal = static_cast<int>(info.ssi_signo);
+        stop_the_others(128 + signal, fmt::format("{}: stopped all groups", ::strsignal(signal)));
+    }
+}
+
+void supervisor::take_messages(launched_process& from) {
+    bool gone = false;
+    while (from.control) {
+        auto message = from.talk.try_receive(gone);
+        if (!message) {
+            if (gone) from.control.reset();
+            return;
+        }
+        switch (message->what) {
+            case control_message::kind::ready:
+                from.ready = true;
+                from.address = message->address;
+                from.graph = message->graph;
+                break;
+            case control_message::kind::refused:
+                stop_the_others(2, message->sentence);
+                break;
+            case control_message::kind::failed:
+                from.last_words = message->sentence;
+                from.because_of_other = message->because_of_other;
+                break;
+            case control_message::kind::welcome:
+            case control_message::kind::go:
+                break;  // Ours to say, not theirs.
+        }
+    }
+}
+
+void supervisor::read_output(launched_process& from) {
+    auto read_one = [](unique_fd& source, line_prefixer& lines, output_queue& into) {
+        char piece[16384];
+        while (source && !into.full()) {
+            ssize_t got = ::read(source.get(), piece, sizeof piece);
+            if (got > 0) {
+                lines.feed({piece, static_cast<std::size_t>(got)}, into);
+            } else if (got < 0 && errno == EINTR) {
+                continue;
+            } else if (got < 0 && errno == EAGAIN) {
+                return;
+            } else {
+                lines.finish(into);
+                source.reset();
+            }
+        }
+    };
+    read_one(from.out, from.out_lines, out_);
+    read_one(from.err, from.err_lines, err_);
+}
+
+void supervisor::reap() {
+    for (;;) {
+        int status = 0;
+        pid_t ended = ::waitpid(-1, &status, WNOHANG);
+        if (ended <= 0) return;
+        auto found = std::find_if(processes_.begin(), processes_.end(),
+                                  [ended](const auto& one) { return one.pid == ended; });
+        if (found == processes_.end()) continue;  // An orphan that we adopted.
+        take_messages(*found);                    // Its last words come first.
+        found->running = false;
+        found->wait_status = status;
+        found->end_order = ++ended_;
+        if (status != 0 && !stopping_) stop_the_others(no_verdict_yet, "");
+    }
+}
+
+void supervisor::check_that_nobody_left_early() {
+    if (introduced_ || stopping_) return;
+    // Without anybody who waits for the rest it is fine: think of --help.
+    bool somebody_waits = std::any_of(processes_.begin(), processes_.end(),
+                                      [](const auto& one) { return one.running && one.ready; });
+    if (!somebody_waits) return;
+    for (const launched_process& one : processes_)
+        if (!one.running)
+            stop_the_others(1, fmt::format("group {} (pid {}) ended without running its part of "
+                                           "the graph; stopped the others",
+                                           one.label, one.pid));
+}
+
+void supervisor::introduce_when_all_are_ready() {
+    if (introduced_ || stopping_) return;
+    control_message go;
+    go.what = control_message::kind::go;
+    go.addresses.resize(options_.config.groups.size());
+    for (const launched_process& one : processes_) {
+        if (!one.ready) return;
+        if (one.graph != processes_.front().graph) {
+            stop_the_others(2, fmt::format("groups {} and {} built different graphs, expected the "
+                                           "same nodes, pipelines and groups in every process",
+                                           processes_.front().label, one.label));
+            return;
+        }
+        go.addresses[one.group].push_back(one.address);
+    }
+    introduced_ = true;
+    for (launched_process& one : processes_)
+        one.talk.send(go);
+}
+
+void supervisor::stop_the_others(int exit_code, std::string why) {
+    if (stopping_) return;
+    stopping_ = true;
+    kill_at_ = clock::now() + options_.grace;
+    if (exit_code != no_verdict_yet) {
+        exit_code_ = exit_code;
+        say(why);
+    }
+    for (const launched_process& one : processes_)
+        if (one.running) ::kill(-one.pid, SIGTERM);
+}
+
+void supervisor::stop_now() {
+    killed_ = true;
+    for (const launched_process& one : processes_)
+        if (one.running) ::kill(-one.pid, SIGKILL);
+}
+
+bool supervisor::anything_runs() const noexcept {
+    return std::any_of(processes_.begin(), processes_.end(),
+                       [](const auto& one) { return one.running; });
+}
+
+void supervisor::blame() {
+    if (!stopping_ || exit_code_) return;
+    // Those that we stopped, and those that only lost somebody else, come last.
+    auto guilt = [this](const launched_process& one) {
+        if (!one.failed()) return 0;
+        bool by_us =
+            WIFSIGNALED(one.wait_status) && (WTERMSIG(one.wait_status) == SIGTERM ||
+                                             (killed_ && WTERMSIG(one.wait_status) == SIGKILL));
+        if (one.because_of_other) return 2;
+        return by_us ? 1 : 3;
+    };
+    auto first = std::max_element(
+        processes_.begin(), processes_.end(), [&guilt](const auto& a, const auto& b) {
+            return std::pair(guilt(a), b.end_order) < std::pair(guilt(b), a.end_order);
+        });
+    exit_code_ = exit_code_of(first->wait_status);
+    std::string words = first->last_words.empty() ? "" : ": " + first->last_words;
+    say(fmt::format("group {} (pid {}) ended with {}{}; stopped the others", first->label,
+                    first->pid, describe_end(first->wait_status), words));
+}
+
+void supervisor::show_the_rest() {
+    for (;;) {
+        for (launched_process& one : processes_)
+            read_output(one);
+        if (out_.empty() && err_.empty()) break;
+        pollfd watched[2] = {{out_.empty() ? -1 : out_.fd(), POLLOUT, 0},
+                             {err_.empty() ? -1 : err_.fd(), POLLOUT, 0}};
+        if (::poll(watched, 2, -1) < 0 && errno != EINTR) return;
+        if (watched[0].revents != 0) out_.write_some();
+        if (watched[1].revents != 0) err_.write_some();
+    }
+}
+
+void supervisor::say(const std::string& sentence) {
+    err_.add(fmt::format("amalgam run: {}\n", sentence));
+}
+
+}  // namespace amalgam::detail

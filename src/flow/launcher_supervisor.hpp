@@ -1,0 +1,63 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/flow/launcher.hpp>
+
+#include "flow/launcher_output.hpp"
+#include "flow/launcher_process.hpp"
+
+namespace amalgam::detail {
+
+/// The parent of every process of a run: introduces them to each other, shows what they
+/// print, and ends them all when one fails, a signal asks for it, or the launcher is gone.
+///
+/// Threads: one; run() blocks until nothing it started is left.
+class supervisor {
+public:
+    /// `launcher` becomes readable when the launcher is gone. SIGCHLD and the signals that end
+    /// a run are blocked already.
+    supervisor(const launch_options& options, std::string program, unique_fd launcher);
+
+    /// Returns the exit code of the whole run.
+    int run();
+
+private:
+    using clock = std::chrono::steady_clock;
+
+    void start_all();
+    void wait_for_something();
+    void take_signals();
+    void take_messages(launched_process& from);
+    void read_output(launched_process& from);
+    void reap();
+    void check_that_nobody_left_early();
+    void introduce_when_all_are_ready();
+    void stop_the_others(int exit_code, std::string why);
+    void stop_now();
+    bool anything_runs() const noexcept;
+    void blame();
+    void show_the_rest();
+    void say(const std::string& sentence);
+
+    const launch_options& options_;
+    std::string program_;
+    unique_fd launcher_;
+    unique_fd signals_;
+    std::vector<launched_process> processes_;
+    output_queue out_{1};
+    output_queue err_{2};
+
+    int ended_ = 0;
+    bool introduced_ = false;
+    bool stopping_ = false;
+    bool killed_ = false;  // By us, so a SIGKILL blames nobody.
+    std::optional<int> exit_code_;
+    clock::time_point kill_at_{};
+};
+
+}  // namespace amalgam::detail
