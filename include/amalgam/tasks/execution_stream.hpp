@@ -31,6 +31,8 @@ struct execution_stream_options {
     bool driven = false;
 };
 
+class timer;
+
 /// Runs work from pools as its scheduler orders: an OS thread, or, when driven, the
 /// caller of run_ready(). Idle, it polls for a moment and then sleeps: no CPU is used.
 ///
@@ -89,7 +91,7 @@ public:
     std::chrono::nanoseconds cpu_time() const noexcept;
 
 private:
-    friend class detail::stream;
+    friend class timer;
     std::unique_ptr<detail::stream> impl_;
 };
 

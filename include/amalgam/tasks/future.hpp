@@ -85,7 +85,7 @@ private:
     struct awaiter : detail::coroutine_resumer {
         explicit awaiter(future what) noexcept : what_(std::move(what)) {}
         bool await_ready() const noexcept { return what_.state_->ready(); }
-        bool await_suspend(std::coroutine_handle<> who) noexcept {
+        bool await_suspend(std::coroutine_handle<> who) {
             prepare(who);
             return what_.state_->attach(*this);
         }

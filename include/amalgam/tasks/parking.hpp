@@ -46,7 +46,8 @@ private:
     enum : std::uint32_t { empty, permit, parked, expired };
 
     void expire() noexcept;
-    void park_thread(const time_point* deadline) noexcept;
+    bool park_thread(const time_point* deadline) noexcept;
+    bool commit() noexcept;
 
     detail::ult_core* ult_;  // null: a plain thread
     std::atomic<std::uint32_t> state_{empty};

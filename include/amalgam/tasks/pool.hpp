@@ -31,6 +31,9 @@ public:
     /// How many units wait; exact only when nobody pushes or pops.
     virtual std::size_t size() const noexcept = 0;
 
+    /// A stream that was not stopped serves it.
+    bool served() const noexcept { return served_by_.load(std::memory_order_relaxed) != nullptr; }
+
 protected:
     /// The calling thread is the stream that serves this pool.
     bool on_serving_stream() const noexcept;
@@ -40,7 +43,9 @@ protected:
 
 private:
     friend class detail::stream;
+    friend class fifo_pool;
     std::atomic<detail::stream*> served_by_{nullptr};
+    std::atomic<detail::bell*> bell_{nullptr};  // of the serving stream; outlives it
 };
 
 /// First in, first out. Any thread pushes, one stream pops.

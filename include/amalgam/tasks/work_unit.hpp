@@ -5,7 +5,7 @@ namespace amalgam {
 class execution_stream;
 namespace detail {
 class stream;
-class work_chain;
+struct bell;
 }  // namespace detail
 
 /// Something a stream can run: a ready ULT or a tasklet. Intrusive: pools link

@@ -21,7 +21,7 @@ struct closure_type {
 };
 
 /// A closure goes inline on the stack of its ULT up to this size, else on the heap.
-inline constexpr std::size_t inline_closure_bytes = 2048;
+inline constexpr std::size_t inline_closure_bytes = 512;
 
 template <typename Function>
 struct inline_closure {
@@ -51,7 +51,7 @@ struct prepared_tasklet {
     work_unit* unit;
     void* closure;
 };
-prepared_tasklet prepare_tasklet(pool& where, const closure_type& type);
+prepared_tasklet prepare_tasklet(const closure_type& type);
 void drop_tasklet(work_unit& unit) noexcept;
 
 template <typename Function>
@@ -86,7 +86,7 @@ void launch_tasklet(pool& where, Function&& body) {
     using closure = std::decay_t<Function>;
     static_assert(std::is_invocable_v<closure>, "a tasklet's body takes no arguments");
     static_assert(alignof(closure) <= alignof(std::max_align_t));
-    const prepared_tasklet made = prepare_tasklet(where, inline_closure<closure>::type);
+    const prepared_tasklet made = prepare_tasklet(inline_closure<closure>::type);
     try {
         ::new (made.closure) closure(std::forward<Function>(body));
     } catch (...) {

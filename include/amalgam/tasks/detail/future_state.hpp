@@ -47,7 +47,8 @@ public:
     void wait();
     bool wait_until(time_point deadline);
     /// Runs `then` at completion. False: it is complete already, `then` will not run.
-    bool attach(continuation& then) noexcept;
+    /// Throws error{invalid} when somebody waits already.
+    bool attach(continuation& then);
 
     /// Ready from here on; runs the continuation. At most once, after the outcome is set.
     void complete() noexcept;
@@ -75,7 +76,10 @@ protected:
     void reset() noexcept;
 
 private:
-    static continuation* done_mark() noexcept;
+    // Never dereferenced.
+    static continuation* done_mark() noexcept {
+        return reinterpret_cast<continuation*>(std::uintptr_t{1});
+    }
 
     std::atomic<continuation*> next_{nullptr};  // null: nobody waits; done_mark(): ready
     std::atomic<std::uint32_t> references_{1};

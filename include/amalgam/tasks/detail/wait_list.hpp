@@ -1,7 +1,6 @@
 #pragma once
 
-#include <atomic>
-
+#include <amalgam/tasks/detail/spin_lock.hpp>
 #include <amalgam/tasks/parking.hpp>
 
 namespace amalgam::detail {
@@ -18,8 +17,8 @@ struct wait_node {
 /// instructions only, never across a switch or a park.
 class wait_list {
 public:
-    void lock() noexcept;
-    void unlock() noexcept { busy_.store(false, std::memory_order_release); }
+    void lock() noexcept { busy_.lock(); }
+    void unlock() noexcept { busy_.unlock(); }
 
     // The rest with the lock held.
     bool empty() const noexcept { return head_ == nullptr; }
@@ -31,8 +30,12 @@ public:
     /// Unparks a whole take_all() chain; each node may die as soon as it is unparked.
     static void unpark_all(wait_node* first) noexcept;
 
+    /// Parks the owner of a listed node; the lock is not held. False: the deadline passed
+    /// first, and the node is off the list.
+    bool wait_unlocked_until(wait_node& node, waiter::time_point deadline) noexcept;
+
 private:
-    std::atomic<bool> busy_{false};
+    spin_lock busy_;
     wait_node* head_ = nullptr;
     wait_node* tail_ = nullptr;
 };

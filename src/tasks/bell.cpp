@@ -1,0 +1,65 @@
+#include "tasks/bell.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <amalgam/core/status.hpp>
+
+namespace amalgam::detail {
+
+namespace {
+struct bell_shelf {
+    std::mutex lock;
+    bell* silent = nullptr;  // without an eventfd
+    bell* with_fd = nullptr;
+};
+bell_shelf& shelf() noexcept {
+    static auto* the = new bell_shelf;  // never destroyed: late ringers
+    return *the;
+}
+}  // namespace
+
+void bell::ring_slow() noexcept {
+    if (!asleep.exchange(false, std::memory_order_seq_cst)) return;  // somebody else rings
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+}
+
+void bell::drain() noexcept {
+    std::uint64_t rings;
+    [[maybe_unused]] const auto got = ::read(fd, &rings, sizeof rings);
+}
+
+bell& bell::take(bool can_sleep) {
+    {
+        const std::lock_guard hold(shelf().lock);
+        bell*& list = can_sleep ? shelf().with_fd : shelf().silent;
+        if (list != nullptr) {
+            bell& found = *list;
+            list = found.next;
+            return found;
+        }
+    }
+    const int fd = can_sleep ? ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    if (can_sleep && fd < 0) {
+        throw error(status{errc::no_memory, errno},
+                    "no eventfd for a new execution stream: the process has too many open files; "
+                    "raise its limit (ulimit -n) or use fewer streams");
+    }
+    auto* made = new bell;
+    made->fd = fd;
+    return *made;
+}
+
+void bell::give_back(bell& used) noexcept {
+    const std::lock_guard hold(shelf().lock);
+    bell*& list = used.fd >= 0 ? shelf().with_fd : shelf().silent;
+    used.next = list;
+    list = &used;
+}
+
+}  // namespace amalgam::detail

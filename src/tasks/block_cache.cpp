@@ -1,0 +1,76 @@
+// Small recycled blocks, for the states of futures and for tasklets.
+
+#include <new>
+
+#include <amalgam/tasks/detail/future_state.hpp>
+
+#include "tasks/recycler.hpp"
+#include "tasks/sanitizer.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+constexpr std::size_t granule = 64;
+constexpr std::size_t classes = 8;  // up to 512 bytes
+
+void release_block(free_node& node) noexcept {
+    ::operator delete(static_cast<void*>(&node));
+}
+
+depot& depot_of(std::size_t size_class) noexcept {
+    // Never destroyed: threads may end, and give back, after main() returned.
+    static auto* depots = [] {
+        auto* made = static_cast<depot*>(::operator new(sizeof(depot) * classes));
+        for (std::size_t i = 0; i < classes; ++i)
+            ::new (made + i) depot(64, 8, release_block);
+        return made;
+    }();
+    return depots[size_class];
+}
+
+struct thread_blocks {
+    free_list lists[classes];
+    bool closed = false;  // the thread ends: keep nothing
+
+    ~thread_blocks() {
+        closed = true;
+        for (std::size_t i = 0; i < classes; ++i) {
+            depot_of(i).give_list(lists[i]);
+            lists[i] = {};
+        }
+    }
+};
+
+// Not inlined: the caller may be a ULT that has moved to another thread since it last
+// asked, and the compiler would keep the old thread's address.
+[[gnu::noinline]] thread_blocks& blocks() noexcept {
+    thread_local thread_blocks own;
+    asm volatile("");
+    return own;
+}
+
+}  // namespace
+
+void* allocate_block(std::size_t bytes) {
+    const std::size_t size_class = (bytes - 1) / granule;
+    // Sanitized builds see every life and death.
+    if (sanitized || size_class >= classes) return ::operator new(bytes);
+    free_list& own = blocks().lists[size_class];
+    if (own.head == nullptr) own = depot_of(size_class).take_list();
+    if (free_node* node = own.pop()) return node;
+    return ::operator new((size_class + 1) * granule);
+}
+
+void free_block(void* memory, std::size_t bytes) noexcept {
+    const std::size_t size_class = (bytes - 1) / granule;
+    thread_blocks* own = nullptr;
+    if (sanitized || size_class >= classes || (own = &blocks())->closed) {
+        ::operator delete(memory);
+        return;
+    }
+    own->lists[size_class].push(*::new (memory) free_node{nullptr});
+    depot_of(size_class).trim(own->lists[size_class]);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstring>
+
+#include <boost/context/detail/fcontext.hpp>
+#include <cxxabi.h>
+
+#include "tasks/sanitizer.hpp"
+
+namespace amalgam::detail {
+
+/// The runtime's per-thread exception state: which exceptions are being handled. It
+/// belongs to a call stack, so it moves with ours; else a ULT that yields inside a catch
+/// block would end its neighbour's exception.
+struct exception_state {
+    void* caught = nullptr;
+    unsigned int uncaught = 0;
+
+    /// Where the calling thread keeps it.
+    static exception_state* of_thread() noexcept {
+        // Itanium C++ ABI 2.2.2: these two members, in this order.
+        return reinterpret_cast<exception_state*>(abi::__cxa_get_globals());
+    }
+};
+
+/// A suspended call stack.
+struct context {
+    boost::context::detail::fcontext_t where = nullptr;
+    exception_state exceptions;
+    [[no_unique_address]] sanitizer_context sanitizer;
+};
+
+}  // namespace amalgam::detail

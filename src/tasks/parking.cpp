@@ -1,0 +1,134 @@
+#include <ctime>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/parking.hpp>
+#include <amalgam/tasks/timer.hpp>
+
+#include "tasks/cpu_relax.hpp"
+#include "tasks/stream.hpp"
+
+namespace amalgam {
+
+namespace {
+
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+
+/// `until`: absolute, on CLOCK_MONOTONIC, which steady_clock is; null: no limit.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t while_it_is,
+                const timespec* until) noexcept {
+    ::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, while_it_is, until, nullptr,
+              FUTEX_BITSET_MATCH_ANY);
+}
+
+void futex_wake(std::atomic<std::uint32_t>& word) noexcept {
+    ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+timespec to_timespec(waiter::time_point when) noexcept {
+    const auto since = when.time_since_epoch();
+    const auto whole = std::chrono::floor<std::chrono::seconds>(since);
+    return {whole.count(), (since - whole).count()};
+}
+
+}  // namespace
+
+waiter::waiter() : ult_(nullptr) {
+    detail::stream* const here = detail::stream::current();
+    if (here == nullptr) return;
+    ult_ = here->running();
+    if (ult_ == nullptr) {
+        throw error(errc::invalid,
+                    "a tasklet, timer callback or poller cannot wait: it runs on the stream's own "
+                    "stack, so the whole stream would stand still; use spawn() or post() to make "
+                    "it a ULT");
+    }
+}
+
+void waiter::park() noexcept {
+    if (ult_ == nullptr) {
+        park_thread(nullptr);
+    } else {
+        if (state_.load(std::memory_order_relaxed) == empty) {
+            detail::stream::current()->leave_to_park(*this);
+        }
+        // An exchange, not a store: a second permit that came meanwhile is used up too, so
+        // what its giver wrote must be seen.
+        state_.exchange(empty, std::memory_order_acquire);
+    }
+}
+
+bool waiter::park_until(time_point deadline) noexcept {
+    if (deadline == time_point::max()) {
+        park();
+        return true;
+    }
+    if (ult_ == nullptr) return park_thread(&deadline);
+    if (state_.load(std::memory_order_relaxed) == empty) {
+        struct alarm final : timer {
+            alarm(detail::stream& where, waiter& whom) noexcept
+                : timer(where,
+                        [](timer& self) noexcept { static_cast<alarm&>(self).who.expire(); }),
+                  who(whom) {}
+            waiter& who;
+        };
+        detail::stream* const here = detail::stream::current();
+        alarm at_deadline(*here, *this);
+        at_deadline.arm(deadline);
+        here->leave_to_park(*this);
+    }
+    return state_.exchange(empty, std::memory_order_acquire) == permit;
+}
+
+// The ULT's context is saved now. False: it was unparked before.
+bool waiter::commit() noexcept {
+    std::uint32_t expected = empty;
+    return state_.compare_exchange_strong(expected, parked, std::memory_order_acq_rel,
+                                          std::memory_order_acquire);
+}
+
+void waiter::unpark() noexcept {
+    // Read first: after the exchange *this may be gone.
+    detail::ult_core* const ult = ult_;
+    const std::uint32_t was = state_.exchange(permit, std::memory_order_acq_rel);
+    if (was != parked) return;
+    if (ult == nullptr) {
+        futex_wake(state_);  // only the address; waking a stranger there is harmless
+    } else {
+        ult->home->push(*ult);
+    }
+}
+
+void waiter::expire() noexcept {
+    std::uint32_t was = state_.load(std::memory_order_relaxed);
+    do {
+        if (was == permit) return;
+    } while (!state_.compare_exchange_weak(was, expired, std::memory_order_acq_rel,
+                                           std::memory_order_relaxed));
+    if (was == parked) ult_->home->push(*ult_);
+}
+
+bool waiter::park_thread(const time_point* deadline) noexcept {
+    for (int looks = 0; looks < 8 && state_.load(std::memory_order_relaxed) == empty; ++looks) {
+        detail::cpu_relax();
+    }
+    if (commit()) {
+        timespec until{};
+        if (deadline != nullptr) until = to_timespec(*deadline);
+        while (state_.load(std::memory_order_acquire) == parked) {
+            futex_wait(state_, parked, deadline == nullptr ? nullptr : &until);
+            if (deadline == nullptr || std::chrono::steady_clock::now() < *deadline) continue;
+            std::uint32_t expected = parked;
+            if (state_.compare_exchange_strong(expected, empty, std::memory_order_acq_rel)) {
+                return false;
+            }
+        }
+    }
+    state_.exchange(empty, std::memory_order_acquire);
+    return true;
+}
+
+}  // namespace amalgam

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include <amalgam/tasks/parking.hpp>
+#include <amalgam/tasks/poller.hpp>
+
+namespace amalgam::detail {
+
+class stream;
+
+/// The pollers of a stream: a list that anybody changes under a lock, and the stream's own
+/// copy, renewed when its version is behind.
+///
+/// Threads: add() and remove() from any; the rest from the stream.
+class poller_set {
+public:
+    void add(poller& what);
+    /// False: it was not there. Returns once the stream's copy is without it.
+    bool remove(poller& what, stream& of);
+
+    std::size_t poll() noexcept;
+    /// All are armed. False: one has work, or the list changed.
+    bool prepare_to_sleep() noexcept;
+
+    /// While it is, remove() by others must wait for the stream to renew its copy.
+    void set_running(bool running) noexcept;
+
+private:
+    struct remover {
+        waiter who;
+        remover* next = nullptr;
+    };
+    void renew() noexcept;
+    bool erase(poller& what);
+    void blank(poller& what) noexcept;
+
+    std::vector<poller*> current_;  // the stream's; null where removed while polling
+    std::uint64_t current_version_ = 0;
+
+    std::atomic<std::uint64_t> version_{0};
+    std::mutex lock_;
+    std::vector<poller*> wanted_;
+    remover* removers_ = nullptr;
+    bool running_ = false;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include <amalgam/core/unique_fd.hpp>
+
+#include "tasks/bell.hpp"
+
+namespace amalgam::detail {
+
+/// Where an idle stream sleeps: on its bell and on the wait handles of its pollers.
+///
+/// Threads: watch() and forget() from any; sleep() from the stream.
+class sleeper {
+public:
+    /// Throws error{no_memory} when the OS gives no descriptor.
+    explicit sleeper(bell& wakes);
+
+    /// Throws error{invalid} for a descriptor that cannot be waited on, or is watched.
+    void watch(int fd);
+    void forget(int fd) noexcept;
+
+    /// Until something is readable, the bell rings, or `longest` passed (nothing: no limit).
+    void sleep(std::optional<std::chrono::nanoseconds> longest) noexcept;
+
+private:
+    int wait(std::optional<std::chrono::nanoseconds> longest) noexcept;
+
+    bell& wakes_;
+    unique_fd epoll_;
+    bool has_pwait2_ = true;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/parking.hpp>
+
+#include "tasks/context.hpp"
+#include "tasks/poller_set.hpp"
+#include "tasks/sleeper.hpp"
+#include "tasks/spin_policy.hpp"
+#include "tasks/timer_heap.hpp"
+#include "tasks/ult_core.hpp"
+
+namespace amalgam::detail {
+
+/// What an execution_stream is inside: the switching between ULTs, and the loop that
+/// feeds it. ULTs switch to each other directly; the loop's own context runs tasklets,
+/// timers and pollers.
+///
+/// Whoever leaves a ULT must not say so to others before its context is saved, or another
+/// stream would run it on a stack that is still in use. So what is to be done with it (back
+/// to the pool, parked, ended) is noted in `departed_`, and the context that is switched
+/// to does it first: arrived().
+class stream {
+public:
+    using time_point = execution_stream::time_point;
+
+    /// Units between two looks at the pollers.
+    static constexpr std::size_t batch = 32;
+    /// How long stop() lets ready work go on.
+    static constexpr std::chrono::seconds stop_grace{1};
+
+    stream(execution_stream& owner, std::unique_ptr<scheduler> order,
+           execution_stream_options options);
+    ~stream();
+    stream(const stream&) = delete;
+    stream& operator=(const stream&) = delete;
+
+    /// The stream that runs the caller, or null. Never inlined: see stream.cpp.
+    static stream* current() noexcept;
+    static stream* set_current(stream* now) noexcept;  // returns the one before
+
+    // Switching; on the stream itself only.
+    ult_core* running() const noexcept { return running_; }
+    void enter(ult_core& next) noexcept;  // from the loop
+    void arrived(boost::context::detail::fcontext_t from) noexcept;
+    void leave_to_yield() noexcept;
+    void leave_to_park(waiter& until) noexcept;
+    void leave_finished() noexcept;
+
+    // The rest of execution_stream.
+    void start();
+    void stop();
+    std::size_t run_ready(std::size_t most);
+    void add_poller(poller& what);
+    void remove_poller(poller& what);
+    void wake() noexcept;
+    void ring() noexcept { bell_.ring(); }
+    time_point now() const noexcept { return clock_->now(); }
+    std::chrono::nanoseconds cpu_time() const noexcept;
+
+    execution_stream& owner() noexcept { return owner_; }
+    pool& main_pool() noexcept { return *order_->pools().front(); }
+    timer_heap& timers() noexcept { return timers_; }
+    const timer_heap& timers() const noexcept { return timers_; }
+    const execution_stream_options& options() const noexcept { return options_; }
+
+private:
+    enum class fate : unsigned char { resumed, yielded, parked, finished };
+    struct departure {
+        ult_core* who = nullptr;
+        fate what = fate::resumed;
+        waiter* until = nullptr;
+    };
+    class turn;  // the calling thread is this stream, while it lives
+
+    void attach_pools();
+    void detach_pools() noexcept;
+    work_unit* pick() noexcept;
+    void leave(departure how) noexcept;
+    void jump(context& from, context& to) noexcept;
+    void settle() noexcept;
+
+    void thread_main();
+    std::size_t run_batch(std::size_t most) noexcept;
+    std::size_t fire_timers() noexcept;
+    std::size_t round(std::size_t most) noexcept;
+    void idle() noexcept;
+    void sleep() noexcept;
+    bool may_sleep() noexcept;
+
+    // Touched at every switch.
+    ult_core* running_ = nullptr;   // null: the loop itself
+    work_unit* stashed_ = nullptr;  // picked by a ULT for the loop to run
+    std::size_t budget_ = 0;        // units left in this batch
+    exception_state* thread_exceptions_ = nullptr;
+    context* from_ = nullptr;
+    departure departed_;
+    context loop_;
+
+    execution_stream& owner_;
+    execution_stream_options options_;
+    const amalgam::clock* clock_;
+    fifo_pool own_pool_;
+    std::unique_ptr<scheduler> order_;
+    bell& bell_;
+    timer_heap timers_;
+    std::uint64_t timers_checked_ = 0;  // in cycles()
+    poller_set pollers_;
+
+    spin_policy spin_;
+    time_point idle_since_{};
+    unsigned idle_rounds_ = 0;  // 0: not idle
+
+    std::atomic<bool> wake_pending_{false};
+    std::atomic<bool> stopping_{false};
+    std::atomic<bool> driving_{false};
+    std::unique_ptr<sleeper> sleeper_;  // null: driven
+    std::mutex stop_lock_;
+    std::thread thread_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,285 @@
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/status.hpp>
+
+#include "tasks/cpu_relax.hpp"
+#include "tasks/stream.hpp"
+
+namespace amalgam::detail {
+
+class stream::turn {
+public:
+    explicit turn(stream& self) noexcept : self_(self), before_(set_current(&self)) {
+        self.thread_exceptions_ = exception_state::of_thread();
+        self.loop_.sanitizer.adopt_thread();
+        self.pollers_.set_running(true);
+    }
+    ~turn() {
+        self_.pollers_.set_running(false);
+        set_current(before_);
+    }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+
+private:
+    stream& self_;
+    stream* before_;
+};
+
+stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
+               execution_stream_options options)
+    : owner_(owner),
+      options_(std::move(options)),
+      clock_(options_.clock != nullptr ? options_.clock : &clock::steady()),
+      order_(order ? std::move(order)
+                   : std::make_unique<basic_scheduler>(std::vector<pool*>{&own_pool_})),
+      bell_(bell::take(!options_.driven)),
+      spin_(options_.spin) {
+    try {
+        if (!options_.driven) sleeper_ = std::make_unique<sleeper>(bell_);
+        attach_pools();
+        if (!options_.driven) start();
+    } catch (...) {
+        detach_pools();
+        bell::give_back(bell_);
+        throw;
+    }
+}
+
+stream::~stream() {
+    stop();
+    bell::give_back(bell_);
+}
+
+void stream::attach_pools() {
+    if (order_->pools().empty()) {
+        throw error(errc::invalid, "a scheduler without pools has nothing to run: give it one");
+    }
+    for (pool* each : order_->pools()) {
+        stream* expected = nullptr;
+        if (!each->served_by_.compare_exchange_strong(expected, this)) {
+            throw error(errc::invalid,
+                        fmt::format("stream '{}' cannot serve a pool that stream '{}' serves: one "
+                                    "pool, one stream",
+                                    options_.name, expected->options_.name));
+        }
+        each->bell_.store(&bell_);
+    }
+}
+
+void stream::detach_pools() noexcept {
+    for (pool* each : order_->pools()) {
+        stream* expected = this;
+        each->served_by_.compare_exchange_strong(expected, nullptr);
+    }
+}
+
+void stream::start() {
+    if (options_.cpu >= 0) {
+        cpu_set_t allowed;
+        CPU_ZERO(&allowed);
+        ::pthread_getaffinity_np(::pthread_self(), sizeof allowed, &allowed);
+        if (options_.cpu >= CPU_SETSIZE || !CPU_ISSET(options_.cpu, &allowed)) {
+            throw error(
+                errc::invalid,
+                fmt::format("stream '{}' cannot be bound to core {}: this thread may use {} "
+                            "cores, and that is none of them; see `taskset -p $$`, or give "
+                            "-1 for any",
+                            options_.name, options_.cpu, CPU_COUNT(&allowed)));
+        }
+    }
+    try {
+        thread_ = std::thread([this] { thread_main(); });
+    } catch (const std::system_error& why) {
+        throw error(
+            status{errc::no_memory, why.code().value()},
+            fmt::format("no thread for stream '{}': {}; raise the limit on processes (ulimit "
+                        "-u) or use fewer streams",
+                        options_.name, why.what()));
+    }
+}
+
+void stream::thread_main() {
+    ::pthread_setname_np(::pthread_self(), options_.name.substr(0, 15).c_str());
+    if (options_.cpu >= 0) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(options_.cpu, &one);
+        ::pthread_setaffinity_np(::pthread_self(), sizeof one, &one);
+    }
+    const turn mine(*this);
+    while (!stopping_.load(std::memory_order_relaxed)) {
+        if (round(batch) != 0) {
+            idle_rounds_ = 0;
+        } else {
+            idle();
+        }
+    }
+    const auto give_up = std::chrono::steady_clock::now() + stop_grace;
+    while (round(batch) != 0) {
+        if (std::chrono::steady_clock::now() >= give_up) {
+            log(log_level::warn, "tasks", "a stopped stream left work that stays ready",
+                {{"stream", options_.name}});
+            break;
+        }
+    }
+}
+
+std::size_t stream::run_batch(std::size_t most) noexcept {
+    budget_ = most;
+    for (;;) {
+        work_unit* next = std::exchange(stashed_, nullptr);
+        if (next == nullptr) next = pick();
+        if (next == nullptr) break;
+        next->run();
+    }
+    return most - budget_;
+}
+
+std::size_t stream::fire_timers() noexcept {
+    const time_point earliest = timers_.earliest();
+    if (earliest == time_point::max()) return 0;
+    if (options_.clock == nullptr) {
+        // Some half microsecond between two readings of the clock is soon enough, and
+        // reading it costs as much as running a unit.
+        const std::uint64_t ticks = cycles();
+        if (ticks - timers_checked_ < 1024) return 0;
+        timers_checked_ = ticks;
+    }
+    const time_point at = now();
+    return at < earliest ? 0 : timers_.fire(at);
+}
+
+std::size_t stream::round(std::size_t most) noexcept {
+    std::size_t happened = run_batch(most);
+    happened += pollers_.poll();
+    happened += fire_timers();
+    return happened;
+}
+
+void stream::idle() noexcept {
+    // The clock is read every eighth round: polling is what an idle stream is for.
+    if (idle_rounds_++ % 8 == 0) {
+        const time_point at = std::chrono::steady_clock::now();
+        if (idle_rounds_ == 1) idle_since_ = at;
+        if (at - idle_since_ >= spin_.limit()) {
+            sleep();
+            idle_rounds_ = 0;
+            return;
+        }
+    }
+    cpu_relax();
+}
+
+bool stream::may_sleep() noexcept {
+    if (stopping_.load(std::memory_order_seq_cst)) return false;
+    if (wake_pending_.exchange(false, std::memory_order_seq_cst)) return false;
+    for (const pool* each : order_->pools()) {
+        if (!each->empty()) return false;
+    }
+    return pollers_.prepare_to_sleep();
+}
+
+void stream::sleep() noexcept {
+    const time_point lay_down = std::chrono::steady_clock::now();
+    bell_.asleep.store(true, std::memory_order_seq_cst);  // see bell.hpp
+    if (may_sleep()) {
+        const time_point due = timers_.earliest();
+        if (due == time_point::max()) {
+            sleeper_->sleep(std::nullopt);
+        } else if (const auto left = due - now(); left > left.zero()) {
+            sleeper_->sleep(left);
+        }
+        timers_checked_ = 0;
+        spin_.slept(std::chrono::steady_clock::now() - lay_down);
+    }
+    bell_.asleep.store(false, std::memory_order_relaxed);
+}
+
+void stream::wake() noexcept {
+    wake_pending_.store(true, std::memory_order_seq_cst);
+    bell_.ring();
+}
+
+void stream::stop() {
+    if (current() == this) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' cannot stop itself: its own work would wait for its "
+                                "own end; stop it from another thread or stream",
+                                options_.name));
+    }
+    const std::lock_guard one(stop_lock_);
+    if (thread_.joinable()) {
+        stopping_.store(true, std::memory_order_seq_cst);
+        bell_.ring();
+        thread_.join();
+    } else if (!stopping_.exchange(true) && options_.driven) {
+        const auto give_up = std::chrono::steady_clock::now() + stop_grace;
+        const turn mine(*this);
+        while (round(batch) != 0 && std::chrono::steady_clock::now() < give_up)
+            continue;
+    }
+    detach_pools();
+}
+
+std::size_t stream::run_ready(std::size_t most) {
+    if (!options_.driven) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' has its own thread: run_ready() is for streams made "
+                                "with .driven = true",
+                                options_.name));
+    }
+    if (driving_.exchange(true, std::memory_order_acquire)) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' is being run already: one thread at a time, and not "
+                                "from inside its own work",
+                                options_.name));
+    }
+    std::size_t happened = 0;
+    {
+        const turn mine(*this);
+        while (happened < most) {
+            const std::size_t now_happened = round(std::min(batch, most - happened));
+            if (now_happened == 0) break;
+            happened += now_happened;
+        }
+    }
+    driving_.store(false, std::memory_order_release);
+    return happened;
+}
+
+void stream::add_poller(poller& what) {
+    const int handle = what.wait_handle();
+    if (sleeper_ && handle >= 0) sleeper_->watch(handle);
+    pollers_.add(what);
+    wake();
+}
+
+void stream::remove_poller(poller& what) {
+    const int handle = what.wait_handle();
+    if (!pollers_.remove(what, *this)) {
+        throw error(
+            errc::invalid,
+            fmt::format("stream '{}' does not have that poller: remove what was added, once",
+                        options_.name));
+    }
+    if (sleeper_ && handle >= 0) sleeper_->forget(handle);
+}
+
+std::chrono::nanoseconds stream::cpu_time() const noexcept {
+    clockid_t id;
+    timespec used{};
+    if (!thread_.joinable() ||
+        ::pthread_getcpuclockid(const_cast<std::thread&>(thread_).native_handle(), &id) != 0 ||
+        ::clock_gettime(id, &used) != 0) {
+        return {};
+    }
+    return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,96 @@
+#include <thread>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "tasks/stream.hpp"
+#include "tasks/ult_core.hpp"
+
+namespace amalgam {
+
+using detail::stream;
+using detail::ult_core;
+
+ult& ult::operator=(ult&& other) noexcept {
+    ult ended(std::move(*this));  // joined at the end of this scope
+    core_ = std::exchange(other.core_, nullptr);
+    return *this;
+}
+
+ult::~ult() {
+    if (core_ == nullptr) return;
+    try {
+        join();
+    } catch (const std::exception& lost) {
+        log(log_level::error, "tasks", "a ULT's handle was destroyed without join()",
+            {{"what", lost.what()}});
+    } catch (...) {
+        log(log_level::error, "tasks", "a ULT's handle was destroyed without join()",
+            {{"what", "an exception that is no std::exception"}});
+    }
+    if (core_ != nullptr) detach();  // inside a tasklet nobody can wait
+}
+
+void ult::join() {
+    if (core_ == nullptr) {
+        throw error(errc::invalid,
+                    "this ult handle is empty: it was joined, detached or moved from before; "
+                    "join once, and ask joinable() when in doubt");
+    }
+    if (stream* here = stream::current(); here != nullptr && here->running() == core_) {
+        throw error(errc::invalid, "a ULT cannot join itself: let another ULT or thread join it");
+    }
+    if (core_->joiner.load(std::memory_order_acquire) != ult_core::finished_mark) {
+        waiter me;
+        std::uintptr_t expected = ult_core::nobody;
+        if (core_->joiner.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&me),
+                                                  std::memory_order_acq_rel)) {
+            me.park();
+        }
+    }
+    ult_core& core = *std::exchange(core_, nullptr);
+    const std::exception_ptr failed = std::exchange(core.failed, nullptr);
+    ult_core::give_back(core);
+    if (failed) std::rethrow_exception(failed);
+}
+
+void ult::detach() {
+    if (core_ == nullptr) {
+        throw error(errc::invalid,
+                    "this ult handle is empty: it was joined, detached or moved from before; "
+                    "detach once, and ask joinable() when in doubt");
+    }
+    ult_core& core = *std::exchange(core_, nullptr);
+    const auto was = core.joiner.exchange(ult_core::detached_mark, std::memory_order_acq_rel);
+    if (was != ult_core::finished_mark) return;
+    if (core.failed) core.log_lost_exception();
+    ult_core::give_back(core);
+}
+
+namespace this_task {
+
+bool in_ult() noexcept {
+    const stream* here = stream::current();
+    return here != nullptr && here->running() != nullptr;
+}
+
+void yield() {
+    stream* const here = stream::current();
+    if (here == nullptr) return std::this_thread::yield();
+    if (here->running() == nullptr) {
+        throw error(errc::invalid,
+                    "a tasklet, timer callback or poller cannot yield: it runs on the stream's own "
+                    "stack; use spawn() or post() to make it a ULT");
+    }
+    here->leave_to_yield();
+}
+
+void sleep_until(std::chrono::steady_clock::time_point when) {
+    waiter me;
+    me.park_until(when);
+}
+
+}  // namespace this_task
+
+}  // namespace amalgam

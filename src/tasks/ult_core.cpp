@@ -1,0 +1,209 @@
+#include "tasks/ult_core.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/status.hpp>
+
+#include "tasks/stream.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+constexpr std::size_t closure_align = 64;
+// Address space is free; frames that step over a narrower guard are not.
+constexpr std::size_t guard_bytes = 64 * 1024;
+
+// Stacks of one size all start at the same offset in a page, so their hottest lines would
+// compete for the same few sets of the cache. Each starts a little elsewhere.
+constexpr std::size_t colours = 16;
+constexpr std::size_t colour_bytes = 256;
+std::atomic<std::size_t> next_colour{0};
+
+void release_ult(free_node& node) noexcept {
+    ult_core::unmap(static_cast<ult_core&>(node));
+}
+
+depot& stack_depot() noexcept {
+    static auto* the = new depot(64, 16, release_ult);  // never destroyed, see block_cache.cpp
+    return *the;
+}
+
+struct thread_stacks {
+    free_list list;
+    bool closed = false;
+
+    ~thread_stacks() {
+        closed = true;
+        stack_depot().give_list(list);
+        list = {};
+    }
+};
+
+[[gnu::noinline]] thread_stacks& stacks() noexcept {  // see block_cache.cpp
+    thread_local thread_stacks own;
+    asm volatile("");
+    return own;
+}
+
+std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
+    return (bytes + to - 1) / to * to;
+}
+
+}  // namespace
+
+ult_core::ult_core(std::byte* mapping, std::size_t mapped_bytes, std::size_t stack_bytes) noexcept
+    : work_unit(&ult_core::run_unit),
+      free_node{nullptr},
+      mapping_(mapping),
+      mapped_bytes_(mapped_bytes),
+      stack_bytes_(stack_bytes) {
+    auto* const top = static_cast<std::byte*>(closure());
+    std::byte* const bottom = mapping + guard_bytes;
+    const auto usable = static_cast<std::size_t>(top - bottom);
+    saved.where = boost::context::detail::make_fcontext(top, usable, &ult_core::entry);
+    saved.sanitizer.create(bottom, usable);
+}
+
+void* ult_core::closure() noexcept {
+    return reinterpret_cast<std::byte*>(this) - inline_closure_bytes;
+}
+
+ult_core& ult_core::map(std::size_t stack_bytes) {
+    static_assert(inline_closure_bytes % closure_align == 0);
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t above =
+        round_up(sizeof(ult_core), closure_align) + inline_closure_bytes + colours * colour_bytes;
+    const std::size_t bytes = guard_bytes + round_up(stack_bytes + above, page);
+    void* const mapping = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (mapping == MAP_FAILED || ::mprotect(mapping, guard_bytes, PROT_NONE) != 0) {
+        const int why = errno;
+        if (mapping != MAP_FAILED) ::munmap(mapping, bytes);
+        throw error(status{errc::no_memory, why},
+                    fmt::format("no stack of {} bytes for a new ULT ({}): run fewer at a time, or "
+                                "raise vm.max_map_count, of which each takes two",
+                                stack_bytes, std::strerror(why)));
+    }
+    auto* const low = static_cast<std::byte*>(mapping);
+    const std::size_t colour = next_colour.fetch_add(1, std::memory_order_relaxed) % colours;
+    std::byte* const at =
+        low + bytes - round_up(sizeof(ult_core), closure_align) - colour * colour_bytes;
+    return *::new (at) ult_core(low, bytes, stack_bytes);
+}
+
+void ult_core::unmap(ult_core& core) noexcept {
+    std::byte* const mapping = core.mapping_;
+    const std::size_t bytes = core.mapped_bytes_;
+    core.saved.sanitizer.destroy();
+    core.~ult_core();
+    ::munmap(mapping, bytes);
+}
+
+ult_core& ult_core::take(std::size_t stack_bytes) {
+    if (stack_bytes != default_stack_bytes) return map(stack_bytes);
+    free_list& own = stacks().list;
+    if (own.head == nullptr) own = stack_depot().take_list();
+    if (free_node* node = own.pop()) return static_cast<ult_core&>(*node);
+    return map(stack_bytes);
+}
+
+void ult_core::give_back(ult_core& core) noexcept {
+    thread_stacks& own = stacks();
+    if (core.stack_bytes_ != default_stack_bytes || own.closed) return unmap(core);
+    own.list.push(core);
+    stack_depot().trim(own.list);
+}
+
+// The loop is never left: a pooled stack is suspended inside leave(), and its next body
+// starts by returning from there. Nothing is set up per ULT, and the frames that
+// ThreadSanitizer counts stay balanced.
+void ult_core::entry(boost::context::detail::transfer_t from) {
+    static_cast<stream*>(from.data)->arrived(from.fctx);
+    for (;;) {
+        stream::current()->running()->run_body();
+        stream::current()->leave_finished();
+    }
+}
+
+void ult_core::run_body() noexcept {
+    try {
+        type->run(closure());
+    } catch (...) {
+        failed = std::current_exception();
+        if (joiner.load(std::memory_order_relaxed) == detached_mark) log_lost_exception();
+    }
+}
+
+void ult_core::finished() noexcept {
+    const std::uintptr_t told = joiner.exchange(finished_mark, std::memory_order_acq_rel);
+    if (told == detached_mark) return give_back(*this);
+    if (told != nobody) reinterpret_cast<waiter*>(told)->unpark();
+}
+
+void ult_core::run_unit(work_unit& self) noexcept {
+    stream::current()->enter(static_cast<ult_core&>(self));
+}
+
+void ult_core::log_lost_exception() noexcept {
+    log(log_level::error, "tasks", "an exception escaped from a ULT that nobody joins",
+        {{"ult", name[0] != '\0' ? name.data() : "unnamed"}, {"what", describe(failed)}});
+    failed = nullptr;
+}
+
+std::string describe(const std::exception_ptr& what) {
+    try {
+        std::rethrow_exception(what);
+    } catch (const std::exception& known) {
+        return known.what();
+    } catch (...) {
+        return "an exception that is no std::exception";
+    }
+}
+
+prepared_ult prepare_ult(pool& where, const closure_type& type, std::string_view name,
+                         std::size_t stack_bytes, bool joinable) {
+    if (stack_bytes == 0) stack_bytes = default_stack_bytes;
+    if (stack_bytes < smallest_stack_bytes) {
+        throw error(
+            errc::invalid,
+            fmt::format("a ULT's stack of {} bytes is too small: give at least {}, or leave "
+                        "stack_bytes at 0 for the pooled default of {}",
+                        stack_bytes, smallest_stack_bytes, default_stack_bytes));
+    }
+    if (!where.served()) {
+        throw error(errc::invalid,
+                    "no stream serves this pool, so the ULT would never run: make an "
+                    "execution_stream whose scheduler has the pool, and do not stop it before");
+    }
+    ult_core& core = ult_core::take(stack_bytes);
+    core.home = &where;
+    core.type = &type;
+    core.joiner.store(joinable ? ult_core::nobody : ult_core::detached_mark,
+                      std::memory_order_relaxed);
+    core.name[0] = '\0';
+    if (!name.empty()) {
+        const std::size_t kept = std::min(name.size(), core.name.size() - 1);
+        std::memcpy(core.name.data(), name.data(), kept);
+        core.name[kept] = '\0';
+    }
+    return {&core, core.closure()};
+}
+
+void drop_ult(ult_core& core) noexcept {
+    ult_core::give_back(core);
+}
+
+void start_ult(ult_core& core) noexcept {
+    core.home->push(core);
+}
+
+}  // namespace amalgam::detail
