@@ -1,9 +1,10 @@
 #pragma once
 
+#include <cstdint>
+
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/region.hpp>
-#include <cstdint>
 
 namespace amalgam::detail {
 
@@ -13,7 +14,7 @@ enum class frame_kind : std::uint8_t {
     expected = 2,    ///< tag: matched with a posted receive. payload: the message.
     put = 3,         ///< tag: initiator's operation. payload: rma_request, then the bytes.
     get = 4,         ///< tag: initiator's operation. payload: rma_request.
-    get_data = 5,    ///< tag: the operation. extra: 1 on the last piece. payload: u64 offset within the transfer, bytes.
+    get_data = 5,    ///< tag: the operation. payload: u64 offset as in the request, bytes.
     rma_done = 6,    ///< tag: the operation. payload: status, how a put (or refused get) ended.
     first_of_transport = 16  ///< From here on each transport numbers its own (hello, bye, …).
 };
@@ -69,6 +70,25 @@ public:
 
 protected:
     ~frame_link() = default;
+};
+
+/// What became of a frame, and so what the transport does with the link next.
+enum class [[nodiscard]] verdict : std::uint8_t{
+    taken,      ///< Go on.
+    pause,      ///< Taken, but too much waits: deliver nothing more from this link until resume().
+    malformed,  ///< The peer broke the protocol: end the connection and call link_down().
+    gone        ///< The link ended inside this call (shut() or link_down() ran): leave it alone.
+};
+
+/// Where the rest of a large frame's payload goes, so that it lands without a second copy.
+///
+/// Owner: framed_port, from begin_landing() until end_landing(), link_down() or shut().
+/// Look at it anew before each write: whenever the user has the word (between two calls of
+/// move_frames(), inside other upcalls) the port may turn it into a discarding one, as the memory
+/// was taken back by cancel or by closing a region.
+struct landing {
+    scatter into;          ///< In order; together as long as the rest of the payload.
+    bool discard = false;  ///< Nobody wants it: read the bytes and drop them; `into` is empty.
 };
 
 }  // namespace amalgam::detail

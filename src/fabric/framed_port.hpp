@@ -1,37 +1,35 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <amalgam/core/buffer.hpp>
+#include <amalgam/core/random.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
 
+#include "fabric/chain.hpp"
 #include "fabric/frame.hpp"
+#include "fabric/matching.hpp"
+#include "fabric/operations.hpp"
+#include "fabric/peer_table.hpp"
+#include "fabric/region_table.hpp"
+#include "fabric/rma_initiator.hpp"
+#include "fabric/rma_target.hpp"
 
 namespace amalgam::detail {
-
-/// What became of a frame, and so what the transport does with the link next.
-enum class [[nodiscard]] verdict : std::uint8_t {
-    taken,      ///< Go on.
-    pause,      ///< Taken, but too much waits: deliver nothing more from this link until resume().
-    malformed,  ///< The peer broke the protocol: end the connection and call link_down().
-    gone        ///< A callback closed this link meanwhile: shut() has run, stop reading from it.
-};
-
-/// Where the rest of a large frame's payload goes, so that it lands without a second copy.
-///
-/// Owner: framed_port, from begin_landing() until end_landing(), link_down() or shut().
-/// Look at it anew before each write: between two calls of move_frames() the port may turn it into
-/// a discarding one (the memory was taken back by cancel or by closing a region).
-struct landing {
-    scatter into;          ///< In order; together as long as the rest of the payload.
-    bool discard = false;  ///< Nobody wants it: read the bytes and drop them; `into` is empty.
-};
 
 /// What the native transports share: peers, matching of expected messages, the region table and
 /// its checks, put and get carried by frames, exactly-once completion. A transport derives from
 /// it and moves frames; it calls the functions marked "from the transport".
 ///
 /// Threads: the port's. Upcalls happen only inside move_frames(), except where noted.
-class framed_port : public port {
+class framed_port : public port, private peer_ender {
 public:
+    /// Completes what is left with `closed`, without touching links: see end_everything().
     ~framed_port() override;
 
     std::uint64_t incarnation() const noexcept final;
@@ -52,7 +50,12 @@ public:
     std::size_t open_operations() const noexcept final;
 
 protected:
-    framed_port(const port_options& options, capabilities can);
+    /// `incarnation` is chosen only where runs must repeat themselves.
+    framed_port(const port_options& options, capabilities can,
+                std::uint64_t incarnation = random_nonzero_u64());
+    /// Shuts and releases every link and completes everything with `closed`. The first thing a
+    /// transport's destructor does, while its links still stand.
+    void end_everything() noexcept;
     const capabilities& can() const noexcept final;
 
     // ---- what each transport provides
@@ -86,7 +89,8 @@ protected:
     // ---- from the transport
 
     /// A peer connected to us: gives it an id. `address` is for logs and peer_address().
-    peer_id accepted(frame_link&, std::string address);
+    /// Failure: peer_id{} without memory; the transport then drops the connection.
+    peer_id accepted(frame_link&, std::string address) noexcept;
     /// A whole frame has arrived. `payload` may be in the transport's own memory; it is not
     /// needed after the return. Runs callbacks of the user, who may post, close and cancel.
     verdict deliver(frame_link&, const frame_header&, const_bytes payload) noexcept;
@@ -109,10 +113,52 @@ protected:
     /// only note it; deliver in the next move_frames(), and see that prepare_to_sleep() knows.
     virtual void resume(frame_link&) noexcept = 0;
 
-    const port_options& options() const noexcept;
-    buffer_pool& buffers() noexcept;
+    const port_options& options() const noexcept { return options_; }
+    buffer_pool& buffers() noexcept { return buffers_; }
 
-    // The implementer adds private state below (a pointer to an implementation, or members).
+private:
+    // What callers ask for: framed_port.cpp.
+    posted send_message(frame_kind, peer_id, std::uint64_t tag, gather, completion&) noexcept;
+    posted refuse(const peer_record*, completion&) noexcept;
+    posted complete_later(completion&, status) noexcept;
+    bool may_access(const remote_key&, std::uint64_t offset, std::size_t bytes,
+                    access) const noexcept;
+    void close_region(std::uint64_t id) noexcept final;
+
+    // What arrives: framed_port_arrivals.cpp.
+    verdict deliver_unexpected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
+    verdict deliver_expected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
+    verdict keep(peer_record&, std::uint64_t tag, const_bytes, buffer*, bool expected) noexcept;
+    verdict settle(peer_record&) noexcept;
+    std::size_t deliver_unasked(std::size_t budget) noexcept;
+    void unqueued(peer_record&, early_message&) noexcept;
+    bool begin_expected(peer_record&, const frame_header&, const_bytes prefix) noexcept;
+    bool begin_owned(peer_record&, const frame_header&, const_bytes prefix) noexcept;
+    void resume_if_room(peer_record&) noexcept;
+
+    // How peers end: framed_port_endings.cpp.
+    void end_peer(peer_record&, status why) noexcept final;
+    void take_down(peer_record&, status why) noexcept;
+    void forget_landing(peer_record&, status why) noexcept;
+    void told_down(peer_record&) noexcept;
+    bool has_unasked(peer_id) const noexcept;
+    static void on_down(completion& self, status, std::size_t) noexcept;
+
+    const port_options options_;
+    const capabilities can_;
+    const std::uint64_t incarnation_;
+    message_sink* sink_ = nullptr;
+    bool ending_ = false;      // Nothing is taken any more; the sink is not called.
+    bool links_stand_ = true;  // False in the last destructor, when the transport is gone.
+    buffer_pool buffers_;
+    completion_queue completions_;
+    peer_table peers_;
+    early_pool early_;
+    chain<early_message> unasked_;  // Unexpected messages that found no sink, of all peers.
+    region_table regions_;
+    piece_pool pieces_;
+    rma_initiator initiator_;
+    rma_target target_;
 };
 
 }  // namespace amalgam::detail

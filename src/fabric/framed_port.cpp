@@ -1,0 +1,223 @@
+#include "fabric/framed_port.hpp"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace amalgam::detail {
+
+framed_port::framed_port(const port_options& options, capabilities can, std::uint64_t incarnation)
+    : options_(options),
+      can_(can),
+      incarnation_(incarnation),
+      peers_(*this, &on_down),
+      regions_(incarnation),
+      initiator_(completions_, pieces_),
+      target_(regions_, pieces_, *this) {}
+
+const capabilities& framed_port::can() const noexcept {
+    return can_;
+}
+
+std::uint64_t framed_port::incarnation() const noexcept {
+    return incarnation_;
+}
+
+result<peer_id> framed_port::lookup(std::string_view address) noexcept try {
+    if (ending_) return {errc::closed, "the port is closing: it looks nobody up any more"};
+    result<std::string> key = canonical(address);
+    if (!key) return key.why();
+    if (const peer_record* known = peers_.find(*key)) return known->id;
+    result<frame_link*> link = connect(address);
+    if (!link) return link.why();
+    try {
+        return peers_.add(**link, std::string(address), std::move(*key)).id;
+    } catch (const std::bad_alloc&) {
+        (*link)->shut();
+        release(**link);
+        throw;
+    }
+} catch (const std::bad_alloc&) {
+    return {errc::no_memory, ""};
+}
+
+std::string framed_port::peer_address(peer_id peer) const {
+    const peer_record* record = peers_.find(peer);
+    return record == nullptr ? std::string() : record->address;
+}
+
+void framed_port::close(peer_id peer) noexcept {
+    peer_record* record = peers_.find(peer);
+    if (record != nullptr && record->up()) end_peer(*record, {errc::closed});
+}
+
+void framed_port::set_sink(message_sink* sink) noexcept {
+    sink_ = sink;
+}
+
+posted framed_port::post_send(peer_id to, std::uint64_t tag, gather bytes,
+                              completion& on_done) noexcept {
+    return send_message(frame_kind::unexpected, to, tag, bytes, on_done);
+}
+
+posted framed_port::post_send_expected(peer_id to, std::uint64_t tag, gather bytes,
+                                       completion& on_done) noexcept {
+    return send_message(frame_kind::expected, to, tag, bytes, on_done);
+}
+
+posted framed_port::send_message(frame_kind kind, peer_id to, std::uint64_t tag, gather bytes,
+                                 completion& on_done) noexcept {
+    peer_record* peer = peers_.find(to);
+    if (peer == nullptr || !peer->up()) [[unlikely]]
+        return refuse(peer, on_done);
+    const std::size_t size = total_bytes(bytes);
+    if (size > can_.max_message_bytes) [[unlikely]]
+        return complete_later(on_done, {errc::too_large});
+
+    frame_header header;
+    header.bytes = static_cast<std::uint32_t>(size);
+    header.kind = kind;
+    header.tag = tag;
+    const posted how = peer->link->send(header, bytes, &on_done);
+    if (how == posted::done) [[likely]]
+        return how;
+    if (how == posted::full) return peer->up() ? how : refuse(peer, on_done);
+    completions_.opened();
+    mark(on_done, op_kind::send, peer);
+    on_done.port_words[1] = size;
+    peer->sends.append(on_done);
+    return how;
+}
+
+posted framed_port::refuse(const peer_record* peer, completion& op) noexcept {
+    return complete_later(op, peer == nullptr ? status{errc::disconnected} : peer->why);
+}
+
+posted framed_port::complete_later(completion& op, status what) noexcept {
+    if (ending_) return posted::full;
+    completions_.opened();
+    completions_.push(op, what, 0);
+    return posted::pending;
+}
+
+posted framed_port::post_receive(peer_id from, std::uint64_t tag, mutable_bytes into,
+                                 completion& on_done) noexcept {
+    peer_record* peer = peers_.find(from);
+    if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
+    completions_.opened();
+    early_message* early = peer->expected.take_message(tag);
+    if (early == nullptr) {
+        mark(on_done, op_kind::receive, peer);
+        on_done.port_words[1] = tag;
+        on_done.port_words[2] = reinterpret_cast<std::uintptr_t>(into.data());
+        on_done.port_words[3] = into.size();
+        peer->expected.add(on_done);
+        return posted::pending;
+    }
+    const const_bytes bytes = std::as_const(early->bytes).bytes();
+    if (bytes.size() > into.size()) {
+        completions_.push(on_done, {errc::too_large}, 0);
+    } else {
+        if (!bytes.empty()) std::memcpy(into.data(), bytes.data(), bytes.size());
+        completions_.push(on_done, {}, bytes.size());
+    }
+    unqueued(*peer, *early);
+    return posted::pending;
+}
+
+result<region> framed_port::open_region(scatter segments, access rights) noexcept {
+    result<remote_key> key = regions_.open(segments, rights);
+    if (!key) return key.why();
+    region_opened(*key, segments);
+    return region(*this, key->region, *key);
+}
+
+void framed_port::close_region(std::uint64_t id) noexcept {
+    const region_entry* entry = regions_.find(id);
+    if (entry == nullptr) return;
+    if (links_stand_) region_closed(entry->key(incarnation_));
+    target_.close(id, peers_);
+}
+
+bool framed_port::may_access(const remote_key& key, std::uint64_t offset, std::size_t bytes,
+                             access asked) const noexcept {
+    return allows(key.rights, asked) && offset <= key.bytes && bytes <= key.bytes - offset;
+}
+
+posted framed_port::post_put(peer_id to, gather from, const remote_key& key, std::uint64_t offset,
+                             completion& on_done) noexcept {
+    peer_record* peer = peers_.find(to);
+    if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
+    // The target checks for itself; this keeps a transfer of several frames from being half done.
+    if (!may_access(key, offset, total_bytes(from), access::write))
+        return complete_later(on_done, {errc::denied});
+    if (can_.rma == rma_mode::cross_memory) {
+        const std::optional<status> over = direct_put(*peer->link, from, key, offset);
+        if (over) return over->ok() ? posted::done : complete_later(on_done, *over);
+    }
+    return initiator_.put(*peer, from, key, offset, on_done);
+}
+
+posted framed_port::post_get(peer_id to, scatter into, const remote_key& key, std::uint64_t offset,
+                             completion& on_done) noexcept {
+    peer_record* peer = peers_.find(to);
+    if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
+    if (!may_access(key, offset, total_bytes(into), access::read))
+        return complete_later(on_done, {errc::denied});
+    if (can_.rma == rma_mode::cross_memory) {
+        const std::optional<status> over = direct_get(*peer->link, into, key, offset);
+        if (over) return over->ok() ? posted::done : complete_later(on_done, *over);
+    }
+    return initiator_.get(*peer, into, key, offset, on_done);
+}
+
+std::optional<status> framed_port::direct_put(frame_link&, gather, const remote_key&,
+                                              std::uint64_t) noexcept {
+    return std::nullopt;
+}
+
+std::optional<status> framed_port::direct_get(frame_link&, scatter, const remote_key&,
+                                              std::uint64_t) noexcept {
+    return std::nullopt;
+}
+
+void framed_port::cancel(completion& op) noexcept {
+    peer_record* peer = peer_of(op);
+    switch (kind_of(op)) {
+        case op_kind::send:
+            if (!peer->link->forget(op)) return;  // Too late: it ends when the link has sent it.
+            peer->sends.remove(op);
+            break;
+        case op_kind::receive:
+            peer->expected.remove(op);
+            break;
+        case op_kind::landing:
+            peer->landing.receive = nullptr;
+            peer->landing.drop();
+            break;
+        case op_kind::transfer:
+            initiator_.cancel(op);
+            return;
+        default:
+            return;
+    }
+    completions_.finish(op, {errc::canceled}, 0);
+}
+
+std::size_t framed_port::progress(std::size_t budget) noexcept {
+    std::size_t ran = completions_.run(budget);
+    if (!unasked_.empty() && sink_ != nullptr) ran += deliver_unasked(budget - ran);
+    if (ran < budget) ran += move_frames(budget - ran);
+    return ran;
+}
+
+bool framed_port::prepare_to_sleep() noexcept {
+    if (!completions_.empty() || (!unasked_.empty() && sink_ != nullptr)) return false;
+    return arm();
+}
+
+std::size_t framed_port::open_operations() const noexcept {
+    return completions_.open();
+}
+
+}  // namespace amalgam::detail

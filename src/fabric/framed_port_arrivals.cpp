@@ -1,0 +1,266 @@
+// What the transport hands up: whole frames, and large ones that land where they belong.
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "fabric/framed_port.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+mutable_bytes destination(const completion& receive) noexcept {
+    return {reinterpret_cast<std::byte*>(receive.port_words[2]), receive.port_words[3]};
+}
+
+// What an early message counts for: its record too, so that empty ones are bounded as well.
+std::size_t weight(const early_message& one) noexcept {
+    return one.bytes.size() + sizeof(early_message);
+}
+}  // namespace
+
+verdict framed_port::deliver(frame_link& link, const frame_header& header,
+                             const_bytes payload) noexcept {
+    peer_record& from = *link.record;
+    switch (header.kind) {
+        [[likely]] case frame_kind::unexpected
+            : return deliver_unexpected(from, header.tag, payload, nullptr);
+        case frame_kind::expected:
+            return deliver_expected(from, header.tag, payload, nullptr);
+        case frame_kind::put:
+            if (target_.on_put(from, header, payload) == verdict::malformed)
+                return verdict::malformed;
+            return settle(from);
+        case frame_kind::get:
+            if (target_.on_get(from, header, payload) == verdict::malformed)
+                return verdict::malformed;
+            return settle(from);
+        case frame_kind::get_data:
+            if (initiator_.on_data(from, header, payload) == verdict::malformed)
+                return verdict::malformed;
+            return settle(from);
+        case frame_kind::rma_done:
+            if (initiator_.on_done(from, header, payload) == verdict::malformed)
+                return verdict::malformed;
+            return settle(from);
+        default:
+            return verdict::malformed;
+    }
+}
+
+verdict framed_port::deliver_unexpected(peer_record& from, std::uint64_t tag, const_bytes bytes,
+                                        buffer* owned) noexcept {
+    // Earlier ones that still wait go first.
+    if (sink_ == nullptr || !unasked_.empty()) [[unlikely]]
+        return keep(from, tag, bytes, owned, false);
+    message arrived(from.id, tag, bytes, owned, buffers_);
+    sink_->on_message(arrived);
+    return from.up() ? verdict::taken : verdict::gone;
+}
+
+verdict framed_port::deliver_expected(peer_record& from, std::uint64_t tag, const_bytes bytes,
+                                      buffer* owned) noexcept {
+    completion* receive = from.expected.take_receive(tag);
+    if (receive == nullptr) return keep(from, tag, bytes, owned, true);
+    const mutable_bytes into = destination(*receive);
+    if (bytes.size() > into.size()) {
+        completions_.finish(*receive, {errc::too_large}, 0);
+    } else {
+        if (!bytes.empty()) std::memcpy(into.data(), bytes.data(), bytes.size());
+        completions_.finish(*receive, {}, bytes.size());
+    }
+    return from.up() ? verdict::taken : verdict::gone;
+}
+
+verdict framed_port::keep(peer_record& from, std::uint64_t tag, const_bytes bytes, buffer* owned,
+                          bool expected) noexcept {
+    early_message* early = early_.take();
+    if (early != nullptr && owned != nullptr) {
+        early->bytes = std::move(*owned);
+    } else if (early != nullptr && !bytes.empty()) {
+        early->bytes = buffers_.try_take(bytes.size());
+        if (early->bytes.size() == bytes.size()) {
+            std::memcpy(early->bytes.data(), bytes.data(), bytes.size());
+        } else {
+            early_.give_back(*early);
+            early = nullptr;
+        }
+    }
+    if (early == nullptr) {  // Rather no connection than one that loses messages.
+        end_peer(from, {errc::no_memory});
+        return verdict::gone;
+    }
+    early->tag = tag;
+    early->from = from.id;
+    from.queued_bytes += weight(*early);
+    if (expected)
+        from.expected.add(*early);
+    else
+        unasked_.append(*early);
+    return settle(from);
+}
+
+verdict framed_port::settle(peer_record& from) noexcept {
+    if (!from.up()) return verdict::gone;
+    if (from.queued_bytes > options_.max_queued_bytes ||
+        from.answers.size() - from.answers_sent > rma_target::answer_limit) {
+        from.paused = true;
+        return verdict::pause;
+    }
+    return verdict::taken;
+}
+
+void framed_port::resume_if_room(peer_record& peer) noexcept {
+    if (!peer.paused || !peer.up()) return;
+    // Half empty first, so that the link is not stopped and started for every message.
+    if (peer.queued_bytes > options_.max_queued_bytes / 2 ||
+        peer.answers.size() - peer.answers_sent > rma_target::answer_limit / 2)
+        return;
+    peer.paused = false;
+    resume(*peer.link);
+}
+
+void framed_port::unqueued(peer_record& peer, early_message& one) noexcept {
+    peer.queued_bytes -= weight(one);
+    early_.give_back(one);
+    resume_if_room(peer);
+}
+
+std::size_t framed_port::deliver_unasked(std::size_t budget) noexcept {
+    std::size_t ran = 0;
+    while (ran < budget && sink_ != nullptr && !unasked_.empty()) {
+        early_message& one = *unasked_.take_first();
+        ++ran;
+        if (one.is_down) {
+            sink_->on_peer_down(one.from, one.why);
+            early_.give_back(one);
+            continue;
+        }
+        if (peer_record* peer = peers_.find(one.from)) {
+            peer->queued_bytes -= weight(one);
+            resume_if_room(*peer);
+        }
+        message arrived(one.from, one.tag, std::as_const(one.bytes).bytes(), &one.bytes, buffers_);
+        sink_->on_message(arrived);
+        early_.give_back(one);
+    }
+    return ran;
+}
+
+landing* framed_port::begin_landing(frame_link& link, const frame_header& header,
+                                    const_bytes prefix) noexcept {
+    peer_record& from = *link.record;
+    landing_state& landing = from.landing;
+    landing.shown = {};
+    landing.segments.clear();
+    landing.header = header;
+    bool sound = false;
+    switch (header.kind) {
+        case frame_kind::unexpected:
+            sound = begin_owned(from, header, prefix);
+            landing.what = landing_state::kind::unexpected;
+            break;
+        case frame_kind::expected:
+            sound = begin_expected(from, header, prefix);
+            break;
+        case frame_kind::put:
+            sound = target_.begin_put(from, header, prefix);
+            break;
+        case frame_kind::get_data:
+            sound = initiator_.begin_data(from, header, prefix);
+            break;
+        default:  // The others are small and come whole.
+            break;
+    }
+    if (!sound) landing.what = landing_state::kind::none;
+    return sound ? &landing.shown : nullptr;
+}
+
+bool framed_port::begin_expected(peer_record& from, const frame_header& header,
+                                 const_bytes prefix) noexcept {
+    landing_state& landing = from.landing;
+    completion* receive = from.expected.take_receive(header.tag);
+    if (receive == nullptr) {
+        landing.what = landing_state::kind::early;
+        return begin_owned(from, header, prefix);
+    }
+    landing.what = landing_state::kind::receive;
+    const mutable_bytes into = destination(*receive);
+    if (header.bytes > into.size()) {
+        completions_.push(*receive, {errc::too_large}, 0);
+        landing.receive = nullptr;
+        landing.drop();
+        return true;
+    }
+    mark(*receive, op_kind::landing, &from);
+    landing.receive = receive;
+    std::memcpy(into.data(), prefix.data(), prefix.size());
+    landing.segment = into.first(header.bytes).subspan(prefix.size());
+    landing.shown.into = {&landing.segment, 1};
+    return true;
+}
+
+bool framed_port::begin_owned(peer_record& from, const frame_header& header,
+                              const_bytes prefix) noexcept {
+    if (header.bytes > can_.max_message_bytes) return false;
+    landing_state& landing = from.landing;
+    landing.owned = buffers_.try_take(header.bytes);
+    if (landing.owned.size() != header.bytes) return false;
+    std::memcpy(landing.owned.data(), prefix.data(), prefix.size());
+    landing.segment = landing.owned.bytes().subspan(prefix.size());
+    landing.shown.into = {&landing.segment, 1};
+    return true;
+}
+
+verdict framed_port::end_landing(frame_link& link) noexcept {
+    peer_record& from = *link.record;
+    landing_state& landing = from.landing;
+    const std::uint64_t tag = landing.header.tag;
+    switch (std::exchange(landing.what, landing_state::kind::none)) {
+        case landing_state::kind::unexpected: {
+            buffer owned = std::move(landing.owned);
+            return deliver_unexpected(from, tag, std::as_const(owned).bytes(), &owned);
+        }
+        case landing_state::kind::early: {
+            buffer owned = std::move(landing.owned);
+            // A receive may have been posted while the message was being read.
+            return deliver_expected(from, tag, std::as_const(owned).bytes(), &owned);
+        }
+        case landing_state::kind::receive:
+            if (completion* receive = std::exchange(landing.receive, nullptr))
+                completions_.finish(*receive, {}, landing.header.bytes);
+            return settle(from);
+        case landing_state::kind::put:
+            target_.end_put(from);
+            return settle(from);
+        case landing_state::kind::get:
+            initiator_.end_data(from);
+            return settle(from);
+        case landing_state::kind::none:
+            break;
+    }
+    return verdict::malformed;
+}
+
+void framed_port::sent(completion& op, status what) noexcept {
+    peer_record& peer = *peer_of(op);
+    peer.sends.remove(op);
+    if (kind_of(op) == op_kind::send) {
+        completions_.finish(op, what, op.port_words[1]);
+        return;
+    }
+    auto& piece = static_cast<lent_piece&>(op);
+    if (piece.operation != nullptr)
+        initiator_.sent(piece);
+    else
+        target_.sent(piece);
+}
+
+void framed_port::writable(frame_link& link) noexcept {
+    peer_record& peer = *link.record;
+    if (!peer.up()) return;
+    target_.pump(peer);
+    initiator_.pump(peer);
+    resume_if_room(peer);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,112 @@
+// How a peer ends: everything on it is moved to the queue of completions, then the sink is told.
+#include <limits>
+#include <new>
+#include <utility>
+
+#include "fabric/framed_port.hpp"
+
+namespace amalgam::detail {
+
+framed_port::~framed_port() {
+    links_stand_ = false;
+    end_everything();
+}
+
+void framed_port::end_everything() noexcept {
+    ending_ = true;
+    peers_.for_each([this](peer_record& peer) {
+        if (peer.up()) end_peer(peer, {errc::closed});
+    });
+    completions_.run(std::numeric_limits<std::size_t>::max());
+    while (early_message* one = unasked_.take_first())
+        early_.give_back(*one);
+}
+
+peer_id framed_port::accepted(frame_link& link, std::string address) noexcept try {
+    if (ending_) return {};
+    return peers_.add(link, std::move(address), {}).id;
+} catch (const std::bad_alloc&) {
+    return {};
+}
+
+void framed_port::link_down(frame_link& link, status why) noexcept {
+    if (link.record != nullptr && link.record->up()) take_down(*link.record, why);
+}
+
+void framed_port::end_peer(peer_record& peer, status why) noexcept {
+    if (links_stand_) peer.link->shut();
+    take_down(peer, why);
+}
+
+void framed_port::take_down(peer_record& peer, status why) noexcept {
+    peer.dead_link = std::exchange(peer.link, nullptr);
+    peer.why = why;
+    peers_.forget_address(peer);
+    forget_landing(peer, why);
+    while (completion* op = peer.sends.take_first()) {
+        if (kind_of(*op) == op_kind::send) {
+            completions_.push(*op, why, 0);
+            continue;
+        }
+        auto& piece = static_cast<lent_piece&>(*op);
+        if (piece.operation != nullptr)
+            initiator_.sent(piece);
+        else
+            target_.sent(piece);
+    }
+    peer.expected.drain([&](completion& receive) { completions_.push(receive, why, 0); },
+                        [&](early_message& early) { early_.give_back(early); });
+    initiator_.peer_down(peer, why);
+    peer.answers.clear();
+    peer.answers_sent = 0;
+    completions_.push_event(peer.down);
+}
+
+void framed_port::forget_landing(peer_record& peer, status why) noexcept {
+    landing_state& landing = peer.landing;
+    landing.drop();
+    switch (std::exchange(landing.what, landing_state::kind::none)) {
+        case landing_state::kind::receive:
+            if (completion* receive = std::exchange(landing.receive, nullptr))
+                completions_.push(*receive, why, 0);
+            break;
+        case landing_state::kind::put:
+            target_.forget_put(peer);
+            break;
+        default:
+            landing.owned.reset();
+            landing.operation = nullptr;
+            break;
+    }
+}
+
+void framed_port::on_down(completion& self, status, std::size_t) noexcept {
+    auto& peer = *reinterpret_cast<peer_record*>(self.port_words[3]);
+    static_cast<framed_port&>(peer.port).told_down(peer);
+}
+
+void framed_port::told_down(peer_record& peer) noexcept {
+    if (!ending_) {
+        if (has_unasked(peer.id)) {
+            if (early_message* note = early_.take()) {
+                note->is_down = true;
+                note->from = peer.id;
+                note->why = peer.why;
+                unasked_.append(*note);
+            }
+        } else if (sink_ != nullptr) {
+            sink_->on_peer_down(peer.id, peer.why);
+        }
+    }
+    frame_link& link = *peer.dead_link;
+    peers_.remove(peer);
+    if (links_stand_) release(link);
+}
+
+bool framed_port::has_unasked(peer_id peer) const noexcept {
+    for (const early_message* one = unasked_.first(); one != nullptr; one = one->next)
+        if (one->from == peer) return true;
+    return false;
+}
+
+}  // namespace amalgam::detail

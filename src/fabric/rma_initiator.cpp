@@ -1,0 +1,297 @@
+#include "fabric/rma_initiator.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+
+namespace amalgam::detail {
+
+std::size_t rma_operation::piece_bytes(std::uint64_t done) const noexcept {
+    return static_cast<std::size_t>(std::min<std::uint64_t>(rma_piece_bytes, total - done));
+}
+
+posted rma_initiator::put(peer_record& peer, gather from, const remote_key& key,
+                          std::uint64_t offset, completion& user) noexcept {
+    rma_operation* op = start(peer, key, offset, user);
+    if (op == nullptr) return posted::pending;
+    op->is_put = true;
+    op->from = from;
+    op->total = total_bytes(from);
+    return launch(*op);
+}
+
+posted rma_initiator::get(peer_record& peer, scatter into, const remote_key& key,
+                          std::uint64_t offset, completion& user) noexcept {
+    rma_operation* op = start(peer, key, offset, user);
+    if (op == nullptr) return posted::pending;
+    op->is_put = false;
+    op->into = into;
+    op->total = total_bytes(into);
+    return launch(*op);
+}
+
+rma_operation* rma_initiator::start(peer_record& peer, const remote_key& key, std::uint64_t offset,
+                                    completion& user) noexcept {
+    completions_.opened();
+    try {
+        if (free_.empty()) {
+            free_.reserve(slots_.size() + 1);
+            generations_.reserve(slots_.size() + 1);
+            slots_.push_back(std::make_unique<rma_operation>());
+            generations_.push_back(0);
+            free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+        }
+    } catch (const std::bad_alloc&) {
+        completions_.push(user, {errc::no_memory}, 0);
+        return nullptr;
+    }
+    const std::uint32_t slot = free_.back();
+    free_.pop_back();
+    rma_operation& op = *slots_[slot];
+    op = rma_operation{};
+    op.id = (std::uint64_t{++generations_[slot]} << 32) | slot;
+    op.user = &user;
+    op.peer = &peer;
+    op.key = key;
+    op.offset = offset;
+    mark(user, op_kind::transfer, &peer);
+    user.port_words[1] = reinterpret_cast<std::uintptr_t>(&op);
+    return &op;
+}
+
+posted rma_initiator::launch(rma_operation& op) noexcept {
+    peer_record& peer = *op.peer;
+    const bool queue = !peer.to_ask.empty() || peer.unanswered >= rma_window;
+    peer.to_ask.append(op);
+    if (!queue) pump(peer);
+    // Still nobody's to wait for, and the first frame did not fit: as if never posted.
+    if (!queue && peer.up() && op.user != nullptr && op.pieces_asked == 0) {
+        completions_.withdraw(retire(op));
+        return posted::full;
+    }
+    return posted::pending;
+}
+
+rma_operation* rma_initiator::find(const peer_record& peer, std::uint64_t id) noexcept {
+    const auto slot = static_cast<std::uint32_t>(id);
+    if (id == 0 || slot >= slots_.size()) return nullptr;
+    rma_operation* op = slots_[slot].get();
+    return op->id == id && op->peer == &peer ? op : nullptr;
+}
+
+void rma_initiator::pump(peer_record& peer) noexcept {
+    while (peer.up() && peer.unanswered < rma_window) {
+        rma_operation* op = peer.to_ask.first();
+        if (op == nullptr) return;
+        // Full, or else the operation failed for want of memory and the next one has its turn.
+        if (send_piece(*op) == posted::full && peer.to_ask.first() == op) return;
+    }
+}
+
+posted rma_initiator::send_piece(rma_operation& op) noexcept {
+    peer_record& peer = *op.peer;
+    const std::size_t bytes = op.piece_bytes(op.asked);
+    const posted how = op.is_put ? send_put(op, bytes) : send_get(op, bytes);
+    if (how == posted::full) return how;
+    op.asked += bytes;
+    ++op.pieces_asked;
+    ++peer.unanswered;
+    if (op.all_asked()) {
+        peer.to_ask.remove(op);
+        peer.asked.append(op);
+    }
+    return how;
+}
+
+posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
+    peer_record& peer = *op.peer;
+    lent_piece* piece = pieces_.take();
+    const segment_cursor before = op.at;
+    try {
+        if (piece == nullptr) throw std::bad_alloc();
+        piece->segments.emplace_back(piece->head);
+        slice(op.from, op.at, bytes, piece->segments);
+    } catch (const std::bad_alloc&) {
+        if (piece != nullptr) pieces_.give_back(*piece);
+        completions_.push(retire(op), {errc::no_memory}, 0);
+        return posted::full;
+    }
+    write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
+    piece->operation = &op;
+
+    frame_header header;
+    header.kind = frame_kind::put;
+    header.bytes = static_cast<std::uint32_t>(rma_request_bytes + bytes);
+    header.tag = op.id;
+    mark(*piece, op_kind::piece, &peer);
+    const posted how = peer.link->send(header, piece->segments, piece);
+    if (how == posted::pending) {
+        peer.sends.append(*piece);
+        ++op.pieces_lent;
+        return how;
+    }
+    pieces_.give_back(*piece);
+    if (how == posted::full) op.at = before;
+    return how;
+}
+
+posted rma_initiator::send_get(rma_operation& op, std::size_t bytes) noexcept {
+    std::byte request[rma_request_bytes];
+    write_request(request, {op.key, op.offset + op.asked, bytes});
+    frame_header header;
+    header.kind = frame_kind::get;
+    header.bytes = rma_request_bytes;
+    header.tag = op.id;
+    const const_bytes payload(request);
+    return op.peer->link->send(header, {&payload, 1}, nullptr);
+}
+
+verdict rma_initiator::on_done(peer_record& peer, const frame_header& header,
+                               const_bytes payload) noexcept {
+    if (payload.size() != rma_status_bytes) return verdict::malformed;
+    if (peer.unanswered > 0) --peer.unanswered;
+    rma_operation* op = find(peer, header.tag);
+    const status what = read_status(payload.data());
+    if (op != nullptr && op->pieces_answered < op->pieces_asked) {
+        ++op->pieces_answered;
+        if (!what.ok()) {
+            completions_.finish(retire(*op), what, 0);
+        } else if (!op->is_put) {
+            return verdict::malformed;  // A get that went well is answered by data.
+        } else if (op->all_asked() && op->pieces_answered == op->pieces_asked) {
+            const std::uint64_t total = op->total;
+            completions_.finish(retire(*op), what, total);
+        }
+    }
+    pump(peer);
+    return verdict::taken;
+}
+
+rma_operation* rma_initiator::expect_data(peer_record& peer, const frame_header& header,
+                                          std::uint64_t offset, bool& malformed) noexcept {
+    malformed = false;
+    if (peer.unanswered > 0) --peer.unanswered;
+    rma_operation* op = find(peer, header.tag);
+    if (op == nullptr) return nullptr;
+    // Links keep order and targets answer in order, so only one answer is right.
+    malformed = op->is_put || op->pieces_answered == op->pieces_asked ||
+                offset != op->offset + op->landed ||
+                header.bytes != rma_data_prefix_bytes + op->piece_bytes(op->landed);
+    return malformed ? nullptr : op;
+}
+
+verdict rma_initiator::on_data(peer_record& peer, const frame_header& header,
+                               const_bytes payload) noexcept {
+    if (payload.size() < rma_data_prefix_bytes) return verdict::malformed;
+    bool malformed = false;
+    rma_operation* op =
+        expect_data(peer, header, load_le<std::uint64_t>(payload.data()), malformed);
+    if (malformed) return verdict::malformed;
+    if (op != nullptr) {
+        const const_bytes data = payload.subspan(rma_data_prefix_bytes);
+        copy_in(op->into, op->at, data);
+        data_arrived(*op, data.size());
+    }
+    pump(peer);
+    return verdict::taken;
+}
+
+bool rma_initiator::begin_data(peer_record& peer, const frame_header& header,
+                               const_bytes prefix) noexcept {
+    if (prefix.size() < rma_data_prefix_bytes) return false;
+    bool malformed = false;
+    rma_operation* op = expect_data(peer, header, load_le<std::uint64_t>(prefix.data()), malformed);
+    if (malformed) return false;
+    landing_state& landing = peer.landing;
+    landing.what = landing_state::kind::get;
+    landing.operation = op;
+    if (op == nullptr) {
+        landing.drop();
+        return true;
+    }
+    const const_bytes data = prefix.subspan(rma_data_prefix_bytes);
+    copy_in(op->into, op->at, data);
+    try {
+        slice(op->into, op->at, op->piece_bytes(op->landed) - data.size(), landing.segments);
+    } catch (const std::bad_alloc&) {
+        completions_.push(retire(*op), {errc::no_memory}, 0);
+        landing.drop();
+        return true;
+    }
+    landing.shown.into = landing.segments;
+    return true;
+}
+
+void rma_initiator::end_data(peer_record& peer) noexcept {
+    rma_operation* op = peer.landing.operation;
+    peer.landing.operation = nullptr;
+    if (op != nullptr) data_arrived(*op, op->piece_bytes(op->landed));
+    pump(peer);
+}
+
+void rma_initiator::data_arrived(rma_operation& op, std::size_t bytes) noexcept {
+    op.landed += bytes;
+    ++op.pieces_answered;
+    if (op.landed < op.total) return;
+    const std::uint64_t total = op.total;
+    completions_.finish(retire(op), {}, total);
+}
+
+void rma_initiator::cancel(completion& user) noexcept {
+    auto& op = *reinterpret_cast<rma_operation*>(user.port_words[1]);
+    peer_record& peer = *op.peer;
+    completions_.finish(retire(op), {errc::canceled}, 0);
+    pump(peer);
+}
+
+void rma_initiator::sent(lent_piece& piece) noexcept {
+    if (piece.operation != nullptr) --piece.operation->pieces_lent;
+    pieces_.give_back(piece);
+}
+
+void rma_initiator::peer_down(peer_record& peer, status why) noexcept {
+    while (rma_operation* op = peer.to_ask.first())
+        completions_.push(retire(*op), why, 0);
+    while (rma_operation* op = peer.asked.first())
+        completions_.push(retire(*op), why, 0);
+    peer.unanswered = 0;
+}
+
+completion& rma_initiator::retire(rma_operation& op) noexcept {
+    peer_record& peer = *op.peer;
+    completion& user = *op.user;
+    (op.all_asked() ? peer.asked : peer.to_ask).remove(op);
+    if (peer.landing.operation == &op) {
+        peer.landing.operation = nullptr;
+        peer.landing.drop();
+    }
+    const auto slot = static_cast<std::uint32_t>(op.id);
+    op.id = 0;
+    op.user = nullptr;
+    if (peer.up()) take_back(op);
+    if (generations_[slot] != std::numeric_limits<std::uint32_t>::max()) free_.push_back(slot);
+    return user;
+}
+
+void rma_initiator::take_back(rma_operation& op) noexcept {
+    peer_record& peer = *op.peer;
+    completion* next = peer.sends.first();
+    while (op.pieces_lent > 0 && next != nullptr) {
+        completion* one = next;
+        next = one->port_next;
+        if (kind_of(*one) != op_kind::piece) continue;
+        auto& piece = static_cast<lent_piece&>(*one);
+        if (piece.operation != &op) continue;
+        peer.sends.remove(piece);
+        --op.pieces_lent;
+        if (peer.link->forget(piece))
+            --peer.unanswered;  // It never left, so nobody will answer it.
+        else
+            peer.link->detach(piece);
+        pieces_.give_back(piece);
+        // Out of memory in detach() ends the connection, and with it everything in the list.
+        if (!peer.up()) return;
+    }
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/message.hpp>
+#include <amalgam/fabric/region.hpp>
+
+#include "fabric/frame.hpp"
+#include "fabric/operations.hpp"
+#include "fabric/peer_table.hpp"
+#include "fabric/rma_frames.hpp"
+#include "fabric/segments.hpp"
+
+namespace amalgam::detail {
+
+/// A put or get of ours that is under way.
+struct rma_operation {
+    std::uint64_t id =
+        0;  ///< Slot and generation; 0 while the slot is free. The tag of its frames.
+    completion* user = nullptr;
+    peer_record* peer = nullptr;
+    bool is_put = false;
+    gather from;   ///< put.
+    scatter into;  ///< get.
+    remote_key key;
+    std::uint64_t offset = 0;
+    std::uint64_t total = 0;
+    std::uint64_t asked = 0;   ///< Bytes that frames were sent for.
+    std::uint64_t landed = 0;  ///< get: bytes that arrived.
+    segment_cursor at;         ///< put: the next byte to send; get: where the next one lands.
+    std::uint32_t pieces_asked = 0;
+    std::uint32_t pieces_answered = 0;
+    std::uint32_t pieces_lent = 0;  ///< put: those the link still holds.
+    rma_operation* next = nullptr;  ///< In the peer's to_ask or asked.
+    rma_operation* previous = nullptr;
+
+    bool all_asked() const noexcept { return pieces_asked > 0 && asked == total; }
+    /// Of the piece that starts `done` bytes into the transfer.
+    std::size_t piece_bytes(std::uint64_t done) const noexcept;
+};
+
+/// Put and get as the side that asks for them: cuts them into frames, keeps rma_window of these in
+/// flight per peer, and ends each operation once, by its answers, the peer's end or cancel.
+///
+/// Answers name an operation by slot and generation, so a late or forged one finds nobody.
+/// Threads: the port's.
+class rma_initiator {
+public:
+    rma_initiator(completion_queue& completions, piece_pool& pieces) noexcept
+        : completions_(completions), pieces_(pieces) {}
+
+    /// full, pending, or pending with a completion already due (no memory).
+    /// Precondition: the peer is up.
+    posted put(peer_record&, gather, const remote_key&, std::uint64_t offset,
+               completion& user) noexcept;
+    posted get(peer_record&, scatter, const remote_key&, std::uint64_t offset,
+               completion& user) noexcept;
+
+    /// Sends what window and link have room for.
+    void pump(peer_record&) noexcept;
+
+    /// The peer's rma_done. Runs the completion that it ends.
+    verdict on_done(peer_record&, const frame_header&, const_bytes payload) noexcept;
+    /// The peer's get_data, whole. Runs the completion that it ends.
+    verdict on_data(peer_record&, const frame_header&, const_bytes payload) noexcept;
+    /// The same, of which only the first bytes are here: makes the landing. False: malformed.
+    bool begin_data(peer_record&, const frame_header&, const_bytes prefix) noexcept;
+    void end_data(peer_record&) noexcept;
+
+    /// Ends the operation with `canceled`, now.
+    void cancel(completion& user) noexcept;
+    /// The link has no use for the piece any more.
+    void sent(lent_piece& piece) noexcept;
+    /// All operations with this peer end with `why`, in the next run of the completions.
+    /// Precondition: its sends have been emptied.
+    void peer_down(peer_record&, status why) noexcept;
+
+private:
+    rma_operation* start(peer_record&, const remote_key&, std::uint64_t offset,
+                         completion& user) noexcept;
+    posted launch(rma_operation&) noexcept;
+    rma_operation* find(const peer_record&, std::uint64_t id) noexcept;
+    posted send_piece(rma_operation&) noexcept;
+    posted send_put(rma_operation&, std::size_t bytes) noexcept;
+    posted send_get(rma_operation&, std::size_t bytes) noexcept;
+    rma_operation* expect_data(peer_record&, const frame_header&, std::uint64_t offset,
+                               bool& malformed) noexcept;
+    void data_arrived(rma_operation&, std::size_t bytes) noexcept;
+    completion& retire(rma_operation&) noexcept;
+    void take_back(rma_operation&) noexcept;
+
+    completion_queue& completions_;
+    piece_pool& pieces_;
+    std::vector<std::unique_ptr<rma_operation>> slots_;
+    std::vector<std::uint32_t> generations_;  // Of the operation now or last in each slot.
+    std::vector<std::uint32_t> free_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <amalgam/core/bytes.hpp>
+
+namespace amalgam::detail {
+
+/// The length of a list of segments.
+template <typename Bytes>
+std::size_t total_bytes(std::span<const Bytes> segments) noexcept {
+    if (segments.size() == 1) return segments.front().size();
+    std::size_t total = 0;
+    for (const Bytes& one : segments)
+        total += one.size();
+    return total;
+}
+
+/// A place in a list of segments.
+struct segment_cursor {
+    std::size_t index = 0;   ///< Of the segment.
+    std::size_t within = 0;  ///< Bytes into it.
+};
+
+/// Calls `use(piece)` for the next `bytes` bytes from `at`, in order, and moves `at` past them.
+/// Precondition: the list holds that many from `at`.
+template <typename Bytes, typename Use>
+void walk(std::span<const Bytes> segments, segment_cursor& at, std::size_t bytes, Use&& use) {
+    while (bytes > 0) {
+        const Bytes& here = segments[at.index];
+        const std::size_t some = std::min(bytes, here.size() - at.within);
+        if (some > 0) use(here.subspan(at.within, some));
+        at.within += some;
+        bytes -= some;
+        if (at.within == here.size()) at = {at.index + 1, 0};
+    }
+}
+
+/// Appends the next `bytes` bytes from `at` to `out`, piece by piece.
+/// Failure: throws std::bad_alloc, with `at` anywhere.
+template <typename Bytes, typename Out>
+void slice(std::span<const Bytes> segments, segment_cursor& at, std::size_t bytes,
+           std::vector<Out>& out) {
+    walk(segments, at, bytes, [&](Bytes piece) { out.push_back(piece); });
+}
+
+/// Copies `from` to the place `at`, and moves `at` past it.
+inline void copy_in(std::span<const mutable_bytes> to, segment_cursor& at,
+                    const_bytes from) noexcept {
+    walk(to, at, from.size(), [&](mutable_bytes piece) {
+        std::memcpy(piece.data(), from.data(), piece.size());
+        from = from.subspan(piece.size());
+    });
+}
+
+/// Copies all segments to `to`, one after the other.
+inline void copy_out(std::span<const const_bytes> from, std::byte* to) noexcept {
+    for (const const_bytes& piece : from) {
+        if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
+        to += piece.size();
+    }
+}
+
+}  // namespace amalgam::detail
