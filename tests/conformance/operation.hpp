@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/fabric/port.hpp>
+
+namespace amalgam::conformance {
+
+enum class op_kind { send, send_expected, receive, put, get };
+inline constexpr op_kind every_kind[] = {op_kind::send, op_kind::send_expected, op_kind::receive,
+                                         op_kind::put, op_kind::get};
+std::string_view name(op_kind kind) noexcept;
+
+/// Something to ask of a port, with the arrays that are lent to it.
+struct request {
+    op_kind kind;
+    peer_id peer;
+    std::uint64_t tag = 0;
+    std::vector<const_bytes> from{};    ///< Of sends and puts.
+    std::vector<mutable_bytes> into{};  ///< Of receives and gets.
+    remote_key key{};
+    std::uint64_t offset = 0;
+
+    std::size_t bytes() const noexcept;  ///< How many it moves when all goes well.
+
+    static request send(peer_id to, std::uint64_t tag, const_bytes bytes) {
+        return {op_kind::send, to, tag, {bytes}};
+    }
+    static request send_expected(peer_id to, std::uint64_t tag, const_bytes bytes) {
+        return {op_kind::send_expected, to, tag, {bytes}};
+    }
+    static request receive(peer_id from, std::uint64_t tag, mutable_bytes into) {
+        return {op_kind::receive, from, tag, {}, {into}};
+    }
+    static request put(peer_id to, std::vector<const_bytes> from, const remote_key& key,
+                       std::uint64_t offset) {
+        return {op_kind::put, to, 0, std::move(from), {}, key, offset};
+    }
+    static request get(peer_id from, std::vector<mutable_bytes> into, const remote_key& key,
+                       std::uint64_t offset) {
+        return {op_kind::get, from, 0, {}, std::move(into), key, offset};
+    }
+};
+
+class node;
+
+/// One posted operation and what became of it. Its node keeps it until the port is gone, and
+/// checks then that it completed exactly once if it was pending and never otherwise.
+class operation final : public completion {
+public:
+    operation(node& at, request what);
+
+    /// Posts it, or posts it again after `full`.
+    posted post();
+
+    const request& what() const noexcept { return what_; }
+    posted how() const noexcept { return how_; }
+    bool refused() const noexcept { return how_ == posted::full; }
+    bool pending() const noexcept { return how_ == posted::pending && runs_ == 0; }
+    bool over() const noexcept { return how_ == posted::done || runs_ != 0; }
+    int runs() const noexcept { return runs_; }
+    /// ok for one that was `done` at once.
+    status ended() const noexcept { return ended_; }
+    errc code() const noexcept { return ended_.code; }
+    std::size_t bytes() const noexcept { return bytes_; }
+
+    /// Called when it completes; not for one that was `done` at once.
+    std::function<void(operation&)> then;
+
+private:
+    static void ran(completion& self, status what, std::size_t bytes) noexcept;
+
+    node& at_;
+    request what_;
+    posted how_ = posted::full;
+    status ended_;
+    std::size_t bytes_ = 0;
+    int runs_ = 0;
+};
+
+}  // namespace amalgam::conformance

@@ -1,0 +1,75 @@
+#include "conformance/served.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <deque>
+#include <span>
+#include <utility>
+
+namespace amalgam::conformance {
+
+std::string served::to_text() const {
+    constexpr char digits[] = "0123456789abcdef";
+    std::string text;
+    for (std::byte each : key.encode()) {
+        text += digits[std::to_integer<int>(each) >> 4];
+        text += digits[std::to_integer<int>(each) & 15];
+    }
+    return text + address;
+}
+
+served served::from_text(const std::string& text) {
+    std::array<std::byte, remote_key::wire_bytes> wire{};
+    for (std::size_t i = 0; i < wire.size(); ++i) {
+        unsigned value = 0;
+        std::from_chars(text.data() + 2 * i, text.data() + 2 * i + 2, value, 16);
+        wire[i] = static_cast<std::byte>(value);
+    }
+    return {text.substr(2 * wire.size()), remote_key::decode(wire)};
+}
+
+void serve(transport_suite& suite, channel& parent, const std::string& where) {
+    node& at = suite.open_at(where);
+    region memory = at.end().open_region(suite.zeroed(served_bytes), access::read_write).value();
+    struct answer {
+        arrival what;
+        operation* op = nullptr;
+    };
+    std::deque<answer> answers;
+    at.on_arrival = [&](message& got) {
+        if (got.bytes().size() > 4096) return;
+        answers.push_back(
+            {{got.from(), got.tag(), {got.bytes().begin(), got.bytes().end()}}, nullptr});
+    };
+    parent.say(served{at.end().address(), memory.key()}.to_text());
+    suite.until("the parent's word to stop", [&] {
+        for (answer& each : answers) {
+            if (each.op == nullptr)
+                each.op =
+                    &at.try_post(request::send(each.what.from, each.what.tag, each.what.bytes));
+            if (each.op->refused() && each.op->post() == posted::full) break;
+        }
+        while (!answers.empty() && answers.front().op != nullptr && answers.front().op->over())
+            answers.pop_front();
+        return parent.overhear().has_value();
+    });
+}
+
+void expect_echo(transport_suite& suite, node& at, peer_id peer) {
+    static std::uint64_t seed = 1000;
+    auto before = std::exchange(at.on_arrival, nullptr);
+    ++seed;
+    suite.start(at, request::send(peer, seed, suite.patterned(300, seed)));
+    auto echo = at.arrived.end();
+    suite.until("an echo", [&] {
+        echo = std::find_if(at.arrived.begin(), at.arrived.end(),
+                            [&](const arrival& one) { return one.tag == seed; });
+        return echo != at.arrived.end();
+    });
+    EXPECT_EQ(echo->from, peer);
+    EXPECT_TRUE(is_pattern(echo->bytes, seed));
+    at.arrived.erase(echo);
+    at.on_arrival = before;
+}
+
+}  // namespace amalgam::conformance

@@ -1,0 +1,234 @@
+#include <functional>
+#include <vector>
+
+#include <poll.h>
+
+#include "conformance/served.hpp"
+
+namespace amalgam::conformance {
+namespace {
+
+// Long past any wake-up that works; a test that meets it has found a lost one.
+constexpr int watchdog_ms = 30000;
+
+/// Sleeps on the handle until it is readable. Returns whether it ever was.
+bool is_woken(node& at) {
+    pollfd handle{at.end().wait_handle(), POLLIN, 0};
+    int ready = ::poll(&handle, 1, watchdog_ms);
+    return ready == 1;
+}
+
+/// Runs progress() until there is nothing to do and the handle is armed.
+void fall_asleep(node& at) {
+    do {
+        while (at.progress() != 0) {
+        }
+    } while (!at.end().prepare_to_sleep());
+}
+
+/// Sleeps whenever there is nothing to do, until `reached`; how often it was woken.
+int sleep_until(node& at, const std::function<bool()>& reached) {
+    int woken = 0;
+    while (!reached()) {
+        if (at.progress() != 0 || !at.end().prepare_to_sleep()) continue;
+        if (!is_woken(at)) {
+            ADD_FAILURE() << "nothing woke the sleeper";
+            return woken;
+        }
+        ++woken;
+    }
+    return woken;
+}
+
+class sleeper {
+public:
+    explicit sleeper(transport_suite& suite) : over(suite.connected_pair()) {}
+
+    /// With `at` asleep, does `what`, and expects that it wakes and reaches `reached`.
+    void expect_wake(const char* why, node& at, node& other, const std::function<void()>& what,
+                     const std::function<bool()>& reached) {
+        SCOPED_TRACE(why);
+        fall_asleep(other);
+        fall_asleep(at);
+        what();
+        wake_until(at, other, reached);
+    }
+
+    /// With `at` asleep: `other` works on as long as it has work, `at` only when it is woken.
+    void wake_until(node& at, node& other, const std::function<bool()>& reached) {
+        for (int naps = 0; !reached(); ++naps) {
+            ASSERT_LT(naps, 1000000) << "woken again and again for nothing";
+            while (other.progress() != 0) {
+            }
+            ASSERT_TRUE(is_woken(at)) << "slept through it";
+            do {
+                while (at.progress() != 0) {
+                }
+            } while (!reached() && !at.end().prepare_to_sleep());
+        }
+    }
+
+    connection over;
+};
+
+TEST_P(transport_suite, sleeping_port_is_woken_by_everything_that_concerns_it) {
+    sleeper night(*this);
+    connection& over = night.over;
+    node& a = over.a;
+    node& b = over.b;
+    if (a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
+
+    night.expect_wake(
+        "a message", b, a, [&] { start(a, request::send(over.b_at_a, 1, patterned(8, 1))); },
+        [&] { return b.arrived.size() == 1; });
+    night.expect_wake(
+        "a large message", b, a,
+        [&] { a.try_post(request::send(over.b_at_a, 1, patterned(1 << 20, 1))); },
+        [&] { return b.arrived.size() == 2; });
+    operation& receive = start(b, request::receive(over.a_at_b, 1, zeroed(8)));
+    night.expect_wake(
+        "an expected message", b, a,
+        [&] { a.try_post(request::send_expected(over.b_at_a, 1, patterned(8, 1))); },
+        [&] { return receive.over(); });
+
+    region target = b.end().open_region(zeroed(1 << 20), access::read_write).value();
+    std::vector<operation*> ops;
+    night.expect_wake(
+        "the target of a put and a get", b, a,
+        [&] {
+            ops.push_back(
+                &a.try_post(request::put(over.b_at_a, {patterned(100, 1)}, target.key(), 0)));
+            ops.push_back(&a.try_post(request::get(over.b_at_a, {zeroed(100)}, target.key(), 0)));
+        },
+        [&] { return ops[0]->over() && ops[1]->over(); });
+
+    node* late = nullptr;
+    night.expect_wake(
+        "a new peer's first message", b, a,
+        [&] {
+            late = &open();
+            peer_id to_b = late->end().lookup(b.end().address()).value();
+            start(*late, request::send(to_b, 3, patterned(8, 3)));
+        },
+        [&] {
+            late->progress();
+            return b.arrived.back().tag == 3;
+        });
+    peer_id late_at_b = b.arrived.back().from;
+    night.expect_wake(
+        "the loss of a peer", b, a, [&] { late->shut(); }, [&] { return b.has_lost(late_at_b); });
+}
+
+TEST_P(transport_suite, initiator_asleep_is_woken_when_its_transfer_ends) {
+    sleeper night(*this);
+    connection& over = night.over;
+    if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
+    region target = over.b.end().open_region(zeroed(1 << 20), access::read_write).value();
+    for (std::size_t bytes : {8u, 1u << 20}) {
+        for (op_kind kind : {op_kind::put, op_kind::get}) {
+            operation& op = over.a.try_post(
+                kind == op_kind::put
+                    ? request::put(over.b_at_a, {patterned(bytes, 1)}, target.key(), 0)
+                    : request::get(over.b_at_a, {zeroed(bytes)}, target.key(), 0));
+            if (op.over()) continue;  // The kernel carried it at once.
+            fall_asleep(over.a);
+            night.wake_until(over.a, over.b, [&] { return op.over(); });
+        }
+    }
+}
+
+TEST_P(transport_suite, sender_asleep_after_full_is_woken_when_there_is_room) {
+    connection over = connected_pair();
+    if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
+    mutable_bytes bytes = patterned(3000, 1);
+    std::uint64_t count = 0;
+    operation* refused = nullptr;
+    while (refused == nullptr && count < 20000) {
+        operation& op = over.a.try_post(request::send(over.b_at_a, count, bytes));
+        if (op.refused()) refused = &op;
+        ++count;
+    }
+    if (refused == nullptr) GTEST_SKIP() << "this transport is never full";
+    while (over.a.progress() != 0) {
+    }
+    if (refused->post() == posted::full) {
+        while (!over.a.end().prepare_to_sleep() && over.a.progress() != 0) {
+        }
+        std::uint64_t came = 0;
+        over.b.on_arrival = [&](message&) { ++came; };
+        bool took = false;
+        while (!took) {
+            while (over.b.progress() != 0) {
+            }
+            ASSERT_TRUE(is_woken(over.a)) << "slept on though there is room";
+            while (over.a.progress() != 0) {
+            }
+            took = refused->post() != posted::full;
+            if (!took) (void)over.a.end().prepare_to_sleep();
+        }
+    }
+    finish(*refused);
+}
+
+TEST_P(transport_suite, sleep_is_refused_while_there_is_work) {
+    connection over = connected_pair();
+    if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
+    operation& op = over.a.try_post(request::receive(peer_id{99}, 1, zeroed(8)));
+    EXPECT_FALSE(over.a.end().prepare_to_sleep()) << "a completion waits to run";
+    finish(op);
+}
+
+TEST_P(transport_suite, idle_port_is_left_asleep) {
+    connection over = connected_pair();
+    if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
+    flush(over);
+    int woken = 0;
+    constexpr int naps = 40;
+    for (int i = 0; i < naps; ++i) {
+        for (node* each : {&over.a, &over.b})
+            fall_asleep(*each);
+        pollfd handles[] = {{over.a.end().wait_handle(), POLLIN, 0},
+                            {over.b.end().wait_handle(), POLLIN, 0}};
+        constexpr int nap_ms = 10;
+        woken += ::poll(handles, 2, nap_ms);
+    }
+    // A heartbeat now and then is allowed; a handle that is readable without cause is not.
+    EXPECT_LT(woken, naps / 2);
+}
+
+TEST_P(transport_suite, both_ends_asleep_in_two_processes_wake_each_other) {
+    if (!between_processes()) GTEST_SKIP() << "its ports do not leave the process";
+    int rounds = slow_build ? 200 : 1000;
+    child_process& other = spawn([&](channel& parent) {
+        node& at = open();
+        parent.say(at.end().address());
+        int came = 0;
+        at.on_arrival = [&](message& got) {
+            ++came;
+            at.try_post(request::send(got.from(), got.tag(), {}));
+        };
+        int woken = sleep_until(at, [&] { return came == rounds; });
+        while (at.progress() != 0) {
+        }
+        parent.say(std::to_string(woken));
+        parent.hear();
+    });
+    node& here = open();
+    peer_id peer = here.end().lookup(hear(other)).value();
+    int woken = 0;
+    for (int i = 0; i < rounds; ++i) {
+        start(here, request::send(peer, static_cast<std::uint64_t>(i), {}));
+        woken += sleep_until(here, [&] { return !here.arrived.empty(); });
+        ASSERT_EQ(here.arrived.front().tag, static_cast<std::uint64_t>(i));
+        here.arrived.pop_front();
+    }
+    int woken_there = std::stoi(hear(other));
+    // One of a few wake-ups for each message: they slept, and not on a handle always readable.
+    EXPECT_LT(woken, rounds * 10);
+    EXPECT_LT(woken_there, rounds * 10);
+    other.line().say("done");
+    EXPECT_EQ(other.join(), 0);
+}
+
+}  // namespace
+}  // namespace amalgam::conformance

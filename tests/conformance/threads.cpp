@@ -1,0 +1,118 @@
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include <poll.h>
+
+#include "conformance/transport_suite.hpp"
+
+namespace amalgam::conformance {
+namespace {
+
+/// Each port in a thread of its own, asleep when it has nothing to do.
+void run(node& at, const std::function<void()>& more, const std::function<bool()>& reached) {
+    while (!reached()) {
+        more();
+        if (at.progress() != 0 || !at.end().prepare_to_sleep()) continue;
+        pollfd handle{at.end().wait_handle(), POLLIN, 0};
+        constexpr int watchdog_ms = 30000;
+        if (::poll(&handle, 1, watchdog_ms) == 0) {
+            ADD_FAILURE() << "nothing woke the sleeper";
+            return;
+        }
+    }
+}
+
+TEST_P(transport_suite, ports_in_two_threads_wake_each_other) {
+    connection over = connected_pair();
+    if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
+    std::uint64_t rounds = slow_build ? 1000 : 10000;
+    std::thread far([&] {
+        std::uint64_t turns = 0;
+        over.b.on_arrival = [&](message& got) {
+            ++turns;
+            over.b.try_post(request::send(got.from(), got.tag(), {}));
+        };
+        run(
+            over.b, [] {}, [&] { return turns == rounds; });
+        while (over.b.progress() != 0) {
+        }
+    });
+    std::uint64_t turns = 0;
+    std::uint64_t asked = 0;
+    over.a.on_arrival = [&](message& got) { EXPECT_EQ(got.tag(), turns++); };
+    auto ask_next = [&] {
+        if (asked == turns && asked < rounds &&
+            !over.a.try_post(request::send(over.b_at_a, asked, {})).refused())
+            ++asked;
+    };
+    run(over.a, ask_next, [&] { return turns == rounds; });
+    far.join();
+}
+
+TEST_P(transport_suite, ports_in_two_threads_stream_and_transfer_at_once) {
+    connection over = connected_pair();
+    if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
+    std::uint64_t count = slow_build ? 3000 : 30000;
+    constexpr std::size_t sizes[] = {8, 0, 64, 3000, 20, 100000};
+    const_bytes bytes = patterned(100000, 1);
+    mutable_bytes far_memory = zeroed(200000);
+    mutable_bytes near_memory = zeroed(200000);
+    region target = over.b.end().open_region(far_memory, access::read_write).value();
+    const_bytes source = patterned(200000, 2);
+    remote_key key = target.key();
+
+    std::thread far([&] {
+        std::uint64_t came = 0;
+        bool last_came = false;
+        over.b.on_arrival = [&](message& got) {
+            if (got.tag() == ~0ull) {
+                last_came = true;
+                return;
+            }
+            EXPECT_EQ(got.tag(), came++);
+            EXPECT_TRUE(is_pattern(got.bytes(), 1));
+        };
+        run(
+            over.b, [] {}, [&] { return last_came; });
+        EXPECT_EQ(came, count);
+    });
+    std::uint64_t sent = 0;
+    operation* refused = nullptr;
+    std::vector<operation*> transfers;
+    auto send_more = [&] {
+        for (int burst = 0; burst < 50 && sent < count; ++burst) {
+            if (refused == nullptr) {
+                operation& op = over.a.try_post(
+                    request::send(over.b_at_a, sent, bytes.first(sizes[sent % std::size(sizes)])));
+                refused = op.refused() ? &op : nullptr;
+            } else if (refused->post() != posted::full) {
+                refused = nullptr;
+            }
+            if (refused != nullptr) return;
+            ++sent;
+        }
+        if (transfers.size() < 40) {
+            operation& op = over.a.try_post(transfers.size() % 2 == 0
+                                                ? request::put(over.b_at_a, {source}, key, 0)
+                                                : request::get(over.b_at_a, {near_memory}, key, 0));
+            if (!op.refused()) transfers.push_back(&op);
+        }
+    };
+    run(over.a, send_more,
+        [&] { return sent == count && transfers.size() == 40 && over.a.open_operations() == 0; });
+    for (operation* op : transfers)
+        EXPECT_EQ(op->code(), errc::ok);
+    operation* last = &over.a.try_post(request::send(over.b_at_a, ~0ull, {}));
+    run(
+        over.a,
+        [&] {
+            if (last->refused()) (void)last->post();
+        },
+        [&] { return last->over(); });
+    far.join();
+    EXPECT_TRUE(is_pattern(near_memory, 2));
+}
+
+}  // namespace
+}  // namespace amalgam::conformance
