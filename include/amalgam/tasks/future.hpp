@@ -120,18 +120,21 @@ class promise {
 public:
     promise() : state_(new state) {}
     promise(promise&& other) noexcept
-        : state_(std::exchange(other.state_, nullptr)), taken_(other.taken_) {}
+        : state_(std::exchange(other.state_, nullptr)), taken_(other.taken_), set_(other.set_) {}
     promise& operator=(promise&& other) noexcept {
         promise moved(std::move(other));
         std::swap(state_, moved.state_);
         std::swap(taken_, moved.taken_);
+        std::swap(set_, moved.set_);
         return *this;
     }
     ~promise() {
         if (state_ == nullptr) return;
-        state_->fail(failure{{errc::canceled},
-                             "the promise was destroyed before it had a value: whoever should "
-                             "have brought it ended early"});
+        if (!set_) {
+            state_->fail(failure{{errc::canceled},
+                                 "the promise was destroyed before it had a value: whoever should "
+                                 "have brought it ended early"});
+        }
         state_->drop_reference();
     }
 
@@ -147,37 +150,37 @@ public:
     /// `hook(context)` runs at most once, on the future's side, when the future is
     /// destroyed or cancel()ed before the value is there. Call before get_future().
     void on_abandon(detail::future_core::abandon_hook hook, void* context) {
-        checked().on_abandon(hook, context);
+        unset().on_abandon(hook, context);
     }
 
     template <typename... Arguments>
     void set_value(Arguments&&... arguments) {
-        checked().set(std::forward<Arguments>(arguments)...);
-        release();
+        unset().set(std::forward<Arguments>(arguments)...);
+        set_ = true;
     }
     void set_failure(failure why) {
-        checked().fail(std::move(why));
-        release();
+        unset().fail(std::move(why));
+        set_ = true;
     }
     void set_failure(errc code, std::string sentence) {
         set_failure(failure{{code}, std::move(sentence)});
     }
     void set_exception(std::exception_ptr why) {
-        checked().fail(std::move(why));
-        release();
+        unset().fail(std::move(why));
+        set_ = true;
     }
 
 private:
-    state& checked() const {
-        if (state_ == nullptr) {
+    state& unset() const {
+        if (state_ == nullptr || set_) {
             throw error(errc::invalid, "this promise has brought its value already; set it once");
         }
         return *state_;
     }
-    void release() noexcept { std::exchange(state_, nullptr)->drop_reference(); }
 
     state* state_;
     bool taken_ = false;
+    bool set_ = false;
 };
 
 }  // namespace amalgam

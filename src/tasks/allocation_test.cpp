@@ -1,0 +1,110 @@
+// Counts what the hot paths allocate: nothing, once their pools are warm.
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <new>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/tasks/condition_variable.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/future.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "tasks/sanitizer.hpp"
+
+namespace {
+std::atomic<long> allocations{0};
+}
+
+void* operator new(std::size_t bytes) {
+    allocations.fetch_add(1, std::memory_order_relaxed);
+    if (void* memory = std::malloc(bytes)) return memory;
+    throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+
+namespace amalgam {
+namespace {
+
+/// Allocations of a thousand runs of `step` in a ULT, after some to warm up.
+long allocations_of(execution_stream& stream, const std::function<void()>& step) {
+    long counted = -1;
+    ult runs = spawn(stream, [&] {
+        for (int i = 0; i < 300; ++i)
+            step();
+        const long before = allocations;
+        for (int i = 0; i < 1000; ++i)
+            step();
+        counted = allocations - before;
+    });
+    if (stream.driven()) stream.run_ready();
+    runs.join();
+    return counted;
+}
+
+struct allocation : testing::Test {
+    void SetUp() override {
+        if (detail::sanitized) GTEST_SKIP() << "small blocks are not pooled under sanitizers";
+    }
+    execution_stream stream{execution_stream_options{.driven = true}};
+};
+
+TEST_F(allocation, none_per_spawn_and_join) {
+    EXPECT_EQ(allocations_of(stream, [&] { spawn(stream, [] {}).join(); }), 0);
+}
+
+TEST_F(allocation, none_per_post_and_tasklet) {
+    EXPECT_EQ(allocations_of(stream,
+                             [&] {
+                                 post(stream, [] {});
+                                 post_tasklet(stream, [] {});
+                                 this_task::yield();
+                             }),
+              0);
+}
+
+TEST_F(allocation, none_per_future) {
+    EXPECT_EQ(allocations_of(stream,
+                             [&] {
+                                 promise<int> brings;
+                                 auto later = brings.get_future();
+                                 post(stream, [&] { brings.set_value(1); });
+                                 later.get();
+                             }),
+              0);
+}
+
+TEST_F(allocation, none_per_wait_with_a_deadline) {
+    EXPECT_EQ(allocations_of(stream,
+                             [&] {
+                                 event happened;
+                                 post(stream, [&] { happened.set(); });
+                                 happened.wait_for(std::chrono::hours(1));
+                             }),
+              0);
+}
+
+TEST_F(allocation, none_when_one_stream_makes_and_another_frees) {
+    execution_stream maker, worker;
+    EXPECT_EQ(allocations_of(maker,
+                             [&] {
+                                 promise<void> brings;
+                                 auto later = brings.get_future();
+                                 post(worker, [brings = std::move(brings)]() mutable {
+                                     brings.set_value();
+                                 });
+                                 later.get();
+                             }),
+              0);
+}
+
+}  // namespace
+}  // namespace amalgam
