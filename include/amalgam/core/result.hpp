@@ -57,4 +57,25 @@ private:
     failure why_;
 };
 
+/// Success, or why not: of what returns nothing.
+template <>
+class [[nodiscard]] result<void> {
+public:
+    result() = default;
+    result(failure why) : why_(std::move(why)) {}
+    result(errc code, std::string sentence) : why_{status{code}, std::move(sentence)} {}
+
+    explicit operator bool() const noexcept { return ok(); }
+    bool ok() const noexcept { return why_.what.ok(); }
+    status code() const noexcept { return why_.what; }
+    const std::string& sentence() const noexcept { return why_.sentence; }
+    const failure& why() const noexcept { return why_; }
+    void value() const {
+        if (!ok()) throw error(why_.what, why_.sentence);
+    }
+
+private:
+    failure why_;
+};
+
 }  // namespace amalgam

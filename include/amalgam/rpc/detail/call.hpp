@@ -1,0 +1,214 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include <amalgam/core/result.hpp>
+#include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/message.hpp>
+#include <amalgam/rpc/archive.hpp>
+#include <amalgam/rpc/body.hpp>
+#include <amalgam/rpc/peer.hpp>
+#include <amalgam/tasks/future.hpp>
+#include <amalgam/tasks/parking.hpp>
+#include <amalgam/tasks/timer.hpp>
+
+/// What stands behind a typed call: the part that does not know the types, and the two thin
+/// skins that do (a call somebody waits for, a call behind a future).
+namespace amalgam::detail {
+
+class engine_core;
+
+/// A procedure as callers name it. One per name and signature and engine, at a fixed address.
+struct remote_procedure {
+    std::uint64_t id = 0;
+    std::uint32_t index = 0;  ///< Counts up from 0 within the engine.
+    std::string name;
+    std::string signature;
+    std::string wire_text;  ///< Both, as the first request to a peer carries them.
+};
+
+/// A piece of work that another thread hands to the engine's stream. Intrusive.
+struct submission {
+    void (*run)(submission&) noexcept = nullptr;
+    submission* next = nullptr;
+};
+
+/// A message on its way to a peer: at the port, or in the peer's queue behind a full port.
+struct outgoing : completion {
+    enum class at : std::uint8_t { nowhere, queue, port };
+
+    explicit outgoing(function on_sent) noexcept : completion(on_sent) {}
+
+    amalgam::peer to;
+    std::uint64_t tag = 0;
+    std::array<const_bytes, 3> pieces{};
+    std::uint8_t piece_count = 0;
+    at where = at::nowhere;
+    outgoing* previous = nullptr;  // In the queue.
+    outgoing* next = nullptr;
+};
+
+class call_record;
+
+struct deadline_timer : timer {
+    using timer::timer;
+    call_record* call = nullptr;
+};
+
+/// Where a call is to go, and until when it may take.
+struct call_target {
+    engine_core* core = nullptr;
+    const remote_procedure* what = nullptr;
+    amalgam::peer to;
+    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+};
+
+/// One call from its arguments to its outcome, without its types.
+///
+/// Owner:   who made it; stays where it is from submit() until over().
+/// Threads: the maker's until submit(), the engine's stream until over(), then the maker's.
+class call_record : public outgoing {
+public:
+    explicit call_record(const call_target& target);
+
+    body arguments;
+    failure why;  ///< How it ended; ok with a value.
+
+protected:
+    ~call_record() = default;
+    /// Hands the call to the engine; over() runs exactly once, here or on the engine's stream.
+    void submit() noexcept;
+    /// Asks for an early end. Any thread; until over(). The record must stay until release().
+    void request_cancel() noexcept;
+    [[noreturn]] void raise() const;
+
+    /// Reads the result. May throw what the result's type throws.
+    virtual void decode(native_reader& from) = 0;
+    /// The call has ended: `why` is set. The record is the maker's again, and may be gone.
+    virtual void over() noexcept = 0;
+    /// The engine is done with a request_cancel().
+    virtual void release() noexcept {}
+
+    engine_core* core_;
+
+private:
+    friend class engine_core;
+    friend class caller;
+    struct hand_in : submission {
+        call_record* call = nullptr;
+    };
+
+    const remote_procedure* what_;
+    clock::time_point deadline_ = clock::time_point::max();
+    call_record* previous_pending_ = nullptr;  // Of the same peer.
+    call_record* next_pending_ = nullptr;
+    std::uint64_t id_ = 0;  // Slot and generation while a reply may come; else 0.
+    bool verifying_ = false;
+    bool ended_ = false;  // The outcome is known; over() waits for the port to let go.
+    std::array<std::byte, body::headroom> header_;
+    hand_in submit_;
+    hand_in cancel_;
+    std::optional<deadline_timer> timer_;
+};
+
+/// A call that its maker waits for, parked.
+class waited_call : public call_record {
+protected:
+    using call_record::call_record;
+    ~waited_call() = default;
+    /// Submits, and returns when the call is over.
+    void wait();
+
+private:
+    void over() noexcept final { who_.unpark(); }
+    waiter who_;
+};
+
+template <typename R>
+using stored = std::conditional_t<std::is_void_v<R>, std::monostate, R>;
+
+template <typename R>
+class blocking_call final : public waited_call {
+public:
+    using waited_call::waited_call;
+
+    R run() {
+        wait();
+        if (!why.what.ok()) raise();
+        if constexpr (!std::is_void_v<R>) return std::move(*value_);
+    }
+    result<R> try_run() {
+        wait();
+        if (!why.what.ok()) return std::move(why);
+        if constexpr (std::is_void_v<R>) {
+            return {};
+        } else {
+            return std::move(*value_);
+        }
+    }
+
+private:
+    void decode(native_reader& from) override { from(value_.emplace()); }
+    std::optional<stored<R>> value_;
+};
+
+/// Keeps the engine's inside alive while a future may still ask it to cancel.
+class core_reference {
+public:
+    explicit core_reference(engine_core& core) noexcept;
+    core_reference(const core_reference&) = delete;
+    core_reference& operator=(const core_reference&) = delete;
+    ~core_reference();
+
+private:
+    engine_core& core_;
+};
+
+/// A call behind a future: the future's state and the call are one object, from the pool
+/// that future states come from.
+template <typename R>
+class future_call final : public future_state<R>, public call_record {
+public:
+    explicit future_call(const call_target& target) : call_record(target), alive_(*core_) {}
+    ~future_call() = default;
+
+    /// Precondition: made by new, arguments are in place. Takes the object over.
+    future<R> launch() noexcept {
+        this->on_abandon(&cancel_it, this);
+        this->add_reference();  // The future's; ours goes in over().
+        future<R> later(*this);
+        submit();
+        return later;
+    }
+
+private:
+    static void cancel_it(void* context) noexcept {
+        auto& self = *static_cast<future_call*>(context);
+        self.add_reference();  // Until release().
+        self.request_cancel();
+    }
+    void decode(native_reader& from) override { from(value_.emplace()); }
+    void over() noexcept override {
+        if (!why.what.ok()) {
+            this->fail(std::move(why));
+        } else if constexpr (std::is_void_v<R>) {
+            this->set();
+        } else {
+            this->set(std::move(*value_));
+        }
+        this->drop_reference();
+    }
+    void release() noexcept override { this->drop_reference(); }
+
+    core_reference alive_;
+    std::optional<stored<R>> value_;
+};
+
+}  // namespace amalgam::detail

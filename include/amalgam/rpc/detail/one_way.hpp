@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string_view>
+
+#include <amalgam/rpc/detail/call.hpp>
+
+namespace amalgam::detail {
+
+/// A call that wants no answer, while its arguments are written. Lives on the caller's stack:
+/// what the port does not take at once moves to a buffer of the engine's.
+class one_way {
+public:
+    explicit one_way(const call_target& target) : arguments(pool_of(target)), target_(target) {}
+
+    body arguments;
+
+    void send();
+
+private:
+    static buffer_pool* pool_of(const call_target& target);
+    const call_target& target_;
+};
+
+/// Waits while too many messages to the target's peer are queued. Throws error{overloaded}
+/// where the caller cannot wait.
+void admit(const call_target& target);
+
+/// engine::lookup().
+peer look_up(engine_core& core, std::string_view address);
+
+}  // namespace amalgam::detail

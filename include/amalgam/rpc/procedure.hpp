@@ -1,0 +1,149 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/one_way.hpp>
+#include <amalgam/rpc/type_name.hpp>
+
+namespace amalgam {
+
+namespace detail {
+
+template <typename T>
+struct argument {
+    using type = const T&;
+};
+template <>
+struct argument<std::string> {
+    using type = std::string_view;  // So that a literal makes no std::string.
+};
+template <typename T>
+using argument_t = typename argument<std::remove_cvref_t<T>>::type;
+
+template <typename T>
+inline constexpr bool is_borrowed = false;
+template <>
+inline constexpr bool is_borrowed<std::string_view> = true;
+template <typename T>
+inline constexpr bool is_borrowed<std::span<const T>> = true;
+
+}  // namespace detail
+
+template <typename Signature>
+class bound_procedure;
+
+/// A remote procedure at one peer: what `sum.on(peer)` gives. Each call form takes the
+/// arguments by the declared types and serializes them before it returns.
+///
+/// Owner:   a plain value; the engine must outlive it.
+/// Threads: like a plain value; calls may be made from any ULT or thread. The engine's own
+///          stream posts directly, others hand over.
+/// Failure: timed_out, overloaded; unreachable, disconnected (look the peer up again); not_found,
+///          mismatch (name or signature differ there); too_large, canceled, closed;
+///          handler_failed with the text of what the handler threw.
+/// Cost:    no allocation in steady state while arguments fit in body::inline_bytes and
+///          their own serialization allocates nothing.
+template <typename R, typename... A>
+class bound_procedure<R(A...)> {
+    using result_type = std::remove_cvref_t<R>;
+    static_assert(!detail::is_borrowed<result_type>,
+                  "a result cannot be a view of the reply: return std::string or std::vector");
+    static_assert(std::is_void_v<R> || std::is_default_constructible_v<result_type>,
+                  "a result must be default-constructible to be read into");
+
+public:
+    explicit bound_procedure(const detail::call_target& target) noexcept : target_(target) {}
+
+    /// The same with a deadline, counted from each call; it travels with the call. Within a
+    /// handler the earlier of this and the handler's own counts.
+    bound_procedure within(std::chrono::nanoseconds time) const noexcept {
+        bound_procedure timed(*this);
+        timed.target_.timeout = time;
+        return timed;
+    }
+
+    /// Calls, and parks the ULT or thread until the result is there. Throws amalgam::error.
+    R operator()(detail::argument_t<A>... arguments) const {
+        detail::blocking_call<result_type> call(target_);
+        native_writer(call.arguments)(arguments...);
+        return call.run();
+    }
+    /// The same, but returns a failure instead of throwing it.
+    result<result_type> try_call(detail::argument_t<A>... arguments) const {
+        try {
+            detail::blocking_call<result_type> call(target_);
+            native_writer(call.arguments)(arguments...);
+            return call.try_run();
+        } catch (const error& wrong) {  // Of serialization, or of a place that cannot wait.
+            return failure{wrong.code(), wrong.what()};
+        }
+    }
+    /// Begins the call. The future gives the result; destroying it first, or cancel(), cancels
+    /// the call, here and at the handler. Parks the caller only while `max_queued` calls to
+    /// this peer wait for room; where nobody can park such a call ends as `overloaded`.
+    future<result_type> start(detail::argument_t<A>... arguments) const {
+        auto call = std::make_unique<detail::future_call<result_type>>(target_);
+        native_writer(call->arguments)(arguments...);
+        detail::admit(target_);
+        return call.release()->launch();
+    }
+    /// Sends the call and wants no answer: a result or failure at the far side goes nowhere,
+    /// but for a wrong name or signature, which is logged here. Calls of one ULT to one
+    /// peer start there in the order of posting. Waits like start() when too many queue up.
+    /// Failure: throws only for what is known at once: no_memory, too_large, overloaded,
+    ///          disconnected, closed.
+    void post(detail::argument_t<A>... arguments) const {
+        detail::one_way message(target_);
+        native_writer(message.arguments)(arguments...);
+        message.send();
+    }
+
+private:
+    detail::call_target target_;
+};
+
+/// A remote procedure by name and type, at nobody in particular yet.
+///
+///     auto sum = client.procedure<int(int, int)>("sum");
+///     int five = sum.on(peer)(2, 3);
+///
+/// Owner:   a plain value; its engine must outlive it.
+/// Threads: like a plain value.
+template <typename Signature>
+class procedure;
+
+template <typename R, typename... A>
+class procedure<R(A...)> {
+public:
+    procedure(detail::engine_core& core, const detail::remote_procedure& what) noexcept {
+        target_.core = &core;
+        target_.what = &what;
+    }
+
+    bound_procedure<R(A...)> on(const peer& there) const noexcept {
+        detail::call_target target = target_;
+        target.to = there;
+        return bound_procedure<R(A...)>(target);
+    }
+    /// Looks the address up each time: keep the peer for more than a few calls.
+    bound_procedure<R(A...)> on(std::string_view address) const {
+        return on(detail::look_up(*target_.core, address));
+    }
+
+    std::string_view name() const noexcept { return target_.what->name; }
+    /// As text: "i32(i32,i32)".
+    std::string_view signature() const noexcept { return target_.what->signature; }
+    /// What names it on the wire.
+    std::uint64_t id() const noexcept { return target_.what->id; }
+
+private:
+    detail::call_target target_;
+};
+
+}  // namespace amalgam
