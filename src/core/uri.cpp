@@ -92,8 +92,7 @@ constexpr std::array forms{
          {"dynamic", "static"}},
 };
 
-constexpr form other_form{"", "SCHEME://ADDRESS", "tcp://127.0.0.1:7000", rest_of::required_name,
-                          true};
+constexpr form other_form{"", "SCHEME://ADDRESS", "tcp://127.0.0.1:7000", rest_of::other, true};
 
 const form& form_of(std::string_view scheme) noexcept {
     auto at =

@@ -1,0 +1,57 @@
+#include <memory>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/result.hpp>
+#include <amalgam/core/status.hpp>
+
+namespace amalgam {
+namespace {
+
+TEST(status, every_code_has_a_name_of_its_own) {
+    std::set<std::string_view> names;
+    int known = 0;
+    for (int code = 0; code < 256; ++code) {
+        std::string_view text = name(static_cast<errc>(code));
+        if (text == "unknown") continue;
+        ++known;
+        names.insert(text);
+    }
+    EXPECT_EQ(known, 16);
+    EXPECT_EQ(names.size(), 16u);
+}
+
+// They travel on the wire.
+static_assert(static_cast<int>(errc::disconnected) == 17);
+static_assert(static_cast<int>(errc::denied) == 34);
+static_assert(static_cast<int>(errc::handler_failed) == 50);
+
+TEST(status, text_shows_the_native_code_when_there_is_one) {
+    EXPECT_EQ(to_string(status{}), "ok");
+    EXPECT_EQ(to_string(status{errc::timed_out}), "timed_out");
+    EXPECT_NE(to_string(status{errc::disconnected, 104}).find("104"), std::string::npos);
+}
+
+TEST(result, holds_a_value_that_can_be_moved_out) {
+    result<std::unique_ptr<int>> r(std::make_unique<int>(3));
+    ASSERT_TRUE(r.ok());
+    EXPECT_TRUE(r.code().ok());
+    EXPECT_EQ(*std::move(r).value(), 3);
+}
+
+TEST(result, without_a_value_throws_its_sentence) {
+    result<int> r(errc::not_found, "no such thing");
+    EXPECT_FALSE(r);
+    EXPECT_EQ(r.sentence(), "no such thing");
+    try {
+        static_cast<void>(r.value());
+        FAIL() << "no throw";
+    } catch (const error& wrong) {
+        EXPECT_EQ(wrong.code().code, errc::not_found);
+        EXPECT_STREQ(wrong.what(), "no such thing");
+    }
+}
+
+}  // namespace
+}  // namespace amalgam
