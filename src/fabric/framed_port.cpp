@@ -10,6 +10,7 @@ framed_port::framed_port(const port_options& options, capabilities can, std::uin
     : options_(options),
       can_(can),
       incarnation_(incarnation),
+      completions_(&on_first_due, this),
       peers_(*this, &on_down),
       regions_(incarnation),
       initiator_(completions_, pieces_),
@@ -48,7 +49,9 @@ std::string framed_port::peer_address(peer_id peer) const {
 
 void framed_port::close(peer_id peer) noexcept {
     peer_record* record = peers_.find(peer);
-    if (record != nullptr && record->up()) end_peer(*record, {errc::closed});
+    if (record == nullptr || !record->up()) return;
+    drop_unasked(peer);
+    end_peer(*record, {errc::closed});
 }
 
 void framed_port::set_sink(message_sink* sink) noexcept {
@@ -212,8 +215,12 @@ std::size_t framed_port::progress(std::size_t budget) noexcept {
 }
 
 bool framed_port::prepare_to_sleep() noexcept {
-    if (!completions_.empty() || (!unasked_.empty() && sink_ != nullptr)) return false;
-    return arm();
+    return !has_due() && arm();
+}
+
+void framed_port::on_first_due(void* self) noexcept {
+    auto& port = *static_cast<framed_port*>(self);
+    if (!port.ending_) port.due();
 }
 
 std::size_t framed_port::open_operations() const noexcept {

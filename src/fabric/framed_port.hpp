@@ -113,6 +113,14 @@ protected:
     /// only note it; deliver in the next move_frames(), and see that prepare_to_sleep() knows.
     virtual void resume(frame_link&) noexcept = 0;
 
+    /// progress() has something to do that did not come through move_frames(); may be called again
+    /// and again. For transports that do not ask prepare_to_sleep().
+    virtual void due() noexcept {}
+    /// Some such thing waits now.
+    bool has_due() const noexcept {
+        return !completions_.empty() || (!unasked_.empty() && sink_ != nullptr);
+    }
+
     const port_options& options() const noexcept { return options_; }
     buffer_pool& buffers() noexcept { return buffers_; }
 
@@ -124,6 +132,7 @@ private:
     bool may_access(const remote_key&, std::uint64_t offset, std::size_t bytes,
                     access) const noexcept;
     void close_region(std::uint64_t id) noexcept final;
+    static void on_first_due(void* self) noexcept;
 
     // What arrives: framed_port_arrivals.cpp.
     verdict deliver_unexpected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
@@ -142,6 +151,7 @@ private:
     void forget_landing(peer_record&, status why) noexcept;
     void told_down(peer_record&) noexcept;
     bool has_unasked(peer_id) const noexcept;
+    void drop_unasked(peer_id) noexcept;
     static void on_down(completion& self, status, std::size_t) noexcept;
 
     const port_options options_;

@@ -1,5 +1,4 @@
 // How a peer ends: everything on it is moved to the queue of completions, then the sink is told.
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -17,7 +16,7 @@ void framed_port::end_everything() noexcept {
     peers_.for_each([this](peer_record& peer) {
         if (peer.up()) end_peer(peer, {errc::closed});
     });
-    completions_.run(std::numeric_limits<std::size_t>::max());
+    completions_.run_all_with({errc::closed});
     while (early_message* one = unasked_.take_first())
         early_.give_back(*one);
 }
@@ -101,6 +100,16 @@ void framed_port::told_down(peer_record& peer) noexcept {
     frame_link& link = *peer.dead_link;
     peers_.remove(peer);
     if (links_stand_) release(link);
+}
+
+void framed_port::drop_unasked(peer_id peer) noexcept {
+    early_message* next = unasked_.first();
+    while (next != nullptr) {
+        early_message& one = *std::exchange(next, next->next);
+        if (one.from != peer) continue;
+        unasked_.remove(one);
+        early_.give_back(one);
+    }
 }
 
 bool framed_port::has_unasked(peer_id peer) const noexcept {

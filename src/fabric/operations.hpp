@@ -68,6 +68,11 @@ private:
 /// operations of a port, and so where "exactly once" is kept.
 class completion_queue {
 public:
+    /// `on_first` is called with `context` when something is due and nothing was before.
+    explicit completion_queue(void (*on_first)(void*) noexcept = nullptr,
+                              void* context = nullptr) noexcept
+        : on_first_(on_first), context_(context) {}
+
     bool empty() const noexcept { return due_.empty(); }
     /// Operations that were pending and have not completed.
     std::size_t open() const noexcept { return open_; }
@@ -114,13 +119,27 @@ public:
         return ran;
     }
 
+    /// Ends all that are due with `what` instead of what they were due with.
+    void run_all_with(status what) noexcept {
+        while (completion* op = due_.take_first()) {
+            if (kind_of(*op) == op_kind::event)
+                op->finish({}, 0);
+            else
+                finish(*op, what, 0);
+        }
+    }
+
 private:
     void enqueue(completion& op, status what, std::size_t bytes) noexcept {
         op.port_words[1] = static_cast<std::uintptr_t>(std::bit_cast<std::uint64_t>(what));
         op.port_words[2] = bytes;
+        const bool first = due_.empty();
         due_.append(op);
+        if (first && on_first_ != nullptr) on_first_(context_);
     }
 
+    void (*on_first_)(void*) noexcept;
+    void* context_;
     op_list due_;
     std::size_t open_ = 0;
 };

@@ -1,13 +1,14 @@
 #pragma once
 
-#include <amalgam/core/status.hpp>
 #include <cstddef>
 #include <cstdint>
+
+#include <amalgam/core/status.hpp>
 
 namespace amalgam {
 
 /// What posting an operation came to. Back-pressure is not failure.
-enum class [[nodiscard]] posted : std::uint8_t {
+enum class [[nodiscard]] posted : std::uint8_t{
     done,     ///< Finished; the bytes are yours again; `on_done` will not run.
     pending,  ///< `on_done` will run exactly once, from progress() or cancel().
     full      ///< Nothing was taken. Call progress(), then post again.

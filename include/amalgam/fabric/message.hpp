@@ -1,12 +1,13 @@
 #pragma once
 
-#include <amalgam/core/buffer.hpp>
-#include <amalgam/core/bytes.hpp>
-#include <amalgam/core/status.hpp>
 #include <compare>
 #include <cstdint>
 #include <functional>
 #include <span>
+
+#include <amalgam/core/buffer.hpp>
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/status.hpp>
 
 namespace amalgam {
 

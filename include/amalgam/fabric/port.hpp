@@ -1,11 +1,5 @@
 #pragma once
 
-#include <amalgam/core/bytes.hpp>
-#include <amalgam/core/clock.hpp>
-#include <amalgam/core/result.hpp>
-#include <amalgam/fabric/completion.hpp>
-#include <amalgam/fabric/message.hpp>
-#include <amalgam/fabric/region.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +7,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/clock.hpp>
+#include <amalgam/core/result.hpp>
+#include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/message.hpp>
+#include <amalgam/fabric/region.hpp>
 
 namespace amalgam {
 
@@ -24,12 +25,12 @@ enum class rma_mode : std::uint8_t {
 
 /// What a port can do here and now; constant while the port lives.
 struct capabilities {
-    std::string_view transport;          ///< "tcp"
-    std::size_t inline_bytes = 0;        ///< A send up to this is copied: never `pending` once connected.
-    std::size_t max_message_bytes = 0;   ///< Longer sends complete with `too_large`.
-    std::size_t eager_bytes = 0;         ///< Above this, one-sided transfer beats a message.
+    std::string_view transport;    ///< "tcp"
+    std::size_t inline_bytes = 0;  ///< A send up to this is copied: never `pending` once connected.
+    std::size_t max_message_bytes = 0;  ///< Longer sends complete with `too_large`.
+    std::size_t eager_bytes = 0;        ///< Above this, one-sided transfer beats a message.
     rma_mode rma = rma_mode::emulated;
-    bool listens = false;                ///< Others can look address() up.
+    bool listens = false;  ///< Others can look address() up.
     bool between_processes = true;
     bool between_hosts = false;
     bool driven = false;  ///< Runs in virtual time, by attach_driver(): no thread may poll it.
@@ -135,6 +136,9 @@ public:
     /// For ports with can().driven: the network calls the driver whenever this port has
     /// something to do and when its next timer is due. nullptr detaches. Others: does nothing.
     virtual void attach_driver(port_driver*) noexcept {}
+    /// For drivers of such ports: run_ready() has something to do that no event of the port
+    /// brought about, such as work that another driver's run handed over. Others: does nothing.
+    virtual void driver_ready() noexcept {}
     /// Operations that were pending and have not completed; for tests and shut-down.
     virtual std::size_t open_operations() const noexcept = 0;
 

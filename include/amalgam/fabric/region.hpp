@@ -1,13 +1,14 @@
 #pragma once
 
-#include <amalgam/core/bytes.hpp>
-#include <amalgam/core/result.hpp>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
 #include <utility>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/result.hpp>
 
 namespace amalgam {
 

@@ -1,15 +1,16 @@
 #pragma once
 
-#include <amalgam/core/buffer.hpp>
-#include <amalgam/core/result.hpp>
-#include <amalgam/core/uri.hpp>
-#include <amalgam/fabric/port.hpp>
 #include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <amalgam/core/buffer.hpp>
+#include <amalgam/core/result.hpp>
+#include <amalgam/core/uri.hpp>
+#include <amalgam/fabric/port.hpp>
 
 namespace amalgam {
 

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/core/random.hpp>
+
+#include "fabric/transports/loop/loop_port.hpp"
+#include "fabric/transports/loop/loop_wire.hpp"
+
+namespace amalgam::detail {
+
+/// A port in a network of virtual time. Stays when the port is gone, so that events may name it.
+struct loop_station {
+    std::string name;
+    loop_port* port = nullptr;
+    port_driver* driver = nullptr;
+    bool cut = false;
+    bool ready = false;       ///< Stands in the queue of those that have something to do.
+    std::uint64_t timer = 0;  ///< Number of the timer event that counts; 0: none.
+    clock::time_point timer_at{};
+};
+
+/// The hub behind a loop_network: carries items in virtual time, with the faults that were asked
+/// for, and runs the ports.
+///
+/// What is still to happen stands in one heap by time; what is ready now in one queue of ports. An
+/// event names no more than where to look, so one that is out of date is harmless.
+/// Threads: one.
+class virtual_hub final : public loop_hub, public std::enable_shared_from_this<virtual_hub> {
+public:
+    explicit virtual_hub(const loop_options& options);
+
+    std::unique_ptr<amalgam::port> port(std::string_view name, const port_options& options);
+    void kill(std::string_view name);
+    bool alive(std::string_view name) const { return find(name) != nullptr; }
+    void cut(std::string_view name);
+    void heal(std::string_view name);
+
+    void run_until_idle();
+    void run_until(clock::time_point end);
+    std::size_t open_operations() const noexcept;
+
+    // The knobs of loop_network, as they stand.
+    clock::duration least_delay{};
+    clock::duration most_delay{};
+    double drop = 0;
+    bool reorder = false;
+    std::uint64_t operations = 0;
+    std::uint64_t faulty_operation = 0;  // 0: none.
+    loop_fault fault = loop_fault::reset;
+    std::function<void(const loop_event&)> tell;
+
+    fate next_operation() noexcept override;
+    bool lends(std::size_t bytes) const noexcept override { return bytes > options.inline_bytes; }
+    void carry(loop_item&& item) override;
+    bool forget(loop_connection&, std::uint8_t to, completion&) noexcept override;
+    void detach(loop_connection&, std::uint8_t to, completion&) noexcept override;
+    void shut(loop_connection&, std::uint8_t side) noexcept override;
+    void break_now(const std::shared_ptr<loop_connection>& on, status why) override;
+    void attach(loop_port&) override;
+    void detach(loop_port&) noexcept override;
+    void drive(loop_port&, port_driver*) noexcept override;
+    void wake(loop_port&) noexcept override;
+    const clock& time() const noexcept override { return time_; }
+
+private:
+    /// Something that happens at a time: the front of `on`'s traffic to `side` arrives, or the
+    /// silence limit of `side` passes, or the timer of `where`.
+    struct event {
+        enum class kind : std::uint8_t { arrival, silence, timer };
+        clock::time_point when;
+        std::uint64_t order = 0;   // Among those of one time.
+        std::uint64_t number = 0;  // Ever larger.
+        kind what = kind::arrival;
+        std::uint8_t side = 0;
+        std::shared_ptr<loop_connection> on;
+        loop_station* where = nullptr;
+    };
+    static bool later(const event& a, const event& b) noexcept;
+
+    void deposited(loop_mailbox& box) override;
+    void mark_ready(loop_station& one);
+    void run_ready();
+    std::size_t run_all();
+    std::size_t run(loop_station& one);
+    void look_at_timer(loop_station& one);
+    bool step(clock::time_point end);
+    void run_events(clock::time_point end);
+
+    std::uint64_t schedule(event what);
+    clock::time_point arrival_time(loop_side& to);
+    void arrive(const std::shared_ptr<loop_connection>& on, std::uint8_t side);
+    void give_up(const std::shared_ptr<loop_connection>& on, std::uint8_t side);
+    void fall_silent(const std::shared_ptr<loop_connection>& on);
+    static bool is_cut(const loop_connection& on) noexcept;
+    void copy_lent(loop_item& item);
+    loop_station& station_of(std::string_view name) const;
+    void report(loop_event::kind what, const loop_connection& on, std::uint8_t to,
+                const loop_item& item) const;
+
+    manual_clock time_;
+    seeded_random random_;
+    buffer_pool buffers_;
+    std::vector<event> events_;  // A heap.
+    std::uint64_t event_count_ = 0;
+    std::deque<std::unique_ptr<loop_station>> stations_;         // In order of opening.
+    std::map<std::string, loop_station*, std::less<>> by_name_;  // The last one of each name.
+    std::vector<std::shared_ptr<loop_connection>> silent_;
+    std::deque<loop_station*> ready_;
+};
+
+}  // namespace amalgam::detail
