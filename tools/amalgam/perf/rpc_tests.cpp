@@ -1,0 +1,93 @@
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <amalgam/rpc/engine.hpp>
+
+#include "perf/pair.hpp"
+#include "perf/tests.hpp"
+
+namespace amalgam::perf {
+namespace {
+
+using sum_type = int(int, int);
+using count_type = std::uint32_t(std::span<const std::byte>);
+
+/// Both ends poll: what is measured is the way of a call, not how fast a thread wakes up.
+engine_options polling(const char* name) {
+    return {.name = name, .spin = always_spin};
+}
+
+/// Serves both procedures until the measuring process closes the channel.
+void serve(const request& asked, channel& talk) {
+    engine server(asked.uri, polling("perf-server"));
+    server.define<sum_type>("sum", [](int a, int b) { return a + b; });
+    server.define<count_type>("count", [](std::span<const std::byte> bytes) {
+        return static_cast<std::uint32_t>(bytes.size());
+    });
+    if (server.address().empty()) {
+        throw error(errc::invalid, "\"" + asked.uri +
+                                       "\" does not listen, but the peer of a measurement must; "
+                                       "example: tcp://127.0.0.1:0");
+    }
+    talk.write_line(server.address());
+    talk.read_line();
+}
+
+}  // namespace
+
+measurement rpc_latency(const request& asked) {
+    forked_peer peer([&](channel& talk) { serve(asked, talk); });
+    const std::string address = peer.talk().read_line();
+    engine client(asked.uri, polling("perf-client"));
+    const auto there = client.lookup(address);
+    const auto sum = client.procedure<sum_type>("sum").on(there);
+    const auto count = client.procedure<count_type>("count").on(there);
+    const std::vector<std::byte> bytes(asked.size_bytes);
+    // Two ints are eight bytes of arguments.
+    measurement m = client.run([&] {
+        if (asked.size_bytes == 2 * sizeof(int))
+            return measure_round_trips(asked.seconds, [&] { (void)sum(2, 3); });
+        return measure_round_trips(asked.seconds, [&] { (void)count(bytes); });
+    });
+    m.bytes_per_s = m.ops_per_s * static_cast<double>(asked.size_bytes);
+    return m;
+}
+
+measurement rpc_rate(const request& asked) {
+    forked_peer peer([&](channel& talk) { serve(asked, talk); });
+    const std::string address = peer.talk().read_line();
+    engine client(asked.uri, polling("perf-client"));
+    const auto count = client.procedure<count_type>("count").on(client.lookup(address));
+    const std::vector<std::byte> bytes(asked.size_bytes);
+
+    // As many ULTs as calls in flight, each making one call after the other.
+    std::uint64_t calls = 0;
+    const auto run_for = [&](double seconds) {
+        calls = 0;
+        const auto start = clock_type::now();
+        const auto until = start + std::chrono::duration<double>(seconds);
+        std::vector<future<void>> callers;
+        for (std::size_t i = 0; i < asked.depth; ++i) {
+            callers.push_back(client.spawn([&] {
+                do {
+                    for (int batch = 0; batch < 64; ++batch)
+                        (void)count(bytes);
+                    calls += 64;
+                } while (clock_type::now() < until);
+            }));
+        }
+        for (auto& caller : callers)
+            caller.get();
+        return seconds_since(start);
+    };
+    run_for(asked.seconds * 0.2);
+    const double elapsed = run_for(asked.seconds * 0.8);
+    measurement m;
+    m.ops_per_s = static_cast<double>(calls) / elapsed;
+    m.bytes_per_s = m.ops_per_s * static_cast<double>(asked.size_bytes);
+    return m;
+}
+
+}  // namespace amalgam::perf

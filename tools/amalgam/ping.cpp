@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/uri.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+#include "commands.hpp"
+
+namespace amalgam::tool {
+namespace {
+
+struct ping_options {
+    std::string uri;
+    unsigned count = 4;
+    unsigned interval_ms = 200;
+    unsigned timeout_ms = 1000;
+};
+
+/// The URI of a port that can call `there` and need not be found itself.
+std::string caller_uri(const uri& there) {
+    return there.protocol.empty() ? there.scheme + "://"
+                                  : there.scheme + "+" + there.protocol + "://";
+}
+
+/// Exit code 0: every call was answered in time; 1: some were not.
+void ping(const ping_options& options) {
+    const uri there = uri::parse(options.uri);
+    const std::string name = to_string(there);
+    engine client(caller_uri(there), {.name = "ping"});
+    const auto echo = client.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
+
+    double best = 0, worst = 0, sum = 0;
+    unsigned answered = 0;
+    peer target = client.lookup(name);
+    for (unsigned i = 0; i < options.count; ++i) {
+        if (i != 0) std::this_thread::sleep_for(std::chrono::milliseconds(options.interval_ms));
+        const auto start = clock::steady().now();
+        const auto answer =
+            echo.on(target).within(std::chrono::milliseconds(options.timeout_ms)).try_call(i);
+        const double us =
+            std::chrono::duration<double, std::micro>(clock::steady().now() - start).count();
+        if (!answer) {
+            fmt::print("{}: call {}: {}\n", name, i + 1, answer.sentence());
+            if (answer.code() == errc::disconnected || answer.code() == errc::unreachable)
+                target = client.lookup(name);
+        } else {
+            fmt::print("{}: call {}: {:.1f} us\n", name, i + 1, us);
+            best = answered == 0 ? us : std::min(best, us);
+            worst = std::max(worst, us);
+            sum += us;
+            ++answered;
+        }
+        std::fflush(stdout);
+    }
+    fmt::print("{} of {} calls answered", answered, options.count);
+    if (answered != 0)
+        fmt::print("; best {:.1f} us, mean {:.1f} us, worst {:.1f} us", best, sum / answered,
+                   worst);
+    fmt::print("\n");
+    if (answered != options.count) throw exit_code{1};
+}
+
+}  // namespace
+
+void add_ping(CLI::App& app) {
+    auto options = std::make_shared<ping_options>();
+    auto* command = app.add_subcommand(
+        "ping", "Call an engine and show the round trips; exit code 1 when one is not answered");
+    command->add_option("uri", options->uri, "The engine's address, as engine::address() gives it")
+        ->required();
+    command->add_option("--count", options->count, "How many calls")
+        ->check(CLI::Range(1, 1000000))
+        ->capture_default_str();
+    command->add_option("--interval", options->interval_ms, "Milliseconds between calls")
+        ->check(CLI::Range(0, 3600000))
+        ->capture_default_str();
+    command->add_option("--timeout", options->timeout_ms, "Milliseconds to wait for an answer")
+        ->check(CLI::Range(1, 3600000))
+        ->capture_default_str();
+    command->callback([options] { ping(*options); });
+}
+
+}  // namespace amalgam::tool
