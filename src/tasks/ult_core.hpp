@@ -55,6 +55,7 @@ public:
     std::atomic<std::uintptr_t> joiner{nobody};
     const closure_type* type = nullptr;
     std::exception_ptr failed;
+    void* local = nullptr;  ///< task_local()
     std::array<char, 24> name{};
 
 private:
