@@ -1,0 +1,126 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/flow/detail/tidy.hpp>
+#include <amalgam/rpc/archive.hpp>
+
+namespace amalgam::detail {
+
+/// The end of an edge that leads to another group, as the sending node sees it: items are
+/// serialized into a batch here, by the node; whoever posts the batch sees bytes only.
+///
+/// Threads: one producer, a ULT. Posting may happen on another ULT at the same time, hence the
+///          atomics: a batch is sent while the producer is busy, or blocked, in user code.
+/// Failure: throws error{canceled} once the run is stopped.
+/// Cost:    per item its bytes' copy and one atomic exchange; no allocation.
+class channel_out {
+public:
+    channel_out(const channel_out&) = delete;
+    channel_out& operator=(const channel_out&) = delete;
+
+    // What basic_native_writer writes into: the item under construction.
+    std::byte* extend(std::size_t bytes) {
+        if (bytes > static_cast<std::size_t>(end_ - at_)) make_room(bytes);
+        std::byte* to = at_;
+        at_ += bytes;
+        return to;
+    }
+    /// Bytes of the item so far: it is aligned from its own start.
+    std::size_t size() const noexcept { return static_cast<std::size_t>(at_ - item_); }
+
+    /// The item is complete: from here on it may be posted.
+    void commit() {
+        item_ = at_;
+        ++items_;
+        // seq_cst here and where hungry_ is set: as in ring_core::finish_push().
+        committed_.store(mark(static_cast<std::size_t>(at_ - begin_), items_),
+                         std::memory_order_seq_cst);
+        if (hungry_.load(std::memory_order_seq_cst)) post_committed();
+    }
+
+    /// Posts what is left and tells every receiver that this sender has ended. Returns when
+    /// all of them know.
+    virtual void finish() = 0;
+
+protected:
+    channel_out() = default;
+    ~channel_out() = default;
+
+    static constexpr std::uint64_t mark(std::size_t bytes, std::uint32_t items) noexcept {
+        return std::uint64_t{bytes} << 32 | items;
+    }
+    static constexpr std::size_t bytes_of(std::uint64_t mark) noexcept { return mark >> 32; }
+    static constexpr std::uint32_t items_of(std::uint64_t mark) noexcept {
+        return static_cast<std::uint32_t>(mark);
+    }
+
+    /// Goes on in a larger or fresh batch, that has room for `bytes` more of this item.
+    virtual void make_room(std::size_t bytes) = 0;
+    /// A receiver has nothing to do: posts what there is, without waiting for a full batch.
+    virtual void post_committed() = 0;
+
+    // The producer's.
+    std::byte* begin_ = nullptr;  // Of the batch.
+    std::byte* item_ = nullptr;   // Of the item under construction.
+    std::byte* at_ = nullptr;
+    std::byte* end_ = nullptr;
+    std::uint32_t items_ = 0;
+
+    alignas(64) std::atomic<std::uint64_t> committed_{0};  // Bytes and items of this batch.
+    alignas(64) std::atomic<bool> hungry_{true};
+};
+
+/// The end of an edge that comes from another group, as the receiving node sees it.
+///
+/// Threads: one consumer, a ULT.
+/// Failure: throws error{canceled} once the run is stopped.
+class channel_in {
+public:
+    channel_in(const channel_in&) = delete;
+    channel_in& operator=(const channel_in&) = delete;
+
+    /// One batch: items one after the other, each aligned from its own start.
+    struct batch {
+        const_bytes bytes;
+        std::uint32_t items = 0;
+    };
+    /// Waits for the next batch and gives the last one back to its sender. False at the end,
+    /// when every sender has ended.
+    virtual bool next(batch& into) = 0;
+    /// The node takes no more: gives the last batch back.
+    virtual void release() noexcept = 0;
+
+protected:
+    channel_in() = default;
+    ~channel_in() = default;
+};
+
+/// Throws error{mismatch}: a batch did not hold what its sender said.
+[[noreturn]] void throw_bad_batch(std::string_view why);
+
+/// Calls `use(Item&&)` for every item that arrives, until the end.
+template <typename Item, typename Use>
+void decode_all(channel_in& from, Use& use) {
+    Item item{};
+    channel_in::batch batch;
+    while (from.next(batch)) {
+        const_bytes rest = batch.bytes;
+        for (std::uint32_t left = batch.items; left != 0; --left) {
+            native_reader reader(rest);
+            reader(item);
+            if (!reader.ok()) throw_bad_batch(reader.why());
+            rest = rest.last(reader.remaining());
+            use(std::move(item));
+            tidy(item);  // A fresh one for every type but text: load() may leave members alone.
+        }
+        if (!rest.empty()) throw_bad_batch("it goes on after its last item");
+    }
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,96 @@
+#include "flow/control.hpp"
+
+#include <string>
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <amalgam/core/unique_fd.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+using kind = control_message::kind;
+
+control_message through_the_wire(const control_message& sent) {
+    std::string line = encode(sent);
+    EXPECT_EQ(line.find('\n'), line.size() - 1);
+    return decode_control(line.substr(0, line.size() - 1)).value();
+}
+
+TEST(control, every_message_arrives_as_it_was_sent) {
+    control_message welcome;
+    welcome.what = kind::welcome;
+    welcome.group = "G \"1\"\n";
+    welcome.replica = 3;
+    welcome.config = R"({"groups": {}})";
+    auto got = through_the_wire(welcome);
+    EXPECT_EQ(got.what, kind::welcome);
+    EXPECT_EQ(got.group, welcome.group);
+    EXPECT_EQ(got.replica, 3u);
+    EXPECT_EQ(got.config, welcome.config);
+
+    control_message go;
+    go.what = kind::go;
+    go.addresses = {{"shm://a", "shm://b"}, {""}};
+    EXPECT_EQ(through_the_wire(go).addresses, go.addresses);
+
+    control_message failed;
+    failed.what = kind::failed;
+    failed.sentence = "not \xff UTF-8";
+    failed.because_of_other = true;
+    got = through_the_wire(failed);
+    EXPECT_EQ(got.sentence.rfind("not ", 0), 0u);
+    EXPECT_TRUE(got.because_of_other);
+}
+
+TEST(control, nonsense_is_an_error_not_a_message) {
+    for (const char* line :
+         {"", "7", "{}", R"({"kind": "dance"})", R"({"kind": 1})",
+          R"({"kind": "go", "addresses": 3})", R"({"kind": "welcome", "replica": "x"})"})
+        EXPECT_FALSE(decode_control(line).ok()) << line;
+}
+
+class control_pair : public testing::Test {
+protected:
+    void SetUp() override {
+        int ends[2];
+        ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+        left_.reset(ends[0]);
+        right_.reset(ends[1]);
+    }
+    unique_fd left_, right_;
+};
+
+TEST_F(control_pair, messages_arrive_in_order_however_they_are_cut) {
+    control_message ready;
+    ready.what = kind::ready;
+    ready.address = "first";
+    std::string bytes = encode(ready);
+    ready.address = "second";
+    bytes += encode(ready);
+    control_line reader(right_.get());
+    bool gone = false;
+    for (char one : bytes) {
+        ASSERT_EQ(::send(left_.get(), &one, 1, 0), 1);
+        auto got = reader.try_receive(gone);
+        ASSERT_EQ(got.has_value(), one == '\n');
+        EXPECT_TRUE(!got || got->what == kind::ready);
+    }
+    EXPECT_FALSE(gone);
+}
+
+TEST_F(control_pair, a_closed_end_is_noticed) {
+    control_line reader(right_.get());
+    control_message ready;
+    ready.what = kind::ready;
+    ASSERT_TRUE(control_line(left_.get()).send(ready));
+    left_.reset();
+    EXPECT_TRUE(reader.receive().has_value());
+    EXPECT_FALSE(reader.receive().has_value());
+    EXPECT_FALSE(control_line(right_.get()).send(ready));
+}
+
+}  // namespace
+}  // namespace amalgam::detail

@@ -1,0 +1,261 @@
+#include "flow/exchange.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "flow/wire.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+/// Whether asking again may help: the process may only not have started yet.
+bool may_come(errc code) noexcept {
+    return code == errc::unreachable || code == errc::disconnected || code == errc::timed_out ||
+           code == errc::not_found;
+}
+
+template <typename Map>
+auto& edge_of(Map& edges, std::uint32_t edge) {
+    auto found = edges.find(edge);
+    if (found == edges.end())
+        throw error(errc::invalid, fmt::format("edge {} does not cross to here", edge));
+    return found->second;
+}
+
+}  // namespace
+
+exchange::exchange(graph_core& graph, const flow_config& config, seat here, engine& over,
+                   part& nodes, const run_options& options)
+    : graph_(graph), config_(config), here_(here), over_(over), part_(nodes), options_(options) {
+    derive_channels(options);
+    part_.on_failure([this] {
+        for (auto& [edge, out] : out_)
+            out.channel->stop();
+        for (auto& [edge, in] : in_)
+            in.channel->stop();
+        std::unique_lock hold(lock_);
+        joined_.notify_all();
+    });
+    serve();
+}
+
+void exchange::derive_channels(const run_options& options) {
+    auto add_companions = [this](std::size_t group, bool sends_to_us) {
+        for (std::size_t i = 0; i < config_.find(graph_.group_names()[group])->replicas(); ++i) {
+            seat who{group, i};
+            bool known = std::any_of(companions_.begin(), companions_.end(), [&](const auto& one) {
+                return one->who == who && one->sends_to_us == sends_to_us;
+            });
+            if (known) continue;
+            auto one = std::make_unique<companion>();
+            one->who = who;
+            one->label = label(who);
+            one->sends_to_us = sends_to_us;
+            companions_.push_back(std::move(one));
+        }
+    };
+    auto replicas = [this](std::size_t group) {
+        return config_.find(graph_.group_names()[group])->replicas();
+    };
+    for (std::size_t i = 0; i < graph_.edges().size(); ++i) {
+        const graph_edge& edge = graph_.edges()[i];
+        std::size_t from = graph_.nodes()[edge.from].groups.front();
+        std::size_t to = graph_.nodes()[edge.to].groups.front();
+        if (from == to) continue;
+        if (from == here_.group) {
+            add_companions(to, false);
+            auto lost = [this, to](std::size_t receiver, const failure& why) {
+                lose(find({to, receiver}, false), why);
+            };
+            auto made = std::make_unique<sender>(
+                over_, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(here_.replica),
+                replicas(to), channel_limits{options.batch_bytes, options.window_bytes}, lost);
+            part_.attach(i, static_cast<channel_out&>(*made));
+            out_.emplace(i, out_edge{to, std::move(made)});
+        } else if (to == here_.group) {
+            add_companions(from, true);
+            auto made = std::make_unique<receiver>(replicas(from), options.window_bytes);
+            part_.attach(i, static_cast<channel_in&>(*made));
+            in_.emplace(i, in_edge{from, std::move(made)});
+        }
+    }
+}
+
+void exchange::serve() {
+    over_.define(wire::join, [this](std::string graph, std::uint32_t group, std::uint32_t replica) {
+        take_join(graph, {group, replica});
+    });
+    over_.define(wire::stay, [this] { serve_stay(); });
+    over_.define(
+        wire::batch, [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t number,
+                            std::uint32_t items, std::span<const std::byte> bytes) {
+            std::uint64_t consumed = 0;
+            peer from = call_context::current().from();
+            if (edge_of(in_, edge).channel->deliver(replica, number, {bytes, items}, consumed))
+                over_.procedure<wire::credit_signature>(wire::credit)
+                    .on(from)
+                    .post(edge, static_cast<std::uint32_t>(here_.replica), consumed);
+        });
+    over_.define(wire::end, [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
+                                   std::uint64_t items) {
+        return edge_of(in_, edge).channel->finish(replica, batches, items);
+    });
+    over_.define(wire::credit,
+                 [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t bytes) {
+                     edge_of(out_, edge).channel->credit(replica, bytes);
+                 });
+}
+
+void exchange::take_join(const std::string& graph, seat who) {
+    if (graph != graph_.fingerprint())
+        throw error(errc::mismatch,
+                    fmt::format("it built a different graph than group {}, expected the same "
+                                "nodes, pipelines and groups in every process",
+                                label(here_)));
+    companion& one = find(who, true);
+    {
+        std::unique_lock hold(lock_);
+        if (closed_) throw error(errc::closed, "its run has ended");
+        if (std::exchange(one.joined, true)) return;  // Asked again, after a lost answer.
+        one.at = call_context::current().from();
+        joined_.notify_all();
+    }
+    watch(one);
+}
+
+void exchange::serve_stay() {
+    over_here_.wait();
+    if (auto failed = part_.failed()) throw error(errc::canceled, failed->what.sentence);
+}
+
+bool exchange::join_all(const address_book& addresses) {
+    auto deadline = over_.now() + options_.join_limit;
+    for (auto& one : companions_) {
+        if (one->sends_to_us || part_.failed()) continue;
+        join(*one, addresses[one->who.group][one->who.replica], deadline);
+    }
+    return !part_.failed();
+}
+
+void exchange::join(companion& one, const std::string& address, clock::time_point deadline) {
+    auto ask = over_.procedure<wire::join_signature>(wire::join);
+    auto pause = std::chrono::milliseconds(5);
+    for (;;) {
+        failure why;
+        auto found = over_.try_lookup(address);
+        if (found) {
+            auto left = std::max<clock::duration>(deadline - over_.now(), pause);
+            auto answer = ask.on(*found).within(left).try_call(
+                graph_.fingerprint(), static_cast<std::uint32_t>(here_.group),
+                static_cast<std::uint32_t>(here_.replica));
+            if (answer) {
+                one.at = *found;
+                break;
+            }
+            why = answer.why();
+        } else {
+            why = found.why();
+        }
+        if (part_.failed()) return;
+        bool late = over_.now() + pause >= deadline;
+        if (late || !may_come(why.what.code)) {
+            auto limit = std::chrono::duration<double>(options_.join_limit).count();
+            part_.fail({{why.what, late ? fmt::format("group {} did not answer at {} within {} s "
+                                                      "({}), expected it to be started",
+                                                      one.label, address, limit, why.sentence)
+                                        : fmt::format("group {} at {} cannot be joined: {}",
+                                                      one.label, address, why.sentence)},
+                        true});
+            return;
+        }
+        this_task::sleep_for(pause);
+        pause = std::min(pause * 2, std::chrono::milliseconds(200));
+    }
+    for (auto& [edge, out] : out_)
+        if (out.to_group == one.who.group) out.channel->connect(one.who.replica, one.at);
+    watch(one);
+}
+
+void exchange::expect_senders(clock::time_point deadline) {
+    std::unique_lock hold(lock_);
+    for (auto& one : companions_) {
+        if (!one->sends_to_us) continue;
+        auto done = [&] { return one->joined || closed_ || part_.failed(); };
+        if (joined_.wait_until(hold, deadline, done)) continue;
+        auto limit = std::chrono::duration<double>(options_.join_limit).count();
+        hold.unlock();
+        part_.fail({{{errc::timed_out},
+                     fmt::format("group {} did not join within {} s, expected it to be started",
+                                 one->label, limit)},
+                    true});
+        return;
+    }
+}
+
+void exchange::watch(companion& one) {
+    one.stay = over_.procedure<wire::stay_signature>(wire::stay).on(one.at).start();
+    one.watcher = amalgam::spawn(over_.stream(), [this, &one] {
+        (void)one.stay.wait();  // How it ended, answer.get() tells.
+        future<void> answer;
+        {
+            std::unique_lock hold(lock_);
+            answer = std::move(one.stay);
+        }
+        try {
+            answer.get();
+        } catch (const error& wrong) {
+            if (exchanges_with(one)) lose(one, {wrong.code(), wrong.what()});
+        }
+    });
+}
+
+bool exchange::exchanges_with(const companion& one) const {
+    if (one.sends_to_us)
+        return std::any_of(in_.begin(), in_.end(), [&](const auto& in) {
+            return in.second.from_group == one.who.group &&
+                   in.second.channel->is_open(one.who.replica);
+        });
+    return std::any_of(out_.begin(), out_.end(), [&](const auto& out) {
+        return out.second.to_group == one.who.group && out.second.channel->is_open(one.who.replica);
+    });
+}
+
+void exchange::lose(const companion& one, const failure& why) {
+    bool it_failed = why.what == errc::handler_failed;  // It said so itself, before it ended.
+    part_.fail(
+        {{why.what, it_failed ? fmt::format("group {} failed: {}", one.label, why.sentence)
+                              : fmt::format("group {} is lost ({})", one.label, why.sentence)},
+         true});
+}
+
+void exchange::close() {
+    {
+        std::unique_lock hold(lock_);
+        closed_ = true;
+        joined_.notify_all();
+        for (auto& one : companions_)
+            if (one->stay.valid()) one->stay.cancel();
+    }
+    over_here_.set();
+    for (auto& one : companions_)
+        if (one->watcher.joinable()) one->watcher.join();
+}
+
+exchange::companion& exchange::find(seat who, bool sends_to_us) {
+    for (auto& one : companions_)
+        if (one->who == who && one->sends_to_us == sends_to_us) return *one;
+    throw error(errc::invalid,
+                fmt::format("group {} replica {} does not send to here", who.group, who.replica));
+}
+
+std::string exchange::label(seat who) const {
+    return process_label(*config_.find(graph_.group_names()[who.group]), who.replica);
+}
+
+}  // namespace amalgam::detail

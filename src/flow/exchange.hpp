@@ -1,0 +1,104 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <amalgam/flow/detail/graph_core.hpp>
+#include <amalgam/flow/run.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
+
+#include "flow/part.hpp"
+#include "flow/receiver.hpp"
+#include "flow/sender.hpp"
+
+namespace amalgam::detail {
+
+/// One process of a run: a group by its number in the graph, and which of its processes.
+struct seat {
+    std::size_t group = 0;
+    std::size_t replica = 0;
+    friend auto operator<=>(const seat&, const seat&) = default;
+};
+
+/// Addresses of all processes: by the group's number in the graph, then by replica.
+using address_book = std::vector<std::vector<std::string>>;
+
+/// What one process of a run exchanges with the others, and how it notices that one is gone.
+///
+/// Owner:   owns the channels; borrows the part, which outlives it, and the engine, which is
+///          stopped before it ends: handlers under way use it.
+/// Threads: set up by one; join_all() and close() by one ULT; the rest by the engine's ULTs.
+/// Failure: a process that cannot be reached, is lost or fails ends the part, with its name.
+class exchange {
+public:
+    /// Derives the channels from the graph and the groups of `config`, attaches them to `nodes`,
+    /// and serves what others call.
+    exchange(graph_core& graph, const flow_config& config, seat here, engine& over, part& nodes,
+             const run_options& options);
+    exchange(const exchange&) = delete;
+    exchange& operator=(const exchange&) = delete;
+
+    /// Introduces this process to all that it sends to, in whatever order they start. False:
+    /// somebody did not answer in time; the part has failed.
+    bool join_all(const address_book& addresses);
+    /// Ends the part unless everybody who sends to us has joined by `deadline`.
+    void expect_senders(clock::time_point deadline);
+
+    /// The part has ended: tells the others, and waits for nobody.
+    void close();
+
+private:
+    /// Somebody we send to, or who sends to us.
+    struct companion {
+        seat who;
+        std::string label;
+        bool sends_to_us = false;
+        bool joined = false;
+        peer at;
+        future<void> stay;
+        ult watcher;
+    };
+
+    void derive_channels(const run_options& options);
+    void serve();
+    void take_join(const std::string& graph, seat who);
+    void serve_stay();
+    void join(companion& one, const std::string& address, clock::time_point deadline);
+    void watch(companion& one);
+    void lose(const companion& one, const failure& why);
+    bool exchanges_with(const companion& one) const;
+    companion& find(seat who, bool sends_to_us);
+    std::string label(seat who) const;
+
+    graph_core& graph_;
+    const flow_config& config_;
+    const seat here_;
+    engine& over_;
+    part& part_;
+    const run_options options_;
+
+    struct out_edge {
+        std::size_t to_group;
+        std::unique_ptr<sender> channel;
+    };
+    struct in_edge {
+        std::size_t from_group;
+        std::unique_ptr<receiver> channel;
+    };
+    std::map<std::size_t, out_edge> out_;  // By edge.
+    std::map<std::size_t, in_edge> in_;
+    std::vector<std::unique_ptr<companion>> companions_;
+    mutable mutex lock_;  // Of the companions' states.
+    condition_variable joined_;
+    event over_here_;
+    bool closed_ = false;
+};
+
+}  // namespace amalgam::detail

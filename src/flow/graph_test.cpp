@@ -1,0 +1,220 @@
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/flow/graph.hpp>
+
+namespace amalgam {
+namespace {
+
+struct numbers : source<int> {
+    void generate(outlet<int>&) {}
+};
+struct twice : stage<int, int> {
+    void process(int n, outlet<int>& out) { out.send(2 * n); }
+};
+struct swallow : sink<int> {
+    void consume(int) {}
+};
+struct not_serializable {
+    std::shared_ptr<int> shared;
+};
+
+/// from -> middle -> to, joined, in no group.
+struct three_nodes {
+    graph g;
+    block<void, int> from = g.add<numbers>("from");
+    block<int, int> middle = g.add<twice>("middle");
+    block<int, void> to = g.add<swallow>("to");
+    three_nodes() { g.pipeline(from, middle, to); }
+};
+
+flow_config config_of(const std::string& names) {
+    std::string groups;
+    for (char name : names)
+        groups +=
+            std::string(groups.empty() ? "" : ",") + "\"" + name + R"(": {"endpoint": "shm://"})";
+    return parse_flow_config("{\"groups\": {" + groups + "}}").value();
+}
+
+std::string fault(graph& g, const flow_config* config = nullptr) {
+    std::string sentence;
+    status fits = g.core().check(config, sentence);
+    EXPECT_EQ(fits.ok(), sentence.empty());
+    return sentence;
+}
+
+TEST(graph, without_groups_runs_as_a_whole) {
+    three_nodes three;
+    EXPECT_EQ(fault(three.g), "");
+}
+
+TEST(graph, every_node_in_one_group_fits_a_config_with_the_same_groups) {
+    three_nodes three;
+    three.g.group("A").add(three.from, three.to);
+    three.g.group("B").add(three.middle);
+    flow_config config = config_of("BA");
+    EXPECT_EQ(fault(three.g, &config), "");
+    EXPECT_EQ(fault(three.g), "");
+}
+
+TEST(graph, a_node_in_no_group_is_refused_by_its_name) {
+    three_nodes three;
+    three.g.group("A").add(three.from, three.to);
+    const char* expected =
+        "the node \"middle\" is in no group, expected one; example: graph.group(\"A\").add(middle)";
+    flow_config config = config_of("A");
+    EXPECT_EQ(fault(three.g, &config), expected);
+    EXPECT_EQ(fault(three.g), expected);
+}
+
+TEST(graph, a_node_in_two_groups_is_refused_by_its_name) {
+    three_nodes three;
+    three.g.group("A").add(three.from, three.middle);
+    three.g.group("B").add(three.middle, three.to);
+    flow_config config = config_of("AB");
+    EXPECT_EQ(fault(three.g, &config),
+              "the node \"middle\" is in the groups \"A\" and \"B\", expected one");
+}
+
+TEST(graph, a_group_that_only_the_config_has_is_refused_by_its_name) {
+    three_nodes three;
+    three.g.group("A").add(three.from, three.middle, three.to);
+    flow_config config = config_of("AB");
+    EXPECT_EQ(fault(three.g, &config),
+              "the config has a group \"B\", which the graph has not, "
+              "expected the graph's groups: A");
+}
+
+TEST(graph, a_group_that_only_the_graph_has_is_refused_by_its_name) {
+    three_nodes three;
+    three.g.group("A").add(three.from, three.middle);
+    three.g.group("B").add(three.to);
+    flow_config config = config_of("A");
+    EXPECT_EQ(fault(three.g, &config),
+              "the graph has a group \"B\", which the config has not, "
+              "expected one of the config's groups: A");
+}
+
+TEST(graph, a_group_without_nodes_is_refused_by_its_name) {
+    three_nodes three;
+    three.g.group("A").add(three.from, three.middle, three.to);
+    three.g.group("B");
+    EXPECT_EQ(fault(three.g),
+              "the group \"B\" has no node, expected at least one; "
+              "example: graph.group(\"B\").add(node)");
+}
+
+TEST(graph, a_pipeline_is_a_block_that_groups_and_pipelines_take) {
+    graph g;
+    auto both = g.pipeline(g.add<twice>("a"), g.add<twice>("b"));
+    auto from = g.add<numbers>("from");
+    auto to = g.add<swallow>("to");
+    g.pipeline(from, both, to);
+    g.group("A").add(from, to);
+    g.group("B").add(both);
+    EXPECT_EQ(fault(g), "");
+    EXPECT_EQ(g.core().edges().size(), 3u);
+}
+
+TEST(graph, two_nodes_of_one_name_are_refused) {
+    graph g;
+    g.pipeline(g.add<numbers>("same"), g.add<swallow>("same"));
+    EXPECT_EQ(fault(g), "two nodes are named \"same\", expected a name of its own for each");
+}
+
+TEST(graph, a_node_without_a_name_is_refused) {
+    graph g;
+    g.pipeline(g.add<numbers>(""), g.add<swallow>("to"));
+    EXPECT_EQ(fault(g), "a node has no name, expected one; example: \"split\"");
+}
+
+TEST(graph, a_stage_that_nothing_leads_to_is_refused) {
+    graph g;
+    g.pipeline(g.add<twice>("lost"), g.add<swallow>("to"));
+    EXPECT_EQ(fault(g),
+              "the node \"lost\" gets items from nobody, expected a pipeline that leads "
+              "to it; example: graph.pipeline(source, lost)");
+}
+
+TEST(graph, a_stage_that_leads_nowhere_is_refused) {
+    graph g;
+    g.pipeline(g.add<numbers>("from"), g.add<twice>("lost"));
+    EXPECT_EQ(fault(g),
+              "what the node \"lost\" sends goes to nobody, expected a pipeline that "
+              "leads on; example: graph.pipeline(lost, sink)");
+}
+
+TEST(graph, a_node_with_two_ways_in_is_refused) {
+    graph g;
+    auto to = g.add<swallow>("to");
+    g.pipeline(g.add<numbers>("a"), to);
+    g.pipeline(g.add<numbers>("b"), to);
+    EXPECT_EQ(fault(g),
+              "the node \"to\" gets items from both \"a\" and \"b\", expected one of them");
+}
+
+TEST(graph, a_node_with_two_ways_out_is_refused) {
+    graph g;
+    auto from = g.add<numbers>("from");
+    g.pipeline(from, g.add<swallow>("a"));
+    g.pipeline(from, g.add<swallow>("b"));
+    EXPECT_EQ(fault(g),
+              "the node \"from\" sends items to both \"a\" and \"b\", expected one of them");
+}
+
+TEST(graph, a_circle_without_a_source_is_refused) {
+    graph g;
+    auto a = g.add<twice>("a");
+    auto b = g.add<twice>("b");
+    g.pipeline(a, b);
+    g.pipeline(b, a);
+    EXPECT_EQ(fault(g),
+              "the node \"a\" gets its items from itself, expected a pipeline that "
+              "starts at a source");
+}
+
+TEST(graph, without_nodes_is_refused) {
+    graph g;
+    EXPECT_EQ(fault(g), "the graph has no node, expected at least a source and a sink");
+}
+
+TEST(graph, blocks_of_another_graph_are_refused) {
+    three_nodes mine, other;
+    mine.g.group("A").add(other.from);
+    EXPECT_EQ(fault(mine.g),
+              "the group \"A\" was given a block of another graph, expected blocks "
+              "of its own");
+    graph third;
+    third.pipeline(other.from, other.middle);
+    EXPECT_EQ(fault(third), "a pipeline joins blocks of another graph, expected blocks of its own");
+}
+
+TEST(graph, items_that_cannot_be_serialized_stay_within_a_group) {
+    graph g;
+    auto from = g.add_source<not_serializable>("from", [](outlet<not_serializable>&) {});
+    auto to = g.add_sink<not_serializable>("to", [](const not_serializable&) {});
+    g.pipeline(from, to);
+    EXPECT_EQ(fault(g), "");
+    g.group("A").add(from);
+    g.group("B").add(to);
+    flow_config config = config_of("AB");
+    EXPECT_EQ(fault(g, &config)
+                  .rfind("the items between \"from\" in group \"A\" and \"to\" in "
+                         "group \"B\" cannot leave their process",
+                         0),
+              0u);
+}
+
+TEST(graph, built_alike_has_the_same_fingerprint) {
+    three_nodes a, b, c;
+    a.g.group("A").add(a.from);
+    b.g.group("A").add(b.from);
+    c.g.group("A").add(c.middle);
+    EXPECT_EQ(a.g.core().fingerprint(), b.g.core().fingerprint());
+    EXPECT_NE(a.g.core().fingerprint(), c.g.core().fingerprint());
+}
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include <amalgam/flow/detail/graph_core.hpp>
+#include <amalgam/flow/run.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "flow/exchange.hpp"
+#include "flow/part.hpp"
+
+namespace amalgam::detail {
+
+/// One process's run of one group: from meeting the others to the end of every node.
+///
+/// Owner:   borrows everything it is given. The engine is stopped before this ends.
+/// Threads: start() and the end by one; it runs as ULTs of the engine and of `streams`.
+class group_run {
+public:
+    /// What others call is served from here on, so the engine's address may be told.
+    /// Precondition: graph and config fit (graph_core::check()).
+    group_run(graph_core& graph, const flow_config& config, seat here, engine& over,
+              std::span<execution_stream* const> streams, const run_options& options);
+
+    /// Joins the others, then starts the nodes. Does not wait.
+    void start(address_book addresses);
+    /// Ends it early, as if a node had failed.
+    void fail(run_failure why) noexcept { part_.fail(std::move(why)); }
+
+    /// Set when everything has ended.
+    event& over() noexcept { return over_here_; }
+    std::optional<run_failure> failed() const { return part_.failed(); }
+
+private:
+    void supervise(const address_book& addresses);
+
+    engine& over_;
+    const run_options options_;
+    part part_;
+    exchange exchange_;
+    event over_here_;
+    ult supervisor_;
+};
+
+/// Indices of the nodes of group `group`.
+std::vector<std::size_t> nodes_of(const graph_core& graph, std::size_t group);
+
+}  // namespace amalgam::detail

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <amalgam/core/result.hpp>
+#include <amalgam/flow/detail/graph_core.hpp>
+#include <amalgam/flow/detail/node_body.hpp>
+#include <amalgam/flow/run.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/execution_stream.hpp>
+
+namespace amalgam::detail {
+
+/// Why a run ends early.
+struct run_failure {
+    failure what;
+    bool because_of_other = false;  ///< Only because another process failed or is gone.
+};
+
+/// The nodes of a graph that run in this process, the queues between them, and how they end.
+///
+/// Owner:   borrows the graph and the streams, which outlive it.
+/// Threads: set up and waited for by one; fail() from any.
+class part {
+public:
+    /// `nodes` are indices into the graph; edges between two of them become queues.
+    part(graph_core& graph, std::vector<std::size_t> nodes, place where,
+         std::span<execution_stream* const> streams, const run_options& options);
+    ~part();
+    part(const part&) = delete;
+    part& operator=(const part&) = delete;
+
+    /// Joins an edge that crosses groups to its channel. Before start().
+    void attach(std::size_t edge, channel_in& from);
+    void attach(std::size_t edge, channel_out& to);
+
+    /// Runs every node, each as a ULT.
+    void start();
+    /// Set when every node has ended, in whatever way.
+    event& ended() noexcept { return ended_; }
+
+    /// Ends the run early; the first reason counts. `stop_channels` is told, so that what
+    /// waits there ends too. Does not wait.
+    void fail(run_failure why) noexcept;
+    void on_failure(std::function<void()> stop_channels) {
+        stop_channels_ = std::move(stop_channels);
+    }
+    /// The reason, if the run was ended early.
+    std::optional<run_failure> failed() const;
+
+private:
+    struct running_node;
+
+    running_node& running(std::size_t node);
+    void run_one(running_node& node) noexcept;
+
+    graph_core& graph_;
+    place where_;
+    std::vector<std::unique_ptr<running_node>> nodes_;
+    std::vector<std::unique_ptr<ring_core>> rings_;
+    std::function<void()> stop_channels_;
+    std::atomic<std::size_t> left_;
+    event ended_;
+
+    mutable std::mutex failure_lock_;
+    std::optional<run_failure> failure_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,156 @@
+#include "flow/receiver.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/status.hpp>
+
+#include "flow/wire.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+// Batches of one sender that may overtake an earlier one. A window holds far fewer.
+constexpr std::size_t max_early = 4096;
+
+[[noreturn]] void throw_closed() {
+    throw error(errc::closed, "the run has ended here: nothing more is taken");
+}
+
+}  // namespace
+
+void throw_bad_batch(std::string_view why) {
+    throw error(errc::mismatch,
+                fmt::format("a batch of items cannot be read ({}), expected what serialize() "
+                            "wrote: does it read and write the same members?",
+                            why));
+}
+
+bool receiver::next(batch& into) {
+    std::unique_lock hold(lock_);
+    give_back_held();
+    changed_.wait(hold, [this] { return first_ != nullptr || stopped_ || all_ended(); });
+    if (stopped_) throw error(errc::canceled, "the run is being stopped: return");
+    if (first_ == nullptr) return false;
+    held_ = std::exchange(first_, first_->next);
+    into = held_->what;
+    return true;
+}
+
+void receiver::release() noexcept {
+    std::unique_lock hold(lock_);
+    give_back_held();
+}
+
+void receiver::give_back_held() noexcept {
+    arrival* done = std::exchange(held_, nullptr);
+    if (done == nullptr) return;
+    link& from = links_[done->sender];
+    --from.waiting;
+    from.consumed_items += done->what.items;
+    from.consumed_bytes += wire::batch_overhead + done->what.bytes.size();
+    done->delivered_by.unpark();  // It is gone from here on.
+    if (from.ended && from.waiting == 0) consumed_.notify_all();
+}
+
+bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what,
+                       std::uint64_t& consumed_bytes) {
+    arrival mine;
+    mine.what = what;
+    mine.sender = sender;
+    {
+        std::unique_lock hold(lock_);
+        if (stopped_) throw_closed();
+        link& from = checked(sender);
+        bool known = number < from.expected || from.early.count(number) != 0;
+        bool past_the_end = from.ended && number >= from.batches;
+        if (known || past_the_end || from.early.size() >= max_early)
+            throw error(errc::invalid,
+                        fmt::format("batch {} cannot be: {} was expected", number, from.expected));
+        if (number != from.expected) {
+            from.early.emplace(number, &mine);
+        } else {
+            enqueue(mine);
+            for (auto early = from.early.begin();
+                 early != from.early.end() && early->first == from.expected;
+                 early = from.early.erase(early))
+                enqueue(*early->second);
+            changed_.notify_one();
+        }
+    }
+    mine.delivered_by.park();
+    if (mine.refused) throw_closed();
+
+    std::unique_lock hold(lock_);
+    link& from = links_[sender];
+    consumed_bytes = from.consumed_bytes;
+    // One message for several batches, unless the sender may be waiting for it.
+    bool tell = from.waiting == 0 || consumed_bytes - from.told_bytes >= tell_after_bytes_;
+    if (tell && consumed_bytes == from.told_bytes) return false;
+    if (tell) from.told_bytes = consumed_bytes;
+    return tell;
+}
+
+std::uint64_t receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t items) {
+    std::unique_lock hold(lock_);
+    link& from = checked(sender);
+    if (from.ended) throw error(errc::invalid, "this sender has ended before");
+    // Its last batches may still be on their way.
+    from.ended = true;
+    from.batches = batches;
+    changed_.notify_one();
+    consumed_.wait(
+        hold, [&] { return stopped_ || (from.expected >= from.batches && from.waiting == 0); });
+    if (stopped_ && (from.expected < from.batches || from.waiting != 0)) throw_closed();
+    if (from.consumed_items != items)
+        throw error(errc::internal,
+                    fmt::format("{} items arrived of {}", from.consumed_items, items));
+    return from.consumed_items;
+}
+
+bool receiver::is_open(std::size_t sender) const {
+    std::unique_lock hold(lock_);
+    const link& from = links_[sender];
+    return !from.ended || from.expected < from.batches;
+}
+
+void receiver::stop() noexcept {
+    std::unique_lock hold(lock_);
+    if (std::exchange(stopped_, true)) return;
+    auto refuse = [](arrival* one) {
+        one->refused = true;
+        one->delivered_by.unpark();
+    };
+    while (first_ != nullptr)
+        refuse(std::exchange(first_, first_->next));
+    for (link& one : links_) {
+        for (auto& [number, early] : one.early)
+            refuse(early);
+        one.early.clear();
+    }
+    changed_.notify_all();
+    consumed_.notify_all();
+}
+
+receiver::link& receiver::checked(std::size_t sender) {
+    if (sender < links_.size()) return links_[sender];
+    throw error(errc::invalid, fmt::format("there is no sender {} on this edge", sender));
+}
+
+void receiver::enqueue(arrival& one) {
+    link& from = links_[one.sender];
+    ++from.expected;
+    ++from.waiting;
+    (first_ == nullptr ? first_ : last_->next) = &one;
+    last_ = &one;
+}
+
+bool receiver::all_ended() const noexcept {
+    return std::all_of(links_.begin(), links_.end(),
+                       [](const link& one) { return one.ended && one.expected >= one.batches; });
+}
+
+}  // namespace amalgam::detail

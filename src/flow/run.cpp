@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/uri.hpp>
+#include <amalgam/flow/run.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+#include "flow/group_run.hpp"
+#include "flow/rendezvous.hpp"
+#include "flow/streams.hpp"
+
+namespace amalgam {
+namespace {
+
+using detail::run_failure;
+
+/// Thrown once somebody else has told the user: run_main() then prints nothing.
+class told_error : public error {
+public:
+    using error::error;
+};
+
+void check(const detail::graph_core& graph, const flow_config* config) {
+    std::string sentence;
+    status fits = graph.check(config, sentence);
+    if (!fits.ok()) throw error(fits, sentence);
+}
+
+void run_whole(detail::graph_core& graph, const run_options& options) {
+    check(graph, nullptr);
+    std::vector<std::size_t> all(graph.nodes().size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    detail::node_streams streams(options.threads, all.size());
+    detail::part part(graph, all, place{}, streams.all(), options);
+    part.start();
+    part.ended().wait();
+    if (auto failed = part.failed()) throw error(failed->what.what, failed->what.sentence);
+}
+
+std::size_t number_of(const detail::graph_core& graph, const std::string& group) {
+    const auto& names = graph.group_names();
+    return static_cast<std::size_t>(std::find(names.begin(), names.end(), group) - names.begin());
+}
+
+/// Where the group listens, then a calling end for every other transport it sends over.
+std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_config& config,
+                                  const detail::seat& here) {
+    const auto& names = graph.group_names();
+    std::vector<std::string> ports{config.find(names[here.group])->endpoints[here.replica]};
+    auto transport_of = [](const std::string& endpoint) {
+        uri parsed = uri::parse(endpoint);
+        return parsed.scheme + (parsed.protocol.empty() ? "" : "+" + parsed.protocol);
+    };
+    std::set<std::string> opened{transport_of(ports.front())};
+    for (const detail::graph_edge& edge : graph.edges()) {
+        std::size_t to = graph.nodes()[edge.to].groups.front();
+        if (graph.nodes()[edge.from].groups.front() != here.group || to == here.group) continue;
+        for (const std::string& endpoint : config.find(names[to])->endpoints)
+            if (opened.insert(transport_of(endpoint)).second)
+                ports.push_back(transport_of(endpoint) + "://");
+    }
+    return ports;
+}
+
+void run_group(detail::graph_core& graph, const run_options& options, detail::rendezvous& others) {
+    const flow_config& config = others.config();
+    check(graph, &config);
+    detail::seat here{number_of(graph, others.group()), others.replica()};
+
+    std::size_t threads =
+        options.threads != 0 ? options.threads : config.find(others.group())->threads;
+    const std::size_t nodes = detail::nodes_of(graph, here.group).size();
+    engine_options how;
+    how.name = others.label();
+    // The engine's own stream is apart: a node that computes for long must not keep it from
+    // answering, or others would take this process for dead.
+    how.streams = 1 + static_cast<unsigned>(detail::streams_for(threads, nodes));
+    engine over(ports_of(graph, config, here), how);
+    std::vector<execution_stream*> streams;
+    for (std::size_t i = 1; i < over.stream_count(); ++i)
+        streams.push_back(&over.stream(i));
+
+    std::optional<run_failure> failed;
+    {
+        detail::group_run running(graph, config, here, over, streams, options);
+        auto by_config = others.meet(over.address(), graph.fingerprint());
+        detail::address_book addresses(graph.group_names().size());
+        for (std::size_t i = 0; i < config.groups.size(); ++i)
+            addresses[number_of(graph, config.groups[i].name)] = by_config[i];
+        running.start(std::move(addresses));
+        running.over().wait();
+        failed = running.failed();
+        over.stop();
+    }
+    if (!failed) return;
+    bool told = others.tell_failure(*failed);
+    if (told) throw told_error(failed->what.what, failed->what.sentence);
+    throw error(failed->what.what, failed->what.sentence);
+}
+
+}  // namespace
+
+void run(graph& what, const run_options& options) {
+    std::unique_ptr<detail::rendezvous> others = detail::rendezvous_from_environment();
+    if (!others) {
+        run_whole(what.core(), options);
+        return;
+    }
+    try {
+        run_group(what.core(), options, *others);
+    } catch (const told_error&) {
+        throw;
+    } catch (const error& wrong) {
+        // Nothing of the graph has started: it, the config or an address does not fit.
+        if (!others->tell_refusal(fmt::format("group {}: {}", others->label(), wrong.what())))
+            throw;
+        throw told_error(wrong.code(), wrong.what());
+    }
+}
+
+int run_main(graph& what, const run_options& options) noexcept {
+    try {
+        run(what, options);
+        return 0;
+    } catch (const told_error&) {
+        return 1;
+    } catch (const std::exception& failed) {
+        std::fprintf(stderr, "amalgam: %s\n", failed.what());
+        return 1;
+    }
+}
+
+}  // namespace amalgam

@@ -1,0 +1,175 @@
+#include "flow/sender.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace amalgam::detail {
+namespace {
+
+constexpr std::size_t max_item_bytes = std::numeric_limits<std::uint32_t>::max();
+
+[[noreturn]] void throw_stopped() {
+    throw error(errc::canceled, "the run is being stopped: send no more, and return");
+}
+
+}  // namespace
+
+sender::sender(engine& over, std::uint32_t edge, std::uint32_t replica, std::size_t receivers,
+               channel_limits limits, std::function<void(std::size_t, const failure&)> lost)
+    : over_(over),
+      edge_(edge),
+      replica_(replica),
+      limits_(limits),
+      lost_(std::move(lost)),
+      batch_(over.procedure<wire::batch_signature>(wire::batch)),
+      links_(receivers) {
+    start_batch(0, 0);
+}
+
+void sender::connect(std::size_t receiver, peer to) {
+    links_[receiver].to = to;
+}
+
+void sender::start_batch(std::size_t item_bytes, std::size_t needed) {
+    std::size_t room = std::max(limits_.batch_bytes, needed);
+    // A batch of one huge item leaves its memory behind with the next batch of usual size.
+    bool fits = batch_bytes_.size() >= room && batch_bytes_.size() / 4 <= room;
+    if (!fits) {
+        buffer larger = buffer::of(room);
+        if (item_bytes != 0) std::memcpy(larger.data(), item_, item_bytes);
+        batch_bytes_ = std::move(larger);
+    } else if (item_bytes != 0) {
+        std::memmove(batch_bytes_.data(), item_, item_bytes);
+    }
+    begin_ = item_ = batch_bytes_.data();
+    at_ = begin_ + item_bytes;
+    end_ = begin_ + batch_bytes_.size();
+    items_ = 0;
+    posted_ = 0;
+    committed_.store(0, std::memory_order_seq_cst);
+}
+
+void sender::make_room(std::size_t bytes) {
+    const auto item_bytes = static_cast<std::size_t>(at_ - item_);
+    std::size_t needed = item_bytes + bytes;
+    if (needed > max_item_bytes)
+        throw error(errc::too_large,
+                    "an item takes more than 4 GiB, expected less: send it in "
+                    "several items");
+    // An item that grows bit by bit is copied a few times only.
+    if (item_ == begin_) needed = std::min(needed + item_bytes, max_item_bytes);
+    std::unique_lock hold(lock_);
+    post_all(hold);
+    start_batch(item_bytes, needed);
+}
+
+void sender::post_committed() {
+    std::unique_lock hold(lock_);
+    if (stopped_) throw_stopped();
+    post_if_hungry(hold);
+}
+
+void sender::post_if_hungry(std::unique_lock<mutex>& hold) {
+    // Twice: the node may complete an item before it sees that we ask for it.
+    for (int look = 0; look < 2; ++look) {
+        link* receiver = least_busy();
+        if (receiver->in_flight() == 0 && has_unposted()) post_to(*receiver, hold);
+        hungry_.store(least_busy()->in_flight() == 0, std::memory_order_seq_cst);
+    }
+}
+
+void sender::post_all(std::unique_lock<mutex>& hold) {
+    for (;;) {
+        if (stopped_) throw_stopped();
+        if (!has_unposted()) return;
+        link* receiver = least_busy();
+        if (receiver->in_flight() < limits_.window_bytes) {
+            post_to(*receiver, hold);
+            continue;
+        }
+        changed_.wait(hold);
+    }
+}
+
+bool sender::has_unposted() const noexcept {
+    return items_of(committed_.load(std::memory_order_seq_cst)) != items_of(posted_);
+}
+
+sender::link* sender::least_busy() noexcept {
+    link* best = nullptr;
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+        link& one = links_[(turn_ + i) % links_.size()];
+        if (best == nullptr || one.in_flight() < best->in_flight()) best = &one;
+    }
+    return best;
+}
+
+void sender::post_to(link& receiver, std::unique_lock<mutex>& hold) {
+    const std::uint64_t until = committed_.load(std::memory_order_seq_cst);
+    const std::size_t start = bytes_of(posted_);
+    const_bytes bytes(batch_bytes_.data() + start, bytes_of(until) - start);
+    const std::uint32_t items = items_of(until) - items_of(posted_);
+    const auto which = static_cast<std::size_t>(&receiver - links_.data());
+    try {
+        batch_.on(receiver.to).post(edge_, replica_, receiver.posted_batches, items, bytes);
+    } catch (const error& wrong) {
+        hold.unlock();  // Who is told stops us.
+        lost_(which, failure{wrong.code(), wrong.what()});
+        throw_stopped();
+    }
+    posted_ = until;
+    ++receiver.posted_batches;
+    receiver.posted_items += items;
+    receiver.posted_bytes += wire::batch_overhead + bytes.size();
+    turn_ = which + 1;
+}
+
+void sender::credit(std::size_t receiver, std::uint64_t consumed_bytes) {
+    std::unique_lock hold(lock_);
+    if (receiver >= links_.size() || stopped_) return;
+    link& one = links_[receiver];
+    if (consumed_bytes < one.consumed_bytes || consumed_bytes > one.posted_bytes) return;
+    one.consumed_bytes = consumed_bytes;
+    changed_.notify_one();
+    post_if_hungry(hold);
+}
+
+void sender::finish() {
+    std::unique_lock hold(lock_);
+    post_all(hold);
+    hungry_.store(false, std::memory_order_seq_cst);
+    auto end = over_.procedure<wire::end_signature>(wire::end);
+    std::vector<future<std::uint64_t>> answers;
+    for (link& one : links_) {
+        one.open = false;  // From here on the answer tells of its loss.
+        answers.push_back(
+            end.on(one.to).start(edge_, replica_, one.posted_batches, one.posted_items));
+    }
+    hold.unlock();
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+        try {
+            answers[i].get();
+        } catch (const error& wrong) {
+            lost_(i, failure{wrong.code(), wrong.what()});
+            throw_stopped();
+        }
+    }
+}
+
+bool sender::is_open(std::size_t receiver) const {
+    std::unique_lock hold(lock_);
+    return links_[receiver].open;
+}
+
+void sender::stop() noexcept {
+    std::unique_lock hold(lock_);
+    stopped_ = true;
+    changed_.notify_all();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <amalgam/core/buffer.hpp>
+#include <amalgam/flow/detail/channel.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/condition_variable.hpp>
+#include <amalgam/tasks/mutex.hpp>
+
+#include "flow/wire.hpp"
+
+namespace amalgam::detail {
+
+/// How a channel behaves: the part of run_options that is its business.
+struct channel_limits {
+    std::size_t batch_bytes;
+    std::size_t window_bytes;
+};
+
+/// The sending end of one edge: posts the node's batches to any number of receivers, each batch
+/// to the one that has least to do, and never more to one than its window.
+///
+/// A full batch is posted by the node. One that is not full is posted when a receiver has
+/// nothing left to do: by the node with its next item, or by whoever brings the last credit,
+/// so that nothing waits here while the node is busy elsewhere.
+/// Threads: the producer's part by the node; credit(), stop() and is_open() by anyone.
+/// Failure: once stopped, the producer's part throws error{canceled}.
+class sender final : public channel_out {
+public:
+    /// `replica` is this process's number in its group; `lost` is told when receiver i cannot
+    /// be reached, and why.
+    sender(engine& over, std::uint32_t edge, std::uint32_t replica, std::size_t receivers,
+           channel_limits limits, std::function<void(std::size_t, const failure&)> lost);
+
+    /// Names receiver i. All of them, before the first item.
+    void connect(std::size_t receiver, peer to);
+
+    /// Receiver i has consumed that many bytes in all.
+    void credit(std::size_t receiver, std::uint64_t consumed_bytes);
+    /// Losing receiver i would lose items.
+    bool is_open(std::size_t receiver) const;
+    void stop() noexcept;
+
+    void finish() override;
+
+private:
+    struct link {
+        peer to;
+        std::uint64_t posted_batches = 0;
+        std::uint64_t posted_items = 0;
+        std::uint64_t posted_bytes = 0;
+        std::uint64_t consumed_bytes = 0;
+        bool open = true;
+
+        std::uint64_t in_flight() const noexcept { return posted_bytes - consumed_bytes; }
+    };
+
+    void make_room(std::size_t bytes) override;
+    void post_committed() override;
+
+    link* least_busy() noexcept;
+    bool has_unposted() const noexcept;
+    void post_to(link& receiver, std::unique_lock<mutex>& hold);
+    void post_if_hungry(std::unique_lock<mutex>& hold);
+    void post_all(std::unique_lock<mutex>& hold);
+    void start_batch(std::size_t item_bytes, std::size_t needed);
+
+    engine& over_;
+    const std::uint32_t edge_;
+    const std::uint32_t replica_;
+    const channel_limits limits_;
+    const std::function<void(std::size_t, const failure&)> lost_;
+    procedure<wire::batch_signature> batch_;
+
+    mutable mutex lock_;
+    condition_variable changed_;  // Credit, or the end.
+    std::vector<link> links_;
+    std::size_t turn_ = 0;  // Of equally busy receivers the next one is served first.
+    buffer batch_bytes_;
+    std::uint64_t posted_ = 0;  // How far this batch was posted: bytes and items, as committed_.
+    bool stopped_ = false;
+};
+
+}  // namespace amalgam::detail

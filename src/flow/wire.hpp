@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+/// What the processes of a run call at each other. An edge is named by its number in the graph,
+/// a process by its group's number in the graph and its number in the group (`replica`).
+///
+///     sender -> receiver
+///         join    graph fingerprint, group, replica      who I am; fails when the graphs differ
+///         batch   edge, replica, number, items, bytes    one-way; numbers count from 0
+///         end     edge, replica, batches, items          answered when all of them were consumed,
+///                                                        with the items that were
+///     receiver -> sender
+///         credit  edge, replica, bytes                   one-way; consumed so far, in all, and
+///                                                        batch_overhead for each batch
+///     both ways
+///         stay    -                                      answered when the run is over there:
+///                                                        until then, losing it is losing the peer
+namespace amalgam::detail::wire {
+
+/// What a batch counts for in credits beside its items' bytes, so that empty items are bounded.
+inline constexpr std::size_t batch_overhead = 32;
+
+inline constexpr const char* join = "amalgam.flow.join";
+inline constexpr const char* batch = "amalgam.flow.batch";
+inline constexpr const char* end = "amalgam.flow.end";
+inline constexpr const char* credit = "amalgam.flow.credit";
+inline constexpr const char* stay = "amalgam.flow.stay";
+
+using join_signature = void(std::string, std::uint32_t, std::uint32_t);
+using batch_signature = void(std::uint32_t, std::uint32_t, std::uint64_t, std::uint32_t,
+                             std::span<const std::byte>);
+using end_signature = std::uint64_t(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t);
+using credit_signature = void(std::uint32_t, std::uint32_t, std::uint64_t);
+using stay_signature = void();
+
+}  // namespace amalgam::detail::wire
