@@ -13,13 +13,6 @@ void pool::notify() noexcept {
     if (detail::bell* const bell = bell_.load(std::memory_order_relaxed)) bell->ring();
 }
 
-void fifo_pool::push_own(work_unit& unit) noexcept {
-    unit.next_in_pool = nullptr;
-    (head_ == nullptr ? head_ : tail_->next_in_pool) = &unit;
-    tail_ = &unit;
-    own_size_.store(own_size_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
 void fifo_pool::push(work_unit& unit) noexcept {
     if (on_serving_stream()) return push_own(unit);
     // Read first: once the unit is visible it may run, and end, the life of this pool.
@@ -51,17 +44,7 @@ void fifo_pool::drain_inbox() noexcept {
     (head_ == nullptr ? head_ : tail_->next_in_pool) = first;
     tail_ = last;
     inbox_size_.fetch_sub(count, std::memory_order_relaxed);
-    own_size_.store(own_size_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
-}
-
-work_unit* fifo_pool::pop() noexcept {
-    // Every time, or ULTs that yield to each other would keep everybody else waiting.
-    if (inbox_.load(std::memory_order_relaxed) != nullptr) drain_inbox();
-    work_unit* const first = head_;
-    if (first == nullptr) return nullptr;
-    head_ = first->next_in_pool;
-    own_size_.store(own_size_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-    return first;
+    add_own_size(static_cast<std::ptrdiff_t>(count));
 }
 
 bool fifo_pool::empty() const noexcept {

@@ -23,75 +23,109 @@ namespace {
     return std::exchange(current_stream, now);
 }
 
-work_unit* stream::pick() noexcept {
+// Everything between a public leave_…() and the switch is inlined, and after it too: each
+// return that follows a switch is one the processor's return stack mispredicts.
+
+[[gnu::always_inline]] inline work_unit* stream::pick_inline() noexcept {
     if (budget_ == 0) return nullptr;
-    work_unit* const next = order_->next();
+    work_unit* const next = own_order_ ? own_pool_.pop() : order_->next();
     if (next != nullptr) --budget_;
     return next;
 }
 
-void stream::jump(context& from, context& to) noexcept {
-    from_ = &from;
-    from.exceptions = *thread_exceptions_;
-    *thread_exceptions_ = to.exceptions;
-    from.sanitizer.before_switch_to(to.sanitizer);
-    const auto back = boost::context::detail::jump_fcontext(to.where, this);
-    // Perhaps on another stream: only what came with the jump is known here.
-    static_cast<stream*>(back.data)->arrived(back.fctx);
+[[gnu::always_inline]] inline void stream::requeue(ult_core& who) noexcept {
+    if (who.home == &own_pool_) {
+        own_pool_.push_own(who);
+    } else {
+        who.home->push(who);
+    }
 }
 
-void stream::arrived(boost::context::detail::fcontext_t from) noexcept {
+[[gnu::always_inline]] inline void stream::settle() noexcept {
+    ult_core* const who = left_;
+    switch (left_for_) {
+        case fate::resumed:
+            break;
+        case fate::yielded:
+            requeue(*who);
+            break;
+        case fate::parked:
+            // The permit came before the park: back to the pool at once.
+            if (!left_until_->commit()) requeue(*who);
+            break;
+        case fate::finished:
+            who->finished();
+            break;
+    }
+}
+
+[[gnu::always_inline]] inline void stream::arrived_inline(
+    boost::context::detail::fcontext_t from) noexcept {
     context& here = running_ != nullptr ? running_->saved : loop_;
     here.sanitizer.after_switch_from(from_->sanitizer);
     from_->where = from;
     settle();
 }
 
-void stream::settle() noexcept {
-    const departure gone = departed_;
-    switch (gone.what) {
-        case fate::resumed:
-            break;
-        case fate::yielded:
-            gone.who->home->push(*gone.who);
-            break;
-        case fate::parked:
-            // The permit came before the park: back to the pool at once.
-            if (!gone.until->commit()) gone.who->home->push(*gone.who);
-            break;
-        case fate::finished:
-            gone.who->finished();
-            break;
-    }
+[[gnu::always_inline]] inline void stream::jump(context& from, context& to) noexcept {
+    from_ = &from;
+    from.exceptions = *thread_exceptions_;
+    *thread_exceptions_ = to.exceptions;
+    from.sanitizer.before_switch_to(to.sanitizer);
+    const auto back = boost::context::detail::jump_fcontext(to.where, this);
+    // Perhaps on another stream: only what came with the jump is known here.
+    static_cast<stream*>(back.data)->arrived_inline(back.fctx);
+}
+
+work_unit* stream::pick() noexcept {
+    return pick_inline();
+}
+
+void stream::arrived(boost::context::detail::fcontext_t from) noexcept {
+    arrived_inline(from);
 }
 
 void stream::enter(ult_core& next) noexcept {
-    departed_ = {};
+    left_for_ = fate::resumed;
     running_ = &next;
     jump(loop_, next.saved);
 }
 
-void stream::leave(departure how) noexcept {
-    departed_ = how;
-    context& from = running_->saved;
-    work_unit* const next = pick();
+[[gnu::always_inline]] inline void stream::leave(ult_core& self, fate what) noexcept {
+    left_ = &self;
+    left_for_ = what;
+    work_unit* const next = pick_inline();
     if (next != nullptr && next->run_ == &ult_core::run_unit) {
         auto& to = static_cast<ult_core&>(*next);
         running_ = &to;
-        jump(from, to.saved);
+        jump(self.saved, to.saved);
     } else {
         stashed_ = next;
         running_ = nullptr;
-        jump(from, loop_);
+        jump(self.saved, loop_);
     }
 }
 
 void stream::leave_to_yield() noexcept {
-    leave({running_, fate::yielded, nullptr});
+    leave(*running_, fate::yielded);
 }
 
 void stream::leave_to_park(waiter& until) noexcept {
-    leave({running_, fate::parked, &until});
+    left_until_ = &until;
+    leave(*running_, fate::parked);
+}
+
+bool stream::join_here(ult_core& other) noexcept {
+    if (running_ == nullptr || other.home->served_by_.load(std::memory_order_relaxed) != this) {
+        return false;
+    }
+    // Only this stream ends `other`, and nobody else unparks the waiter, so nothing here
+    // races: no exchange, and parked before the switch.
+    waiter me(*running_);
+    me.state_.store(waiter::parked, std::memory_order_relaxed);
+    other.joiner.store(reinterpret_cast<std::uintptr_t>(&me), std::memory_order_relaxed);
+    leave(*running_, fate::resumed);
+    return true;
 }
 
 void stream::leave_finished() noexcept {
@@ -106,12 +140,12 @@ void stream::leave_finished() noexcept {
             --budget_;
             self.joiner.store(ult_core::finished_mark, std::memory_order_relaxed);
             joined.state_.store(waiter::permit, std::memory_order_relaxed);
-            departed_ = {};
+            left_for_ = fate::resumed;
             running_ = next;
             return jump(self.saved, next->saved);
         }
     }
-    leave({&self, fate::finished, nullptr});
+    leave(self, fate::finished);
 }
 
 }  // namespace amalgam::detail

@@ -25,7 +25,7 @@ namespace amalgam::detail {
 ///
 /// Whoever leaves a ULT must not say so to others before its context is saved, or another
 /// stream would run it on a stack that is still in use. So what is to be done with it (back
-/// to the pool, parked, ended) is noted in `departed_`, and the context that is switched
+/// to the pool, parked, ended) is noted in `left_…`, and the context that is switched
 /// to does it first: arrived().
 class stream {
 public:
@@ -53,6 +53,8 @@ public:
     void leave_to_yield() noexcept;
     void leave_to_park(waiter& until) noexcept;
     void leave_finished() noexcept;
+    /// False: the caller is no ULT, or `other` belongs to another stream.
+    bool join_here(ult_core& other) noexcept;
 
     // The rest of execution_stream.
     void start();
@@ -66,26 +68,24 @@ public:
     std::chrono::nanoseconds cpu_time() const noexcept;
 
     execution_stream& owner() noexcept { return owner_; }
-    pool& main_pool() noexcept { return *order_->pools().front(); }
+    pool& main_pool() noexcept { return *main_pool_; }
     timer_heap& timers() noexcept { return timers_; }
     const timer_heap& timers() const noexcept { return timers_; }
     const execution_stream_options& options() const noexcept { return options_; }
 
 private:
     enum class fate : unsigned char { resumed, yielded, parked, finished };
-    struct departure {
-        ult_core* who = nullptr;
-        fate what = fate::resumed;
-        waiter* until = nullptr;
-    };
     class turn;  // the calling thread is this stream, while it lives
 
     void attach_pools();
     void detach_pools() noexcept;
     work_unit* pick() noexcept;
-    void leave(departure how) noexcept;
+    work_unit* pick_inline() noexcept;
+    void arrived_inline(boost::context::detail::fcontext_t from) noexcept;
+    void leave(ult_core& self, fate what) noexcept;
     void jump(context& from, context& to) noexcept;
     void settle() noexcept;
+    void requeue(ult_core& who) noexcept;
 
     void thread_main();
     std::size_t run_batch(std::size_t most) noexcept;
@@ -101,7 +101,11 @@ private:
     std::size_t budget_ = 0;        // units left in this batch
     exception_state* thread_exceptions_ = nullptr;
     context* from_ = nullptr;
-    departure departed_;
+    ult_core* left_ = nullptr;  // whoever was switched away from, and what to do with it
+    fate left_for_ = fate::resumed;
+    waiter* left_until_ = nullptr;
+    pool* main_pool_ = nullptr;
+    bool own_order_;  // only own_pool_: no virtual calls
     context loop_;
 
     execution_stream& owner_;

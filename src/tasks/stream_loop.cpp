@@ -33,7 +33,8 @@ private:
 
 stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
                execution_stream_options options)
-    : owner_(owner),
+    : own_order_(order == nullptr),
+      owner_(owner),
       options_(std::move(options)),
       clock_(options_.clock != nullptr ? options_.clock : &clock::steady()),
       order_(order ? std::move(order)
@@ -41,6 +42,7 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
       bell_(bell::take(!options_.driven)),
       spin_(options_.spin) {
     try {
+        main_pool_ = order_->pools().empty() ? nullptr : order_->pools().front();
         if (!options_.driven) sleeper_ = std::make_unique<sleeper>(bell_);
         attach_pools();
         if (!options_.driven) start();

@@ -38,10 +38,12 @@ void ult::join() {
                     "this ult handle is empty: it was joined, detached or moved from before; "
                     "join once, and ask joinable() when in doubt");
     }
-    if (stream* here = stream::current(); here != nullptr && here->running() == core_) {
+    stream* const here = stream::current();
+    if (here != nullptr && here->running() == core_) {
         throw error(errc::invalid, "a ULT cannot join itself: let another ULT or thread join it");
     }
-    if (core_->joiner.load(std::memory_order_acquire) != ult_core::finished_mark) {
+    if (core_->joiner.load(std::memory_order_acquire) != ult_core::finished_mark &&
+        (here == nullptr || !here->join_here(*core_))) {
         waiter me;
         std::uintptr_t expected = ult_core::nobody;
         if (core_->joiner.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&me),

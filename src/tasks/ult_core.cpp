@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -39,19 +40,28 @@ depot& stack_depot() noexcept {
 
 struct thread_stacks {
     free_list list;
-    bool closed = false;
+    enum : unsigned char { unseen, open, closed } state = unseen;
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local thread_stacks own_stacks;
 
-    ~thread_stacks() {
-        closed = true;
-        stack_depot().give_list(list);
-        list = {};
+struct give_back_at_exit {
+    ~give_back_at_exit() {
+        own_stacks.state = thread_stacks::closed;
+        stack_depot().give_list(std::exchange(own_stacks.list, {}));
     }
 };
 
-[[gnu::noinline]] thread_stacks& stacks() noexcept {  // see block_cache.cpp
-    thread_local thread_stacks own;
+// Not inlined, see block_cache.cpp. Apart from its destruction, so that the hot path has
+// no guard to check.
+[[gnu::noinline]] thread_stacks& stacks() noexcept {
     asm volatile("");
-    return own;
+    return own_stacks;
+}
+
+void open_stacks(thread_stacks& own) noexcept {
+    thread_local const give_back_at_exit guard;
+    static_cast<void>(guard);
+    own.state = thread_stacks::open;
 }
 
 std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
@@ -118,7 +128,11 @@ ult_core& ult_core::take(std::size_t stack_bytes) {
 
 void ult_core::give_back(ult_core& core) noexcept {
     thread_stacks& own = stacks();
-    if (core.stack_bytes_ != default_stack_bytes || own.closed) return unmap(core);
+    if (own.state != thread_stacks::open) {
+        if (own.state == thread_stacks::closed) return unmap(core);
+        open_stacks(own);
+    }
+    if (core.stack_bytes_ != default_stack_bytes) return unmap(core);
     own.list.push(core);
     stack_depot().trim(own.list);
 }

@@ -45,6 +45,7 @@ private:
     friend class detail::stream;
     enum : std::uint32_t { empty, permit, parked, expired };
 
+    explicit waiter(detail::ult_core& ult) noexcept : ult_(&ult) {}
     void expire() noexcept;
     bool park_thread(const time_point* deadline) noexcept;
     bool commit() noexcept;

@@ -55,12 +55,32 @@ private:
 class fifo_pool final : public pool {
 public:
     void push(work_unit& unit) noexcept override;
-    work_unit* pop() noexcept override;
+    work_unit* pop() noexcept override {
+        // The inbox every time, or ULTs that yield to each other would keep all others out.
+        if (inbox_.load(std::memory_order_relaxed) != nullptr) drain_inbox();
+        work_unit* const first = head_;
+        if (first != nullptr) {
+            head_ = first->next_in_pool;
+            add_own_size(-1);
+        }
+        return first;
+    }
     bool empty() const noexcept override;
     std::size_t size() const noexcept override;
 
 private:
-    void push_own(work_unit& unit) noexcept;
+    friend class detail::stream;
+
+    void push_own(work_unit& unit) noexcept {
+        unit.next_in_pool = nullptr;
+        (head_ == nullptr ? head_ : tail_->next_in_pool) = &unit;
+        tail_ = &unit;
+        add_own_size(1);
+    }
+    void add_own_size(std::ptrdiff_t more) noexcept {
+        own_size_.store(own_size_.load(std::memory_order_relaxed) + static_cast<std::size_t>(more),
+                        std::memory_order_relaxed);
+    }
     void drain_inbox() noexcept;
 
     // The serving stream's part.
