@@ -40,10 +40,19 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(fault::last_of_a
     "never_wakes",
     "always_wakes"};
 
-/// Every key any faulty port gave out, by region: what a port that skips a check would find.
-std::map<std::uint64_t, remote_key>& known_keys() {
-    static std::map<std::uint64_t, remote_key> all;
+/// Every key any faulty port gave out, by port and region: what one that skips a check finds.
+std::map<std::pair<std::uint64_t, std::uint64_t>, remote_key>& known_keys() {
+    static std::map<std::pair<std::uint64_t, std::uint64_t>, remote_key> all;
     return all;
+}
+
+constexpr std::string_view scheme_inside = "loop://";
+constexpr std::string_view scheme_outside = "faulty://";
+
+/// An address with the other scheme; others as they are.
+std::string with_scheme(std::string_view address, std::string_view now, std::string_view then) {
+    if (address.substr(0, now.size()) != now) return std::string(address);
+    return std::string(then) + std::string(address.substr(now.size()));
 }
 
 // Every so many messages one is mistreated; the suite's greetings come before.
@@ -69,7 +78,8 @@ struct faulty_port::relay : completion {
 };
 
 faulty_port::faulty_port(std::unique_ptr<port> inside, fault which)
-    : which_(which), inside_(std::move(inside)) {
+    : which_(which), inside_(std::move(inside)), can_(inside_->can()) {
+    can_.transport = "faulty";
     if (which_ == fault::never_wakes) handle_.reset(::eventfd(0, EFD_CLOEXEC));
     if (which_ == fault::always_wakes) handle_.reset(::eventfd(1, EFD_CLOEXEC));
 }
@@ -85,7 +95,15 @@ std::uint64_t faulty_port::incarnation() const noexcept {
 }
 
 result<peer_id> faulty_port::lookup(std::string_view address) noexcept {
-    return inside_->lookup(address);
+    return inside_->lookup(with_scheme(address, scheme_outside, scheme_inside));
+}
+
+std::string faulty_port::address() const {
+    return with_scheme(inside_->address(), scheme_inside, scheme_outside);
+}
+
+std::string faulty_port::peer_address(peer_id peer) const {
+    return with_scheme(inside_->peer_address(peer), scheme_inside, scheme_outside);
 }
 
 void faulty_port::set_sink(message_sink* sink) noexcept {
@@ -113,7 +131,7 @@ gather faulty_port::without_last(gather from) noexcept {
 }
 
 remote_key faulty_port::mended(const remote_key& key) const {
-    auto known = known_keys().find(key.region);
+    auto known = known_keys().find({key.incarnation, key.region});
     if (known == known_keys().end()) return key;
     remote_key right = key;
     if (which_ == fault::accepts_any_secret) right.secret = known->second.secret;
@@ -192,7 +210,7 @@ result<region> faulty_port::open_region(scatter segments, access rights) noexcep
     auto opened = inside_->open_region(segments, wide ? access::read_write : rights);
     if (!opened) return opened;
     remote_key key = opened->key();
-    known_keys()[key.region] = key;
+    known_keys()[{incarnation(), key.region}] = key;
     key.rights = rights;
     key.incarnation = incarnation();
     regions_.emplace(++last_region_, std::move(opened).value());
@@ -242,7 +260,7 @@ void faulty_port::on_peer_down(peer_id peer, status why) noexcept {
 
 result<std::unique_ptr<port>> faulty_transport::open(const uri& where,
                                                      const port_options& options) const {
-    auto inside = native_.open("loop://" + where.name, options);
+    auto inside = native_.open(std::string(scheme_inside) + where.name, options);
     if (!inside) return inside;
     const char* asked = std::getenv("AMALGAM_FAULT");
     auto found = std::find(names.begin(), names.end(), asked != nullptr ? asked : "none");

@@ -52,12 +52,12 @@ public:
     faulty_port(std::unique_ptr<port> inside, fault which);
     ~faulty_port() override;
 
-    const capabilities& can() const noexcept override { return inside_->can(); }
-    std::string address() const override { return inside_->address(); }
+    const capabilities& can() const noexcept override { return can_; }
+    std::string address() const override;
     std::uint64_t incarnation() const noexcept override;
     std::string explain() const override { return inside_->explain(); }
     result<peer_id> lookup(std::string_view address) noexcept override;
-    std::string peer_address(peer_id peer) const override { return inside_->peer_address(peer); }
+    std::string peer_address(peer_id peer) const override;
     void close(peer_id peer) noexcept override { inside_->close(peer); }
     void set_sink(message_sink* sink) noexcept override;
     posted post_send(peer_id, std::uint64_t, gather, completion&) noexcept override;
@@ -90,6 +90,7 @@ private:
 
     fault which_;
     std::unique_ptr<port> inside_;
+    capabilities can_;
     message_sink* sink_ = nullptr;
     buffer_pool pool_;
     std::uint64_t messages_ = 0;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include <amalgam/core/random.hpp>
@@ -186,7 +187,8 @@ TEST_P(transport_suite, sink_may_answer_at_once) {
 
 TEST_P(transport_suite, short_send_is_copied_at_once_on_a_connection) {
     connection over = connected_pair();
-    std::size_t bytes = over.a.end().can().inline_bytes;
+    // A transport that copies everything need not copy gigabytes here.
+    std::size_t bytes = std::min<std::size_t>(over.a.end().can().inline_bytes, 65536);
     for (std::uint64_t i = 0; i < 200; ++i) {
         operation& op = start(over.a, request::send(over.b_at_a, i, patterned(bytes, i)));
         ASSERT_EQ(op.how(), posted::done) << i;

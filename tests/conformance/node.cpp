@@ -50,7 +50,9 @@ void node::shut() {
         << "open_operations() is not the number of pending operations";
     may_call_back_ = true;
     shutting_ = true;
-    end_.reset();
+    // Not reset(), which forgets the port before it is gone: completions may still post to it.
+    delete end_.get();
+    (void)end_.release();
     may_call_back_ = false;
     for (const auto& op : record_) {
         int due = op->how() == posted::pending ? 1 : 0;

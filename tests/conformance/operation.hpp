@@ -2,10 +2,23 @@
 
 #include <cstdint>
 #include <functional>
+#include <ostream>
 #include <string_view>
 #include <vector>
 
 #include <amalgam/fabric/port.hpp>
+
+namespace amalgam {
+
+// So that a failed expectation shows names instead of bytes.
+inline void PrintTo(errc code, std::ostream* to) {
+    *to << name(code);
+}
+inline void PrintTo(status what, std::ostream* to) {
+    *to << to_string(what);
+}
+
+}  // namespace amalgam
 
 namespace amalgam::conformance {
 

@@ -15,8 +15,7 @@ void run(node& at, const std::function<void()>& more, const std::function<bool()
         more();
         if (at.progress() != 0 || !at.end().prepare_to_sleep()) continue;
         pollfd handle{at.end().wait_handle(), POLLIN, 0};
-        constexpr int watchdog_ms = 30000;
-        if (::poll(&handle, 1, watchdog_ms) == 0) {
+        if (::poll(&handle, 1, static_cast<int>(patience().count())) == 0) {
             ADD_FAILURE() << "nothing woke the sleeper";
             return;
         }

@@ -1,7 +1,6 @@
 #include "conformance/transport_suite.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -36,11 +35,6 @@ std::string filled_in(std::string where) {
     return where;
 }
 
-std::chrono::seconds patience() {
-    const char* given = std::getenv("AMALGAM_PATIENCE_SECONDS");
-    return std::chrono::seconds(given != nullptr ? std::atoi(given) : 100);
-}
-
 }  // namespace
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -54,6 +48,11 @@ const bool slow_build = false;
 #else
 const bool slow_build = false;
 #endif
+
+std::chrono::milliseconds patience() {
+    const char* given = std::getenv("AMALGAM_PATIENCE_SECONDS");
+    return std::chrono::seconds(given != nullptr ? std::atoi(given) : 100);
+}
 
 bool describe_transport(std::string scheme, transport_traits traits) {
     return described().insert_or_assign(std::move(scheme), std::move(traits)).second;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -43,6 +44,10 @@ struct transport_traits {
 /// main, from the initializer of a constant in the transport's test file; returns true.
 bool describe_transport(std::string scheme, transport_traits traits);
 
+/// How long the suite waits for what must come before it gives up: so long that a right port
+/// never meets it. AMALGAM_PATIENCE_SECONDS, or 100 s.
+std::chrono::milliseconds patience();
+
 /// True under a sanitizer: the suite moves less then.
 extern const bool slow_build;
 
@@ -81,7 +86,7 @@ public:
     /// One round of progress over all open ports; sleeps a moment on their handles when
     /// nothing moves. Returns what the rounds of progress() returned.
     std::size_t move();
-    /// Moves on until `reached`. Gives up (aborts) after AMALGAM_PATIENCE_SECONDS, 100 if unset.
+    /// Moves on until `reached`. Gives up (aborts) when patience() is over.
     void until(std::string_view what, const std::function<bool()>& reached);
     /// Posts until it is taken.
     operation& start(node& at, request what);
