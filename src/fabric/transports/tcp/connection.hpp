@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "fabric/frame.hpp"
+#include "fabric/transports/tcp/deadlines.hpp"
+#include "fabric/transports/tcp/frame_reader.hpp"
+#include "fabric/transports/tcp/handshake.hpp"
+#include "fabric/transports/tcp/poller.hpp"
+#include "fabric/transports/tcp/send_queue.hpp"
+
+namespace amalgam::detail {
+
+class tcp_port;
+
+/// One TCP connection to one peer: frames out by the shortest way, frames in.
+///
+/// What is posted goes to the socket at once when nothing waits before it. From the second small
+/// frame on within one round of the port they are gathered, and leave together in the next
+/// round. What the socket does not take waits in the queue until it does.
+///
+///     entering -> up -> over            over: link_down() or shut() was called
+///                  |-> broken -> over   broken: a write failed; what came before is still read
+///
+/// Owner:   the port. Idle, it holds no buffers.
+/// Threads: the port's.
+class connection final : public frame_link,
+                         public event_source,
+                         public timed,
+                         private frame_handler {
+public:
+    /// `address` as peer_address() shows it.
+    connection(tcp_port& home, std::string address);
+    ~connection();
+
+    // ---- frame_link
+    posted send(const frame_header&, gather payload, completion* on_sent) noexcept override;
+    bool forget(completion& on_sent) noexcept override { return queue_.forget(on_sent); }
+    void detach(completion& on_sent) noexcept override;
+    void shut() noexcept override;
+
+    // ---- event_source, timed
+    void ready(std::uint32_t events) noexcept override;
+    void due(clock::time_point now) noexcept override;
+
+    // ---- the way in
+    void begin(std::unique_ptr<handshake> way_in) noexcept;
+    handshake& way_in() noexcept { return *handshake_; }
+    bool entering() const noexcept { return phase_ == phase::entering; }
+    /// Notes what the handshake came to: nothing yet, up, or handed to the port as failed.
+    void follow(handshake::state outcome) noexcept;
+
+    // ---- for the port's rounds
+    /// Reads and hands over at most `budget` frames; returns how many.
+    std::size_t read(std::size_t budget) noexcept;
+    /// Writes what has gathered, tells at most `budget` senders that their bytes left, and tells
+    /// the port of new room. Returns how many senders.
+    std::size_t work_off(std::size_t budget) noexcept;
+    /// The handler may be given frames again.
+    void go_on() noexcept;
+    /// Ends it, with a reason for the operations on it.
+    void down(status why) noexcept;
+
+    const std::string& address() const noexcept { return address_; }
+    bool is_up() const noexcept { return phase_ == phase::up; }
+    /// There may be something to read, and it may be read.
+    bool is_readable() const noexcept { return readable_ && !paused_ && can_read(); }
+    /// Reads in a row that found nothing.
+    unsigned fruitless() const noexcept { return fruitless_; }
+
+    std::size_t index = 0;     ///< Where the port keeps it.
+    bool is_active = false;    ///< In the port's list of those to read from.
+    bool has_work = false;     ///< In the port's list of those with something to work off.
+    bool is_stranger = false;  ///< Counted by the reception.
+
+private:
+    enum class phase : std::uint8_t { entering, up, broken, over };
+
+    verdict on_frame(const frame_header&, const_bytes payload) noexcept override;
+    landing* on_large(const frame_header&, const_bytes prefix) noexcept override;
+    verdict on_large_end() noexcept override;
+
+    bool can_read() const noexcept { return phase_ == phase::up || phase_ == phase::broken; }
+    posted write_or_queue(const wire_header&, gather payload, completion* on_sent,
+                          bool small) noexcept;
+    posted enqueue(const wire_header&, gather payload, completion* on_sent, bool small) noexcept;
+    bool flush(const completion* posting) noexcept;
+    bool settle(std::size_t bytes, const completion* posting) noexcept;
+    void remember_sent(completion& op) noexcept;
+    void forget_sent(const completion& op) noexcept;
+    void wait_for_room() noexcept;
+    void break_off(int error) noexcept;
+    frame_reader::state read_some(std::size_t& budget, bool& drained) noexcept;
+    void close_socket() noexcept;
+    void set_deadline(clock::time_point when) noexcept;
+    void drop_deadline() noexcept;
+    void watch_sent(std::size_t bytes) noexcept;
+    void check_sender(clock::time_point now) noexcept;
+
+    tcp_port& home_;
+    unique_fd socket_;
+    phase phase_ = phase::entering;
+    bool readable_ = false;     ///< An edge came, and the socket was not read empty since.
+    bool ended_ = false;        ///< The peer closed its side: read until the end shows.
+    bool held_ = false;         ///< The reader holds frames it could not hand over.
+    bool paused_ = false;       ///< By the handler.
+    bool blocked_ = false;      ///< The socket is full; an event will tell.
+    bool awaits_room_ = false;  ///< The poller watches for room.
+    bool was_full_ = false;     ///< Somebody was refused and waits for writable().
+    bool watched_ = false;      ///< check_sender() is due some time.
+    bool timeout_lifted_ = false;
+    unsigned fruitless_ = 0;
+    int broken_by_ = 0;               ///< errno.
+    std::uint64_t last_round_ = 0;    ///< In which a frame was written directly.
+    std::size_t unproven_bytes_ = 0;  ///< Sent since all was known to be acknowledged.
+    frame_reader reader_;
+    send_queue queue_;
+    completion* first_sent_ = nullptr;  ///< Lent bytes that left, still to be told to their
+    completion* last_sent_ = nullptr;   ///< senders; linked by port_words[3].
+    std::unique_ptr<handshake> handshake_;
+    clock::time_point deadline_{};  ///< As known to the port's deadlines; epoch: none.
+    std::string address_;
+};
+
+}  // namespace amalgam::detail

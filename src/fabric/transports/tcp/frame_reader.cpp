@@ -1,0 +1,162 @@
+#include "fabric/transports/tcp/frame_reader.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/transports/tcp/wire_header.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+// Behind a landing this large, only a header's worth of room: what comes next in such a stream
+// is likely large as well, and must not be copied through the receive buffer.
+constexpr std::size_t long_landing_bytes = std::size_t{32} << 10;
+constexpr std::size_t short_room_bytes = 4096;
+// A landing so scattered that one call would read less than this is filled by copying.
+constexpr std::size_t worth_a_call_bytes = 8192;
+
+bool known(frame_kind kind) noexcept {
+    return kind >= frame_kind::unexpected && kind <= frame_kind::rma_done;
+}
+
+}  // namespace
+
+bool frame_reader::hold_receive_buffer(receive_memory& memory) noexcept {
+    if (in_.size() == receive_memory::bytes) {
+        if (begin_ > 0 && end_ > begin_)
+            std::memmove(in_.data(), in_.data() + begin_, end_ - begin_);
+    } else {
+        buffer large = memory.take();
+        if (large.empty()) return false;
+        if (end_ > begin_) std::memcpy(large.data(), in_.data() + begin_, end_ - begin_);
+        in_ = std::move(large);
+    }
+    end_ -= begin_;
+    begin_ = 0;
+    return true;
+}
+
+std::size_t frame_reader::direct_places(std::span<iovec, max_places> into,
+                                        receive_memory& memory) noexcept {
+    std::size_t count = 0;
+    std::size_t covered = 0;
+    const scatter all = landing_->into;
+    for (segment_cursor at = cursor_;
+         covered < large_left_ && count < max_places - 1 && at.index < all.size();
+         at = {at.index + 1, 0}) {
+        mutable_bytes piece = all[at.index].subspan(at.within);
+        if (piece.empty()) continue;
+        into[count++] = {piece.data(), piece.size()};
+        covered += piece.size();
+    }
+    if (covered < large_left_) return covered < worth_a_call_bytes ? 0 : count;
+    if (hold_receive_buffer(memory)) {
+        std::size_t room = large_left_ < long_landing_bytes ? in_.size() : short_room_bytes;
+        into[count++] = {in_.data(), room};
+    }
+    return count;
+}
+
+std::size_t frame_reader::places(std::span<iovec, max_places> into,
+                                 receive_memory& memory) noexcept {
+    route_ = route::none;
+    if (landing_ != nullptr) {
+        std::size_t count = landing_->discard ? 0 : direct_places(into, memory);
+        route_ = count != 0 ? route::direct : route::staged;
+        if (count != 0) return count;
+    }
+    if (!hold_receive_buffer(memory)) return 0;
+    into[0] = {in_.data() + end_, in_.size() - end_};
+    return 1;
+}
+
+void frame_reader::took_of_large(std::size_t bytes) noexcept {
+    const std::size_t landed = std::min(bytes, large_left_);
+    large_left_ -= landed;
+    if (route_ == route::direct) {
+        walk(scatter(landing_->into), cursor_, landed, [](mutable_bytes) {});
+        end_ = bytes - landed;
+        return;
+    }
+    if (!landing_->discard) copy_in(landing_->into, cursor_, const_bytes(in_.data(), landed));
+    begin_ = landed;
+    end_ = bytes;
+}
+
+frame_reader::state frame_reader::took(std::size_t bytes, std::size_t& budget, frame_handler& to,
+                                       receive_memory& memory) noexcept {
+    if (landing_ == nullptr) {
+        end_ += bytes;
+        return go_on(budget, to, memory);
+    }
+    took_of_large(bytes);
+    if (large_left_ > 0) {
+        settle(memory);
+        return state::hungry;
+    }
+    landing_ = nullptr;
+    budget -= std::min<std::size_t>(budget, 1);
+    switch (to.on_large_end()) {
+        case verdict::taken:
+            return go_on(budget, to, memory);
+        case verdict::pause:
+            return state::paused;
+        case verdict::malformed:
+            return state::malformed;
+        case verdict::gone:
+            break;
+    }
+    return state::gone;
+}
+
+frame_reader::state frame_reader::go_on(std::size_t& budget, frame_handler& to,
+                                        receive_memory& memory) noexcept {
+    while (end_ - begin_ >= sizeof(frame_header)) {
+        const std::byte* at = in_.data() + begin_;
+        const frame_header header = from_wire(at);
+        if (!known(header.kind) || header.bytes > max_frame_bytes_) return state::malformed;
+        const std::size_t held = end_ - begin_ - sizeof(frame_header);
+        const const_bytes payload(at + sizeof(frame_header),
+                                  std::min<std::size_t>(held, header.bytes));
+        if (payload.size() < header.bytes) {
+            if (header.bytes < landing_bytes || payload.size() < 64) break;
+            landing_ = to.on_large(header, payload);
+            if (landing_ == nullptr) return state::malformed;
+            large_left_ = header.bytes - payload.size();
+            cursor_ = {};
+            begin_ = end_;
+            break;
+        }
+        if (budget == 0) return state::busy;
+        --budget;
+        begin_ += sizeof(frame_header) + header.bytes;
+        switch (to.on_frame(header, payload)) {
+            case verdict::taken:
+                break;
+            case verdict::pause:
+                return state::paused;
+            case verdict::malformed:
+                return state::malformed;
+            case verdict::gone:
+                return state::gone;
+        }
+    }
+    settle(memory);
+    return state::hungry;
+}
+
+void frame_reader::settle(receive_memory& memory) noexcept {
+    if (in_.size() != receive_memory::bytes) return;
+    const std::size_t left = end_ - begin_;
+    buffer kept;
+    if (left != 0) {
+        kept = memory.pool().try_take(left);
+        if (kept.empty()) return;
+        std::memcpy(kept.data(), in_.data() + begin_, left);
+    }
+    memory.give(std::exchange(in_, std::move(kept)));
+    begin_ = 0;
+    end_ = left;
+}
+
+}  // namespace amalgam::detail

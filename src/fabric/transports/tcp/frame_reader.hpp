@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <sys/uio.h>
+
+#include <amalgam/core/buffer.hpp>
+
+#include "fabric/frame.hpp"
+#include "fabric/segments.hpp"
+
+namespace amalgam::detail {
+
+/// Where a frame_reader hands what it found.
+class frame_handler {
+public:
+    virtual verdict on_frame(const frame_header&, const_bytes payload) noexcept = 0;
+    /// As framed_port::begin_landing() and end_landing().
+    virtual landing* on_large(const frame_header&, const_bytes prefix) noexcept = 0;
+    virtual verdict on_large_end() noexcept = 0;
+
+protected:
+    ~frame_handler() = default;
+};
+
+/// The one buffer that all connections of a port receive into, in turn: an idle connection holds
+/// none. A connection that stops with unparsed frames keeps it; the next reader gets another.
+class receive_memory {
+public:
+    static constexpr std::size_t bytes = std::size_t{128} << 10;
+
+    explicit receive_memory(buffer_pool& pool) noexcept : pool_(pool) {}
+    buffer_pool& pool() noexcept { return pool_; }
+    buffer take() noexcept { return spare_.capacity() != 0 ? std::move(spare_) : fresh(); }
+    void give(buffer back) noexcept { spare_ = std::move(back); }
+
+private:
+    buffer fresh() noexcept { return pool_.try_take(bytes); }
+
+    buffer_pool& pool_;
+    buffer spare_;
+};
+
+/// Cuts a stream of bytes into frames, in place where they came whole.
+///
+/// The caller reads bytes into places(), then says how many with took(). Frames that are whole in
+/// the receive buffer are handed over in place; a large one that is not is read straight into
+/// its landing, with a little room behind it so that the next frame comes by the same call.
+///
+/// Owner:   between calls it holds at most the start of a small frame, unless it was stopped.
+/// Threads: the port's.
+/// Cost:    no allocation per frame; a copy only of the first piece of a frame cut in two.
+class frame_reader {
+public:
+    static constexpr std::size_t max_places = 64;
+    /// A frame from this size on is not kept back until it is whole.
+    static constexpr std::size_t landing_bytes = 4096;
+
+    enum class state : std::uint8_t {
+        hungry,     ///< Every whole frame was handed over.
+        busy,       ///< The budget is used up; call go_on().
+        paused,     ///< The handler said pause; call go_on() when it may go on.
+        malformed,  ///< Not frames, or refused by the handler. Nothing more can be read.
+        gone        ///< The handler said the link is gone.
+    };
+
+    explicit frame_reader(std::uint32_t max_frame_bytes) noexcept
+        : max_frame_bytes_(max_frame_bytes) {}
+
+    /// Where the next bytes of the stream go: fills the front of `into`, returns how many
+    /// entries; 0: no memory. Precondition: the state is hungry.
+    std::size_t places(std::span<iovec, max_places> into, receive_memory& memory) noexcept;
+    /// `bytes` bytes were put there. Hands over at most `budget` frames and lowers it by them.
+    state took(std::size_t bytes, std::size_t& budget, frame_handler& to,
+               receive_memory& memory) noexcept;
+    /// Hands over what is held, after busy or paused.
+    state go_on(std::size_t& budget, frame_handler& to, receive_memory& memory) noexcept;
+
+private:
+    enum class route : std::uint8_t { none, direct, staged };
+
+    std::size_t direct_places(std::span<iovec, max_places> into, receive_memory& memory) noexcept;
+    bool hold_receive_buffer(receive_memory& memory) noexcept;
+    void settle(receive_memory& memory) noexcept;
+    void took_of_large(std::size_t bytes) noexcept;
+
+    std::uint32_t max_frame_bytes_;
+    route route_ = route::none;  ///< How the open landing is being filled.
+    buffer in_;                  ///< Unparsed bytes are [begin_, end_).
+    std::size_t begin_ = 0;
+    std::size_t end_ = 0;
+    landing* landing_ = nullptr;
+    std::size_t large_left_ = 0;  ///< Bytes of the landing still to come.
+    segment_cursor cursor_;       ///< In the landing.
+};
+
+}  // namespace amalgam::detail

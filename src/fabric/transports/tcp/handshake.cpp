@@ -1,0 +1,149 @@
+#include "fabric/transports/tcp/handshake.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace amalgam::detail {
+
+handshake::handshake(const handshake_setting& setting, event_source& source, std::string target)
+    : setting_(setting),
+      source_(source),
+      target_(std::move(target)),
+      accepted_(false),
+      step_(step::resolving),
+      end_(clock::steady().now() + setting.limit),
+      deadline_(end_) {}
+
+handshake::handshake(const handshake_setting& setting, event_source& source, std::string target,
+                     unique_fd accepted)
+    : handshake(setting, source, std::move(target)) {
+    accepted_ = true;
+    step_ = step::greeting;
+    socket_ = std::move(accepted);
+    setting_.events.watch(socket_.get(), source_, events_of_a_connection);
+}
+
+void handshake::abandon() noexcept {
+    if (socket_) setting_.events.forget(socket_.get());
+    socket_.reset();
+}
+
+handshake::state handshake::fail(errc code, int native, const std::string& what) {
+    abandon();
+    why_ = {{code, native}, what};
+    return state::failed;
+}
+
+handshake::state handshake::give_up(const failure& why) {
+    return fail(errc::unreachable, why.what.native,
+                fmt::format("cannot reach {}: {}", target_, why.sentence));
+}
+
+handshake::state handshake::dial(std::vector<socket_address> to) noexcept {
+    // A socket bound to an address of one family reaches that family only.
+    const int family = setting_.from.source.family();
+    if (family != AF_UNSPEC)
+        std::erase_if(to, [&](const socket_address& one) { return one.family() != family; });
+    left_.assign(to.rbegin(), to.rend());
+    return dial_next(EAFNOSUPPORT);
+}
+
+handshake::state handshake::dial_next(int last_error) noexcept {
+    while (!left_.empty()) {
+        const socket_address to = left_.back();
+        left_.pop_back();
+        abandon();
+        dialed made = open_connection(setting_.from, to);
+        socket_ = std::move(made.socket);
+        last_error = made.error;
+        if (!socket_) continue;
+        prepare_socket(socket_.get(), setting_.limit);
+        if (setting_.events.watch(socket_.get(), source_, events_of_a_connection | EPOLLOUT)) {
+            const auto now = clock::steady().now();
+            deadline_ = now + (end_ - now) / static_cast<int>(left_.size() + 1);
+            step_ = step::connecting;
+            return state::waiting;
+        }
+        last_error = errno;
+    }
+    return fail(errc::unreachable, last_error,
+                fmt::format("cannot reach {}: {}", target_, std::strerror(last_error)));
+}
+
+handshake::state handshake::connected() noexcept {
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+    const socket_address far = socket_address::far_end(socket_.get());
+    // Nobody listened, and the kernel picked that very port for our end: it called itself.
+    if (error == 0 && (!far || far == socket_address::near_end(socket_.get())))
+        error = ECONNREFUSED;
+    if (error != 0) return dial_next(error);
+    step_ = step::greeting;
+    deadline_ = end_;
+    if (!say_hello()) return dial_next(errno);
+    setting_.events.change(socket_.get(), source_, events_of_a_connection);
+    return state::waiting;
+}
+
+bool handshake::say_hello() noexcept {
+    // All or nothing: the buffer of a new socket has room for it.
+    const encoded_hello wire(setting_.ours);
+    const ssize_t sent = ::send(socket_.get(), wire.bytes().data(), wire.bytes().size(),
+                                MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent == static_cast<ssize_t>(wire.bytes().size());
+}
+
+handshake::state handshake::ready(std::uint32_t events) noexcept {
+    if (!socket_) return state::waiting;  // An event of an attempt given up since.
+    if (step_ == step::connecting) {
+        if ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return state::waiting;
+        if (state now = connected(); now != state::waiting || step_ != step::greeting) return now;
+    }
+    return read_hello();
+}
+
+handshake::state handshake::read_hello() noexcept {
+    switch (reader_.read(socket_.get())) {
+        case hello_reader::state::hungry:
+            return state::waiting;
+        case hello_reader::state::complete:
+            break;
+        case hello_reader::state::stranger:
+            return fail(errc::unreachable, EPROTO,
+                        fmt::format("{} does not speak Amalgam's protocol: its first bytes are "
+                                    "\"{}\"",
+                                    target_, reader_.beginning()));
+        case hello_reader::state::ended:
+            return fail(errc::unreachable, ECONNRESET,
+                        fmt::format("{} closed the connection before it said hello", target_));
+        case hello_reader::state::broken:
+            return fail(errc::unreachable, errno,
+                        fmt::format("{} broke off before it said hello: {}", target_,
+                                    std::strerror(errno)));
+    }
+    // Also to another version, so that both sides know what is wrong.
+    if (accepted_ && !say_hello())
+        return fail(errc::unreachable, errno, fmt::format("{} takes no hello", target_));
+    if (theirs().version != hello::current_version)
+        return fail(errc::mismatch, 0,
+                    fmt::format("{} speaks version {} of the protocol, this program version {}; "
+                                "use the same release of Amalgam at both ends",
+                                target_, theirs().version, hello::current_version));
+    return state::complete;
+}
+
+handshake::state handshake::late(clock::time_point now) noexcept {
+    if (step_ == step::connecting && now < end_) return dial_next(ETIMEDOUT);
+    const char* what = step_ == step::resolving    ? "its name was not resolved"
+                       : step_ == step::connecting ? "nothing answers"
+                                                   : "it says no hello";
+    return fail(
+        errc::unreachable, ETIMEDOUT,
+        fmt::format("cannot reach {}: {} within {} ms", target_, what, setting_.limit.count()));
+}
+
+}  // namespace amalgam::detail

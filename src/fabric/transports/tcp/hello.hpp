@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/unique_fd.hpp>
+
+#include "fabric/transports/tcp/wire_header.hpp"
+
+namespace amalgam::detail {
+
+/// The first frame on a connection, each way; nothing else is accepted before it.
+/// The bytes are set out in docs/wire/tcp.md.
+struct hello {
+    static constexpr std::uint64_t magic = 0x310a6d67'6c616d41u;  ///< "Amalgm\n1" on the wire.
+    static constexpr std::uint16_t current_version = 1;
+    static constexpr std::size_t fixed_bytes = 16;         ///< Of the payload.
+    static constexpr std::size_t max_address_bytes = 256;  ///< A longer address is cut.
+
+    std::uint16_t version = current_version;
+    std::uint64_t incarnation = 0;
+    std::string address{};  ///< Where its sender listens, for logs only; may be empty.
+};
+
+/// A hello as it goes on the wire, header and all.
+class encoded_hello {
+public:
+    explicit encoded_hello(const hello& from) noexcept;
+    const_bytes bytes() const noexcept { return {wire_.data(), size_}; }
+
+private:
+    std::array<std::byte, sizeof(frame_header) + hello::fixed_bytes + hello::max_address_bytes>
+        wire_{};
+    std::size_t size_;
+};
+
+/// Reads one hello off a connection, and not a byte more.
+///
+/// Threads: the port's.
+class hello_reader {
+public:
+    enum class state : std::uint8_t {
+        hungry,    ///< Not all of it has come.
+        complete,  ///< result() holds it; its version may be another than ours.
+        stranger,  ///< What came is no hello.
+        ended,     ///< The other side closed the connection.
+        broken     ///< errno says why.
+    };
+
+    /// Reads what has come.
+    state read(int fd) noexcept;
+    const hello& result() const noexcept { return result_; }
+    /// What came first, printable, for the log line about a stranger.
+    std::string beginning() const;
+
+private:
+    std::size_t wanted() const noexcept;
+    bool is_hello() const noexcept;
+    bool decode();
+
+    std::array<std::byte, sizeof(frame_header) + hello::fixed_bytes + hello::max_address_bytes>
+        wire_;
+    std::size_t size_ = 0;
+    hello result_;
+};
+
+}  // namespace amalgam::detail

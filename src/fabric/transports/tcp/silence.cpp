@@ -1,0 +1,53 @@
+#include "fabric/transports/tcp/silence.hpp"
+
+#include <algorithm>
+
+#include <linux/tcp.h>  // Not <netinet/tcp.h>: its tcp_info ends before the fields needed here.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+namespace amalgam::detail {
+namespace {
+
+void set(int fd, int level, int option, int value) noexcept {
+    // Best effort: a kernel without one of these still notices, later.
+    ::setsockopt(fd, level, option, &value, sizeof value);
+}
+
+}  // namespace
+
+void limit_unacknowledged(int fd, std::chrono::milliseconds limit) noexcept {
+    set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit.count()));
+}
+
+void watch_silence(int fd, std::chrono::milliseconds limit) noexcept {
+    // The first probe at half the limit, then one a second. With TCP_USER_TIMEOUT set it is
+    // elapsed time that ends the connection, at a probe, not the count of probes.
+    const auto seconds = static_cast<int>((limit.count() + 999) / 1000);
+    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, seconds / 2));
+    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+    set(fd, IPPROTO_TCP, TCP_KEEPCNT, std::max(1, seconds - seconds / 2));
+    limit_unacknowledged(fd, limit);
+}
+
+sender_state judge(const sender_facts& facts, std::chrono::milliseconds limit) noexcept {
+    if (facts.unacknowledged > 0) return sender_state::moving;
+    if (facts.unsent_bytes == 0) return sender_state::clear;
+    // Probes follow each other at doubling intervals, so silence since the last answer alone
+    // says nothing: the next probe may not have been sent yet.
+    const bool deaf = facts.unanswered >= 2 && facts.since_answer > limit;
+    return deaf ? sender_state::dead : sender_state::stalled;
+}
+
+sender_state look_at_sender(int fd, std::chrono::milliseconds limit) noexcept {
+    tcp_info info{};
+    socklen_t bytes = sizeof info;
+    // A socket that cannot be asked has an error waiting, which reading it will find.
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return sender_state::moving;
+    return judge({info.tcpi_unacked, info.tcpi_notsent_bytes, info.tcpi_probes,
+                  std::chrono::milliseconds(info.tcpi_last_ack_recv)},
+                 limit);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace amalgam::detail {
+
+/// What the kernel is told so that a host that vanished is noticed, and what it says about one
+/// that does not take our bytes.
+///
+/// Three cases, of which the kernel alone can tell only two apart:
+///   - nothing is under way: keep-alive probes find out;
+///   - our bytes stay unacknowledged: TCP_USER_TIMEOUT ends the connection;
+///   - the peer's window is shut since its program does not read: TCP_USER_TIMEOUT would end this
+///     one too (tcp(7)), though the host answers every probe. A program that computes for longer
+///     than the limit, or is being debugged, must not lose its connections: so whoever has much
+///     under way asks look_at_sender() now and then, and lifts the timeout meanwhile.
+
+/// Sets keep-alive and timeout so that `limit` of silence ends the connection, rounded up to the
+/// whole seconds that keep-alive counts in.
+void watch_silence(int fd, std::chrono::milliseconds limit) noexcept;
+
+/// Sets the timeout for unacknowledged bytes alone; 0 lifts it.
+void limit_unacknowledged(int fd, std::chrono::milliseconds limit) noexcept;
+
+enum class sender_state : std::uint8_t {
+    clear,    ///< All that was sent was acknowledged.
+    moving,   ///< Bytes are under way; the kernel's timeout watches over them.
+    stalled,  ///< The peer's window is shut, and its host answers.
+    dead      ///< The peer's window is shut, and its host stopped answering.
+};
+
+/// What the kernel knows about the bytes that a connection sent.
+struct sender_facts {
+    std::uint32_t unacknowledged = 0;  ///< Segments in flight.
+    std::uint32_t unsent_bytes = 0;    ///< In the socket's buffer.
+    std::uint32_t unanswered = 0;      ///< Window probes in a row without an answer.
+    std::chrono::milliseconds since_answer{0};
+};
+
+sender_state judge(const sender_facts& facts, std::chrono::milliseconds limit) noexcept;
+sender_state look_at_sender(int fd, std::chrono::milliseconds limit) noexcept;
+
+}  // namespace amalgam::detail

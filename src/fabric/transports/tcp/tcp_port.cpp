@@ -1,0 +1,252 @@
+#include "fabric/transports/tcp/tcp_port.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/log.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+// Asking the sockets that were busy lately is as dear as asking epoll, and gets the bytes at
+// once; so epoll, which knows of all others, is asked in one round of so many.
+constexpr unsigned rounds_per_poll = 8;
+// Fruitless reads after which a connection is left to epoll: when it is the only one, and when
+// there are others to look after.
+constexpr unsigned patience_alone = 1024;
+constexpr unsigned patience_among_others = 16;
+
+capabilities abilities(const tcp_port::setup& with) {
+    capabilities can;
+    can.transport = "tcp";
+    can.inline_bytes = send_queue::max_copy_bytes;
+    can.max_message_bytes = tcp_port::max_message_bytes;
+    can.eager_bytes = std::size_t{64} << 10;
+    can.rma = rma_mode::emulated;
+    can.listens = static_cast<bool>(with.listener);
+    can.between_processes = true;
+    can.between_hosts = true;
+    return can;
+}
+
+template <typename T>
+void remove_from(std::vector<T*>& all, T& one) noexcept {
+    all.erase(std::remove(all.begin(), all.end(), &one), all.end());
+}
+
+}  // namespace
+
+tcp_port::tcp_port(const port_options& options, setup with)
+    : framed_port(options, abilities(with)),
+      chosen_(std::move(with.chosen)),
+      shown_(std::move(with.shown)),
+      memory_(buffers()),
+      hello_{.incarnation = incarnation(), .address = address()},
+      setting_{events_, chosen_, hello_, options.silence_limit} {
+    events_.watch(times_.fd(), on_time_, EPOLLIN);
+    if (with.listener) reception_ = std::make_unique<reception>(*this, std::move(with.listener));
+}
+
+tcp_port::~tcp_port() {
+    end_everything();
+    connections_.clear();  // Strangers.
+}
+
+std::string tcp_port::address() const {
+    return shown_.address ? shown_.address.uri() : std::string();
+}
+
+// ---- peers
+
+result<std::string> tcp_port::canonical(std::string_view address) const noexcept {
+    auto parsed = parse_uri(address);
+    if (!parsed) return parsed.why();
+    const auto wrong = [&](std::string_view what) {
+        return failure{{errc::invalid},
+                       fmt::format("uri \"{}\": {}; example: tcp://127.0.0.1:7000", address, what)};
+    };
+    if (parsed->scheme != "tcp") return wrong("a tcp port reaches tcp addresses only");
+    if (parsed->host.empty()) return wrong("the host to reach is missing");
+    if (parsed->port.value_or(0) == 0) return wrong("the port number to reach is missing");
+    if (!parsed->options.empty()) return wrong("tcp addresses have no options");
+    auto numeric = socket_address::numeric(parsed->host, *parsed->port);
+    if (!numeric) return fmt::format("tcp://{}:{}", parsed->host, *parsed->port);
+    if (numeric->is_wildcard()) return wrong("this address stands for every host, and names none");
+    if (chosen_.source && chosen_.source.family() != numeric->family())
+        return failure{{errc::unsupported},
+                       fmt::format("uri \"{}\": a port bound to {} cannot reach it: one is IPv4, "
+                                   "the other IPv6",
+                                   address, chosen_.source.host())};
+    return numeric->uri();
+}
+
+result<frame_link*> tcp_port::connect(std::string_view address) noexcept {
+    try {
+        const uri target = uri::parse(address);
+        connection& made = make_connection(std::string(address));
+        made.begin(std::make_unique<handshake>(setting_, made, made.address()));
+        if (auto numeric = socket_address::numeric(target.host, *target.port))
+            made.follow(made.way_in().dial({*numeric}));
+        else
+            ask_for_addresses(made, target);
+        return static_cast<frame_link*>(&made);
+    } catch (const std::bad_alloc&) {
+        return failure{{errc::no_memory}, "no memory for another connection"};
+    } catch (const error& why) {
+        return failure{why.code(), why.what()};
+    }
+}
+
+connection& tcp_port::make_connection(std::string address) {
+    auto made = std::make_unique<connection>(*this, std::move(address));
+    made->index = connections_.size();
+    connections_.push_back(std::move(made));
+    return *connections_.back();
+}
+
+void tcp_port::ask_for_addresses(connection& who, const uri& target) {
+    try {
+        if (!resolver_) {
+            resolver_ = std::make_unique<resolver>();
+            events_.watch(resolver_->fd(), on_answers_, EPOLLIN);
+        }
+        resolving_.insert_or_assign(resolver_->ask(target.host, *target.port), &who);
+    } catch (const std::system_error& why) {
+        who.follow(who.way_in().give_up({{errc::unreachable, why.code().value()}, why.what()}));
+    }
+}
+
+void tcp_port::take_answers() noexcept {
+    for (resolver::answer& one : resolver_->take()) {
+        auto asked = resolving_.find(one.question);
+        if (asked == resolving_.end()) continue;
+        connection& who = *asked->second;
+        resolving_.erase(asked);
+        if (!who.entering()) continue;
+        who.follow(one.addresses ? who.way_in().dial(std::move(one.addresses).value())
+                                 : who.way_in().give_up(one.addresses.why()));
+    }
+}
+
+void tcp_port::take_in(unique_fd accepted) noexcept {
+    const socket_address from = socket_address::far_end(accepted.get());
+    connection& made = make_connection(from ? from.uri() : "tcp://?");
+    made.is_stranger = true;
+    made.begin(std::make_unique<handshake>(setting_, made, made.address(), std::move(accepted)));
+}
+
+bool tcp_port::entered(connection& who) noexcept {
+    if (who.is_stranger) {
+        if (!accepted(who, who.address())) return false;
+        who.is_stranger = false;
+        reception_->stranger_settled();
+    }
+    activate(who);
+    return true;
+}
+
+void tcp_port::forget_turned_away(connection& who) noexcept {
+    remove_from(turned_away_, who);
+}
+
+void tcp_port::report_turned_away() noexcept {
+    // One may be released by what link_down() brings about, hence not by iterator.
+    while (!turned_away_.empty()) {
+        connection& who = *turned_away_.back();
+        turned_away_.pop_back();
+        const failure& why = who.way_in().why();
+        log(who.is_stranger ? log_level::warn : log_level::info, "tcp", why.sentence);
+        if (who.is_stranger)
+            remove(who);
+        else
+            link_down(who, why.what);
+    }
+}
+
+void tcp_port::release(frame_link& link) noexcept {
+    remove(static_cast<connection&>(link));
+}
+
+void tcp_port::remove(connection& who) noexcept {
+    if (who.is_stranger) reception_->stranger_settled();
+    if (who.is_active) remove_from(active_, who);
+    if (who.has_work) remove_from(with_work_, who);
+    if (!resolving_.empty())
+        std::erase_if(resolving_, [&](const auto& open) { return open.second == &who; });
+    const std::size_t index = who.index;
+    connections_[index].swap(connections_.back());
+    connections_[index]->index = index;
+    connections_.pop_back();
+}
+
+// ---- rounds
+
+void tcp_port::activate(connection& who) noexcept {
+    if (std::exchange(who.is_active, true)) return;
+    active_.push_back(&who);
+}
+
+void tcp_port::has_work(connection& who) noexcept {
+    if (std::exchange(who.has_work, true)) return;
+    with_work_.push_back(&who);
+}
+
+std::size_t tcp_port::work_off(std::size_t budget) noexcept {
+    if (with_work_.empty()) return 0;
+    std::size_t done = 0;
+    std::swap(with_work_, working_);  // Callbacks may add to the one list, not to the other.
+    for (connection* who : working_) {
+        who->has_work = false;
+        done += who->work_off(budget - done);
+    }
+    working_.clear();
+    return done;
+}
+
+std::size_t tcp_port::read_all(std::size_t budget) noexcept {
+    const std::size_t count = active_.size();
+    if (count == 0) return 0;
+    std::size_t done = 0;
+    ++turn_;
+    for (std::size_t i = 0; i < count && done < budget; ++i) {
+        connection& who = *active_[(turn_ + i) % count];
+        done += who.read(budget - done);
+    }
+    prune_active();
+    return done;
+}
+
+void tcp_port::prune_active() noexcept {
+    const unsigned patience = active_.size() == 1 ? patience_alone : patience_among_others;
+    std::erase_if(active_, [&](connection* who) {
+        const bool stays = who->is_readable() || (who->is_up() && who->fruitless() < patience);
+        who->is_active = stays;
+        return !stays;
+    });
+}
+
+std::size_t tcp_port::move_frames(std::size_t budget) noexcept {
+    ++round_;
+    if (active_.empty() || blocked_ > 0 || ++rounds_unasked_ >= rounds_per_poll) {
+        rounds_unasked_ = 0;
+        events_.poll();
+    }
+    std::size_t done = work_off(budget);
+    done += read_all(budget - done);
+    work_off(0);
+    if (!turned_away_.empty()) report_turned_away();
+    return done;
+}
+
+bool tcp_port::arm() noexcept {
+    if (!with_work_.empty() || !turned_away_.empty()) return false;
+    rounds_unasked_ = rounds_per_poll;
+    return std::none_of(active_.begin(), active_.end(),
+                        [](const connection* who) { return who->is_readable(); });
+}
+
+}  // namespace amalgam::detail
