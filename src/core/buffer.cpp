@@ -2,6 +2,7 @@
 #include <atomic>
 #include <bit>
 #include <cassert>
+#include <cstdint>
 #include <new>
 #include <string>
 #include <thread>
@@ -74,7 +75,7 @@ void show([[maybe_unused]] buffer_block* block) noexcept {
 }
 
 buffer_block* heap_block(pool_core* core, std::size_t capacity) noexcept {
-    if (capacity > SIZE_MAX - header_bytes) return nullptr;
+    if (capacity > PTRDIFF_MAX - header_bytes - alignment) return nullptr;
     void* raw = ::operator new (header_bytes + capacity, std::align_val_t{alignment}, std::nothrow);
     if (raw == nullptr) return nullptr;
     return new (raw) buffer_block{core, nullptr, capacity, no_class, 0};

@@ -39,7 +39,7 @@ bool all_of(std::string_view text, std::string_view extra) noexcept {
 
 /// `text` fit for a sentence: control bytes shown as \xNN, the middle of long ones left out.
 std::string shown(std::string_view text) {
-    constexpr std::size_t most = 96;
+    constexpr std::size_t most = 64;
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {
         if (text.size() > most && i == most / 2) {

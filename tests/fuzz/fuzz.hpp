@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string_view>
+
+#include <amalgam/core/bytes.hpp>
+
+/// What a file of fuzz tests defines, and what both drivers (libFuzzer and the mutation test)
+/// share.
+namespace amalgam::fuzz {
+
+/// Feeds one input to the code under test. Must return for every input; a broken property
+/// ends the process through require().
+void run_one(const_bytes input);
+
+/// Valid inputs that mutation starts from.
+std::span<const std::string_view> seeds();
+
+/// Ends the process when a property does not hold: both drivers then report the input.
+inline void require(bool holds, std::string_view property) {
+    if (holds) return;
+    std::fprintf(stderr, "broken property: %.*s\n", static_cast<int>(property.size()),
+                 property.data());
+    std::abort();
+}
+
+}  // namespace amalgam::fuzz
