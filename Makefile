@@ -1,0 +1,47 @@
+# The short way to everything. `make` alone lists it.
+.PHONY: help demo test bench build format install check configured
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+RELEASE := build/release
+
+help:
+	@echo "make demo     count the words of a real text in one process, then in three, over each transport"
+	@echo "              (FILES=\"a.txt b.txt\" for a text of your own)"
+	@echo "make test     build everything and run all tests"
+	@echo "make bench    compare with rivals in one run; writes build/bench/report.md and report.json"
+	@echo "make build    build the library and $(RELEASE)/bin/amalgam"
+	@echo "make check    the checks that CI runs beside the tests: format, layers, headers"
+	@echo "make format   format all sources"
+	@echo "make install  install to PREFIX (now $(PREFIX))"
+
+configured:
+	@scripts/install_packages build
+	@mkdir -p build
+	@test -f $(RELEASE)/build.ninja || cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+
+build: configured
+	@cmake --build $(RELEASE) -j $(JOBS)
+
+demo: build
+	@scripts/demo $(RELEASE) $(FILES)
+
+test: build
+	@scripts/run_tests $(RELEASE)
+
+bench:
+	@scripts/install_packages build bench
+	@mkdir -p build
+	@cmake --preset release -DAMALGAM_BENCHES=ON >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@cmake --build $(RELEASE) -j $(JOBS)
+	@benches/run.py $(RELEASE) build/bench
+
+check:
+	@scripts/check_format
+	@scripts/check_layers
+	@scripts/check_headers
+
+format:
+	@git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.h' | xargs clang-format -i
+
+install: build
+	@cmake --install $(RELEASE) --prefix $(PREFIX) >/dev/null && echo "installed to $(PREFIX)"
