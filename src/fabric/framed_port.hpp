@@ -32,6 +32,7 @@ public:
     /// Completes what is left with `closed`, without touching links: see end_everything().
     ~framed_port() override;
 
+    const capabilities& can() const noexcept final;
     std::uint64_t incarnation() const noexcept final;
     result<peer_id> lookup(std::string_view address) noexcept final;
     std::string peer_address(peer_id) const final;
@@ -56,7 +57,6 @@ protected:
     /// Shuts and releases every link and completes everything with `closed`. The first thing a
     /// transport's destructor does, while its links still stand.
     void end_everything() noexcept;
-    const capabilities& can() const noexcept final;
 
     // ---- what each transport provides
 

@@ -18,7 +18,7 @@ constexpr std::size_t landing_prefix_bytes = 64;
 capabilities capabilities_of(const loop_options& options, bool driven) {
     capabilities can;
     can.transport = "loop";
-    can.inline_bytes = driven ? options.inline_bytes : options.max_message_bytes;
+    can.inline_bytes = options.inline_bytes;
     can.max_message_bytes = options.max_message_bytes;
     can.eager_bytes = 65536;
     can.listens = true;

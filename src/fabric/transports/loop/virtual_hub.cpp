@@ -123,7 +123,8 @@ void virtual_hub::run_ready() {
 
 std::size_t virtual_hub::run(loop_station& one) {
     if (one.port == nullptr) return 0;
-    const std::size_t ran = one.driver != nullptr ? one.driver->run_ready() : one.port->progress(64);
+    const std::size_t ran =
+        one.driver != nullptr ? one.driver->run_ready() : one.port->progress(64);
     // The port may be gone by now, or not have had budget enough.
     if (ran > 0 && one.port != nullptr && one.port->has_work()) mark_ready(one);
     look_at_timer(one);
