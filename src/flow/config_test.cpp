@@ -2,6 +2,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/config.hpp>
@@ -140,7 +141,7 @@ TEST(flow_config, a_file_that_is_not_there_is_named) {
 }
 
 TEST(flow_config, a_sentence_about_a_file_begins_with_its_name) {
-    std::string path = testing::TempDir() + "flow_config_test.json";
+    std::string path = testing::TempDir() + "config" + std::to_string(::getpid()) + ".json";
     std::ofstream(path) << "[]";
     EXPECT_EQ(load_flow_config(path).sentence().rfind(path + ": the config is []", 0), 0u);
 }

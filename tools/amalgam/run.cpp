@@ -1,3 +1,4 @@
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@ struct run_options {
     std::string config;
     std::vector<std::string> view;
     std::vector<std::string> command;
+    double grace_s = 3;
 };
 
 void run(const run_options& options) {
@@ -20,6 +22,7 @@ void run(const run_options& options) {
     launched.config = load_flow_config(options.config).value();
     launched.command = options.command;
     launched.view = options.view;
+    launched.grace = std::chrono::milliseconds(static_cast<long>(options.grace_s * 1000));
     throw exit_code{launch(launched)};
 }
 
@@ -31,6 +34,10 @@ void add_run(CLI::App& app) {
     sub->add_option("-c,--config", options->config, "JSON file that names each group's endpoint")
         ->required();
     sub->add_option("--view", options->view, "Shows only these groups: G1,G2")->delimiter(',');
+    sub->add_option("--grace", options->grace_s,
+                    "Seconds the other groups get to end by themselves when one has failed")
+        ->check(CLI::Range(0.0, 86400.0))
+        ->capture_default_str();
     sub->add_option("program", options->command, "After --: the program and its arguments")
         ->required();
     sub->positionals_at_end();

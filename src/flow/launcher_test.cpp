@@ -1,0 +1,352 @@
+// `amalgam run` with real processes: what it says, what it returns, and that nothing is left.
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <amalgam/core/unique_fd.hpp>
+
+#include "conformance/child_process.hpp"
+#include "flow/random_pipeline.hpp"
+
+namespace amalgam {
+namespace {
+
+using conformance::child_process;
+
+class launcher : public testing::Test {
+protected:
+    void SetUp() override {
+        const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+        folder_ = testing::TempDir() + "amalgam_" + std::to_string(::getpid()) + "_" + test->name();
+        ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
+        write_config(R"({"groups": {"G1": {"endpoint": "shm://"}, "G2": {"endpoint": "shm://"},
+                                    "G3": {"endpoint": "shm://"}}})");
+    }
+    void TearDown() override {
+        if (!HasFailure()) [[maybe_unused]]
+            int rc = std::system(("rm -rf " + folder_).c_str());
+    }
+
+    void write_config(const std::string& text) { std::ofstream(folder_ + "/c.json") << text; }
+
+    /// amalgam run -c config OPTIONS -- program ARGUMENTS
+    child_process start(const std::vector<std::string>& arguments,
+                        const std::vector<std::string>& options = {}) {
+        std::vector<std::string> argv{AMALGAM_TOOL, "run", "-c", folder_ + "/c.json"};
+        argv.insert(argv.end(), options.begin(), options.end());
+        argv.insert(argv.end(), {"--", FLOW_TEST_PROGRAM});
+        argv.insert(argv.end(), arguments.begin(), arguments.end());
+        return child_process::run(argv);
+    }
+
+    struct outcome {
+        int code;
+        std::string output;
+    };
+    outcome run(const std::vector<std::string>& arguments,
+                const std::vector<std::string>& options = {}) {
+        child_process launched = start(arguments, options);
+        std::string output = launched.output();
+        return {launched.join(), output};
+    }
+
+    std::string folder_;
+};
+
+/// Runs that report their processes over a fifo, see test_program.cpp.
+class launcher_with_reports : public launcher {
+protected:
+    void SetUp() override {
+        launcher::SetUp();
+        fifo_ = folder_ + "/fifo";
+        ASSERT_EQ(::mkfifo(fifo_.c_str(), 0600), 0);
+        reports_.reset(::open(fifo_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+        ASSERT_TRUE(reports_);
+    }
+
+    /// Waits for that many processes; by group.
+    std::multimap<std::string, pid_t> wait_for_processes(std::size_t count) {
+        std::string text;
+        while (std::count(text.begin(), text.end(), '\n') < static_cast<long>(count))
+            text += read_some();
+        std::istringstream lines(text);
+        std::multimap<std::string, pid_t> all;
+        std::string name;
+        for (pid_t pid; lines >> name >> pid;)
+            all.emplace(name, pid);
+        return all;
+    }
+    /// Returns when every process that reported, and whatever it started, is gone.
+    void wait_until_nothing_is_left() {
+        while (!read_some().empty()) {
+        }
+    }
+
+    std::string fifo_;
+
+private:
+    std::string read_some() {
+        pollfd wait{reports_.get(), POLLIN, 0};
+        ::poll(&wait, 1, -1);
+        char piece[1024];
+        ssize_t got = ::read(reports_.get(), piece, sizeof piece);
+        return std::string(piece, got > 0 ? static_cast<std::size_t>(got) : 0);
+    }
+    unique_fd reports_;
+};
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+std::size_t lines_with(const std::string& text, const std::string& part) {
+    std::istringstream lines(text);
+    std::size_t found = 0;
+    for (std::string line; std::getline(lines, line);)
+        if (has(line, part)) ++found;
+    return found;
+}
+
+TEST_F(launcher, runs_every_group_and_labels_its_output) {
+    auto [code, output] = run({"count"});
+    EXPECT_EQ(code, 0) << output;
+    EXPECT_EQ(output, "[G3] got 1000\n");
+}
+
+TEST_F(launcher, view_shows_only_the_groups_asked_for) {
+    auto [code, output] = run({"count"}, {"--view", "G1,G2"});
+    EXPECT_EQ(code, 0);
+    EXPECT_EQ(output, "");
+}
+
+TEST_F(launcher, a_group_that_view_names_wrongly_is_refused) {
+    auto [code, output] = run({"count"}, {"--view", "G1,G9"});
+    EXPECT_EQ(code, 1);
+    EXPECT_EQ(output,
+              "amalgam: --view names the group \"G9\", which the config has not, expected "
+              "some of: G1, G2, G3\n");
+}
+
+TEST_F(launcher, a_wrong_config_starts_nothing) {
+    write_config(R"({"groups": {"G1": {"endpoint": 7}}})");
+    auto [code, output] = run({"count"});
+    EXPECT_EQ(code, 1);
+    EXPECT_EQ(output, "amalgam: " + folder_ +
+                          "/c.json: groups.G1.endpoint is 7, expected a URI; "
+                          "example: \"tcp://127.0.0.1:0\"\n");
+}
+
+TEST_F(launcher, an_endpoint_that_stays_in_one_process_is_refused) {
+    write_config(R"({"groups": {"G1": {"endpoint": "loop://x"}}})");
+    auto [code, output] = run({"count"});
+    EXPECT_EQ(code, 1);
+    EXPECT_TRUE(has(output, "groups.G1.endpoint is \"loop://x\", which stays inside one process"));
+}
+
+TEST_F(launcher, a_program_that_is_not_there_is_named) {
+    child_process launched = child_process::run(
+        {AMALGAM_TOOL, "run", "-c", folder_ + "/c.json", "--", "./no-such-program"});
+    EXPECT_EQ(launched.output().rfind("amalgam: the program \"./no-such-program\" cannot be run "
+                                      "(No such file or directory)",
+                                      0),
+              0u);
+    EXPECT_EQ(launched.join(), 1);
+}
+
+TEST_F(launcher, a_node_in_no_group_is_refused_once_with_its_name) {
+    auto [code, output] = run({"nowhere"});
+    EXPECT_EQ(code, 2);
+    EXPECT_EQ(output,
+              "amalgam run: the node \"to\" is in no group, expected one; "
+              "example: graph.group(\"G1\").add(to)\n");
+}
+
+TEST_F(launcher, a_node_in_two_groups_is_refused_once_with_its_name) {
+    auto [code, output] = run({"twice"});
+    EXPECT_EQ(code, 2);
+    EXPECT_EQ(output,
+              "amalgam run: the node \"middle\" is in the groups \"G2\" and \"G1\", "
+              "expected one\n");
+}
+
+TEST_F(launcher, groups_that_built_different_graphs_are_refused) {
+    auto [code, output] = run({"differ"});
+    EXPECT_EQ(code, 2);
+    EXPECT_EQ(output,
+              "amalgam run: groups G1 and G2 built different graphs, expected the same "
+              "nodes, pipelines and groups in every process\n");
+}
+
+TEST_F(launcher, an_endpoint_that_cannot_be_opened_is_refused_with_its_group) {
+    write_config(R"({"groups": {"G1": {"endpoint": "shm://"}, "G2": {"endpoint": "nosuch://x"},
+                                "G3": {"endpoint": "shm://"}}})");
+    auto [code, output] = run({"count"});
+    EXPECT_EQ(code, 2) << output;
+    EXPECT_EQ(lines_with(output, "amalgam run: group G"), 1u) << output;
+    EXPECT_TRUE(has(output, "nosuch")) << output;
+}
+
+TEST_F(launcher, a_node_that_throws_is_blamed_by_name) {
+    auto [code, output] = run({"throw"});
+    EXPECT_EQ(code, 1);
+    EXPECT_EQ(lines_with(output, "amalgam run: group G2 (pid "), 1u) << output;
+    EXPECT_TRUE(has(output,
+                    ") ended with exit code 1: the node \"middle\" failed: no more than "
+                    "100; stopped the others\n"))
+        << output;
+}
+
+TEST_F(launcher, a_group_that_leaves_before_the_run_ends_the_others) {
+    auto [code, output] = run({"absent"});
+    EXPECT_EQ(code, 1);
+    EXPECT_TRUE(has(output, "amalgam run: group G2 (pid ")) << output;
+    EXPECT_TRUE(has(output, ") ended without running its part of the graph; stopped the others\n"))
+        << output;
+}
+
+TEST_F(launcher, returns_the_exit_code_of_the_group_that_failed) {
+    auto [code, output] = run({"exit"});
+    EXPECT_EQ(code, 7);
+    EXPECT_TRUE(has(output, ") ended with exit code 7; stopped the others\n")) << output;
+}
+
+TEST_F(launcher, programs_that_run_no_graph_may_simply_end) {
+    child_process launched =
+        child_process::run({AMALGAM_TOOL, "run", "-c", folder_ + "/c.json", "--view", "G2", "--",
+                            "sh", "-c", "echo $AMALGAM_GROUP $AMALGAM_REPLICA"});
+    EXPECT_EQ(launched.output(), "[G2] G2 0\n");
+    EXPECT_EQ(launched.join(), 0);
+}
+
+TEST_F(launcher_with_reports, a_killed_group_stops_the_others_and_is_blamed) {
+    child_process launched = start({"endless", fifo_});
+    auto processes = wait_for_processes(3);
+    pid_t killed = processes.find("G2")->second;
+    ::kill(killed, SIGKILL);
+    std::string output = launched.output();
+    EXPECT_EQ(launched.join(), 128 + SIGKILL);
+    EXPECT_TRUE(has(output, "amalgam run: group G2 (pid " + std::to_string(killed) +
+                                ") ended with signal 9 (killed); stopped the others\n"))
+        << output;
+    wait_until_nothing_is_left();
+}
+
+TEST_F(launcher_with_reports, nothing_is_left_when_the_launcher_is_killed) {
+    child_process launched = start({"endless", fifo_});
+    wait_for_processes(3);
+    launched.kill();
+    wait_until_nothing_is_left();
+}
+
+TEST_F(launcher_with_reports, nothing_is_left_when_its_supervising_process_is_killed) {
+    child_process launched = start({"endless", fifo_});
+    auto processes = wait_for_processes(3);
+    std::ifstream stat("/proc/" + std::to_string(processes.begin()->second) + "/stat");
+    std::string word, state;
+    pid_t supervisor = 0;
+    stat >> word >> word >> state >> supervisor;
+    ASSERT_NE(supervisor, launched.pid());
+    ::kill(supervisor, SIGKILL);
+    std::string output = launched.output();
+    EXPECT_EQ(launched.join(), 128 + SIGKILL);
+    EXPECT_TRUE(has(output, "the process that supervised the groups was killed")) << output;
+    wait_until_nothing_is_left();
+}
+
+TEST_F(launcher_with_reports, processes_that_left_their_session_end_too) {
+    {
+        child_process launched = start({"parent", fifo_});
+        wait_for_processes(6);
+        launched.kill();
+        wait_until_nothing_is_left();
+    }
+    child_process launched = start({"parent", fifo_});
+    auto processes = wait_for_processes(6);
+    launched.signal(SIGTERM);
+    launched.output();
+    EXPECT_EQ(launched.join(), 128 + SIGTERM);
+    wait_until_nothing_is_left();
+}
+
+TEST_F(launcher_with_reports, signals_end_the_run_with_their_own_code) {
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+        child_process launched = start({"endless", fifo_});
+        wait_for_processes(3);
+        launched.signal(signal);
+        EXPECT_TRUE(has(launched.output(), ": stopped all groups\n"));
+        EXPECT_EQ(launched.join(), 128 + signal);
+        wait_until_nothing_is_left();
+    }
+}
+
+TEST_F(launcher_with_reports, a_group_that_ignores_the_request_to_end_is_killed_after_the_grace) {
+    child_process launched = start({"stubborn", fifo_}, {"--grace", "0.05"});
+    wait_for_processes(3);
+    launched.signal(SIGTERM);
+    launched.output();
+    EXPECT_EQ(launched.join(), 128 + SIGTERM);
+    wait_until_nothing_is_left();
+}
+
+TEST_F(launcher_with_reports, asked_twice_to_end_it_waits_for_nobody) {
+    child_process launched = start({"stubborn", fifo_}, {"--grace", "1000"});
+    wait_for_processes(3);
+    launched.signal(SIGTERM);
+    launched.signal(SIGINT);
+    EXPECT_TRUE(has(launched.output(), "amalgam run: asked to end twice; stopped all groups\n"));
+    EXPECT_EQ(launched.join(), 128 + SIGKILL);
+    wait_until_nothing_is_left();
+}
+
+/// Random pipelines as real processes: what the sinks wrote, against a plain loop.
+class spread : public launcher, public testing::WithParamInterface<const char*> {
+protected:
+    void compare(std::uint64_t seed, bool replicas) {
+        auto plan = random_pipeline::draw(seed, replicas);
+        write_config(random_pipeline::config_text(
+            plan, [](std::size_t, std::size_t) { return std::string(GetParam()); }));
+        std::string file = folder_ + "/got";
+        auto [code, output] = run({"random", std::to_string(seed), replicas ? "1" : "0", file});
+        ASSERT_EQ(code, 0) << "seed " << seed << ": " << output;
+        EXPECT_EQ(output, "");
+        std::vector<std::string> got, expected;
+        for (std::size_t r = 0; r < plan.replicas.back(); ++r) {
+            std::ifstream in(file + "." + std::to_string(r));
+            for (std::string line; std::getline(in, line);)
+                got.push_back(line);
+        }
+        for (const auto& one : random_pipeline::expected(plan))
+            expected.push_back(std::to_string(one.value) + " " + one.text);
+        if (plan.replicated()) {
+            std::sort(got.begin(), got.end());
+            std::sort(expected.begin(), expected.end());
+        }
+        ASSERT_EQ(got, expected) << "seed " << seed;
+    }
+};
+
+TEST_P(spread, gives_what_a_plain_loop_gives_wherever_the_pipeline_is_cut) {
+    for (std::uint64_t seed = 2000; seed < 2010; ++seed)
+        compare(seed, false);
+}
+
+TEST_P(spread, gives_the_same_items_with_many_senders_and_many_receivers) {
+    for (std::uint64_t seed = 3000; seed < 3008; ++seed)
+        compare(seed, true);
+}
+
+INSTANTIATE_TEST_SUITE_P(shm, spread, testing::Values("shm://"));
+INSTANTIATE_TEST_SUITE_P(tcp, spread, testing::Values("tcp://127.0.0.1:0"));
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <amalgam/fabric/loop.hpp>
+#include <amalgam/flow/graph.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+#include "flow/group_run.hpp"
+
+namespace amalgam::detail {
+
+/// Every process of a run inside this one, on a deterministic network: for tests.
+///
+/// Threads: one, which also drives the network.
+class looped_run {
+public:
+    /// One process: its own graph, engine and run.
+    struct process {
+        seat where;
+        std::string label;
+        graph built;
+        std::unique_ptr<engine> over;
+        std::unique_ptr<group_run> running;
+    };
+
+    /// `build` makes the graph; it is called once per process, and told which one.
+    looped_run(std::string config_json, run_options options,
+               std::function<void(graph&, const seat&)> build, loop_options network = {})
+        : net(network), config(parse_flow_config(config_json).value()), options_(options) {
+        for (std::size_t g = 0; g < config.groups.size(); ++g) {
+            for (std::size_t r = 0; r < config.groups[g].replicas(); ++r) {
+                auto one = std::make_unique<process>();
+                one->where = {g, r};
+                one->label = process_label(config.groups[g], r);
+                build(one->built, one->where);
+                processes.push_back(std::move(one));
+            }
+        }
+    }
+    ~looped_run() {
+        for (auto& one : processes)
+            if (one->over) one->over->stop();
+        net.run_until_idle();
+    }
+
+    /// Opens the process's endpoint, and starts its part.
+    void start(process& one) {
+        std::string sentence;
+        status fits = one.built.core().check(&config, sentence);
+        if (!fits.ok()) throw error(fits, sentence);
+        engine_options how;
+        how.name = one.label;
+        one.over = std::make_unique<engine>(net.port(one.label), how);
+        streams_.push_back(&one.over->stream());
+        one.running = std::make_unique<group_run>(one.built.core(), config, one.where, *one.over,
+                                                  std::span(&streams_.back(), 1), options_);
+        address_book addresses;
+        for (const group_config& group : config.groups) {
+            addresses.emplace_back();
+            for (std::size_t r = 0; r < group.replicas(); ++r)
+                addresses.back().push_back("loop://" + process_label(group, r));
+        }
+        one.running->start(addresses);
+    }
+    void start_all() {
+        for (auto& one : processes)
+            start(*one);
+    }
+
+    process& operator[](std::size_t i) { return *processes[i]; }
+    bool over() const {
+        for (auto& one : processes)
+            if (!one->running || !one->running->over().is_set()) return false;
+        return true;
+    }
+    /// The sentence a process ended with; empty when it ended well.
+    std::string failure_of(std::size_t i) const {
+        auto failed = processes[i]->running->failed();
+        return failed ? failed->what.sentence : "";
+    }
+
+    loop_network net;
+    flow_config config;
+    std::vector<std::unique_ptr<process>> processes;
+
+private:
+    run_options options_;
+    std::vector<execution_stream*> streams_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <amalgam/core/random.hpp>
+#include <amalgam/flow/graph.hpp>
+
+/// Pipelines drawn from a seed, and what they must give: for tests that split them over groups.
+namespace amalgam::random_pipeline {
+
+struct item {
+    std::uint64_t value = 0;
+    std::string text;
+
+    template <typename Archive>
+    void serialize(Archive& archive) {
+        archive(value, text);
+    }
+    friend auto operator<=>(const item&, const item&) = default;
+};
+
+enum class kind : std::uint8_t {
+    change,   ///< One out for one in.
+    drop,     ///< None for some.
+    repeat,   ///< Two for some.
+    grow,     ///< Longer text; sometimes longer than a batch.
+    sum_up,   ///< What came through, and one more at the end.
+    swallow,  ///< Nothing but one at the end.
+};
+
+struct plan {
+    std::uint64_t seed = 0;
+    std::uint64_t items = 0;
+    std::vector<kind> stages;
+    /// Which group each node is in (source, stages, sink), rising from 0.
+    std::vector<std::size_t> group_of;
+    std::vector<std::size_t> replicas;  ///< Of each group.
+
+    bool replicated() const noexcept;
+};
+
+/// A plan with 1 to 5 groups. `replicas`: some groups have several processes (and then no stage
+/// whose result depends on which of them an item reached).
+plan draw(std::uint64_t seed, bool replicas);
+
+/// Builds it. The sink appends to `results`, when it runs here.
+void build(graph& into, const plan& from, std::vector<item>& results);
+
+/// What all sinks together must have got, by a plain loop: in this order, unless replicated.
+std::vector<item> expected(const plan& from);
+
+/// The config's text, with the endpoint that `endpoint(group, replica)` gives.
+template <typename Endpoint>
+std::string config_text(const plan& from, Endpoint endpoint) {
+    std::string groups;
+    for (std::size_t g = 0; g < from.replicas.size(); ++g) {
+        std::string list;
+        for (std::size_t r = 0; r < from.replicas[g]; ++r)
+            list += (r == 0 ? "\"" : ", \"") + endpoint(g, r) + "\"";
+        groups +=
+            (g == 0 ? "\"G" : ", \"G") + std::to_string(g) + "\": {\"endpoint\": [" + list + "]}";
+    }
+    return "{\"groups\": {" + groups + "}}";
+}
+
+}  // namespace amalgam::random_pipeline

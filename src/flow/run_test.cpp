@@ -1,0 +1,196 @@
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/flow/run.hpp>
+
+#include "flow/random_pipeline.hpp"
+
+namespace amalgam {
+namespace {
+
+auto count_to(int end) {
+    return [end](outlet<int>& out) {
+        for (int i = 0; i < end; ++i)
+            out.send(i);
+    };
+}
+
+TEST(run, passes_every_item_in_order_through_every_node) {
+    graph g;
+    std::vector<long> got;
+    auto from = g.add_source<int>("from", count_to(5000));
+    auto twice = g.add_stage<int, long>("twice", [](int n) { return 2L * n; });
+    auto to = g.add_sink<long>("to", [&got](long n) { got.push_back(n); });
+    g.pipeline(from, twice, to);
+    run(g);
+    ASSERT_EQ(got.size(), 5000u);
+    for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_EQ(got[i], static_cast<long>(2 * i));
+}
+
+TEST(run, gives_what_a_plain_loop_gives_whatever_the_pipeline_and_the_threads) {
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+        auto plan = random_pipeline::draw(seed, false);
+        graph g;
+        std::vector<random_pipeline::item> results;
+        random_pipeline::build(g, plan, results);
+        run(g, {.threads = 1 + static_cast<unsigned>(seed % 3), .queue_items = seed % 5});
+        ASSERT_EQ(results, random_pipeline::expected(plan)) << "seed " << seed;
+    }
+}
+
+TEST(run, moves_items_that_cannot_be_copied) {
+    graph g;
+    int sum = 0;
+    auto from = g.add_source<std::unique_ptr<int>>("from", [](auto& out) {
+        for (int i = 0; i < 100; ++i)
+            out.send(std::make_unique<int>(i));
+    });
+    auto to = g.add_sink<std::unique_ptr<int>>("to", [&sum](std::unique_ptr<int> n) { sum += *n; });
+    g.pipeline(from, to);
+    run(g);
+    EXPECT_EQ(sum, 4950);
+}
+
+struct told {
+    std::vector<std::string>& log;
+    std::string name;
+    void say(const char* what) const { log.push_back(name + " " + what); }
+};
+struct talking_source : source<int>, told {
+    explicit talking_source(std::vector<std::string>& to) : told{to, "source"} {}
+    void start(const place&) { say("start"); }
+    void generate(outlet<int>& out) { out.send(1); }
+    void end() { say("end"); }
+};
+struct talking_stage : stage<int, int>, told {
+    explicit talking_stage(std::vector<std::string>& to) : told{to, "stage"} {}
+    void start(const place& here) {
+        say("start");
+        EXPECT_EQ(here.group, "");
+        EXPECT_EQ(here.replicas, 1u);
+    }
+    void process(int n, outlet<int>& out) {
+        say("item");
+        out.send(n);
+    }
+    void end(outlet<int>& out) {
+        say("end");
+        out.send(2);
+    }
+};
+struct talking_sink : sink<int>, told {
+    explicit talking_sink(std::vector<std::string>& to) : told{to, "sink"} {}
+    void start(const place&) { say("start"); }
+    void consume(int n) { say(n == 1 ? "item 1" : "item 2"); }
+    void end() { say("end"); }
+};
+
+TEST(run, hooks_come_once_each_around_the_items) {
+    graph g;
+    std::vector<std::string> log;
+    auto from = g.add<talking_source>("from", log);
+    auto middle = g.add<talking_stage>("middle", log);
+    auto to = g.add<talking_sink>("to", log);
+    g.pipeline(from, middle, to);
+    run(g, {.threads = 1});  // One thread, so one log.
+    auto of = [&log](const std::string& name) {
+        std::vector<std::string> own;
+        for (const std::string& line : log)
+            if (line.rfind(name, 0) == 0) own.push_back(line.substr(name.size() + 1));
+        return own;
+    };
+    EXPECT_EQ(of("source"), (std::vector<std::string>{"start", "end"}));
+    EXPECT_EQ(of("stage"), (std::vector<std::string>{"start", "item", "end"}));
+    EXPECT_EQ(of("sink"), (std::vector<std::string>{"start", "item 1", "item 2", "end"}));
+}
+
+TEST(run, a_source_that_nobody_keeps_up_with_waits) {
+    graph g;
+    std::atomic<int> sent{0};
+    int most_ahead = 0;
+    auto from = g.add_source<int>("from", [&sent](outlet<int>& out) {
+        for (int i = 0; i < 1000; ++i) {
+            out.send(i);
+            ++sent;
+        }
+    });
+    auto to = g.add_sink<int>("to", [&](int n) { most_ahead = std::max(most_ahead, sent - n); });
+    g.pipeline(from, to);
+    run(g, {.threads = 2, .queue_items = 8});
+    EXPECT_LE(most_ahead, 8 + 2);
+}
+
+TEST(run, a_node_that_throws_ends_the_run_with_its_name_and_text) {
+    for (unsigned threads : {1u, 2u}) {
+        graph g;
+        auto from = g.add_source<int>("from", [](outlet<int>& out) {
+            for (int i = 0;; ++i)  // Without an end: it is stopped.
+                out.send(i);
+        });
+        auto middle = g.add_stage<int, int>("middle", [](int n) {
+            if (n == 5000) throw std::runtime_error("no more than 5000");
+            return n;
+        });
+        auto to = g.add_sink<int>("to", [](int) {});
+        g.pipeline(from, middle, to);
+        try {
+            run(g, {.threads = threads});
+            FAIL() << "it did not throw";
+        } catch (const error& why) {
+            EXPECT_EQ(why.code(), errc::handler_failed);
+            EXPECT_STREQ(why.what(), "the node \"middle\" failed: no more than 5000");
+        }
+    }
+}
+
+TEST(run, a_graph_that_does_not_fit_starts_nothing) {
+    graph g;
+    bool started = false;
+    auto from = g.add_source<int>("from", [&started](outlet<int>&) { started = true; });
+    auto to = g.add_sink<int>("to", [](int) {});
+    g.pipeline(from, to);
+    g.group("G1").add(from);
+    try {
+        run(g);
+        FAIL() << "it did not throw";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::invalid);
+        EXPECT_EQ(std::string(why.what()).rfind("the node \"to\" is in no group", 0), 0u);
+    }
+    EXPECT_FALSE(started);
+}
+
+TEST(run, a_graph_runs_again) {
+    graph g;
+    int items = 0;
+    auto from = g.add_source<int>("from", count_to(10));
+    auto to = g.add_sink<int>("to", [&items](int) { ++items; });
+    g.pipeline(from, to);
+    run(g);
+    run(g);
+    EXPECT_EQ(items, 20);
+}
+
+TEST(run, hundreds_of_stages_fit_on_one_thread) {
+    graph g;
+    std::vector<int> got;
+    auto so_far = g.pipeline(g.add_source<int>("from", count_to(50)));
+    for (int i = 0; i < 300; ++i)
+        so_far = g.pipeline(so_far, g.add_stage<int, int>("stage" + std::to_string(i),
+                                                          [](int n) { return n + 1; }));
+    g.pipeline(so_far, g.add_sink<int>("to", [&got](int n) { got.push_back(n); }));
+    run(g, {.threads = 1, .queue_items = 4});
+    ASSERT_EQ(got.size(), 50u);
+    EXPECT_EQ(got.front(), 300);
+    EXPECT_EQ(got.back(), 349);
+}
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,100 @@
+// A flow program for tests: what it does is its first argument.
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <amalgam/flow/graph.hpp>
+#include <amalgam/flow/run.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "flow/random_pipeline.hpp"
+
+namespace am = amalgam;
+
+namespace {
+
+std::string group() {
+    const char* name = std::getenv("AMALGAM_GROUP");
+    return name != nullptr ? name : "";
+}
+
+/// Says "GROUP PID" into the fifo, whose writing end stays open: its reader sees the end when
+/// everybody who ever said something is gone.
+void report(const char* fifo) {
+    int fd = ::open(fifo, O_WRONLY);  // Kept, and passed on to children.
+    std::string line = group() + " " + std::to_string(::getpid()) + "\n";
+    if (::write(fd, line.data(), line.size()) < 0) std::perror("fifo");
+}
+
+/// random SEED REPLICAS FILE: a random pipeline; what the sink got goes to FILE.<replica>.
+int random_pipeline_run(std::uint64_t seed, bool replicas, const std::string& file) {
+    auto plan = am::random_pipeline::draw(seed, replicas);
+    std::vector<am::random_pipeline::item> results;
+    am::graph graph;
+    am::random_pipeline::build(graph, plan, results);
+    int code = am::run_main(graph, {.batch_bytes = 64 + seed * 97 % 5000});
+    if (group() == "G" + std::to_string(plan.replicas.size() - 1)) {
+        const char* replica = std::getenv("AMALGAM_REPLICA");
+        std::ofstream out(file + "." + (replica != nullptr ? replica : "0"));
+        for (const auto& one : results)
+            out << one.value << ' ' << one.text << '\n';
+    }
+    return code;
+}
+
+/// Numbers from G1 through G2 to G3. `last`: how many, or forever when 0.
+int three_groups(int last, const std::string& mode) {
+    am::graph graph;
+    auto from = graph.add_source<int>("from", [last](am::outlet<int>& out) {
+        for (int i = 1; i <= last || last == 0; ++i) {
+            out.send(i);
+            if (last == 0) am::this_task::sleep_for(std::chrono::milliseconds(1));
+        }
+    });
+    auto middle = graph.add_stage<int, int>("middle", [mode](int n) {
+        if (mode == "throw" && n == 100) throw std::runtime_error("no more than 100");
+        return n;
+    });
+    auto to = graph.add_sink<int>(mode == "differ" ? "to " + group() : "to",
+                                  [mode, count = 0, last](int n) mutable {
+                                      ++count;
+                                      if (n == last && mode == "count")
+                                          std::printf("got %d\n", count);
+                                  });
+    graph.pipeline(from, middle, to);
+    graph.group("G1").add(from);
+    graph.group("G2").add(middle);
+    if (mode == "twice") graph.group("G1").add(middle);
+    if (mode != "nowhere") graph.group("G3").add(to);
+    return am::run_main(graph);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 2) return 64;
+    std::string mode = argv[1];
+    if (mode == "random")
+        return random_pipeline_run(std::stoull(argv[2]), *argv[3] == '1', argv[4]);
+    if (mode == "endless" || mode == "stubborn" || mode == "parent") {
+        if (mode == "stubborn") std::signal(SIGTERM, SIG_IGN);
+        if (mode == "parent" && ::fork() == 0) {  // A child that left its session.
+            ::setsid();
+            report(argv[2]);
+            for (;;)
+                ::pause();
+        }
+        report(argv[2]);
+        return three_groups(0, mode);
+    }
+    if (mode == "absent" && group() == "G2") return 0;
+    if (mode == "exit" && group() == "G2") return 7;
+    return three_groups(1000, mode);
+}
