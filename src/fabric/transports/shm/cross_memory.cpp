@@ -1,0 +1,102 @@
+#include "fabric/transports/shm/cross_memory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include <sys/uio.h>
+
+namespace amalgam::detail {
+namespace {
+
+/// As much of a list of segments as one call takes.
+struct window {
+    static constexpr std::size_t most = 64;
+    std::array<iovec, most> parts;
+    std::size_t count = 0;
+
+    /// Holds the next `bytes` from `at` on, or fewer if they are in too many parts; returns how
+    /// many.
+    template <typename Bytes>
+    std::size_t fill(const cross_place<Bytes>& place, std::size_t bytes) noexcept {
+        std::size_t held = 0;
+        std::size_t within = place.at.within;
+        count = 0;
+        for (std::size_t i = place.at.index; held < bytes && count < most; ++i, within = 0) {
+            const Bytes& segment = place.segments[i];
+            const std::size_t some = std::min(segment.size() - within, bytes - held);
+            if (some == 0) continue;
+            parts[count++] = {const_cast<std::byte*>(segment.data()) + within, some};
+            held += some;
+        }
+        return held;
+    }
+};
+
+status why_not(int error) noexcept {
+    switch (error) {
+        case ESRCH:
+            return {errc::disconnected, error};
+        case EPERM:
+        case EACCES:
+        case ENOSYS:
+            return {errc::unsupported, error};
+        case ENOMEM:
+            return {errc::no_memory, error};
+        default:
+            return {errc::denied, error};
+    }
+}
+
+template <typename Local, typename Call>
+status copy(pid_t pid, cross_place<Local>& local, cross_place<const_bytes>& remote,
+            std::size_t bytes, Call&& call) noexcept {
+    window here, there;
+    while (bytes > 0) {
+        std::size_t some = there.fill(remote, here.fill(local, bytes));
+        here.fill(local, some);
+        const ssize_t copied =
+            call(pid, here.parts.data(), here.count, there.parts.data(), there.count, 0);
+        if (copied < 0) return why_not(errno);
+        if (copied == 0) return {errc::denied, EFAULT};
+        const auto moved = static_cast<std::size_t>(copied);
+        walk(local.segments, local.at, moved, [](Local) {});
+        walk(remote.segments, remote.at, moved, [](const_bytes) {});
+        bytes -= moved;
+    }
+    return {};
+}
+
+}  // namespace
+
+status copy_from_process(pid_t from, cross_place<mutable_bytes>& to,
+                         cross_place<const_bytes>& source, std::size_t bytes) noexcept {
+    return copy(from, to, source, bytes, ::process_vm_readv);
+}
+
+status copy_to_process(pid_t to, cross_place<const_bytes>& source, cross_place<const_bytes>& target,
+                       std::size_t bytes) noexcept {
+    return copy(to, source, target, bytes, ::process_vm_writev);
+}
+
+status try_cross_memory(pid_t of, std::uint64_t address, std::uint64_t token) noexcept {
+    std::uint64_t found = 0;
+    const mutable_bytes into = as_writable_bytes_of(found);
+    const_bytes there = foreign_bytes(address + offsetof(shm_probe, token), sizeof found);
+    cross_place<mutable_bytes> to{{&into, 1}, {}};
+    cross_place<const_bytes> source{{&there, 1}, {}};
+    if (status what = copy_from_process(of, to, source, sizeof found); !what.ok())
+        return {errc::unsupported, what.native};
+    // Another process of that number, in another namespace of processes.
+    if (found != token) return {errc::mismatch};
+
+    const const_bytes from = as_bytes_of(token);
+    there = foreign_bytes(address + offsetof(shm_probe, scratch), sizeof token);
+    cross_place<const_bytes> out{{&from, 1}, {}};
+    cross_place<const_bytes> target{{&there, 1}, {}};
+    if (status what = copy_to_process(of, out, target, sizeof token); !what.ok())
+        return {errc::unsupported, what.native};
+    return {};
+}
+
+}  // namespace amalgam::detail

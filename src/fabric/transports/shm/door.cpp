@@ -1,0 +1,94 @@
+#include "fabric/transports/shm/door.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/random.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+unique_fd any_descriptor() noexcept {
+    return unique_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+// Whose name it is, for the sentence.
+std::string owner_of(std::string_view name) {
+    const unique_fd there = connect_to(name);
+    const pid_t pid = there ? who_is(there.get()).pid : 0;
+    return pid > 0 ? fmt::format("process {}", pid) : std::string("a live process");
+}
+
+}  // namespace
+
+result<shm_door> shm_door::open(std::string_view name) {
+    shm_door made;
+    made.name_ = name.empty() ? fmt::format("{:016x}", random_u64()) : std::string(name);
+    made.socket_ = listen_at(made.name_);
+    const int error = errno;
+    if (!made.socket_ && error == EADDRINUSE)
+        return failure{{errc::overloaded, error},
+                       fmt::format("shm://{}: the name is in use by {}; choose another one, or "
+                                   "none for a random one; example: shm://",
+                                   name, owner_of(name))};
+    if (!made.socket_)
+        return failure{{errc::no_memory, error},
+                       fmt::format("shm://{}: no socket to listen with (errno {}); look at the "
+                                   "limit of open files (ulimit -n)",
+                                   name, error)};
+    made.spare_ = any_descriptor();
+    return made;
+}
+
+unique_fd shm_door::accept_one() noexcept {
+    auto take = [&] {
+        return unique_fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    };
+    unique_fd came = take();
+    if (came || (errno != EMFILE && errno != ENFILE)) return came;
+    // Left in the queue it would keep the wait handle readable: let it in to send it away.
+    log(log_level::warn, "shm", "no descriptor left for a new connection, refused it",
+        {{"port", name_}});
+    spare_.reset();
+    (void)take();
+    spare_ = any_descriptor();
+    return {};
+}
+
+shm_newcomer* shm_door::let_in(clock::time_point patience) noexcept try {
+    while (!is_crowded()) {
+        unique_fd came = accept_one();
+        if (!came) return nullptr;
+        const shm_stranger who = who_is(came.get());
+        if (!who.same_user) {
+            log(log_level::warn, "shm", "a process of another user tried to connect, refused it",
+                {{"port", name_}, {"pid", who.pid}});
+            continue;
+        }
+        auto newcomer = std::make_unique<shm_newcomer>();
+        newcomer->socket = std::move(came);
+        newcomer->who = who;
+        newcomer->patience = patience;
+        newcomers_.push_back(std::move(newcomer));
+        return newcomers_.back().get();
+    }
+    return nullptr;
+} catch (const std::bad_alloc&) {
+    return nullptr;
+}
+
+void shm_door::dismiss(shm_newcomer& who) noexcept {
+    std::erase_if(newcomers_, [&](const auto& one) { return one.get() == &who; });
+}
+
+void shm_door::dismiss_late(clock::time_point now) noexcept {
+    std::erase_if(newcomers_, [&](const auto& one) { return one->patience <= now; });
+}
+
+}  // namespace amalgam::detail

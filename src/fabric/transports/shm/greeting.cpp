@@ -1,0 +1,172 @@
+#include "fabric/transports/shm/greeting.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "fabric/transports/shm/mapping.hpp"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+namespace amalgam::detail {
+namespace {
+
+constexpr int backlog = 4096;
+constexpr std::size_t max_descriptors = 2;
+
+struct address {
+    sockaddr_un at{};
+    socklen_t bytes;
+
+    explicit address(std::string_view name) noexcept {
+        at.sun_family = AF_UNIX;
+        // A first byte of zero makes the name abstract: it stands in no file system.
+        char* const text = at.sun_path + 1;
+        const int length = std::snprintf(text, sizeof at.sun_path - 1, "amalgam-shm/%u/%.*s",
+                                         static_cast<unsigned>(::geteuid()),
+                                         static_cast<int>(name.size()), name.data());
+        bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                       static_cast<std::size_t>(length));
+    }
+    const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&at); }
+};
+// Prefix, ten digits of a user, a slash and the name.
+static_assert(1 + 12 + 10 + 1 + uri::max_name_bytes < sizeof(sockaddr_un::sun_path));
+
+unique_fd new_socket() noexcept {
+    return unique_fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+/// A greeting on its way, and room for descriptors beside it.
+struct envelope {
+    iovec part;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(max_descriptors * sizeof(int))> beside{};
+    msghdr header{};
+
+    explicit envelope(shm_greeting& said) noexcept : part{&said, sizeof said} {
+        header.msg_iov = &part;
+        header.msg_iovlen = 1;
+        header.msg_control = beside.data();
+        header.msg_controllen = beside.size();
+    }
+    envelope(const envelope&) = delete;
+};
+
+/// Takes the descriptors out of what came: all are closed but those that are wanted.
+std::array<unique_fd, max_descriptors> open_envelope(msghdr& header) noexcept {
+    std::array<unique_fd, max_descriptors> found;
+    std::size_t count = 0;
+    for (cmsghdr* one = CMSG_FIRSTHDR(&header); one != nullptr; one = CMSG_NXTHDR(&header, one)) {
+        if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
+        const std::size_t here = (one->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t i = 0; i < here; ++i) {
+            int fd;
+            std::memcpy(&fd, CMSG_DATA(one) + i * sizeof fd, sizeof fd);
+            unique_fd owned(fd);
+            if (count < found.size()) found[count++] = std::move(owned);
+        }
+    }
+    return found;
+}
+
+}  // namespace
+
+void shm_greeting::set_name(std::string_view given) noexcept {
+    name_bytes = static_cast<std::uint32_t>(std::min(given.size(), sizeof name));
+    std::memcpy(name, given.data(), name_bytes);
+}
+
+bool send_greeting(int socket, const shm_greeting& say, int pair, int board) noexcept {
+    shm_greeting copy = say;
+    envelope out(copy);
+    int fds[max_descriptors];
+    std::size_t count = 0;
+    if (pair >= 0) fds[count++] = pair;
+    if (board >= 0) fds[count++] = board;
+    out.header.msg_controllen = count == 0 ? 0 : CMSG_SPACE(count * sizeof(int));
+    if (count > 0) {
+        cmsghdr* beside = CMSG_FIRSTHDR(&out.header);
+        beside->cmsg_level = SOL_SOCKET;
+        beside->cmsg_type = SCM_RIGHTS;
+        beside->cmsg_len = CMSG_LEN(count * sizeof(int));
+        std::memcpy(CMSG_DATA(beside), fds, count * sizeof(int));
+    }
+    return ::sendmsg(socket, &out.header, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           static_cast<ssize_t>(sizeof copy);
+}
+
+shm_hearing receive_greeting(int socket, bool with_pair, shm_received_greeting& into) noexcept {
+    envelope in(into.said);
+    const ssize_t got = ::recvmsg(socket, &in.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0) {
+        const bool wait = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+        return wait ? shm_hearing::nothing_yet : shm_hearing::ended;
+    }
+    auto fds = open_envelope(in.header);
+    if (got == 0) return shm_hearing::ended;
+    const shm_greeting& said = into.said;
+    if (got != static_cast<ssize_t>(sizeof said) || (in.header.msg_flags & MSG_TRUNC) != 0 ||
+        said.magic != shm_greeting::magic_value || said.name_bytes > sizeof said.name)
+        return shm_hearing::nonsense;
+    if (said.version != shm_version || said.refused != 0) return shm_hearing::heard;
+    if (said.incarnation == 0) return shm_hearing::nonsense;
+
+    std::size_t next = 0;
+    if (with_pair) {
+        into.pair = std::move(fds[next++]);
+        if (!is_shm_memory(into.pair.get(), shm_pair_layout::bytes)) return shm_hearing::nonsense;
+    }
+    into.board = std::move(fds[next]);
+    if (!is_shm_memory(into.board.get(), shm_board_layout::bytes)) return shm_hearing::nonsense;
+    return shm_hearing::heard;
+}
+
+shm_stranger who_is(int socket) noexcept {
+    ucred facts{};
+    socklen_t bytes = sizeof facts;
+    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &facts, &bytes) != 0) return {};
+    return {facts.pid, facts.uid == ::geteuid()};
+}
+
+unique_fd watch_process(pid_t pid) noexcept {
+    if (pid <= 0) return {};
+    return unique_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+bool has_process_ended(int watched) noexcept {
+    pollfd look{watched, POLLIN, 0};
+    return ::poll(&look, 1, 0) > 0;
+}
+
+unique_fd listen_at(std::string_view name) noexcept {
+    unique_fd socket = new_socket();
+    const address here(name);
+    if (!socket || ::bind(socket.get(), here.get(), here.bytes) != 0 ||
+        ::listen(socket.get(), backlog) != 0)
+        return {};
+    return socket;
+}
+
+unique_fd connect_to(std::string_view name) noexcept {
+    unique_fd socket = new_socket();
+    const address there(name);
+    if (!socket || ::connect(socket.get(), there.get(), there.bytes) != 0) return {};
+    return socket;
+}
+
+bool still_there(int socket) noexcept {
+    pollfd look{socket, POLLRDHUP, 0};
+    return ::poll(&look, 1, 0) == 0;
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,168 @@
+#include "fabric/transports/shm/inward.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "fabric/transports/shm/cross_memory.hpp"
+#include "fabric/transports/shm/link.hpp"
+#include "fabric/transports/shm/port.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+// What is copied between two looks at the other links: some 40 us.
+constexpr std::size_t copy_bytes_at_once = std::size_t{512} << 10;
+
+bool is_frame_of_port(frame_kind kind) noexcept {
+    return kind < frame_kind::first_of_transport;
+}
+
+}  // namespace
+
+std::size_t shm_inward::take(std::size_t budget) noexcept {
+    std::size_t taken = 0;
+    if (copying_) [[unlikely]] {
+        taken += copy_some();
+        if (copying_) return taken;
+    }
+    // Pieces count for nothing upwards, but must not hold up the other links for ever.
+    for (std::size_t records = 0; records < budget && open_ && ring_.ready(); ++records) {
+        taken += take_one();
+        if (copying_) break;
+    }
+    return taken;
+}
+
+std::size_t shm_inward::take_one() noexcept {
+    const frame_header header = ring_.header();
+    if (arrives_.into == nullptr && is_frame_of_port(header.kind)) [[likely]] {
+        if (header.bytes > shm_whole_bytes) return take_start(header);
+        const verdict what = link_.port().deliver(link_, header, ring_.payload(header.bytes));
+        if (what != verdict::gone) consume(header.bytes);
+        return follow(what);
+    }
+    if (arrives_.into != nullptr && header.kind == shm_piece_kind) return take_piece(header);
+    if (arrives_.into == nullptr && header.kind == shm_offer_kind) return take_offer(header);
+    return break_off(shm_broken_rules);
+}
+
+std::size_t shm_inward::follow(verdict what) noexcept {
+    switch (what) {
+        case verdict::pause:
+            pause();
+            break;
+        case verdict::malformed:
+            return break_off(shm_broken_rules);
+        case verdict::taken:
+        case verdict::gone:
+            break;
+    }
+    return 1;
+}
+
+std::size_t shm_inward::break_off(status why) noexcept {
+    link_.fail(why);
+    return 0;
+}
+
+void shm_inward::consume(std::size_t bytes) noexcept {
+    if (ring_.consume(bytes)) link_.wake_writer();
+}
+
+bool shm_inward::begin(const frame_header& header, const_bytes prefix) noexcept {
+    arrives_.into = link_.port().begin_landing(link_, header, prefix);
+    arrives_.at = {};
+    arrives_.left = header.bytes - prefix.size();
+    return arrives_.into != nullptr;
+}
+
+std::size_t shm_inward::take_start(const frame_header& header) noexcept {
+    if (!begin(header, ring_.payload(shm_prefix_bytes))) return break_off(shm_broken_rules);
+    consume(shm_prefix_bytes);
+    return 0;
+}
+
+std::size_t shm_inward::take_piece(const frame_header& header) noexcept {
+    if (header.bytes == 0 || header.bytes > shm_piece_bytes || header.bytes > arrives_.left)
+        return break_off(shm_broken_rules);
+    if (!arrives_.into->discard)
+        copy_in(arrives_.into->into, arrives_.at, ring_.payload(header.bytes));
+    arrives_.left -= header.bytes;
+    consume(header.bytes);
+    if (arrives_.left > 0) return 0;
+    arrives_.into = nullptr;
+    return follow(link_.port().end_landing(link_));
+}
+
+std::size_t shm_inward::take_offer(const frame_header& header) noexcept {
+    constexpr std::size_t most =
+        sizeof(shm_offer) + shm_offer::max_segments * sizeof(shm_foreign_range);
+    if (!link_.crosses_memory() || header.bytes < sizeof(shm_offer) || header.bytes > most)
+        return break_off(shm_broken_rules);
+    const const_bytes payload = ring_.payload(header.bytes);
+    shm_offer told;
+    std::memcpy(&told, payload.data(), sizeof told);
+    std::array<shm_foreign_range, shm_offer::max_segments> ranges;
+    std::memcpy(ranges.data(), payload.data() + sizeof told, header.bytes - sizeof told);
+    const std::size_t bytes = told.frame.bytes;
+    if (told.segment_count == 0 || told.slot != offers_taken_ % shm_offer::max_open ||
+        header.bytes != sizeof told + told.segment_count * sizeof(shm_foreign_range) ||
+        !is_frame_of_port(told.frame.kind) || bytes <= shm_whole_bytes)
+        return break_off(shm_broken_rules);
+
+    offer_ = {};
+    offer_.slot = told.slot;
+    offer_.segment_count = told.segment_count;
+    for (std::size_t i = 0; i < offer_.segment_count; ++i) {
+        if (ranges[i].bytes > bytes - shm_prefix_bytes - offer_.bytes)
+            return break_off(shm_broken_rules);
+        offer_.bytes += ranges[i].bytes;
+        offer_.segments[i] = foreign_bytes(ranges[i].address, ranges[i].bytes);
+    }
+    if (offer_.bytes != bytes - shm_prefix_bytes || !begin(told.frame, told.prefix))
+        return break_off(shm_broken_rules);
+    consume(header.bytes);
+    copying_ = true;
+    return copy_some();
+}
+
+std::size_t shm_inward::copy_some() noexcept {
+    if (arrives_.into->discard) return end_copy();
+    const std::size_t bytes = std::min(arrives_.left, copy_bytes_at_once);
+    const status what = copy_part(bytes);
+    if (!what.ok()) return break_off({errc::disconnected, what.native});
+    arrives_.left -= bytes;
+    return arrives_.left == 0 ? end_copy() : 0;
+}
+
+status shm_inward::copy_part(std::size_t bytes) noexcept {
+    const shm_link::touch touching(link_);
+    if (theirs_.closed.load(std::memory_order_seq_cst) != 0) return {errc::disconnected};
+    // The sender may have taken its memory back, and put the bytes elsewhere, in one piece.
+    const std::uint64_t moved = theirs_.moved[offer_.slot].load(std::memory_order_seq_cst);
+    if (moved != 0) {
+        offer_.segments[0] = foreign_bytes(moved, offer_.bytes);
+        offer_.segment_count = 1;
+        offer_.at = {0, offer_.bytes - arrives_.left};
+    }
+    cross_place<mutable_bytes> to{arrives_.into->into, arrives_.at};
+    cross_place<const_bytes> from{{offer_.segments.data(), offer_.segment_count}, offer_.at};
+    const status what = copy_from_process(link_.pid(), to, from, bytes);
+    arrives_.at = to.at;
+    offer_.at = from.at;
+    return what;
+}
+
+std::size_t shm_inward::end_copy() noexcept {
+    copying_ = false;
+    arrives_.into = nullptr;
+    // A sender that went away may have reused the memory before it was all copied; and its number
+    // may be somebody else's. It was the right memory if the sender is here still.
+    if (!link_.is_there()) return break_off({errc::disconnected});
+    mine_.pulled.store(++offers_taken_, std::memory_order_seq_cst);
+    link_.wake_writer();
+    return follow(link_.port().end_landing(link_));
+}
+
+}  // namespace amalgam::detail

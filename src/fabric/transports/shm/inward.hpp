@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "fabric/frame.hpp"
+#include "fabric/segments.hpp"
+#include "fabric/transports/shm/pair.hpp"
+
+namespace amalgam::detail {
+
+class shm_link;
+
+/// What comes in on one connection: frames whole, in pieces, or on offer.
+///
+/// Threads: the port's. Each header is read once, and checked before it is believed; a peer that
+/// breaks the rules loses its connection.
+class shm_inward {
+public:
+    shm_inward(shm_link& link, const shm_pair& pair) noexcept
+        : link_(link), mine_(pair.mine()), theirs_(pair.theirs()), ring_(pair.inward()) {}
+
+    /// Whether take() has something to do. Cost: one load of one line of the ring.
+    bool ready() const noexcept { return (ring_.ready() || copying_) && open_; }
+    /// As ready(), for the last look before falling asleep.
+    bool ready_at_last() const noexcept { return (ring_.ready_at_last() || copying_) && open_; }
+
+    /// Takes in about `budget` records, or one part of a frame on offer; returns how many frames
+    /// it handed up. Runs callbacks, after which the link may be over.
+    std::size_t take(std::size_t budget) noexcept;
+
+    void pause() noexcept { open_ = false; }  ///< ready() is false until resume().
+    void resume() noexcept { open_ = true; }
+
+private:
+    /// How a large frame arrives.
+    struct arrival {
+        landing* into = nullptr;  ///< Null: none arrives just now.
+        segment_cursor at;        ///< How far it is filled.
+        std::size_t left = 0;     ///< Bytes still to come.
+    };
+    /// Where the bytes of the frame on offer stand.
+    struct offer {
+        std::uint32_t slot = 0;
+        std::size_t bytes = 0;  ///< All of them.
+        std::size_t segment_count = 0;
+        std::array<const_bytes, shm_offer::max_segments> segments;
+        segment_cursor at;
+    };
+
+    std::size_t take_one() noexcept;
+    std::size_t follow(verdict what) noexcept;
+    std::size_t break_off(status why) noexcept;
+    bool begin(const frame_header&, const_bytes prefix) noexcept;
+    std::size_t take_start(const frame_header&) noexcept;
+    std::size_t take_piece(const frame_header&) noexcept;
+    std::size_t take_offer(const frame_header&) noexcept;
+    std::size_t copy_some() noexcept;
+    status copy_part(std::size_t bytes) noexcept;
+    std::size_t end_copy() noexcept;
+    void consume(std::size_t bytes) noexcept;
+
+    shm_link& link_;
+    shm_side& mine_;
+    shm_side& theirs_;
+    shm_ring_reader ring_;
+    bool open_ = true;
+    bool copying_ = false;  // A frame on offer is being copied; the ring waits.
+    arrival arrives_;
+    offer offer_;
+    std::uint64_t offers_taken_ = 0;
+};
+
+}  // namespace amalgam::detail

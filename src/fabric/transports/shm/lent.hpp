@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include <amalgam/core/buffer.hpp>
+#include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/message.hpp>
+
+#include "fabric/chain.hpp"
+#include "fabric/frame.hpp"
+#include "fabric/segments.hpp"
+
+namespace amalgam::detail {
+
+/// A frame that a link took but has not sent all of.
+struct shm_lent {
+    frame_header header;
+    gather payload;        ///< The sender's, or `kept` once detached.
+    segment_cursor at;     ///< How much of it has gone out.
+    std::size_t left = 0;  ///< Bytes that have not.
+    bool begun = false;    ///< Its header is in the ring.
+    bool offered = false;  ///< It is on offer; then `slot` is the offer's.
+    std::uint32_t slot = 0;
+    completion* on_sent = nullptr;  ///< Null once detached.
+    buffer own;                     ///< The bytes, once detached.
+    const_bytes kept;
+
+    shm_lent* next = nullptr;
+    shm_lent* previous = nullptr;
+};
+
+/// Records of lent frames, used again and again.
+///
+/// Owner:   owns them all; take() and give_back() allocate nothing in steady state.
+/// Threads: the port's.
+class shm_lent_pool {
+public:
+    /// nullptr: no memory.
+    shm_lent* take() noexcept try {
+        if (free_.empty()) {
+            for (std::size_t i = 0; i < 16; ++i)
+                all_.push_back(std::make_unique<shm_lent>());
+            for (std::size_t i = all_.size() - 16; i < all_.size(); ++i)
+                free_.append(*all_[i]);
+        }
+        return free_.take_first();
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+    void give_back(shm_lent& one) noexcept {
+        one = shm_lent{};
+        free_.append(one);
+    }
+
+private:
+    std::vector<std::unique_ptr<shm_lent>> all_;
+    chain<shm_lent> free_;
+};
+
+}  // namespace amalgam::detail

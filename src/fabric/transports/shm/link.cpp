@@ -1,0 +1,185 @@
+#include "fabric/transports/shm/link.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <sched.h>
+#include <sys/socket.h>
+
+#include "fabric/transports/shm/cross_memory.hpp"
+#include "fabric/transports/shm/port.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+// What put and get copy between two looks at whether they still may: some 300 us, and so how long
+// the owner of a region waits at most when it closes it.
+constexpr std::size_t copy_bytes_at_once = std::size_t{4} << 20;
+
+}  // namespace
+
+shm_link::shm_link(shm_port& port, std::string name, shm_pair pair)
+    : port_(port),
+      pair_(std::move(pair)),
+      inward_(*this, pair_),
+      outward_(*this, pair_, port.lent()),
+      name_(std::move(name)),
+      socket_watch_{shm_watch::kind::link, this},
+      process_watch_{shm_watch::kind::process, this} {}
+
+bool shm_link::come_up(unique_fd socket, const shm_stranger& who,
+                       shm_received_greeting& heard) noexcept {
+    shm_mapping board =
+        shm_mapping::of(heard.board.get(), 0, shm_board_layout::bytes, /*writable=*/false);
+    if (!board) return false;
+    board_ = shm_board_view(std::move(board));
+    peer_sleeps_ = &board_.sleeping();
+    socket_ = std::move(socket);
+    incarnation_ = heard.said.incarnation;
+    pid_ = who.pid;
+    process_ = watch_process(pid_);
+    if (port_.uses_cross_memory()) {
+        probed_ = pid_ > 0 ? try_cross_memory(pid_, heard.said.probe, incarnation_)
+                           : status{errc::mismatch};
+        crosses_ = probed_.ok();
+    }
+    pair_.mine().pulls.store(crosses_ ? 1 : 0, std::memory_order_relaxed);
+    phase_ = phase::up;
+    const bool fenced = !port_.has_barriers() || !heard.said.has(shm_greeting::joined_barriers);
+    outward_.open(fenced, port_.uses_cross_memory());
+    return true;
+}
+
+bool shm_link::is_there() const noexcept {
+    return phase_ == phase::up && still_there(socket_.get());
+}
+
+void shm_link::take_down() noexcept {
+    phase_ = phase::over;
+    // seq_cst: whoever copies has said so before it looks here; we look there afterwards.
+    pair_.mine().closed.store(1, std::memory_order_seq_cst);
+    inward_.pause();
+    outward_.drop();
+    port_.unwatch(*this);
+}
+
+void shm_link::shut() noexcept {
+    if (phase_ == phase::over) return;
+    take_down();
+    // After the word above, so that who sees the end of the connection sees the word, too.
+    socket_.reset();
+}
+
+void shm_link::fail(status why) noexcept {
+    if (phase_ == phase::over) return;
+    shut();
+    port_.link_down(*this, why);
+}
+
+void shm_link::peer_left() noexcept {
+    if (phase_ == phase::reaching) return fail({errc::unreachable});
+    if (phase_ != phase::up) return;
+    phase_ = phase::draining;
+    port_.unwatch(*this);
+    port_.drain(*this);
+}
+
+void shm_link::ring() noexcept {
+    const char bell = 0;
+    // Full: it has been rung often enough. Broken: that is noticed elsewhere.
+    (void)!::send(socket_.get(), &bell, sizeof bell, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void shm_link::ring_once(std::uint64_t now, std::uint64_t& rung) noexcept {
+    if (std::exchange(rung, now) != now) ring();
+}
+
+void shm_link::wake_writer() noexcept {
+    const std::uint64_t now = pair_.theirs().wants.load(std::memory_order_seq_cst);
+    if (now % 2 != 0) ring_once(now, rung_writer_);
+}
+
+void shm_link::push_later() noexcept {
+    port_.push_later(*this);
+}
+
+bool shm_link::may_sleep() noexcept {
+    if (phase_ == phase::draining) return false;
+    if (phase_ != phase::up) return true;
+    if (outward_.has_work()) {
+        if (!std::exchange(wants_, true))
+            pair_.mine().wants.fetch_add(1, std::memory_order_seq_cst);
+        if (outward_.can_push()) return false;
+    }
+    return !inward_.ready_at_last();
+}
+
+void shm_link::woke() noexcept {
+    if (std::exchange(wants_, false)) pair_.mine().wants.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void shm_link::wait_until_untouched() noexcept {
+    const shm_word& touching = pair_.theirs().touching;
+    const std::uint64_t now = touching.load(std::memory_order_seq_cst);
+    if (now % 2 == 0 || pid_ == 0) return;
+    const clock::time_point until = clock::steady().now() + port_.patience();
+    // The process may have died in the midst of it; its copying has ended by the time it is gone.
+    while (touching.load(std::memory_order_seq_cst) == now) {
+        if (process_ && has_process_ended(process_.get())) return;
+        if (clock::steady().now() > until) return;
+        ::sched_yield();
+    }
+}
+
+template <typename Local, typename Copy>
+std::optional<status> shm_link::transfer(std::span<const Local> local, const remote_key& key,
+                                         std::uint64_t offset, access asked, Copy&& copy) noexcept {
+    if (!crosses_ || phase_ != phase::up || key.incarnation != incarnation_) return std::nullopt;
+    std::uint64_t left = total_bytes(local);
+    cross_place<Local> here{local, {}};
+    for (bool first = true; first || left > 0; first = false) {
+        const auto some =
+            static_cast<std::size_t>(std::min<std::uint64_t>(left, copy_bytes_at_once));
+        const touch touching(*this);
+        if (pair_.theirs().closed.load(std::memory_order_seq_cst) != 0)
+            return status{errc::disconnected};
+        const shm_found_region found = board_.find(key, offset, left, asked);
+        if (found.what != shm_found_region::kind::open) {
+            if (first && found.what == shm_found_region::kind::unknown) return std::nullopt;
+            return status{errc::denied};
+        }
+        const foreign_segments segments(found.segments, found.segment_count);
+        cross_place<const_bytes> there{segments, {}};
+        walk(segments, there.at, static_cast<std::size_t>(offset), [](const_bytes) {});
+        const status what = copy(pid_, here, there, some);
+        if (is_refusal_of_kernel(what)) {
+            crosses_ = false;
+            probed_ = what;
+            return std::nullopt;  // By frames, from the beginning: they write the same bytes.
+        }
+        if (!what.ok()) return what;
+        offset += some;
+        left -= some;
+    }
+    return status{};
+}
+
+std::optional<status> shm_link::put(gather from, const remote_key& key,
+                                    std::uint64_t offset) noexcept {
+    // The number of a process that is gone may be another's by now.
+    if (crosses_ && !is_there()) return status{errc::disconnected};
+    return transfer<const_bytes>(from, key, offset, access::write, &copy_to_process);
+}
+
+std::optional<status> shm_link::get(scatter into, const remote_key& key,
+                                    std::uint64_t offset) noexcept {
+    std::optional<status> what = transfer<mutable_bytes>(
+        into, key, offset, access::read, [](pid_t pid, auto& here, auto& there, std::size_t bytes) {
+            return copy_from_process(pid, here, there, bytes);
+        });
+    // Read from the right process, if it is here still.
+    if (what && what->ok() && !is_there()) return status{errc::disconnected};
+    return what;
+}
+
+}  // namespace amalgam::detail

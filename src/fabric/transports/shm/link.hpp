@@ -1,0 +1,155 @@
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/core/unique_fd.hpp>
+
+#include "fabric/frame.hpp"
+#include "fabric/transports/shm/board.hpp"
+#include "fabric/transports/shm/greeting.hpp"
+#include "fabric/transports/shm/inward.hpp"
+#include "fabric/transports/shm/outward.hpp"
+#include "fabric/transports/shm/watch.hpp"
+
+namespace amalgam::detail {
+
+class shm_port;
+
+/// How the connection of a peer ends that writes what no peer may.
+inline constexpr status shm_broken_rules{errc::disconnected, EPROTO};
+
+/// The connection to one peer.
+///
+/// Threads: the port's.
+class shm_link final : public frame_link {
+public:
+    enum class phase : std::uint8_t {
+        reaching,  ///< We connect; the acceptor has not heard or not answered us.
+        up,
+        draining,  ///< The peer has gone; what it left in the ring is handed up first.
+        over
+    };
+
+    /// To or from the port that listens at `name`; empty: it does not listen.
+    shm_link(shm_port& port, std::string name, shm_pair pair);
+
+    // ---- what framed_port asks for
+    posted send(const frame_header& header, gather payload, completion* on_sent) noexcept override {
+        return outward_.send(header, payload, on_sent);
+    }
+    bool forget(completion& on_sent) noexcept override { return outward_.forget(on_sent); }
+    void detach(completion& on_sent) noexcept override { outward_.detach(on_sent); }
+    void shut() noexcept override;
+
+    // ---- how it comes up
+    /// The peer has been heard: from now on frames flow. False: no memory; errno says why.
+    bool come_up(unique_fd socket, const shm_stranger& who, shm_received_greeting& heard) noexcept;
+    phase where() const noexcept { return phase_; }
+    bool is_reaching() const noexcept { return phase_ == phase::reaching; }
+    const std::string& name() const noexcept { return name_; }
+
+    // ---- how it ends
+    /// The kernel says that the peer has gone.
+    void peer_left() noexcept;
+    /// Ends the connection and tells the port, unless it is over already.
+    void fail(status why) noexcept;
+
+    // ---- for its two halves
+    shm_port& port() const noexcept { return port_; }
+    shm_inward& inward() noexcept { return inward_; }
+    shm_outward& outward() noexcept { return outward_; }
+
+    /// A record was written: rings if its reader sleeps.
+    void wake_reader() noexcept {
+        // The load must stay behind the record's store. In the compiler this sees to it; in the
+        // processor sleep_barrier() does, or the store is a full barrier itself.
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        const std::uint64_t now = peer_sleeps_->load(std::memory_order_relaxed);
+        if (now % 2 != 0) [[unlikely]]
+            ring_once(now, rung_reader_);
+    }
+    /// Room was returned, or an offer answered: rings if the peer waits for that.
+    void wake_writer() noexcept;
+    /// Notes that outward().push() is wanted.
+    void push_later() noexcept;
+    /// Last look before sleep. False: there is something to do. True: what moves will ring.
+    bool may_sleep() noexcept;
+    void woke() noexcept;
+
+    // ---- memory to memory
+    bool crosses_memory() const noexcept { return crosses_; }
+    status cross_memory_probe() const noexcept { return probed_; }
+    pid_t pid() const noexcept { return pid_; }
+    /// Whether the peer is still connected. Cost: one system call.
+    bool is_there() const noexcept;
+
+    /// As framed_port's; the peer's board knows the region.
+    std::optional<status> put(gather from, const remote_key&, std::uint64_t offset) noexcept;
+    std::optional<status> get(scatter into, const remote_key&, std::uint64_t offset) noexcept;
+
+    /// While one lives the peer does not give its memory back to its program: whoever is about to
+    /// waits. So look again, after making one, whether the memory is still the peer's to give.
+    class touch {
+    public:
+        explicit touch(shm_link& link) noexcept : word_(link.pair_.mine().touching) {
+            word_.fetch_add(1, std::memory_order_seq_cst);
+        }
+        ~touch() { word_.fetch_add(1, std::memory_order_seq_cst); }
+        touch(const touch&) = delete;
+
+    private:
+        shm_word& word_;
+    };
+    /// Returns when the peer copies nothing that it looked up before the call. Normally at once;
+    /// a peer that stands still in the midst of it is waited for until the silence limit.
+    void wait_until_untouched() noexcept;
+
+private:
+    friend class shm_port;
+
+    template <typename Local, typename Copy>
+    std::optional<status> transfer(std::span<const Local> local, const remote_key&,
+                                   std::uint64_t offset, access, Copy&&) noexcept;
+    void ring() noexcept;
+    void ring_once(std::uint64_t now, std::uint64_t& rung) noexcept;
+    void take_down() noexcept;
+
+    // The hot path's first: what each message touches stands together.
+    shm_port& port_;
+    const shm_word* peer_sleeps_ = nullptr;
+    shm_pair pair_;
+    shm_inward inward_;
+    shm_outward outward_;
+    phase phase_ = phase::reaching;
+    bool crosses_ = false;
+    bool wants_ = false;             // We said in `wants` that we wait.
+    std::uint64_t rung_reader_ = 0;  // The sleeps for which we rang already.
+    std::uint64_t rung_writer_ = 0;
+
+    std::string name_;
+    unique_fd socket_;
+    unique_fd process_;  // Readable when the peer's process has ended.
+    shm_watch socket_watch_;
+    shm_watch process_watch_;
+    shm_board_view board_;
+    pid_t pid_ = 0;
+    std::uint64_t incarnation_ = 0;  // The peer's.
+    status probed_{errc::unsupported};
+
+    // The port's: see port.hpp.
+    std::uint64_t last_turn_ = 0;  // When it last brought something.
+    bool is_hot_ = false;          // In the port's list of that name.
+    bool is_pushing_ = false;      // Likewise.
+    clock::time_point patience_;   // Until when the peer must have answered.
+    unique_fd pair_memory_;        // Until the peer has been sent it.
+    shm_pair::origins origins_;    // Likewise.
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,69 @@
+#include "fabric/transports/shm/mapping.hpp"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+namespace amalgam::detail {
+
+shm_mapping::~shm_mapping() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+shm_mapping shm_mapping::of(int fd, std::size_t offset, std::size_t bytes, bool writable) noexcept {
+    const int rights = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    void* at = ::mmap(nullptr, bytes, rights, MAP_SHARED, fd, static_cast<off_t>(offset));
+    if (at == MAP_FAILED) return {};
+    return {static_cast<std::byte*>(at), bytes};
+}
+
+shm_mapping shm_mapping::mirrored(int fd, std::size_t offset, std::size_t bytes) noexcept {
+    void* space = ::mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (space == MAP_FAILED) return {};
+    shm_mapping both(static_cast<std::byte*>(space), 2 * bytes);
+    for (std::size_t view : {std::size_t{0}, bytes}) {
+        void* at = ::mmap(both.data_ + view, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                          fd, static_cast<off_t>(offset));
+        if (at == MAP_FAILED) return {};
+    }
+    return both;
+}
+
+result<unique_fd> make_shm_memory(std::size_t bytes) {
+    unique_fd fd(::memfd_create("amalgam-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
+    if (!fd && errno == EINVAL)  // Before Linux 6.3.
+        fd.reset(::memfd_create("amalgam-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
+        ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+        return failure{{errc::no_memory, errno},
+                       fmt::format("shm: the kernel gave no shared memory of {} bytes (errno {}); "
+                                   "look at the limits of memory and of open files (ulimit -n)",
+                                   bytes, errno)};
+    return fd;
+}
+
+bool forbid_new_writers(int fd) noexcept {
+    return ::fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0;
+}
+
+bool is_shm_memory(int fd, std::size_t bytes) noexcept {
+    struct stat facts {};
+    if (::fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode) ||
+        facts.st_size != static_cast<off_t>(bytes))
+        return false;
+    // Files on a disk or behind a server have no seals: EINVAL.
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+}
+
+}  // namespace amalgam::detail

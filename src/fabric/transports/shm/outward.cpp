@@ -1,0 +1,263 @@
+#include "fabric/transports/shm/outward.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "fabric/transports/shm/link.hpp"
+#include "fabric/transports/shm/port.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+// Below this, copying through the ring is faster than a system call of the reader's: two cores
+// copy at once, and no pages are looked up.
+constexpr std::size_t offer_from_bytes = std::size_t{128} << 10;
+
+// What the longest offer takes.
+constexpr std::size_t offer_lines =
+    shm_record_lines(sizeof(shm_offer) + shm_offer::max_segments * sizeof(shm_foreign_range));
+
+shm_lent& lent_of(const completion& on_sent) noexcept {
+    return *reinterpret_cast<shm_lent*>(on_sent.port_words[3]);
+}
+
+}  // namespace
+
+void shm_outward::open(bool fenced, bool offers) noexcept {
+    ring_.set_fenced(fenced);
+    open_ = true;
+    offers_ = offers;
+    update();
+}
+
+void shm_outward::drop() noexcept {
+    open_ = clear_ = false;
+    blocked_lines_ = 0;
+    for (chain<shm_lent>* list : {&waiting_, &offered_})
+        while (shm_lent* one = list->take_first())
+            lent_.give_back(*one);
+    waiting_count_ = 0;
+}
+
+bool shm_outward::write(const frame_header& header, gather payload, std::size_t bytes) noexcept {
+    if (!ring_.write(header, payload, bytes)) return false;
+    link_.wake_reader();
+    return true;
+}
+
+posted shm_outward::refuse(std::size_t lines) noexcept {
+    if (ring_.broken()) {
+        link_.fail(shm_broken_rules);
+    } else {
+        blocked_lines_ = lines;
+        link_.push_later();
+    }
+    return posted::full;
+}
+
+shm_lent* shm_outward::keep(const frame_header& header, gather payload,
+                            completion* on_sent) noexcept {
+    shm_lent* one = waiting_count_ < max_waiting ? lent_.take() : nullptr;
+    if (one == nullptr) return nullptr;
+    one->header = header;
+    one->payload = payload;
+    one->left = header.bytes;
+    one->on_sent = on_sent;
+    if (on_sent != nullptr) {
+        on_sent->port_words[3] = reinterpret_cast<std::uintptr_t>(one);
+    } else if (!own_bytes(*one)) {  // Small, and its array does not outlive the call.
+        lent_.give_back(*one);
+        return nullptr;
+    }
+    return one;
+}
+
+posted shm_outward::send_slowly(const frame_header& header, gather payload,
+                                completion* on_sent) noexcept {
+    const bool whole = header.bytes <= shm_whole_bytes;
+    const std::size_t lines = shm_record_lines(whole ? header.bytes : shm_prefix_bytes);
+    if (open_ && whole) return refuse(lines);
+    shm_lent* const one = keep(header, payload, on_sent);
+    if (one == nullptr) return refuse(lines);
+    if (clear_) {
+        switch (advance(*one)) {
+            case outcome::over:
+                lent_.give_back(*one);
+                return posted::done;
+            case outcome::offered:
+                offered_.append(*one);
+                link_.push_later();
+                return posted::pending;
+            case outcome::blocked:
+                break;
+        }
+        if (ring_.broken()) {
+            lent_.give_back(*one);
+            return refuse(lines);
+        }
+    }
+    waiting_.append(*one);
+    ++waiting_count_;
+    update();
+    link_.push_later();
+    return on_sent != nullptr ? posted::pending : posted::done;
+}
+
+bool shm_outward::is_offerable(const shm_lent& one) const noexcept {
+    return offers_ && one.header.bytes >= offer_from_bytes &&
+           one.payload.size() <= shm_offer::max_segments &&
+           theirs_.pulls.load(std::memory_order_relaxed) != 0;
+}
+
+std::size_t shm_outward::next_bytes(const shm_lent& one) const noexcept {
+    if (one.begun) return std::min(one.left, shm_piece_bytes);
+    return one.left <= shm_whole_bytes ? one.left : shm_prefix_bytes;
+}
+
+shm_outward::outcome shm_outward::advance(shm_lent& one) noexcept {
+    if (!one.begun && is_offerable(one)) return offer(one);
+    while (one.left > 0 || !one.begun) {
+        const std::size_t bytes = next_bytes(one);
+        frame_header header = one.header;
+        if (one.begun) {
+            header = {};
+            header.kind = shm_piece_kind;
+            header.bytes = static_cast<std::uint32_t>(bytes);
+        }
+        if (!ring_.write_some(header, one.payload, one.at, bytes)) return outcome::blocked;
+        link_.wake_reader();
+        one.begun = true;
+        one.left -= bytes;
+    }
+    return outcome::over;
+}
+
+shm_outward::outcome shm_outward::offer(shm_lent& one) noexcept {
+    if (offers_made_ - offers_answered_ == shm_offer::max_open) return outcome::blocked;
+    if (!ring_.has_room(offer_lines)) return outcome::blocked;
+    shm_offer told;
+    told.frame = one.header;
+    told.slot = static_cast<std::uint32_t>(offers_made_ % shm_offer::max_open);
+    std::byte* prefix = told.prefix;
+    walk(one.payload, one.at, shm_prefix_bytes, [&](const_bytes piece) {
+        std::memcpy(prefix, piece.data(), piece.size());
+        prefix += piece.size();
+    });
+    std::array<shm_foreign_range, shm_offer::max_segments> ranges;
+    segment_cursor rest = one.at;
+    walk(one.payload, rest, one.left - shm_prefix_bytes, [&](const_bytes piece) {
+        ranges[told.segment_count++] = {reinterpret_cast<std::uint64_t>(piece.data()),
+                                        piece.size()};
+    });
+    mine_.moved[told.slot].store(0, std::memory_order_relaxed);
+    const const_bytes parts[] = {as_bytes_of(told),
+                                 std::as_bytes(std::span(ranges.data(), told.segment_count))};
+    frame_header header;
+    header.kind = shm_offer_kind;
+    header.bytes = static_cast<std::uint32_t>(total_bytes(gather(parts)));
+    write(header, parts, header.bytes);
+    one.begun = one.offered = true;
+    one.slot = told.slot;
+    one.left -= shm_prefix_bytes;
+    ++offers_made_;
+    return outcome::offered;
+}
+
+std::size_t shm_outward::end_answered(std::size_t budget) noexcept {
+    const std::uint64_t answered = theirs_.pulled.load(std::memory_order_seq_cst);
+    if (answered - offers_answered_ > offers_made_ - offers_answered_) {
+        link_.fail(shm_broken_rules);
+        return 0;
+    }
+    std::size_t ended = 0;
+    while (open_ && ended < budget && offers_answered_ != answered) {
+        ++offers_answered_;
+        shm_lent* const one = offered_.take_first();
+        completion* const on_sent = one->on_sent;
+        lent_.give_back(*one);
+        if (on_sent == nullptr) continue;
+        link_.port().sent(*on_sent, {});
+        ++ended;
+    }
+    return ended;
+}
+
+std::size_t shm_outward::push(std::size_t budget) noexcept {
+    std::size_t ended = offered_.empty() ? 0 : end_answered(budget);
+    while (open_ && ended < budget && !waiting_.empty()) {
+        shm_lent* const one = waiting_.first();
+        const outcome how = advance(*one);
+        if (how == outcome::blocked) break;
+        waiting_.remove(*one);
+        --waiting_count_;
+        update();
+        if (how == outcome::offered) {
+            offered_.append(*one);
+            continue;
+        }
+        completion* const on_sent = one->on_sent;
+        lent_.give_back(*one);
+        if (on_sent == nullptr) continue;
+        link_.port().sent(*on_sent, {});
+        ++ended;
+    }
+    if (ring_.broken()) link_.fail(shm_broken_rules);
+    if (clear_ && blocked_lines_ != 0 && ring_.has_room(blocked_lines_)) {
+        blocked_lines_ = 0;
+        link_.port().writable(link_);
+    }
+    return ended;
+}
+
+bool shm_outward::can_push() noexcept {
+    if (!open_) return false;
+    if (!offered_.empty() && theirs_.pulled.load(std::memory_order_seq_cst) != offers_answered_)
+        return true;
+    if (const shm_lent* one = waiting_.first()) {
+        if (!one->begun && is_offerable(*one))
+            return offers_made_ - offers_answered_ < shm_offer::max_open &&
+                   ring_.has_room(offer_lines);
+        return ring_.has_room(shm_record_lines(next_bytes(*one)));
+    }
+    return blocked_lines_ != 0 && ring_.has_room(blocked_lines_);
+}
+
+bool shm_outward::forget(completion& on_sent) noexcept {
+    shm_lent& one = lent_of(on_sent);
+    if (one.begun) return false;
+    waiting_.remove(one);
+    --waiting_count_;
+    lent_.give_back(one);
+    update();
+    return true;
+}
+
+bool shm_outward::own_bytes(shm_lent& one) noexcept {
+    one.own = link_.port().buffers().try_take(one.left);
+    if (one.own.size() != one.left) return false;
+    std::byte* to = one.own.data();
+    walk(one.payload, one.at, one.left, [&](const_bytes piece) {
+        std::memcpy(to, piece.data(), piece.size());
+        to += piece.size();
+    });
+    one.kept = std::as_const(one.own).bytes();
+    one.payload = {&one.kept, 1};
+    one.at = {};
+    return true;
+}
+
+void shm_outward::detach(completion& on_sent) noexcept {
+    shm_lent& one = lent_of(on_sent);
+    const bool offered = one.offered;
+    one.on_sent = nullptr;
+    if (!own_bytes(one)) return link_.fail({errc::no_memory});
+    if (!offered) return;
+    // seq_cst: the reader says that it is copying, then looks here; we write here, then look
+    // whether it is copying.
+    mine_.moved[one.slot].store(reinterpret_cast<std::uint64_t>(one.own.data()),
+                                std::memory_order_seq_cst);
+    link_.wait_until_untouched();
+}
+
+}  // namespace amalgam::detail

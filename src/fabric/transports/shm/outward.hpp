@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fabric/transports/shm/lent.hpp"
+#include "fabric/transports/shm/pair.hpp"
+
+namespace amalgam::detail {
+
+class shm_link;
+
+/// What goes out on one connection.
+///
+/// A payload of up to shm_whole_bytes is copied into the ring or refused. A longer one stays
+/// with its sender: it is put on offer, for the reader to copy from our memory, when both sides
+/// can; else it goes through the ring in pieces, as room appears. Frames leave in the order they
+/// were posted.
+///
+/// Threads: the port's.
+/// Cost:    a short frame is one copy, one store and two loads that stay in the cache.
+class shm_outward {
+public:
+    /// Frames that wait for the connection, or for their turn.
+    static constexpr std::size_t max_waiting = 1024;
+
+    shm_outward(shm_link& link, const shm_pair& pair, shm_lent_pool& lent) noexcept
+        : link_(link),
+          mine_(pair.mine()),
+          theirs_(pair.theirs()),
+          lent_(lent),
+          ring_(pair.outward()) {}
+    ~shm_outward() { drop(); }
+    shm_outward(const shm_outward&) = delete;
+
+    /// The connection stands. `fenced`: see shm_ring_writer. `offers`: whether to use them.
+    void open(bool fenced, bool offers) noexcept;
+    /// It does not any more: lent frames are forgotten.
+    void drop() noexcept;
+
+    /// As frame_link::send, forget and detach.
+    posted send(const frame_header& header, gather payload, completion* on_sent) noexcept {
+        if (clear_ && header.bytes <= shm_whole_bytes) [[likely]]
+            if (write(header, payload, header.bytes)) [[likely]]
+                return posted::done;
+        return send_slowly(header, payload, on_sent);
+    }
+    bool forget(completion& on_sent) noexcept;
+    void detach(completion& on_sent) noexcept;
+
+    /// Sends on what waits and ends what was answered, `budget` at most; runs callbacks, after
+    /// which the link may be over. Returns how many ended.
+    std::size_t push(std::size_t budget) noexcept;
+    /// Whether push() is needed now and then.
+    bool has_work() const noexcept {
+        return blocked_lines_ != 0 || !waiting_.empty() || !offered_.empty();
+    }
+    /// Whether push() would do something; looks past what a sleeping reader could miss.
+    bool can_push() noexcept;
+
+private:
+    enum class outcome : std::uint8_t { blocked, over, offered };
+
+    bool write(const frame_header& header, gather payload, std::size_t bytes) noexcept;
+    posted send_slowly(const frame_header&, gather payload, completion* on_sent) noexcept;
+    posted refuse(std::size_t lines) noexcept;
+    shm_lent* keep(const frame_header&, gather payload, completion* on_sent) noexcept;
+    bool is_offerable(const shm_lent& one) const noexcept;
+    outcome advance(shm_lent& one) noexcept;
+    outcome offer(shm_lent& one) noexcept;
+    std::size_t next_bytes(const shm_lent& one) const noexcept;
+    std::size_t end_answered(std::size_t budget) noexcept;
+    bool own_bytes(shm_lent& one) noexcept;
+    void update() noexcept { clear_ = open_ && waiting_.empty(); }
+
+    shm_link& link_;
+    shm_side& mine_;
+    shm_side& theirs_;
+    shm_lent_pool& lent_;
+    shm_ring_writer ring_;
+    bool clear_ = false;  // Up, and nothing waits for its turn: frames go straight to the ring.
+    bool open_ = false;
+    bool offers_ = false;
+    std::size_t blocked_lines_ = 0;  // What the last refused frame needed; 0: none was refused.
+    std::size_t waiting_count_ = 0;
+    chain<shm_lent> waiting_;
+    chain<shm_lent> offered_;
+    std::uint64_t offers_made_ = 0;
+    std::uint64_t offers_answered_ = 0;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+
+#include <amalgam/core/result.hpp>
+#include <amalgam/core/unique_fd.hpp>
+
+#include "fabric/transports/shm/mapping.hpp"
+#include "fabric/transports/shm/ring.hpp"
+
+namespace amalgam::detail {
+
+/// The memory of one connection as one side sees it.
+///
+/// Owner:   owns the mappings.
+/// Threads: the port's.
+class shm_pair {
+public:
+    enum class side : std::uint8_t { connector, acceptor };
+    /// First positions of the two rings, by who reads them.
+    struct origins {
+        std::uint64_t to_acceptor = 0;
+        std::uint64_t to_connector = 0;
+    };
+
+    /// Maps memory of the layout's size. The connector, who made it, also prepares it.
+    /// Failure: `no_memory`.
+    static result<shm_pair> map(int fd, side mine, const origins& from);
+
+    shm_side& mine() const noexcept { return *mine_; }
+    shm_side& theirs() const noexcept { return *theirs_; }  ///< To read, never to write.
+    const shm_ring_place& outward() const noexcept { return outward_; }
+    const shm_ring_place& inward() const noexcept { return inward_; }
+
+private:
+    shm_pair() = default;
+
+    shm_mapping words_, to_acceptor_, to_connector_;
+    shm_side* mine_ = nullptr;
+    shm_side* theirs_ = nullptr;
+    shm_ring_place outward_, inward_;
+};
+
+}  // namespace amalgam::detail

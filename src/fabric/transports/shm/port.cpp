@@ -1,0 +1,299 @@
+#include "fabric/transports/shm/port.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+#include "fabric/transports/shm/sleep_barrier.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+constexpr std::size_t max_message_bytes = std::size_t{1} << 30;
+// From here on a transfer that needs no copy through a ring pays for its system call.
+constexpr std::size_t eager_bytes = std::size_t{16} << 10;
+
+// A line of a ring that nobody writes to stays in the cache, so looking at it costs a nanosecond;
+// up to so many are looked at in every turn.
+constexpr std::size_t hot_links = 8;
+// Of more, those that brought nothing for so many turns are looked at in turns.
+constexpr std::uint64_t turns_until_quiet = 512;
+constexpr std::size_t quiet_links_at_once = 4;
+// How long we go without asking the kernel who came and went: some 20 us.
+constexpr std::uint64_t cycles_between_events = std::uint64_t{1} << 16;
+
+capabilities facts(const shm_port_settings& settings) noexcept {
+    capabilities can;
+    can.transport = "shm";
+    can.inline_bytes = shm_whole_bytes;
+    can.max_message_bytes = max_message_bytes;
+    can.eager_bytes = settings.cross_memory ? eager_bytes : shm_whole_bytes;
+    can.rma = settings.cross_memory ? rma_mode::cross_memory : rma_mode::emulated;
+    can.listens = settings.listens;
+    return can;
+}
+
+void erase(std::vector<shm_link*>& list, shm_link& link) noexcept {
+    std::erase(list, &link);
+}
+
+}  // namespace
+
+result<std::unique_ptr<port>> shm_port::open(std::string_view name,
+                                             const shm_port_settings& settings,
+                                             const port_options& options) {
+    shm_door door;
+    if (settings.listens) {
+        result<shm_door> opened = shm_door::open(name);
+        if (!opened) return opened.why();
+        door = std::move(*opened);
+    }
+    result<shm_board> board = shm_board::make();
+    if (!board) return board.why();
+    unique_fd events(::epoll_create1(EPOLL_CLOEXEC));
+    unique_fd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (!events || !timer)
+        return failure{{errc::no_memory, errno},
+                       fmt::format("shm: no descriptor left for the port (errno {}); raise the "
+                                   "limit of open files (ulimit -n)",
+                                   errno)};
+    return std::unique_ptr<port>(new shm_port(settings, options, std::move(door), std::move(*board),
+                                              std::move(events), std::move(timer)));
+}
+
+shm_port::shm_port(const shm_port_settings& settings, const port_options& options, shm_door door,
+                   shm_board board, unique_fd events, unique_fd timer)
+    : framed_port(options, facts(settings)),
+      settings_(settings),
+      barriers_(join_sleep_barriers()),
+      door_(std::move(door)),
+      board_(std::move(board)),
+      events_(std::move(events)),
+      timer_(std::move(timer)) {
+    probe_.token = incarnation();
+    watch(timer_.get(), timer_watch_);
+    watch_door();
+}
+
+shm_port::~shm_port() {
+    end_everything();
+}
+
+std::string shm_port::address() const {
+    return door_.is_open() ? fmt::format("shm://{}", door_.name()) : std::string();
+}
+
+std::string shm_port::explain() const {
+    std::string text = door_.is_open() ? fmt::format(
+                                             "shm: listens as \"{}\" for processes of this user in "
+                                             "this network namespace.",
+                                             door_.name())
+                                       : std::string("shm: calls, and does not listen.");
+    text += fmt::format(" Messages up to {} KiB are copied through a ring in shared memory.",
+                        shm_whole_bytes / 1024);
+    if (!settings_.cross_memory) {
+        text += fmt::format(" Larger ones and transfers go through the ring, too: {}.",
+                            settings_.why_not);
+        return text;
+    }
+    text +=
+        " Larger ones and transfers are copied by the kernel from memory to memory "
+        "(cross-memory attach).";
+    if (denied_ > 0)
+        text += fmt::format(
+            " With {} of the peers so far they go through the ring: the kernel "
+            "denied it ({}).",
+            denied_, to_string(denied_why_));
+    return text;
+}
+
+result<std::string> shm_port::canonical(std::string_view address) const noexcept try {
+    result<uri> parsed = parse_uri(address);
+    if (!parsed) return parsed.why();
+    if (parsed->scheme != "shm")
+        return {errc::unsupported,
+                fmt::format("\"{}\": a port over shm reaches peers over shm only; example: "
+                            "shm://server",
+                            address)};
+    if (parsed->name.empty())
+        return {errc::invalid, fmt::format("\"{}\": the name of the peer is missing; example: "
+                                           "shm://server",
+                                           address)};
+    return "shm://" + parsed->name;
+} catch (const std::bad_alloc&) {
+    return {errc::no_memory, ""};
+}
+
+std::size_t shm_port::move_frames(std::size_t budget) noexcept {
+    ++turn_;
+    if (armed_) [[unlikely]] {
+        disarm();
+        look_at_events();
+    }
+    std::size_t moved = poll_links(budget);
+    if (!quiet_.empty()) moved += poll_quiet(budget - moved);
+    if (!pushing_.empty()) moved += push_links(budget - moved);
+    if (!draining_.empty()) [[unlikely]]
+        drain_links();
+    const bool is_due = turn_ % 16 == 0 && cycles() - events_seen_ > cycles_between_events;
+    if (is_due || (moved == 0 && is_expecting())) look_at_events();
+    return moved;
+}
+
+std::size_t shm_port::poll_links(std::size_t budget) noexcept {
+    std::size_t moved = 0;
+    const std::size_t count = hot_.size();
+    if (next_hot_ >= count) next_hot_ = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t at = next_hot_ + i < count ? next_hot_ + i : next_hot_ + i - count;
+        shm_link& link = *hot_[at];
+        if (!link.inward().ready()) continue;
+        link.last_turn_ = turn_;
+        moved += link.inward().take(budget - moved);
+        if (moved < budget) continue;
+        next_hot_ = at + 1;  // Who was not reached is first next time.
+        break;
+    }
+    return moved;
+}
+
+std::size_t shm_port::poll_quiet(std::size_t budget) noexcept {
+    std::size_t moved = 0;
+    for (std::size_t i = 0; i < quiet_links_at_once && !quiet_.empty() && moved < budget; ++i) {
+        if (++next_quiet_ >= quiet_.size()) next_quiet_ = 0;
+        shm_link& link = *quiet_[next_quiet_];
+        if (!link.inward().ready()) continue;
+        heat(link);
+        moved += link.inward().take(budget - moved);
+    }
+    return moved;
+}
+
+void shm_port::heat(shm_link& link) noexcept {
+    link.last_turn_ = turn_;
+    if (link.is_hot_) return;
+    erase(quiet_, link);
+    hot_.push_back(&link);
+    link.is_hot_ = true;
+}
+
+void shm_port::cool_links() noexcept {
+    for (std::size_t i = 0; i < hot_.size() && hot_.size() > hot_links;) {
+        shm_link& link = *hot_[i];
+        if (turn_ - link.last_turn_ <= turns_until_quiet) {
+            ++i;
+            continue;
+        }
+        hot_[i] = hot_.back();
+        hot_.pop_back();
+        quiet_.push_back(&link);
+        link.is_hot_ = false;
+    }
+}
+
+void shm_port::push_later(shm_link& link) noexcept {
+    if (!std::exchange(link.is_pushing_, true)) pushing_.push_back(&link);
+}
+
+std::size_t shm_port::push_links(std::size_t budget) noexcept {
+    std::size_t ended = 0;
+    for (std::size_t i = 0; i < pushing_.size();) {
+        shm_link& link = *pushing_[i];
+        ended += link.outward().push(budget - ended);
+        if (link.outward().has_work()) {
+            ++i;
+            continue;
+        }
+        link.is_pushing_ = false;
+        pushing_[i] = pushing_.back();
+        pushing_.pop_back();
+    }
+    return ended;
+}
+
+void shm_port::drain(shm_link& link) noexcept {
+    heat(link);
+    draining_.push_back(&link);
+}
+
+void shm_port::drain_links() noexcept {
+    for (std::size_t i = 0; i < draining_.size();) {
+        shm_link& link = *draining_[i];
+        if (link.inward().ready()) {
+            ++i;
+            continue;
+        }
+        link.fail({errc::disconnected});
+        draining_[i] = draining_.back();
+        draining_.pop_back();
+    }
+}
+
+bool shm_port::arm() noexcept {
+    if (!draining_.empty()) return false;
+    for (const shm_link* link : reaching_)
+        if (!link->socket_) return false;  // Not asked yet: the next progress() does.
+    if (!std::exchange(armed_, true)) {
+        board_.sleep();
+        if (barriers_) sleep_barrier();
+    }
+    for (const auto& link : links_) {
+        if (link->may_sleep()) continue;
+        heat(*link);
+        disarm();
+        return false;
+    }
+    set_timer();
+    return true;
+}
+
+void shm_port::disarm() noexcept {
+    armed_ = false;
+    board_.wake();
+    for (shm_link* link : pushing_)
+        link->woke();
+}
+
+void shm_port::resume(frame_link& link) noexcept {
+    static_cast<shm_link&>(link).inward().resume();
+}
+
+void shm_port::forget(shm_link& link) noexcept {
+    for (auto* list : {&hot_, &quiet_, &pushing_, &draining_, &reaching_})
+        erase(*list, link);
+}
+
+void shm_port::release(frame_link& which) noexcept {
+    auto& link = static_cast<shm_link&>(which);
+    forget(link);
+    // Regions that close after this do not know of the link any more.
+    link.wait_until_untouched();
+    std::erase_if(links_, [&](const auto& one) { return one.get() == &link; });
+}
+
+std::optional<status> shm_port::direct_put(frame_link& link, gather from, const remote_key& key,
+                                           std::uint64_t offset) noexcept {
+    return static_cast<shm_link&>(link).put(from, key, offset);
+}
+
+std::optional<status> shm_port::direct_get(frame_link& link, scatter into, const remote_key& key,
+                                           std::uint64_t offset) noexcept {
+    return static_cast<shm_link&>(link).get(into, key, offset);
+}
+
+void shm_port::region_opened(const remote_key& key, scatter segments) noexcept {
+    if (settings_.cross_memory) board_.publish(key, segments);
+}
+
+void shm_port::region_closed(const remote_key& key) noexcept {
+    if (!settings_.cross_memory || !board_.withdraw(key)) return;
+    for (const auto& link : links_)
+        link->wait_until_untouched();
+}
+
+}  // namespace amalgam::detail

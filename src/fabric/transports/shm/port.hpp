@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fabric/framed_port.hpp"
+#include "fabric/transports/shm/board.hpp"
+#include "fabric/transports/shm/cross_memory.hpp"
+#include "fabric/transports/shm/door.hpp"
+#include "fabric/transports/shm/lent.hpp"
+#include "fabric/transports/shm/link.hpp"
+
+namespace amalgam::detail {
+
+/// How a port over shared memory is opened.
+struct shm_port_settings {
+    bool listens = true;
+    /// Copy between the memories of processes where the kernel lets us; else through the rings.
+    bool cross_memory = true;
+    std::string why_not;  ///< Why cross_memory is false, for explain().
+};
+
+/// A port over shared memory: looks at its rings itself, and asks the kernel now and then who
+/// came and who went.
+///
+/// Threads: the port's.
+class shm_port final : public framed_port {
+public:
+    /// Failure: as transport::open().
+    static result<std::unique_ptr<port>> open(std::string_view name, const shm_port_settings&,
+                                              const port_options&);
+    ~shm_port() override;
+
+    std::string address() const override;
+    std::string explain() const override;
+    int wait_handle() const noexcept override { return events_.get(); }
+
+    // ---- for links
+    using framed_port::begin_landing;
+    using framed_port::buffers;
+    using framed_port::deliver;
+    using framed_port::end_landing;
+    using framed_port::link_down;
+    using framed_port::sent;
+    using framed_port::writable;
+
+    shm_lent_pool& lent() noexcept { return lent_; }
+    bool uses_cross_memory() const noexcept { return settings_.cross_memory; }
+    bool has_barriers() const noexcept { return barriers_; }
+    std::chrono::milliseconds patience() const noexcept { return options().silence_limit; }
+    void push_later(shm_link&) noexcept;
+    void drain(shm_link&) noexcept;
+    void unwatch(shm_link&) noexcept;
+
+protected:
+    result<frame_link*> connect(std::string_view address) noexcept override;
+    result<std::string> canonical(std::string_view address) const noexcept override;
+    std::size_t move_frames(std::size_t budget) noexcept override;
+    bool arm() noexcept override;
+    void release(frame_link&) noexcept override;
+    void resume(frame_link&) noexcept override;
+    std::optional<status> direct_put(frame_link&, gather, const remote_key&,
+                                     std::uint64_t offset) noexcept override;
+    std::optional<status> direct_get(frame_link&, scatter, const remote_key&,
+                                     std::uint64_t offset) noexcept override;
+    void region_opened(const remote_key&, scatter) noexcept override;
+    void region_closed(const remote_key&) noexcept override;
+
+private:
+    shm_port(const shm_port_settings&, const port_options&, shm_door, shm_board, unique_fd events,
+             unique_fd timer);
+
+    // port.cpp: what every call of progress() does.
+    void disarm() noexcept;
+    std::size_t poll_links(std::size_t budget) noexcept;
+    std::size_t poll_quiet(std::size_t budget) noexcept;
+    std::size_t push_links(std::size_t budget) noexcept;
+    void drain_links() noexcept;
+    void cool_links() noexcept;
+    void heat(shm_link&) noexcept;
+    void forget(shm_link&) noexcept;
+
+    // port_events.cpp: what the kernel says, now and then.
+    void look_at_events() noexcept;
+    void on_event(const shm_watch&, std::uint32_t events) noexcept;
+    void on_door() noexcept;
+    void on_newcomer(shm_newcomer&) noexcept;
+    void on_link(shm_link&, std::uint32_t events) noexcept;
+    void on_welcome(shm_link&) noexcept;
+    void welcome(shm_newcomer&, shm_received_greeting&) noexcept;
+    bool bring_up(shm_link&, unique_fd socket, const shm_stranger&,
+                  shm_received_greeting&) noexcept;
+    shm_link& adopt(std::unique_ptr<shm_link>);
+    void reach(shm_link&) noexcept;
+    void look_at_time() noexcept;
+    void set_timer() noexcept;
+    void watch_door() noexcept;
+    bool watch(int fd, shm_watch&) noexcept;
+    shm_greeting greeting() const noexcept;
+    /// Somebody has yet to answer or to greet, within a certain time.
+    bool is_expecting() const noexcept { return !reaching_.empty() || !door_.is_empty(); }
+
+    const shm_port_settings settings_;
+    bool barriers_;
+    bool armed_ = false;
+    std::uint64_t turn_ = 0;          // Calls of move_frames().
+    std::uint64_t events_seen_ = 0;   // cycles() when we last asked the kernel.
+    std::vector<shm_link*> hot_;      // Looked at in every turn.
+    std::vector<shm_link*> quiet_;    // Looked at a few in every turn.
+    std::vector<shm_link*> pushing_;  // With outward work.
+    std::vector<shm_link*> draining_;
+    std::size_t next_hot_ = 0;
+    std::size_t next_quiet_ = 0;
+
+    shm_lent_pool lent_;
+    std::vector<std::unique_ptr<shm_link>> links_;
+    std::vector<shm_link*> reaching_;  // Those that wait for their welcome.
+    std::size_t denied_ = 0;  // Connections so far where the kernel refused cross-memory attach.
+    status denied_why_;
+    shm_door door_;
+    shm_board board_;
+    shm_probe probe_;
+    unique_fd events_;
+    unique_fd timer_;
+    shm_watch door_watch_{shm_watch::kind::door};
+    shm_watch timer_watch_{shm_watch::kind::timer};
+    bool door_watched_ = false;
+    bool timer_set_ = false;
+};
+
+}  // namespace amalgam::detail

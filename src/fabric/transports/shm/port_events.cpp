@@ -1,0 +1,274 @@
+// What the kernel tells a port: who came, who went, who rings.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <amalgam/core/log.hpp>
+
+#include "fabric/transports/shm/port.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+// How often those are looked after who have a certain time to answer, when nothing else happens.
+constexpr long timer_nanoseconds = 20'000'000;
+
+// Takes the rings of the bell off a socket.
+void silence(int socket) noexcept {
+    std::array<char, 16> bells;
+    while (::recv(socket, bells.data(), bells.size(), MSG_DONTWAIT) > 0) {
+    }
+}
+
+}  // namespace
+
+bool shm_port::watch(int fd, shm_watch& what) noexcept {
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLRDHUP;
+    event.data.ptr = &what;
+    return ::epoll_ctl(events_.get(), EPOLL_CTL_MOD, fd, &event) == 0 ||
+           ::epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void shm_port::unwatch(shm_link& link) noexcept {
+    // Not left to close(): a forked child may hold the descriptors, too.
+    for (const unique_fd* fd : {&link.socket_, &link.process_})
+        if (*fd) ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);
+}
+
+void shm_port::watch_door() noexcept {
+    const bool wanted = door_.is_open() && !door_.is_crowded();
+    if (std::exchange(door_watched_, wanted) == wanted) return;
+    if (wanted)
+        watch(door_.fd(), door_watch_);
+    else
+        ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, door_.fd(), nullptr);
+}
+
+void shm_port::look_at_events() noexcept {
+    std::array<epoll_event, 64> events;
+    const int count = ::epoll_wait(events_.get(), events.data(), events.size(), 0);
+    for (int i = 0; i < count; ++i)
+        on_event(*static_cast<const shm_watch*>(events[static_cast<std::size_t>(i)].data.ptr),
+                 events[static_cast<std::size_t>(i)].events);
+    // After the events: it sends newcomers away, whom one of them may have named.
+    if (is_expecting() || timer_set_) look_at_time();
+    watch_door();
+    cool_links();
+    events_seen_ = cycles();
+}
+
+void shm_port::on_event(const shm_watch& what, std::uint32_t events) noexcept {
+    switch (what.what) {
+        case shm_watch::kind::door:
+            return on_door();
+        case shm_watch::kind::newcomer:
+            return on_newcomer(*static_cast<shm_newcomer*>(what.owner));
+        case shm_watch::kind::link:
+            return on_link(*static_cast<shm_link*>(what.owner), events);
+        case shm_watch::kind::process:
+            return static_cast<shm_link*>(what.owner)->peer_left();
+        case shm_watch::kind::timer: {
+            std::uint64_t times;
+            (void)!::read(timer_.get(), &times, sizeof times);
+            return;  // look_at_time() follows.
+        }
+    }
+}
+
+shm_greeting shm_port::greeting() const noexcept {
+    shm_greeting say;
+    say.flags = barriers_ ? shm_greeting::joined_barriers : 0;
+    say.incarnation = incarnation();
+    say.probe = reinterpret_cast<std::uint64_t>(&probe_);
+    say.set_name(door_.name());
+    return say;
+}
+
+// ---- those who come
+
+void shm_port::on_door() noexcept {
+    const clock::time_point patience = time().now() + options().silence_limit;
+    while (shm_newcomer* came = door_.let_in(patience)) {
+        if (watch(came->socket.get(), came->watch))
+            on_newcomer(*came);  // Whoever connects greets at once.
+        else
+            door_.dismiss(*came);
+    }
+}
+
+void shm_port::on_newcomer(shm_newcomer& who) noexcept {
+    shm_received_greeting heard;
+    switch (receive_greeting(who.socket.get(), /*with_pair=*/true, heard)) {
+        case shm_hearing::nothing_yet:
+            return;
+        case shm_hearing::heard:
+            welcome(who, heard);
+            break;
+        case shm_hearing::nonsense:
+            log(log_level::warn, "shm", "what connected does not speak our protocol, refused it",
+                {{"port", door_.name()}, {"pid", who.who.pid}});
+            break;
+        case shm_hearing::ended:
+            break;
+    }
+    door_.dismiss(who);
+}
+
+void shm_port::welcome(shm_newcomer& who, shm_received_greeting& heard) noexcept try {
+    shm_greeting answer = greeting();
+    if (heard.said.version != shm_version) {
+        answer.refused = static_cast<std::uint32_t>(errc::mismatch);
+        send_greeting(who.socket.get(), answer, -1, -1);
+        return;
+    }
+    result<shm_pair> pair =
+        shm_pair::map(heard.pair.get(), shm_pair::side::acceptor,
+                      {heard.said.origin_to_acceptor, heard.said.origin_to_connector});
+    if (!pair) {
+        answer.refused = static_cast<std::uint32_t>(errc::no_memory);
+        send_greeting(who.socket.get(), answer, -1, -1);
+        return;
+    }
+    const std::string name(heard.said.listens_at());
+    std::string address = name.empty() ? fmt::format("shm://(process {})", who.who.pid)
+                                       : fmt::format("shm://{}", name);
+    shm_link& link = adopt(std::make_unique<shm_link>(*this, name, std::move(*pair)));
+    const int socket = who.socket.get();
+    if (bring_up(link, std::move(who.socket), who.who, heard) &&
+        send_greeting(socket, answer, -1, board_.fd()) && accepted(link, std::move(address)))
+        return;
+    link.shut();
+    release(link);
+} catch (const std::bad_alloc&) {
+    // Sent away: to the other side we are out of reach.
+}
+
+// ---- those we come to
+
+result<frame_link*> shm_port::connect(std::string_view address) noexcept try {
+    const std::string name = parse_uri(address).value().name;
+    result<unique_fd> memory = make_shm_memory(shm_pair_layout::bytes);
+    if (!memory) return memory.why();
+    const shm_pair::origins origins{random_u64(), random_u64()};
+    result<shm_pair> pair = shm_pair::map(memory->get(), shm_pair::side::connector, origins);
+    if (!pair) return pair.why();
+    shm_link& link = adopt(std::make_unique<shm_link>(*this, name, std::move(*pair)));
+    link.pair_memory_ = std::move(*memory);
+    link.origins_ = origins;
+    link.patience_ = time().now() + options().silence_limit;
+    reaching_.push_back(&link);
+    return static_cast<frame_link*>(&link);
+} catch (const std::bad_alloc&) {
+    return {errc::no_memory, ""};
+}
+
+void shm_port::reach(shm_link& link) noexcept {
+    unique_fd socket = connect_to(link.name());
+    if (!socket) {
+        // Its queue is full, or we are out of descriptors: later, while there is time.
+        if (errno != EAGAIN && errno != EMFILE && errno != ENFILE)
+            link.fail({errc::unreachable, errno});
+        return;
+    }
+    if (!who_is(socket.get()).same_user) return link.fail({errc::unreachable, EPERM});
+    shm_greeting say = greeting();
+    say.origin_to_acceptor = link.origins_.to_acceptor;
+    say.origin_to_connector = link.origins_.to_connector;
+    if (!send_greeting(socket.get(), say, link.pair_memory_.get(), board_.fd()) ||
+        !watch(socket.get(), link.socket_watch_))
+        return link.fail({errc::unreachable, errno});
+    link.pair_memory_.reset();
+    link.socket_ = std::move(socket);
+}
+
+void shm_port::on_link(shm_link& link, std::uint32_t events) noexcept {
+    if (link.is_reaching()) on_welcome(link);
+    if (link.where() == shm_link::phase::up) {
+        if ((events & EPOLLIN) != 0) silence(link.socket_.get());
+        heat(link);
+    }
+    if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) link.peer_left();
+}
+
+void shm_port::on_welcome(shm_link& link) noexcept {
+    shm_received_greeting heard;
+    switch (receive_greeting(link.socket_.get(), /*with_pair=*/false, heard)) {
+        case shm_hearing::nothing_yet:
+            return;
+        case shm_hearing::ended:
+            return link.fail({errc::unreachable});
+        case shm_hearing::nonsense:
+            return link.fail({errc::unreachable, EPROTO});
+        case shm_hearing::heard:
+            break;
+    }
+    if (heard.said.refused != 0 || heard.said.version != shm_version) {
+        log(log_level::warn, "shm", "a port refused the connection",
+            {{"port", link.name()}, {"its version", heard.said.version}, {"ours", shm_version}});
+        return link.fail({errc::unreachable, EPROTO});
+    }
+    const shm_stranger who = who_is(link.socket_.get());
+    if (!bring_up(link, std::move(link.socket_), who, heard)) link.fail({errc::unreachable, errno});
+    // look_at_time() follows, and takes it out of those we reach for.
+}
+
+bool shm_port::bring_up(shm_link& link, unique_fd socket, const shm_stranger& who,
+                        shm_received_greeting& heard) noexcept {
+    if (!link.come_up(std::move(socket), who, heard) ||
+        !watch(link.socket_.get(), link.socket_watch_))
+        return false;
+    if (link.process_) watch(link.process_.get(), link.process_watch_);
+    if (settings_.cross_memory && !link.crosses_memory()) {
+        ++denied_;
+        denied_why_ = link.cross_memory_probe();
+    }
+    heat(link);
+    if (link.outward().has_work()) push_later(link);
+    return true;
+}
+
+shm_link& shm_port::adopt(std::unique_ptr<shm_link> link) {
+    links_.push_back(std::move(link));
+    // A link is in each list once at most; later additions must not fail.
+    for (auto* list : {&hot_, &quiet_, &pushing_, &draining_, &reaching_})
+        list->reserve(links_.size());
+    return *links_.back();
+}
+
+// ---- those who take their time
+
+void shm_port::look_at_time() noexcept {
+    const clock::time_point now = time().now();
+    door_.dismiss_late(now);
+    for (std::size_t i = 0; i < reaching_.size();) {
+        shm_link& link = *reaching_[i];
+        if (link.is_reaching() && !link.socket_) reach(link);
+        if (link.is_reaching() && link.patience_ <= now) link.fail({errc::unreachable, ETIMEDOUT});
+        if (link.is_reaching()) {
+            ++i;
+            continue;
+        }
+        reaching_[i] = reaching_.back();
+        reaching_.pop_back();
+    }
+    if (!is_expecting()) set_timer();
+}
+
+void shm_port::set_timer() noexcept {
+    const bool wanted = is_expecting();
+    if (std::exchange(timer_set_, wanted) == wanted) return;
+    itimerspec when{};
+    if (wanted) when.it_interval.tv_nsec = when.it_value.tv_nsec = timer_nanoseconds;
+    ::timerfd_settime(timer_.get(), 0, &when, nullptr);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,88 @@
+#include "fabric/transports/shm/shm.hpp"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "fabric/transports/shm/cross_memory.hpp"
+#include "fabric/transports/shm/port.hpp"
+#include "fabric/transports/shm/sleep_barrier.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+/// Whether the kernel lets this process use cross-memory attach at all: on itself it may always,
+/// unless the system calls are shut off.
+status probe_cross_memory() noexcept {
+    const shm_probe self{0x5eed, 0};
+    return try_cross_memory(::getpid(), reinterpret_cast<std::uint64_t>(&self), self.token);
+}
+
+class shm_transport final : public transport {
+public:
+    shm_transport() noexcept : cross_memory_(probe_cross_memory()) {}
+
+    std::string_view name() const noexcept override { return "shm"; }
+
+    transport_info describe() const override {
+        transport_info info;
+        info.name = "shm";
+        info.usable = true;
+        info.summary = "shared memory, processes of one user on one host";
+        info.details.push_back(
+            cross_memory_.ok()
+                ? std::string("rma: cross-memory attach")
+                : fmt::format("rma: through the ring, the kernel denies cross-memory attach ({})",
+                              to_string(cross_memory_)));
+        info.details.push_back(join_sleep_barriers()
+                                   ? "wake-up: the sleeper pays for the memory barrier"
+                                   : "wake-up: every message pays for a memory barrier, "
+                                     "membarrier(2) is not to be had");
+        info.details.push_back(fmt::format("rings: {} KiB each way", shm_ring_bytes / 1024));
+        info.example = "shm://server";
+        return info;
+    }
+
+    result<std::unique_ptr<port>> open(const uri& where,
+                                       const port_options& options) const override {
+        shm_port_settings settings;
+        if (!cross_memory_.ok()) {
+            settings.cross_memory = false;
+            settings.why_not =
+                fmt::format("the kernel denies cross-memory attach ({})", to_string(cross_memory_));
+        }
+        for (const uri_option& option : where.options) {
+            if (option.key == "rma" && option.value == "ring") {
+                settings.cross_memory = false;
+                settings.why_not = "the URI says rma=ring";
+            } else if (option.key == "listen" && option.value == "no") {
+                settings.listens = false;
+            } else if (!(option.key == "rma" && option.value == "auto") &&
+                       !(option.key == "listen" && option.value == "yes")) {
+                return {errc::invalid,
+                        fmt::format("uri \"{}\": the option \"{}={}\" means nothing to shm, "
+                                    "expected rma=auto, rma=ring, listen=yes or listen=no; "
+                                    "example: shm://server?rma=ring",
+                                    to_string(where), option.key, option.value)};
+            }
+        }
+        if (!settings.listens && !where.name.empty())
+            return {errc::invalid,
+                    fmt::format("uri \"{}\": a port that does not listen has no name; example: "
+                                "shm://?listen=no",
+                                to_string(where))};
+        return shm_port::open(where.name, settings, options);
+    }
+
+private:
+    const status cross_memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<transport> make_shm_transport() {
+    return std::make_unique<shm_transport>();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+
+namespace amalgam::detail {
+
+/// What a descriptor in a port's epoll set belongs to.
+struct shm_watch {
+    enum class kind : std::uint8_t { door, newcomer, link, process, timer };
+
+    kind what;
+    void* owner = nullptr;  ///< The newcomer or link.
+};
+
+}  // namespace amalgam::detail
