@@ -1,0 +1,27 @@
+# What `cmake --install` puts where, and what find_package(amalgam) then gives:
+# amalgam::core … amalgam::flow, one per layer, and amalgam::amalgam, all of them.
+
+include(CMakePackageConfigHelpers)
+get_property(layers GLOBAL PROPERTY AMALGAM_LAYERS)
+
+add_library(amalgam_amalgam INTERFACE)
+add_library(amalgam::amalgam ALIAS amalgam_amalgam)
+set_target_properties(amalgam_amalgam PROPERTIES EXPORT_NAME amalgam)
+target_link_libraries(amalgam_amalgam INTERFACE ${layers})
+
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/amalgam)
+install(TARGETS ${layers} amalgam_amalgam EXPORT amalgam ARCHIVE LIBRARY)
+install(TARGETS amalgam_tool RUNTIME)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
+install(EXPORT amalgam NAMESPACE amalgam:: FILE amalgamTargets.cmake DESTINATION ${config_dir})
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/amalgamConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/amalgamConfig.cmake
+                              INSTALL_DESTINATION ${config_dir})
+# Below 1.0 a minor release may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/amalgamConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/amalgamConfig.cmake
+              ${PROJECT_BINARY_DIR}/amalgamConfigVersion.cmake
+        DESTINATION ${config_dir})
