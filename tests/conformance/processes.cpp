@@ -262,31 +262,28 @@ TEST_P(transport_suite, address_of_a_killed_process_is_unreachable) {
     EXPECT_EQ(op.code(), errc::unreachable);
 }
 
-TEST_P(transport_suite, frozen_process_counts_as_gone_when_the_silence_limit_is_over) {
+TEST_P(transport_suite, frozen_process_is_not_gone_past_the_silence_limit) {
     if (!between_processes()) GTEST_SKIP() << "its ports do not leave the process";
     neighbours all(*this);
     port_options impatient;
-    impatient.silence_limit = std::chrono::milliseconds(slow_build ? 4000 : 1500);
+    impatient.silence_limit = std::chrono::milliseconds(500);
     all.open(impatient);
+    node& here = all.here();
+    peer_id peer = all.victim().peer;
+    operation& receive = start(here, request::receive(peer, 1, zeroed(8)));
     all.victim().process.freeze();
-    operation& op = start(all.here(), request::receive(all.victim().peer, 1, zeroed(8)));
-    finish(op);
-    EXPECT_EQ(op.code(), errc::disconnected);
-    all.expect_loss({&op});
-}
-
-TEST_P(transport_suite, process_that_answers_late_but_within_the_limit_is_kept) {
-    if (!between_processes()) GTEST_SKIP() << "its ports do not leave the process";
-    neighbours all(*this);
-    all.open();
-    operation& op = start(all.here(), request::receive(all.victim().peer, 1, zeroed(8)));
-    all.victim().process.freeze();
-    for (int i = 0; i < 50; ++i)
-        expect_echo(*this, all.here(), all.bystander().peer);
+    // A program that computes or is being debugged answers nothing; its machine lives.
+    operation& large = start(here, request::send(peer, 1, patterned(served_bytes, 1)));
+    auto end = std::chrono::steady_clock::now() + 3 * impatient.silence_limit;
+    until("the limit to be long over", [&] { return std::chrono::steady_clock::now() > end; });
+    EXPECT_TRUE(here.lost.empty());
     all.victim().process.thaw();
-    expect_echo(*this, all.here(), all.victim().peer);
-    EXPECT_TRUE(op.pending());
-    EXPECT_TRUE(all.here().lost.empty());
+    finish(large);
+    EXPECT_EQ(large.code(), errc::ok);
+    expect_echo(*this, here, peer);
+    EXPECT_TRUE(receive.pending());
+    expect_echo(*this, here, all.bystander().peer);
+    EXPECT_TRUE(here.lost.empty());
 }
 
 }  // namespace

@@ -8,11 +8,16 @@
 namespace amalgam::conformance {
 namespace {
 
-/// Sleeps on the handle until it is readable. Returns whether it ever was.
-bool is_woken(node& at) {
-    pollfd handle{at.end().wait_handle(), POLLIN, 0};
-    int ready = ::poll(&handle, 1, static_cast<int>(patience().count()));
-    return ready == 1;
+/// Sleeps on the handles until one is readable; which of the two that is. None: neither was
+/// within all patience.
+struct readable {
+    bool first = false;
+    bool second = false;
+};
+readable sleep_on(node& one, node& two) {
+    pollfd handles[] = {{one.end().wait_handle(), POLLIN, 0}, {two.end().wait_handle(), POLLIN, 0}};
+    ::poll(handles, 2, static_cast<int>(patience().count()));
+    return {handles[0].revents != 0, handles[1].revents != 0};
 }
 
 /// Runs progress() until there is nothing to do and the handle is armed.
@@ -28,7 +33,7 @@ int sleep_until(node& at, const std::function<bool()>& reached) {
     int woken = 0;
     while (!reached()) {
         if (at.progress() != 0 || !at.end().prepare_to_sleep()) continue;
-        if (!is_woken(at)) {
+        if (!sleep_on(at, at).first) {
             ADD_FAILURE() << "nothing woke the sleeper";
             return woken;
         }
@@ -37,61 +42,57 @@ int sleep_until(node& at, const std::function<bool()>& reached) {
     return woken;
 }
 
-class sleeper {
-public:
-    explicit sleeper(transport_suite& suite) : over(suite.connected_pair()) {}
-
-    /// With `at` asleep, does `what`, and expects that it wakes and reaches `reached`.
-    void expect_wake(const char* why, node& at, node& other, const std::function<void()>& what,
-                     const std::function<bool()>& reached) {
-        SCOPED_TRACE(why);
-        fall_asleep(other);
-        fall_asleep(at);
-        what();
-        wake_until(at, other, reached);
-    }
-
-    /// With `at` asleep: `other` works on as long as it has work, `at` only when it is woken.
-    void wake_until(node& at, node& other, const std::function<bool()>& reached) {
-        for (int naps = 0; !reached(); ++naps) {
-            ASSERT_LT(naps, 1000000) << "woken again and again for nothing";
-            while (other.progress() != 0) {
+/// Both work only when they are woken; `at`, which sleeps already, calls `awake` each time.
+void wake_until(
+    node& at, node& other, const std::function<bool()>& reached,
+    const std::function<void()>& awake = [] {}) {
+    fall_asleep(other);
+    for (int naps = 0; !reached(); ++naps) {
+        ASSERT_LT(naps, 1000000) << "woken again and again for nothing";
+        readable woken = sleep_on(at, other);
+        ASSERT_TRUE(woken.first || woken.second) << "slept through it";
+        if (woken.second) fall_asleep(other);
+        if (!woken.first) continue;
+        do {
+            while (at.progress() != 0) {
             }
-            if (reached()) return;
-            ASSERT_TRUE(is_woken(at)) << "slept through it";
-            do {
-                while (at.progress() != 0) {
-                }
-            } while (!reached() && !at.end().prepare_to_sleep());
-        }
+            awake();
+        } while (!reached() && !at.end().prepare_to_sleep());
     }
+}
 
-    connection over;
-};
+/// With `at` asleep, `other` does `what`: expects that it wakes and reaches `reached`.
+void expect_wake(const char* why, node& at, node& other, const std::function<void()>& what,
+                 const std::function<bool()>& reached) {
+    SCOPED_TRACE(why);
+    fall_asleep(other);
+    fall_asleep(at);
+    what();
+    wake_until(at, other, reached);
+}
 
 TEST_P(transport_suite, sleeping_port_is_woken_by_everything_that_concerns_it) {
-    sleeper night(*this);
-    connection& over = night.over;
+    connection over = connected_pair();
     node& a = over.a;
     node& b = over.b;
     if (a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
 
-    night.expect_wake(
+    expect_wake(
         "a message", b, a, [&] { start(a, request::send(over.b_at_a, 1, patterned(8, 1))); },
         [&] { return b.arrived.size() == 1; });
-    night.expect_wake(
+    expect_wake(
         "a large message", b, a,
         [&] { a.try_post(request::send(over.b_at_a, 1, patterned(1 << 20, 1))); },
         [&] { return b.arrived.size() == 2; });
     operation& receive = start(b, request::receive(over.a_at_b, 1, zeroed(8)));
-    night.expect_wake(
+    expect_wake(
         "an expected message", b, a,
         [&] { a.try_post(request::send_expected(over.b_at_a, 1, patterned(8, 1))); },
         [&] { return receive.over(); });
 
     region target = b.end().open_region(zeroed(1 << 20), access::read_write).value();
     std::vector<operation*> ops;
-    night.expect_wake(
+    expect_wake(
         "the target of a put and a get", b, a,
         [&] {
             ops.push_back(
@@ -100,26 +101,21 @@ TEST_P(transport_suite, sleeping_port_is_woken_by_everything_that_concerns_it) {
         },
         [&] { return ops[0]->over() && ops[1]->over(); });
 
-    node* late = nullptr;
-    night.expect_wake(
-        "a new peer's first message", b, a,
+    node& late = open();
+    expect_wake(
+        "a new peer's first message", b, late,
         [&] {
-            late = &open();
-            peer_id to_b = late->end().lookup(b.end().address()).value();
-            start(*late, request::send(to_b, 3, patterned(8, 3)));
+            peer_id to_b = late.end().lookup(b.end().address()).value();
+            start(late, request::send(to_b, 3, patterned(8, 3)));
         },
-        [&] {
-            late->progress();
-            return b.arrived.back().tag == 3;
-        });
+        [&] { return b.arrived.back().tag == 3; });
     peer_id late_at_b = b.arrived.back().from;
-    night.expect_wake(
-        "the loss of a peer", b, a, [&] { late->shut(); }, [&] { return b.has_lost(late_at_b); });
+    expect_wake(
+        "the loss of a peer", b, a, [&] { late.shut(); }, [&] { return b.has_lost(late_at_b); });
 }
 
 TEST_P(transport_suite, initiator_asleep_is_woken_when_its_transfer_ends) {
-    sleeper night(*this);
-    connection& over = night.over;
+    connection over = connected_pair();
     if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
     region target = over.b.end().open_region(zeroed(1 << 20), access::read_write).value();
     for (std::size_t bytes : {8u, 1u << 20}) {
@@ -130,7 +126,7 @@ TEST_P(transport_suite, initiator_asleep_is_woken_when_its_transfer_ends) {
                     : request::get(over.b_at_a, {zeroed(bytes)}, target.key(), 0));
             if (op.over()) continue;  // The kernel carried it at once.
             fall_asleep(over.a);
-            night.wake_until(over.a, over.b, [&] { return op.over(); });
+            wake_until(over.a, over.b, [&] { return op.over(); });
         }
     }
 }
@@ -147,23 +143,20 @@ TEST_P(transport_suite, sender_asleep_after_full_is_woken_when_there_is_room) {
         ++count;
     }
     if (refused == nullptr) GTEST_SKIP() << "this transport is never full";
+    bool took = false;
+    auto try_again = [&] { took = took || refused->post() != posted::full; };
     while (over.a.progress() != 0) {
     }
-    if (refused->post() == posted::full) {
-        while (!over.a.end().prepare_to_sleep() && over.a.progress() != 0) {
-        }
-        std::uint64_t came = 0;
-        over.b.on_arrival = [&](message&) { ++came; };
-        bool took = false;
-        while (!took) {
-            while (over.b.progress() != 0) {
-            }
-            ASSERT_TRUE(is_woken(over.a)) << "slept on though there is room";
+    try_again();
+    if (!took) {
+        over.b.on_arrival = [](message&) {};
+        do {
             while (over.a.progress() != 0) {
             }
-            took = refused->post() != posted::full;
-            if (!took) (void)over.a.end().prepare_to_sleep();
-        }
+            try_again();
+        } while (!took && !over.a.end().prepare_to_sleep());
+        wake_until(
+            over.a, over.b, [&] { return took; }, try_again);
     }
     finish(*refused);
 }

@@ -9,11 +9,13 @@
 namespace amalgam::conformance {
 namespace {
 
-/// Each port in a thread of its own, asleep when it has nothing to do.
-void run(node& at, const std::function<void()>& more, const std::function<bool()>& reached) {
+/// Each port in a thread of its own, asleep when it has nothing to do. `more` posts what there
+/// is to post and returns false when it could go on at once.
+void run(node& at, const std::function<bool()>& more, const std::function<bool()>& reached) {
     while (!reached()) {
-        more();
-        if (at.progress() != 0 || !at.end().prepare_to_sleep()) continue;
+        bool may_sleep = more();
+        // What `more` posted may have been over at once: then nothing is left to wake us.
+        if (at.progress() != 0 || !may_sleep || reached() || !at.end().prepare_to_sleep()) continue;
         pollfd handle{at.end().wait_handle(), POLLIN, 0};
         if (::poll(&handle, 1, static_cast<int>(patience().count())) == 0) {
             ADD_FAILURE() << "nothing woke the sleeper";
@@ -33,7 +35,7 @@ TEST_P(transport_suite, ports_in_two_threads_wake_each_other) {
             over.b.try_post(request::send(got.from(), got.tag(), {}));
         };
         run(
-            over.b, [] {}, [&] { return turns == rounds; });
+            over.b, [] { return true; }, [&] { return turns == rounds; });
         while (over.b.progress() != 0) {
         }
     });
@@ -44,6 +46,7 @@ TEST_P(transport_suite, ports_in_two_threads_wake_each_other) {
         if (asked == turns && asked < rounds &&
             !over.a.try_post(request::send(over.b_at_a, asked, {})).refused())
             ++asked;
+        return true;
     };
     run(over.a, ask_next, [&] { return turns == rounds; });
     far.join();
@@ -73,7 +76,7 @@ TEST_P(transport_suite, ports_in_two_threads_stream_and_transfer_at_once) {
             EXPECT_TRUE(is_pattern(got.bytes(), 1));
         };
         run(
-            over.b, [] {}, [&] { return last_came; });
+            over.b, [] { return true; }, [&] { return last_came; });
         EXPECT_EQ(came, count);
     });
     std::uint64_t sent = 0;
@@ -88,7 +91,7 @@ TEST_P(transport_suite, ports_in_two_threads_stream_and_transfer_at_once) {
             } else if (refused->post() != posted::full) {
                 refused = nullptr;
             }
-            if (refused != nullptr) return;
+            if (refused != nullptr) return true;
             ++sent;
         }
         if (transfers.size() < 40) {
@@ -97,18 +100,18 @@ TEST_P(transport_suite, ports_in_two_threads_stream_and_transfer_at_once) {
                                                 : request::get(over.b_at_a, {near_memory}, key, 0));
             if (!op.refused()) transfers.push_back(&op);
         }
+        return sent == count && transfers.size() == 40;
     };
     run(over.a, send_more,
         [&] { return sent == count && transfers.size() == 40 && over.a.open_operations() == 0; });
     for (operation* op : transfers)
         EXPECT_EQ(op->code(), errc::ok);
     operation* last = &over.a.try_post(request::send(over.b_at_a, ~0ull, {}));
-    run(
-        over.a,
-        [&] {
-            if (last->refused()) (void)last->post();
-        },
-        [&] { return last->over(); });
+    auto send_last = [&] {
+        if (last->refused()) (void)last->post();
+        return true;
+    };
+    run(over.a, send_last, [&] { return last->over(); });
     far.join();
     EXPECT_TRUE(is_pattern(near_memory, 2));
 }
