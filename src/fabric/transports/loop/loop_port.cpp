@@ -73,11 +73,12 @@ result<frame_link*> loop_port::connect(std::string_view address) noexcept try {
     loop_link& link = add_link(on, 0);
     on->sides[0].box = box_;
     on->sides[1].silence_limit = silence_limit();
-    on->sides[1].box = dead_ ? nullptr : hub_->find(name);
+    std::shared_ptr<loop_mailbox> target = dead_ ? nullptr : hub_->find(name);
 
     loop_item first;
     first.on = on;
-    if (on->sides[1].box != nullptr && hub_->next_operation() == loop_hub::fate::good) {
+    if (target != nullptr && hub_->next_operation() == loop_hub::fate::good) {
+        on->sides[1].box = std::move(target);
         first.what = loop_item::kind::connect;
         first.to = 1;
     } else {
@@ -283,6 +284,8 @@ bool loop_link::has_room(std::size_t bytes) const noexcept {
 
 posted loop_link::send(const frame_header& header, gather payload, completion* on_sent) noexcept {
     if (own().link == nullptr) return posted::full;
+    // Nobody is there: it waits for the news of that.
+    if (other().box == nullptr) return on_sent != nullptr ? posted::pending : posted::done;
     loop_item item;
     item.what = loop_item::kind::frame;
     item.to = static_cast<std::uint8_t>(1 - side_);
@@ -332,10 +335,12 @@ posted loop_link::send(const frame_header& header, gather payload, completion* o
 }
 
 bool loop_link::forget(completion& on_sent) noexcept {
+    if (other().box == nullptr) return true;
     return port_.hub().forget(*on_, static_cast<std::uint8_t>(1 - side_), on_sent);
 }
 
 void loop_link::detach(completion& on_sent) noexcept {
+    if (other().box == nullptr) return;
     port_.hub().detach(*on_, static_cast<std::uint8_t>(1 - side_), on_sent);
     port_.forget_sent(on_sent);
 }
