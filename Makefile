@@ -10,7 +10,7 @@ help:
 	@echo "make test     build everything and run all tests"
 	@echo "make bench    compare with rivals in one run; writes build/bench/report.md and report.json"
 	@echo "make build    build the library and $(RELEASE)/bin/amalgam"
-	@echo "make check    the checks that CI runs beside the tests: format, layers, headers"
+	@echo "make check    the checks that CI runs beside the tests: format, layers, headers, README"
 	@echo "make format   format all sources"
 	@echo "make install  install to PREFIX (now $(PREFIX))"
 
@@ -39,6 +39,7 @@ check:
 	@scripts/check_format
 	@scripts/check_layers
 	@scripts/check_headers
+	@scripts/check_readme
 
 format:
 	@git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.h' | xargs clang-format -i

@@ -1,0 +1,12 @@
+#include <iostream>
+
+#include <amalgam/amalgam.hpp>
+
+int main() {
+    am::engine server{"tcp://127.0.0.1:0"};                    // or "shm://"
+    server.define("sum", [](int a, int b) { return a + b; });  // runs as a user-level thread
+
+    am::engine client{"tcp://"};  // can call, does not listen
+    auto sum = client.procedure<int(int, int)>("sum");
+    std::cout << sum.on(client.lookup(server.address()))(2, 3) << '\n';
+}
