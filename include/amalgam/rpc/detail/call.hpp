@@ -18,12 +18,15 @@
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/timer.hpp>
+#include <amalgam/tasks/work_unit.hpp>
 
 /// What stands behind a typed call: the part that does not know the types, and the two thin
 /// skins that do (a call somebody waits for, a call behind a future).
 namespace amalgam::detail {
 
 class engine_core;
+class caller;
+struct peer_state;
 
 /// A procedure as callers name it. One per name and signature and engine, at a fixed address.
 struct remote_procedure {
@@ -32,12 +35,6 @@ struct remote_procedure {
     std::string name;
     std::string signature;
     std::string wire_text;  ///< Both, as the first request to a peer carries them.
-};
-
-/// A piece of work that another thread hands to the engine's stream. Intrusive.
-struct submission {
-    void (*run)(submission&) noexcept = nullptr;
-    submission* next = nullptr;
 };
 
 /// A message on its way to a peer: at the port, or in the peer's queue behind a full port.
@@ -51,7 +48,8 @@ struct outgoing : completion {
     std::array<const_bytes, 3> pieces{};
     std::uint8_t piece_count = 0;
     at where = at::nowhere;
-    outgoing* previous = nullptr;  // In the queue.
+    peer_state* queue_of = nullptr;  // Of the queue, as are:
+    outgoing* previous = nullptr;
     outgoing* next = nullptr;
 };
 
@@ -77,12 +75,12 @@ struct call_target {
 class call_record : public outgoing {
 public:
     explicit call_record(const call_target& target);
+    virtual ~call_record() = default;
 
     body arguments;
     failure why;  ///< How it ended; ok with a value.
 
 protected:
-    ~call_record() = default;
     /// Hands the call to the engine; over() runs exactly once, here or on the engine's stream.
     void submit() noexcept;
     /// Asks for an early end. Any thread; until over(). The record must stay until release().
@@ -99,30 +97,37 @@ protected:
     engine_core* core_;
 
 private:
-    friend class engine_core;
     friend class caller;
-    struct hand_in : submission {
-        call_record* call = nullptr;
+    /// This call, for another thread to hand to the engine's stream.
+    struct errand : work_unit {
+        errand(run_function what, call_record& whose) noexcept : work_unit(what), call(whose) {}
+        call_record& call;
     };
 
+    static void on_sent(completion& self, status what, std::size_t bytes) noexcept;
+    static void run_submit(work_unit& self) noexcept;
+    static void run_cancel(work_unit& self) noexcept;
+
     const remote_procedure* what_;
+    peer_state* callee_ = nullptr;  // While id_ is set.
     clock::time_point deadline_ = clock::time_point::max();
+    std::chrono::nanoseconds timeout_;
     call_record* previous_pending_ = nullptr;  // Of the same peer.
     call_record* next_pending_ = nullptr;
-    std::uint64_t id_ = 0;  // Slot and generation while a reply may come; else 0.
-    bool verifying_ = false;
-    bool ended_ = false;  // The outcome is known; over() waits for the port to let go.
-    std::array<std::byte, body::headroom> header_;
-    hand_in submit_;
-    hand_in cancel_;
+    std::uint64_t id_ = 0;         // Slot and generation while a reply may come; else 0.
+    bool naming_ = false;          // The request carries name and signature.
+    bool canceled_early_ = false;  // Before it was submitted.
+    bool ended_ = false;           // The outcome is known; over() waits for the port to let go.
+    errand submit_;
+    errand cancel_;
     std::optional<deadline_timer> timer_;
+    alignas(8) std::array<std::byte, body::headroom> header_;
 };
 
 /// A call that its maker waits for, parked.
 class waited_call : public call_record {
 protected:
     using call_record::call_record;
-    ~waited_call() = default;
     /// Submits, and returns when the call is over.
     void wait();
 
@@ -177,7 +182,6 @@ template <typename R>
 class future_call final : public future_state<R>, public call_record {
 public:
     explicit future_call(const call_target& target) : call_record(target), alive_(*core_) {}
-    ~future_call() = default;
 
     /// Precondition: made by new, arguments are in place. Takes the object over.
     future<R> launch() noexcept {

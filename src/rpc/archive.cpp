@@ -1,0 +1,26 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/rpc/archive.hpp>
+
+namespace amalgam {
+
+void body::grow(std::size_t bytes) {
+    const std::size_t wanted = headroom + std::max(size_ + bytes, 2 * capacity_);
+    buffer larger = pool_ != nullptr ? pool_->take(wanted) : buffer::of(wanted);
+    larger.resize(larger.capacity());
+    std::memcpy(larger.data() + headroom, values_, size_);
+    large_ = std::move(larger);
+    values_ = large_.data() + headroom;
+    capacity_ = large_.capacity() - headroom;
+}
+
+void detail::throw_too_many(std::size_t elements) {
+    throw error(errc::too_large, "a container of " + std::to_string(elements) +
+                                     " elements cannot travel: at most 4294967295 are possible; "
+                                     "send it in parts");
+}
+
+}  // namespace amalgam

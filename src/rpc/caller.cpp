@@ -1,0 +1,273 @@
+#include "rpc/caller.hpp"
+
+#include <exception>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/log.hpp>
+
+#include "rpc/engine_core.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+/// What a user can do about it, where the far side said nothing better.
+std::string_view advice(errc code) noexcept {
+    switch (code) {
+        case errc::timed_out:
+            return "no answer came before its deadline; allow more time, or see whether the "
+                   "server is overloaded";
+        case errc::unreachable:
+            return "nobody answers there; see that the server runs and that the address is its own";
+        case errc::disconnected:
+            return "the peer is gone; look its address up again once it is back";
+        case errc::canceled:
+            return "the caller canceled it";
+        case errc::closed:
+            return "an engine is stopped and takes no more calls";
+        case errc::not_found:
+            return "no procedure of this name and signature is defined there";
+        case errc::too_large:
+            return "its arguments are more than one message of this transport holds; send them "
+                   "in parts";
+        case errc::no_memory:
+            return "there was no memory for it";
+        default:
+            return "it failed";
+    }
+}
+
+}  // namespace
+
+bool caller::take_slot(call_record& call) noexcept {
+    if (first_free_ == none) {
+        try {
+            slots_.emplace_back().next_free = none;
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+        first_free_ = static_cast<std::uint32_t>(slots_.size() - 1);
+    }
+    const std::uint32_t index = first_free_;
+    slot& mine = slots_[index];
+    first_free_ = mine.next_free;
+    mine.call = &call;
+    call.id_ = static_cast<std::uint64_t>(mine.generation) << 32 | index;
+    ++pending_;
+    return true;
+}
+
+call_record* caller::find(std::uint64_t id) noexcept {
+    const auto index = static_cast<std::uint32_t>(id);
+    if (index >= slots_.size() || slots_[index].generation != id >> 32) return nullptr;
+    return slots_[index].call;
+}
+
+/// Out of every list: no reply, timer or loss finds the call any more.
+void caller::detach(call_record& call) noexcept {
+    const auto index = static_cast<std::uint32_t>(call.id_);
+    slot& mine = slots_[index];
+    mine.call = nullptr;
+    if (++mine.generation == 0) mine.generation = 1;  // Id 0 means none.
+    mine.next_free = std::exchange(first_free_, index);
+    call.id_ = 0;
+    --pending_;
+    if (call.next_pending_ != nullptr)
+        call.next_pending_->previous_pending_ = call.previous_pending_;
+    if (call.previous_pending_ != nullptr) {
+        call.previous_pending_->next_pending_ = call.next_pending_;
+    } else {
+        call.callee_->pending = call.next_pending_;
+    }
+    if (call.timer_) call.timer_.reset();
+}
+
+void caller::begin(call_record& call) noexcept {
+    if (closed_) return fail_unsent(call, {errc::closed});
+    if (call.canceled_early_) return fail_unsent(call, {errc::canceled});
+    if (!call.to) {
+        return fail_unsent(call, {errc::invalid},
+                           "the peer is nobody; take one from engine::lookup()");
+    }
+    if (call.to.owner() != &core_) {
+        return fail_unsent(call, {errc::invalid},
+                           "the peer belongs to another engine; look its address up with the "
+                           "engine that calls");
+    }
+    peer_state* const there = peers_.find(call.to);
+    if (there == nullptr) return fail_unsent(call, {errc::disconnected});
+    if (call.deadline_ != clock::time_point::max() && core_.now() >= call.deadline_) {
+        return fail_unsent(call, {errc::timed_out}, "its deadline had passed before it was sent");
+    }
+    if (!take_slot(call)) return fail_unsent(call, {errc::no_memory});
+    counts_.calls.add();
+    call.callee_ = there;
+    call.previous_pending_ = nullptr;
+    call.next_pending_ = std::exchange(there->pending, &call);
+    if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
+    frame(*there, call);
+    if (call.deadline_ != clock::time_point::max()) arm(call);
+    if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
+}
+
+void caller::frame(peer_state& there, call_record& call) noexcept {
+    std::uint32_t left = 0;
+    if (call.deadline_ != clock::time_point::max()) {
+        left = to_microseconds(call.deadline_ - core_.now());
+    }
+    call.naming_ = !there.verified(call.what_->index);
+    write_request(call.header_.data(), message_kind::request, call.naming_, left, call.what_->id);
+    const const_bytes header(call.header_.data(), request_bytes);
+    call.tag = call.id_;
+    if (call.naming_) {
+        call.pieces = {header, as_bytes(call.what_->wire_text), call.arguments.bytes()};
+        call.piece_count = 3;
+    } else {
+        call.pieces[0] = call.arguments.with_header(header);
+        call.piece_count = 1;
+    }
+}
+
+void caller::arm(call_record& call) {
+    call.timer_.emplace(core_.stream(), [](timer& self) noexcept {
+        call_record& late = *static_cast<deadline_timer&>(self).call;
+        caller& calls = late.core_->calls();
+        calls.counts_.timed_out.add();
+        calls.end(late, {errc::timed_out});
+    });
+    call.timer_->call = &call;
+    call.timer_->arm(call.deadline_);
+}
+
+/// Ends a call that never became one.
+void caller::fail_unsent(call_record& call, status what, std::string_view text) noexcept {
+    counts_.failed.add();
+    explain(call, what, text);
+    call.ended_ = true;
+    call.over();
+}
+
+void caller::end(call_record& call, status what, std::string_view text) noexcept {
+    if (!what.ok()) {
+        counts_.failed.add();
+        explain(call, what, text);
+    }
+    detach(call);
+    call.ended_ = true;
+    if (call.where == outgoing::at::nowhere) {
+        call.over();
+        core_.look_whether_quiet();
+    } else if (!what.ok()) {
+        out_.withdraw(call);  // sent() will say over().
+    }
+}
+
+void caller::explain(call_record& call, status what, std::string_view text) noexcept {
+    call.why.what = what;
+    try {
+        if (text.empty()) text = advice(what.code);
+        call.why.sentence = fmt::format("call of \"{}\" at {}: {}", call.what_->name,
+                                        core_.address_of(call.to), text);
+    } catch (...) {
+        call.why.sentence.clear();  // No memory for words: the code says it.
+    }
+}
+
+void caller::sent(call_record& call, status what) noexcept {
+    call.where = outgoing::at::nowhere;
+    if (call.ended_) {
+        call.over();
+        core_.look_whether_quiet();
+    } else if (!what.ok()) {
+        end(call, what);
+    }
+}
+
+void caller::cancel(call_record& call) noexcept {
+    if (call.ended_) {
+        // Too late.
+    } else if (call.id_ == 0) {
+        call.canceled_early_ = true;  // It is still being handed over; begin() will see.
+    } else {
+        const std::uint64_t id = call.id_;
+        peer_state& there = *call.callee_;
+        const bool left = call.where != outgoing::at::queue;
+        end(call, {errc::canceled});
+        if (left) {
+            std::byte bytes[cancel_bytes];
+            write_cancel(bytes);
+            out_.send_copy(there, id, {bytes});
+        }
+    }
+    call.release();
+}
+
+bool caller::post(peer_state& there, const remote_procedure& what, clock::time_point deadline,
+                  const_bytes arguments) noexcept {
+    if (closed_) return false;
+    std::uint32_t left = 0;
+    if (deadline != clock::time_point::max()) left = to_microseconds(deadline - core_.now());
+    const bool naming = !there.verified(what.index);
+    const const_bytes names = naming ? as_bytes(what.wire_text) : const_bytes{};
+    std::byte header[request_bytes];
+    write_request(header, message_kind::one_way, naming, left, what.id);
+    counts_.one_ways.add();
+    return out_.send_copy(there, 0, {header, names, arguments});
+}
+
+void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept {
+    call_record* const call = find(id);
+    if (call == nullptr || call->callee_ != &from) return counts_.late_replies.add();
+    const std::uint32_t index = call->what_->index;
+    if (!reply.what.ok()) {
+        if (reply.what == errc::not_found) from.set_verified(index, false);
+        return end(*call, reply.what, as_text(reply.body));
+    }
+    if (call->naming_) from.set_verified(index, true);
+    native_reader reader(reply.body);
+    try {
+        call->decode(reader);
+    } catch (const std::bad_alloc&) {
+        return end(*call, {errc::no_memory});
+    } catch (const std::exception& why) {
+        return end(*call, {errc::mismatch}, why.what());
+    } catch (...) {
+        return end(*call, {errc::mismatch}, "reading the result threw something unknown");
+    }
+    if (!reader.ok() || reader.remaining() != 0) {
+        return end(*call, {errc::mismatch},
+                   reader.ok() ? "the reply is longer than the result type"
+                               : "the reply is no value of the result type");
+    }
+    end(*call, {});
+}
+
+void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {
+    const remote_procedure* const what = core_.procedure_of(verdict.procedure);
+    if (what == nullptr) return;
+    from.set_verified(what->index, verdict.what.ok());
+    if (verdict.what.ok()) return;
+    counts_.refused.add();
+    log(log_level::warn, "rpc", "a one-way call was refused",
+        {{"procedure", what->name},
+         {"peer", core_.address_of(from.name)},
+         {"status", verdict.what.code},
+         {"why", as_text(verdict.body)}});
+}
+
+void caller::on_peer_down(peer_state& gone, status why) noexcept {
+    while (gone.pending != nullptr)
+        end(*gone.pending, why);
+}
+
+void caller::close() noexcept {
+    closed_ = true;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (slots_[i].call != nullptr) end(*slots_[i].call, {errc::closed});
+    }
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/counter.hpp>
+#include <amalgam/rpc/detail/call.hpp>
+
+#include "rpc/outbox.hpp"
+#include "rpc/peer_table.hpp"
+#include "rpc/wire.hpp"
+
+namespace amalgam::detail {
+
+/// What a caller counts.
+struct caller_counts {
+    owned_counter calls;          ///< Begun, with an answer to come.
+    owned_counter one_ways;       ///< Sent.
+    owned_counter failed;         ///< Calls that ended with anything but a value.
+    owned_counter timed_out;      ///< Of those, by their deadline.
+    owned_counter late_replies;   ///< Replies to calls that had ended: dropped.
+    owned_counter one_ways_lost;  ///< To peers that were gone by then.
+    owned_counter refused;        ///< One-way calls that the peer had no procedure for.
+};
+
+/// The calling side of an engine: calls that wait for replies, by id.
+///
+/// Every call that begin() takes ends exactly once: by its reply, its deadline, its cancel, the
+/// loss of its peer, or the end of the engine. An id is a slot and the slot's generation, so
+/// a late reply never finds another call.
+///
+/// Threads: the engine's stream.
+class caller {
+public:
+    caller(engine_core& core, peer_table& peers, outbox& out) noexcept
+        : core_(core), peers_(peers), out_(out) {}
+
+    void begin(call_record& call) noexcept;
+    void cancel(call_record& call) noexcept;
+    /// Sends a one-way call. False: the engine is stopped, or out of memory.
+    bool post(peer_state& there, const remote_procedure& what, clock::time_point deadline,
+              const_bytes arguments) noexcept;
+    /// One could not be sent, and nobody is there to be told.
+    void lost_one_way() noexcept { counts_.one_ways_lost.add(); }
+
+    void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
+    void on_verdict(peer_state& from, const parsed_message& verdict) noexcept;
+    /// Ends every call to this peer.
+    void on_peer_down(peer_state& gone, status why) noexcept;
+    /// New calls end with `closed`.
+    void refuse_new() noexcept { closed_ = true; }
+    /// All calls do.
+    void close() noexcept;
+
+    std::size_t pending() const noexcept { return pending_; }
+    const caller_counts& counts() const noexcept { return counts_; }
+
+private:
+    friend class call_record;
+    struct slot {
+        call_record* call = nullptr;
+        std::uint32_t generation = 1;
+        std::uint32_t next_free = 0;
+    };
+    static constexpr std::uint32_t none = 0xffffffff;
+
+    bool take_slot(call_record& call) noexcept;
+    call_record* find(std::uint64_t id) noexcept;
+    void frame(peer_state& there, call_record& call) noexcept;
+    void arm(call_record& call);
+    void end(call_record& call, status what, std::string_view text = {}) noexcept;
+    void fail_unsent(call_record& call, status what, std::string_view text = {}) noexcept;
+    void detach(call_record& call) noexcept;
+    void explain(call_record& call, status what, std::string_view text) noexcept;
+    void sent(call_record& call, status what) noexcept;
+
+    engine_core& core_;
+    peer_table& peers_;
+    outbox& out_;
+    std::vector<slot> slots_;
+    std::uint32_t first_free_ = none;
+    std::size_t pending_ = 0;
+    bool closed_ = false;
+    caller_counts counts_;
+};
+
+}  // namespace amalgam::detail

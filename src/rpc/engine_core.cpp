@@ -1,0 +1,193 @@
+#include "rpc/engine_core.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/uri.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+// How an engine comes to be, and what becomes of messages. Names and addresses are in
+// engine_names.cpp, the end in engine_stop.cpp.
+
+namespace amalgam::detail {
+
+engine_core::engine_core(engine& owner, endpoints where, engine_options options)
+    : owner_(owner),
+      options_(std::move(options)),
+      peers_(*this),
+      out_(buffers_, std::max<std::size_t>(options_.max_queued, 1)),
+      calls_(*this, peers_, out_),
+      serves_(*this, owner, out_, options_.max_running) {
+    open_ports(std::move(where));
+    start_streams();
+    expose_counters();
+}
+
+engine_core::~engine_core() = default;
+
+void engine_core::open_ports(endpoints where) {
+    ports_ = std::move(where.ports);
+    if (!where.uris.empty()) {
+        const transport_registry native =
+            options_.transports == nullptr ? transport_registry::native() : transport_registry();
+        const transport_registry& known =
+            options_.transports == nullptr ? native : *options_.transports;
+        for (const std::string& each : where.uris)
+            ports_.push_back(std::move(known.open(each, options_.ports)).value());
+    }
+    if (ports_.empty()) {
+        throw error(errc::invalid,
+                    "an engine needs a port: give it a URI; example: tcp://127.0.0.1:0");
+    }
+    if (ports_.size() >= peer::self_port) {
+        throw error(errc::invalid, fmt::format("an engine has fewer than {} ports, not {}",
+                                               peer::self_port, ports_.size()));
+    }
+    driven_ = ports_.front()->can().driven;
+    clock_ = driven_ ? &ports_.front()->time() : &clock::steady();
+    for (const auto& each : ports_) {
+        if (each->can().driven != driven_) {
+            throw error(errc::invalid,
+                        "ports that run in virtual time and ports that do not cannot share an "
+                        "engine: make one engine for each kind");
+        }
+        if (each->can().listens) addresses_.push_back(each->address());
+        limits_.push_back(each->can().max_message_bytes);
+    }
+    if (driven_ && options_.streams > 1) {
+        throw error(errc::invalid,
+                    fmt::format("an engine in virtual time has one stream, not {}: all of it runs "
+                                "inside loop_network::run_until_idle()",
+                                options_.streams));
+    }
+    out_.open(ports_);
+}
+
+void engine_core::start_streams() {
+    for (std::size_t i = 0; i < std::max(options_.streams, 1u); ++i) {
+        execution_stream_options how;
+        how.name = i == 0 ? options_.name : fmt::format("{}-{}", options_.name, i);
+        how.cpu = i < options_.cpus.size() ? options_.cpus[i] : -1;
+        how.spin = options_.spin;
+        how.driven = driven_;
+        how.clock = driven_ ? clock_ : nullptr;
+        streams_.push_back(std::make_unique<execution_stream>(how));
+    }
+    driver_.emplace(stream());
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
+        port_link& link =
+            links_.emplace_back(*this, static_cast<std::uint16_t>(i), ports_[i].get());
+        ports_[i]->set_sink(&link);
+    }
+    links_.emplace_back(*this, peer::self_port, nullptr);
+    for (port_link& each : links_)
+        stream().add_poller(each);
+    for (const auto& each : ports_)
+        each->attach_driver(&*driver_);
+}
+
+void engine_core::expose_counters() {
+    const auto show = [this](const char* name, const owned_counter& number) {
+        watches_.push_back(counters_.expose(name, [&number] { return number.value(); }));
+    };
+    show("rpc.calls", calls_.counts().calls);
+    show("rpc.one_ways", calls_.counts().one_ways);
+    show("rpc.one_ways_lost", calls_.counts().one_ways_lost);
+    show("rpc.one_ways_refused", calls_.counts().refused);
+    show("rpc.failed", calls_.counts().failed);
+    show("rpc.timed_out", calls_.counts().timed_out);
+    show("rpc.late_replies", calls_.counts().late_replies);
+    show("rpc.served", serves_.counts().served);
+    show("rpc.refused", serves_.counts().refused);
+    show("rpc.overloaded", serves_.counts().overloaded);
+    show("rpc.canceled", serves_.counts().canceled);
+    show("rpc.malformed", malformed_);
+    show("rpc.peers_lost", peers_lost_);
+}
+
+bool engine_core::hand_over(work_unit& unit) noexcept {
+    if (driven_) {
+        if (closed_.load(std::memory_order_relaxed)) return false;
+        stream().main_pool().push(unit);
+        ports_.front()->driver_ready();
+        return true;
+    }
+    handing_over_.fetch_add(1, std::memory_order_seq_cst);
+    const bool open = !closed_.load(std::memory_order_seq_cst);
+    if (open) stream().main_pool().push(unit);
+    handing_over_.fetch_sub(1, std::memory_order_release);
+    return open;
+}
+
+void engine_core::admit(const peer& there) {
+    const auto enter = [&](admission& me) {
+        peer_state* const state = peers_.find(there);
+        return state == nullptr || out_.admit(*state, me);
+    };
+    if (on_owner()) {
+        peer_state* const state = peers_.find(there);
+        if (state == nullptr || !out_.must_wait(*state)) return;
+        if (!this_task::in_ult()) {
+            throw error(errc::overloaded,
+                        fmt::format("{} messages to {} wait for room already, and the caller is "
+                                    "no ULT or thread that could wait: call from a ULT, send "
+                                    "less at once, or raise engine_options::max_queued",
+                                    state->queued, address_of(there)));
+        }
+        admission me;
+        if (!enter(me)) me.who.park();
+    } else if (out_.queued() + handed_over_.load(std::memory_order_relaxed) >=
+               options_.max_queued) {
+        // In the queue behind what was handed over, so when it has its turn that has gone.
+        admission me;
+        bool go_on = false;
+        on_stream([&] { go_on = enter(me); });
+        if (!go_on) me.who.park();
+    }
+}
+
+void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
+    peer_state* from = peers_.find(port, arrived.from());
+    if (from == nullptr) {
+        try {
+            from = &peers_.meet(port, arrived.from());
+        } catch (const std::bad_alloc&) {
+            return malformed_.add();
+        }
+    }
+    parsed_message parsed;
+    if (const char* wrong = parse(arrived.bytes(), parsed)) {
+        malformed_.add();
+        if (parsed.kind == message_kind::request && arrived.tag() != 0) {
+            serves_.refuse(*from, arrived.tag(), parsed, {errc::mismatch}, wrong);
+        }
+        return;
+    }
+    switch (parsed.kind) {
+        case message_kind::request:
+        case message_kind::one_way:
+            return serves_.on_request(*from, arrived, parsed);
+        case message_kind::reply:
+            return calls_.on_reply(*from, arrived.tag(), parsed);
+        case message_kind::cancel:
+            return serves_.on_cancel(*from, arrived.tag());
+        case message_kind::verdict:
+            return calls_.on_verdict(*from, parsed);
+    }
+}
+
+void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexcept {
+    peer_state* const gone = peers_.find(port, id);
+    if (gone == nullptr) return;
+    peers_lost_.add();
+    serves_.on_peer_down(gone->name);
+    calls_.on_peer_down(*gone, why);
+    out_.drop(*gone, why);
+    peers_.forget(*gone);
+}
+
+}  // namespace amalgam::detail

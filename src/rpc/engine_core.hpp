@@ -1,0 +1,164 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <amalgam/core/buffer.hpp>
+#include <amalgam/core/counter.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+#include "rpc/caller.hpp"
+#include "rpc/outbox.hpp"
+#include "rpc/peer_table.hpp"
+#include "rpc/port_link.hpp"
+#include "rpc/server.hpp"
+
+namespace amalgam::detail {
+
+/// What an engine is inside: streams, ports, and the two sides of rpc. The first stream owns
+/// the ports and all that follows from messages; other threads hand work to it.
+///
+/// Owner:   counted references: the engine's, and one for each future that may still cancel.
+/// Threads: as each member says.
+class engine_core {
+public:
+    engine_core(engine& owner, endpoints where, engine_options options);
+    engine_core(const engine_core&) = delete;
+    engine_core& operator=(const engine_core&) = delete;
+
+    void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+    void drop_reference() noexcept {
+        if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
+
+    // ---- any thread
+
+    /// The caller may touch what belongs to the stream: it runs on it, or nothing runs beside it.
+    bool on_owner() const noexcept {
+        const execution_stream* const here = execution_stream::current();
+        return here == streams_.front().get() || (driven_ && here == nullptr);
+    }
+    /// Runs the unit on the stream, in the order handed over. False: the engine has ended.
+    bool hand_over(work_unit& unit) noexcept;
+    /// Runs `work()` on the stream and returns when it has run. Throws what it throws, and
+    /// error{closed} when the engine has ended.
+    template <typename Work>
+    void on_stream(Work&& work);
+    /// One-way calls of other threads are counted between handing_one_way() and taken_over().
+    void handing_one_way() noexcept { handed_over_.fetch_add(1, std::memory_order_relaxed); }
+    void taken_over() noexcept { handed_over_.fetch_sub(1, std::memory_order_relaxed); }
+    /// Waits until a message to `there` need not queue behind too many others.
+    void admit(const peer& there);
+
+    execution_stream& stream(std::size_t index = 0) { return *streams_.at(index); }
+    std::size_t stream_count() const noexcept { return streams_.size(); }
+    clock::time_point now() const noexcept { return clock_->now(); }
+    bool driven() const noexcept { return driven_; }
+    buffer_pool& buffers() noexcept { return buffers_; }
+    counter_set& counters() noexcept { return counters_; }
+    std::size_t max_message_bytes(const peer& there) const noexcept;
+    const std::vector<std::string>& addresses() const noexcept { return addresses_; }
+    result<peer> lookup(std::string_view address);
+    const remote_procedure& intern(std::string_view name, std::string signature);
+    /// By the id it travels under; null: nobody here calls it.
+    const remote_procedure* procedure_of(std::uint64_t id);
+    void stop();
+
+    // ---- the stream only
+
+    caller& calls() noexcept { return calls_; }
+    server& serves() noexcept { return serves_; }
+    outbox& out() noexcept { return out_; }
+    peer_table& peers() noexcept { return peers_; }
+    std::string address_of(const peer& who);
+    void on_message(std::uint16_t port, message& arrived) noexcept;
+    void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
+    /// To be called when a call, in either direction, has ended.
+    void look_whether_quiet() noexcept {
+        if (quiet_ != nullptr) tell_if_quiet();
+    }
+
+private:
+    ~engine_core();
+    void open_ports(endpoints where);
+    void start_streams();
+    void expose_counters();
+    result<peer> find_route(const std::string& address, std::string_view transport);
+    bool is_quiet() const noexcept;
+    void tell_if_quiet() noexcept;
+    void wait_until_quiet(clock::duration at_most);
+    void close_now() noexcept;
+
+    engine& owner_;
+    engine_options options_;
+    std::atomic<std::uint32_t> references_{1};
+    buffer_pool buffers_;
+    counter_set counters_;
+    std::vector<std::unique_ptr<port>> ports_;
+    std::vector<std::string> addresses_;  // Of those that listen.
+    std::vector<std::size_t> limits_;     // max_message_bytes of each.
+    bool driven_ = false;
+    const clock* clock_ = nullptr;
+    std::vector<std::unique_ptr<execution_stream>> streams_;
+
+    peer_table peers_;
+    outbox out_;
+    caller calls_;
+    server serves_;
+    std::optional<stream_driver> driver_;
+    std::deque<port_link> links_;  // Never move: pollers and sinks.
+    waiter* quiet_ = nullptr;      // stop(), while it waits.
+    owned_counter malformed_;
+    owned_counter peers_lost_;
+
+    std::mutex procedures_lock_;
+    std::deque<remote_procedure> procedures_;  // Never move.
+    std::unordered_map<std::uint64_t, remote_procedure*> procedures_by_id_;
+
+    std::mutex stop_lock_;
+    bool stopped_ = false;
+    // Who hands over says so first, and then looks whether it is closed; who closes says so
+    // first, and then waits for those: nothing is handed to a stream that has ended.
+    std::atomic<bool> closed_{false};
+    std::atomic<std::size_t> handing_over_{0};
+    std::atomic<std::size_t> handed_over_{0};
+    std::vector<counter_set::watch> watches_;
+};
+
+template <typename Work>
+void engine_core::on_stream(Work&& work) {
+    if (on_owner()) return work();
+    struct hop final : work_unit {
+        explicit hop(Work& what) noexcept : work_unit(&hop::run_it), work(what) {}
+        static void run_it(work_unit& self) noexcept {
+            auto& me = static_cast<hop&>(self);
+            try {
+                me.work();
+            } catch (...) {
+                me.failed = std::current_exception();
+            }
+            me.who.unpark();
+        }
+        Work& work;
+        waiter who;
+        std::exception_ptr failed;
+    };
+    hop there(work);
+    if (!hand_over(there)) {
+        throw error(errc::closed, "this engine is stopped; make a new one");
+    }
+    there.who.park();
+    if (there.failed) std::rethrow_exception(there.failed);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/uri.hpp>
+
+#include "rpc/engine_core.hpp"
+
+namespace amalgam::detail {
+
+std::size_t engine_core::max_message_bytes(const peer& there) const noexcept {
+    return there.port() < limits_.size() ? limits_[there.port()]
+                                         : std::numeric_limits<std::size_t>::max();
+}
+
+result<peer> engine_core::lookup(std::string_view address) {
+    const result<uri> parsed = parse_uri(address);
+    if (!parsed) return parsed.why();
+    const std::string canonical = to_string(*parsed);
+    std::optional<result<peer>> found;
+    on_stream([&] { found.emplace(find_route(canonical, parsed->scheme)); });
+    return std::move(*found);
+}
+
+result<peer> engine_core::find_route(const std::string& address, std::string_view transport) {
+    if (ports_.empty()) return {errc::closed, "this engine is stopped; make a new one"};
+    if (std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end()) {
+        return peers_.meet(peer::self_port, self_link::id).name;
+    }
+    std::string have;
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
+        const std::string_view speaks = ports_[i]->can().transport;
+        have += have.empty() ? "" : ", ";
+        have += speaks;
+        if (speaks != transport) continue;
+        const auto port = static_cast<std::uint16_t>(i);
+        result<peer_id> id = ports_[i]->lookup(address);
+        if (!id) return id.why();
+        peer_state& state = peers_.meet(port, *id);
+        if (state.address.empty()) state.address = address;
+        return state.name;
+    }
+    return {errc::unsupported,
+            fmt::format("no port of this engine speaks {0}, only {1}: give the engine one more "
+                        "URI; example: engine{{{{\"{1}://\", \"{0}://\"}}}}",
+                        transport, have)};
+}
+
+std::string engine_core::address_of(const peer& who) {
+    if (who.is_self()) return addresses_.empty() ? "this engine itself" : addresses_.front();
+    const peer_state* const known = peers_.find(who);
+    if (known != nullptr && !known->address.empty()) return known->address;
+    if (known == nullptr || ports_.empty()) return "a peer that is gone";
+    return ports_[who.port()]->peer_address(who.id());
+}
+
+const remote_procedure& engine_core::intern(std::string_view name, std::string signature) {
+    if (name.empty() || name.size() > max_name_bytes) {
+        throw error(errc::invalid,
+                    fmt::format("a procedure's name has 1 to {} bytes, not {}; example: \"sum\"",
+                                max_name_bytes, name.size()));
+    }
+    if (signature.size() > max_signature_bytes) {
+        throw error(errc::invalid,
+                    fmt::format("the signature of \"{}\" has {} bytes as text, more than {}: give "
+                                "its types short names by amalgam_type_name",
+                                name, signature.size(), max_signature_bytes));
+    }
+    const std::uint64_t id = procedure_id(name, signature);
+    const std::lock_guard one(procedures_lock_);
+    const auto at = procedures_by_id_.find(id);
+    if (at != procedures_by_id_.end()) {
+        if (at->second->name == name && at->second->signature == signature) return *at->second;
+        throw error(errc::invalid, fmt::format("\"{}\" and \"{}\" have the same id by chance: "
+                                               "choose another name for one of them",
+                                               name, at->second->name));
+    }
+    remote_procedure& fresh = procedures_.emplace_back();
+    fresh.id = id;
+    fresh.index = static_cast<std::uint32_t>(procedures_.size() - 1);
+    fresh.name = name;
+    fresh.wire_text = names_text(name, signature);
+    fresh.signature = std::move(signature);
+    procedures_by_id_.emplace(id, &fresh);
+    return fresh;
+}
+
+const remote_procedure* engine_core::procedure_of(std::uint64_t id) {
+    const std::lock_guard one(procedures_lock_);
+    const auto at = procedures_by_id_.find(id);
+    return at == procedures_by_id_.end() ? nullptr : at->second;
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <thread>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "rpc/engine_core.hpp"
+
+// The end of an engine, in steps that each take bounded time:
+//   1. no new call begins or is served;
+//   2. what is under way may end by itself, for as long as options.drain says;
+//   3. our calls end with `closed`, and the handlers that waited for them may reply;
+//   4. the ports close, and nothing is handed to the stream any more;
+//   5. the streams end.
+
+namespace amalgam::detail {
+
+namespace {
+// For replies of handlers whose own calls were just ended.
+constexpr std::chrono::milliseconds last_words{100};
+}  // namespace
+
+bool engine_core::is_quiet() const noexcept {
+    return calls_.pending() == 0 && serves_.running() == 0 && out_.idle();
+}
+
+void engine_core::tell_if_quiet() noexcept {
+    if (is_quiet()) std::exchange(quiet_, nullptr)->unpark();
+}
+
+void engine_core::wait_until_quiet(clock::duration at_most) {
+    waiter me;
+    bool quiet = false;
+    on_stream([&] {
+        quiet = is_quiet();
+        if (!quiet) quiet_ = &me;
+    });
+    if (quiet || me.park_until(std::chrono::steady_clock::now() + at_most)) return;
+    on_stream([&] {
+        if (quiet_ == &me) quiet_ = nullptr;
+    });
+}
+
+void engine_core::stop() {
+    const bool inside = on_owner();
+    {
+        const std::lock_guard one(stop_lock_);
+        if (!stopped_) {
+            stopped_ = true;
+            if (!inside) {
+                on_stream([this] {
+                    calls_.refuse_new();
+                    serves_.close();
+                });
+                if (options_.drain > options_.drain.zero()) wait_until_quiet(options_.drain);
+                on_stream([this] { calls_.close(); });
+                if (options_.drain > options_.drain.zero()) {
+                    wait_until_quiet(std::min(last_words, options_.drain));
+                }
+            }
+            on_stream([this] { close_now(); });
+            closed_.store(true, std::memory_order_seq_cst);
+            while (handing_over_.load(std::memory_order_acquire) != 0)
+                std::this_thread::yield();
+        }
+    }
+    // A stream cannot end itself: after a stop() from within, the destructor does.
+    if (inside && execution_stream::current() != nullptr) return;
+    for (const auto& each : streams_)
+        each->stop();
+}
+
+void engine_core::close_now() noexcept {
+    serves_.close();
+    calls_.close();
+    for (const auto& each : ports_)
+        each->attach_driver(nullptr);
+    for (port_link& each : links_)
+        stream().remove_poller(each);
+    out_.close();
+    ports_.clear();
+    const std::size_t elsewhere = serves_.running_outside([this](const pool& where) {
+        return std::none_of(streams_.begin(), streams_.end(),
+                            [&](const auto& each) { return &each->main_pool() == &where; });
+    });
+    if (elsewhere == 0) return;
+    log(log_level::warn, "rpc", "an engine ended while handlers still ran in a pool of the user's",
+        {{"handlers", elsewhere}, {"engine", options_.name}});
+    add_reference();  // They will look at it once more, to find it closed. Never freed.
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,195 @@
+#include "rpc/outbox.hpp"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace amalgam::detail {
+
+namespace {
+
+/// A message that nobody waits for: lives in front of its own bytes, in one buffer.
+struct copied_message final : outgoing {
+    explicit copied_message(buffer held) noexcept
+        : outgoing(&copied_message::on_sent), home(std::move(held)) {}
+
+    static void on_sent(completion& self, status, std::size_t) noexcept {
+        destroy(static_cast<copied_message&>(self));
+    }
+    static void destroy(copied_message& self) noexcept {
+        const buffer until_the_end = std::move(self.home);
+        self.~copied_message();
+    }
+
+    buffer home;
+};
+
+}  // namespace
+
+void outbox::open(std::span<const std::unique_ptr<port>> ports) {
+    for (const std::unique_ptr<port>& each : ports)
+        links_.push_back({each.get(), nullptr});
+    links_.push_back({});
+    closed_ = false;
+}
+
+outbox::link& outbox::link_to(std::uint16_t port) noexcept {
+    return port == peer::self_port ? links_.back() : links_[port];
+}
+
+posted outbox::post(std::uint16_t port, outgoing& out) noexcept {
+    const gather pieces(out.pieces.data(), out.piece_count);
+    if (port == peer::self_port) return self_.post(out.tag, pieces);
+    return links_[port].where->post_send(out.to.id(), out.tag, pieces, out);
+}
+
+outbox::result outbox::send(peer_state& there, outgoing& out) noexcept {
+    if (closed_) return result::closed;
+    out.to = there.name;
+    if (there.queue_first == nullptr) {
+        switch (post(static_cast<std::uint16_t>(there.name.port()), out)) {
+            case posted::done:
+                return result::done;
+            case posted::pending:
+                out.where = outgoing::at::port;
+                return result::pending;
+            case posted::full:
+                break;
+        }
+    }
+    append(there, out);
+    return result::pending;
+}
+
+void outbox::append(peer_state& there, outgoing& out) noexcept {
+    out.where = outgoing::at::queue;
+    out.queue_of = &there;
+    out.previous = there.queue_last;
+    out.next = nullptr;
+    (there.queue_last != nullptr ? there.queue_last->next : there.queue_first) = &out;
+    there.queue_last = &out;
+    ++there.queued;
+    queued_.fetch_add(1, std::memory_order_relaxed);
+    if (there.listed) return;
+    link& through = link_to(static_cast<std::uint16_t>(there.name.port()));
+    there.listed = true;
+    there.next_queued = std::exchange(through.first_queued, &there);
+}
+
+void outbox::unlink(peer_state& there, outgoing& out) noexcept {
+    (out.previous != nullptr ? out.previous->next : there.queue_first) = out.next;
+    (out.next != nullptr ? out.next->previous : there.queue_last) = out.previous;
+    out.where = outgoing::at::nowhere;
+    --there.queued;
+    queued_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool outbox::send_copy(peer_state& there, std::uint64_t tag,
+                       std::initializer_list<const_bytes> pieces) noexcept {
+    if (closed_) return false;
+    std::size_t bytes = 0;
+    for (const const_bytes& piece : pieces)
+        bytes += piece.size();
+    buffer held = buffers_.try_take(sizeof(copied_message) + bytes);
+    if (held.empty()) return false;
+    std::byte* const home = held.data();
+    auto* const out = ::new (home) copied_message(std::move(held));
+    std::byte* at = home + sizeof(copied_message);
+    out->tag = tag;
+    out->pieces[0] = {at, bytes};
+    out->piece_count = 1;
+    for (const const_bytes& piece : pieces) {
+        if (!piece.empty()) std::memcpy(at, piece.data(), piece.size());
+        at += piece.size();
+    }
+    if (send(there, *out) != result::pending) copied_message::destroy(*out);
+    return true;
+}
+
+void outbox::withdraw(outgoing& out) noexcept {
+    if (out.where == outgoing::at::port) {
+        links_[out.to.port()].where->cancel(out);
+    } else if (out.where == outgoing::at::queue) {
+        // The table of peers keeps a state as long as something is queued there.
+        unlink(*out.queue_of, out);
+        out.finish({errc::canceled}, 0);
+    }
+}
+
+void outbox::flush(std::uint16_t port) noexcept {
+    if (!closed_) flush(link_to(port));
+}
+
+void outbox::flush(link& through) noexcept {
+    for (peer_state** at = &through.first_queued; *at != nullptr;) {
+        peer_state& there = **at;
+        while (outgoing* const out = there.queue_first) {
+            const posted how = post(static_cast<std::uint16_t>(there.name.port()), *out);
+            if (how == posted::full) break;
+            unlink(there, *out);
+            if (how == posted::pending) {
+                out->where = outgoing::at::port;
+            } else {
+                out->finish({}, 0);
+            }
+        }
+        if (there.queued <= max_queued_ / 2) release(there);
+        if (there.queue_first == nullptr) {
+            there.listed = false;
+            *at = std::exchange(there.next_queued, nullptr);
+        } else {
+            at = &there.next_queued;
+        }
+    }
+}
+
+void outbox::drop(peer_state& gone, status why) noexcept {
+    while (outgoing* const out = gone.queue_first) {
+        unlink(gone, *out);
+        out->finish(why, 0);
+    }
+    release(gone);
+    if (!std::exchange(gone.listed, false)) return;
+    link& through = link_to(static_cast<std::uint16_t>(gone.name.port()));
+    peer_state** at = &through.first_queued;
+    while (*at != &gone)
+        at = &(*at)->next_queued;
+    *at = std::exchange(gone.next_queued, nullptr);
+}
+
+void outbox::close() noexcept {
+    closed_ = true;
+    for (link& each : links_) {
+        while (each.first_queued != nullptr)
+            drop(*each.first_queued, {errc::closed});
+    }
+    self_.clear();
+}
+
+bool outbox::admit(peer_state& there, admission& me) noexcept {
+    if (closed_ || !must_wait(there)) return true;
+    admission** at = &there.admissions;
+    while (*at != nullptr)
+        at = &(*at)->next;
+    *at = &me;
+    return false;
+}
+
+void outbox::release(peer_state& there) noexcept {
+    admission* each = std::exchange(there.admissions, nullptr);
+    while (each != nullptr) {
+        admission* const next = each->next;  // Read first: the waiter dies once unparked.
+        each->who.unpark();
+        each = next;
+    }
+}
+
+bool outbox::idle() const noexcept {
+    if (queued() != 0 || !self_.empty()) return false;
+    for (const link& each : links_) {
+        if (each.where != nullptr && each.where->open_operations() != 0) return false;
+    }
+    return true;
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <amalgam/core/buffer.hpp>
+#include <amalgam/fabric/port.hpp>
+#include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/tasks/parking.hpp>
+
+#include "rpc/peer_table.hpp"
+#include "rpc/self_link.hpp"
+
+namespace amalgam::detail {
+
+/// One who waits until fewer messages are queued for a peer. On its own stack.
+struct admission {
+    waiter who;
+    admission* next = nullptr;
+};
+
+/// Where messages leave: through a port, or to the engine itself. What a full port refuses
+/// waits here, in order per peer, and goes out after the port made progress.
+///
+/// Threads: the engine's stream, but for queued().
+class outbox {
+public:
+    enum class result : std::uint8_t {
+        done,     ///< The bytes are the caller's again; its completion will not run.
+        pending,  ///< Its completion will run, from flush(), progress or withdraw().
+        closed    ///< Nothing was taken, nothing will be.
+    };
+
+    outbox(buffer_pool& buffers, std::size_t max_queued) noexcept
+        : buffers_(buffers), max_queued_(max_queued), self_(buffers) {}
+
+    /// The ports, in the order that peers name them by. Then everything goes to them.
+    void open(std::span<const std::unique_ptr<port>> ports);
+    /// From here on every result is `closed`; what is queued completes with `closed`.
+    void close() noexcept;
+
+    /// Sends `out.pieces` to `there`, behind what is queued for it.
+    result send(peer_state& there, outgoing& out) noexcept;
+    /// Sends a copy of the pieces. What becomes of it is not told: for messages that nobody
+    /// waits for. False: nothing was taken, for want of memory or because this is closed.
+    bool send_copy(peer_state& there, std::uint64_t tag,
+                   std::initializer_list<const_bytes> pieces) noexcept;
+    /// Ends a pending send early, if it is not too late: its completion runs here or later.
+    void withdraw(outgoing& out) noexcept;
+
+    /// Sends what is queued for peers of this port as far as it goes.
+    void flush(std::uint16_t port) noexcept;
+    /// What is queued for a peer that is gone completes with `why`.
+    void drop(peer_state& gone, status why) noexcept;
+
+    /// True: go on. False: `me` is listed, and unparked when there is room.
+    bool admit(peer_state& there, admission& me) noexcept;
+    bool must_wait(const peer_state& there) const noexcept { return there.queued >= max_queued_; }
+
+    /// Messages queued for all peers. Any thread.
+    std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
+    /// Nothing is queued, at a port, or on its way to ourselves.
+    bool idle() const noexcept;
+    self_link& self() noexcept { return self_; }
+
+private:
+    struct link {
+        port* where = nullptr;
+        peer_state* first_queued = nullptr;
+    };
+
+    posted post(std::uint16_t port, outgoing& out) noexcept;
+    link& link_to(std::uint16_t port) noexcept;
+    void append(peer_state& there, outgoing& out) noexcept;
+    void unlink(peer_state& there, outgoing& out) noexcept;
+    void flush(link& through) noexcept;
+    void release(peer_state& there) noexcept;
+
+    buffer_pool& buffers_;
+    std::size_t max_queued_;
+    std::vector<link> links_;  // One per port, and at the end one to ourselves.
+    self_link self_;
+    std::atomic<std::size_t> queued_{0};
+    bool closed_ = true;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,58 @@
+#include "rpc/peer_table.hpp"
+
+#include <utility>
+
+namespace amalgam::detail {
+
+void peer_state::set_verified(std::uint32_t procedure, bool yes) {
+    const std::size_t word = procedure / 64;
+    if (word >= verified_.size()) {
+        if (!yes) return;
+        verified_.resize(word + 1);
+    }
+    const std::uint64_t bit = std::uint64_t{1} << procedure % 64;
+    verified_[word] = yes ? verified_[word] | bit : verified_[word] & ~bit;
+}
+
+peer_state& peer_table::meet(std::uint16_t port, peer_id id) {
+    if (peer_state* known = find(port, id)) return *known;
+    if (free_.empty()) {
+        free_.reserve(slots_.size() + 1);  // So that forget() never allocates.
+        free_.push_back(static_cast<std::uint32_t>(slots_.size()));
+        slots_.emplace_back();
+    }
+    const std::uint32_t slot = free_.back();
+    by_id_.emplace(key{id, port}, slot);
+    free_.pop_back();
+    peer_state& fresh = slots_[slot];
+    fresh.name = peer(owner_, port, slot, id);
+    return fresh;
+}
+
+peer_state* peer_table::find(const peer& who) noexcept {
+    if (who.slot() >= slots_.size()) return nullptr;
+    peer_state& state = slots_[who.slot()];
+    return state.name == who ? &state : nullptr;
+}
+
+peer_state* peer_table::find(std::uint16_t port, peer_id id) noexcept {
+    if (latest_ != nullptr && latest_->name.id() == id && latest_->name.port() == port) {
+        return latest_;
+    }
+    const auto at = by_id_.find(key{id, port});
+    if (at == by_id_.end()) return nullptr;
+    latest_ = &slots_[at->second];
+    return latest_;
+}
+
+void peer_table::forget(peer_state& gone) noexcept {
+    by_id_.erase(key{gone.name.id(), static_cast<std::uint16_t>(gone.name.port())});
+    const std::uint32_t slot = gone.name.slot();
+    if (latest_ == &gone) latest_ = nullptr;
+    gone.name = peer();
+    gone.address.clear();
+    gone.verified_.clear();
+    free_.push_back(slot);
+}
+
+}  // namespace amalgam::detail

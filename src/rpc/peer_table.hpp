@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <amalgam/rpc/peer.hpp>
+
+namespace amalgam::detail {
+
+struct outgoing;
+class call_record;
+struct admission;
+
+/// What an engine keeps about one peer, from the first lookup or message until it is gone.
+///
+/// Threads: the engine's stream.
+struct peer_state {
+    peer name;            ///< Nobody while the slot is free.
+    std::string address;  ///< What it was looked up by; empty: ask the port.
+    // Messages behind a full port, in order, and who waits for their number to fall.
+    outgoing* queue_first = nullptr;
+    outgoing* queue_last = nullptr;
+    std::size_t queued = 0;
+    peer_state* next_queued = nullptr;  ///< Of the peers that flush() looks at.
+    bool listed = false;                ///< It is among them.
+    admission* admissions = nullptr;
+    call_record* pending = nullptr;  ///< Calls that wait for its reply.
+
+    /// It knows this procedure by name and signature, not only by id.
+    bool verified(std::uint32_t procedure) const noexcept {
+        const std::size_t word = procedure / 64;
+        return word < verified_.size() && (verified_[word] >> procedure % 64 & 1) != 0;
+    }
+    void set_verified(std::uint32_t procedure, bool yes);
+
+private:
+    friend class peer_table;
+    std::vector<std::uint64_t> verified_;
+};
+
+/// The peers of an engine, by slot and by port and id.
+///
+/// Threads: the engine's stream.
+/// Cost:    a peer that is found again at once: two loads; else one hash look-up.
+class peer_table {
+public:
+    explicit peer_table(engine_core& owner) noexcept : owner_(owner) {}
+
+    /// The state of that peer, new when it was not known.
+    peer_state& meet(std::uint16_t port, peer_id id);
+    /// Null: it is gone.
+    peer_state* find(const peer& who) noexcept;
+    peer_state* find(std::uint16_t port, peer_id id) noexcept;
+    /// The slot may serve another peer from here on.
+    void forget(peer_state& gone) noexcept;
+
+    template <typename Function>
+    void for_each(Function visit) {
+        for (peer_state& each : slots_) {
+            if (each.name) visit(each);
+        }
+    }
+
+private:
+    struct key {
+        peer_id id;
+        std::uint16_t port;
+        friend bool operator==(const key&, const key&) = default;
+    };
+    struct hash {
+        std::size_t operator()(const key& k) const noexcept {
+            return std::hash<peer_id>{}(k.id) + k.port;
+        }
+    };
+
+    engine_core& owner_;
+    std::deque<peer_state> slots_;  // Never move.
+    std::vector<std::uint32_t> free_;
+    std::unordered_map<key, std::uint32_t, hash> by_id_;
+    peer_state* latest_ = nullptr;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <amalgam/fabric/message.hpp>
+#include <amalgam/fabric/port.hpp>
+#include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/poller.hpp>
+
+namespace amalgam::detail {
+
+class engine_core;
+
+/// One port (or, without one, the way to ourselves) as the engine's stream polls it.
+///
+/// Threads: the engine's stream.
+class port_link final : public poller, public message_sink {
+public:
+    /// Messages and completions between two looks at ready ULTs.
+    static constexpr std::size_t budget = 32;
+
+    port_link(engine_core& core, std::uint16_t index, port* where) noexcept
+        : core_(core), index_(index), where_(where) {}
+
+    std::size_t poll() noexcept override;
+    int wait_handle() const noexcept override;
+    bool prepare_to_sleep() noexcept override;
+    void on_message(message& arrived) noexcept override;
+    void on_peer_down(peer_id gone, status why) noexcept override;
+
+private:
+    engine_core& core_;
+    std::uint16_t index_;
+    port* where_;
+};
+
+/// Runs the stream of an engine on driven ports, when their network says so.
+class stream_driver final : public port_driver {
+public:
+    explicit stream_driver(execution_stream& stream) noexcept : stream_(stream) {}
+    std::size_t run_ready() noexcept override { return stream_.run_ready(); }
+    std::optional<clock::time_point> next_timer() const noexcept override {
+        return stream_.next_timer();
+    }
+
+private:
+    execution_stream& stream_;
+};
+
+}  // namespace amalgam::detail

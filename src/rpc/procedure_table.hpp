@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/rpc/detail/handler.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+namespace amalgam::detail {
+
+/// A procedure as it is served here. Lives until it is undefined and its last call ended.
+struct served_procedure {
+    std::uint64_t id = 0;
+    std::string name;
+    std::string signature;
+    procedure_options options;
+    std::unique_ptr<handler_base> run;
+    std::size_t running = 0;
+    bool defined = true;
+};
+
+/// The procedures of one engine, by the id they travel under.
+///
+/// Threads: the engine's stream.
+/// Cost:    finding one is a probe or two in a table that is at most half full.
+class procedure_table {
+public:
+    /// Failure: throws error{invalid} when the name is taken or has no valid length, or when two
+    ///          names share an id.
+    void add(std::unique_ptr<served_procedure> fresh);
+    bool remove(std::string_view name);
+
+    served_procedure* find(std::uint64_t id) const noexcept;
+    served_procedure* find(std::string_view name) const noexcept;
+    /// A call to it ended.
+    void release(served_procedure& used) noexcept;
+
+private:
+    struct entry {
+        std::uint64_t id = 0;
+        served_procedure* what = nullptr;
+    };
+    void rebuild();
+    void collect() noexcept;
+
+    std::vector<std::unique_ptr<served_procedure>> all_;  // Undefined ones too, while they run.
+    std::vector<entry> table_;                            // A power of two, probed linearly.
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <amalgam/core/buffer.hpp>
+#include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/message.hpp>
+
+namespace amalgam::detail {
+
+/// The way from an engine to itself: no wire, but the same bytes, the same order, and
+/// delivery only from the stream's loop, as by a port.
+///
+/// Threads: the engine's stream.
+class self_link {
+public:
+    /// More wait for delivery: `full`.
+    static constexpr std::size_t max_waiting = 1024;
+    /// What the engine calls itself on this way.
+    static constexpr peer_id id{1};
+
+    explicit self_link(buffer_pool& buffers) noexcept : buffers_(buffers) {}
+
+    /// Copies. Never `pending`.
+    posted post(std::uint64_t tag, gather pieces) noexcept;
+    /// Hands what had arrived before to the sink; returns how much.
+    std::size_t deliver(message_sink& to) noexcept;
+    bool empty() const noexcept { return waiting_.empty(); }
+    void clear() noexcept { waiting_.clear(); }
+
+private:
+    struct parcel {
+        std::uint64_t tag;
+        buffer bytes;
+    };
+
+    buffer_pool& buffers_;
+    std::vector<parcel> waiting_;
+    std::vector<parcel> delivering_;
+};
+
+}  // namespace amalgam::detail

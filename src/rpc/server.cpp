@@ -1,0 +1,255 @@
+#include "rpc/server.hpp"
+
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/hash.hpp>
+
+#include "rpc/engine_core.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+// A ULT's closure is an invocation and the bytes behind it.
+const closure_type invocation_closure{[](void* closure) {
+                                          auto& call = *static_cast<invocation*>(closure);
+                                          struct destroy {
+                                              invocation& call;
+                                              ~destroy() { call.~invocation(); }
+                                          } at_end{call};
+                                          call.serve();
+                                      },
+                                      inline_closure_bytes, alignof(invocation)};
+
+constexpr std::size_t argument_alignment = 16;
+constexpr std::size_t inline_arguments_at =
+    (sizeof(invocation) + argument_alignment - 1) / argument_alignment * argument_alignment;
+static_assert(inline_arguments_at + invocation::inline_bytes <= inline_closure_bytes);
+
+/// Keeps the arguments of `call`: copied to `room`, or in the buffer they came in.
+void keep_arguments(invocation& call, std::byte* room, message& arrived, const_bytes body) {
+    if (body.size() <= invocation::inline_bytes) {
+        if (!body.empty()) std::memcpy(room, body.data(), body.size());
+        call.arguments = {room, body.size()};
+    } else {
+        const auto at = static_cast<std::size_t>(body.data() - arrived.bytes().data());
+        call.large = arrived.take();
+        call.arguments = const_bytes(call.large.bytes()).subspan(at);
+    }
+}
+
+}  // namespace
+
+server::server(engine_core& core, engine& where, outbox& out, std::size_t max_running)
+    : core_(core), where_(where), out_(out), max_running_(max_running), index_(64) {}
+
+void server::on_request(peer_state& from, message& arrived,
+                        const parsed_message& request) noexcept {
+    const std::uint64_t id = arrived.tag();
+    try {
+        served_procedure* const what = choose(from, id, request);
+        if (what == nullptr) return;
+        counts_.served.add();
+        if (what->options.run == handler::inline_) {
+            run_inline(from, *what, arrived, request);
+        } else {
+            launch(from, *what, arrived, request);
+        }
+    } catch (const error& why) {
+        refuse(from, id, request, why.code(), why.what());
+    } catch (const std::exception& why) {
+        refuse(from, id, request, {errc::no_memory}, why.what());
+    }
+}
+
+served_procedure* server::choose(peer_state& from, std::uint64_t id,
+                                 const parsed_message& request) {
+    served_procedure* const what = procedures_.find(request.procedure);
+    const bool one_way = request.kind == message_kind::one_way;
+    if (closed_) {
+        refuse(from, id, request, {errc::closed}, "the engine there is stopping");
+    } else if (what == nullptr && !request.named) {
+        refuse(from, id, request, {errc::not_found}, {});
+    } else if (what == nullptr) {
+        const served_procedure* const other = procedures_.find(request.name);
+        if (other != nullptr) {
+            refuse(from, id, request, {errc::mismatch},
+                   fmt::format("\"{}\" is {} there, and {} here", other->name, other->signature,
+                               request.signature));
+        } else {
+            refuse(from, id, request, {errc::not_found},
+                   fmt::format("no procedure \"{}\" is defined there", request.name));
+        }
+    } else if (request.named &&
+               (request.name != what->name || request.signature != what->signature)) {
+        refuse(from, id, request, {errc::mismatch},
+               fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
+                           "one of them",
+                           request.name, request.signature, what->name, what->signature));
+    } else if (running_ >= max_running_ && !one_way) {
+        counts_.overloaded.add();
+        refuse(from, id, request, {errc::overloaded}, "too many calls run there; try again later");
+    } else {
+        if (request.named && one_way) {
+            std::byte bytes[verdict_bytes];
+            write_verdict(bytes, {}, request.procedure);
+            out_.send_copy(from, 0, {bytes});
+        }
+        return what;
+    }
+    return nullptr;
+}
+
+void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
+                    std::string_view text) noexcept {
+    counts_.refused.add();
+    text = text.substr(0, max_sentence_bytes);
+    std::byte bytes[verdict_bytes];
+    if (request.kind == message_kind::request) {
+        write_reply(bytes, what);
+        out_.send_copy(from, id, {const_bytes(bytes, reply_bytes), as_bytes(text)});
+    } else {
+        write_verdict(bytes, what, request.procedure);
+        out_.send_copy(from, 0, {bytes, as_bytes(text)});
+    }
+}
+
+clock::time_point server::deadline_of(const parsed_message& request) const noexcept {
+    if (request.microseconds == 0) return clock::time_point::max();
+    return core_.now() + std::chrono::microseconds(request.microseconds);
+}
+
+void server::launch(peer_state& from, served_procedure& what, message& arrived,
+                    const parsed_message& request) {
+    const bool one_way = request.kind == message_kind::one_way;
+    pool& where = what.options.in != nullptr ? *what.options.in : core_.stream().main_pool();
+    const prepared_ult made = prepare_ult(where, invocation_closure, {}, 0, false);
+    auto* const call = ::new (made.closure)
+        invocation(*this, where_, what, from.name, arrived.tag(), one_way, deadline_of(request));
+    try {
+        keep_arguments(*call, static_cast<std::byte*>(made.closure) + inline_arguments_at, arrived,
+                       request.body);
+    } catch (...) {
+        call->~invocation();
+        drop_ult(*made.core);
+        throw;
+    }
+    track(*call);
+    start_ult(*made.core);
+}
+
+void server::run_inline(peer_state& from, served_procedure& what, message& arrived,
+                        const parsed_message& request) {
+    invocation call(*this, where_, what, from.name, arrived.tag(),
+                    request.kind == message_kind::one_way, deadline_of(request));
+    alignas(argument_alignment) std::byte room[invocation::inline_bytes];
+    if (reinterpret_cast<std::uintptr_t>(request.body.data()) % 8 == 0) {
+        call.arguments = request.body;  // As aligned as a view of them may ask for.
+    } else {
+        keep_arguments(call, room, arrived, request.body);
+    }
+    track(call);
+    call.serve();
+}
+
+void server::conclude(invocation& call, status what, body& result) noexcept {
+    std::byte header[reply_bytes];
+    write_reply(header, what);
+    reply_record reply(*this, call);
+    reply.to = call.from();
+    reply.tag = call.id();
+    reply.pieces[0] = result.with_header(header);
+    reply.piece_count = 1;
+    if (!core_.on_owner()) {
+        waiter me;
+        reply.who = &me;
+        if (core_.hand_over(reply)) me.park();
+    } else if (call.what().options.run == handler::inline_) {
+        // Nobody can wait here, so what the port does not take at once must be copied.
+        peer_state* const there = core_.peers().find(reply.to);
+        if (there != nullptr && !call.one_way()) {
+            out_.send_copy(*there, reply.tag, {reply.pieces[0]});
+        }
+        untrack(call);
+    } else if (!send_reply(reply)) {
+        waiter me;
+        reply.who = &me;
+        me.park();
+    }
+}
+
+bool server::send_reply(reply_record& reply) noexcept {
+    const bool wanted = !reply.call.one_way() && !reply.call.canceled();
+    untrack(reply.call);
+    if (!wanted) return true;
+    peer_state* const there = core_.peers().find(reply.to);
+    return there == nullptr || out_.send(*there, reply) != outbox::result::pending;
+}
+
+std::size_t server::bucket(const peer& from, std::uint64_t id) const noexcept {
+    return (id + from.slot() * 0x9E3779B97F4A7C15u) & (index_.size() - 1);
+}
+
+void server::track(invocation& call) noexcept {
+    ++running_;
+    ++call.what().running;
+    if (running_ > 2 * index_.size()) grow();
+    invocation*& head = index_[bucket(call.from(), call.id())];
+    call.next = head;
+    call.link = &head;
+    if (head != nullptr) head->link = &call.next;
+    head = &call;
+}
+
+void server::untrack(invocation& call) noexcept {
+    *call.link = call.next;
+    if (call.next != nullptr) call.next->link = call.link;
+    --running_;
+    procedures_.release(call.what());
+    core_.look_whether_quiet();
+}
+
+void server::grow() {
+    std::vector<invocation*> before;
+    try {
+        before.resize(4 * index_.size());
+    } catch (const std::bad_alloc&) {
+        return;  // Longer chains, then.
+    }
+    before.swap(index_);
+    for (invocation* each : before) {
+        while (each != nullptr) {
+            invocation* const next = each->next;
+            invocation*& head = index_[bucket(each->from(), each->id())];
+            each->next = head;
+            each->link = &head;
+            if (head != nullptr) head->link = &each->next;
+            head = each;
+            each = next;
+        }
+    }
+}
+
+void server::on_cancel(peer_state& from, std::uint64_t id) noexcept {
+    for (invocation* each = index_[bucket(from.name, id)]; each != nullptr; each = each->next) {
+        if (each->id() != id || each->one_way() || !(each->from() == from.name)) continue;
+        counts_.canceled.add();
+        return each->cancel();
+    }
+}
+
+void server::on_peer_down(const peer& gone) noexcept {
+    for (invocation* first : index_) {
+        for (invocation* each = first; each != nullptr; each = each->next) {
+            if (each->from() == gone && !each->one_way()) each->cancel();
+        }
+    }
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/counter.hpp>
+#include <amalgam/fabric/message.hpp>
+
+#include "rpc/invocation.hpp"
+#include "rpc/outbox.hpp"
+#include "rpc/peer_table.hpp"
+#include "rpc/procedure_table.hpp"
+#include "rpc/wire.hpp"
+
+namespace amalgam::detail {
+
+class engine_core;
+
+/// What a server counts.
+struct server_counts {
+    owned_counter served;      ///< Calls that were handed to a handler.
+    owned_counter refused;     ///< Requests and one-way calls that were not.
+    owned_counter overloaded;  ///< Of those, because too many ran.
+    owned_counter canceled;    ///< Cancels that found their call running.
+};
+
+/// The serving side of an engine: from a request to its handler, and the reply.
+///
+/// Threads: the engine's stream, but for conclude().
+class server {
+public:
+    server(engine_core& core, engine& where, outbox& out, std::size_t max_running);
+
+    procedure_table& procedures() noexcept { return procedures_; }
+    engine_core& core() noexcept { return core_; }
+
+    void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
+    void on_cancel(peer_state& from, std::uint64_t id) noexcept;
+    /// Nobody waits for this peer's calls any more.
+    void on_peer_down(const peer& gone) noexcept;
+    /// New requests are refused with `closed`.
+    void close() noexcept { closed_ = true; }
+
+    /// The handler has run: replies, and lets go of the call. Parks the caller until the reply
+    /// has left. Any thread that runs handlers.
+    void conclude(invocation& call, status what, body& result) noexcept;
+    /// True: it has left (or nobody wants it); else on_sent will run.
+    bool send_reply(reply_record& reply) noexcept;
+
+    void refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
+                std::string_view text) noexcept;
+
+    std::size_t running() const noexcept { return running_; }
+    /// How many of those run in pools that `is_outside`.
+    template <typename Predicate>
+    std::size_t running_outside(Predicate is_outside) const {
+        std::size_t count = 0;
+        for (const invocation* each : index_) {
+            for (; each != nullptr; each = each->next) {
+                const pool* const where = each->what().options.in;
+                count += where != nullptr && is_outside(*where);
+            }
+        }
+        return count;
+    }
+    const server_counts& counts() const noexcept { return counts_; }
+
+private:
+    served_procedure* choose(peer_state& from, std::uint64_t id, const parsed_message& request);
+    void launch(peer_state& from, served_procedure& what, message& arrived,
+                const parsed_message& request);
+    void run_inline(peer_state& from, served_procedure& what, message& arrived,
+                    const parsed_message& request);
+    clock::time_point deadline_of(const parsed_message& request) const noexcept;
+    void track(invocation& call) noexcept;
+    void untrack(invocation& call) noexcept;
+    std::size_t bucket(const peer& from, std::uint64_t id) const noexcept;
+    void grow();
+
+    engine_core& core_;
+    engine& where_;
+    outbox& out_;
+    procedure_table procedures_;
+    std::size_t max_running_;
+    std::size_t running_ = 0;
+    bool closed_ = false;
+    std::vector<invocation*> index_;  // Running calls by caller and id; chained.
+    server_counts counts_;
+};
+
+}  // namespace amalgam::detail
