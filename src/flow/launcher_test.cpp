@@ -3,20 +3,18 @@
 #include <csignal>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <amalgam/core/unique_fd.hpp>
-
 #include "conformance/child_process.hpp"
 #include "flow/random_pipeline.hpp"
+#include "flow/test_reports.hpp"
 
 namespace amalgam {
 namespace {
@@ -63,46 +61,23 @@ protected:
     std::string folder_;
 };
 
-/// Runs that report their processes over a fifo, see test_program.cpp.
+/// Runs that report their processes.
 class launcher_with_reports : public launcher {
 protected:
     void SetUp() override {
         launcher::SetUp();
-        fifo_ = folder_ + "/fifo";
-        ASSERT_EQ(::mkfifo(fifo_.c_str(), 0600), 0);
-        reports_.reset(::open(fifo_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-        ASSERT_TRUE(reports_);
+        reports_.emplace(folder_ + "/fifo");
     }
-
-    /// Waits for that many processes; by group.
-    std::multimap<std::string, pid_t> wait_for_processes(std::size_t count) {
-        std::string text;
-        while (std::count(text.begin(), text.end(), '\n') < static_cast<long>(count))
-            text += read_some();
-        std::istringstream lines(text);
-        std::multimap<std::string, pid_t> all;
-        std::string name;
-        for (pid_t pid; lines >> name >> pid;)
-            all.emplace(name, pid);
-        return all;
+    std::multimap<std::string, pid_t> wait_for_processes(long count) {
+        return reports_->wait_for(count);
     }
-    /// Returns when every process that reported, and whatever it started, is gone.
-    void wait_until_nothing_is_left() {
-        while (!read_some().empty()) {
-        }
+    void wait_until_nothing_is_left() { reports_->wait_until_nothing_is_left(); }
+    child_process start(const std::string& mode, const std::vector<std::string>& options = {}) {
+        return launcher::start({mode, reports_->path()}, options);
     }
-
-    std::string fifo_;
 
 private:
-    std::string read_some() {
-        pollfd wait{reports_.get(), POLLIN, 0};
-        ::poll(&wait, 1, -1);
-        char piece[1024];
-        ssize_t got = ::read(reports_.get(), piece, sizeof piece);
-        return std::string(piece, got > 0 ? static_cast<std::size_t>(got) : 0);
-    }
-    unique_fd reports_;
+    std::optional<detail::test_reports> reports_;
 };
 
 bool has(const std::string& text, const std::string& part) {
@@ -229,7 +204,7 @@ TEST_F(launcher, programs_that_run_no_graph_may_simply_end) {
 }
 
 TEST_F(launcher_with_reports, a_killed_group_stops_the_others_and_is_blamed) {
-    child_process launched = start({"endless", fifo_});
+    child_process launched = start("endless");
     auto processes = wait_for_processes(3);
     pid_t killed = processes.find("G2")->second;
     ::kill(killed, SIGKILL);
@@ -242,14 +217,14 @@ TEST_F(launcher_with_reports, a_killed_group_stops_the_others_and_is_blamed) {
 }
 
 TEST_F(launcher_with_reports, nothing_is_left_when_the_launcher_is_killed) {
-    child_process launched = start({"endless", fifo_});
+    child_process launched = start("endless");
     wait_for_processes(3);
     launched.kill();
     wait_until_nothing_is_left();
 }
 
 TEST_F(launcher_with_reports, nothing_is_left_when_its_supervising_process_is_killed) {
-    child_process launched = start({"endless", fifo_});
+    child_process launched = start("endless");
     auto processes = wait_for_processes(3);
     std::ifstream stat("/proc/" + std::to_string(processes.begin()->second) + "/stat");
     std::string word, state;
@@ -265,12 +240,12 @@ TEST_F(launcher_with_reports, nothing_is_left_when_its_supervising_process_is_ki
 
 TEST_F(launcher_with_reports, processes_that_left_their_session_end_too) {
     {
-        child_process launched = start({"parent", fifo_});
+        child_process launched = start("parent");
         wait_for_processes(6);
         launched.kill();
         wait_until_nothing_is_left();
     }
-    child_process launched = start({"parent", fifo_});
+    child_process launched = start("parent");
     auto processes = wait_for_processes(6);
     launched.signal(SIGTERM);
     launched.output();
@@ -280,7 +255,7 @@ TEST_F(launcher_with_reports, processes_that_left_their_session_end_too) {
 
 TEST_F(launcher_with_reports, signals_end_the_run_with_their_own_code) {
     for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
-        child_process launched = start({"endless", fifo_});
+        child_process launched = start("endless");
         wait_for_processes(3);
         launched.signal(signal);
         EXPECT_TRUE(has(launched.output(), ": stopped all groups\n"));
@@ -290,7 +265,7 @@ TEST_F(launcher_with_reports, signals_end_the_run_with_their_own_code) {
 }
 
 TEST_F(launcher_with_reports, a_group_that_ignores_the_request_to_end_is_killed_after_the_grace) {
-    child_process launched = start({"stubborn", fifo_}, {"--grace", "0.05"});
+    child_process launched = start("stubborn", {"--grace", "0.05"});
     wait_for_processes(3);
     launched.signal(SIGTERM);
     launched.output();
@@ -299,7 +274,7 @@ TEST_F(launcher_with_reports, a_group_that_ignores_the_request_to_end_is_killed_
 }
 
 TEST_F(launcher_with_reports, asked_twice_to_end_it_waits_for_nobody) {
-    child_process launched = start({"stubborn", fifo_}, {"--grace", "1000"});
+    child_process launched = start("stubborn", {"--grace", "1000"});
     wait_for_processes(3);
     launched.signal(SIGTERM);
     launched.signal(SIGINT);

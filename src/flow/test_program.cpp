@@ -50,7 +50,7 @@ int random_pipeline_run(std::uint64_t seed, bool replicas, const std::string& fi
 }
 
 /// Numbers from G1 through G2 to G3. `last`: how many, or forever when 0.
-int three_groups(int last, const std::string& mode) {
+int three_groups(int last, const std::string& mode, const char* fifo = nullptr) {
     am::graph graph;
     auto from = graph.add_source<int>("from", [last](am::outlet<int>& out) {
         for (int i = 1; i <= last || last == 0; ++i) {
@@ -94,6 +94,7 @@ int main(int argc, char** argv) {
         report(argv[2]);
         return three_groups(0, mode);
     }
+    if (mode == "flowing") return three_groups(0, mode, argv[2]);
     if (mode == "absent" && group() == "G2") return 0;
     if (mode == "exit" && group() == "G2") return 7;
     return three_groups(1000, mode);
