@@ -1,351 +1,20 @@
-#include <coroutine>
-#include <map>
 #include <memory>
-#include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <amalgam/fabric/loop.hpp>
 #include <amalgam/rpc/engine.hpp>
+
+#include "rpc/loop_pair.hpp"
 
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// A server and a client on a network in virtual time.
-struct pair {
-    loop_network net;
-    engine server{net.port("server")};
-    engine client{net.port("client")};
-
-    /// Runs `work` as a ULT of the client until nothing is left to do.
-    template <typename Work>
-    auto in_client(Work work) {
-        auto done = client.spawn(std::move(work));
-        net.run_until_idle();
-        EXPECT_TRUE(done.ready());
-        return done.get();
-    }
-    peer there() { return client.lookup(server.address()); }
-};
-
-template <typename Call>
-error error_of(Call call) {
-    try {
-        call();
-    } catch (const error& why) {
-        return why;
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return error(errc::ok, "");
-}
-
-struct point {
-    double x = 0, y = 0;
-    std::vector<std::string> names;
-    template <typename Archive>
-    void serialize(Archive& a) {
-        a(x, y, names);
-    }
-};
-
-TEST(call, a_handler_gets_the_arguments_and_the_caller_its_result) {
-    pair two;
-    two.server.define("sum", [](int a, int b) { return a + b; });
-    two.server.define(
-        "join", [](const std::string& a, std::string_view b) { return a + "/" + std::string(b); });
-    const int five = two.in_client(
-        [&] { return two.client.procedure<int(int, int)>("sum").on(two.there())(2, 3); });
-    EXPECT_EQ(five, 5);
-    const std::string joined = two.in_client([&] {
-        return two.client.procedure<std::string(std::string, std::string)>("join").on(
-            two.server.address())("left", "right");
-    });
-    EXPECT_EQ(joined, "left/right");
-}
-
-TEST(call, structures_containers_and_no_result_travel) {
-    pair two;
-    std::map<std::string, point> seen;
-    two.server.define("keep", [&](std::map<std::string, point> all) { seen = std::move(all); });
-    two.in_client([&] {
-        two.client.procedure<void(std::map<std::string, point>)>("keep").on(two.there())(
-            {{"a", {1, 2, {"x", "y"}}}, {"b", {3, 4, {}}}});
-    });
-    ASSERT_EQ(seen.size(), 2u);
-    EXPECT_EQ(seen["a"].names, (std::vector<std::string>{"x", "y"}));
-    EXPECT_EQ(seen["b"].y, 4);
-}
-
-TEST(call, large_arguments_and_results_travel) {
-    pair two;
-    two.server.define("reverse", [](std::vector<std::uint32_t> v) {
-        return std::vector<std::uint32_t>(v.rbegin(), v.rend());
-    });
-    std::vector<std::uint32_t> sent(500'000);
-    for (std::size_t i = 0; i < sent.size(); ++i)
-        sent[i] = static_cast<std::uint32_t>(i * i);
-    const auto back = two.in_client([&] {
-        return two.client
-            .procedure<std::vector<std::uint32_t>(std::vector<std::uint32_t>)>("reverse")
-            .on(two.there())(sent);
-    });
-    EXPECT_EQ(back, std::vector<std::uint32_t>(sent.rbegin(), sent.rend()));
-}
-
-TEST(call, views_borrow_from_the_message_whatever_its_size) {
-    pair two;
-    two.server.define("total", [](std::string_view text, std::span<const double> numbers) {
-        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(numbers.data()) % alignof(double), 0u);
-        double sum = static_cast<double>(text.size());
-        for (double each : numbers)
-            sum += each;
-        return sum;
-    });
-    two.server.define(
-        "total_inline",
-        [](std::string_view, std::span<const double> numbers) {
-            EXPECT_EQ(reinterpret_cast<std::uintptr_t>(numbers.data()) % alignof(double), 0u);
-            return numbers.back();
-        },
-        {.run = handler::inline_});
-    for (const std::size_t count : {1u, 20u, 1000u, 100'000u}) {
-        const std::vector<double> numbers(count, 0.5);
-        using form = double(std::string, std::vector<double>);
-        EXPECT_EQ(two.in_client([&] {
-            return two.client.procedure<form>("total").on(two.there())("abc", numbers);
-        }),
-                  3 + 0.5 * static_cast<double>(count));
-        EXPECT_EQ(two.in_client([&] {
-            return two.client.procedure<form>("total_inline").on(two.there())("abc", numbers);
-        }),
-                  0.5);
-    }
-}
-
-TEST(call, futures_overlap) {
-    pair two;
-    two.net.delay(1ms);
-    two.server.define("twice", [](int a) {
-        this_task::sleep_for(10ms);
-        return 2 * a;
-    });
-    const auto start = two.net.now();
-    const int sum = two.in_client([&] {
-        auto twice = two.client.procedure<int(int)>("twice").on(two.there());
-        future<int> a = twice.start(1);
-        future<int> b = twice.start(2);
-        return a.get() + b.get();
-    });
-    EXPECT_EQ(sum, 6);
-    EXPECT_LT(two.net.now() - start, 20ms);
-}
-
-TEST(call, a_plain_thread_starts_calls_on_a_driven_engine_and_reads_them_later) {
-    pair two;
-    two.server.define("twice", [](int a) { return 2 * a; });
-    auto twice = two.client.procedure<int(int)>("twice");
-    future<int> later = twice.on(two.there()).start(4);
-    EXPECT_FALSE(later.ready());
-    two.net.run_until_idle();
-    EXPECT_EQ(later.get(), 8);
-    const error why = error_of([&] { twice.on(two.there())(4); });
-    EXPECT_EQ(why.code(), errc::invalid);
-}
-
-struct detached {
-    struct promise_type {
-        detached get_return_object() noexcept { return {}; }
-        std::suspend_never initial_suspend() noexcept { return {}; }
-        std::suspend_never final_suspend() noexcept { return {}; }
-        void return_void() noexcept {}
-        void unhandled_exception() noexcept { ADD_FAILURE() << "a coroutine threw"; }
-    };
-};
-
-detached add_up(bound_procedure<int(int)> twice, int& sum) {
-    sum += co_await twice.start(1);
-    sum += co_await twice.start(10);
-    try {
-        sum += co_await twice.start(-1);
-    } catch (const error& why) {
-        if (why.code() == errc::handler_failed) sum += 1000;
-    }
-}
-
-TEST(call, coroutines_await_calls) {
-    pair two;
-    two.server.define("twice", [](int a) {
-        if (a < 0) throw std::runtime_error("negative");
-        return 2 * a;
-    });
-    int sum = 0;
-    add_up(two.client.procedure<int(int)>("twice").on(two.there()), sum);
-    two.net.run_until_idle();
-    EXPECT_EQ(sum, 1022);
-}
-
-TEST(call, one_way_calls_start_in_the_order_they_were_posted) {
-    pair two;
-    std::vector<int> seen;
-    two.server.define("note", [&](int n) { seen.push_back(n); });
-    auto note = two.client.procedure<void(int)>("note").on(two.there());
-    std::vector<int> sent;
-    two.in_client([&] {
-        for (int i = 0; i < 500; ++i) {
-            note.post(i);
-            sent.push_back(i);
-        }
-    });
-    EXPECT_EQ(seen, sent);
-}
-
-TEST(call, a_handlers_exception_reaches_the_caller_with_its_text) {
-    pair two;
-    two.server.define("fail", [](int how) {
-        if (how == 0) throw std::out_of_range("the shelf is empty");
-        if (how == 1) throw error(errc::denied, "not yours");
-        throw 42;
-    });
-    auto fail = two.client.procedure<void(int)>("fail");
-    const auto why = [&](int how) {
-        return two.in_client([&] { return error_of([&] { fail.on(two.there())(how); }); });
-    };
-    EXPECT_EQ(why(0).code(), errc::handler_failed);
-    EXPECT_NE(std::string(why(0).what()).find("the shelf is empty"), std::string::npos);
-    EXPECT_NE(std::string(why(0).what()).find("\"fail\" at loop://server"), std::string::npos);
-    EXPECT_EQ(why(1).code(), errc::handler_failed);
-    EXPECT_NE(std::string(why(1).what()).find("denied: not yours"), std::string::npos);
-    EXPECT_EQ(why(2).code(), errc::handler_failed);
-}
-
-TEST(call, try_call_returns_what_the_other_form_throws) {
-    pair two;
-    two.server.define("half", [](int a) {
-        if (a % 2 != 0) throw std::invalid_argument("odd");
-        return a / 2;
-    });
-    two.server.define("nothing", [] {});
-    two.in_client([&] {
-        auto half = two.client.procedure<int(int)>("half").on(two.there());
-        EXPECT_EQ(half.try_call(8).value(), 4);
-        const result<int> odd = half.try_call(7);
-        EXPECT_EQ(odd.code(), errc::handler_failed);
-        EXPECT_NE(odd.sentence().find("odd"), std::string::npos);
-        EXPECT_TRUE(two.client.procedure<void()>("nothing").on(two.there()).try_call().ok());
-    });
-}
-
-TEST(call, an_unknown_name_is_not_found_and_named) {
-    pair two;
-    const error why = two.in_client([&] {
-        return error_of([&] { two.client.procedure<int(int)>("sun").on(two.there())(1); });
-    });
-    EXPECT_EQ(why.code(), errc::not_found);
-    EXPECT_NE(std::string(why.what()).find("\"sun\""), std::string::npos);
-}
-
-TEST(call, sides_that_disagree_on_types_get_a_mismatch_that_names_both) {
-    pair two;
-    two.server.define("sum", [](double a, double b) { return a + b; });
-    const error why = two.in_client([&] {
-        return error_of([&] { two.client.procedure<int(int, int)>("sum").on(two.there())(1, 2); });
-    });
-    EXPECT_EQ(why.code(), errc::mismatch);
-    EXPECT_NE(std::string(why.what()).find("f64(f64,f64)"), std::string::npos);
-    EXPECT_NE(std::string(why.what()).find("i32(i32,i32)"), std::string::npos);
-}
-
-TEST(call, types_changed_after_the_first_call_are_a_mismatch_too) {
-    pair two;
-    two.server.define("f", [](int a) { return a; });
-    auto f = two.client.procedure<int(int)>("f").on(two.there());
-    EXPECT_EQ(two.in_client([&] { return f(7); }), 7);
-    EXPECT_TRUE(two.server.undefine("f"));
-    EXPECT_FALSE(two.server.undefine("f"));
-    two.server.define("f", [](std::string a) { return a; });
-    // The first call afterwards goes by id alone, which nobody knows; the next says the names.
-    EXPECT_EQ(two.in_client([&] { return error_of([&] { f(7); }); }).code(), errc::not_found);
-    EXPECT_EQ(two.in_client([&] { return error_of([&] { f(7); }); }).code(), errc::mismatch);
-}
-
-TEST(call, a_call_to_oneself_behaves_the_same) {
-    pair two;
-    two.client.define("f", [](const std::string& a) {
-        EXPECT_TRUE(call_context::current().from().is_self());
-        if (a.empty()) throw std::invalid_argument("empty");
-        return a + a;
-    });
-    std::vector<int> seen;
-    two.client.define("note", [&](int n) { seen.push_back(n); });
-    const peer self = two.client.lookup(two.client.address());
-    EXPECT_TRUE(self.is_self());
-    two.in_client([&] {
-        auto f = two.client.procedure<std::string(std::string)>("f").on(self);
-        EXPECT_EQ(f("ab"), "abab");
-        EXPECT_EQ(f(std::string(100'000, 'x')).size(), 200'000u);
-        EXPECT_EQ(error_of([&] { f(""); }).code(), errc::handler_failed);
-        EXPECT_EQ(error_of([&] { two.client.procedure<int()>("g").on(self)(); }).code(),
-                  errc::not_found);
-        for (int i = 0; i < 3000; ++i)
-            two.client.procedure<void(int)>("note").on(self).post(i);
-    });
-    ASSERT_EQ(seen.size(), 3000u);
-    EXPECT_EQ(seen[2999], 2999);
-}
-
-TEST(call, a_handler_calls_back_whoever_called_it) {
-    pair two;
-    two.client.define("name", [] { return std::string("client"); });
-    two.server.define("greet", [&] {
-        auto name = two.server.procedure<std::string()>("name");
-        EXPECT_EQ(&call_context::current().where(), &two.server);
-        EXPECT_EQ(call_context::current().procedure(), "greet");
-        return "hello " + name.on(call_context::current().from())();
-    });
-    EXPECT_EQ(two.in_client(
-                  [&] { return two.client.procedure<std::string()>("greet").on(two.there())(); }),
-              "hello client");
-}
-
-TEST(call, inline_handlers_answer_from_the_progress_stream) {
-    pair two;
-    bool in_ult = true;
-    two.server.define("where",
-                      [&](std::string text) {
-                          in_ult = this_task::in_ult();
-                          EXPECT_EQ(call_context::current().procedure(), "where");
-                          return text;
-                      },
-                      {.run = handler::inline_});
-    for (const std::size_t bytes : {10u, 1000u, 3'000'000u}) {
-        const std::string text(bytes, 'q');
-        EXPECT_EQ(two.in_client([&] {
-            return two.client.procedure<std::string(std::string)>("where").on(two.there())(text);
-        }),
-                  text);
-        EXPECT_FALSE(in_ult);
-    }
-    EXPECT_EQ(call_context::try_current(), nullptr);
-}
-
-TEST(call, peers_that_are_nobody_or_another_engines_are_refused) {
-    pair two;
-    auto f = two.client.procedure<int()>("f");
-    const peer theirs = two.server.lookup(two.client.address());
-    two.in_client([&] {
-        EXPECT_EQ(error_of([&] { f.on(peer())(); }).code(), errc::invalid);
-        EXPECT_EQ(error_of([&] { f.on(theirs)(); }).code(), errc::invalid);
-        EXPECT_EQ(error_of([&] { f.on(theirs).post(); }).code(), errc::invalid);
-    });
-}
-
 TEST(engine, a_name_is_defined_once_and_must_have_a_length) {
-    pair two;
+    loop_pair two;
     two.server.define("f", [](int a) { return a; });
     const error taken = error_of([&] { two.server.define("f", [](double a) { return a; }); });
     EXPECT_EQ(taken.code(), errc::invalid);
@@ -357,7 +26,7 @@ TEST(engine, a_name_is_defined_once_and_must_have_a_length) {
 }
 
 TEST(engine, an_address_of_a_transport_it_has_no_port_for_is_unsupported) {
-    pair two;
+    loop_pair two;
     const error other = error_of([&] { two.client.lookup("tcp://127.0.0.1:1"); });
     EXPECT_EQ(other.code(), errc::unsupported);
     EXPECT_NE(std::string(other.what()).find("speaks tcp, only loop"), std::string::npos);
@@ -382,7 +51,7 @@ TEST(engine, serves_and_calls_over_several_ports_at_once) {
 }
 
 TEST(engine, a_handler_may_be_undefined_while_it_runs) {
-    pair two;
+    loop_pair two;
     two.server.define("once", [&two, text = std::string(100, 'o')] {
         EXPECT_TRUE(two.server.undefine("once"));
         this_task::sleep_for(1ms);
@@ -394,7 +63,7 @@ TEST(engine, a_handler_may_be_undefined_while_it_runs) {
 }
 
 TEST(engine, counts_what_it_does) {
-    pair two;
+    loop_pair two;
     two.server.define("f", [](int a) { return a; });
     two.in_client([&] {
         auto f = two.client.procedure<int(int)>("f").on(two.there());
@@ -402,11 +71,7 @@ TEST(engine, counts_what_it_does) {
             f(i);
         (void)two.client.procedure<int(int)>("g").on(two.there()).try_call(1);
     });
-    std::map<std::string, std::uint64_t> client, server;
-    for (const counter_value& each : two.client.counters().snapshot())
-        client[each.name] = each.value;
-    for (const counter_value& each : two.server.counters().snapshot())
-        server[each.name] = each.value;
+    auto client = counters_of(two.client), server = counters_of(two.server);
     EXPECT_EQ(client["rpc.calls"], 4u);
     EXPECT_EQ(client["rpc.failed"], 1u);
     EXPECT_EQ(server["rpc.served"], 3u);

@@ -1,0 +1,353 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/random.hpp>
+#include <amalgam/tasks/event.hpp>
+
+#include "rpc/loop_pair.hpp"
+
+// What goes wrong on the way, on the deterministic network.
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(call_failure, peer_loss_completes_every_pending_call_once) {
+    loop_network net;
+    engine server{net.port("server")}, client{net.port("client")};
+    server.define("echo", [](std::string text) { return text; });
+    auto echo = client.procedure<std::string(std::string)>("echo");
+    auto first = echo.on(server.address()).start("hello");
+    net.run_until_idle();
+    EXPECT_EQ(first.get(), "hello");
+
+    std::vector<future<std::string>> calls;
+    for (int i = 0; i < 100; ++i)
+        calls.push_back(echo.on(server.address()).start("hi"));
+    net.cut("server");
+    net.run_until_idle();
+    for (auto& each : calls) {
+        EXPECT_TRUE(each.ready());
+        EXPECT_EQ(each.wait().code, errc::disconnected);
+    }
+    EXPECT_EQ(net.open_operations(), 0u);
+}
+
+TEST(call_failure, nobody_at_the_address_is_unreachable) {
+    loop_pair two;
+    const error why = two.in_client(
+        [&] { return error_of([&] { two.client.procedure<int()>("f").on("loop://nobody")(); }); });
+    EXPECT_EQ(why.code(), errc::unreachable);
+    EXPECT_NE(std::string(why.what()).find("loop://nobody"), std::string::npos);
+}
+
+TEST(call_failure, a_killed_server_ends_calls_whose_handlers_wait) {
+    loop_pair two;
+    event never;
+    two.server.define("wait", [&] { never.wait(); });
+    auto wait = two.client.procedure<void()>("wait").on(two.there());
+    std::array<future<void>, 10> calls;
+    for (auto& each : calls)
+        each = wait.start();
+    two.net.run_for(10ms);
+    EXPECT_FALSE(calls[0].ready());
+    two.net.kill("server");
+    two.net.run_until_idle();
+    for (auto& each : calls)
+        EXPECT_EQ(each.wait().code, errc::disconnected);
+    // The peer stays the name of that run, whoever answers at the address later.
+    EXPECT_EQ(two.in_client([&] { return wait.try_call().code(); }), errc::disconnected);
+    EXPECT_EQ(two.in_client([&] { return error_of([&] { wait.post(); }); }).code(),
+              errc::disconnected);
+    never.set();
+}
+
+TEST(call_failure, a_restarted_server_is_reached_by_a_new_lookup) {
+    loop_pair two;
+    auto f = two.client.procedure<int()>("f");
+    const peer old = two.there();
+    two.server.define("f", [] { return 1; });
+    EXPECT_EQ(two.in_client([&] { return f.on(old)(); }), 1);
+    engine again{two.net.restart("server")};
+    again.define("f", [] { return 2; });
+    two.net.run_until_idle();
+    EXPECT_EQ(two.in_client([&] { return f.on(old).try_call().code(); }), errc::disconnected);
+    EXPECT_EQ(two.in_client([&] { return f.on(two.there())(); }), 2);
+}
+
+TEST(call_failure, a_deadline_ends_the_call_on_time_and_the_late_reply_is_dropped) {
+    loop_pair two;
+    two.server.define("slow", [](int a) {
+        this_task::sleep_for(1s);
+        return a;
+    });
+    auto slow = two.client.procedure<int(int)>("slow").on(two.there());
+    const auto start = two.net.now();
+    future<int> call = slow.within(50ms).start(1);
+    clock::time_point ended{};
+    auto watch = two.client.spawn([&] {
+        EXPECT_EQ(call.wait().code, errc::timed_out);
+        ended = two.client.now();
+    });
+    two.net.run_until_idle();
+    EXPECT_EQ(ended - start, 50ms);
+    EXPECT_EQ(counters_of(two.client)["rpc.late_replies"], 1u);
+    EXPECT_EQ(counters_of(two.client)["rpc.timed_out"], 1u);
+    EXPECT_EQ(two.in_client([&] { return slow.within(2s)(7); }), 7);
+}
+
+TEST(call_failure, a_deadline_travels_and_nested_calls_inherit_the_earlier) {
+    loop_pair two;
+    std::map<std::string, clock::duration> left;
+    const auto note = [&](const char* name, engine& here) {
+        left[name] = call_context::current().deadline().value_or(here.now()) - here.now();
+    };
+    two.client.define("inner", [&](bool) { note("inner", two.client); });
+    two.server.define("outer", [&](bool shorter) {
+        note("outer", two.server);
+        this_task::sleep_for(20ms);
+        auto inner = two.server.procedure<void(bool)>("inner").on(call_context::current().from());
+        shorter ? inner.within(5ms)(true) : inner.within(1h)(true);
+    });
+    auto outer = two.client.procedure<void(bool)>("outer").on(two.there());
+    two.in_client([&] { outer.within(100ms)(false); });
+    EXPECT_EQ(left["outer"], 100ms);
+    EXPECT_EQ(left["inner"], 80ms);
+    two.in_client([&] { outer.within(100ms)(true); });
+    EXPECT_EQ(left["inner"], 5ms);
+    two.in_client([&] { outer(false); });
+    EXPECT_EQ(left["outer"], 0ms);  // None.
+}
+
+TEST(call_failure, a_call_whose_deadline_passed_in_the_queue_does_not_run) {
+    engine self{"loop://deadline"};  // In real time, to itself.
+    bool ran = false;
+    self.define("hold", [&](std::int64_t until) {
+        while (self.now().time_since_epoch().count() <= until)
+            continue;  // Keeps the stream, so that the next handler cannot start.
+    });
+    self.define("late", [&] { ran = true; });
+    self.run([&] {
+        const peer me = self.lookup(self.address());
+        const auto until = self.now() + 2ms;
+        self.procedure<void(std::int64_t)>("hold").on(me).post(until.time_since_epoch().count());
+        const result<void> late = self.procedure<void()>("late").on(me).within(1ms).try_call();
+        EXPECT_EQ(late.code(), errc::timed_out);
+        self.procedure<void(std::int64_t)>("hold").on(me)(0);  // Behind the late one.
+    });
+    EXPECT_FALSE(ran);
+}
+
+TEST(call_failure, cancel_completes_once_and_shows_at_the_handler) {
+    loop_pair two;
+    std::vector<bool> seen;
+    two.server.define("work", [&] {
+        seen.push_back(call_context::current().canceled());
+        this_task::sleep_for(10ms);
+        seen.push_back(call_context::current().canceled());
+        return 5;
+    });
+    auto work = two.client.procedure<int()>("work").on(two.there());
+    future<int> call = work.start();
+    two.net.run_for(1ms);
+    call.cancel();
+    call.cancel();
+    EXPECT_EQ(call.wait().code, errc::canceled);
+    two.net.run_until_idle();
+    EXPECT_EQ(seen, (std::vector<bool>{false, true}));
+    EXPECT_EQ(counters_of(two.server)["rpc.canceled"], 1u);
+}
+
+TEST(call_failure, an_abandoned_future_cancels_its_call) {
+    loop_pair two;
+    bool canceled = false;
+    two.server.define("work", [&] {
+        this_task::sleep_for(10ms);
+        canceled = call_context::current().canceled();
+    });
+    {
+        future<void> dropped = two.client.procedure<void()>("work").on(two.there()).start();
+        two.net.run_for(1ms);
+    }
+    two.net.run_until_idle();
+    EXPECT_TRUE(canceled);
+    EXPECT_EQ(two.net.open_operations(), 0u);
+}
+
+TEST(call_failure, the_callers_death_shows_at_the_handler) {
+    loop_pair two;
+    bool canceled = false;
+    two.server.define("work", [&] {
+        this_task::sleep_for(10ms);
+        canceled = call_context::current().canceled();
+    });
+    future<void> call = two.client.procedure<void()>("work").on(two.there()).start();
+    two.net.run_for(1ms);
+    two.net.kill("client");
+    two.net.run_until_idle();
+    EXPECT_TRUE(canceled);
+    EXPECT_EQ(call.wait().code, errc::disconnected);
+}
+
+TEST(call_failure, too_many_running_calls_are_overloaded) {
+    loop_network net;
+    engine server{net.port("server"), {.max_running = 2}};
+    engine client{net.port("client")};
+    server.define("slow", [] { this_task::sleep_for(10ms); });
+    auto slow = client.procedure<void()>("slow").on(server.address());
+    std::array<future<void>, 5> calls;
+    for (auto& each : calls)
+        each = slow.start();
+    net.run_until_idle();
+    int refused = 0;
+    for (auto& each : calls)
+        refused += each.wait() == errc::overloaded ? 1 : 0;
+    EXPECT_EQ(refused, 3);
+    future<void> later = slow.start();
+    net.run_until_idle();
+    EXPECT_TRUE(later.wait().ok());
+}
+
+TEST(call_failure, what_exceeds_a_message_is_too_large_in_either_direction) {
+    loop_network net({.max_message_bytes = 10'000});
+    engine server{net.port("server")}, client{net.port("client")};
+    server.define("grow", [](std::string text, std::uint32_t to) {
+        text.resize(to);
+        return text;
+    });
+    auto grow = client.procedure<std::string(std::string, std::uint32_t)>("grow");
+    auto done = client.spawn([&] {
+        auto there = grow.on(server.address());
+        EXPECT_EQ(there.try_call(std::string(20'000, 'a'), 1).code(), errc::too_large);
+        const result<std::string> reply = there.try_call("a", 20'000);
+        EXPECT_EQ(reply.code(), errc::too_large);
+        EXPECT_NE(reply.sentence().find("20004 bytes"), std::string::npos);
+        EXPECT_EQ(error_of([&] { there.post(std::string(20'000, 'a'), 1); }).code(),
+                  errc::too_large);
+        EXPECT_EQ(there("a", 9'000).size(), 9'000u);
+    });
+    net.run_until_idle();
+    done.get();
+}
+
+TEST(call_failure, a_full_port_queues_calls_in_order_and_holds_callers_back) {
+    loop_network net({.inline_bytes = 256, .link_bytes = 2048});
+    net.delay(1ms);
+    engine server{net.port("server")};
+    engine client{net.port("client"), {.max_queued = 8}};
+    std::vector<int> seen;
+    server.define("note", [&](int n, std::string) { seen.push_back(n); });
+    auto note = client.procedure<void(int, std::string)>("note").on(server.address());
+    const std::string bulk(200, 'x');
+    std::size_t most_open = 0;
+    auto done = client.spawn([&] {
+        for (int i = 0; i < 300; ++i) {
+            note.post(i, bulk);
+            most_open = std::max(most_open, net.open_operations());
+        }
+    });
+    auto futures = client.spawn([&] {
+        std::vector<future<void>> calls;
+        for (int i = 0; i < 300; ++i)
+            calls.push_back(note.start(1000 + i, bulk));
+        for (auto& each : calls)
+            each.get();
+    });
+    net.run_until_idle();
+    EXPECT_TRUE(done.ready());
+    ASSERT_TRUE(futures.ready());
+    futures.get();
+    ASSERT_EQ(seen.size(), 600u);
+    EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end(), [](int a, int b) {
+        return (a < 1000) == (b < 1000) && a < b;  // Each of the two is in order.
+    }));
+    EXPECT_EQ(net.open_operations(), 0u);
+
+    // Where nobody can park, the limit is said.
+    net.cut("server");
+    const error why = error_of([&] {
+        for (int i = 0; i < 1000; ++i)
+            note.post(i, bulk);
+    });
+    EXPECT_EQ(why.code(), errc::overloaded);
+    net.run_until_idle();
+}
+
+TEST(call_failure, whichever_operation_fails_every_call_ends_once) {
+    bool reached_the_end = false;
+    for (std::uint64_t n = 1; !reached_the_end; ++n) {
+        ASSERT_LT(n, 1000u);
+        for (const loop_fault fault : {loop_fault::reset, loop_fault::full}) {
+            loop_network net({.inline_bytes = 64});
+            engine server{net.port("server")}, client{net.port("client")};
+            server.define("twice", [](std::string text) { return text + text; });
+            server.define("note", [](int) {});
+            const std::uint64_t before = net.operations();
+            net.fail_operation(n, fault);
+            auto twice = client.procedure<std::string(std::string)>("twice");
+            const peer there = client.lookup(server.address());
+            std::vector<future<std::string>> calls;
+            for (const std::size_t bytes : {1u, 300u, 5000u})
+                calls.push_back(twice.on(there).start(std::string(bytes, 'x')));
+            client.procedure<void(int)>("note").on(there).post(1);
+            calls.push_back(twice.on(there).within(1s).start("last"));
+            net.run_until_idle();
+            for (auto& each : calls) {
+                ASSERT_TRUE(each.ready());
+                const errc code = each.wait().code;
+                EXPECT_TRUE(code == errc::ok || code == errc::disconnected ||
+                            code == errc::unreachable)
+                    << name(code);
+                // A full link is tried again; a refused connection is not there.
+                EXPECT_TRUE(fault == loop_fault::reset || code != errc::disconnected);
+            }
+            EXPECT_EQ(net.open_operations(), 0u);
+            reached_the_end = net.operations() - before < n;
+        }
+    }
+}
+
+TEST(call_failure, every_call_ends_once_on_a_network_that_loses_and_delays) {
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+        loop_network net({.seed = seed, .inline_bytes = 64, .link_bytes = 4096});
+        net.delay(0ms, 20ms);
+        net.reorder(true);
+        net.drop(0.02);
+        engine server{net.port("server")}, client{net.port("client")};
+        server.define("work", [](std::string text, int pause) {
+            this_task::sleep_for(std::chrono::milliseconds(pause));
+            return text;
+        });
+        auto work = client.procedure<std::string(std::string, int)>("work");
+        int ended = 0;
+        auto runs = client.spawn([&] {
+            seeded_random random(seed);
+            std::vector<future<std::string>> calls;
+            for (int i = 0; i < 100; ++i) {
+                const std::string text(random.below(600), 'x');
+                const auto limit = std::chrono::milliseconds(1 + random.below(60));
+                calls.push_back(work.on(client.lookup(server.address()))
+                                    .within(limit)
+                                    .start(text, static_cast<int>(random.below(40))));
+                if (random.chance(0.3)) this_task::sleep_for(limit / 2);
+                if (random.chance(0.1)) calls[random.below(calls.size())].cancel();
+            }
+            for (auto& each : calls) {
+                (void)each.wait();
+                ++ended;
+            }
+        });
+        net.run_until_idle();
+        EXPECT_EQ(ended, 100) << "seed " << seed;
+        EXPECT_EQ(net.open_operations(), 0u) << "seed " << seed;
+    }
+}
+
+}  // namespace
+}  // namespace amalgam

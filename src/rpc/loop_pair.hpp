@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/fabric/loop.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+namespace amalgam {
+
+/// A server and a client on a network in virtual time.
+struct loop_pair {
+    loop_network net;
+    engine server{net.port("server")};
+    engine client{net.port("client")};
+
+    /// Runs `work` as a ULT of the client until nothing is left to do.
+    template <typename Work>
+    auto in_client(Work work) {
+        auto done = client.spawn(std::move(work));
+        net.run_until_idle();
+        EXPECT_TRUE(done.ready());
+        return done.get();
+    }
+    peer there() { return client.lookup(server.address()); }
+};
+
+/// What `call()` throws.
+template <typename Call>
+error error_of(Call call) {
+    try {
+        call();
+    } catch (const error& why) {
+        return why;
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return error(errc::ok, "");
+}
+
+inline std::map<std::string, std::uint64_t> counters_of(engine& which) {
+    std::map<std::string, std::uint64_t> all;
+    for (const counter_value& each : which.counters().snapshot())
+        all[each.name] = each.value;
+    return all;
+}
+
+}  // namespace amalgam
