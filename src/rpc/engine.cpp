@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <utility>
 
 #include <amalgam/rpc/engine.hpp>
@@ -8,7 +9,10 @@
 namespace amalgam {
 
 engine::engine(endpoints where, engine_options options)
-    : core_(new detail::engine_core(*this, std::move(where), std::move(options))) {}
+    : core_(new detail::engine_core(*this, std::move(where), std::move(options))) {
+    // What `amalgam ping` calls: every engine answers it.
+    define("amalgam.ping", [](std::uint64_t number) { return number; }, {.run = handler::inline_});
+}
 
 engine::~engine() {
     core_->stop();

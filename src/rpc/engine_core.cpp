@@ -15,6 +15,17 @@
 
 namespace amalgam::detail {
 
+namespace {
+
+/// What engines use that were not handed a registry. One for the process, so that what is
+/// probed about the machine is probed once, and so that loop:// ports of two engines meet.
+const transport_registry& default_transports() {
+    static const transport_registry native = transport_registry::native();
+    return native;
+}
+
+}  // namespace
+
 engine_core::engine_core(engine& owner, endpoints where, engine_options options)
     : owner_(owner),
       options_(std::move(options)),
@@ -32,10 +43,8 @@ engine_core::~engine_core() = default;
 void engine_core::open_ports(endpoints where) {
     ports_ = std::move(where.ports);
     if (!where.uris.empty()) {
-        const transport_registry native =
-            options_.transports == nullptr ? transport_registry::native() : transport_registry();
         const transport_registry& known =
-            options_.transports == nullptr ? native : *options_.transports;
+            options_.transports == nullptr ? default_transports() : *options_.transports;
         for (const std::string& each : where.uris)
             ports_.push_back(std::move(known.open(each, options_.ports)).value());
     }

@@ -48,7 +48,7 @@ struct engine_options {
     std::vector<int> cpus{};  ///< The core of each stream, in order; -1 or missing: any.
     std::chrono::nanoseconds spin = adaptive_spin;   ///< Polling time before an idle stream sleeps.
     port_options ports{};                            ///< Of ports opened by URI.
-    const transport_registry* transports = nullptr;  ///< Null: the native ones.
+    const transport_registry* transports = nullptr;  ///< Null: the native ones, shared.
     /// Messages to one peer that may wait for room before callers are held back.
     std::size_t max_queued = 1024;
     /// Requests served at once; more are answered `overloaded`. One-way calls are not refused.
@@ -71,6 +71,7 @@ struct procedure_options {
 
 /// Calls procedures elsewhere and serves its own, over one or several ports.
 ///
+/// Names that begin with "amalgam." are the engine's own: "amalgam.ping" gives its number back.
 /// Owner:   owns its ports and streams; the destructor is stop().
 /// Threads: any member from any thread or ULT, unless said otherwise. Handlers of one engine
 ///          run as ULTs of its first stream: between two waits nobody runs beside them.
