@@ -1,7 +1,81 @@
+#include <amalgam/core/random.hpp>
+
 #include "conformance/transport_suite.hpp"
+#include "fabric/transports/tcp/raw_peer.hpp"
 
 namespace amalgam::detail {
 namespace {
+
+std::vector<std::byte> noise(seeded_random& dice, std::size_t bytes) {
+    std::vector<std::byte> made(bytes);
+    for (std::byte& one : made)
+        one = static_cast<std::byte>(dice());
+    return made;
+}
+
+void before_the_hello(raw_peer& at, seeded_random& dice) {
+    switch (dice.below(4)) {
+        case 0:
+            at.send(noise(dice, 16 + dice.below(2000)));
+            break;
+        case 1:
+            at.send("GET /index.html HTTP/1.1\r\nHost: here\r\n\r\n");
+            break;
+        case 2: {
+            // A hello with one byte wrong; where that does no harm, noise follows.
+            const encoded_hello right({.incarnation = 1});
+            std::vector<std::byte> wire(right.bytes().begin(), right.bytes().end());
+            wire[dice.below(wire.size())] ^= std::byte{0x55};
+            at.send(wire);
+            at.send(noise(dice, 2000));
+            break;
+        }
+        default: {
+            // Frames without a hello.
+            at.send_frame({.kind = frame_kind::unexpected, .tag = 1}, noise(dice, 100));
+            break;
+        }
+    }
+}
+
+void after_the_hello(raw_peer& at, seeded_random& dice) {
+    at.shake_hands();
+    switch (dice.below(5)) {
+        case 0: {  // A kind that no release has.
+            at.send_frame({.kind = static_cast<frame_kind>(7 + dice.below(249))}, noise(dice, 10));
+            break;
+        }
+        case 1: {  // Longer than any message may be.
+            wire_header header = to_wire({.bytes = 0xffffff00u, .kind = frame_kind::expected});
+            at.send(header);
+            break;
+        }
+        case 2: {  // An answer to what nobody asked.
+            at.send_frame({.kind = frame_kind::get_data, .tag = dice()}, noise(dice, 5000));
+            at.send_frame({.kind = static_cast<frame_kind>(99)}, {});
+            break;
+        }
+        case 3: {  // Cut in the middle of a frame, small or large.
+            at.send(to_wire({.bytes = 50'000, .kind = frame_kind::unexpected}));
+            at.send(noise(dice, dice.below(50'000)));
+            ::shutdown(at.fd(), SHUT_WR);
+            break;
+        }
+        default: {  // A put or a get that is none.
+            const auto kind = dice.chance(0.5) ? frame_kind::put : frame_kind::get;
+            at.send_frame({.kind = kind, .tag = 3}, noise(dice, dice.below(56)));
+            break;
+        }
+    }
+}
+
+const bool described = conformance::describe_transport(
+    "tcp", {.send_garbage = [](const std::string& address, std::uint64_t seed) {
+        seeded_random dice(seed);
+        raw_peer at(address);
+        dice.chance(0.5) ? before_the_hello(at, dice) : after_the_hello(at, dice);
+        at.wait_for_the_end();
+    }});
 
 INSTANTIATE_TEST_SUITE_P(tcp, transport_suite,
                          testing::Values("tcp://127.0.0.1:0", "tcp://[::1]:0"));

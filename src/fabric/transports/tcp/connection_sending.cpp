@@ -1,0 +1,208 @@
+// What a connection does with frames that leave.
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include <sys/socket.h>
+
+#include "fabric/transports/tcp/connection.hpp"
+#include "fabric/transports/tcp/tcp_port.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+// Gathered frames leave when they come to this much, at the latest.
+constexpr std::size_t flush_bytes = 16384;
+constexpr std::size_t max_pieces = 64;
+
+using pieces = std::array<iovec, max_pieces>;
+
+/// What one call did with what it was offered.
+struct written {
+    std::size_t offered = 0;
+    std::size_t sent = 0;
+    int error = 0;  ///< 0: the rest, if any, found no room.
+};
+
+written write_pieces(int fd, std::span<iovec> what) noexcept {
+    written done;
+    for (const iovec& one : what)
+        done.offered += one.iov_len;
+    msghdr message{};
+    message.msg_iov = what.data();
+    message.msg_iovlen = what.size();
+    ssize_t sent;
+    do
+        sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    if (sent >= 0)
+        done.sent = static_cast<std::size_t>(sent);
+    else if (errno != EAGAIN)
+        done.error = errno;
+    return done;
+}
+
+}  // namespace
+
+posted connection::send(const frame_header& header, gather payload, completion* on_sent) noexcept {
+    if (phase_ > phase::up) return posted::full;  // link_down() follows in the next round.
+    const std::size_t bytes = total_bytes(payload);
+    const bool small = bytes <= send_queue::max_copy_bytes;
+    const wire_header wire = to_wire(header);
+    if (phase_ == phase::entering) return enqueue(wire, payload, on_sent, on_sent == nullptr);
+    watch_sent(bytes + wire.size());
+    const bool first = last_round_ != home_.round();
+    last_round_ = home_.round();
+    if (queue_.empty() && (first || !small)) return write_or_queue(wire, payload, on_sent, small);
+    return enqueue(wire, payload, on_sent, small);
+}
+
+posted connection::write_or_queue(const wire_header& header, gather payload, completion* on_sent,
+                                  bool small) noexcept {
+    pieces what;
+    what[0] = {const_cast<std::byte*>(header.data()), header.size()};
+    std::size_t count = 1;
+    for (std::size_t i = 0; i < payload.size() && count < max_pieces; ++i)
+        what[count++] = {const_cast<std::byte*>(payload[i].data()), payload[i].size()};
+    const bool all = count == payload.size() + 1;
+    const auto [offered, sent, error] = write_pieces(socket_.get(), std::span(what).first(count));
+    if (error != 0) {
+        break_off(error);
+        return posted::full;
+    }
+    if (sent == offered && all) return posted::done;
+    const bool kept =
+        small ? queue_.copy(header, payload, sent) : queue_.lend(header, payload, *on_sent, sent);
+    if (!kept) {
+        if (sent > 0) break_off(ENOMEM);  // Half a frame is out: what follows makes no sense.
+        was_full_ = true;
+        home_.has_work(*this);
+        return posted::full;
+    }
+    if (sent < offered) {
+        wait_for_room();
+        return small ? posted::done : posted::pending;
+    }
+    return flush(on_sent) || small ? posted::done : posted::pending;
+}
+
+posted connection::enqueue(const wire_header& header, gather payload, completion* on_sent,
+                           bool small) noexcept {
+    const bool kept = small ? queue_.copy(header, payload) : queue_.lend(header, payload, *on_sent);
+    if (!kept) {
+        was_full_ = true;
+        if (phase_ == phase::up && !blocked_) home_.has_work(*this);
+        return posted::full;
+    }
+    if (phase_ == phase::up && !blocked_) {
+        if (!small) return flush(on_sent) ? posted::done : posted::pending;
+        if (queue_.copied_bytes() >= flush_bytes)
+            flush(nullptr);
+        else
+            home_.has_work(*this);
+    }
+    return small ? posted::done : posted::pending;
+}
+
+/// Writes the queue until it is empty or the socket full. Returns whether `posting` left whole:
+/// its sender is told by the return, all others by a callback in a round.
+bool connection::flush(const completion* posting) noexcept {
+    bool posting_left = false;
+    while (!queue_.empty()) {
+        pieces what;
+        const std::size_t count = queue_.fill(what);
+        const auto [offered, sent, error] =
+            write_pieces(socket_.get(), std::span(what).first(count));
+        if (error != 0) {
+            break_off(error);
+            break;
+        }
+        posting_left = settle(sent, posting) || posting_left;
+        if (sent == offered) continue;
+        wait_for_room();
+        break;
+    }
+    return posting_left;
+}
+
+bool connection::settle(std::size_t bytes, const completion* posting) noexcept {
+    bool posting_left = false;
+    while (bytes > 0) {
+        completion* through = queue_.advance(bytes);
+        if (through == nullptr) continue;
+        if (through == posting)
+            posting_left = true;
+        else
+            remember_sent(*through);
+    }
+    return posting_left;
+}
+
+void connection::remember_sent(completion& op) noexcept {
+    op.port_words[3] = 0;
+    if (last_sent_ != nullptr)
+        last_sent_->port_words[3] = reinterpret_cast<std::uintptr_t>(&op);
+    else
+        first_sent_ = &op;
+    last_sent_ = &op;
+    home_.has_work(*this);
+}
+
+void connection::forget_sent(const completion& op) noexcept {
+    completion* before = nullptr;
+    for (completion* at = first_sent_; at != nullptr;) {
+        auto* next = reinterpret_cast<completion*>(at->port_words[3]);
+        if (at != &op) {
+            before = std::exchange(at, next);
+            continue;
+        }
+        if (before != nullptr)
+            before->port_words[3] = at->port_words[3];
+        else
+            first_sent_ = next;
+        if (last_sent_ == at) last_sent_ = before;
+        return;
+    }
+}
+
+void connection::wait_for_room() noexcept {
+    if (!std::exchange(blocked_, true)) home_.count_blocked(1);
+    if (std::exchange(awaits_room_, true)) return;
+    home_.events().change(socket_.get(), *this, handshake::events_of_a_connection | EPOLLOUT);
+}
+
+std::size_t connection::work_off(std::size_t budget) noexcept {
+    if (phase_ == phase::up && !blocked_) flush(nullptr);
+    if (phase_ == phase::up && awaits_room_ && queue_.empty()) {
+        awaits_room_ = false;
+        home_.events().change(socket_.get(), *this, handshake::events_of_a_connection);
+    }
+    std::size_t told = 0;
+    for (; told < budget && first_sent_ != nullptr; ++told) {
+        completion& op = *first_sent_;
+        first_sent_ = reinterpret_cast<completion*>(op.port_words[3]);
+        if (first_sent_ == nullptr) last_sent_ = nullptr;
+        home_.sent(op, status{});  // May post here, and may close us.
+    }
+    if (first_sent_ != nullptr) home_.has_work(*this);
+    if (was_full_ && phase_ == phase::up && queue_.has_room()) {
+        was_full_ = false;
+        home_.writable(*this);
+    }
+    return told;
+}
+
+void connection::break_off(int error) noexcept {
+    // Not over yet: answers that came before the end can still be read.
+    phase_ = phase::broken;
+    broken_by_ = error;
+    readable_ = true;
+    home_.activate(*this);
+}
+
+void connection::detach(completion& on_sent) noexcept {
+    forget_sent(on_sent);
+    if (!queue_.detach(on_sent)) down({errc::no_memory, ENOMEM});
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <poll.h>
+
+#include <amalgam/fabric/transport.hpp>
+
+#include "fabric/transports/tcp/tcp.hpp"
+
+namespace amalgam::detail {
+
+/// For tests: a tcp port with a record of what came.
+struct test_port final : message_sink {
+    struct arrival {
+        peer_id from;
+        std::uint64_t tag;
+        std::string text;
+    };
+    /// An operation and how it ended.
+    struct operation final : completion {
+        operation() : completion(&ran) {}
+        static void ran(completion& self, status what, std::size_t) noexcept {
+            auto& op = static_cast<operation&>(self);
+            op.over = true;
+            op.code = what.code;
+        }
+        bool over = false;
+        errc code = errc::ok;
+        std::string text;   ///< Lent to the port.
+        const_bytes bytes;  ///< Likewise.
+    };
+
+    explicit test_port(const std::string& where, const port_options& options = {})
+        : end(make_tcp_transport()->open(uri::parse(where), options).value()) {
+        end->set_sink(this);
+    }
+
+    void on_message(message& what) noexcept override {
+        arrived.push_back(
+            {what.from(), what.tag(),
+             std::string(reinterpret_cast<const char*>(what.bytes().data()), what.bytes().size())});
+        if (on_arrival) on_arrival(what);
+    }
+    void on_peer_down(peer_id peer, status why) noexcept override { lost.push_back({peer, why}); }
+
+    posted post(peer_id to, std::uint64_t tag, std::string_view text, operation& op) {
+        op.text = text;
+        op.bytes = as_bytes_of(op.text);
+        return end->post_send(to, tag, gather(&op.bytes, 1), op);
+    }
+    /// Posts what is small enough to be copied. Failure: false when it was not taken at once.
+    bool send(peer_id to, std::uint64_t tag, std::string_view text) {
+        return post(to, tag, text, operations.emplace_back()) == posted::done;
+    }
+    peer_id look_up(const std::string& address) { return end->lookup(address).value(); }
+
+    std::unique_ptr<port> end;
+    std::deque<arrival> arrived;
+    std::vector<std::pair<peer_id, status>> lost;
+    std::deque<operation> operations;
+    std::function<void(message&)> on_arrival;
+};
+
+/// Moves these on until `reached`, asleep where nothing is to be done. The watchdog of the test
+/// ends a wait in vain.
+inline void move_until(std::initializer_list<test_port*> all,
+                       const std::function<bool()>& reached) {
+    while (!reached()) {
+        std::size_t ran = 0;
+        std::vector<pollfd> handles;
+        for (test_port* one : all) {
+            ran += one->end->progress();
+            if (one->end->prepare_to_sleep())
+                handles.push_back({one->end->wait_handle(), POLLIN, 0});
+        }
+        constexpr int moment_ms = 5;  // What is waited for may happen without any of these.
+        if (ran == 0 && handles.size() == all.size() && !reached())
+            ::poll(handles.data(), handles.size(), moment_ms);
+    }
+}
+
+/// Connects `from` to `to`. Returns what each calls the other.
+inline std::pair<peer_id, peer_id> connect(test_port& from, test_port& to) {
+    const peer_id there = from.look_up(to.end->address());
+    test_port::operation op;
+    const posted how = from.post(there, 0, "hello", op);
+    move_until({&from, &to},
+               [&] { return !to.arrived.empty() && (how == posted::done || op.over); });
+    const peer_id back = to.arrived.front().from;
+    to.arrived.clear();
+    return {there, back};
+}
+
+}  // namespace amalgam::detail
