@@ -54,6 +54,7 @@ struct loop_event {
 /// alone.
 ///
 /// Ports are driven: see port::attach_driver(). One without a driver gets its progress() called.
+/// A test may also call progress() itself, which sees what is due by now().
 ///
 /// Owner:   ports may outlive the network; then nothing moves any more.
 /// Threads: the network and all its ports belong to one thread.

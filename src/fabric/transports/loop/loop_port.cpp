@@ -146,6 +146,7 @@ bool loop_port::next_item() noexcept {
     if (next_ < inbox_.size()) return true;
     inbox_.clear();
     next_ = 0;
+    hub_->catch_up();
     box_->take(inbox_);
     return !inbox_.empty();
 }
@@ -192,19 +193,16 @@ bool loop_port::handle(loop_item& item) noexcept {
 void loop_port::accept(loop_item& item) noexcept {
     loop_connection& on = *item.on;
     loop_link& link = add_link(item.on, 1);
-    if (!accepted(link, "loop://" + on.sides[0].box->name())) {
-        link.shut();
+    if (dead_ || !accepted(link, "loop://" + on.sides[0].box->name())) {
+        link.shut({errc::unreachable});
         release(link);
     }
 }
 
 void loop_port::end_link(loop_link& link, status why) noexcept {
     link.own().link = nullptr;
+    hub_->shut(*link.on(), link.side());
     link_down(link, why);
-}
-
-void loop_port::lost(loop_link& link, status why) noexcept {
-    end_link(link, why);
 }
 
 // True when the whole frame has been read.
@@ -269,7 +267,7 @@ void loop_port::forget_sent(const completion& on_sent) noexcept {
 
 void loop_port::kill() noexcept {
     dead_ = true;
-    hub_->close(*box_);
+    hub_->retire(*box_);
     for (const auto& link : links_) {
         if (link->own().link == nullptr) continue;
         link->shut();
@@ -304,7 +302,7 @@ posted loop_link::send(const frame_header& header, gather payload, completion* o
             break;
         case loop_hub::fate::reset:
             port_.hub().break_now(on_, {errc::disconnected});
-            port_.lost(*this, {errc::disconnected});
+            port_.end_link(*this, {errc::disconnected});
             return posted::full;
         case loop_hub::fate::full: {
             loop_item again;
@@ -324,7 +322,7 @@ posted loop_link::send(const frame_header& header, gather payload, completion* o
         item.bytes = port_.pool().try_take(header.bytes);
         if (item.bytes.size() != header.bytes) {
             port_.hub().break_now(on_, {errc::disconnected});
-            port_.lost(*this, {errc::no_memory});
+            port_.end_link(*this, {errc::no_memory});
             return posted::full;
         }
         copy_out(payload, item.bytes.data());
@@ -346,6 +344,10 @@ void loop_link::detach(completion& on_sent) noexcept {
 }
 
 void loop_link::shut() noexcept {
+    shut({errc::disconnected});
+}
+
+void loop_link::shut(status why) noexcept {
     if (own().link == nullptr) return;
     own().link = nullptr;
     port_.hub().shut(*on_, side_);
@@ -353,7 +355,7 @@ void loop_link::shut() noexcept {
     reset.what = loop_item::kind::reset;
     reset.to = static_cast<std::uint8_t>(1 - side_);
     reset.on = on_;
-    reset.why = {errc::disconnected};
+    reset.why = why;
     if (other().box != nullptr) port_.hub().carry(std::move(reset));
 }
 

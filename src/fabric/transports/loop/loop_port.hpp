@@ -23,6 +23,7 @@ public:
     bool forget(completion& on_sent) noexcept override;
     void detach(completion& on_sent) noexcept override;
     void shut() noexcept override;
+    void shut(status why) noexcept;  ///< `why` for the other end.
 
     const std::shared_ptr<loop_connection>& on() const noexcept { return on_; }
     loop_side& own() const noexcept { return on_->sides[side_]; }
@@ -68,8 +69,8 @@ public:
     /// Loses all peers at once and can reach nobody any more.
     void kill() noexcept;
     buffer_pool& pool() noexcept { return buffers(); }
-    /// The connection was found broken.
-    void lost(loop_link& link, status why) noexcept;
+    /// The connection is over at this end.
+    void end_link(loop_link& link, status why) noexcept;
     /// No sent() for this one any more.
     void forget_sent(const completion& on_sent) noexcept;
 
@@ -84,7 +85,6 @@ protected:
 
 private:
     loop_link& add_link(std::shared_ptr<loop_connection> on, std::uint8_t side);
-    void end_link(loop_link& link, status why) noexcept;
     std::size_t read_held(std::size_t budget) noexcept;
     bool next_item() noexcept;
     bool handle(loop_item& item) noexcept;

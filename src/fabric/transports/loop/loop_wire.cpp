@@ -80,12 +80,14 @@ std::shared_ptr<loop_mailbox> loop_hub::find(std::string_view name) const {
     return at == names_.end() ? nullptr : at->second;
 }
 
+void loop_hub::retire(const loop_mailbox& box) {
+    const std::lock_guard lock(mutex_);
+    const auto at = names_.find(box.name());
+    if (at != names_.end() && at->second.get() == &box) names_.erase(at);
+}
+
 void loop_hub::close(loop_mailbox& box) {
-    {
-        const std::lock_guard lock(mutex_);
-        const auto at = names_.find(box.name());
-        if (at != names_.end() && at->second.get() == &box) names_.erase(at);
-    }
+    retire(box);
     for (loop_item& item : box.close()) {
         if (item.what != loop_item::kind::connect) continue;
         loop_item reset;

@@ -127,8 +127,10 @@ public:
     /// Null: the name is taken.
     std::shared_ptr<loop_mailbox> open(const std::string& name);
     std::shared_ptr<loop_mailbox> find(std::string_view name) const;
-    /// Nobody reaches the mailbox any more; who still tried to connect is told.
-    virtual void close(loop_mailbox& box);
+    /// The name is free again; nobody finds the mailbox any more.
+    void retire(const loop_mailbox& box);
+    /// The same, and nothing is put into it any more; who still tried to connect is told.
+    void close(loop_mailbox& box);
 
     /// What befalls the operation that is about to begin: nothing, or a fault.
     enum class fate : std::uint8_t { good, reset, full };
@@ -151,6 +153,8 @@ public:
     virtual void drive(loop_port&, port_driver*) noexcept {}
     /// The port has something to do that did not come through its mailbox.
     virtual void wake(loop_port&) noexcept {}
+    /// Brings about what is due by now.
+    virtual void catch_up() noexcept {}
     virtual const clock& time() const noexcept { return clock::steady(); }
 
     const loop_options options;

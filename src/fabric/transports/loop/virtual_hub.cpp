@@ -183,4 +183,9 @@ bool virtual_hub::step(clock::time_point end) {
     return true;
 }
 
+void virtual_hub::catch_up() noexcept {
+    while (step(time_.now())) {
+    }
+}
+
 }  // namespace amalgam::detail

@@ -70,6 +70,7 @@ public:
     void detach(loop_port&) noexcept override;
     void drive(loop_port&, port_driver*) noexcept override;
     void wake(loop_port&) noexcept override;
+    void catch_up() noexcept override;
     const clock& time() const noexcept override { return time_; }
 
 private:
