@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@ namespace amalgam::detail {
 namespace {
 struct bell_shelf {
     std::mutex lock;
+    pid_t process = 0;       // whose eventfds these are: a forked child must not ring its parent's
     bell* silent = nullptr;  // without an eventfd
     bell* with_fd = nullptr;
 };
@@ -37,6 +39,8 @@ void bell::drain() noexcept {
 bell& bell::take(bool can_sleep) {
     {
         const std::lock_guard hold(shelf().lock);
+        const pid_t here = ::getpid();
+        if (std::exchange(shelf().process, here) != here) shelf().with_fd = nullptr;
         bell*& list = can_sleep ? shelf().with_fd : shelf().silent;
         if (list != nullptr) {
             bell& found = *list;

@@ -1,0 +1,147 @@
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/rpc/engine.hpp>
+
+// What a call costs the heap, once everything is warm: nothing, on either side.
+
+namespace {
+std::atomic<std::uint64_t> allocations{0};
+
+void* counted(std::size_t bytes, std::size_t align) {
+    allocations.fetch_add(1, std::memory_order_relaxed);
+    void* memory = std::aligned_alloc(align, (bytes + align - 1) / align * align);
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+}
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+    return counted(bytes, alignof(std::max_align_t));
+}
+void* operator new(std::size_t bytes, std::align_val_t align) {
+    return counted(bytes, static_cast<std::size_t>(align));
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+
+namespace amalgam {
+namespace {
+
+class call_allocations : public testing::TestWithParam<const char*> {
+protected:
+    void SetUp() override {
+        server.define("sum", [](int a, int b) { return a + b; });
+        server.define("length", [](std::string_view text) { return text.size(); });
+        server.define("short", [](std::string text) { return text; });
+        server.define("inline", [](int a) { return a; }, {.run = handler::inline_});
+        server.define("note", [](int) {});
+    }
+
+    /// How often the heap was asked in 2000 rounds of `work`, in a ULT, after as many to warm up.
+    template <typename Work>
+    std::uint64_t in_steady_state(Work work) {
+        return client.run([&] {
+            for (int i = 0; i < 2000; ++i)
+                work();
+            const std::uint64_t before = allocations.load();
+            for (int i = 0; i < 2000; ++i)
+                work();
+            return allocations.load() - before;
+        });
+    }
+    template <typename Signature>
+    bound_procedure<Signature> at_server(const char* name) {
+        return client.procedure<Signature>(name).on(there);
+    }
+
+    engine server{GetParam()};
+    engine client{GetParam()};
+    peer there = client.lookup(server.address());
+};
+
+INSTANTIATE_TEST_SUITE_P(shm, call_allocations, testing::Values("shm://"));
+INSTANTIATE_TEST_SUITE_P(tcp, call_allocations, testing::Values("tcp://127.0.0.1:0"));
+
+TEST_P(call_allocations, a_call_takes_none) {
+    auto sum = at_server<int(int, int)>("sum");
+    EXPECT_EQ(in_steady_state([&] { sum(1, 2); }), 0u);
+    auto in = at_server<int(int)>("inline");
+    EXPECT_EQ(in_steady_state([&] { in(1); }), 0u);
+}
+
+TEST_P(call_allocations, a_call_with_views_or_short_strings_takes_none) {
+    auto length = at_server<std::size_t(std::string)>("length");
+    const std::string text(180, 't');
+    EXPECT_EQ(in_steady_state([&] { length(text); }), 0u);
+    const std::string large(3000, 't');
+    EXPECT_EQ(in_steady_state([&] { length(large); }), 0u);
+    auto echo = at_server<std::string(std::string)>("short");
+    EXPECT_EQ(in_steady_state([&] { echo("short"); }), 0u);
+}
+
+TEST_P(call_allocations, a_future_takes_none) {
+    auto sum = at_server<int(int, int)>("sum");
+    EXPECT_EQ(in_steady_state([&] {
+                  future<int> a = sum.start(1, 2);
+                  future<int> b = sum.start(3, 4);
+                  return a.get() + b.get();
+              }),
+              0u);
+}
+
+TEST_P(call_allocations, a_deadline_takes_none) {
+    auto sum = at_server<int(int, int)>("sum").within(std::chrono::seconds(60));
+    EXPECT_EQ(in_steady_state([&] { sum(1, 2); }), 0u);
+}
+
+TEST_P(call_allocations, a_one_way_call_takes_none) {
+    auto sum = at_server<int(int, int)>("sum");
+    auto note = at_server<void(int)>("note");
+    EXPECT_EQ(in_steady_state([&] {
+                  note.post(1);
+                  sum(1, 2);  // So that they do not pile up.
+              }),
+              0u);
+}
+
+TEST_P(call_allocations, a_plain_threads_call_takes_none) {
+    auto sum = at_server<int(int, int)>("sum");
+    for (int i = 0; i < 2000; ++i)
+        sum(1, 2);
+    const std::uint64_t before = allocations.load();
+    for (int i = 0; i < 2000; ++i)
+        sum(1, 2);
+    EXPECT_EQ(allocations.load() - before, 0u);
+}
+
+TEST_P(call_allocations, a_call_to_oneself_takes_none) {
+    server.define("twice", [](int a) { return 2 * a; });
+    auto twice = server.procedure<int(int)>("twice").on(server.address());
+    const std::uint64_t taken = server.run([&] {
+        for (int i = 0; i < 2000; ++i)
+            twice(1);
+        const std::uint64_t before = allocations.load();
+        for (int i = 0; i < 2000; ++i)
+            twice(1);
+        return allocations.load() - before;
+    });
+    EXPECT_EQ(taken, 0u);
+}
+
+}  // namespace
+}  // namespace amalgam

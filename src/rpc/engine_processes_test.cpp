@@ -1,0 +1,197 @@
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/random.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
+
+#include "conformance/child_process.hpp"
+
+// Servers and clients as processes that are killed.
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+using conformance::channel;
+using conformance::child_process;
+
+class engine_processes : public testing::TestWithParam<const char*> {
+protected:
+    /// Of an engine that only calls.
+    const char* calls() const {
+        return std::string_view(GetParam()).starts_with("shm") ? "shm://" : "tcp://";
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(shm, engine_processes, testing::Values("shm://"));
+INSTANTIATE_TEST_SUITE_P(tcp, engine_processes, testing::Values("tcp://127.0.0.1:0"));
+
+/// Serves until the parent is gone or says something. Says its address first.
+int serve(channel& parent, const std::string& uri) {
+    engine server{uri, {.drain = 10ms}};
+    event never;
+    std::atomic<int> canceled{0};
+    server.define("echo", [](std::string text) { return text; });
+    server.define("wait", [&](int) { never.wait(); });
+    server.define("note", [](int) {});
+    server.define("watch", [&] {
+        while (!call_context::current().canceled())
+            this_task::sleep_for(1ms);
+        ++canceled;
+    });
+    server.define("canceled", [&] { return canceled.load(); });
+    parent.say(server.address());
+    (void)parent.hear();
+    return 0;
+}
+
+child_process server_at(const std::string& uri) {
+    return child_process([uri](channel& parent) { return serve(parent, uri); });
+}
+
+bool is_loss(errc code) {
+    return code == errc::disconnected || code == errc::unreachable;
+}
+
+TEST_P(engine_processes, a_server_in_another_process_answers) {
+    child_process server = server_at(GetParam());
+    const std::string address = server.line().hear();
+    engine client{calls()};
+    auto echo = client.procedure<std::string(std::string)>("echo").on(address);
+    for (const std::size_t bytes : {0u, 10u, 1000u, 100'000u, 4'000'000u}) {
+        const std::string text(bytes, 'e');
+        EXPECT_EQ(echo(text), text);
+    }
+    server.line().say("end");
+    EXPECT_EQ(server.join(), 0);
+}
+
+TEST_P(engine_processes, a_killed_server_ends_every_pending_call_once) {
+    child_process server = server_at(GetParam());
+    const std::string address = server.line().hear();
+    engine client{calls()};
+    const peer there = client.lookup(address);
+    auto echo = client.procedure<std::string(std::string)>("echo").on(there);
+    auto wait = client.procedure<void(int)>("wait").on(there);
+    EXPECT_EQ(echo("x"), "x");
+
+    std::vector<future<void>> futures;
+    for (int i = 0; i < 100; ++i)
+        futures.push_back(wait.start(i));
+    std::atomic<int> ended{0};
+    std::vector<future<void>> ults;
+    for (int i = 0; i < 50; ++i) {
+        ults.push_back(client.spawn([&] {
+            EXPECT_TRUE(is_loss(wait.try_call(1).code().code));
+            ++ended;
+        }));
+    }
+    std::thread plain([&] {
+        EXPECT_TRUE(is_loss(wait.try_call(1).code().code));
+        ++ended;
+    });
+    EXPECT_EQ(echo("still there"), "still there");
+    server.kill();
+    for (auto& each : futures)
+        EXPECT_TRUE(is_loss(each.wait().code));
+    for (auto& each : ults)
+        each.get();
+    plain.join();
+    EXPECT_EQ(ended, 51);
+    EXPECT_TRUE(is_loss(echo.try_call("gone").code().code));
+}
+
+TEST_P(engine_processes, a_restarted_server_is_reached_by_a_new_lookup) {
+    std::string address;
+    engine client{calls()};
+    auto echo = client.procedure<std::string(std::string)>("echo");
+    peer old;
+    {
+        child_process server = server_at(GetParam());
+        address = server.line().hear();
+        old = client.lookup(address);
+        EXPECT_EQ(echo.on(old)("one"), "one");
+        server.kill();
+        EXPECT_TRUE(is_loss(echo.on(old).try_call("two").code().code));
+    }
+    child_process again = server_at(address);
+    EXPECT_EQ(again.line().hear(), address);
+    EXPECT_TRUE(is_loss(echo.on(old).try_call("three").code().code));
+    EXPECT_EQ(echo.on(client.lookup(address))("four"), "four");
+}
+
+TEST_P(engine_processes, a_killed_client_shows_at_the_handler_and_harms_nobody_else) {
+    child_process server = server_at(GetParam());
+    const std::string address = server.line().hear();
+    child_process other([&](channel& parent) {
+        engine client{calls()};
+        const peer there = client.lookup(address);
+        auto watch = client.procedure<void()>("watch").on(there);
+        std::vector<future<void>> calls;
+        for (int i = 0; i < 10; ++i)
+            calls.push_back(watch.start());
+        client.procedure<std::string(std::string)>("echo").on(there)("they have begun");
+        parent.say("ready");
+        (void)parent.hear();
+        return 0;
+    });
+    ASSERT_EQ(other.line().hear(), "ready");
+    engine client{calls()};
+    const peer there = client.lookup(address);
+    other.kill();
+    auto canceled = client.procedure<int()>("canceled").on(there);
+    while (canceled() != 10)
+        std::this_thread::yield();
+    EXPECT_EQ(client.procedure<std::string(std::string)>("echo").on(there)("well"), "well");
+}
+
+TEST_P(engine_processes, whenever_a_server_is_killed_every_call_ends_once) {
+    seeded_random random(7);
+    for (int round = 0; round < 12; ++round) {
+        child_process server = server_at(GetParam());
+        const std::string address = server.line().hear();
+        engine client{calls(), {.drain = 0ms}};
+        const peer there = client.lookup(address);
+        auto echo = client.procedure<std::string(std::string)>("echo").on(there);
+        auto note = client.procedure<void(int)>("note").on(there);
+        std::atomic<int> begun{0}, ended{0}, wrong{0};
+        std::atomic<bool> lost{false};
+        std::vector<future<void>> callers;
+        for (std::size_t i = 0; i < 16; ++i) {
+            callers.push_back(client.spawn([&, i] {
+                const std::string text(i * i * i * 40, 'k');
+                while (!lost) {
+                    ++begun;
+                    future<std::string> call = echo.start(text);
+                    const status how = call.wait();
+                    ++ended;
+                    if (is_loss(how.code)) {
+                        lost = true;
+                    } else if (!how.ok() || call.get() != text) {
+                        ++wrong;
+                    }
+                    try {
+                        note.post(1);
+                    } catch (const error& why) {
+                        wrong += why.code() == errc::disconnected ? 0 : 1;
+                    }
+                }
+            }));
+        }
+        const auto calls_before = static_cast<int>(random.below(400));
+        while (begun < calls_before)
+            std::this_thread::yield();
+        server.kill();
+        for (auto& each : callers)
+            each.get();
+        EXPECT_EQ(begun, ended);
+        EXPECT_EQ(wrong, 0);
+    }
+}
+
+}  // namespace
+}  // namespace amalgam
