@@ -1,0 +1,117 @@
+#include "rpc/wire.hpp"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/random.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+using namespace std::chrono_literals;
+using bytes = std::vector<std::byte>;
+
+bytes request(bool named, std::string_view names, std::string_view arguments) {
+    bytes all(request_bytes);
+    write_request(all.data(), message_kind::request, named, 7, 0x1122334455667788);
+    for (const std::string_view part : {names, arguments}) {
+        for (char c : part)
+            all.push_back(static_cast<std::byte>(c));
+    }
+    return all;
+}
+
+TEST(rpc_wire, a_request_is_laid_out_as_documented) {
+    const bytes all = request(false, "", "ab");
+    const unsigned char expected[] = {0x11, 0,    0,    0,    7,    0,    0,    0,   0x88,
+                                      0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 'a', 'b'};
+    ASSERT_EQ(all.size(), sizeof expected);
+    EXPECT_EQ(std::memcmp(all.data(), expected, sizeof expected), 0);
+}
+
+TEST(rpc_wire, two_ints_fit_an_inline_slot_with_their_header) {
+    EXPECT_LE(request_bytes + 2 * sizeof(int), 48u);
+    EXPECT_LE(reply_bytes + sizeof(int), 48u);
+}
+
+TEST(rpc_wire, a_named_request_says_both_texts_and_keeps_arguments_aligned) {
+    const std::string names = names_text("sum", "i32(i32,i32)");
+    EXPECT_EQ(names.size() % 8, 0u);
+    const bytes all = request(true, names, "arguments");
+    parsed_message parsed;
+    ASSERT_EQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::request);
+    EXPECT_EQ(parsed.microseconds, 7u);
+    EXPECT_EQ(parsed.procedure, 0x1122334455667788u);
+    EXPECT_EQ(parsed.name, "sum");
+    EXPECT_EQ(parsed.signature, "i32(i32,i32)");
+    EXPECT_EQ(as_text(parsed.body), "arguments");
+    EXPECT_EQ((parsed.body.data() - all.data()) % 8, 0);
+}
+
+TEST(rpc_wire, replies_verdicts_and_cancels_come_back) {
+    std::byte all[verdict_bytes];
+    parsed_message parsed;
+    write_reply(all, {errc::handler_failed, -5});
+    ASSERT_EQ(parse(const_bytes(all, reply_bytes), parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::reply);
+    EXPECT_EQ(parsed.what, errc::handler_failed);
+    EXPECT_EQ(parsed.what.native, -5);
+    write_verdict(all, {errc::mismatch}, 99);
+    ASSERT_EQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::verdict);
+    EXPECT_EQ(parsed.what, errc::mismatch);
+    EXPECT_EQ(parsed.procedure, 99u);
+    write_cancel(all);
+    ASSERT_EQ(parse(const_bytes(all, cancel_bytes), parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::cancel);
+}
+
+TEST(rpc_wire, what_is_no_message_is_refused) {
+    parsed_message parsed;
+    EXPECT_STREQ(parse({}, parsed), "it is empty");
+    const auto refused = [&](bytes all) { return parse(all, parsed) != nullptr; };
+    for (std::size_t length = 0; length < request_bytes; ++length) {
+        bytes all = request(false, "", "");
+        all.resize(length);
+        EXPECT_TRUE(refused(all)) << length;
+    }
+    const std::string names = names_text("f", "void()");
+    for (std::size_t length = request_bytes; length < request_bytes + names.size(); ++length) {
+        bytes all = request(true, names, "");
+        all.resize(length);
+        EXPECT_TRUE(refused(all)) << length;
+    }
+    const auto changed = [](std::size_t at, int value) {
+        bytes all = request(false, "", "");
+        all[at] = static_cast<std::byte>(value);
+        return all;
+    };
+    EXPECT_TRUE(refused(changed(0, 0x21)));  // Another version.
+    EXPECT_TRUE(refused(changed(0, 0x1f)));  // Another kind.
+    EXPECT_TRUE(refused(changed(1, 2)));     // A flag of the future.
+    EXPECT_TRUE(refused(changed(2, 1)));     // A reserved field.
+    EXPECT_TRUE(refused({std::byte{0x13}, std::byte{200}, {}, {}, {}, {}, {}, {}}));  // A status.
+}
+
+TEST(rpc_wire, ids_differ_by_name_and_by_signature) {
+    EXPECT_EQ(procedure_id("f", "void()"), procedure_id("f", "void()"));
+    EXPECT_NE(procedure_id("f", "void()"), procedure_id("g", "void()"));
+    EXPECT_NE(procedure_id("f", "void()"), procedure_id("f", "void(i32)"));
+    EXPECT_NE(procedure_id("fv", "oid()"), procedure_id("f", "void()"));
+}
+
+TEST(rpc_wire, time_left_travels_in_whole_microseconds_and_never_as_none) {
+    EXPECT_EQ(to_microseconds(0ns), 1u);
+    EXPECT_EQ(to_microseconds(-5s), 1u);
+    EXPECT_EQ(to_microseconds(1ns), 1u);
+    EXPECT_EQ(to_microseconds(1001ns), 2u);
+    EXPECT_EQ(to_microseconds(1h), 3'600'000'000u);
+    EXPECT_EQ(to_microseconds(1h + 1ns), 0u);
+}
+
+}  // namespace
+}  // namespace amalgam::detail
