@@ -84,12 +84,19 @@ posted framed_port::send_message(frame_kind kind, peer_id to, std::uint64_t tag,
     const posted how = peer->link->send(header, bytes, &on_done);
     if (how == posted::done) [[likely]]
         return how;
-    if (how == posted::full) return peer->up() ? how : refuse(peer, on_done);
+    return how == posted::pending ? lent(*peer, on_done, size) : no_room(*peer, on_done);
+}
+
+posted framed_port::lent(peer_record& peer, completion& on_done, std::size_t size) noexcept {
     completions_.opened();
-    mark(on_done, op_kind::send, peer);
+    mark(on_done, op_kind::send, &peer);
     on_done.port_words[1] = size;
-    peer->sends.append(on_done);
-    return how;
+    peer.sends.append(on_done);
+    return posted::pending;
+}
+
+posted framed_port::no_room(const peer_record& peer, completion& on_done) noexcept {
+    return peer.up() ? posted::full : refuse(&peer, on_done);
 }
 
 posted framed_port::refuse(const peer_record* peer, completion& op) noexcept {
@@ -208,6 +215,8 @@ void framed_port::cancel(completion& op) noexcept {
 }
 
 std::size_t framed_port::progress(std::size_t budget) noexcept {
+    if (completions_.empty() && unasked_.empty()) [[likely]]
+        return move_frames(budget);
     std::size_t ran = completions_.run(budget);
     if (!unasked_.empty() && sink_ != nullptr) ran += deliver_unasked(budget - ran);
     if (ran < budget) ran += move_frames(budget - ran);

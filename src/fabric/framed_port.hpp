@@ -127,6 +127,8 @@ protected:
 private:
     // What callers ask for: framed_port.cpp.
     posted send_message(frame_kind, peer_id, std::uint64_t tag, gather, completion&) noexcept;
+    posted lent(peer_record&, completion&, std::size_t size) noexcept;
+    posted no_room(const peer_record&, completion&) noexcept;
     posted refuse(const peer_record*, completion&) noexcept;
     posted complete_later(completion&, status) noexcept;
     bool may_access(const remote_key&, std::uint64_t offset, std::size_t bytes,

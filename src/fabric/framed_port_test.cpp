@@ -287,6 +287,21 @@ TEST_F(framed_port_test, a_large_unexpected_message_is_handed_over_without_a_cop
     EXPECT_EQ(std::memcmp(kept.data(), text.data(), text.size()), 0);
 }
 
+TEST_F(framed_port_test, a_short_message_is_kept_by_copying_it) {
+    port_.set_sink(&sink_);
+    buffer kept, empty;
+    sink_.on_each = [&](message& arrived) {
+        kept = arrived.take();
+        EXPECT_NE(kept.data(), arrived.bytes().data());
+    };
+    (void)deliver(frame_kind::unexpected, 1, "hello");
+    EXPECT_EQ(kept.size(), 5u);
+    EXPECT_EQ(std::memcmp(kept.data(), "hello", 5), 0);
+    sink_.on_each = [&](message& arrived) { empty = arrived.take(); };
+    (void)deliver(frame_kind::unexpected, 1, "");
+    EXPECT_EQ(empty.size(), 0u);
+}
+
 TEST_F(framed_port_test, a_message_longer_than_any_may_be_is_malformed) {
     const frame_header header = scripted_port::header_of(frame_kind::unexpected, 9, 0xffffffff);
     EXPECT_EQ(port_.begin_landing(link_, header, const_bytes(memory_).first(64)), nullptr);

@@ -4,32 +4,17 @@
 
 #include <amalgam/fabric/transport.hpp>
 
-#if __has_include("fabric/transports/loop/loop.hpp")
 #include "fabric/transports/loop/loop.hpp"
-#define AMALGAM_HAS_LOOP 1
-#endif
-#if __has_include("fabric/transports/shm/shm.hpp")
 #include "fabric/transports/shm/shm.hpp"
-#define AMALGAM_HAS_SHM 1
-#endif
-#if __has_include("fabric/transports/tcp/tcp.hpp")
 #include "fabric/transports/tcp/tcp.hpp"
-#define AMALGAM_HAS_TCP 1
-#endif
 
 namespace amalgam {
 
 transport_registry transport_registry::native() {
     transport_registry all;
-#ifdef AMALGAM_HAS_LOOP
     all.add(detail::make_loop_transport());
-#endif
-#ifdef AMALGAM_HAS_SHM
     all.add(detail::make_shm_transport());
-#endif
-#ifdef AMALGAM_HAS_TCP
     all.add(detail::make_tcp_transport());
-#endif
     return all;
 }
 

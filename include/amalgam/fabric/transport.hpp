@@ -26,12 +26,12 @@ struct port_options {
 
 /// What `amalgam info` shows about a transport.
 struct transport_info {
-    std::string name;
+    std::string name{};
     bool usable = false;
-    std::string summary;               ///< What it does here: "sockets, IPv4 and IPv6".
-    std::string why_not;               ///< One sentence, when not usable.
-    std::vector<std::string> details;  ///< Facts probed at start: "rma: cross-memory attach".
-    std::string example;               ///< A URI that works: "tcp://127.0.0.1:0".
+    std::string summary{};               ///< What it does here: "sockets, IPv4 and IPv6".
+    std::string why_not{};               ///< One sentence, when not usable.
+    std::vector<std::string> details{};  ///< Facts probed at start: "rma: cross-memory attach".
+    std::string example{};               ///< A URI that works: "tcp://127.0.0.1:0".
 };
 
 /// Opens ports of one kind. Stateless but for what it probed about the machine.

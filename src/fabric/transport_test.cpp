@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/fabric/transport.hpp>
+
+namespace amalgam {
+namespace {
+
+class named_transport final : public transport {
+public:
+    named_transport(std::string name, std::string summary)
+        : name_(std::move(name)), summary_(std::move(summary)) {}
+    std::string_view name() const noexcept override { return name_; }
+    transport_info describe() const override {
+        return {.name = name_, .usable = true, .summary = summary_, .example = name_ + "://x"};
+    }
+    result<std::unique_ptr<port>> open(const uri&, const port_options&) const override {
+        return {errc::unreachable, summary_};
+    }
+
+private:
+    std::string name_;
+    std::string summary_;
+};
+
+TEST(transport_registry_test, native_holds_loop_shm_and_tcp) {
+    const transport_registry all = transport_registry::native();
+    for (const char* name : {"loop", "shm", "tcp"}) {
+        const transport* one = all.find(name);
+        ASSERT_NE(one, nullptr) << name;
+        EXPECT_EQ(one->describe().name, name);
+        EXPECT_NE(one->describe().example, "");
+    }
+    EXPECT_EQ(all.find("ucx"), nullptr);
+    EXPECT_EQ(all.describe().size(), 3u);
+}
+
+TEST(transport_registry_test, the_scheme_chooses_the_transport) {
+    transport_registry some;
+    some.add(std::make_unique<named_transport>("near", "near was asked"));
+    some.add(std::make_unique<named_transport>("far", "far was asked"));
+    EXPECT_EQ(some.open("far://x").sentence(), "far was asked");
+    EXPECT_EQ(some.open("near://x").sentence(), "near was asked");
+}
+
+TEST(transport_registry_test, a_later_transport_of_the_same_name_replaces_the_earlier) {
+    transport_registry some;
+    some.add(std::make_unique<named_transport>("far", "old"));
+    some.add(std::make_unique<named_transport>("far", "new"));
+    EXPECT_EQ(some.describe().size(), 1u);
+    EXPECT_EQ(some.open("far://x").sentence(), "new");
+}
+
+TEST(transport_registry_test, an_unknown_scheme_gets_the_names_there_are_and_an_example) {
+    transport_registry some;
+    some.add(std::make_unique<named_transport>("near", ""));
+    some.add(std::make_unique<named_transport>("far", ""));
+    const auto opened = some.open("wide://x");
+    EXPECT_EQ(opened.code().code, errc::not_found);
+    EXPECT_EQ(opened.sentence(),
+              "uri \"wide://x\": there is no transport \"wide\"; expected one of: near, far; "
+              "example: near://x");
+    EXPECT_EQ(transport_registry().open("wide://x").code().code, errc::not_found);
+}
+
+TEST(transport_registry_test, a_wrong_uri_gets_the_parsers_sentence) {
+    const auto opened = transport_registry::native().open("tcp://h:99999");
+    EXPECT_EQ(opened.code().code, errc::invalid);
+    EXPECT_NE(opened.sentence().find("example"), std::string::npos);
+}
+
+TEST(transport_registry_test, a_loop_name_is_taken_once_per_registry) {
+    const transport_registry one = transport_registry::native();
+    const transport_registry other = transport_registry::native();
+    auto first = one.open("loop://same");
+    ASSERT_TRUE(first.ok());
+    const auto again = one.open("loop://same");
+    EXPECT_EQ(again.code().code, errc::invalid);
+    EXPECT_NE(again.sentence().find("example loop://same-2"), std::string::npos);
+    EXPECT_TRUE(other.open("loop://same").ok());
+    first.value().reset();
+    EXPECT_TRUE(one.open("loop://same").ok());
+}
+
+}  // namespace
+}  // namespace amalgam
