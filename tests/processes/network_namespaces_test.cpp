@@ -1,0 +1,147 @@
+// What only a network shows: address translation, several interfaces, a cable that is cut.
+#include <gtest/gtest.h>
+
+#include "processes/network_host.hpp"
+
+namespace amalgam::processes {
+namespace {
+
+#define AMALGAM_NEEDS_NETWORKS(nat)            \
+    if (auto why = network_host::why_not(nat)) \
+    GTEST_SKIP() << "no network of our own here: " << *why
+
+testing::AssertionResult begins(const std::string& text, const std::string& with) {
+    if (text.compare(0, with.size(), with) == 0) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << '"' << text << "\" does not begin with \"" << with << '"';
+}
+
+std::string port_of(const std::string& address) {
+    return address.substr(address.rfind(':') + 1);
+}
+
+TEST(network, a_caller_behind_address_translation_is_answered_on_its_own_connection) {
+    AMALGAM_NEEDS_NETWORKS(true);
+    network_host caller, router, server;
+    caller.plug("up0", "10.1.0.2/24", router, "home0", "10.1.0.1/24");
+    router.plug("out0", "10.2.0.1/24", server, "net0", "10.2.0.2/24");
+    caller.run("ip route add default via 10.1.0.1");
+    router.run("sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'");
+    router.run(
+        "nft 'table ip nat { chain out { type nat hook postrouting priority 100; "
+        "oifname out0 masquerade; }; }'");
+
+    const std::string address = server.open("tcp://10.2.0.2:0");
+    EXPECT_EQ(caller.open("tcp://"), "");
+    EXPECT_EQ(caller.send(address, "question"), "ok");
+    // The server sees the router only, and has no route to the caller.
+    EXPECT_TRUE(begins(server.receive(), "question from tcp://10.2.0.1:"));
+    EXPECT_EQ(server.reply("answer"), "ok");
+    EXPECT_EQ(caller.receive(), "answer from " + address);
+}
+
+/// Two hosts with two cables between them.
+struct two_cables : testing::Test {
+    void SetUp() override {
+        AMALGAM_NEEDS_NETWORKS(true);
+        here.emplace();
+        there.emplace();
+        here->plug("first0", "10.1.0.1/24", *there, "first0", "10.1.0.2/24");
+        here->plug("second0", "10.2.0.1/24", *there, "second0", "10.2.0.2/24");
+    }
+    std::optional<network_host> here, there;
+};
+
+TEST_F(two_cables, a_port_named_by_its_interface_listens_there_and_is_left_by_it) {
+    const std::string address = there->open("tcp://10.1.0.2:0");
+    // The short way is the first cable; it swallows everything.
+    here->run("ip route add 10.1.0.2/32 dev second0 metric 4000");
+    here->run("ip route add 10.1.0.2/32 dev first0 metric 1");
+    there->run(
+        "nft 'table ip f { chain i { type filter hook input priority 0; "
+        "iifname first0 drop; }; }'");
+
+    here->open("tcp://10.1.0.1:0", 300);
+    EXPECT_EQ(here->send(address, "by the first"), "unreachable");
+
+    const std::string own = here->open("tcp://second0:0");
+    EXPECT_TRUE(begins(own, "tcp://10.2.0.1:"));
+    EXPECT_NE(here->explain().find("second0"), std::string::npos);
+    EXPECT_EQ(here->send(address, "by the second"), "ok");
+    EXPECT_TRUE(begins(there->receive(), "by the second from tcp://10.2.0.1"));
+
+    there->open("tcp://10.2.0.2:0");
+    EXPECT_EQ(there->send(own, "back"), "ok");
+    EXPECT_TRUE(begins(here->receive(), "back"));
+}
+
+TEST_F(two_cables, ports_of_one_host_at_one_interface_reach_each_other) {
+    const std::string address = here->open("tcp://first0:0");
+    EXPECT_EQ(here->send(address, "to myself"), "ok");
+    EXPECT_TRUE(begins(here->receive(), "to myself from " + address.substr(0, 15)));
+}
+
+TEST_F(two_cables, an_address_that_was_asked_for_is_the_one_others_see) {
+    const std::string address = there->open("tcp://0.0.0.0:0");
+    EXPECT_EQ(address.find("0.0.0.0"), std::string::npos);
+    here->open("tcp://10.2.0.1:0");
+    EXPECT_EQ(here->send("tcp://10.1.0.2:" + port_of(address), "x"), "ok");
+    EXPECT_TRUE(begins(there->receive(), "x from tcp://10.2.0.1"));
+}
+
+TEST_F(two_cables, an_unknown_interface_is_answered_with_those_there_are) {
+    const std::string sentence = here->complaint("tcp://third0:7000");
+    EXPECT_NE(sentence.find("third0"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("first0 (10.1.0.1"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("second0 (10.2.0.1"), std::string::npos) << sentence;
+}
+
+TEST_F(two_cables, link_local_addresses_work_with_their_zone) {
+    for (auto* host : {&*here, &*there}) {
+        host->run("ip address add fe80::" + std::string(host == &*here ? "1" : "2") +
+                  "/64 dev first0 nodad");
+    }
+    const std::string address = there->open("tcp://[fe80::2%first0]:0");
+    EXPECT_TRUE(begins(address, "tcp://[fe80::2%first0]:"));
+    here->open("tcp://[fe80::1%first0]:0");
+    EXPECT_EQ(here->send(address, "x"), "ok");
+    EXPECT_TRUE(begins(there->receive(), "x from tcp://[fe80::1%first0"));
+}
+
+TEST_F(two_cables, a_host_that_is_cut_off_is_lost_when_the_limit_is_over) {
+    for (const bool idle : {true, false}) {
+        const std::string address = there->open("tcp://10.1.0.2:0", 1000);
+        here->open("tcp://10.1.0.1:0", 1000);
+        while (here->send(address, "x") != "ok") {
+        }  // The cable needs a moment to be up again.
+        there->receive();
+        const int lost_before = here->lost();
+        there->run("ip link set first0 down");
+        // Waiting for it, or with bytes under way that nobody acknowledges.
+        if (!idle) here->post(std::string(20'000, 'x'));
+        here->expect();
+        EXPECT_EQ(here->ended(), "disconnected");
+        EXPECT_EQ(here->lost(), lost_before + 1);
+        there->run("ip link set first0 up");
+    }
+}
+
+TEST_F(two_cables, a_cut_shorter_than_the_limit_loses_nothing) {
+    const std::string address = there->open("tcp://10.1.0.2:0", 60'000);
+    here->open("tcp://10.1.0.1:0", 60'000);
+    ASSERT_EQ(here->send(address, "before"), "ok");
+    there->run("ip link set first0 down");
+    here->post("during");
+    there->run("ip link set first0 up");
+    EXPECT_TRUE(begins(there->receive(), "before"));
+    EXPECT_TRUE(begins(there->receive(), "during"));
+    EXPECT_EQ(here->lost(), 0);
+}
+
+TEST_F(two_cables, a_host_that_never_answers_is_unreachable_when_the_limit_is_over) {
+    here->open("tcp://10.1.0.1:0", 300);
+    there->run("nft 'table ip f { chain i { type filter hook input priority 0; drop; }; }'");
+    EXPECT_EQ(here->send("tcp://10.1.0.2:7000", "x"), "unreachable");
+}
+
+}  // namespace
+}  // namespace amalgam::processes
