@@ -128,18 +128,20 @@ TEST(call_failure, a_deadline_travels_and_nested_calls_inherit_the_earlier) {
 TEST(call_failure, a_call_whose_deadline_passed_in_the_queue_does_not_run) {
     engine self{"loop://deadline"};  // In real time, to itself.
     bool ran = false;
-    self.define("hold", [&](std::int64_t until) {
-        while (self.now().time_since_epoch().count() <= until)
-            continue;  // Keeps the stream, so that the next handler cannot start.
+    self.define("hold", [&] {
+        // Keeps the stream until the deadline of the next, which came along with this, is past.
+        const auto until = self.now() + 2ms;
+        while (self.now() <= until)
+            continue;
     });
     self.define("late", [&] { ran = true; });
     self.run([&] {
         const peer me = self.lookup(self.address());
-        const auto until = self.now() + 2ms;
-        self.procedure<void(std::int64_t)>("hold").on(me).post(until.time_since_epoch().count());
+        auto hold = self.procedure<void()>("hold").on(me);
+        hold.post();
         const result<void> late = self.procedure<void()>("late").on(me).within(1ms).try_call();
         EXPECT_EQ(late.code(), errc::timed_out);
-        self.procedure<void(std::int64_t)>("hold").on(me)(0);  // Behind the late one.
+        hold();  // Behind the late one.
     });
     EXPECT_FALSE(ran);
 }

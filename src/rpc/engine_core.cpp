@@ -88,11 +88,9 @@ void engine_core::start_streams() {
     }
     driver_.emplace(stream());
     for (std::size_t i = 0; i < ports_.size(); ++i) {
-        port_link& link =
-            links_.emplace_back(*this, static_cast<std::uint16_t>(i), ports_[i].get());
+        port_link& link = links_.emplace_back(*this, static_cast<std::uint16_t>(i), *ports_[i]);
         ports_[i]->set_sink(&link);
     }
-    links_.emplace_back(*this, peer::self_port, nullptr);
     for (port_link& each : links_)
         stream().add_poller(each);
     for (const auto& each : ports_)

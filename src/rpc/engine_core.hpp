@@ -80,6 +80,7 @@ public:
     server& serves() noexcept { return serves_; }
     outbox& out() noexcept { return out_; }
     peer_table& peers() noexcept { return peers_; }
+    message_sink& self_sink() noexcept { return self_sink_; }
     std::string address_of(const peer& who);
     void on_message(std::uint16_t port, message& arrived) noexcept;
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
@@ -117,7 +118,8 @@ private:
     server serves_;
     std::optional<stream_driver> driver_;
     std::deque<port_link> links_;  // Never move: pollers and sinks.
-    waiter* quiet_ = nullptr;      // stop(), while it waits.
+    detail::self_sink self_sink_{*this};
+    waiter* quiet_ = nullptr;  // stop(), while it waits.
     owned_counter malformed_;
     owned_counter peers_lost_;
 

@@ -111,13 +111,11 @@ void outbox::withdraw(outgoing& out) noexcept {
         links_[out.to.port()].where->cancel(out);
     } else if (out.where == outgoing::at::queue) {
         // The table of peers keeps a state as long as something is queued there.
-        unlink(*out.queue_of, out);
+        peer_state& there = *out.queue_of;
+        unlink(there, out);
+        if (there.queued <= max_queued_ / 2) release(there);
         out.finish({errc::canceled}, 0);
     }
-}
-
-void outbox::flush(std::uint16_t port) noexcept {
-    if (!closed_) flush(link_to(port));
 }
 
 void outbox::flush(link& through) noexcept {

@@ -54,7 +54,9 @@ public:
     void withdraw(outgoing& out) noexcept;
 
     /// Sends what is queued for peers of this port as far as it goes.
-    void flush(std::uint16_t port) noexcept;
+    void flush(std::uint16_t port) noexcept {
+        if (queued() != 0 && !closed_) flush(link_to(port));
+    }
     /// What is queued for a peer that is gone completes with `why`.
     void drop(peer_state& gone, status why) noexcept;
 

@@ -5,20 +5,24 @@
 namespace amalgam::detail {
 
 std::size_t port_link::poll() noexcept {
-    const std::size_t happened =
-        where_ != nullptr ? where_->progress(budget) : core_.out().self().deliver(*this);
-    core_.out().flush(index_);
+    std::size_t happened = where_.progress(budget);
+    outbox& out = core_.out();
+    out.flush(index_);
+    if (index_ == 0 && !out.self().empty()) {
+        happened += out.self().deliver(core_.self_sink());
+        out.flush(peer::self_port);
+    }
     core_.look_whether_quiet();
     return happened;
 }
 
 int port_link::wait_handle() const noexcept {
-    return where_ != nullptr ? where_->wait_handle() : -1;
+    return where_.wait_handle();
 }
 
 bool port_link::prepare_to_sleep() noexcept {
     // Messages to ourselves come from our own stream only, which is here.
-    return where_ != nullptr ? where_->prepare_to_sleep() : core_.out().self().empty();
+    return core_.out().self().empty() && where_.prepare_to_sleep();
 }
 
 void port_link::on_message(message& arrived) noexcept {
@@ -27,6 +31,10 @@ void port_link::on_message(message& arrived) noexcept {
 
 void port_link::on_peer_down(peer_id gone, status why) noexcept {
     core_.on_peer_down(index_, gone, why);
+}
+
+void self_sink::on_message(message& arrived) noexcept {
+    core_.on_message(peer::self_port, arrived);
 }
 
 }  // namespace amalgam::detail

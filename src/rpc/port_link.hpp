@@ -13,7 +13,7 @@ namespace amalgam::detail {
 
 class engine_core;
 
-/// One port (or, without one, the way to ourselves) as the engine's stream polls it.
+/// One port as the engine's stream polls it. The first one also looks after the way to ourselves.
 ///
 /// Threads: the engine's stream.
 class port_link final : public poller, public message_sink {
@@ -21,7 +21,7 @@ public:
     /// Messages and completions between two looks at ready ULTs.
     static constexpr std::size_t budget = 32;
 
-    port_link(engine_core& core, std::uint16_t index, port* where) noexcept
+    port_link(engine_core& core, std::uint16_t index, port& where) noexcept
         : core_(core), index_(index), where_(where) {}
 
     std::size_t poll() noexcept override;
@@ -33,7 +33,17 @@ public:
 private:
     engine_core& core_;
     std::uint16_t index_;
-    port* where_;
+    port& where_;
+};
+
+/// Where messages to ourselves arrive.
+class self_sink final : public message_sink {
+public:
+    explicit self_sink(engine_core& core) noexcept : core_(core) {}
+    void on_message(message& arrived) noexcept override;
+
+private:
+    engine_core& core_;
 };
 
 /// Runs the stream of an engine on driven ports, when their network says so.
