@@ -71,7 +71,7 @@ void exchange::derive_channels(const run_options& options) {
         if (from == here_.group) {
             add_companions(to, false);
             auto lost = [this, to](std::size_t receiver, const failure& why) {
-                lose(find({to, receiver}, false), why);
+                lose_after_last_words(find({to, receiver}, false), why);
             };
             auto made = std::make_unique<sender>(
                 over_, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(here_.replica),
@@ -88,10 +88,7 @@ void exchange::derive_channels(const run_options& options) {
 }
 
 void exchange::serve() {
-    over_.define(wire::join, [this](std::string graph, std::uint32_t group, std::uint32_t replica) {
-        take_join(graph, {group, replica});
-    });
-    over_.define(wire::stay, [this] { serve_stay(); });
+    over_.define(wire::stay, [this] { return serve_stay(); });
     over_.define(
         wire::batch, [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t number,
                             std::uint32_t items, std::span<const std::byte> bytes) {
@@ -102,14 +99,17 @@ void exchange::serve() {
                     .on(from)
                     .post(edge, static_cast<std::uint32_t>(here_.replica), consumed);
         });
-    over_.define(wire::end, [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
-                                   std::uint64_t items) {
-        return edge_of(in_, edge).channel->finish(replica, batches, items);
-    });
+    over_.define(wire::end,
+                 [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
+                        std::uint64_t items) { return take_end(edge, replica, batches, items); });
     over_.define(wire::credit,
                  [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t bytes) {
                      edge_of(out_, edge).channel->credit(replica, bytes);
                  });
+    // Last: who has joined calls the others.
+    over_.define(wire::join, [this](std::string graph, std::uint32_t group, std::uint32_t replica) {
+        take_join(graph, {group, replica});
+    });
 }
 
 void exchange::take_join(const std::string& graph, seat who) {
@@ -129,9 +129,22 @@ void exchange::take_join(const std::string& graph, seat who) {
     watch(one);
 }
 
-void exchange::serve_stay() {
+std::string exchange::serve_stay() {
     over_here_.wait();
-    if (auto failed = part_.failed()) throw error(errc::canceled, failed->what.sentence);
+    auto failed = part_.failed();
+    return failed ? failed->what.sentence : "";
+}
+
+std::string exchange::take_end(std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
+                               std::uint64_t items) {
+    try {
+        edge_of(in_, edge).channel->finish(replica, batches, items);
+        return {};
+    } catch (const error&) {
+        auto failed = part_.failed();
+        if (!failed) throw;
+        return failed->what.sentence;
+    }
 }
 
 bool exchange::join_all(const address_book& addresses) {
@@ -202,16 +215,19 @@ void exchange::watch(companion& one) {
     one.stay = over_.procedure<wire::stay_signature>(wire::stay).on(one.at).start();
     one.watcher = amalgam::spawn(over_.stream(), [this, &one] {
         (void)one.stay.wait();  // How it ended, answer.get() tells.
-        future<void> answer;
+        future<std::string> answer;
         {
             std::unique_lock hold(lock_);
             answer = std::move(one.stay);
         }
         try {
-            answer.get();
+            one.last_words.sentence = answer.get();
+            if (!one.last_words.sentence.empty()) one.last_words.what = {errc::handler_failed};
         } catch (const error& wrong) {
-            if (exchanges_with(one)) lose(one, {wrong.code(), wrong.what()});
+            one.last_words = {wrong.code(), wrong.what()};
         }
+        if (!one.last_words.what.ok() && exchanges_with(one)) lose(one, one.last_words);
+        one.gone.set();
     });
 }
 
@@ -232,6 +248,13 @@ void exchange::lose(const companion& one, const failure& why) {
         {{why.what, it_failed ? fmt::format("group {} failed: {}", one.label, why.sentence)
                               : fmt::format("group {} is lost ({})", one.label, why.sentence)},
          true});
+}
+
+void exchange::lose_after_last_words(companion& one, const failure& why) {
+    // A process that fails answers `stay` and turns other calls away, in whatever order.
+    bool said =
+        one.gone.wait_for(std::chrono::seconds(1)) && one.last_words.what == errc::handler_failed;
+    lose(one, said ? one.last_words : why);
 }
 
 void exchange::close() {

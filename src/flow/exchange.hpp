@@ -62,17 +62,22 @@ private:
         bool sends_to_us = false;
         bool joined = false;
         peer at;
-        future<void> stay;
+        future<std::string> stay;
         ult watcher;
+        event gone;  ///< Set once `stay` has ended, and `last_words` say how.
+        failure last_words;
     };
 
     void derive_channels(const run_options& options);
     void serve();
     void take_join(const std::string& graph, seat who);
-    void serve_stay();
+    std::string serve_stay();
+    std::string take_end(std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
+                         std::uint64_t items);
     void join(companion& one, const std::string& address, clock::time_point deadline);
     void watch(companion& one);
     void lose(const companion& one, const failure& why);
+    void lose_after_last_words(companion& one, const failure& why);
     bool exchanges_with(const companion& one) const;
     companion& find(seat who, bool sends_to_us);
     std::string label(seat who) const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -25,6 +26,10 @@ public:
     group_run(graph_core& graph, const flow_config& config, seat here, engine& over,
               std::span<execution_stream* const> streams, const run_options& options);
 
+    /// Who is told first when this run fails. Before start().
+    void tell_failure_to(std::function<void(const run_failure&)> tell) {
+        part_.tell_failure_to(std::move(tell));
+    }
     /// Joins the others, then starts the nodes. Does not wait.
     void start(address_book addresses);
     /// Ends it early, as if a node had failed.

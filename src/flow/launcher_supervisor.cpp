@@ -233,23 +233,30 @@ bool supervisor::anything_runs() const noexcept {
 
 void supervisor::blame() {
     if (!stopping_ || exit_code_) return;
-    // Those that we stopped, and those that only lost somebody else, come last.
+    // Who said that it fails on its own account; who ended badly unasked; who only lost
+    // somebody else; and whom we stopped.
     auto guilt = [this](const launched_process& one) {
         if (!one.failed()) return 0;
-        bool by_us =
-            WIFSIGNALED(one.wait_status) && (WTERMSIG(one.wait_status) == SIGTERM ||
-                                             (killed_ && WTERMSIG(one.wait_status) == SIGKILL));
         if (one.because_of_other) return 2;
-        return by_us ? 1 : 3;
+        if (!one.last_words.empty()) return 4;
+        return stopped_by_us(one) ? 1 : 3;
     };
     auto first = std::max_element(
         processes_.begin(), processes_.end(), [&guilt](const auto& a, const auto& b) {
             return std::pair(guilt(a), b.end_order) < std::pair(guilt(b), a.end_order);
         });
-    exit_code_ = exit_code_of(first->wait_status);
+    const bool cut_short = stopped_by_us(*first);
+    exit_code_ = cut_short ? 1 : exit_code_of(first->wait_status);
+    std::string how = cut_short ? "failed" : "ended with " + describe_end(first->wait_status);
     std::string words = first->last_words.empty() ? "" : ": " + first->last_words;
-    say(fmt::format("group {} (pid {}) ended with {}{}; stopped the others", first->label,
-                    first->pid, describe_end(first->wait_status), words));
+    say(fmt::format("group {} (pid {}) {}{}; stopped the others", first->label, first->pid, how,
+                    words));
+}
+
+bool supervisor::stopped_by_us(const launched_process& one) const noexcept {
+    if (!WIFSIGNALED(one.wait_status)) return false;
+    int signal = WTERMSIG(one.wait_status);
+    return stopping_ && (signal == SIGTERM || (killed_ && signal == SIGKILL));
 }
 
 void supervisor::show_the_rest() {

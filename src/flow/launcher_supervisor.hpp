@@ -40,6 +40,7 @@ private:
     void stop_the_others(int exit_code, std::string why);
     void stop_now();
     bool anything_runs() const noexcept;
+    bool stopped_by_us(const launched_process& one) const noexcept;
     void blame();
     void show_the_rest();
     void say(const std::string& sentence);

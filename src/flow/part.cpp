@@ -98,6 +98,7 @@ void part::fail(run_failure why) noexcept {
     {
         std::lock_guard hold(failure_lock_);
         if (failure_) return;
+        if (tell_) tell_(why);
         failure_ = std::move(why);
     }
     for (auto& ring : rings_)

@@ -46,9 +46,10 @@ public:
     /// Set when every node has ended, in whatever way.
     event& ended() noexcept { return ended_; }
 
-    /// Ends the run early; the first reason counts. `stop_channels` is told, so that what
-    /// waits there ends too. Does not wait.
+    /// Ends the run early; the first reason counts: `tell` is called with it, before anybody
+    /// else can know, then `stop_channels`, so that what waits there ends too. Does not wait.
     void fail(run_failure why) noexcept;
+    void tell_failure_to(std::function<void(const run_failure&)> tell) { tell_ = std::move(tell); }
     void on_failure(std::function<void()> stop_channels) {
         stop_channels_ = std::move(stop_channels);
     }
@@ -65,6 +66,7 @@ private:
     place where_;
     std::vector<std::unique_ptr<running_node>> nodes_;
     std::vector<std::unique_ptr<ring_core>> rings_;
+    std::function<void(const run_failure&)> tell_;
     std::function<void()> stop_channels_;
     std::atomic<std::size_t> left_;
     event ended_;

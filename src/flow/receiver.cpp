@@ -94,7 +94,7 @@ bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what,
     return tell;
 }
 
-std::uint64_t receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t items) {
+void receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t items) {
     std::unique_lock hold(lock_);
     link& from = checked(sender);
     if (from.ended) throw error(errc::invalid, "this sender has ended before");
@@ -104,11 +104,10 @@ std::uint64_t receiver::finish(std::size_t sender, std::uint64_t batches, std::u
     changed_.notify_one();
     consumed_.wait(
         hold, [&] { return stopped_ || (from.expected >= from.batches && from.waiting == 0); });
-    if (stopped_ && (from.expected < from.batches || from.waiting != 0)) throw_closed();
+    if (stopped_) throw_closed();  // Also when the last batch was taken: perhaps not to its end.
     if (from.consumed_items != items)
         throw error(errc::internal,
                     fmt::format("{} items arrived of {}", from.consumed_items, items));
-    return from.consumed_items;
 }
 
 bool receiver::is_open(std::size_t sender) const {
@@ -119,7 +118,7 @@ bool receiver::is_open(std::size_t sender) const {
 
 void receiver::stop() noexcept {
     std::unique_lock hold(lock_);
-    if (std::exchange(stopped_, true)) return;
+    if (stopped_.exchange(true)) return;
     auto refuse = [](arrival* one) {
         one->refused = true;
         one->delivered_by.unpark();

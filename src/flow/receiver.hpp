@@ -34,9 +34,8 @@ public:
     bool deliver(std::size_t sender, std::uint64_t number, batch what,
                  std::uint64_t& consumed_bytes);
 
-    /// The sender has ended after that many batches and items. Waits until all were consumed;
-    /// returns how many items were.
-    std::uint64_t finish(std::size_t sender, std::uint64_t batches, std::uint64_t items);
+    /// The sender has ended after that many batches and items. Waits until all were consumed.
+    void finish(std::size_t sender, std::uint64_t batches, std::uint64_t items);
 
     /// Whether something may still come from that sender.
     bool is_open(std::size_t sender) const;
@@ -75,7 +74,6 @@ private:
     arrival* first_ = nullptr;  // In the order they will be consumed.
     arrival* last_ = nullptr;
     arrival* held_ = nullptr;  // The consumer's, outside of the queue.
-    bool stopped_ = false;
 };
 
 }  // namespace amalgam::detail

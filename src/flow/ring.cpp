@@ -50,8 +50,9 @@ void ring_core::wait_for_room() {
         head_seen_ = head_.load(std::memory_order_seq_cst);
         return pushed_ - head_seen_ == capacity_;
     };
-    while (full()) {
+    for (;;) {
         if (stopped_.load()) throw_stopped();
+        if (!full()) return;
         waiter me;
         producer_waits_.store(&me);
         // Looked at again after the pointer is out; taken back if there is no need to wait.
@@ -65,19 +66,19 @@ bool ring_core::wait_for_item() {
         tail_seen_ = tail_.load(std::memory_order_seq_cst);
         return popped_ == tail_seen_;
     };
-    if (!empty()) return true;
+    if (!empty() && !is_stopped()) return true;
     give_room_back();
     if (across_streams_) {
         for (int i = 0; i < yields_before_park; ++i) {
-            if (!empty()) return true;
+            if (!empty()) break;
             this_task::yield();
         }
     }
     for (;;) {
+        if (stopped_.load()) throw_stopped();
         bool closed = closed_.load();  // Before the last look: what was pushed comes first.
         if (!empty()) return true;
         if (closed) return false;
-        if (stopped_.load()) throw_stopped();
         waiter me;
         consumer_waits_.store(&me);
         bool wait = empty() && !closed_.load() && !stopped_.load();

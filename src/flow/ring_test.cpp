@@ -119,13 +119,15 @@ TEST(ring, a_stopped_producer_stops_waiting_for_room) {
     EXPECT_TRUE(stopped);
 }
 
-TEST(ring, a_stopped_consumer_takes_what_is_there_and_then_throws) {
+TEST(ring, once_stopped_neither_end_goes_on) {
     ring<int> tested(4, false);
     tested.push(1);
-    tested.stop();
+    tested.push(2);
     ASSERT_EQ(*tested.front(), 1);
+    tested.stop();
     tested.pop();
     EXPECT_THROW(tested.front(), error);
+    EXPECT_THROW(tested.push(3), error);
 }
 
 TEST(ring, a_consumed_item_lets_go_of_what_it_held) {

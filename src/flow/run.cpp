@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -27,14 +28,23 @@ public:
     using error::error;
 };
 
-void check(const detail::graph_core& graph, const flow_config* config) {
-    std::string sentence;
-    status fits = graph.check(config, sentence);
-    if (!fits.ok()) throw error(fits, sentence);
+/// Thrown once the graph has run, and failed: no refusal any more.
+class ended_error : public error {
+public:
+    using error::error;
+};
+
+/// Nothing of the graph has started: it, the config or an address does not fit.
+[[noreturn]] void refuse(detail::rendezvous& others, status what, const std::string& sentence,
+                         const std::string& told) {
+    if (others.tell_refusal(told)) throw told_error(what, sentence);
+    throw error(what, sentence);
 }
 
 void run_whole(detail::graph_core& graph, const run_options& options) {
-    check(graph, nullptr);
+    std::string sentence;
+    status fits = graph.check(nullptr, sentence);
+    if (!fits.ok()) throw error(fits, sentence);
     std::vector<std::size_t> all(graph.nodes().size());
     std::iota(all.begin(), all.end(), std::size_t{0});
     detail::node_streams streams(options.threads, all.size());
@@ -71,7 +81,9 @@ std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_co
 
 void run_group(detail::graph_core& graph, const run_options& options, detail::rendezvous& others) {
     const flow_config& config = others.config();
-    check(graph, &config);
+    std::string sentence;
+    status fits = graph.check(&config, sentence);
+    if (!fits.ok()) refuse(others, fits, sentence, sentence);  // The same in every process.
     detail::seat here{number_of(graph, others.group()), others.replica()};
 
     std::size_t threads =
@@ -88,8 +100,10 @@ void run_group(detail::graph_core& graph, const run_options& options, detail::re
         streams.push_back(&over.stream(i));
 
     std::optional<run_failure> failed;
+    std::atomic<bool> told{false};
     {
         detail::group_run running(graph, config, here, over, streams, options);
+        running.tell_failure_to([&](const run_failure& why) { told = others.tell_failure(why); });
         auto by_config = others.meet(over.address(), graph.fingerprint());
         detail::address_book addresses(graph.group_names().size());
         for (std::size_t i = 0; i < config.groups.size(); ++i)
@@ -100,9 +114,8 @@ void run_group(detail::graph_core& graph, const run_options& options, detail::re
         over.stop();
     }
     if (!failed) return;
-    bool told = others.tell_failure(*failed);
     if (told) throw told_error(failed->what.what, failed->what.sentence);
-    throw error(failed->what.what, failed->what.sentence);
+    throw ended_error(failed->what.what, failed->what.sentence);
 }
 
 }  // namespace
@@ -117,11 +130,11 @@ void run(graph& what, const run_options& options) {
         run_group(what.core(), options, *others);
     } catch (const told_error&) {
         throw;
+    } catch (const ended_error&) {
+        throw;
     } catch (const error& wrong) {
-        // Nothing of the graph has started: it, the config or an address does not fit.
-        if (!others->tell_refusal(fmt::format("group {}: {}", others->label(), wrong.what())))
-            throw;
-        throw told_error(wrong.code(), wrong.what());
+        refuse(*others, wrong.code(), wrong.what(),
+               fmt::format("group {}: {}", others->label(), wrong.what()));
     }
 }
 

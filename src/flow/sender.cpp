@@ -144,7 +144,7 @@ void sender::finish() {
     post_all(hold);
     hungry_.store(false, std::memory_order_seq_cst);
     auto end = over_.procedure<wire::end_signature>(wire::end);
-    std::vector<future<std::uint64_t>> answers;
+    std::vector<future<std::string>> answers;
     for (link& one : links_) {
         one.open = false;  // From here on the answer tells of its loss.
         answers.push_back(
@@ -152,12 +152,16 @@ void sender::finish() {
     }
     hold.unlock();
     for (std::size_t i = 0; i < answers.size(); ++i) {
+        failure why;
         try {
-            answers[i].get();
+            why.sentence = answers[i].get();
+            if (why.sentence.empty()) continue;
+            why.what = {errc::handler_failed};
         } catch (const error& wrong) {
-            lost_(i, failure{wrong.code(), wrong.what()});
-            throw_stopped();
+            why = {wrong.code(), wrong.what()};
         }
+        lost_(i, why);
+        throw_stopped();
     }
 }
 
@@ -169,6 +173,7 @@ bool sender::is_open(std::size_t receiver) const {
 void sender::stop() noexcept {
     std::unique_lock hold(lock_);
     stopped_ = true;
+    hungry_.store(true, std::memory_order_seq_cst);  // So that the node's next item finds out.
     changed_.notify_all();
 }
 

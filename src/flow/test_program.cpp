@@ -63,8 +63,8 @@ int three_groups(int last, const std::string& mode, const char* fifo = nullptr) 
         return n;
     });
     auto to = graph.add_sink<int>(mode == "differ" ? "to " + group() : "to",
-                                  [mode, count = 0, last](int n) mutable {
-                                      ++count;
+                                  [=, count = 0](int n) mutable {
+                                      if (++count == 1 && mode == "flowing") report(fifo);
                                       if (n == last && mode == "count")
                                           std::printf("got %d\n", count);
                                   });

@@ -11,14 +11,15 @@
 ///     sender -> receiver
 ///         join    graph fingerprint, group, replica      who I am; fails when the graphs differ
 ///         batch   edge, replica, number, items, bytes    one-way; numbers count from 0
-///         end     edge, replica, batches, items          answered when all of them were consumed,
-///                                                        with the items that were
+///         end     edge, replica, batches, items          answered when all of them were consumed:
+///                                                        empty, or why they will not be
 ///     receiver -> sender
 ///         credit  edge, replica, bytes                   one-way; consumed so far, in all, and
 ///                                                        batch_overhead for each batch
 ///     both ways
 ///         stay    -                                      answered when the run is over there:
-///                                                        until then, losing it is losing the peer
+///                                                        empty, or why it failed; until then,
+///                                                        losing the call is losing the process
 namespace amalgam::detail::wire {
 
 /// What a batch counts for in credits beside its items' bytes, so that empty items are bounded.
@@ -33,8 +34,8 @@ inline constexpr const char* stay = "amalgam.flow.stay";
 using join_signature = void(std::string, std::uint32_t, std::uint32_t);
 using batch_signature = void(std::uint32_t, std::uint32_t, std::uint64_t, std::uint32_t,
                              std::span<const std::byte>);
-using end_signature = std::uint64_t(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t);
+using end_signature = std::string(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t);
 using credit_signature = void(std::uint32_t, std::uint32_t, std::uint64_t);
-using stay_signature = void();
+using stay_signature = std::string();
 
 }  // namespace amalgam::detail::wire

@@ -95,10 +95,14 @@ public:
     virtual bool next(batch& into) = 0;
     /// The node takes no more: gives the last batch back.
     virtual void release() noexcept = 0;
+    /// The run is being stopped: what is left of a batch is not worth using.
+    bool is_stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
 
 protected:
     channel_in() = default;
     ~channel_in() = default;
+
+    std::atomic<bool> stopped_{false};
 };
 
 /// Throws error{mismatch}: a batch did not hold what its sender said.
@@ -112,6 +116,7 @@ void decode_all(channel_in& from, Use& use) {
     while (from.next(batch)) {
         const_bytes rest = batch.bytes;
         for (std::uint32_t left = batch.items; left != 0; --left) {
+            if (from.is_stopped()) break;
             native_reader reader(rest);
             reader(item);
             if (!reader.ok()) throw_bad_batch(reader.why());
@@ -119,7 +124,7 @@ void decode_all(channel_in& from, Use& use) {
             use(std::move(item));
             tidy(item);  // A fresh one for every type but text: load() may leave members alone.
         }
-        if (!rest.empty()) throw_bad_batch("it goes on after its last item");
+        if (!rest.empty() && !from.is_stopped()) throw_bad_batch("it goes on after its last item");
     }
 }
 

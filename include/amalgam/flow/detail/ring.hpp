@@ -15,7 +15,7 @@ namespace amalgam::detail {
 /// queue's two ends, and how each end waits for the other.
 ///
 /// Threads: one producer and one consumer, each a ULT or a plain thread; stop() from any.
-/// Failure: once stopped, an end that would wait throws error{canceled} instead.
+/// Failure: once stopped, both ends throw error{canceled} at the next item.
 class ring_core {
 public:
     virtual ~ring_core() = default;
@@ -24,7 +24,7 @@ public:
 
     /// Producer: no more will come.
     void close() noexcept;
-    /// Both ends stop waiting, now and later.
+    /// Both ends end early, whether they wait now or come later.
     void stop() noexcept;
 
     /// Items ever published. Exact for the producer, a snapshot for others.
@@ -34,7 +34,7 @@ protected:
     ring_core(std::size_t capacity, bool across_streams);
 
     std::size_t slot_for_push() {
-        if (pushed_ - head_seen_ == capacity_) wait_for_room();
+        if (pushed_ - head_seen_ == capacity_ || is_stopped()) wait_for_room();
         return static_cast<std::size_t>(pushed_ & mask_);
     }
     void finish_push() noexcept {
@@ -46,13 +46,14 @@ protected:
         if (consumer_waits_.load(std::memory_order_seq_cst) != nullptr) wake(consumer_waits_);
     }
     /// False at the end of the stream.
-    bool has_item() { return popped_ != tail_seen_ || wait_for_item(); }
+    bool has_item() { return (popped_ != tail_seen_ && !is_stopped()) || wait_for_item(); }
     std::size_t slot_for_pop() const noexcept { return static_cast<std::size_t>(popped_ & mask_); }
     void finish_pop() noexcept {
         // Room is handed back in portions: a producer that waits wakes once per portion.
         if ((++popped_ & portion_mask_) == 0) give_room_back();
     }
     std::size_t capacity() const noexcept { return capacity_; }
+    bool is_stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
 
 private:
     static void wake(std::atomic<waiter*>& who) noexcept;
