@@ -2,24 +2,33 @@
 
 namespace amalgam::detail {
 
-/// A list through the `next` and `previous` members of its elements.
+/// The two members of a `T` that a chain runs through.
+template <typename T>
+struct chain_links {
+    static T*& next(T& one) noexcept { return one.next; }
+    static T*& previous(T& one) noexcept { return one.previous; }
+};
+
+/// A list through two members of its elements.
 ///
 /// Owner: nobody's elements; each is in one chain at most and stays where it is meanwhile.
-template <typename T>
+template <typename T, typename Links = chain_links<T>>
 class chain {
 public:
     bool empty() const noexcept { return first_ == nullptr; }
     T* first() const noexcept { return first_; }
 
     void append(T& one) noexcept {
-        one.next = nullptr;
-        one.previous = last_;
-        (last_ != nullptr ? last_->next : first_) = &one;
+        Links::next(one) = nullptr;
+        Links::previous(one) = last_;
+        (last_ != nullptr ? Links::next(*last_) : first_) = &one;
         last_ = &one;
     }
     void remove(T& one) noexcept {
-        (one.previous != nullptr ? one.previous->next : first_) = one.next;
-        (one.next != nullptr ? one.next->previous : last_) = one.previous;
+        T* const before = Links::previous(one);
+        T* const after = Links::next(one);
+        (before != nullptr ? Links::next(*before) : first_) = after;
+        (after != nullptr ? Links::previous(*after) : last_) = before;
     }
     T* take_first() noexcept {
         T* one = first_;

@@ -29,6 +29,14 @@ struct frame_header {
 };
 static_assert(sizeof(frame_header) == 16);
 
+inline frame_header header_of(frame_kind kind, std::uint64_t tag, std::size_t bytes) noexcept {
+    frame_header header;
+    header.bytes = static_cast<std::uint32_t>(bytes);
+    header.kind = kind;
+    header.tag = tag;
+    return header;
+}
+
 /// The start of a put or get payload.
 struct rma_request {
     remote_key key;

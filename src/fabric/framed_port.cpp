@@ -77,11 +77,7 @@ posted framed_port::send_message(frame_kind kind, peer_id to, std::uint64_t tag,
     if (size > can_.max_message_bytes) [[unlikely]]
         return complete_later(on_done, {errc::too_large});
 
-    frame_header header;
-    header.bytes = static_cast<std::uint32_t>(size);
-    header.kind = kind;
-    header.tag = tag;
-    const posted how = peer->link->send(header, bytes, &on_done);
+    const posted how = peer->link->send(header_of(kind, tag, size), bytes, &on_done);
     if (how == posted::done) [[likely]]
         return how;
     return how == posted::pending ? lent(*peer, on_done, size) : no_room(*peer, on_done);

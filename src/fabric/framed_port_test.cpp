@@ -15,8 +15,7 @@ using namespace testing_support;
 class framed_port_test : public testing::Test {
 protected:
     verdict deliver(frame_kind kind, std::uint64_t tag, std::string_view text) {
-        return port_.deliver(link_, scripted_port::header_of(kind, tag, text.size()),
-                             bytes_of(text));
+        return port_.deliver(link_, header_of(kind, tag, text.size()), bytes_of(text));
     }
     posted receive(std::uint64_t tag, mutable_bytes into, completion& op) {
         return port_.post_receive(link_.peer, tag, into, op);
@@ -234,7 +233,7 @@ TEST_F(framed_port_test, a_frame_of_no_known_kind_is_malformed) {
 
 TEST_F(framed_port_test, a_large_message_lands_in_its_receive_and_cancel_takes_the_memory_back) {
     const std::vector<std::byte> text = pattern(50000);
-    const frame_header header = scripted_port::header_of(frame_kind::expected, 9, text.size());
+    const frame_header header = header_of(frame_kind::expected, 9, text.size());
     (void)receive(9, memory_, op_);
     landing* to = port_.begin_landing(link_, header, const_bytes(text).first(64));
     ASSERT_NE(to, nullptr);
@@ -259,7 +258,7 @@ TEST_F(framed_port_test, a_large_message_lands_in_its_receive_and_cancel_takes_t
 
 TEST_F(framed_port_test, a_receive_posted_while_its_message_is_being_read_gets_it) {
     const std::vector<std::byte> text = pattern(50000);
-    const frame_header header = scripted_port::header_of(frame_kind::expected, 9, text.size());
+    const frame_header header = header_of(frame_kind::expected, 9, text.size());
     landing* to = port_.begin_landing(link_, header, const_bytes(text).first(64));
     ASSERT_NE(to, nullptr);
     (void)receive(9, memory_, op_);
@@ -278,7 +277,7 @@ TEST_F(framed_port_test, a_large_unexpected_message_is_handed_over_without_a_cop
         kept = arrived.take();
     };
     const std::vector<std::byte> text = pattern(50000);
-    const frame_header header = scripted_port::header_of(frame_kind::unexpected, 9, text.size());
+    const frame_header header = header_of(frame_kind::unexpected, 9, text.size());
     landing* to = port_.begin_landing(link_, header, const_bytes(text).first(64));
     ASSERT_NE(to, nullptr);
     std::memcpy(to->into[0].data(), text.data() + 64, text.size() - 64);
@@ -303,14 +302,14 @@ TEST_F(framed_port_test, a_short_message_is_kept_by_copying_it) {
 }
 
 TEST_F(framed_port_test, a_message_longer_than_any_may_be_is_malformed) {
-    const frame_header header = scripted_port::header_of(frame_kind::unexpected, 9, 0xffffffff);
+    const frame_header header = header_of(frame_kind::unexpected, 9, 0xffffffff);
     EXPECT_EQ(port_.begin_landing(link_, header, const_bytes(memory_).first(64)), nullptr);
-    const frame_header small = scripted_port::header_of(frame_kind::rma_done, 9, 100000);
+    const frame_header small = header_of(frame_kind::rma_done, 9, 100000);
     EXPECT_EQ(port_.begin_landing(link_, small, const_bytes(memory_).first(64)), nullptr);
 }
 
 TEST_F(framed_port_test, the_loss_of_a_link_in_the_middle_of_a_landing_completes_its_receive) {
-    const frame_header header = scripted_port::header_of(frame_kind::expected, 9, 50000);
+    const frame_header header = header_of(frame_kind::expected, 9, 50000);
     (void)receive(9, memory_, op_);
     ASSERT_NE(port_.begin_landing(link_, header, const_bytes(memory_).first(64)), nullptr);
     port_.link_down(link_, {errc::disconnected});

@@ -6,6 +6,8 @@
 
 #include <amalgam/fabric/completion.hpp>
 
+#include "fabric/chain.hpp"
+
 namespace amalgam::detail {
 
 struct peer_record;
@@ -35,34 +37,12 @@ inline void mark(completion& op, op_kind kind, peer_record* peer) noexcept {
     op.port_words[0] = reinterpret_cast<std::uintptr_t>(peer) | static_cast<std::uintptr_t>(kind);
 }
 
-/// A list through port_next and port_previous.
-///
-/// Owner: nobody's completions; they must stay where they are.
-class op_list {
-public:
-    bool empty() const noexcept { return first_ == nullptr; }
-    completion* first() const noexcept { return first_; }
-
-    void append(completion& op) noexcept {
-        op.port_next = nullptr;
-        op.port_previous = last_;
-        (last_ != nullptr ? last_->port_next : first_) = &op;
-        last_ = &op;
-    }
-    void remove(completion& op) noexcept {
-        (op.port_previous != nullptr ? op.port_previous->port_next : first_) = op.port_next;
-        (op.port_next != nullptr ? op.port_next->port_previous : last_) = op.port_previous;
-    }
-    completion* take_first() noexcept {
-        completion* op = first_;
-        if (op != nullptr) remove(*op);
-        return op;
-    }
-
-private:
-    completion* first_ = nullptr;
-    completion* last_ = nullptr;
+/// The members that belong to the port while an operation is pending.
+struct op_links {
+    static completion*& next(completion& op) noexcept { return op.port_next; }
+    static completion*& previous(completion& op) noexcept { return op.port_previous; }
 };
+using op_list = chain<completion, op_links>;
 
 /// Completions that are due, and the count of those still pending. The one place that ends the
 /// operations of a port, and so where "exactly once" is kept.

@@ -1,6 +1,6 @@
 #include "fabric/peer_table.hpp"
 
-#include <limits>
+#include <utility>
 
 namespace amalgam::detail {
 
@@ -10,19 +10,13 @@ peer_record* peer_table::find(const std::string& canonical) const noexcept {
 }
 
 peer_record& peer_table::add(frame_link& link, std::string address, std::string canonical) {
-    if (free_.empty()) {
-        free_.reserve(slots_.size() + 1);  // So that remove() never allocates.
-        generations_.reserve(slots_.size() + 1);
-        slots_.push_back(std::make_unique<peer_record>(port_, on_down_));
-        generations_.push_back(0);
-        free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
-    }
-    const std::uint32_t slot = free_.back();
-    if (slots_[slot] == nullptr) slots_[slot] = std::make_unique<peer_record>(port_, on_down_);
-    peer_record& record = *slots_[slot];
+    auto made = std::make_unique<peer_record>(port_, on_down_);
+    peer_record& record = *made;
+    const std::size_t slot = ids_.make_room();
+    if (slot >= slots_.size()) slots_.emplace_back();
     if (!canonical.empty()) by_address_.emplace(canonical, &record);
-    free_.pop_back();
-    record.id = peer_id{(std::uint64_t{++generations_[slot]} << 32) | slot};
+    record.id = peer_id{ids_.take()};
+    slots_[slot] = std::move(made);
     record.link = &link;
     record.address = std::move(address);
     record.canonical = std::move(canonical);
@@ -37,10 +31,9 @@ void peer_table::forget_address(peer_record& record) noexcept {
 }
 
 void peer_table::remove(peer_record& record) noexcept {
-    const auto slot = static_cast<std::uint32_t>(record.id.value);
-    slots_[slot].reset();
-    // A slot whose generations are used up retires: an old id must never fit again.
-    if (generations_[slot] != std::numeric_limits<std::uint32_t>::max()) free_.push_back(slot);
+    const std::uint64_t id = record.id.value;
+    slots_[slot_ids::slot(id)].reset();
+    ids_.give_back(id);
 }
 
 }  // namespace amalgam::detail

@@ -16,6 +16,7 @@
 #include "fabric/matching.hpp"
 #include "fabric/operations.hpp"
 #include "fabric/rma_frames.hpp"
+#include "fabric/slot_ids.hpp"
 
 namespace amalgam::detail {
 
@@ -102,7 +103,7 @@ public:
 
     /// The record of that id, also one that is down but not removed yet; nullptr: unknown.
     peer_record* find(peer_id id) const noexcept {
-        const auto slot = static_cast<std::uint32_t>(id.value);
+        const std::size_t slot = slot_ids::slot(id.value);
         if (slot >= slots_.size()) return nullptr;
         peer_record* record = slots_[slot].get();
         return record != nullptr && record->id == id ? record : nullptr;
@@ -127,9 +128,8 @@ public:
 private:
     peer_ender& port_;
     completion::function on_down_;
+    slot_ids ids_;
     std::vector<std::unique_ptr<peer_record>> slots_;
-    std::vector<std::uint32_t> generations_;  // Of the peer now or last in each slot.
-    std::vector<std::uint32_t> free_;
     std::unordered_map<std::string, peer_record*> by_address_;
 };
 

@@ -35,16 +35,9 @@ result<remote_key> region_table::open(scatter segments, access rights) noexcept 
         entry.starts.push_back(entry.bytes);
         entry.bytes += one.size();
     }
-    if (free_.empty()) {
-        free_.reserve(slots_.size() + 1);  // So that close() never allocates.
-        generations_.reserve(slots_.size() + 1);
-        slots_.emplace_back();
-        generations_.push_back(0);
-        free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
-    }
-    const std::uint32_t slot = free_.back();
-    free_.pop_back();
-    entry.id = (std::uint64_t{++generations_[slot]} << 32) | slot;
+    const std::size_t slot = ids_.make_room();
+    if (slot >= slots_.size()) slots_.emplace_back();
+    entry.id = ids_.take();
     entry.secret = random_u64();
     entry.rights = rights;
     slots_[slot] = std::move(entry);
@@ -57,14 +50,12 @@ bool region_table::close(std::uint64_t id) noexcept {
     region_entry* entry = find(id);
     if (entry == nullptr) return false;
     *entry = region_entry{};
-    const auto slot = static_cast<std::uint32_t>(id);
-    // A slot whose generations are used up retires: an old key must never fit again.
-    if (generations_[slot] != std::numeric_limits<std::uint32_t>::max()) free_.push_back(slot);
+    ids_.give_back(id);
     return true;
 }
 
 region_entry* region_table::find(std::uint64_t id) noexcept {
-    const auto slot = static_cast<std::uint32_t>(id);
+    const std::size_t slot = slot_ids::slot(id);
     if (id == 0 || slot >= slots_.size() || slots_[slot].id != id) return nullptr;
     return &slots_[slot];
 }

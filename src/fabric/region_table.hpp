@@ -10,6 +10,7 @@
 #include <amalgam/fabric/region.hpp>
 
 #include "fabric/segments.hpp"
+#include "fabric/slot_ids.hpp"
 
 namespace amalgam::detail {
 
@@ -54,9 +55,8 @@ public:
 
 private:
     std::uint64_t incarnation_;
+    slot_ids ids_;
     std::vector<region_entry> slots_;
-    std::vector<std::uint32_t> generations_;  // Of the region now or last in each slot.
-    std::vector<std::uint32_t> free_;
 };
 
 }  // namespace amalgam::detail

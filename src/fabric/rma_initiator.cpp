@@ -1,8 +1,8 @@
 #include "fabric/rma_initiator.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <new>
+#include <utility>
 
 namespace amalgam::detail {
 
@@ -34,22 +34,15 @@ rma_operation* rma_initiator::start(peer_record& peer, const remote_key& key, st
                                     completion& user) noexcept {
     completions_.opened();
     try {
-        if (free_.empty()) {
-            free_.reserve(slots_.size() + 1);
-            generations_.reserve(slots_.size() + 1);
-            slots_.push_back(std::make_unique<rma_operation>());
-            generations_.push_back(0);
-            free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
-        }
+        if (ids_.make_room() >= slots_.size()) slots_.push_back(std::make_unique<rma_operation>());
     } catch (const std::bad_alloc&) {
         completions_.push(user, {errc::no_memory}, 0);
         return nullptr;
     }
-    const std::uint32_t slot = free_.back();
-    free_.pop_back();
-    rma_operation& op = *slots_[slot];
+    const std::uint64_t id = ids_.take();
+    rma_operation& op = *slots_[slot_ids::slot(id)];
     op = rma_operation{};
-    op.id = (std::uint64_t{++generations_[slot]} << 32) | slot;
+    op.id = id;
     op.user = &user;
     op.peer = &peer;
     op.key = key;
@@ -73,9 +66,8 @@ posted rma_initiator::launch(rma_operation& op) noexcept {
 }
 
 rma_operation* rma_initiator::find(const peer_record& peer, std::uint64_t id) noexcept {
-    const auto slot = static_cast<std::uint32_t>(id);
-    if (id == 0 || slot >= slots_.size()) return nullptr;
-    rma_operation* op = slots_[slot].get();
+    if (id == 0 || slot_ids::slot(id) >= slots_.size()) return nullptr;
+    rma_operation* op = slots_[slot_ids::slot(id)].get();
     return op->id == id && op->peer == &peer ? op : nullptr;
 }
 
@@ -119,11 +111,8 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
     write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
     piece->operation = &op;
 
-    frame_header header;
-    header.kind = frame_kind::put;
-    header.bytes = static_cast<std::uint32_t>(rma_request_bytes + bytes);
-    header.tag = op.id;
     mark(*piece, op_kind::piece, &peer);
+    const frame_header header = header_of(frame_kind::put, op.id, rma_request_bytes + bytes);
     const posted how = peer.link->send(header, piece->segments, piece);
     if (how == posted::pending) {
         peer.sends.append(*piece);
@@ -138,12 +127,9 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
 posted rma_initiator::send_get(rma_operation& op, std::size_t bytes) noexcept {
     std::byte request[rma_request_bytes];
     write_request(request, {op.key, op.offset + op.asked, bytes});
-    frame_header header;
-    header.kind = frame_kind::get;
-    header.bytes = rma_request_bytes;
-    header.tag = op.id;
     const const_bytes payload(request);
-    return op.peer->link->send(header, {&payload, 1}, nullptr);
+    return op.peer->link->send(header_of(frame_kind::get, op.id, rma_request_bytes), {&payload, 1},
+                               nullptr);
 }
 
 verdict rma_initiator::on_done(peer_record& peer, const frame_header& header,
@@ -265,11 +251,10 @@ completion& rma_initiator::retire(rma_operation& op) noexcept {
         peer.landing.operation = nullptr;
         peer.landing.drop();
     }
-    const auto slot = static_cast<std::uint32_t>(op.id);
-    op.id = 0;
+    const std::uint64_t id = std::exchange(op.id, 0);
     op.user = nullptr;
     if (peer.up()) take_back(op);
-    if (generations_[slot] != std::numeric_limits<std::uint32_t>::max()) free_.push_back(slot);
+    ids_.give_back(id);
     return user;
 }
 

@@ -13,6 +13,7 @@
 #include "fabric/peer_table.hpp"
 #include "fabric/rma_frames.hpp"
 #include "fabric/segments.hpp"
+#include "fabric/slot_ids.hpp"
 
 namespace amalgam::detail {
 
@@ -94,9 +95,8 @@ private:
 
     completion_queue& completions_;
     piece_pool& pieces_;
+    slot_ids ids_;
     std::vector<std::unique_ptr<rma_operation>> slots_;
-    std::vector<std::uint32_t> generations_;  // Of the operation now or last in each slot.
-    std::vector<std::uint32_t> free_;
 };
 
 }  // namespace amalgam::detail

@@ -114,11 +114,8 @@ bool rma_target::send(peer_record& peer, const rma_answer& reply) noexcept {
     }
     std::byte raw[rma_status_bytes];
     write_status(raw, what);
-    frame_header header;
-    header.kind = frame_kind::rma_done;
-    header.bytes = rma_status_bytes;
-    header.tag = reply.tag;
     const const_bytes payload(raw);
+    const frame_header header = header_of(frame_kind::rma_done, reply.tag, rma_status_bytes);
     return peer.link->send(header, {&payload, 1}, nullptr) == posted::done;
 }
 
@@ -138,10 +135,8 @@ bool rma_target::send_data(peer_record& peer, const rma_answer& reply,
     store_le(piece->head.data(), reply.offset);
     piece->region = reply.region;
 
-    frame_header header;
-    header.kind = frame_kind::get_data;
-    header.bytes = static_cast<std::uint32_t>(rma_data_prefix_bytes + reply.bytes);
-    header.tag = reply.tag;
+    const frame_header header =
+        header_of(frame_kind::get_data, reply.tag, rma_data_prefix_bytes + reply.bytes);
     mark(*piece, op_kind::piece, &peer);
     const posted how = peer.link->send(header, piece->segments, piece);
     if (how == posted::pending) {

@@ -111,8 +111,7 @@ TEST_F(rma_test, a_get_lands_in_order_in_scattered_memory) {
             continue;
         }
         const auto payload = data_payload(request.offset, part);
-        const auto header =
-            scripted_port::header_of(frame_kind::get_data, frame.header.tag, payload.size());
+        const auto header = header_of(frame_kind::get_data, frame.header.tag, payload.size());
         landing* to = port_.begin_landing(link_, header, const_bytes(payload).first(64));
         ASSERT_NE(to, nullptr);
         segment_cursor at;
@@ -195,7 +194,7 @@ TEST_F(rma_test, frames_of_a_wrong_length_are_malformed) {
     EXPECT_EQ(port_.deliver_bytes(link_, frame_kind::put, 1,
                                   request_payload(key_, 0, 9, const_bytes(some).first(8))),
               verdict::malformed);
-    const auto header = scripted_port::header_of(frame_kind::put, 1, 1000000);
+    const auto header = header_of(frame_kind::put, 1, 1000000);
     EXPECT_EQ(port_.begin_landing(link_, header, const_bytes(some).first(64)), nullptr);
 }
 
@@ -270,8 +269,7 @@ TEST_F(rma_test, a_get_canceled_while_it_lands_lets_go_of_its_memory) {
     std::vector<std::byte> local(1000);
     (void)get(local, 0, op_);
     const auto payload = data_payload(0, const_bytes(memory_).first(1000));
-    const auto header =
-        scripted_port::header_of(frame_kind::get_data, link_.out[0].header.tag, payload.size());
+    const auto header = header_of(frame_kind::get_data, link_.out[0].header.tag, payload.size());
     landing* to = port_.begin_landing(link_, header, const_bytes(payload).first(64));
     ASSERT_NE(to, nullptr);
     EXPECT_FALSE(to->discard);
@@ -327,7 +325,7 @@ TEST_F(rma_target_test, a_forged_key_is_denied_and_touches_nothing) {
 TEST_F(rma_target_test, a_large_put_lands_in_the_region_and_a_denied_one_nowhere) {
     const auto payload =
         request_payload(region_.key(), 100, 5000, const_bytes(memory_).first(5000));
-    const auto header = scripted_port::header_of(frame_kind::put, 99, payload.size());
+    const auto header = header_of(frame_kind::put, 99, payload.size());
     landing* to = port_.begin_landing(link_, header, const_bytes(payload).first(64));
     ASSERT_NE(to, nullptr);
     ASSERT_EQ(to->into.size(), 1u);
@@ -349,7 +347,7 @@ TEST_F(rma_target_test, a_large_put_lands_in_the_region_and_a_denied_one_nowhere
 
 TEST_F(rma_target_test, closing_a_region_takes_its_memory_back_from_a_landing) {
     const auto payload = request_payload(region_.key(), 0, 5000, const_bytes(memory_).first(5000));
-    const auto header = scripted_port::header_of(frame_kind::put, 99, payload.size());
+    const auto header = header_of(frame_kind::put, 99, payload.size());
     landing* to = port_.begin_landing(link_, header, const_bytes(payload).first(64));
     region_ = region();
     EXPECT_TRUE(to->discard);
@@ -412,7 +410,7 @@ TEST_F(rma_target_test, an_answer_that_waited_past_the_regions_end_is_denied) {
 
 TEST_F(rma_target_test, the_loss_of_a_link_in_the_middle_of_a_put_frees_the_region) {
     const auto payload = request_payload(region_.key(), 0, 5000, const_bytes(memory_).first(5000));
-    const auto header = scripted_port::header_of(frame_kind::put, 99, payload.size());
+    const auto header = header_of(frame_kind::put, 99, payload.size());
     ASSERT_NE(port_.begin_landing(link_, header, const_bytes(payload).first(64)), nullptr);
     link_.answer = posted::pending;
     port_.link_down(link_, {errc::disconnected});

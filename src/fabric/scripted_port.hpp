@@ -87,13 +87,6 @@ public:
                           const std::vector<std::byte>& payload) {
         return deliver(from, header_of(kind, tag, payload.size()), payload);
     }
-    static frame_header header_of(frame_kind kind, std::uint64_t tag, std::size_t bytes) {
-        frame_header header;
-        header.kind = kind;
-        header.tag = tag;
-        header.bytes = static_cast<std::uint32_t>(bytes);
-        return header;
-    }
 
     std::function<std::size_t(std::size_t)> on_move;
     std::vector<std::unique_ptr<scripted_link>> links;
