@@ -9,8 +9,8 @@
 #include <amalgam/core/counter.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 
+#include "rpc/known_peers.hpp"
 #include "rpc/outbox.hpp"
-#include "rpc/peer_table.hpp"
 #include "rpc/wire.hpp"
 
 namespace amalgam::detail {
@@ -35,7 +35,7 @@ struct caller_counts {
 /// Threads: the engine's stream.
 class caller {
 public:
-    caller(engine_core& core, peer_table& peers, outbox& out) noexcept
+    caller(engine_core& core, known_peers& peers, outbox& out) noexcept
         : core_(core), peers_(peers), out_(out) {}
 
     void begin(call_record& call) noexcept;
@@ -78,7 +78,7 @@ private:
     void sent(call_record& call, status what) noexcept;
 
     engine_core& core_;
-    peer_table& peers_;
+    known_peers& peers_;
     outbox& out_;
     std::vector<slot> slots_;
     std::uint32_t first_free_ = none;

@@ -18,8 +18,8 @@
 #include <amalgam/rpc/engine.hpp>
 
 #include "rpc/caller.hpp"
+#include "rpc/known_peers.hpp"
 #include "rpc/outbox.hpp"
-#include "rpc/peer_table.hpp"
 #include "rpc/port_link.hpp"
 #include "rpc/server.hpp"
 
@@ -79,7 +79,7 @@ public:
     caller& calls() noexcept { return calls_; }
     server& serves() noexcept { return serves_; }
     outbox& out() noexcept { return out_; }
-    peer_table& peers() noexcept { return peers_; }
+    known_peers& peers() noexcept { return peers_; }
     message_sink& self_sink() noexcept { return self_sink_; }
     std::string address_of(const peer& who);
     void on_message(std::uint16_t port, message& arrived) noexcept;
@@ -112,7 +112,7 @@ private:
     const clock* clock_ = nullptr;
     std::vector<std::unique_ptr<execution_stream>> streams_;
 
-    peer_table peers_;
+    known_peers peers_;
     outbox out_;
     caller calls_;
     server serves_;

@@ -13,7 +13,7 @@
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/tasks/parking.hpp>
 
-#include "rpc/peer_table.hpp"
+#include "rpc/known_peers.hpp"
 #include "rpc/self_link.hpp"
 
 namespace amalgam::detail {

@@ -48,7 +48,7 @@ struct narrow {
     std::unique_ptr<port> far = net.port("far");
     collects sink;
     buffer_pool buffers;
-    peer_table peers{owner.core()};
+    known_peers peers{owner.core()};
     outbox out{buffers, 4};
     peer_state* there = nullptr;
     std::vector<std::string> log;
@@ -172,10 +172,10 @@ TEST(self_link, delivers_copies_in_order_and_is_full_at_its_limit) {
     EXPECT_EQ(link.post(0, gather(&piece, 1)), posted::full);
 }
 
-TEST(peer_table, a_forgotten_peer_is_not_found_and_its_slot_serves_another) {
+TEST(known_peers, a_forgotten_peer_is_not_found_and_its_slot_serves_another) {
     loop_network net;
     engine owner{net.port("owner")};
-    peer_table peers(owner.core());
+    known_peers peers(owner.core());
     peer_state& first = peers.meet(0, peer_id{10});
     const peer name = first.name;
     first.set_verified(70, true);

@@ -9,8 +9,8 @@
 #include <amalgam/fabric/message.hpp>
 
 #include "rpc/invocation.hpp"
+#include "rpc/known_peers.hpp"
 #include "rpc/outbox.hpp"
-#include "rpc/peer_table.hpp"
 #include "rpc/procedure_table.hpp"
 #include "rpc/wire.hpp"
 

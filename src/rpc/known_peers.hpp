@@ -37,7 +37,7 @@ struct peer_state {
     void set_verified(std::uint32_t procedure, bool yes);
 
 private:
-    friend class peer_table;
+    friend class known_peers;
     std::vector<std::uint64_t> verified_;
 };
 
@@ -45,9 +45,9 @@ private:
 ///
 /// Threads: the engine's stream.
 /// Cost:    a peer that is found again at once: two loads; else one hash look-up.
-class peer_table {
+class known_peers {
 public:
-    explicit peer_table(engine_core& owner) noexcept : owner_(owner) {}
+    explicit known_peers(engine_core& owner) noexcept : owner_(owner) {}
 
     /// The state of that peer, new when it was not known.
     peer_state& meet(std::uint16_t port, peer_id id);

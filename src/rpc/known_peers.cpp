@@ -1,4 +1,4 @@
-#include "rpc/peer_table.hpp"
+#include "rpc/known_peers.hpp"
 
 #include <utility>
 
@@ -14,7 +14,7 @@ void peer_state::set_verified(std::uint32_t procedure, bool yes) {
     verified_[word] = yes ? verified_[word] | bit : verified_[word] & ~bit;
 }
 
-peer_state& peer_table::meet(std::uint16_t port, peer_id id) {
+peer_state& known_peers::meet(std::uint16_t port, peer_id id) {
     if (peer_state* known = find(port, id)) return *known;
     if (free_.empty()) {
         free_.reserve(slots_.size() + 1);  // So that forget() never allocates.
@@ -29,13 +29,13 @@ peer_state& peer_table::meet(std::uint16_t port, peer_id id) {
     return fresh;
 }
 
-peer_state* peer_table::find(const peer& who) noexcept {
+peer_state* known_peers::find(const peer& who) noexcept {
     if (who.slot() >= slots_.size()) return nullptr;
     peer_state& state = slots_[who.slot()];
     return state.name == who ? &state : nullptr;
 }
 
-peer_state* peer_table::find(std::uint16_t port, peer_id id) noexcept {
+peer_state* known_peers::find(std::uint16_t port, peer_id id) noexcept {
     if (latest_ != nullptr && latest_->name.id() == id && latest_->name.port() == port) {
         return latest_;
     }
@@ -45,7 +45,7 @@ peer_state* peer_table::find(std::uint16_t port, peer_id id) noexcept {
     return latest_;
 }
 
-void peer_table::forget(peer_state& gone) noexcept {
+void known_peers::forget(peer_state& gone) noexcept {
     by_id_.erase(key{gone.name.id(), static_cast<std::uint16_t>(gone.name.port())});
     const std::uint32_t slot = gone.name.slot();
     if (latest_ == &gone) latest_ = nullptr;
