@@ -37,11 +37,22 @@ void die_with_parent(pid_t parent) {
     if (::getppid() != parent) ::_exit(126);
 }
 
+/// How many expectations of the running test have failed; a child begins with its parent's.
+int failures_so_far() {
+    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+    if (test == nullptr) return 0;
+    int failed = 0;
+    for (int i = 0; i < test->result()->total_part_count(); ++i)
+        failed += test->result()->GetTestPartResult(i).failed() ? 1 : 0;
+    return failed;
+}
+
 int run_body(const std::function<int(channel&)>& body, channel& parent) {
+    int inherited = failures_so_far();
     try {
         int code = body(parent);
         if (code != 0) std::fprintf(stderr, "child %d returns %d\n", ::getpid(), code);
-        return code == 0 && testing::Test::HasFailure() ? 1 : code;
+        return code == 0 && failures_so_far() > inherited ? 1 : code;
     } catch (const std::exception& what) {
         std::fprintf(stderr, "child %d: %s\n", ::getpid(), what.what());
         return 125;

@@ -30,6 +30,25 @@ TEST(child_process, exception_of_the_body_is_an_exit_code_of_its_own) {
     EXPECT_EQ(child.join(), 125);
 }
 
+TEST(child_process, failed_expectation_of_the_body_is_exit_code_1) {
+    child_process child([](channel&) {
+        ADD_FAILURE() << "on purpose";
+        return 0;
+    });
+    EXPECT_EQ(child.join(), 1);
+}
+
+TEST(child_process, failure_of_the_parent_is_not_the_childs) {
+    // The parent of the inner child has failed; it says what became of that child.
+    child_process failed([](channel& parent) {
+        ADD_FAILURE() << "on purpose";
+        child_process inner([](channel&) { return 0; });
+        parent.say(std::to_string(inner.join()));
+        return 0;
+    });
+    EXPECT_EQ(failed.line().hear(), "0");
+}
+
 TEST(child_process, texts_arrive_whole_and_in_order_also_empty_ones) {
     child_process child([](channel& parent) {
         for (std::string text = parent.hear(); text != "stop"; text = parent.hear())

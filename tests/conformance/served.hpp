@@ -15,7 +15,8 @@ struct served {
     static served from_text(const std::string& text);
 };
 
-inline constexpr std::size_t served_bytes = std::size_t{32} << 20;
+/// How much memory it serves: more than what the kernel holds between two processes.
+inline constexpr std::size_t served_bytes = std::size_t{slow_build ? 12u : 32u} << 20;
 
 /// The body of a child that opens a port, tells its parent, and sends every message of up to
 /// 4 KiB back to where it came from, until its parent says something or is gone.

@@ -49,7 +49,14 @@ bool describe_transport(std::string scheme, transport_traits traits);
 std::chrono::milliseconds patience();
 
 /// True under a sanitizer: the suite moves less then.
-extern const bool slow_build;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool slow_build = true;
+#elif defined(__has_feature)
+inline constexpr bool slow_build =
+    __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
+#else
+inline constexpr bool slow_build = false;
+#endif
 
 /// Lengths around every border a protocol might have: inline slots, words, cache lines,
 /// pages, powers of two, up to 64 MiB.
