@@ -42,7 +42,10 @@ void ring_core::stop() noexcept {
 
 void ring_core::give_room_back() noexcept {
     head_.store(popped_, std::memory_order_seq_cst);  // As in finish_push().
-    if (producer_waits_.load(std::memory_order_seq_cst) != nullptr) wake(producer_waits_);
+    if (producer_waits_.load(std::memory_order_seq_cst) == nullptr) return;
+    // A producer that waits is woken for half a queue of work, not for each portion: this end
+    // comes by here again before it waits itself.
+    if (tail_.load(std::memory_order_relaxed) - popped_ <= capacity_ / 2) wake(producer_waits_);
 }
 
 void ring_core::wait_for_room() {

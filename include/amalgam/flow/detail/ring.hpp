@@ -49,7 +49,7 @@ protected:
     bool has_item() { return (popped_ != tail_seen_ && !is_stopped()) || wait_for_item(); }
     std::size_t slot_for_pop() const noexcept { return static_cast<std::size_t>(popped_ & mask_); }
     void finish_pop() noexcept {
-        // Room is handed back in portions: a producer that waits wakes once per portion.
+        // Room is handed back in portions, to touch the producer's lines seldom.
         if ((++popped_ & portion_mask_) == 0) give_room_back();
     }
     std::size_t capacity() const noexcept { return capacity_; }
