@@ -267,7 +267,7 @@ protected:
             R"({"groups": {"G0": {"endpoint": "loop://a"}, "G1": {"endpoint": "loop://b"},
                            "G2": {"endpoint": "loop://c"}}})",
             {.batch_bytes = 128, .window_bytes = 512}, [&](graph& g, const seat&) {
-                auto from = g.add_source<int>("from", [this](outlet<int>& out) {
+                auto from = g.add_source<int>("from", [](outlet<int>& out) {
                     for (int i = 0;; ++i) {
                         out.send(i);
                         if (i % 50 == 0) this_task::sleep_for(1ms);
