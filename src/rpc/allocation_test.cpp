@@ -1,43 +1,12 @@
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include <amalgam/rpc/engine.hpp>
 
+#include "memory/memory.hpp"
+
 // What a call costs the heap, once everything is warm: nothing, on either side.
-
-namespace {
-std::atomic<std::uint64_t> allocations{0};
-
-void* counted(std::size_t bytes, std::size_t align) {
-    allocations.fetch_add(1, std::memory_order_relaxed);
-    void* memory = std::aligned_alloc(align, (bytes + align - 1) / align * align);
-    if (memory == nullptr) throw std::bad_alloc();
-    return memory;
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-    return counted(bytes, alignof(std::max_align_t));
-}
-void* operator new(std::size_t bytes, std::align_val_t align) {
-    return counted(bytes, static_cast<std::size_t>(align));
-}
-void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
-}
 
 namespace amalgam {
 namespace {
@@ -58,10 +27,10 @@ protected:
         return client.run([&] {
             for (int i = 0; i < 2000; ++i)
                 work();
-            const std::uint64_t before = allocations.load();
+            const std::uint64_t before = memory::allocations();
             for (int i = 0; i < 2000; ++i)
                 work();
-            return allocations.load() - before;
+            return memory::allocations() - before;
         });
     }
     template <typename Signature>
@@ -123,10 +92,10 @@ TEST_P(call_allocations, a_plain_threads_call_takes_none) {
     auto sum = at_server<int(int, int)>("sum");
     for (int i = 0; i < 2000; ++i)
         sum(1, 2);
-    const std::uint64_t before = allocations.load();
+    const std::uint64_t before = memory::allocations();
     for (int i = 0; i < 2000; ++i)
         sum(1, 2);
-    EXPECT_EQ(allocations.load() - before, 0u);
+    EXPECT_EQ(memory::allocations() - before, 0u);
 }
 
 TEST_P(call_allocations, a_call_to_oneself_takes_none) {
@@ -135,10 +104,10 @@ TEST_P(call_allocations, a_call_to_oneself_takes_none) {
     const std::uint64_t taken = server.run([&] {
         for (int i = 0; i < 2000; ++i)
             twice(1);
-        const std::uint64_t before = allocations.load();
+        const std::uint64_t before = memory::allocations();
         for (int i = 0; i < 2000; ++i)
             twice(1);
-        return allocations.load() - before;
+        return memory::allocations() - before;
     });
     EXPECT_EQ(taken, 0u);
 }

@@ -1,15 +1,7 @@
 // Counts what the hot paths allocate: nothing, once their pools are warm.
 
-#include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <functional>
-#include <new>
-
-// GCC takes the pair below for a mismatch when it inlines only one of them.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-#endif
 
 #include <gtest/gtest.h>
 
@@ -18,38 +10,23 @@
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "memory/memory.hpp"
 #include "tasks/sanitizer.hpp"
-
-namespace {
-std::atomic<long> allocations{0};
-}
-
-void* operator new(std::size_t bytes) {
-    allocations.fetch_add(1, std::memory_order_relaxed);
-    if (void* memory = std::malloc(bytes)) return memory;
-    throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
 
 namespace amalgam {
 namespace {
 
 /// Allocations of a thousand runs of `step` in a ULT, once its pools are warm. They are
 /// when they hold what is in flight and what every thread may keep: some hundred blocks.
-long allocations_of(execution_stream& stream, const std::function<void()>& step) {
-    long counted = -1;
+std::uint64_t allocations_of(execution_stream& stream, const std::function<void()>& step) {
+    std::uint64_t counted = 1;
     ult runs = spawn(stream, [&] {
         for (int rounds = 0; rounds < 300 && counted != 0; ++rounds) {
-            const long before = allocations;
+            const std::uint64_t before = memory::allocations();
             for (int i = 0; i < 1000; ++i) {
                 step();
             }
-            counted = allocations - before;
+            counted = memory::allocations() - before;
         }
     });
     if (stream.driven()) stream.run_ready();
@@ -65,7 +42,7 @@ struct allocation : testing::Test {
 };
 
 TEST_F(allocation, none_per_spawn_and_join) {
-    EXPECT_EQ(allocations_of(stream, [&] { spawn(stream, [] {}).join(); }), 0);
+    EXPECT_EQ(allocations_of(stream, [&] { spawn(stream, [] {}).join(); }), 0u);
 }
 
 TEST_F(allocation, none_per_post_and_tasklet) {
@@ -75,7 +52,7 @@ TEST_F(allocation, none_per_post_and_tasklet) {
                                  post_tasklet(stream, [] {});
                                  this_task::yield();
                              }),
-              0);
+              0u);
 }
 
 TEST_F(allocation, none_per_future) {
@@ -86,7 +63,7 @@ TEST_F(allocation, none_per_future) {
                                  post(stream, [&] { brings.set_value(1); });
                                  later.get();
                              }),
-              0);
+              0u);
 }
 
 TEST_F(allocation, none_per_wait_with_a_deadline) {
@@ -96,7 +73,7 @@ TEST_F(allocation, none_per_wait_with_a_deadline) {
                                  post(stream, [&] { happened.set(); });
                                  happened.wait_for(std::chrono::hours(1));
                              }),
-              0);
+              0u);
 }
 
 TEST_F(allocation, none_when_one_stream_makes_and_another_frees) {
@@ -110,7 +87,7 @@ TEST_F(allocation, none_when_one_stream_makes_and_another_frees) {
                                  });
                                  later.get();
                              }),
-              0);
+              0u);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ loop_port::loop_port(std::shared_ptr<loop_hub> hub, std::shared_ptr<loop_mailbox
                   incarnation != 0 ? incarnation : random_nonzero_u64()),
       hub_(std::move(hub)),
       box_(std::move(box)) {
+    inbox_.reserve(16);  // Never less: that it is over must be told without memory, too.
     hub_->attach(*this);
 }
 
@@ -41,6 +42,8 @@ loop_port::~loop_port() {
     end_everything();
     hub_->detach(*this);
     hub_->close(*box_);
+    while (over_ != nullptr)
+        (void)take_over(over_);
 }
 
 std::string loop_port::address() const {
@@ -94,6 +97,7 @@ result<frame_link*> loop_port::connect(std::string_view address) noexcept try {
 
 loop_link& loop_port::add_link(std::shared_ptr<loop_connection> on, std::uint8_t side) {
     auto link = std::make_unique<loop_link>(*this, std::move(on), side);
+    resumed_.reserve(links_.size() + 1);  // So that resume() never allocates.
     links_.push_back(std::move(link));
     loop_link& added = *links_.back();
     added.index = links_.size() - 1;
@@ -120,11 +124,13 @@ void loop_port::resume(frame_link& which) noexcept {
 }
 
 bool loop_port::has_work() const noexcept {
-    return has_due() || next_ < inbox_.size() || !resumed_.empty() || !box_->empty();
+    return has_due() || next_ < inbox_.size() || over_ != nullptr || !resumed_.empty() ||
+           !box_->empty();
 }
 
 bool loop_port::arm() noexcept {
-    if (next_ < inbox_.size() || !resumed_.empty() || !box_->arm()) return false;
+    if (next_ < inbox_.size() || over_ != nullptr || !resumed_.empty() || !box_->arm())
+        return false;
     armed_ = true;
     return true;
 }
@@ -146,9 +152,14 @@ bool loop_port::next_item() noexcept {
     if (next_ < inbox_.size()) return true;
     inbox_.clear();
     next_ = 0;
-    hub_->catch_up();
-    box_->take(inbox_);
-    return !inbox_.empty();
+    if (over_ == nullptr) {
+        hub_->catch_up();
+        box_->take(inbox_, over_);
+    }
+    if (!inbox_.empty()) return true;
+    if (over_ == nullptr) return false;
+    inbox_.push_back(take_over(over_));  // There is room: see the constructor.
+    return true;
 }
 
 std::size_t loop_port::read_held(std::size_t budget) noexcept {
@@ -176,7 +187,12 @@ bool loop_port::handle(loop_item& item) noexcept {
     switch (item.what) {
         case loop_item::kind::frame:
             if (!link->paused && link->held.empty()) return read(*link, item);
-            link->held.push_back(std::move(item));
+            try {
+                link->held.push_back(std::move(item));
+            } catch (const std::bad_alloc&) {
+                link->shut();
+                link_down(*link, {errc::no_memory});
+            }
             return true;
         case loop_item::kind::writable:
             writable(*link);
@@ -190,13 +206,15 @@ bool loop_port::handle(loop_item& item) noexcept {
     }
 }
 
-void loop_port::accept(loop_item& item) noexcept {
-    loop_connection& on = *item.on;
+void loop_port::accept(loop_item& item) noexcept try {
+    std::string address = "loop://" + item.on->sides[0].box->name();
     loop_link& link = add_link(item.on, 1);
-    if (dead_ || !accepted(link, "loop://" + on.sides[0].box->name())) {
+    if (dead_ || !accepted(link, std::move(address))) {
         link.shut({errc::unreachable});
         release(link);
     }
+} catch (const std::bad_alloc&) {
+    hub_->break_now(item.on, {errc::no_memory});
 }
 
 void loop_port::end_link(loop_link& link, status why) noexcept {

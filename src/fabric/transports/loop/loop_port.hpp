@@ -16,7 +16,7 @@ namespace amalgam::detail {
 /// One end of a loop connection, as its port sees it.
 class loop_link final : public frame_link {
 public:
-    loop_link(loop_port& port, std::shared_ptr<loop_connection> on, std::uint8_t side) noexcept
+    loop_link(loop_port& port, std::shared_ptr<loop_connection> on, std::uint8_t side)
         : port_(port), on_(std::move(on)), side_(side) {}
 
     posted send(const frame_header&, gather payload, completion* on_sent) noexcept override;
@@ -100,6 +100,7 @@ private:
     std::vector<std::unique_ptr<loop_link>> links_;
     std::vector<loop_item> inbox_;  // Taken from the mailbox; those before next_ are done.
     std::size_t next_ = 0;
+    loop_side* over_ = nullptr;        // Sides that are over, for after the inbox.
     std::vector<loop_link*> resumed_;  // Hold frames and are not paused any more.
 };
 

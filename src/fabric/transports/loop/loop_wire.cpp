@@ -1,40 +1,69 @@
 #include "fabric/transports/loop/loop_wire.hpp"
 
-#include <algorithm>
 #include <cerrno>
-#include <iterator>
+#include <new>
 #include <utility>
 
 #include <sys/eventfd.h>
 
 namespace amalgam::detail {
 
-bool loop_mailbox::put(loop_item& item) {
+loop_mailbox::put_result loop_mailbox::put(loop_item& item) noexcept try {
     const std::lock_guard lock(mutex_);
-    if (closed_) return false;
-    items_.push_back(std::move(item));
+    if (closed_) return put_result::closed;
+    items_.push_back(std::move(item));  // If it throws, `item` is as it was.
+    wake();
+    return put_result::taken;
+} catch (const std::bad_alloc&) {
+    return put_result::no_memory;
+}
+
+void loop_mailbox::end(const std::shared_ptr<loop_connection>& on, std::uint8_t side,
+                       status why) noexcept {
+    const std::lock_guard lock(mutex_);
+    loop_side& over = on->sides[side];
+    if (closed_ || std::exchange(over.is_over, true)) return;
+    over.over_why = why;
+    over.over_on = on;
+    (last_ended_ != nullptr ? last_ended_->next_over : first_ended_) = &over;
+    last_ended_ = &over;
+    wake();
+}
+
+void loop_mailbox::wake() noexcept {
     if (std::exchange(armed_, false)) ::eventfd_write(handle_.get(), 1);
-    return true;
 }
 
-void loop_mailbox::take(std::vector<loop_item>& out) {
+void loop_mailbox::take(std::vector<loop_item>& out, loop_side*& over) noexcept {
     const std::lock_guard lock(mutex_);
-    if (out.empty()) {
-        out.swap(items_);  // Both keep their memory.
-        return;
-    }
-    std::move(items_.begin(), items_.end(), std::back_inserter(out));
-    items_.clear();
+    // Both keep their memory; `out` never exchanges what it has for nothing.
+    if (!items_.empty()) out.swap(items_);
+    over = std::exchange(first_ended_, nullptr);
+    last_ended_ = nullptr;
 }
 
-bool loop_mailbox::empty() const {
+loop_item take_over(loop_side*& list) noexcept {
+    loop_side& over = *list;
+    list = std::exchange(over.next_over, nullptr);
+    loop_item ended;
+    ended.what = loop_item::kind::reset;
+    ended.why = over.over_why;
+    ended.to = static_cast<std::uint8_t>(&over == &over.over_on->sides[0] ? 0 : 1);
+    ended.on = std::move(over.over_on);
+    return ended;
+}
+
+bool loop_mailbox::empty() const noexcept {
     const std::lock_guard lock(mutex_);
-    return items_.empty();
+    return items_.empty() && first_ended_ == nullptr;
 }
 
-std::vector<loop_item> loop_mailbox::close() {
+std::vector<loop_item> loop_mailbox::close() noexcept {
     const std::lock_guard lock(mutex_);
     closed_ = true;
+    while (first_ended_ != nullptr)
+        (void)take_over(first_ended_);
+    last_ended_ = nullptr;
     return std::exchange(items_, {});
 }
 
@@ -54,7 +83,7 @@ void loop_mailbox::open_handle() {
 
 bool loop_mailbox::arm() {
     const std::lock_guard lock(mutex_);
-    if (!items_.empty()) return false;
+    if (!items_.empty() || first_ended_ != nullptr) return false;
     armed_ = true;
     return true;
 }
@@ -89,39 +118,46 @@ void loop_hub::retire(const loop_mailbox& box) {
 void loop_hub::close(loop_mailbox& box) {
     retire(box);
     for (loop_item& item : box.close()) {
-        if (item.what != loop_item::kind::connect) continue;
-        loop_item reset;
-        reset.what = loop_item::kind::reset;
-        reset.to = static_cast<std::uint8_t>(1 - item.to);
-        reset.on = std::move(item.on);
-        reset.why = {errc::unreachable};
-        deposit(std::move(reset));
+        if (item.what == loop_item::kind::connect)
+            tell_over(item.on, 1 - item.to, {errc::unreachable});
     }
 }
 
-void loop_hub::deposit(loop_item&& item) {
-    loop_mailbox& box = *item.on->sides[item.to].box;
-    if (box.put(item)) {
-        deposited(box);
+void loop_hub::deposit(loop_item&& item) noexcept {
+    if (item.what == loop_item::kind::reset) {
+        tell_over(item.on, item.to, item.why);
         return;
     }
-    const bool tells = item.what == loop_item::kind::frame || item.what == loop_item::kind::connect;
-    if (!tells) return;
-    item.why = {item.what == loop_item::kind::connect ? errc::unreachable : errc::disconnected};
-    item.what = loop_item::kind::reset;
-    item.to = static_cast<std::uint8_t>(1 - item.to);
-    deposit(std::move(item));
+    const int other = 1 - item.to;
+    loop_mailbox& box = *item.on->sides[item.to].box;
+    switch (box.put(item)) {
+        case loop_mailbox::put_result::taken:
+            deposited(box);
+            return;
+        case loop_mailbox::put_result::closed:
+            if (item.what == loop_item::kind::connect)
+                tell_over(item.on, other, {errc::unreachable});
+            else if (item.what == loop_item::kind::frame)
+                tell_over(item.on, other, {errc::disconnected});
+            return;
+        case loop_mailbox::put_result::no_memory:
+            // Rather no connection than one that loses something.
+            break_now(item.on, {errc::no_memory});
+            return;
+    }
 }
 
-void loop_hub::break_now(const std::shared_ptr<loop_connection>& on, status why) {
-    for (std::uint8_t side = 0; side < 2; ++side) {
-        loop_item reset;
-        reset.what = loop_item::kind::reset;
-        reset.to = side;
-        reset.on = on;
-        reset.why = why;
-        deposit(std::move(reset));
-    }
+void loop_hub::tell_over(const std::shared_ptr<loop_connection>& on, int side,
+                         status why) noexcept {
+    loop_mailbox* box = on->sides[side].box.get();
+    if (box == nullptr) return;
+    box->end(on, static_cast<std::uint8_t>(side), why);
+    deposited(*box);
+}
+
+void loop_hub::break_now(const std::shared_ptr<loop_connection>& on, status why) noexcept {
+    for (int side = 0; side < 2; ++side)
+        tell_over(on, side, why);
 }
 
 }  // namespace amalgam::detail

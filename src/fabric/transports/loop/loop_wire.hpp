@@ -21,6 +21,7 @@
 namespace amalgam::detail {
 
 struct loop_connection;
+struct loop_side;
 class loop_link;
 class loop_port;
 struct loop_station;
@@ -52,13 +53,18 @@ public:
     explicit loop_mailbox(std::string name) : name_(std::move(name)) {}
 
     const std::string& name() const noexcept { return name_; }
-    /// False: closed, and `item` is untouched.
-    bool put(loop_item& item);
-    /// Appends all there is to `out`.
-    void take(std::vector<loop_item>& out);
-    bool empty() const;
+    enum class put_result : std::uint8_t { taken, closed, no_memory };
+    /// Takes `item` only if the result says so.
+    put_result put(loop_item& item) noexcept;
+    /// Tells `side` of the connection that it is over, after all that was put before. The first
+    /// time counts. Needs no memory, so that what fails for want of it can always be told.
+    void end(const std::shared_ptr<loop_connection>& on, std::uint8_t side, status why) noexcept;
+    /// Exchanges all items for the empty `out`, and hands over the list of the sides that are over,
+    /// to be looked at after them. Precondition: `over` is null.
+    void take(std::vector<loop_item>& out, loop_side*& over) noexcept;
+    bool empty() const noexcept;
     /// Nothing is put any more; gives what was still in here.
-    std::vector<loop_item> close();
+    std::vector<loop_item> close() noexcept;
     /// Forgets that this lent send has arrived, if it is in here.
     void forget_sent(const completion& on_sent);
 
@@ -75,7 +81,11 @@ private:
     const std::string name_;
     unique_fd handle_;
     mutable std::mutex mutex_;
+    void wake() noexcept;
+
     std::vector<loop_item> items_;
+    loop_side* first_ended_ = nullptr;
+    loop_side* last_ended_ = nullptr;
     bool armed_ = false;
     bool closed_ = false;
 };
@@ -88,6 +98,12 @@ struct loop_side {
 
     std::atomic<std::size_t> unread{0};   ///< Bytes sent from here that the other has not read.
     std::atomic<bool> wants_room{false};  ///< Was told `full` and not `writable` since.
+
+    // Under the lock of `box`: in its list of those that are over.
+    bool is_over = false;
+    status over_why;
+    std::shared_ptr<loop_connection> over_on;  ///< Keeps this alive while listed.
+    loop_side* next_over = nullptr;
 
     // Of networks in virtual time: what is on its way to here. Its `on` is empty, lest a connection
     // keep itself alive.
@@ -108,6 +124,10 @@ struct loop_connection {
     bool silent = false;  ///< Broken or cut.
     clock::time_point silent_since{};
 };
+
+/// Takes the first side off a list of those that are over, as the news of it.
+/// Precondition: the list is not empty.
+loop_item take_over(loop_side*& list) noexcept;
 
 /// What a frame costs its link's room: its header too, so that empty ones are bounded.
 inline std::size_t room_of(const loop_item& item) noexcept {
@@ -146,7 +166,7 @@ public:
     /// `side` has ended the connection: what it lent is not sent any more.
     virtual void shut(loop_connection&, std::uint8_t) noexcept {}
     /// Both ends have lost the connection, and what was on its way.
-    virtual void break_now(const std::shared_ptr<loop_connection>& on, status why);
+    virtual void break_now(const std::shared_ptr<loop_connection>& on, status why) noexcept;
 
     virtual void attach(loop_port&) {}
     virtual void detach(loop_port&) noexcept {}
@@ -160,8 +180,10 @@ public:
     const loop_options options;
 
 protected:
-    /// Puts an item into the mailbox it goes to. One that finds it closed resets its sender.
-    void deposit(loop_item&& item);
+    /// Puts an item into the mailbox it goes to. One that finds it closed ends its sender's side,
+    /// one that finds no memory both.
+    void deposit(loop_item&& item) noexcept;
+    void tell_over(const std::shared_ptr<loop_connection>& on, int side, status why) noexcept;
     virtual void deposited(loop_mailbox&) {}
 
 private:

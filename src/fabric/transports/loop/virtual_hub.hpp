@@ -65,7 +65,7 @@ public:
     bool forget(loop_connection&, std::uint8_t to, completion&) noexcept override;
     void detach(loop_connection&, std::uint8_t to, completion&) noexcept override;
     void shut(loop_connection&, std::uint8_t side) noexcept override;
-    void break_now(const std::shared_ptr<loop_connection>& on, status why) override;
+    void break_now(const std::shared_ptr<loop_connection>& on, status why) noexcept override;
     void attach(loop_port&) override;
     void detach(loop_port&) noexcept override;
     void drive(loop_port&, port_driver*) noexcept override;

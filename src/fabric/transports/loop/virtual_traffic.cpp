@@ -153,7 +153,7 @@ void virtual_hub::give_up(const std::shared_ptr<loop_connection>& on, std::uint8
     deposit(std::move(reset));
 }
 
-void virtual_hub::break_now(const std::shared_ptr<loop_connection>& on, status why) {
+void virtual_hub::break_now(const std::shared_ptr<loop_connection>& on, status why) noexcept {
     on->broken = true;
     for (loop_side& side : on->sides)
         side.coming.clear();

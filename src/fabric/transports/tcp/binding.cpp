@@ -153,7 +153,7 @@ std::string explain_binding(const binding& chosen, const advertisement& shown) {
     return chosen.device.empty() ? text : text + " by " + chosen.device;
 }
 
-dialed open_connection(const binding& from, const socket_address& to) noexcept {
+dialed open_connection(const binding& from, const socket_address& to) {
     dialed made{unique_fd(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)), 0};
     const int fd = made.socket.get();
     const auto failed = [&] { return dialed{unique_fd(), errno}; };

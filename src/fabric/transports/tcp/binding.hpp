@@ -48,8 +48,8 @@ struct dialed {
     int error = 0;
 };
 
-/// Starts to connect, from where `from` says. Does not wait.
-dialed open_connection(const binding& from, const socket_address& to) noexcept;
+/// Starts to connect, from where `from` says. Does not wait. Failure: throws std::bad_alloc.
+dialed open_connection(const binding& from, const socket_address& to);
 
 /// The settings of a connection, for a new socket or for a listening one that passes them on.
 void prepare_socket(int fd, std::chrono::milliseconds silence_limit) noexcept;

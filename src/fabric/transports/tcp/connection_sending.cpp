@@ -187,6 +187,7 @@ std::size_t connection::work_off(std::size_t budget) noexcept {
     if (first_sent_ != nullptr) home_.has_work(*this);
     if (was_full_ && phase_ == phase::up && queue_.has_room()) {
         was_full_ = false;
+        home_.note_room();
         home_.writable(*this);
     }
     return told;

@@ -18,9 +18,19 @@ deadlines::deadlines() : fd_(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TF
                     "no timer for a tcp port: the limit on open files (ulimit -n) is reached");
 }
 
-void deadlines::add(clock::time_point when, timed& thing) {
-    all_.insert({when, &thing});
+timed::timed() {
+    std::set<entry> made;
+    place_ = made.extract(made.insert({clock::time_point{}, this}).first);
+}
+
+void deadlines::add(clock::time_point when, timed& thing) noexcept {
+    thing.place_.value() = {when, &thing};
+    all_.insert(std::move(thing.place_));
     wake_at(when);
+}
+
+void deadlines::drop(clock::time_point when, timed& thing) noexcept {
+    if (auto place = all_.extract({when, &thing})) thing.place_ = std::move(place);
 }
 
 void deadlines::wake_at(clock::time_point when) noexcept {
@@ -40,9 +50,9 @@ void deadlines::run(clock::time_point now) noexcept {
     std::uint64_t times;
     [[maybe_unused]] ssize_t got = ::read(fd_.get(), &times, sizeof times);
     while (!all_.empty() && all_.begin()->first <= now) {
-        timed* thing = all_.begin()->second;
-        all_.erase(all_.begin());
-        thing->due(now);
+        timed& thing = *all_.begin()->second;
+        thing.place_ = all_.extract(all_.begin());
+        thing.due(now);
     }
     set_for_ = clock::time_point::max();
     if (!all_.empty()) wake_at(all_.begin()->first);

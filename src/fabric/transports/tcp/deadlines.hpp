@@ -9,12 +9,23 @@
 namespace amalgam::detail {
 
 /// Something that has until a certain time.
+///
+/// Failure: the constructor throws std::bad_alloc; it makes the place in the list, so that being
+///          added later cannot fail.
 class timed {
 public:
+    using entry = std::pair<clock::time_point, timed*>;
+
     virtual void due(clock::time_point now) noexcept = 0;
 
 protected:
-    ~timed() = default;
+    timed();
+    timed(const timed&) = delete;
+    virtual ~timed() = default;
+
+private:
+    friend class deadlines;
+    std::set<entry>::node_type place_;  ///< Empty while in the list.
 };
 
 /// Until when each of a few things has time, with one descriptor that becomes readable when the
@@ -29,9 +40,9 @@ public:
     deadlines();
     int fd() const noexcept { return fd_.get(); }
 
-    /// Failure: throws std::bad_alloc.
-    void add(clock::time_point when, timed& thing);
-    void drop(clock::time_point when, timed& thing) noexcept { all_.erase({when, &thing}); }
+    /// Precondition: `thing` is not in the list.
+    void add(clock::time_point when, timed& thing) noexcept;
+    void drop(clock::time_point when, timed& thing) noexcept;
     bool empty() const noexcept { return all_.empty(); }
 
     /// Takes out, and tells, all whose time has come. They may add and drop meanwhile.
@@ -43,7 +54,7 @@ private:
 
     unique_fd fd_;
     clock::time_point set_for_ = clock::time_point::max();
-    std::set<std::pair<clock::time_point, timed*>> all_;
+    std::set<timed::entry> all_;
 };
 
 }  // namespace amalgam::detail

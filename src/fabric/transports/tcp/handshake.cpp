@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -31,15 +32,28 @@ void handshake::abandon() noexcept {
     socket_.reset();
 }
 
+/// Without memory the attempt fails like for any other reason, only without a sentence.
+template <typename Step>
+handshake::state handshake::guarded(Step next) noexcept try {
+    return next();
+} catch (const std::bad_alloc&) {
+    abandon();
+    why_.what = {errc::no_memory, ENOMEM};
+    why_.sentence.clear();
+    return state::failed;
+}
+
 handshake::state handshake::fail(errc code, int native, const std::string& what) {
     abandon();
     why_ = {{code, native}, what};
     return state::failed;
 }
 
-handshake::state handshake::give_up(const failure& why) {
-    return fail(errc::unreachable, why.what.native,
-                fmt::format("cannot reach {}: {}", target_, why.sentence));
+handshake::state handshake::give_up(const failure& why) noexcept {
+    return guarded([&] {
+        return fail(errc::unreachable, why.what.native,
+                    fmt::format("cannot reach {}: {}", target_, why.sentence));
+    });
 }
 
 handshake::state handshake::dial(std::vector<socket_address> to) noexcept {
@@ -47,11 +61,13 @@ handshake::state handshake::dial(std::vector<socket_address> to) noexcept {
     const int family = setting_.from.source.family();
     if (family != AF_UNSPEC)
         std::erase_if(to, [&](const socket_address& one) { return one.family() != family; });
-    left_.assign(to.rbegin(), to.rend());
-    return dial_next(EAFNOSUPPORT);
+    return guarded([&] {
+        left_.assign(to.rbegin(), to.rend());
+        return dial_next(EAFNOSUPPORT);
+    });
 }
 
-handshake::state handshake::dial_next(int last_error) noexcept {
+handshake::state handshake::dial_next(int last_error) {
     while (!left_.empty()) {
         const socket_address to = left_.back();
         left_.pop_back();
@@ -73,7 +89,7 @@ handshake::state handshake::dial_next(int last_error) noexcept {
                 fmt::format("cannot reach {}: {}", target_, std::strerror(last_error)));
 }
 
-handshake::state handshake::connected() noexcept {
+handshake::state handshake::connected() {
     int error = 0;
     socklen_t bytes = sizeof error;
     ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
@@ -99,14 +115,17 @@ bool handshake::say_hello() noexcept {
 
 handshake::state handshake::ready(std::uint32_t events) noexcept {
     if (!socket_) return state::waiting;  // An event of an attempt given up since.
-    if (step_ == step::connecting) {
-        if ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return state::waiting;
-        if (state now = connected(); now != state::waiting || step_ != step::greeting) return now;
-    }
-    return read_hello();
+    return guarded([&] {
+        if (step_ == step::connecting) {
+            if ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return state::waiting;
+            const state now = connected();
+            if (now != state::waiting || step_ != step::greeting) return now;
+        }
+        return read_hello();
+    });
 }
 
-handshake::state handshake::read_hello() noexcept {
+handshake::state handshake::read_hello() {
     switch (reader_.read(socket_.get())) {
         case hello_reader::state::hungry:
             return state::waiting;
@@ -137,13 +156,15 @@ handshake::state handshake::read_hello() noexcept {
 }
 
 handshake::state handshake::late(clock::time_point now) noexcept {
-    if (step_ == step::connecting && now < end_) return dial_next(ETIMEDOUT);
-    const char* what = step_ == step::resolving    ? "its name was not resolved"
-                       : step_ == step::connecting ? "nothing answers"
-                                                   : "it says no hello";
-    return fail(
-        errc::unreachable, ETIMEDOUT,
-        fmt::format("cannot reach {}: {} within {} ms", target_, what, setting_.limit.count()));
+    return guarded([&] {
+        if (step_ == step::connecting && now < end_) return dial_next(ETIMEDOUT);
+        const char* what = step_ == step::resolving    ? "its name was not resolved"
+                           : step_ == step::connecting ? "nothing answers"
+                                                       : "it says no hello";
+        return fail(
+            errc::unreachable, ETIMEDOUT,
+            fmt::format("cannot reach {}: {} within {} ms", target_, what, setting_.limit.count()));
+    });
 }
 
 }  // namespace amalgam::detail

@@ -44,7 +44,7 @@ public:
     /// Starts to connect to these, in this order.
     state dial(std::vector<socket_address> to) noexcept;
     /// The addresses could not be found out.
-    state give_up(const failure& why);
+    state give_up(const failure& why) noexcept;
     /// Something happened on the socket.
     state ready(std::uint32_t events) noexcept;
     /// The time of deadline() has come.
@@ -60,9 +60,11 @@ public:
 private:
     enum class step : std::uint8_t { resolving, connecting, greeting };
 
-    state dial_next(int last_error) noexcept;
-    state connected() noexcept;
-    state read_hello() noexcept;
+    template <typename Step>
+    state guarded(Step next) noexcept;
+    state dial_next(int last_error);
+    state connected();
+    state read_hello();
     bool say_hello() noexcept;
     state fail(errc code, int native, const std::string& what);
 

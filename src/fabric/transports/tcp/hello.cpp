@@ -49,7 +49,7 @@ bool hello_reader::decode() {
     return true;
 }
 
-hello_reader::state hello_reader::read(int fd) noexcept {
+hello_reader::state hello_reader::read(int fd) {
     while (size_ < wanted()) {
         const ssize_t got = ::recv(fd, wire_.data() + size_, wanted() - size_, MSG_DONTWAIT);
         if (got == 0) return state::ended;

@@ -51,8 +51,8 @@ public:
         broken     ///< errno says why.
     };
 
-    /// Reads what has come.
-    state read(int fd) noexcept;
+    /// Reads what has come. Failure: throws std::bad_alloc.
+    state read(int fd);
     const hello& result() const noexcept { return result_; }
     /// What came first, printable, for the log line about a stranger.
     std::string beginning() const;

@@ -29,8 +29,7 @@ void reception::ready(std::uint32_t) noexcept {
         unique_fd socket(
             ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (socket) {
-            ++strangers_;
-            home_.take_in(std::move(socket));
+            if (home_.take_in(std::move(socket))) ++strangers_;
             continue;
         }
         // Others are errors of the connection that was to be accepted: on to the next one.
@@ -45,8 +44,7 @@ void reception::hold(int why) noexcept {
     home_.events().change(listener_.get(), *this, 0);
     home_.times().add(clock::steady().now() + moment, *this);
     log(log_level::warn, "tcp", "new connections have to wait",
-        {{"port", home_.address()},
-         {"why", why != 0 ? std::strerror(why) : "too many have not said hello yet"}});
+        {{"why", why != 0 ? std::strerror(why) : "too many have not said hello yet"}});
 }
 
 void reception::due(clock::time_point) noexcept {

@@ -2,8 +2,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -36,17 +36,22 @@ result<std::vector<socket_address>> resolve(const std::string& host, std::uint16
                    fmt::format("the host \"{}\" has neither an IPv4 nor an IPv6 address", host)};
 }
 
-struct resolver::state {
-    struct question {
-        std::uint64_t number;
-        std::string host;
-        std::uint16_t port;
-    };
+namespace {
 
+result<std::vector<socket_address>> resolve_or_lack_memory(const std::string& host,
+                                                           std::uint16_t port) noexcept try {
+    return resolve(host, port);
+} catch (const std::bad_alloc&) {
+    return failure{{errc::no_memory}, {}};
+}
+
+}  // namespace
+
+struct resolver::state {
     unique_fd answered{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
-    std::mutex guard;  // Of all below.
-    std::deque<question> questions;
-    std::vector<answer> answers;
+    std::mutex guard;             // Of all below.
+    std::list<answer> questions;  // An element moves from here to `answers`: nothing can fail then.
+    std::list<answer> answers;
     std::uint64_t last_number = 0;
     bool running = false;
     bool abandoned = false;
@@ -55,14 +60,15 @@ struct resolver::state {
     void run() {
         std::unique_lock lock(guard);
         while (!questions.empty() && !abandoned) {
-            question asked = std::move(questions.front());
-            questions.pop_front();
+            std::list<answer> one;
+            one.splice(one.begin(), questions, questions.begin());
             lock.unlock();
-            auto addresses = resolve(asked.host, asked.port);
+            answer& now = one.front();
+            now.addresses = resolve_or_lack_memory(now.host, now.port);
             lock.lock();
-            answers.push_back({asked.number, std::move(addresses)});
-            std::uint64_t one = 1;
-            [[maybe_unused]] ssize_t put = ::write(answered.get(), &one, sizeof one);
+            answers.splice(answers.end(), one);
+            std::uint64_t times = 1;
+            [[maybe_unused]] ssize_t put = ::write(answered.get(), &times, sizeof times);
         }
         running = false;
     }
@@ -82,7 +88,7 @@ resolver::~resolver() {
 std::uint64_t resolver::ask(std::string host, std::uint16_t port) {
     std::lock_guard lock(state_->guard);
     const std::uint64_t number = ++state_->last_number;
-    state_->questions.push_back({number, std::move(host), port});
+    state_->questions.push_back({number, std::move(host), port, {errc::unreachable, ""}});
     if (!state_->running) {
         std::thread([kept = state_] { kept->run(); }).detach();
         state_->running = true;
@@ -94,11 +100,13 @@ int resolver::fd() const noexcept {
     return state_->answered.get();
 }
 
-std::vector<resolver::answer> resolver::take() {
+std::list<resolver::answer> resolver::take() {
     std::lock_guard lock(state_->guard);
     std::uint64_t times;
     [[maybe_unused]] ssize_t got = ::read(state_->answered.get(), &times, sizeof times);
-    return std::exchange(state_->answers, {});
+    std::list<answer> taken;
+    taken.swap(state_->answers);
+    return taken;
 }
 
 }  // namespace amalgam::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ class resolver {
 public:
     struct answer {
         std::uint64_t question;
+        std::string host;
+        std::uint16_t port;
         result<std::vector<socket_address>> addresses;
     };
 
@@ -37,7 +40,7 @@ public:
     std::uint64_t ask(std::string host, std::uint16_t port);
     /// Readable while there are answers to take.
     int fd() const noexcept;
-    std::vector<answer> take();
+    std::list<answer> take();
 
 private:
     struct state;

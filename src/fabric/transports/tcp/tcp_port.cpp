@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -62,7 +63,7 @@ std::string tcp_port::address() const {
 
 // ---- peers
 
-result<std::string> tcp_port::canonical(std::string_view address) const noexcept {
+result<std::string> tcp_port::canonical(std::string_view address) const noexcept try {
     auto parsed = parse_uri(address);
     if (!parsed) return parsed.why();
     const auto wrong = [&](std::string_view what) {
@@ -82,22 +83,29 @@ result<std::string> tcp_port::canonical(std::string_view address) const noexcept
                                    "the other IPv6",
                                    address, chosen_.source.host())};
     return numeric->uri();
+} catch (const std::bad_alloc&) {
+    return failure{{errc::no_memory}, {}};
 }
 
 result<frame_link*> tcp_port::connect(std::string_view address) noexcept {
+    connection* made = nullptr;
+    const auto failed = [&](failure why) {
+        if (made != nullptr) remove(*made);
+        return why;
+    };
     try {
         const uri target = uri::parse(address);
-        connection& made = make_connection(std::string(address));
-        made.begin(std::make_unique<handshake>(setting_, made, made.address()));
+        made = &make_connection(std::string(address));
+        made->begin(std::make_unique<handshake>(setting_, *made, made->address()));
         if (auto numeric = socket_address::numeric(target.host, *target.port))
-            made.follow(made.way_in().dial({*numeric}));
+            made->follow(made->way_in().dial({*numeric}));
         else
-            ask_for_addresses(made, target);
-        return static_cast<frame_link*>(&made);
+            ask_for_addresses(*made, target);
+        return static_cast<frame_link*>(made);
     } catch (const std::bad_alloc&) {
-        return failure{{errc::no_memory}, "no memory for another connection"};
+        return failed({{errc::no_memory}, {}});
     } catch (const error& why) {
-        return failure{why.code(), why.what()};
+        return failed({why.code(), why.what()});
     }
 }
 
@@ -105,7 +113,19 @@ connection& tcp_port::make_connection(std::string address) {
     auto made = std::make_unique<connection>(*this, std::move(address));
     made->index = connections_.size();
     connections_.push_back(std::move(made));
+    try {
+        make_room_for_lists();
+    } catch (const std::bad_alloc&) {
+        connections_.pop_back();
+        throw;
+    }
     return *connections_.back();
+}
+
+/// Each list has room for all connections, so that entering one of them later cannot fail.
+void tcp_port::make_room_for_lists() {
+    for (auto* list : {&active_, &with_work_, &working_, &turned_away_})
+        if (list->capacity() < connections_.size()) list->reserve(connections_.capacity());
 }
 
 void tcp_port::ask_for_addresses(connection& who, const uri& target) {
@@ -132,16 +152,28 @@ void tcp_port::take_answers() noexcept {
     }
 }
 
-void tcp_port::take_in(unique_fd accepted) noexcept {
-    const socket_address from = socket_address::far_end(accepted.get());
-    connection& made = make_connection(from ? from.uri() : "tcp://?");
-    made.is_stranger = true;
-    made.begin(std::make_unique<handshake>(setting_, made, made.address(), std::move(accepted)));
+bool tcp_port::take_in(unique_fd accepted) noexcept {
+    connection* made = nullptr;
+    try {
+        const socket_address from = socket_address::far_end(accepted.get());
+        made = &make_connection(from ? from.uri() : "tcp://?");
+        made->begin(
+            std::make_unique<handshake>(setting_, *made, made->address(), std::move(accepted)));
+    } catch (const std::bad_alloc&) {
+        if (made != nullptr) remove(*made);
+        return false;
+    }
+    made->is_stranger = true;
+    return true;
 }
 
 bool tcp_port::entered(connection& who) noexcept {
     if (who.is_stranger) {
-        if (!accepted(who, who.address())) return false;
+        try {
+            if (!accepted(who, who.address())) return false;
+        } catch (const std::bad_alloc&) {  // Of the copy of its address.
+            return false;
+        }
         who.is_stranger = false;
         reception_->stranger_settled();
     }
@@ -159,7 +191,8 @@ void tcp_port::report_turned_away() noexcept {
         connection& who = *turned_away_.back();
         turned_away_.pop_back();
         const failure& why = who.way_in().why();
-        log(who.is_stranger ? log_level::warn : log_level::info, "tcp", why.sentence);
+        if (!why.sentence.empty())
+            log(who.is_stranger ? log_level::warn : log_level::info, "tcp", why.sentence);
         if (who.is_stranger)
             remove(who);
         else
@@ -243,6 +276,7 @@ std::size_t tcp_port::move_frames(std::size_t budget) noexcept {
 }
 
 bool tcp_port::arm() noexcept {
+    if (std::exchange(has_new_room_, false)) return false;
     if (!with_work_.empty() || !turned_away_.empty()) return false;
     rounds_unasked_ = rounds_per_poll;
     return std::none_of(active_.begin(), active_.end(),

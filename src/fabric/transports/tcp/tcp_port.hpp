@@ -69,7 +69,8 @@ public:
     /// Counts calls of move_frames().
     std::uint64_t round() const noexcept { return round_; }
 
-    void take_in(unique_fd accepted) noexcept;
+    /// False: there is no memory for another connection; it is closed.
+    bool take_in(unique_fd accepted) noexcept;
     /// False: there is no memory for another peer.
     bool entered(connection& who) noexcept;
     void turned_away(connection& who) noexcept { turned_away_.push_back(&who); }
@@ -77,6 +78,8 @@ public:
     void activate(connection& who) noexcept;
     void has_work(connection& who) noexcept;
     void count_blocked(int change) noexcept { blocked_ += change; }
+    /// Somebody who was refused may post again: nobody sleeps before knowing.
+    void note_room() noexcept { has_new_room_ = true; }
 
 private:
     result<frame_link*> connect(std::string_view address) noexcept override;
@@ -87,6 +90,7 @@ private:
     void resume(frame_link& link) noexcept override { static_cast<connection&>(link).go_on(); }
 
     connection& make_connection(std::string address);
+    void make_room_for_lists();
     void remove(connection& who) noexcept;
     void ask_for_addresses(connection& who, const uri& target);
     void take_answers() noexcept;
@@ -116,7 +120,8 @@ private:
     std::uint64_t round_ = 1;
     unsigned rounds_unasked_ = 0;  ///< Since epoll was asked.
     std::size_t turn_ = 0;         ///< Who is read from first.
-    int blocked_ = 0;              ///< Connections that wait for room in their socket.
+    bool has_new_room_ = false;
+    int blocked_ = 0;  ///< Connections that wait for room in their socket.
 };
 
 }  // namespace amalgam::detail

@@ -128,6 +128,28 @@ TEST(tcp_port, a_peer_that_does_not_read_for_long_is_kept) {
     EXPECT_TRUE(there.lost.empty());
 }
 
+TEST(tcp_port, nobody_who_was_refused_sleeps_through_the_new_room) {
+    test_port here("tcp://127.0.0.1:0");
+    caller peer(here);
+    test_port::operation op;
+    const auto fill = [&] {
+        while (here.post(peer.id, 1, std::string(100, 'x'), op) == posted::done) {
+        }
+    };
+    for (fill(); !here.end->prepare_to_sleep(); fill())
+        here.end->progress();
+    std::size_t got = 0;
+    for (bool awake = false; !awake;) {
+        while (peer.raw.has_something())
+            got += peer.raw.receive().size();
+        pollfd handle{here.end->wait_handle(), POLLIN, 0};
+        ASSERT_EQ(::poll(&handle, 1, -1), 1);
+        EXPECT_EQ(here.end->progress(), 0u);
+        awake = !here.end->prepare_to_sleep();
+    }
+    EXPECT_EQ(here.post(peer.id, 1, "now", op), posted::done);
+}
+
 TEST(tcp_port, one_busy_peer_does_not_keep_the_others_waiting) {
     test_port here("tcp://127.0.0.1:0");
     caller busy(here), quiet(here);

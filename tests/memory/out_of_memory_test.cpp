@@ -1,0 +1,260 @@
+// Every allocation that a port makes fails once, the first, the second, the third …, until a run
+// gets by without meeting it: whatever fails, nothing crashes, every operation completes once,
+// nothing is lost silently, and the ports are of use afterwards.
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <amalgam/fabric/transport.hpp>
+
+#include "conformance/child_process.hpp"
+#include "memory/memory.hpp"
+
+namespace amalgam::memory {
+namespace {
+
+using conformance::channel;
+using conformance::child_process;
+
+/// Counts, and allocates nothing.
+struct counted : completion {
+    counted()
+        : completion([](completion& self, status what, std::size_t) noexcept {
+              memory::spared ours;
+              auto& me = static_cast<counted&>(self);
+              if (++me.runs > 1) ADD_FAILURE() << "a completion ran twice";
+              me.ended = what;
+          }) {}
+    bool over() const noexcept { return how == posted::done || runs != 0; }
+    bool succeeded() const noexcept { return over() && ended.ok(); }
+    posted how = posted::full;
+    int runs = 0;
+    status ended;
+};
+
+struct counting_sink final : message_sink {
+    void on_message(message& got) noexcept override {
+        ++messages;
+        from = got.from();
+        last_bytes = got.bytes().size();
+    }
+    void on_peer_down(peer_id, status) noexcept override { ++losses; }
+    int messages = 0;
+    int losses = 0;
+    peer_id from;
+    std::size_t last_bytes = 0;
+};
+
+/// Two ports and all that is asked of them, made before memory fails.
+class scene {
+public:
+    scene() : small_(8), large_(300000), into_(300000), memory_(300000) {}
+
+    /// Runs all of it, as far as it gets.
+    void run(const std::string& where_a, const std::string& where_b,
+             const transport_registry& registry) {
+        if (!open(a_, sink_a_, where_a, registry) || !open(b_, sink_b_, where_b, registry)) return;
+        std::string address;
+        {
+            memory::spared ours;
+            address = b_->address();
+        }
+        auto found = a_->lookup(address);
+        if (!found) {
+            EXPECT_EQ(found.code(), errc::no_memory) << found.sentence();
+            return;
+        }
+        to_b_ = *found;
+        send(posted_sends_[0], small_);
+        send(posted_sends_[1], large_);
+        settle();
+        if (sink_b_.from) exchange();
+        a_->close(to_b_);
+        settle();
+    }
+
+    void exchange() {
+        peer_id to_a = sink_b_.from;
+        keep_posting(receives_[0],
+                     [&](completion& op) { return a_->post_receive(to_b_, 1, into_, op); });
+        keep_posting(expected_[0], [&](completion& op) {
+            return b_->post_send_expected(to_a, 1, pieces_of(large_), op);
+        });
+        keep_posting(expected_[1], [&](completion& op) {
+            return b_->post_send_expected(to_a, 2, pieces_of(small_), op);
+        });
+        settle();
+        keep_posting(receives_[1],
+                     [&](completion& op) { return a_->post_receive(to_b_, 2, into_, op); });
+        settle();
+        auto target = b_->open_region(mutable_bytes(memory_), access::read_write);
+        if (target) {
+            keep_posting(transfers_[0], [&](completion& op) {
+                return a_->post_put(to_b_, pieces_of(large_), target->key(), 0, op);
+            });
+            keep_posting(transfers_[1], [&](completion& op) {
+                return a_->post_get(to_b_, scatter(&into_span_, 1), target->key(), 0, op);
+            });
+            settle();
+        } else {
+            EXPECT_EQ(target.code(), errc::no_memory);
+        }
+        for (counted* op : {&receives_[0], &receives_[1]})
+            if (op->how == posted::pending && op->runs == 0) a_->cancel(*op);
+        settle();
+    }
+
+    /// With memory again: nothing is pending, nothing was lost without a word, and the ports
+    /// can still talk.
+    void check() {
+        if (!a_ || !b_) return;
+        for (auto* group : {&posted_sends_, &receives_, &expected_, &transfers_})
+            for (counted& op : *group)
+                EXPECT_EQ(op.runs, op.how == posted::pending ? 1 : 0);
+        EXPECT_EQ(a_->open_operations(), 0u);
+        EXPECT_EQ(b_->open_operations(), 0u);
+        int sent = 0;
+        for (counted& op : posted_sends_)
+            sent += op.succeeded() ? 1 : 0;
+        if (sink_a_.losses == 0 && sink_b_.losses == 0) {
+            EXPECT_EQ(sink_b_.messages, sent) << "a message was lost without a word";
+        }
+        auto again = a_->lookup(b_->address());
+        ASSERT_TRUE(again) << again.sentence();
+        to_b_ = *again;
+        int before = sink_b_.messages;
+        counted op;
+        keep_posting(op, [&](completion& on_done) {
+            return a_->post_send(to_b_, 9, pieces_of(small_), on_done);
+        });
+        for (int idle = 0; idle < patient && sink_b_.messages == before;)
+            idle = step() ? 0 : idle + 1;
+        EXPECT_EQ(sink_b_.messages, before + 1) << "the ports do not talk any more";
+        b_.reset();
+        a_.reset();
+    }
+
+private:
+    static constexpr int patient = 2000;
+
+    static bool open(std::unique_ptr<port>& end, counting_sink& sink, const std::string& where,
+                     const transport_registry& registry) {
+        try {
+            auto opened = registry.open(where);
+            if (opened) {
+                end = std::move(opened).value();
+                end->set_sink(&sink);
+                return true;
+            }
+            EXPECT_EQ(opened.code(), errc::no_memory) << opened.sentence();
+        } catch (const std::bad_alloc&) {
+            // Opening is not one of the functions that never throw.
+        }
+        return false;
+    }
+
+    gather pieces_of(const std::vector<std::byte>& bytes) {
+        const_bytes& piece = pieces_[next_piece_++ % pieces_.size()];
+        piece = bytes;
+        return gather(&piece, 1);
+    }
+
+    void send(counted& op, const std::vector<std::byte>& bytes) {
+        keep_posting(op, [&](completion& on_done) {
+            return a_->post_send(to_b_, 1, pieces_of(bytes), on_done);
+        });
+    }
+
+    template <typename Post>
+    void keep_posting(counted& op, Post post) {
+        for (int idle = 0; idle < patient;) {
+            op.how = post(op);
+            if (op.how != posted::full) return;
+            idle = step() ? 0 : idle + 1;
+        }
+        ADD_FAILURE() << "full for ever";
+    }
+
+    /// One round; sleeps a moment when nothing moved.
+    bool step() {
+        std::size_t ran = a_->progress() + b_->progress();
+        if (ran != 0) return true;
+        if (!a_->prepare_to_sleep() || !b_->prepare_to_sleep()) return true;
+        std::array<pollfd, 2> handles{
+            {{a_->wait_handle(), POLLIN, 0}, {b_->wait_handle(), POLLIN, 0}}};
+        constexpr int moment_ms = 1;
+        return ::poll(handles.data(), handles.size(), moment_ms) > 0;
+    }
+
+    /// Until nothing more happens.
+    void settle() {
+        constexpr int quiet = 20;
+        for (int idle = 0; idle < quiet;)
+            idle = step() ? 0 : idle + 1;
+    }
+
+    std::vector<std::byte> small_, large_, into_, memory_;
+    mutable_bytes into_span_{into_};
+    std::array<const_bytes, 16> pieces_{};
+    std::size_t next_piece_ = 0;
+    counting_sink sink_a_, sink_b_;
+    std::array<counted, 2> posted_sends_, receives_, expected_, transfers_;
+    peer_id to_b_;
+    std::unique_ptr<port> a_, b_;
+};
+
+enum class outcome { survived, not_reached, failed };
+
+/// In a process of its own: a crash is one outcome among others.
+outcome run_with_failure(const std::string& where, std::uint64_t n) {
+    // Loop ports want a name each.
+    bool named = where == "loop://";
+    std::string where_a = where + (named ? "a" : "");
+    std::string where_b = where + (named ? "b" : "");
+    child_process child([&](channel& parent) {
+        transport_registry registry = transport_registry::native();
+        auto all = std::make_unique<scene>();
+        bool struck = false;
+        {
+            memory::failing failing(n);
+            all->run(where_a, where_b, registry);
+            struck = memory::failing::struck();
+        }
+        all->check();
+        parent.say(struck ? "struck" : "not reached");
+        return 0;
+    });
+    int code = child.join();
+    if (code != 0) return outcome::failed;
+    return child.line().hear() == "struck" ? outcome::survived : outcome::not_reached;
+}
+
+class fabric_memory : public testing::TestWithParam<const char*> {};
+
+TEST_P(fabric_memory, any_allocation_may_fail_and_nothing_is_lost_silently) {
+    std::string where = GetParam();
+    int failures = 0;
+    std::uint64_t n = 1;
+    for (;; ++n) {
+        outcome what = run_with_failure(where, n);
+        if (what == outcome::not_reached) break;
+        if (what == outcome::survived) continue;
+        ADD_FAILURE() << "allocation " << n << " on " << where;
+        if (++failures == 10) break;
+    }
+    EXPECT_GT(n, 1u) << "no allocation was counted";
+}
+
+INSTANTIATE_TEST_SUITE_P(native, fabric_memory,
+                         testing::Values("loop://", "shm://", "tcp://127.0.0.1:0"));
+
+}  // namespace
+}  // namespace amalgam::memory
