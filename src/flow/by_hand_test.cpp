@@ -97,6 +97,12 @@ TEST_F(by_hand, a_config_without_a_group_is_refused) {
               "process is; example: AMALGAM_GROUP=G1\n");
 }
 
+TEST_F(by_hand, a_group_without_a_config_is_refused) {
+    EXPECT_EQ(refusal({"AMALGAM_GROUP=G1"}),
+              "amalgam: AMALGAM_GROUP is \"G1\" without AMALGAM_CONFIG, expected both, or a start "
+              "by amalgam run, where a process runs one graph once\n");
+}
+
 TEST_F(by_hand, a_replica_that_the_group_has_not_is_refused) {
     EXPECT_EQ(
         refusal({"AMALGAM_CONFIG=" + config_, "AMALGAM_GROUP=G2", "AMALGAM_REPLICA=1"}),

@@ -140,7 +140,12 @@ std::unique_ptr<rendezvous> rendezvous_from_environment() {
         return std::make_unique<launched>(static_cast<int>(read_number(control_variable, control)));
     const char* config = std::getenv("AMALGAM_CONFIG");
     const char* group = std::getenv("AMALGAM_GROUP");
-    if (config == nullptr) return nullptr;
+    if (config == nullptr && group == nullptr) return nullptr;
+    if (config == nullptr)
+        throw error(errc::invalid,
+                    fmt::format("AMALGAM_GROUP is \"{}\" without AMALGAM_CONFIG, expected both, or "
+                                "a start by amalgam run, where a process runs one graph once",
+                                group));
     if (group == nullptr)
         throw error(errc::invalid,
                     "AMALGAM_CONFIG is set without AMALGAM_GROUP, expected the "

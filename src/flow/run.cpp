@@ -79,6 +79,12 @@ std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_co
     return ports;
 }
 
+/// Stops an engine on every way out: its handlers use what was made before this.
+struct engine_stop {
+    engine& over;
+    ~engine_stop() { over.stop(); }
+};
+
 void run_group(detail::graph_core& graph, const run_options& options, detail::rendezvous& others) {
     const flow_config& config = others.config();
     std::string sentence;
@@ -103,6 +109,7 @@ void run_group(detail::graph_core& graph, const run_options& options, detail::re
     std::atomic<bool> told{false};
     {
         detail::group_run running(graph, config, here, over, streams, options);
+        const engine_stop before_it_ends{over};
         running.tell_failure_to([&](const run_failure& why) { told = others.tell_failure(why); });
         auto by_config = others.meet(over.address(), graph.fingerprint());
         detail::address_book addresses(graph.group_names().size());
@@ -111,7 +118,6 @@ void run_group(detail::graph_core& graph, const run_options& options, detail::re
         running.start(std::move(addresses));
         running.over().wait();
         failed = running.failed();
-        over.stop();
     }
     if (!failed) return;
     if (told) throw told_error(failed->what.what, failed->what.sentence);
