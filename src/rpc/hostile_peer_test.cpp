@@ -146,6 +146,32 @@ TEST(hostile_peer, only_the_peer_that_was_called_can_end_a_call) {
     EXPECT_EQ(counters_of(client)["rpc.late_replies"], 16u);
 }
 
+TEST(bare_peer, names_travel_until_an_answer_shows_that_they_were_compared) {
+    loop_network net;
+    engine client{net.port("client")};
+    hostile server(net);
+    const auto named_after = [&](errc answer, const std::string& procedure) {
+        auto call = client.procedure<void()>(procedure).on("loop://hostile");
+        bool named = false;
+        for (int i = 0; i < 2; ++i) {
+            future<void> later = call.start();
+            net.run_until_idle();
+            named = server.answer().named;
+            bytes reply(detail::reply_bytes);
+            detail::write_reply(reply.data(), {answer});
+            server.send(server.tags.back(), reply);
+            net.run_until_idle();
+            EXPECT_EQ(later.wait().code, answer);
+        }
+        return named;
+    };
+    for (const errc code :
+         {errc::ok, errc::handler_failed, errc::timed_out, errc::too_large, errc::overloaded})
+        EXPECT_FALSE(named_after(code, std::string("has ") += name(code))) << name(code);
+    for (const errc code : {errc::not_found, errc::mismatch, errc::closed, errc::no_memory})
+        EXPECT_TRUE(named_after(code, std::string("has not ") += name(code))) << name(code);
+}
+
 TEST(hostile_peer, a_result_that_does_not_fit_is_a_mismatch) {
     loop_network net;
     engine client{net.port("client")};

@@ -1,14 +1,19 @@
 #include "rpc/known_peers.hpp"
 
+#include <new>
 #include <utility>
 
 namespace amalgam::detail {
 
-void peer_state::set_verified(std::uint32_t procedure, bool yes) {
+void peer_state::set_verified(std::uint32_t procedure, bool yes) noexcept {
     const std::size_t word = procedure / 64;
     if (word >= verified_.size()) {
         if (!yes) return;
-        verified_.resize(word + 1);
+        try {
+            verified_.resize(word + 1);
+        } catch (const std::bad_alloc&) {
+            return;  // The names travel once more.
+        }
     }
     const std::uint64_t bit = std::uint64_t{1} << procedure % 64;
     verified_[word] = yes ? verified_[word] | bit : verified_[word] & ~bit;

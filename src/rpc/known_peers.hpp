@@ -24,6 +24,7 @@ struct peer_state {
     outgoing* queue_first = nullptr;
     outgoing* queue_last = nullptr;
     std::size_t queued = 0;
+    std::size_t unread_bytes = 0;       ///< What the answers among them count for.
     peer_state* next_queued = nullptr;  ///< Of the peers that flush() looks at.
     bool listed = false;                ///< It is among them.
     admission* admissions = nullptr;
@@ -34,7 +35,7 @@ struct peer_state {
         const std::size_t word = procedure / 64;
         return word < verified_.size() && (verified_[word] >> procedure % 64 & 1) != 0;
     }
-    void set_verified(std::uint32_t procedure, bool yes);
+    void set_verified(std::uint32_t procedure, bool yes) noexcept;
 
 private:
     friend class known_peers;
@@ -47,7 +48,7 @@ private:
 /// Cost:    a peer that is found again at once: two loads; else one hash look-up.
 class known_peers {
 public:
-    explicit known_peers(engine_core& owner) noexcept : owner_(owner) {}
+    explicit known_peers(engine_core& owner) : owner_(owner) {}
 
     /// The state of that peer, new when it was not known.
     peer_state& meet(std::uint16_t port, peer_id id);
