@@ -34,8 +34,15 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
       calls_(*this, peers_, out_),
       serves_(*this, owner, out_, options_.max_running) {
     open_ports(std::move(where));
-    start_streams();
-    expose_counters();
+    try {
+        start_streams();
+        expose_counters();
+    } catch (...) {
+        // They may poll the ports already, and have answered who found them.
+        stop_streams();
+        out_.close();
+        throw;
+    }
 }
 
 engine_core::~engine_core() = default;

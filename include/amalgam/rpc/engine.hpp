@@ -162,13 +162,15 @@ public:
     /// Ends in bounded time: takes no new calls from either side, waits `drain` at most for
     /// those under way, then fails the rest with `closed`. Idempotent. Handlers that never
     /// return are left behind. Inside one of the engine's own ULTs, or on a driven engine, it
-    /// fails the rest at once.
+    /// fails the rest at once. Any number may stop at once: those outside return when it has
+    /// ended, one inside leaves it to whoever began.
     void stop();
 
     /// What the engine stands on; for layers above.
     detail::engine_core& core() noexcept { return *core_; }
 
 private:
+    void end();
     void add_handler(std::string_view name, std::string signature, procedure_options options,
                      std::unique_ptr<detail::handler_base> handler);
     const detail::remote_procedure& intern(std::string_view name, std::string signature);
