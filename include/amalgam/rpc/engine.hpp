@@ -53,6 +53,10 @@ struct engine_options {
     std::size_t max_queued = 1024;
     /// Requests served at once; more are answered `overloaded`. One-way calls are not refused.
     std::size_t max_running = 16384;
+    /// Answers to one peer that wait because it does not read may hold this much, each counted
+    /// with 4 KiB on top. While they hold more its requests are answered `overloaded` and run
+    /// nothing; when it leaves as much again of those unread, it is cut off.
+    std::size_t max_unread_bytes = std::size_t{64} << 20;
     /// How long stop() waits for calls that are under way, in either direction.
     std::chrono::milliseconds drain{1000};
 };
