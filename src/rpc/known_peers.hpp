@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -48,20 +48,24 @@ private:
 /// Cost:    a peer that is found again at once: two loads; else one hash look-up.
 class known_peers {
 public:
-    explicit known_peers(engine_core& owner) : owner_(owner) {}
+    explicit known_peers(engine_core& owner) noexcept : owner_(owner) {}
 
     /// The state of that peer, new when it was not known.
     peer_state& meet(std::uint16_t port, peer_id id);
     /// Null: it is gone.
-    peer_state* find(const peer& who) noexcept;
+    peer_state* find(const peer& who) noexcept {
+        if (who.slot() >= slots_.size()) return nullptr;
+        peer_state& state = *slots_[who.slot()];
+        return state.name == who ? &state : nullptr;
+    }
     peer_state* find(std::uint16_t port, peer_id id) noexcept;
     /// The slot may serve another peer from here on.
     void forget(peer_state& gone) noexcept;
 
     template <typename Function>
     void for_each(Function visit) {
-        for (peer_state& each : slots_) {
-            if (each.name) visit(each);
+        for (const auto& each : slots_) {
+            if (each->name) visit(*each);
         }
     }
 
@@ -78,7 +82,8 @@ private:
     };
 
     engine_core& owner_;
-    std::deque<peer_state> slots_;  // Never move.
+    // Looked up for every call and reply; a deque of states would take longer to index.
+    std::vector<std::unique_ptr<peer_state>> slots_;
     std::vector<std::uint32_t> free_;
     std::unordered_map<key, std::uint32_t, hash> by_id_;
     peer_state* latest_ = nullptr;

@@ -53,12 +53,11 @@ const char* parse_outcome(const_bytes bytes, std::size_t header, parsed_message&
     if (bytes.size() < header) return "a reply is shorter than its header";
     const auto code = load_le<errc>(bytes.data() + 1);
     if (load_le<std::uint16_t>(bytes.data() + 2) != 0) return "a reserved field is not zero";
-    if (code != errc::ok && name(code) == "unknown")
-        return "a reply has a status of a later version";
     into.what = {code, load_le<std::int32_t>(bytes.data() + 4)};
     if (header == verdict_bytes) into.procedure = load_le<std::uint64_t>(bytes.data() + 8);
     into.body = bytes.subspan(header);
-    return nullptr;
+    const bool known = code == errc::ok || name(code) != "unknown";
+    return known ? nullptr : "a reply has a status of a later version";
 }
 
 const char* parse_cancel(const_bytes bytes) noexcept {
