@@ -18,6 +18,11 @@ void* counted(std::size_t bytes, std::size_t align) {
     if (memory == nullptr) throw std::bad_alloc();
     return memory;
 }
+
+// Not inlined, lest GCC sees free() of what operator new returned and warns.
+[[gnu::noinline]] void give_back(void* memory) noexcept {
+    std::free(memory);
+}
 }  // namespace
 
 void* operator new(std::size_t bytes) {
@@ -27,16 +32,16 @@ void* operator new(std::size_t bytes, std::align_val_t align) {
     return counted(bytes, static_cast<std::size_t>(align));
 }
 void operator delete(void* memory) noexcept {
-    std::free(memory);
+    give_back(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
+    give_back(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
-    std::free(memory);
+    give_back(memory);
 }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
+    give_back(memory);
 }
 
 namespace amalgam {
