@@ -40,6 +40,12 @@ std::string_view advice(errc code) noexcept {
     }
 }
 
+/// A server answers so only when it has compared the names, and they were right.
+bool comes_after_the_names(errc answer) noexcept {
+    return answer == errc::ok || answer == errc::handler_failed || answer == errc::timed_out ||
+           answer == errc::too_large || answer == errc::overloaded;
+}
+
 }  // namespace
 
 bool caller::take_slot(call_record& call) noexcept {
@@ -222,11 +228,11 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
     call_record* const call = find(id);
     if (call == nullptr || call->callee_ != &from) return counts_.late_replies.add();
     const std::uint32_t index = call->what_->index;
+    if (call->naming_ && comes_after_the_names(reply.what.code)) from.set_verified(index, true);
     if (!reply.what.ok()) {
         if (reply.what == errc::not_found) from.set_verified(index, false);
         return end(*call, reply.what, as_text(reply.body));
     }
-    if (call->naming_) from.set_verified(index, true);
     native_reader reader(reply.body);
     try {
         call->decode(reader);

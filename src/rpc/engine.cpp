@@ -10,11 +10,21 @@ namespace amalgam {
 
 engine::engine(endpoints where, engine_options options)
     : core_(new detail::engine_core(*this, std::move(where), std::move(options))) {
-    // What `amalgam ping` calls: every engine answers it.
-    define("amalgam.ping", [](std::uint64_t number) { return number; }, {.run = handler::inline_});
+    try {
+        // What `amalgam ping` calls: every engine answers it.
+        define("amalgam.ping", [](std::uint64_t number) { return number; },
+               {.run = handler::inline_});
+    } catch (...) {
+        end();
+        throw;
+    }
 }
 
 engine::~engine() {
+    end();
+}
+
+void engine::end() {
     core_->stop();
     core_->drop_reference();
 }

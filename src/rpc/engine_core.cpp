@@ -32,10 +32,17 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
       peers_(*this),
       out_(buffers_, std::max<std::size_t>(options_.max_queued, 1)),
       calls_(*this, peers_, out_),
-      serves_(*this, owner, out_, options_.max_running) {
+      serves_(*this, owner, out_, options_) {
     open_ports(std::move(where));
-    start_streams();
-    expose_counters();
+    try {
+        start_streams();
+        expose_counters();
+    } catch (...) {
+        // They may poll the ports already, and have answered who found them.
+        stop_streams();
+        out_.close();
+        throw;
+    }
 }
 
 engine_core::~engine_core() = default;
@@ -111,6 +118,7 @@ void engine_core::expose_counters() {
     show("rpc.served", serves_.counts().served);
     show("rpc.refused", serves_.counts().refused);
     show("rpc.overloaded", serves_.counts().overloaded);
+    show("rpc.cut_off", serves_.counts().cut_off);
     show("rpc.canceled", serves_.counts().canceled);
     show("rpc.malformed", malformed_);
     show("rpc.peers_lost", peers_lost_);
@@ -191,6 +199,7 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     peer_state* const gone = peers_.find(port, id);
     if (gone == nullptr) return;
     peers_lost_.add();
+    if (why == errc::closed) why = {errc::disconnected};  // We cut it off: no engine is stopped.
     serves_.on_peer_down(gone->name);
     calls_.on_peer_down(*gone, why);
     out_.drop(*gone, why);

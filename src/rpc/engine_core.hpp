@@ -16,6 +16,7 @@
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/counter.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
 
 #include "rpc/caller.hpp"
 #include "rpc/known_peers.hpp"
@@ -97,8 +98,11 @@ private:
     result<peer> find_route(const std::string& address, std::string_view transport);
     bool is_quiet() const noexcept;
     void tell_if_quiet() noexcept;
+    bool on_own_stream() const noexcept;
     void wait_until_quiet(clock::duration at_most);
+    void end_calls(bool wait);
     void close_now() noexcept;
+    void stop_streams();
 
     engine& owner_;
     engine_options options_;
@@ -127,8 +131,8 @@ private:
     std::deque<remote_procedure> procedures_;  // Never move.
     std::unordered_map<std::uint64_t, remote_procedure*> procedures_by_id_;
 
-    std::mutex stop_lock_;
-    bool stopped_ = false;
+    std::atomic<bool> stopping_{false};  // Somebody has begun stop().
+    event stopped_;                      // And all but the streams has ended.
     // Who hands over says so first, and then looks whether it is closed; who closes says so
     // first, and then waits for those: nothing is handed to a stream that has ended.
     std::atomic<bool> closed_{false};

@@ -41,31 +41,45 @@ void engine_core::wait_until_quiet(clock::duration at_most) {
     });
 }
 
+bool engine_core::on_own_stream() const noexcept {
+    const execution_stream* const here = execution_stream::current();
+    return std::any_of(streams_.begin(), streams_.end(),
+                       [here](const auto& each) { return each.get() == here; });
+}
+
 void engine_core::stop() {
-    const bool inside = on_owner();
-    {
-        const std::lock_guard one(stop_lock_);
-        if (!stopped_) {
-            stopped_ = true;
-            if (!inside) {
-                on_stream([this] {
-                    calls_.refuse_new();
-                    serves_.close();
-                });
-                if (options_.drain > options_.drain.zero()) wait_until_quiet(options_.drain);
-                on_stream([this] { calls_.close(); });
-                if (options_.drain > options_.drain.zero()) {
-                    wait_until_quiet(std::min(last_words, options_.drain));
-                }
-            }
-            on_stream([this] { close_now(); });
-            closed_.store(true, std::memory_order_seq_cst);
-            while (handing_over_.load(std::memory_order_acquire) != 0)
-                std::this_thread::yield();
+    const bool inside = on_own_stream();
+    if (!stopping_.exchange(true, std::memory_order_acq_rel)) {
+        end_calls(!inside && !on_owner());
+        stopped_.set();
+    } else if (!inside && !on_owner()) {
+        stopped_.wait();
+    }
+    // A stream cannot end itself, and who stops from outside waits for what runs on it, so
+    // what runs there waits for nobody: the destructor ends the streams.
+    if (!inside && stopped_.is_set()) stop_streams();
+}
+
+/// Steps 1 to 4; without waiting, 2 and 3 at once.
+void engine_core::end_calls(bool wait) {
+    if (wait) {
+        on_stream([this] {
+            calls_.refuse_new();
+            serves_.close();
+        });
+        if (options_.drain > options_.drain.zero()) wait_until_quiet(options_.drain);
+        on_stream([this] { calls_.close(); });
+        if (options_.drain > options_.drain.zero()) {
+            wait_until_quiet(std::min(last_words, options_.drain));
         }
     }
-    // A stream cannot end itself: after a stop() from within, the destructor does.
-    if (inside && execution_stream::current() != nullptr) return;
+    on_stream([this] { close_now(); });
+    closed_.store(true, std::memory_order_seq_cst);
+    while (handing_over_.load(std::memory_order_acquire) != 0)
+        std::this_thread::yield();
+}
+
+void engine_core::stop_streams() {
     for (const auto& each : streams_)
         each->stop();
 }

@@ -196,6 +196,49 @@ TEST_P(engine_threads, stop_ends_what_does_not_end_with_closed) {
     never.set();
 }
 
+TEST_P(engine_threads, a_handler_may_stop_its_engine_while_others_stop_it) {
+    for (const std::size_t where : {0u, 1u}) {
+        engine server{GetParam(), {.streams = 2, .drain = 30s}};
+        engine client{client_of(GetParam())};
+        event began;
+        server.define("hello", [] {});
+        auto hello = server.procedure<void()>("hello").on(server.address());
+        server.define("stop",
+                      [&] {
+                          began.set();
+                          while (hello.try_call().ok())  // Until others have begun to stop it.
+                              continue;
+                          server.stop();
+                          return 1;
+                      },
+                      {.in = &server.stream(where).main_pool()});
+        future<int> call = client.procedure<int()>("stop").on(server.address()).start();
+        began.wait();
+        std::thread other([&] { server.stop(); });
+        server.stop();
+        other.join();
+        EXPECT_EQ(call.get(), 1);
+    }
+}
+
+TEST_P(engine_threads, a_handler_of_any_stream_may_stop_its_engine) {
+    for (const std::size_t where : {0u, 1u}) {
+        engine server{GetParam(), {.streams = 2}};
+        engine client{client_of(GetParam())};
+        event stopped;
+        server.define("stop",
+                      [&] {
+                          server.stop();
+                          stopped.set();
+                      },
+                      {.in = &server.stream(where).main_pool()});
+        future<void> call = client.procedure<void()>("stop").on(server.address()).start();
+        stopped.wait();
+        const errc code = call.wait().code;
+        EXPECT_TRUE(code == errc::disconnected || code == errc::closed) << name(code);
+    }
+}
+
 TEST_P(engine_threads, callers_of_a_stopped_server_are_told) {
     auto server = std::make_unique<engine>(GetParam(), engine_options{.drain = 20ms});
     engine client{client_of(GetParam())};

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "rpc/engine_core.hpp"
 #include "rpc/loop_pair.hpp"
 #include "rpc/wire.hpp"
 
@@ -18,10 +20,14 @@ using namespace std::literals;
 using bytes = std::vector<std::byte>;
 
 struct hostile final : message_sink {
-    explicit hostile(loop_network& net) : line(net.port("hostile")) { line->set_sink(this); }
+    explicit hostile(loop_network& net, const port_options& how = {})
+        : line(net.port("hostile", how)) {
+        line->set_sink(this);
+    }
 
     void to(const std::string& address) { there = line->lookup(address).value(); }
-    void send(std::uint64_t tag, const bytes& what) {
+    /// False: the link was full.
+    bool send(std::uint64_t tag, const bytes& what) {
         struct sent final : completion {
             sent()
                 : completion([](completion& c, status, std::size_t) noexcept {
@@ -30,7 +36,9 @@ struct hostile final : message_sink {
         };
         auto* done = new sent;
         const const_bytes piece(what);
-        if (line->post_send(there, tag, gather(&piece, 1), *done) != posted::pending) delete done;
+        const posted how = line->post_send(there, tag, gather(&piece, 1), *done);
+        if (how != posted::pending) delete done;
+        return how != posted::full;
     }
     void on_message(message& arrived) noexcept override {
         there = arrived.from();
@@ -121,6 +129,103 @@ TEST(hostile_peer, a_request_of_another_version_is_told_so) {
     EXPECT_EQ(t.runs, 0);
 }
 
+/// A server on a narrow network, and a peer that asks it and reads when told to.
+struct flooded {
+    static constexpr std::size_t most = 100;  // Small answers that may wait.
+    loop_network net{{.link_bytes = 4096}};
+    engine server{net.port("server"), {.max_unread_bytes = most * (4096 + 12)}};
+    hostile enemy{net, {.max_queued_bytes = 1}};
+    bytes ask = request_of(detail::procedure_id("echo", "i32(i32)"), "1234");
+    std::uint64_t asked = 0;
+    std::size_t runs = 0;
+    std::size_t most_queued = 0;
+
+    explicit flooded(handler how) {
+        server.define("echo",
+                      [this](int a) {
+                          ++runs;
+                          return a;
+                      },
+                      {.run = how});
+        enemy.to(server.address());
+        enemy.line->set_sink(nullptr);  // It takes in one message more, and then no other.
+    }
+    /// Asks until the server has counted one of these.
+    void ask_until(const char* counter) {
+        for (int i = 0; i < 5'000 && counters_of(server)[counter] == 0; ++i) {
+            while (enemy.send(asked + 1, ask) && ++asked % 16 != 0)
+                continue;
+            net.run_for(1us);
+            most_queued = std::max(most_queued, server.core().out().queued());
+        }
+        EXPECT_NE(counters_of(server)[counter], 0u);
+    }
+};
+
+class flooding_peer : public testing::TestWithParam<handler> {};
+INSTANTIATE_TEST_SUITE_P(ult, flooding_peer, testing::Values(handler::ult));
+INSTANTIATE_TEST_SUITE_P(inline_, flooding_peer, testing::Values(handler::inline_));
+
+TEST_P(flooding_peer, is_cut_off_when_it_never_reads_and_nobody_else_is_harmed) {
+    flooded t(GetParam());
+    engine client{t.net.port("client")};
+    auto echo = client.procedure<int(int)>("echo").on(t.server.address());
+    t.ask_until("rpc.overloaded");
+    auto meanwhile = echo.start(6);
+    t.ask_until("rpc.cut_off");
+    EXPECT_LE(t.most_queued, 2 * flooded::most + 16);
+    EXPECT_LE(t.runs, 3 * flooded::most);
+    auto later = echo.start(7);
+    t.net.run_until_idle();
+    EXPECT_EQ(meanwhile.get(), 6);
+    EXPECT_EQ(later.get(), 7);
+    EXPECT_EQ(counters_of(t.server)["rpc.cut_off"], 1u);
+    EXPECT_EQ(counters_of(t.server)["rpc.peers_lost"], 1u);
+    EXPECT_EQ(t.server.core().out().queued(), 0u);
+}
+
+TEST_P(flooding_peer, is_served_again_once_it_reads_and_gets_every_answer) {
+    flooded t(GetParam());
+    t.ask_until("rpc.overloaded");
+    t.enemy.line->set_sink(&t.enemy);
+    t.net.run_until_idle();
+    EXPECT_EQ(t.enemy.tags.size(), t.asked);
+    EXPECT_EQ(t.enemy.answer().what, errc::overloaded);
+    EXPECT_TRUE(t.enemy.send(++t.asked, t.ask));
+    t.net.run_until_idle();
+    EXPECT_EQ(t.enemy.tags.back(), t.asked);
+    EXPECT_TRUE(t.enemy.answer().what.ok());
+    EXPECT_EQ(counters_of(t.server)["rpc.cut_off"], 0u);
+}
+
+TEST_P(flooding_peer, gets_no_verdicts_while_it_does_not_read) {
+    flooded t(GetParam());
+    t.ask = request_of(99, detail::names_text("none", "()"), detail::message_kind::one_way);
+    t.ask[1] = std::byte{1};
+    for (int i = 0; i < 1000; ++i) {
+        t.enemy.send(0, t.ask);
+        t.net.run_for(1us);
+        ASSERT_LE(t.server.core().out().queued(), flooded::most + 1);
+    }
+    EXPECT_GT(counters_of(t.server)["rpc.refused"], 500u);
+}
+
+TEST_P(flooding_peer, may_be_the_engine_itself_which_always_reads) {
+    loop_network net;
+    engine self{net.port("self"), {.max_unread_bytes = 1}};
+    self.define("echo", [](int a) { return a; }, {.run = GetParam()});
+    auto echo = self.procedure<int(int)>("echo").on(self.address());
+    std::vector<future<int>> calls;
+    auto all = self.spawn([&] {
+        for (int i = 0; i < 5000; ++i)
+            calls.push_back(echo.start(i));
+    });
+    net.run_until_idle();
+    all.get();
+    for (std::size_t i = 0; i < calls.size(); ++i)
+        EXPECT_EQ(calls[i].get(), static_cast<int>(i));
+}
+
 TEST(hostile_peer, only_the_peer_that_was_called_can_end_a_call) {
     loop_network net;
     engine server{net.port("server")}, client{net.port("client")};
@@ -144,6 +249,32 @@ TEST(hostile_peer, only_the_peer_that_was_called_can_end_a_call) {
     net.run_until_idle();
     EXPECT_EQ(call.get(), 1);
     EXPECT_EQ(counters_of(client)["rpc.late_replies"], 16u);
+}
+
+TEST(bare_peer, names_travel_until_an_answer_shows_that_they_were_compared) {
+    loop_network net;
+    engine client{net.port("client")};
+    hostile server(net);
+    const auto named_after = [&](errc answer, const std::string& procedure) {
+        auto call = client.procedure<void()>(procedure).on("loop://hostile");
+        bool named = false;
+        for (int i = 0; i < 2; ++i) {
+            future<void> later = call.start();
+            net.run_until_idle();
+            named = server.answer().named;
+            bytes reply(detail::reply_bytes);
+            detail::write_reply(reply.data(), {answer});
+            server.send(server.tags.back(), reply);
+            net.run_until_idle();
+            EXPECT_EQ(later.wait().code, answer);
+        }
+        return named;
+    };
+    for (const errc code :
+         {errc::ok, errc::handler_failed, errc::timed_out, errc::too_large, errc::overloaded})
+        EXPECT_FALSE(named_after(code, std::string("has ") += name(code))) << name(code);
+    for (const errc code : {errc::not_found, errc::mismatch, errc::closed, errc::no_memory})
+        EXPECT_TRUE(named_after(code, std::string("has not ") += name(code))) << name(code);
 }
 
 TEST(hostile_peer, a_result_that_does_not_fit_is_a_mismatch) {

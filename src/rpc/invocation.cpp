@@ -81,7 +81,9 @@ status invocation::run_handler(body& result, std::string& text) {
 }
 
 reply_record::reply_record(server& serves, invocation& answers) noexcept
-    : outgoing(&on_sent), work_unit(&run_conclude), owner(serves), call(answers) {}
+    : outgoing(&on_sent), work_unit(&run_conclude), owner(serves), call(answers) {
+    is_answer = true;
+}
 
 void reply_record::on_sent(completion& self, status, std::size_t) noexcept {
     auto& reply = static_cast<reply_record&>(self);

@@ -1,14 +1,19 @@
 #include "rpc/known_peers.hpp"
 
+#include <new>
 #include <utility>
 
 namespace amalgam::detail {
 
-void peer_state::set_verified(std::uint32_t procedure, bool yes) {
+void peer_state::set_verified(std::uint32_t procedure, bool yes) noexcept {
     const std::size_t word = procedure / 64;
     if (word >= verified_.size()) {
         if (!yes) return;
-        verified_.resize(word + 1);
+        try {
+            verified_.resize(word + 1);
+        } catch (const std::bad_alloc&) {
+            return;  // The names travel once more.
+        }
     }
     const std::uint64_t bit = std::uint64_t{1} << procedure % 64;
     verified_[word] = yes ? verified_[word] | bit : verified_[word] & ~bit;
@@ -17,22 +22,17 @@ void peer_state::set_verified(std::uint32_t procedure, bool yes) {
 peer_state& known_peers::meet(std::uint16_t port, peer_id id) {
     if (peer_state* known = find(port, id)) return *known;
     if (free_.empty()) {
-        free_.reserve(slots_.size() + 1);  // So that forget() never allocates.
-        free_.push_back(static_cast<std::uint32_t>(slots_.size()));
-        slots_.emplace_back();
+        // So that forget() never allocates.
+        if (free_.capacity() <= slots_.size()) free_.reserve(2 * slots_.size() + 8);
+        slots_.push_back(std::make_unique<peer_state>());
+        free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
     }
     const std::uint32_t slot = free_.back();
     by_id_.emplace(key{id, port}, slot);
     free_.pop_back();
-    peer_state& fresh = slots_[slot];
+    peer_state& fresh = *slots_[slot];
     fresh.name = peer(owner_, port, slot, id);
     return fresh;
-}
-
-peer_state* known_peers::find(const peer& who) noexcept {
-    if (who.slot() >= slots_.size()) return nullptr;
-    peer_state& state = slots_[who.slot()];
-    return state.name == who ? &state : nullptr;
 }
 
 peer_state* known_peers::find(std::uint16_t port, peer_id id) noexcept {
@@ -41,7 +41,7 @@ peer_state* known_peers::find(std::uint16_t port, peer_id id) noexcept {
     }
     const auto at = by_id_.find(key{id, port});
     if (at == by_id_.end()) return nullptr;
-    latest_ = &slots_[at->second];
+    latest_ = slots_[at->second].get();
     return latest_;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,6 +24,7 @@ struct peer_state {
     outgoing* queue_first = nullptr;
     outgoing* queue_last = nullptr;
     std::size_t queued = 0;
+    std::size_t unread_bytes = 0;       ///< What the answers among them count for.
     peer_state* next_queued = nullptr;  ///< Of the peers that flush() looks at.
     bool listed = false;                ///< It is among them.
     admission* admissions = nullptr;
@@ -34,7 +35,7 @@ struct peer_state {
         const std::size_t word = procedure / 64;
         return word < verified_.size() && (verified_[word] >> procedure % 64 & 1) != 0;
     }
-    void set_verified(std::uint32_t procedure, bool yes);
+    void set_verified(std::uint32_t procedure, bool yes) noexcept;
 
 private:
     friend class known_peers;
@@ -52,15 +53,19 @@ public:
     /// The state of that peer, new when it was not known.
     peer_state& meet(std::uint16_t port, peer_id id);
     /// Null: it is gone.
-    peer_state* find(const peer& who) noexcept;
+    peer_state* find(const peer& who) noexcept {
+        if (who.slot() >= slots_.size()) return nullptr;
+        peer_state& state = *slots_[who.slot()];
+        return state.name == who ? &state : nullptr;
+    }
     peer_state* find(std::uint16_t port, peer_id id) noexcept;
     /// The slot may serve another peer from here on.
     void forget(peer_state& gone) noexcept;
 
     template <typename Function>
     void for_each(Function visit) {
-        for (peer_state& each : slots_) {
-            if (each.name) visit(each);
+        for (const auto& each : slots_) {
+            if (each->name) visit(*each);
         }
     }
 
@@ -77,7 +82,8 @@ private:
     };
 
     engine_core& owner_;
-    std::deque<peer_state> slots_;  // Never move.
+    // Looked up for every call and reply; a deque of states would take longer to index.
+    std::vector<std::unique_ptr<peer_state>> slots_;
     std::vector<std::uint32_t> free_;
     std::unordered_map<key, std::uint32_t, hash> by_id_;
     peer_state* latest_ = nullptr;

@@ -24,6 +24,13 @@ struct copied_message final : outgoing {
     buffer home;
 };
 
+std::size_t weight(const outgoing& answer) noexcept {
+    std::size_t bytes = outbox::answer_overhead_bytes;
+    for (std::size_t i = 0; i < answer.piece_count; ++i)
+        bytes += answer.pieces[i].size();
+    return bytes;
+}
+
 }  // namespace
 
 void outbox::open(std::span<const std::unique_ptr<port>> ports) {
@@ -69,6 +76,7 @@ void outbox::append(peer_state& there, outgoing& out) noexcept {
     (there.queue_last != nullptr ? there.queue_last->next : there.queue_first) = &out;
     there.queue_last = &out;
     ++there.queued;
+    if (out.is_answer) there.unread_bytes += weight(out);
     queued_.fetch_add(1, std::memory_order_relaxed);
     if (there.listed) return;
     link& through = link_to(static_cast<std::uint16_t>(there.name.port()));
@@ -81,11 +89,12 @@ void outbox::unlink(peer_state& there, outgoing& out) noexcept {
     (out.next != nullptr ? out.next->previous : there.queue_last) = out.previous;
     out.where = outgoing::at::nowhere;
     --there.queued;
+    if (out.is_answer) there.unread_bytes -= weight(out);
     queued_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool outbox::send_copy(peer_state& there, std::uint64_t tag,
-                       std::initializer_list<const_bytes> pieces) noexcept {
+                       std::initializer_list<const_bytes> pieces, bool is_answer) noexcept {
     if (closed_) return false;
     std::size_t bytes = 0;
     for (const const_bytes& piece : pieces)
@@ -98,12 +107,17 @@ bool outbox::send_copy(peer_state& there, std::uint64_t tag,
     out->tag = tag;
     out->pieces[0] = {at, bytes};
     out->piece_count = 1;
+    out->is_answer = is_answer;
     for (const const_bytes& piece : pieces) {
         if (!piece.empty()) std::memcpy(at, piece.data(), piece.size());
         at += piece.size();
     }
     if (send(there, *out) != result::pending) copied_message::destroy(*out);
     return true;
+}
+
+void outbox::cut_off(const peer_state& there) noexcept {
+    if (!closed_ && !there.name.is_self()) links_[there.name.port()].where->close(there.name.id());
 }
 
 void outbox::withdraw(outgoing& out) noexcept {

@@ -36,6 +36,9 @@ public:
         closed    ///< Nothing was taken, nothing will be.
     };
 
+    /// What a queued answer holds besides its bytes, about: the end of its ULT's stack.
+    static constexpr std::size_t answer_overhead_bytes = 4096;
+
     outbox(buffer_pool& buffers, std::size_t max_queued) noexcept
         : buffers_(buffers), max_queued_(max_queued), self_(buffers) {}
 
@@ -48,8 +51,10 @@ public:
     result send(peer_state& there, outgoing& out) noexcept;
     /// Sends a copy of the pieces. What becomes of it is not told: for messages that nobody
     /// waits for. False: nothing was taken, for want of memory or because this is closed.
-    bool send_copy(peer_state& there, std::uint64_t tag,
-                   std::initializer_list<const_bytes> pieces) noexcept;
+    bool send_copy(peer_state& there, std::uint64_t tag, std::initializer_list<const_bytes> pieces,
+                   bool is_answer = false) noexcept;
+    /// Ends the connection to a peer. Its loss is told later, from the port's progress.
+    void cut_off(const peer_state& there) noexcept;
     /// Ends a pending send early, if it is not too late: its completion runs here or later.
     void withdraw(outgoing& out) noexcept;
 

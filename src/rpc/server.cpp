@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/hash.hpp>
+#include <amalgam/core/log.hpp>
 
 #include "rpc/engine_core.hpp"
 
@@ -46,8 +47,13 @@ void keep_arguments(invocation& call, std::byte* room, message& arrived, const_b
 
 }  // namespace
 
-server::server(engine_core& core, engine& where, outbox& out, std::size_t max_running)
-    : core_(core), where_(where), out_(out), max_running_(max_running), index_(64) {}
+server::server(engine_core& core, engine& where, outbox& out, const engine_options& options)
+    : core_(core),
+      where_(where),
+      out_(out),
+      max_running_(options.max_running),
+      max_unread_(options.max_unread_bytes),
+      index_(64) {}
 
 void server::on_request(peer_state& from, message& arrived,
                         const parsed_message& request) noexcept {
@@ -95,12 +101,12 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
     } else if (running_ >= max_running_ && !one_way) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded}, "too many calls run there; try again later");
+    } else if (leaves_unread(from, max_unread_) && !one_way) {
+        counts_.overloaded.add();
+        refuse(from, id, request, {errc::overloaded},
+               "too many answers wait there to be read; read them, then try again");
     } else {
-        if (request.named && one_way) {
-            std::byte bytes[verdict_bytes];
-            write_verdict(bytes, {}, request.procedure);
-            out_.send_copy(from, 0, {bytes});
-        }
+        if (request.named && one_way) send_verdict(from, {}, request.procedure, {});
         return what;
     }
     return nullptr;
@@ -110,14 +116,34 @@ void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& re
                     std::string_view text) noexcept {
     counts_.refused.add();
     text = text.substr(0, max_sentence_bytes);
-    std::byte bytes[verdict_bytes];
-    if (request.kind == message_kind::request) {
-        write_reply(bytes, what);
-        out_.send_copy(from, id, {const_bytes(bytes, reply_bytes), as_bytes(text)});
+    if (request.kind == message_kind::one_way) {
+        send_verdict(from, what, request.procedure, text);
+    } else if (leaves_unread(from, 2 * max_unread_)) {
+        cut_off(from);
     } else {
-        write_verdict(bytes, what, request.procedure);
-        out_.send_copy(from, 0, {bytes, as_bytes(text)});
+        std::byte bytes[reply_bytes];
+        write_reply(bytes, what);
+        out_.send_copy(from, id, {bytes, as_bytes(text)}, true);
     }
+}
+
+void server::send_verdict(peer_state& to, status what, std::uint64_t procedure,
+                          std::string_view text) noexcept {
+    if (leaves_unread(to, max_unread_)) return;  // It sends the names again, then.
+    std::byte bytes[verdict_bytes];
+    write_verdict(bytes, what, procedure);
+    out_.send_copy(to, 0, {bytes, as_bytes(text)}, true);
+}
+
+void server::cut_off(peer_state& from) noexcept {
+    counts_.cut_off.add();
+    try {
+        log(log_level::warn, "rpc", "a peer that does not read its answers was cut off",
+            {{"peer", core_.address_of(from.name)}, {"unread_bytes", from.unread_bytes}});
+    } catch (const std::bad_alloc&) {
+        // Then without a word.
+    }
+    out_.cut_off(from);
 }
 
 clock::time_point server::deadline_of(const parsed_message& request) const noexcept {
@@ -174,7 +200,7 @@ void server::conclude(invocation& call, status what, body& result) noexcept {
         // Nobody can wait here, so what the port does not take at once must be copied.
         peer_state* const there = core_.peers().find(reply.to);
         if (there != nullptr && !call.one_way()) {
-            out_.send_copy(*there, reply.tag, {reply.pieces[0]});
+            out_.send_copy(*there, reply.tag, {reply.pieces[0]}, true);
         }
         untrack(call);
     } else if (!send_reply(reply)) {

@@ -23,6 +23,7 @@ struct server_counts {
     owned_counter served;      ///< Calls that were handed to a handler.
     owned_counter refused;     ///< Requests and one-way calls that were not.
     owned_counter overloaded;  ///< Of those, because too many ran.
+    owned_counter cut_off;     ///< Peers that asked on and did not read the answers.
     owned_counter canceled;    ///< Cancels that found their call running.
 };
 
@@ -31,7 +32,7 @@ struct server_counts {
 /// Threads: the engine's stream, but for conclude().
 class server {
 public:
-    server(engine_core& core, engine& where, outbox& out, std::size_t max_running);
+    server(engine_core& core, engine& where, outbox& out, const engine_options& options);
 
     procedure_table& procedures() noexcept { return procedures_; }
     engine_core& core() noexcept { return core_; }
@@ -73,6 +74,13 @@ private:
                 const parsed_message& request);
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request);
+    void send_verdict(peer_state& to, status what, std::uint64_t procedure,
+                      std::string_view text) noexcept;
+    /// More than so many bytes of answers wait because it does not read them.
+    bool leaves_unread(const peer_state& from, std::size_t bytes) const noexcept {
+        return from.unread_bytes > bytes && !from.name.is_self();
+    }
+    void cut_off(peer_state& from) noexcept;
     clock::time_point deadline_of(const parsed_message& request) const noexcept;
     void track(invocation& call) noexcept;
     void untrack(invocation& call) noexcept;
@@ -84,6 +92,7 @@ private:
     outbox& out_;
     procedure_table procedures_;
     std::size_t max_running_;
+    std::size_t max_unread_;
     std::size_t running_ = 0;
     bool closed_ = false;
     std::vector<invocation*> index_;  // Running calls by caller and id; chained.

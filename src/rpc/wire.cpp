@@ -52,11 +52,18 @@ const char* parse_request(const_bytes bytes, parsed_message& into) noexcept {
 const char* parse_outcome(const_bytes bytes, std::size_t header, parsed_message& into) noexcept {
     if (bytes.size() < header) return "a reply is shorter than its header";
     const auto code = load_le<errc>(bytes.data() + 1);
-    if (name(code) == "unknown") return "a reply has a status of a later version";
+    if (load_le<std::uint16_t>(bytes.data() + 2) != 0) return "a reserved field is not zero";
     into.what = {code, load_le<std::int32_t>(bytes.data() + 4)};
     if (header == verdict_bytes) into.procedure = load_le<std::uint64_t>(bytes.data() + 8);
     into.body = bytes.subspan(header);
-    return nullptr;
+    const bool known = code == errc::ok || name(code) != "unknown";
+    return known ? nullptr : "a reply has a status of a later version";
+}
+
+const char* parse_cancel(const_bytes bytes) noexcept {
+    if (bytes.size() != cancel_bytes) return "a cancel has the wrong length";
+    const bool plain = load_le<std::uint64_t>(bytes.data()) == first_byte(message_kind::cancel);
+    return plain ? nullptr : "a reserved field is not zero";
 }
 
 }  // namespace
@@ -75,7 +82,7 @@ const char* parse(const_bytes bytes, parsed_message& into) noexcept {
         case message_kind::verdict:
             return parse_outcome(bytes, verdict_bytes, into);
         case message_kind::cancel:
-            return bytes.size() == cancel_bytes ? nullptr : "a cancel has the wrong length";
+            return parse_cancel(bytes);
     }
     return "it is of a kind that this version does not know";
 }

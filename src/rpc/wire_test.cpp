@@ -95,6 +95,13 @@ TEST(rpc_wire, what_is_no_message_is_refused) {
     EXPECT_TRUE(refused(changed(1, 2)));     // A flag of the future.
     EXPECT_TRUE(refused(changed(2, 1)));     // A reserved field.
     EXPECT_TRUE(refused({std::byte{0x13}, std::byte{200}, {}, {}, {}, {}, {}, {}}));  // A status.
+    EXPECT_TRUE(refused({std::byte{0x13}, {}, std::byte{1}, {}, {}, {}, {}, {}}));    // Reserved.
+    for (std::size_t at = 1; at < cancel_bytes; ++at) {
+        bytes cancel(cancel_bytes);
+        write_cancel(cancel.data());
+        cancel[at] = std::byte{1};
+        EXPECT_TRUE(refused(cancel)) << at;
+    }
 }
 
 TEST(rpc_wire, ids_differ_by_name_and_by_signature) {

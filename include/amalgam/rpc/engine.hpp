@@ -53,6 +53,10 @@ struct engine_options {
     std::size_t max_queued = 1024;
     /// Requests served at once; more are answered `overloaded`. One-way calls are not refused.
     std::size_t max_running = 16384;
+    /// Answers to one peer that wait because it does not read may hold this much, each counted
+    /// with 4 KiB on top. While they hold more its requests are answered `overloaded` and run
+    /// nothing; when it leaves as much again of those unread, it is cut off.
+    std::size_t max_unread_bytes = std::size_t{64} << 20;
     /// How long stop() waits for calls that are under way, in either direction.
     std::chrono::milliseconds drain{1000};
 };
@@ -162,13 +166,15 @@ public:
     /// Ends in bounded time: takes no new calls from either side, waits `drain` at most for
     /// those under way, then fails the rest with `closed`. Idempotent. Handlers that never
     /// return are left behind. Inside one of the engine's own ULTs, or on a driven engine, it
-    /// fails the rest at once.
+    /// fails the rest at once. Any number may stop at once: those outside return when it has
+    /// ended, one inside leaves it to whoever began.
     void stop();
 
     /// What the engine stands on; for layers above.
     detail::engine_core& core() noexcept { return *core_; }
 
 private:
+    void end();
     void add_handler(std::string_view name, std::string signature, procedure_options options,
                      std::unique_ptr<detail::handler_base> handler);
     const detail::remote_procedure& intern(std::string_view name, std::string signature);

@@ -48,6 +48,7 @@ struct outgoing : completion {
     std::array<const_bytes, 3> pieces{};
     std::uint8_t piece_count = 0;
     at where = at::nowhere;
+    bool is_answer = false;          ///< While it is queued it counts as not read.
     peer_state* queue_of = nullptr;  // Of the queue, as are:
     outgoing* previous = nullptr;
     outgoing* next = nullptr;

@@ -43,6 +43,9 @@ public:
         } catch (const error& why) {
             hub_->close(*box);
             return failure{why.code(), why.what()};
+        } catch (...) {
+            hub_->close(*box);
+            throw;
         }
     }
 

@@ -1,0 +1,107 @@
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/rpc/engine.hpp>
+
+#include "rpc/loop_pair.hpp"
+
+// An engine that cannot be made leaves nothing behind: every allocation of its maker fails once.
+
+namespace {
+thread_local std::size_t allowed = 0;  // Until one fails; 0: none does.
+
+void* faulty(std::size_t bytes, std::size_t align) {
+    if (allowed != 0 && --allowed == 0) throw std::bad_alloc();
+    void* memory = std::aligned_alloc(align, (bytes + align - 1) / align * align);
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+}
+
+// Not inlined, lest GCC sees free() of what operator new returned and warns.
+[[gnu::noinline]] void give_back(void* memory) noexcept {
+    std::free(memory);
+}
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+    return faulty(bytes, alignof(std::max_align_t));
+}
+void* operator new(std::size_t bytes, std::align_val_t align) {
+    return faulty(bytes, static_cast<std::size_t>(align));
+}
+void operator delete(void* memory) noexcept {
+    give_back(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    give_back(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+    give_back(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    give_back(memory);
+}
+
+namespace amalgam {
+namespace {
+
+/// Whether `make()` went well although allocation number `n` was to fail.
+template <typename Make>
+bool survives(std::size_t n, Make make) {
+    allowed = n;
+    try {
+        make();
+        const bool failed = allowed == 0;
+        allowed = 0;
+        EXPECT_FALSE(failed) << "a failure was swallowed";
+        return true;
+    } catch (const std::bad_alloc&) {
+        allowed = 0;
+    } catch (const error& why) {
+        allowed = 0;
+        EXPECT_EQ(why.code(), errc::no_memory) << why.what();
+    }
+    return false;
+}
+
+class engine_faults : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(loop, engine_faults, testing::Values("loop://faults"));
+INSTANTIATE_TEST_SUITE_P(shm, engine_faults, testing::Values("shm://"));
+INSTANTIATE_TEST_SUITE_P(tcp, engine_faults, testing::Values("tcp://127.0.0.1:0"));
+
+TEST_P(engine_faults, one_that_cannot_be_made_gives_back_its_address_and_threads) {
+    std::optional<engine> made{GetParam()};  // What a process has once is there from here on.
+    made.reset();
+    std::size_t n = 1;
+    while (!survives(n, [&] { made.emplace(GetParam(), engine_options{.streams = 2}); })) {
+        ASSERT_FALSE(::testing::Test::HasFailure()) << "at allocation " << n;
+        ++n;
+    }
+    EXPECT_GT(n, 10u);
+    made->define("one", [] { return 1; });
+    EXPECT_EQ(made->procedure<int()>("one").on(made->address())(), 1);
+}
+
+TEST(engine_faults_driven, one_that_cannot_be_made_is_not_polled_any_more) {
+    loop_network net;
+    std::optional<engine> made{net.port("first")};
+    made.reset();
+    std::size_t n = 1;
+    for (;; ++n) {
+        auto line = net.port("port" + std::to_string(n));
+        if (survives(n, [&] { made.emplace(std::move(line)); })) break;
+        line.reset();
+        net.run_until_idle();
+    }
+    EXPECT_GT(n, 10u);
+    EXPECT_EQ(made->address(), "loop://port" + std::to_string(n));
+}
+
+}  // namespace
+}  // namespace amalgam
