@@ -24,27 +24,42 @@ std::size_t shm_inward::take(std::size_t budget) noexcept {
     std::size_t taken = 0;
     if (copying_) [[unlikely]] {
         taken += copy_some();
-        if (copying_) return taken;
+        if (copying_ || !open_ || !ring_.ready()) return taken;
     }
     // Pieces count for nothing upwards, but must not hold up the other links for ever.
-    for (std::size_t records = 0; records < budget && open_ && ring_.ready(); ++records) {
-        taken += take_one();
-        if (copying_) break;
+    for (; budget > 0; --budget) {
+        const frame_header header = ring_.header();
+        if (arrives_.into == nullptr && is_frame_of_port(header.kind) &&
+            header.bytes <= shm_whole_bytes) [[likely]] {
+            const const_bytes payload = ring_.payload(header.bytes);
+            const verdict what = link_.port().deliver(link_, header, payload);
+            if (what != verdict::taken) [[unlikely]]
+                return taken + follow(what, header);
+            ++taken;
+            consume(header.bytes);
+        } else {
+            taken += take_other(header);
+            if (copying_ || !open_) break;
+        }
+        if (!ring_.ready()) break;
     }
     return taken;
 }
 
-std::size_t shm_inward::take_one() noexcept {
-    const frame_header header = ring_.header();
-    if (arrives_.into == nullptr && is_frame_of_port(header.kind)) [[likely]] {
-        if (header.bytes > shm_whole_bytes) return take_start(header);
-        const verdict what = link_.port().deliver(link_, header, ring_.payload(header.bytes));
-        if (what != verdict::gone) consume(header.bytes);
-        return follow(what);
+std::size_t shm_inward::take_other(const frame_header& header) noexcept {
+    if (header.kind == shm_start_over_kind) {
+        if (ring_.start_over()) link_.wake_writer();
+        return 0;
     }
-    if (arrives_.into != nullptr && header.kind == shm_piece_kind) return take_piece(header);
-    if (arrives_.into == nullptr && header.kind == shm_offer_kind) return take_offer(header);
-    return break_off(shm_broken_rules);
+    if (arrives_.into != nullptr)
+        return header.kind == shm_piece_kind ? take_piece(header) : break_off(shm_broken_rules);
+    if (is_frame_of_port(header.kind)) return take_start(header);
+    return header.kind == shm_offer_kind ? take_offer(header) : break_off(shm_broken_rules);
+}
+
+std::size_t shm_inward::follow(verdict what, const frame_header& whole) noexcept {
+    if (what == verdict::pause) consume(whole.bytes);
+    return follow(what);
 }
 
 std::size_t shm_inward::follow(verdict what) noexcept {

@@ -26,8 +26,8 @@ public:
     /// As ready(), for the last look before falling asleep.
     bool ready_at_last() const noexcept { return (ring_.ready_at_last() || copying_) && open_; }
 
-    /// Takes in about `budget` records, or one part of a frame on offer; returns how many frames
-    /// it handed up. Runs callbacks, after which the link may be over.
+    /// Takes in at most `budget` records, or one part of a frame on offer; returns how many frames
+    /// it handed up. Runs callbacks, after which the link may be over. Precondition: ready().
     std::size_t take(std::size_t budget) noexcept;
 
     void pause() noexcept { open_ = false; }  ///< ready() is false until resume().
@@ -49,8 +49,9 @@ private:
         segment_cursor at;
     };
 
-    std::size_t take_one() noexcept;
+    std::size_t take_other(const frame_header&) noexcept;
     std::size_t follow(verdict what) noexcept;
+    std::size_t follow(verdict what, const frame_header& whole) noexcept;
     std::size_t break_off(status why) noexcept;
     bool begin(const frame_header&, const_bytes prefix) noexcept;
     std::size_t take_start(const frame_header&) noexcept;

@@ -33,8 +33,9 @@ inline constexpr std::size_t shm_prefix_bytes = 64;
 inline constexpr std::size_t shm_piece_bytes = shm_ring_bytes / 16;
 
 /// Kinds of records besides those of framed_port.
-inline constexpr frame_kind shm_piece_kind{16};  ///< More of the payload that began before.
-inline constexpr frame_kind shm_offer_kind{17};  ///< payload: shm_offer; come and copy it.
+inline constexpr frame_kind shm_piece_kind{16};       ///< More of the payload that began before.
+inline constexpr frame_kind shm_offer_kind{17};       ///< payload: shm_offer; come and copy it.
+inline constexpr frame_kind shm_start_over_kind{18};  ///< The next record stands at line 0.
 
 /// Stands at the start of a record, on a line of its own.
 struct shm_record_header {
@@ -42,6 +43,8 @@ struct shm_record_header {
     frame_header frame;
 };
 static_assert(sizeof(shm_record_header) == 24);
+/// Longest payload that shares a line with its header.
+inline constexpr std::size_t shm_short_bytes = shm_line_bytes - sizeof(shm_record_header);
 
 /// Where the payload stands in a record. Long ones begin on a line of their own: copying aligned
 /// lines is faster, and readers may look at them in place.

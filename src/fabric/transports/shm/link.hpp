@@ -66,22 +66,17 @@ public:
     shm_inward& inward() noexcept { return inward_; }
     shm_outward& outward() noexcept { return outward_; }
 
-    /// A record was written: rings if its reader sleeps.
-    void wake_reader() noexcept {
-        // The load must stay behind the record's store. In the compiler this sees to it; in the
-        // processor sleep_barrier() does, or the store is a full barrier itself.
-        std::atomic_signal_fence(std::memory_order_seq_cst);
-        const std::uint64_t now = peer_sleeps_->load(std::memory_order_relaxed);
-        if (now % 2 != 0) [[unlikely]]
-            ring_once(now, rung_reader_);
-    }
+    /// Wakes the peer if it sleeps.
+    void ring() noexcept;
     /// Room was returned, or an offer answered: rings if the peer waits for that.
     void wake_writer() noexcept;
     /// Notes that outward().push() is wanted.
     void push_later() noexcept;
-    /// Last look before sleep. False: there is something to do. True: what moves will ring.
-    bool may_sleep() noexcept;
+    /// Before sleep: whoever gives us room, or answers an offer, is to ring.
+    void want() noexcept;
     void woke() noexcept;
+    /// Last look before sleep. False: there is something to do.
+    bool may_sleep() noexcept;
 
     // ---- memory to memory
     bool crosses_memory() const noexcept { return crosses_; }
@@ -117,21 +112,17 @@ private:
     template <typename Local, typename Copy>
     std::optional<status> transfer(std::span<const Local> local, const remote_key&,
                                    std::uint64_t offset, access, Copy&&) noexcept;
-    void ring() noexcept;
-    void ring_once(std::uint64_t now, std::uint64_t& rung) noexcept;
     void take_down() noexcept;
 
     // The hot path's first: what each message touches stands together.
     shm_port& port_;
-    const shm_word* peer_sleeps_ = nullptr;
     shm_pair pair_;
     shm_inward inward_;
     shm_outward outward_;
     phase phase_ = phase::reaching;
     bool crosses_ = false;
-    bool wants_ = false;             // We said in `wants` that we wait.
-    std::uint64_t rung_reader_ = 0;  // The sleeps for which we rang already.
-    std::uint64_t rung_writer_ = 0;
+    bool wants_ = false;      // We said in `wants` that we wait.
+    std::uint64_t rung_ = 0;  // The last `wants` of the peer for which we rang.
 
     std::string name_;
     unique_fd socket_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "fabric/transports/shm/link.hpp"
 #include "fabric/transports/shm/port.hpp"
@@ -24,7 +25,8 @@ shm_lent& lent_of(const completion& on_sent) noexcept {
 
 }  // namespace
 
-void shm_outward::open(bool fenced, bool offers) noexcept {
+void shm_outward::open(const shm_word& reader_sleeps, bool fenced, bool offers) noexcept {
+    reader_sleeps_ = &reader_sleeps;
     ring_.set_fenced(fenced);
     open_ = true;
     offers_ = offers;
@@ -42,8 +44,12 @@ void shm_outward::drop() noexcept {
 
 bool shm_outward::write(const frame_header& header, gather payload, std::size_t bytes) noexcept {
     if (!ring_.write(header, payload, bytes)) return false;
-    link_.wake_reader();
+    wake_reader();
     return true;
+}
+
+void shm_outward::ring_reader(std::uint64_t now) noexcept {
+    if (std::exchange(rung_, now) != now) link_.ring();
 }
 
 posted shm_outward::refuse(std::size_t lines) noexcept {
@@ -126,7 +132,7 @@ shm_outward::outcome shm_outward::advance(shm_lent& one) noexcept {
             header.bytes = static_cast<std::uint32_t>(bytes);
         }
         if (!ring_.write_some(header, one.payload, one.at, bytes)) return outcome::blocked;
-        link_.wake_reader();
+        wake_reader();
         one.begun = true;
         one.left -= bytes;
     }
@@ -205,6 +211,7 @@ std::size_t shm_outward::push(std::size_t budget) noexcept {
     if (ring_.broken()) link_.fail(shm_broken_rules);
     if (clear_ && blocked_lines_ != 0 && ring_.has_room(blocked_lines_)) {
         blocked_lines_ = 0;
+        link_.port().room_came();
         link_.port().writable(link_);
     }
     return ended;

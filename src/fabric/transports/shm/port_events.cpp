@@ -63,6 +63,7 @@ void shm_port::look_at_events() noexcept {
     if (is_expecting() || timer_set_) look_at_time();
     watch_door();
     cool_links();
+    if (is_expecting()) has_more_ = true;
     events_seen_ = cycles();
 }
 
@@ -166,6 +167,7 @@ result<frame_link*> shm_port::connect(std::string_view address) noexcept try {
     link.origins_ = origins;
     link.patience_ = time().now() + options().silence_limit;
     reaching_.push_back(&link);
+    has_more_ = true;
     return static_cast<frame_link*>(&link);
 } catch (const std::bad_alloc&) {
     return {errc::no_memory, ""};

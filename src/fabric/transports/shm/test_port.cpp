@@ -1,0 +1,44 @@
+#include "fabric/transports/shm/test_port.hpp"
+
+#include <thread>
+
+namespace amalgam::detail {
+
+struct test_port::lent_send {
+    const_bytes bytes;
+    noted done;
+};
+
+test_port::test_port(const std::string& where, const port_options& options)
+    : end_(transport_registry::native().open(where, options).value()) {
+    end_->set_sink(this);
+}
+
+test_port::~test_port() = default;
+
+void test_port::send(peer_id to, std::uint64_t tag, const_bytes bytes) {
+    sends_.push_back(std::make_unique<lent_send>());
+    lent_send& one = *sends_.back();
+    one.bytes = bytes;
+    while (end_->post_send(to, tag, gather(&one.bytes, 1), one.done) == posted::full)
+        end_->progress();
+}
+
+void test_port::on_message(message& arrived) noexcept {
+    const const_bytes bytes = arrived.bytes();
+    tags.push_back(arrived.tag());
+    last.assign(bytes.begin(), bytes.end());
+    from = arrived.from();
+    if (echo) send(arrived.from(), arrived.tag(), bytes);
+}
+
+void move_until(std::initializer_list<test_port*> ports, const std::function<bool()>& reached) {
+    while (!reached()) {
+        std::size_t moved = 0;
+        for (test_port* one : ports)
+            moved += one->progress();
+        if (moved == 0) std::this_thread::yield();
+    }
+}
+
+}  // namespace amalgam::detail
