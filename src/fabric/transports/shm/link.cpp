@@ -38,15 +38,22 @@ bool shm_link::come_up(unique_fd socket, const shm_stranger& who,
     pid_ = who.pid;
     process_ = watch_process(pid_);
     if (port_.uses_cross_memory()) {
-        probed_ = pid_ > 0 ? try_cross_memory(pid_, heard.said.probe, incarnation_)
-                           : status{errc::mismatch};
-        crosses_ = probed_.ok();
+        const status probed = pid_ > 0 ? try_cross_memory(pid_, heard.said.probe, incarnation_)
+                                       : status{errc::mismatch};
+        crosses_ = takes_offers_ = probed.ok();
+        if (!crosses_) port_.cross_memory_denied(probed);
     }
     pair_.mine().pulls.store(crosses_ ? 1 : 0, std::memory_order_relaxed);
     phase_ = phase::up;
     const bool fenced = !port_.has_barriers() || !heard.said.has(shm_greeting::joined_barriers);
     outward_.open(board_.sleeping(), fenced, port_.uses_cross_memory());
     return true;
+}
+
+void shm_link::denied(status why) noexcept {
+    crosses_ = false;
+    pair_.mine().pulls.store(0, std::memory_order_relaxed);
+    port_.cross_memory_denied(why);
 }
 
 bool shm_link::is_there() const noexcept {
@@ -147,9 +154,7 @@ std::optional<status> shm_link::transfer(std::span<const Local> local, const rem
         walk(segments, there.at, static_cast<std::size_t>(offset), [](const_bytes) {});
         const status what = copy(pid_, here, there, some);
         if (is_refusal_of_kernel(what)) {
-            crosses_ = false;
-            probed_ = what;
-            pair_.mine().pulls.store(0, std::memory_order_relaxed);
+            denied(what);
             return std::nullopt;  // By frames, from the beginning: they write the same bytes.
         }
         if (!what.ok()) return what;

@@ -70,8 +70,15 @@ public:
     void ring() noexcept;
     /// Room was returned, or an offer answered: rings if the peer waits for that.
     void wake_writer() noexcept;
-    /// Notes that outward().push() is wanted.
+    /// Notes that push() is wanted.
     void push_later() noexcept;
+    /// Moves on what waits for the peer: see shm_outward::push().
+    std::size_t push(std::size_t budget) noexcept {
+        inward_.look_at_tray();
+        return outward_.push(budget);
+    }
+    /// Whether push() is needed now and then.
+    bool has_work() const noexcept { return outward_.has_work() || inward_.waits_for_tray(); }
     /// Before sleep: whoever gives us room, or answers an offer, is to ring.
     void want() noexcept;
     void woke() noexcept;
@@ -80,7 +87,10 @@ public:
 
     // ---- memory to memory
     bool crosses_memory() const noexcept { return crosses_; }
-    status cross_memory_probe() const noexcept { return probed_; }
+    /// Whether the peer may put frames on offer, or could when it put those that still are.
+    bool takes_offers() const noexcept { return takes_offers_; }
+    /// The kernel refuses from now on: what is on offer is asked for, the rest comes in pieces.
+    void denied(status why) noexcept;
     pid_t pid() const noexcept { return pid_; }
     /// Whether the peer is still connected. Cost: one system call.
     bool is_there() const noexcept;
@@ -121,6 +131,7 @@ private:
     shm_outward outward_;
     phase phase_ = phase::reaching;
     bool crosses_ = false;
+    bool takes_offers_ = false;
     bool wants_ = false;      // We said in `wants` that we wait.
     std::uint64_t rung_ = 0;  // The last `wants` of the peer for which we rang.
 
@@ -132,7 +143,6 @@ private:
     shm_board_view board_;
     pid_t pid_ = 0;
     std::uint64_t incarnation_ = 0;  // The peer's.
-    status probed_{errc::unsupported};
 
     // The port's: see port.hpp.
     std::uint64_t last_turn_ = 0;  // When it last brought something.

@@ -189,8 +189,30 @@ std::size_t shm_outward::end_answered(std::size_t budget) noexcept {
     return ended;
 }
 
+void shm_outward::bring(std::uint64_t asked) noexcept {
+    // The reader asks for the oldest offer that it has not answered, and answers nothing before it
+    // was brought what it asked for.
+    if (theirs_.pulled.load(std::memory_order_acquire) != offers_answered_) return;
+    const std::uint64_t from = theirs_.asked_from.load(std::memory_order_relaxed);
+    shm_lent* const one = offered_.first();
+    if (one == nullptr || from >= one->left) return link_.fail(shm_broken_rules);
+    segment_cursor at = one->at;
+    walk(one->payload, at, static_cast<std::size_t>(from), [](const_bytes) {});
+    std::byte* to = tray_;
+    const std::size_t bytes = std::min<std::size_t>(one->left - from, shm_tray_bytes);
+    walk(one->payload, at, bytes, [&](const_bytes piece) {
+        std::memcpy(to, piece.data(), piece.size());
+        to += piece.size();
+    });
+    brought_ = asked;
+    mine_.brought.exchange(asked, std::memory_order_seq_cst);
+    wake_reader();
+}
+
 std::size_t shm_outward::push(std::size_t budget) noexcept {
+    const std::uint64_t asked = theirs_.asked.load(std::memory_order_acquire);
     std::size_t ended = offered_.empty() ? 0 : end_answered(budget);
+    if (open_ && asked != brought_) bring(asked);
     while (open_ && ended < budget && !waiting_.empty()) {
         shm_lent* const one = waiting_.first();
         const outcome how = advance(*one);
@@ -219,7 +241,8 @@ std::size_t shm_outward::push(std::size_t budget) noexcept {
 
 bool shm_outward::can_push() noexcept {
     if (!open_) return false;
-    if (!offered_.empty() && theirs_.pulled.load(std::memory_order_seq_cst) != offers_answered_)
+    if (!offered_.empty() && (theirs_.pulled.load(std::memory_order_seq_cst) != offers_answered_ ||
+                              theirs_.asked.load(std::memory_order_seq_cst) != brought_))
         return true;
     if (const shm_lent* one = waiting_.first()) {
         if (!one->begun && is_offerable(*one))

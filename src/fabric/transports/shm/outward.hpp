@@ -29,6 +29,7 @@ public:
         : link_(link),
           mine_(pair.mine()),
           theirs_(pair.theirs()),
+          tray_(pair.outward_tray()),
           lent_(lent),
           ring_(pair.outward()) {}
     ~shm_outward() { drop(); }
@@ -87,12 +88,14 @@ private:
     outcome offer(shm_lent& one) noexcept;
     std::size_t next_bytes(const shm_lent& one) const noexcept;
     std::size_t end_answered(std::size_t budget) noexcept;
+    void bring(std::uint64_t asked) noexcept;
     bool own_bytes(shm_lent& one) noexcept;
     void update() noexcept { clear_ = open_ && waiting_.empty(); }
 
     shm_link& link_;
     shm_side& mine_;
     shm_side& theirs_;
+    std::byte* const tray_;
     shm_lent_pool& lent_;
     shm_ring_writer ring_;
     const shm_word* reader_sleeps_ = nullptr;
@@ -106,6 +109,7 @@ private:
     chain<shm_lent> offered_;
     std::uint64_t offers_made_ = 0;
     std::uint64_t offers_answered_ = 0;
+    std::uint64_t brought_ = 0;  // As the word of that name.
 };
 
 }  // namespace amalgam::detail

@@ -213,8 +213,8 @@ std::size_t shm_port::push_links(std::size_t budget) noexcept {
     std::size_t ended = 0;
     for (std::size_t i = 0; i < pushing_.size();) {
         shm_link& link = *pushing_[i];
-        ended += link.outward().push(budget - ended);
-        if (link.outward().has_work()) {
+        ended += link.push(budget - ended);
+        if (link.has_work()) {
             ++i;
             continue;
         }

@@ -55,6 +55,11 @@ public:
     void push_later(shm_link&) noexcept;
     /// A send that was refused would be taken now: whoever posted it must not sleep through that.
     void room_came() noexcept { room_came_ = true; }
+    /// With one more peer the kernel refuses to copy between the memories.
+    void cross_memory_denied(status why) noexcept {
+        ++denied_;
+        denied_why_ = why;
+    }
     void drain(shm_link&) noexcept;
     void unwatch(shm_link&) noexcept;
 

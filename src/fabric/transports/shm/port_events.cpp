@@ -229,12 +229,8 @@ bool shm_port::bring_up(shm_link& link, unique_fd socket, const shm_stranger& wh
         !watch(link.socket_.get(), link.socket_watch_))
         return false;
     if (link.process_) watch(link.process_.get(), link.process_watch_);
-    if (settings_.cross_memory && !link.crosses_memory()) {
-        ++denied_;
-        denied_why_ = link.cross_memory_probe();
-    }
     heat(link);
-    if (link.outward().has_work()) push_later(link);
+    if (link.has_work()) push_later(link);
     return true;
 }
 

@@ -28,17 +28,6 @@ bool says(const std::string& sentence, const std::string& part) {
     return sentence.find(part) != std::string::npos;
 }
 
-/// Both sides of a greeting wait for each other.
-void greet(raw_peer& peer, test_port& port) {
-    std::atomic<bool> greeted{false};
-    std::thread waiting([&] {
-        peer.greet();
-        greeted = true;
-    });
-    move_until({&port}, [&] { return greeted.load(); });
-    waiting.join();
-}
-
 TEST(shm_port, option_that_means_nothing_is_refused_with_those_that_do) {
     for (const char* where : {"shm://?rma=fast", "shm://?speed=1", "shm://a?listen=maybe"}) {
         const failure why = refusal(where);

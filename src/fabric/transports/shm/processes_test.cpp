@@ -3,10 +3,12 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,6 +24,7 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
+#include "fabric/transports/shm/layout.hpp"
 #include "fabric/transports/shm/test_port.hpp"
 
 namespace amalgam::detail {
@@ -155,6 +158,84 @@ TEST(shm_processes, refusal_that_comes_after_the_connection_falls_back_to_frames
     caller.line().say(server.line().hear());
     caller.line().say(server.line().hear());
     EXPECT_EQ(caller.join(), 0);
+}
+
+/// Takes messages whose bytes all equal their tag.
+struct checking_sink final : message_sink {
+    void on_message(message& arrived) noexcept override {
+        const const_bytes bytes = arrived.bytes();
+        const auto right = static_cast<std::byte>(arrived.tag());
+        ++came;
+        whole = whole && std::count(bytes.begin(), bytes.end(), right) ==
+                             static_cast<std::ptrdiff_t>(bytes.size());
+        in_order = in_order && arrived.tag() == came;
+    }
+    std::uint64_t came = 0;
+    bool whole = true;
+    bool in_order = true;
+};
+
+using waiting = void (*)(test_port&, const std::function<bool()>&);
+
+/// More large messages than may be on offer at once, to one whose kernel says no then.
+void send_to_one_that_is_denied(waiting wait) {
+    constexpr std::uint64_t count = shm_offer::max_open + 4;
+    child_process receiver([&](channel& parent) {
+        test_port here("shm://");
+        checking_sink sink;
+        here.end().set_sink(&sink);
+        parent.say(here.end().address());
+        wait(here, [&] { return sink.came == 1; });
+        parent.say("connected");
+        parent.hear();
+        deny_cross_memory();
+        wait(here, [&] { return sink.came == 1 + count; });
+        EXPECT_TRUE(sink.whole);
+        EXPECT_TRUE(sink.in_order);
+        EXPECT_NE(here.end().explain().find("denied"), std::string::npos) << here.end().explain();
+        parent.say("took all");
+        parent.hear();
+        return 0;
+    });
+    std::vector<std::vector<std::byte>> memory(2 + count);
+    std::vector<std::array<const_bytes, 3>> parts(2 + count);
+    std::deque<noted> sends(2 + count);
+    test_port here("shm://");
+    const peer_id to = here.end().lookup(receiver.line().hear()).value();
+    here.send(to, 1, {});
+    std::optional<std::string> word;
+    auto heard = [&] {
+        word = receiver.line().overhear();
+        return word.has_value();
+    };
+    move_until({&here}, heard);
+    for (std::uint64_t i = 2; i < 2 + count; ++i) {
+        memory[i].assign(200'000 + i * 1001, static_cast<std::byte>(i));
+        const const_bytes all(memory[i]);
+        parts[i] = {all.first(1000), all.subspan(1000, 100'000), all.subspan(101'000)};
+        EXPECT_EQ(here.end().post_send(to, i, parts[i], sends[i]), posted::pending);
+    }
+    receiver.line().say("all are posted");
+    wait(here, [&] {
+        return std::all_of(sends.begin() + 2, sends.end(),
+                           [](const noted& one) { return one.runs == 1; });
+    });
+    for (std::uint64_t i = 2; i < 2 + count; ++i)
+        EXPECT_TRUE(sends[i].what.ok());
+    move_until({&here}, heard);
+    EXPECT_EQ(*word, "took all");
+    EXPECT_TRUE(here.losses.empty());
+    receiver.line().say("end");
+    EXPECT_EQ(receiver.join(), 0);
+}
+
+TEST(shm_processes, refusal_that_comes_while_messages_are_on_offer_loses_none) {
+    send_to_one_that_is_denied(
+        [](test_port& one, const std::function<bool()>& reached) { move_until({&one}, reached); });
+}
+
+TEST(shm_processes, refused_offers_wake_both_sides_when_they_sleep) {
+    send_to_one_that_is_denied(&sleep_until);
 }
 
 std::set<std::string> files_in_shared_memory() {

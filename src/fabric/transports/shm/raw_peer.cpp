@@ -65,7 +65,8 @@ raw_peer::raw_peer(std::string_view address)
       board_memory_(make_shm_memory(shm_board_layout::bytes).value().release()),
       origins_{random_u64(), random_u64()},
       pair_(shm_pair::map(pair_memory_.get(), shm_pair::side::connector, origins_).value()),
-      writer_(pair_.outward()) {
+      writer_(pair_.outward()),
+      reader_(pair_.inward()) {
     const std::string name = uri::parse(address).name;
     while (!socket_)  // Its queue may be full.
         socket_ = connect_to(name);

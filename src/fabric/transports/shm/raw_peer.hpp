@@ -40,6 +40,10 @@ public:
     /// Rings, so that a port that sleeps looks.
     void ring();
     shm_side& words() noexcept { return pair_.mine(); }
+    const shm_side& words_of_port() const noexcept { return pair_.theirs(); }
+    /// Whether the port has written to us.
+    bool has_record() const noexcept { return reader_.ready(); }
+    const std::byte* tray() const noexcept { return pair_.inward_tray(); }
     /// What the port shows. Precondition: greet().
     const shm_board_view& board() const noexcept { return board_; }
 
@@ -54,6 +58,7 @@ private:
     shm_pair::origins origins_;
     shm_pair pair_;
     shm_ring_writer writer_;
+    shm_ring_reader reader_;
 };
 
 /// Does the `seed`-th kind of harm to the port at `address`; returns once it was dropped for it.

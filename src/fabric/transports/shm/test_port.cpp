@@ -1,6 +1,11 @@
 #include "fabric/transports/shm/test_port.hpp"
 
+#include <atomic>
 #include <thread>
+
+#include <poll.h>
+
+#include "fabric/transports/shm/raw_peer.hpp"
 
 namespace amalgam::detail {
 
@@ -39,6 +44,24 @@ void move_until(std::initializer_list<test_port*> ports, const std::function<boo
             moved += one->progress();
         if (moved == 0) std::this_thread::yield();
     }
+}
+
+void sleep_until(test_port& port, const std::function<bool()>& reached) {
+    while (!reached()) {
+        if (port.progress() > 0 || !port.end().prepare_to_sleep()) continue;
+        pollfd handle{port.end().wait_handle(), POLLIN, 0};
+        ::poll(&handle, 1, -1);
+    }
+}
+
+void greet(raw_peer& peer, test_port& port) {
+    std::atomic<bool> greeted{false};
+    std::thread waiting([&] {
+        peer.greet();
+        greeted = true;
+    });
+    move_until({&port}, [&] { return greeted.load(); });
+    waiting.join();
 }
 
 }  // namespace amalgam::detail

@@ -55,5 +55,11 @@ private:
 
 /// Moves all ports on until `reached`; the test's watchdog is the bound.
 void move_until(std::initializer_list<test_port*> ports, const std::function<bool()>& reached);
+/// As move_until(), asleep whenever the port lets us.
+void sleep_until(test_port& port, const std::function<bool()>& reached);
+
+class raw_peer;
+/// Both sides of a greeting wait for each other.
+void greet(raw_peer& peer, test_port& port);
 
 }  // namespace amalgam::detail
