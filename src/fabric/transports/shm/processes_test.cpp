@@ -175,21 +175,25 @@ struct checking_sink final : message_sink {
     bool in_order = true;
 };
 
-using waiting = void (*)(test_port&, const std::function<bool()>&);
+/// Moves a port on until something is reached. Runs the last first; if it sleeps, once it is armed.
+using waiting = void (*)(test_port&, const std::function<bool()>&, const std::function<void()>&);
 
 /// More large messages than may be on offer at once, to one whose kernel says no then.
 void send_to_one_that_is_denied(waiting wait) {
+    const auto nothing = [] {};
     constexpr std::uint64_t count = shm_offer::max_open + 4;
     child_process receiver([&](channel& parent) {
         test_port here("shm://");
         checking_sink sink;
         here.end().set_sink(&sink);
         parent.say(here.end().address());
-        wait(here, [&] { return sink.came == 1; });
+        wait(
+            here, [&] { return sink.came == 1; }, nothing);
         parent.say("connected");
         parent.hear();
         deny_cross_memory();
-        wait(here, [&] { return sink.came == 1 + count; });
+        wait(
+            here, [&] { return sink.came == 1 + count; }, nothing);
         EXPECT_TRUE(sink.whole);
         EXPECT_TRUE(sink.in_order);
         EXPECT_NE(here.end().explain().find("denied"), std::string::npos) << here.end().explain();
@@ -215,11 +219,11 @@ void send_to_one_that_is_denied(waiting wait) {
         parts[i] = {all.first(1000), all.subspan(1000, 100'000), all.subspan(101'000)};
         EXPECT_EQ(here.end().post_send(to, i, parts[i], sends[i]), posted::pending);
     }
-    receiver.line().say("all are posted");
-    wait(here, [&] {
+    const auto all_sent = [&] {
         return std::all_of(sends.begin() + 2, sends.end(),
                            [](const noted& one) { return one.runs == 1; });
-    });
+    };
+    wait(here, all_sent, [&] { receiver.line().say("all are posted"); });
     for (std::uint64_t i = 2; i < 2 + count; ++i)
         EXPECT_TRUE(sends[i].what.ok());
     move_until({&here}, heard);
@@ -230,8 +234,11 @@ void send_to_one_that_is_denied(waiting wait) {
 }
 
 TEST(shm_processes, refusal_that_comes_while_messages_are_on_offer_loses_none) {
-    send_to_one_that_is_denied(
-        [](test_port& one, const std::function<bool()>& reached) { move_until({&one}, reached); });
+    send_to_one_that_is_denied([](test_port& one, const std::function<bool()>& reached,
+                                  const std::function<void()>& begin) {
+        begin();
+        move_until({&one}, reached);
+    });
 }
 
 TEST(shm_processes, refused_offers_wake_both_sides_when_they_sleep) {

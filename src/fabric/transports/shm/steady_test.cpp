@@ -12,18 +12,30 @@
 namespace {
 std::atomic<std::uint64_t> allocations{0};
 
-void* counted(std::size_t bytes, std::size_t alignment) {
+void* counted(std::size_t bytes, std::size_t alignment) noexcept {
     allocations.fetch_add(1, std::memory_order_relaxed);
     void* memory = nullptr;
-    if (::posix_memalign(&memory, alignment, bytes == 0 ? 1 : bytes) != 0) throw std::bad_alloc();
+    return ::posix_memalign(&memory, alignment, bytes == 0 ? 1 : bytes) == 0 ? memory : nullptr;
+}
+
+void* counted_or_throw(std::size_t bytes, std::size_t alignment) {
+    void* const memory = counted(bytes, alignment);
+    if (memory == nullptr) throw std::bad_alloc();
     return memory;
 }
 }  // namespace
 
+// All four: AddressSanitizer has its own of those that are missing here.
 void* operator new(std::size_t bytes) {
-    return counted(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+    return counted_or_throw(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    return counted_or_throw(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+    return counted(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
     return counted(bytes, static_cast<std::size_t>(alignment));
 }
 // Not inlined: GCC would see free() end what it saw operator new begin, and warn.

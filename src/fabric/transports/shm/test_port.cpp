@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include <poll.h>
 
@@ -46,9 +47,11 @@ void move_until(std::initializer_list<test_port*> ports, const std::function<boo
     }
 }
 
-void sleep_until(test_port& port, const std::function<bool()>& reached) {
-    while (!reached()) {
+void sleep_until(test_port& port, const std::function<bool()>& reached,
+                 const std::function<void()>& once_armed) {
+    for (bool first = true; !reached();) {
         if (port.progress() > 0 || !port.end().prepare_to_sleep()) continue;
+        if (std::exchange(first, false)) once_armed();
         pollfd handle{port.end().wait_handle(), POLLIN, 0};
         ::poll(&handle, 1, -1);
     }

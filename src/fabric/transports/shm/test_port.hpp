@@ -55,8 +55,10 @@ private:
 
 /// Moves all ports on until `reached`; the test's watchdog is the bound.
 void move_until(std::initializer_list<test_port*> ports, const std::function<bool()>& reached);
-/// As move_until(), asleep whenever the port lets us.
-void sleep_until(test_port& port, const std::function<bool()>& reached);
+/// As move_until(), asleep whenever the port lets us; `once_armed` runs before the first sleep.
+void sleep_until(
+    test_port& port, const std::function<bool()>& reached,
+    const std::function<void()>& once_armed = [] {});
 
 class raw_peer;
 /// Both sides of a greeting wait for each other.
