@@ -24,27 +24,42 @@ std::size_t shm_inward::take(std::size_t budget) noexcept {
     std::size_t taken = 0;
     if (copying_) [[unlikely]] {
         taken += copy_some();
-        if (copying_) return taken;
+        if (copying_ || !open_ || !ring_.ready()) return taken;
     }
     // Pieces count for nothing upwards, but must not hold up the other links for ever.
-    for (std::size_t records = 0; records < budget && open_ && ring_.ready(); ++records) {
-        taken += take_one();
-        if (copying_) break;
+    for (; budget > 0; --budget) {
+        const frame_header header = ring_.header();
+        if (arrives_.into == nullptr && is_frame_of_port(header.kind) &&
+            header.bytes <= shm_whole_bytes) [[likely]] {
+            const const_bytes payload = ring_.payload(header.bytes);
+            const verdict what = link_.port().deliver(link_, header, payload);
+            if (what != verdict::taken) [[unlikely]]
+                return taken + follow(what, header);
+            ++taken;
+            consume(header.bytes);
+        } else {
+            taken += take_other(header);
+            if (copying_ || !open_) break;
+        }
+        if (!ring_.ready()) break;
     }
     return taken;
 }
 
-std::size_t shm_inward::take_one() noexcept {
-    const frame_header header = ring_.header();
-    if (arrives_.into == nullptr && is_frame_of_port(header.kind)) [[likely]] {
-        if (header.bytes > shm_whole_bytes) return take_start(header);
-        const verdict what = link_.port().deliver(link_, header, ring_.payload(header.bytes));
-        if (what != verdict::gone) consume(header.bytes);
-        return follow(what);
+std::size_t shm_inward::take_other(const frame_header& header) noexcept {
+    if (header.kind == shm_start_over_kind) {
+        if (ring_.start_over()) link_.wake_writer();
+        return 0;
     }
-    if (arrives_.into != nullptr && header.kind == shm_piece_kind) return take_piece(header);
-    if (arrives_.into == nullptr && header.kind == shm_offer_kind) return take_offer(header);
-    return break_off(shm_broken_rules);
+    if (arrives_.into != nullptr)
+        return header.kind == shm_piece_kind ? take_piece(header) : break_off(shm_broken_rules);
+    if (is_frame_of_port(header.kind)) return take_start(header);
+    return header.kind == shm_offer_kind ? take_offer(header) : break_off(shm_broken_rules);
+}
+
+std::size_t shm_inward::follow(verdict what, const frame_header& whole) noexcept {
+    if (what == verdict::pause) consume(whole.bytes);
+    return follow(what);
 }
 
 std::size_t shm_inward::follow(verdict what) noexcept {
@@ -98,7 +113,7 @@ std::size_t shm_inward::take_piece(const frame_header& header) noexcept {
 std::size_t shm_inward::take_offer(const frame_header& header) noexcept {
     constexpr std::size_t most =
         sizeof(shm_offer) + shm_offer::max_segments * sizeof(shm_foreign_range);
-    if (!link_.crosses_memory() || header.bytes < sizeof(shm_offer) || header.bytes > most)
+    if (!link_.takes_offers() || header.bytes < sizeof(shm_offer) || header.bytes > most)
         return break_off(shm_broken_rules);
     const const_bytes payload = ring_.payload(header.bytes);
     shm_offer told;
@@ -129,11 +144,24 @@ std::size_t shm_inward::take_offer(const frame_header& header) noexcept {
 
 std::size_t shm_inward::copy_some() noexcept {
     if (arrives_.into->discard) return end_copy();
-    const std::size_t bytes = std::min(arrives_.left, copy_bytes_at_once);
-    const status what = copy_part(bytes);
-    if (!what.ok()) return break_off({errc::disconnected, what.native});
-    arrives_.left -= bytes;
-    return arrives_.left == 0 ? end_copy() : 0;
+    if (tray_filled_) {
+        empty_tray();
+    } else if (link_.crosses_memory()) {
+        const std::size_t bytes = std::min(arrives_.left, copy_bytes_at_once);
+        const segment_cursor before = arrives_.at;
+        const status what = copy_part(bytes);
+        if (is_refusal_of_kernel(what)) {
+            arrives_.at = before;
+            link_.denied(what);
+        } else if (!what.ok()) {
+            return break_off({errc::disconnected, what.native});
+        } else {
+            arrives_.left -= bytes;
+        }
+    }
+    if (arrives_.left == 0) return end_copy();
+    if (!link_.crosses_memory()) ask();
+    return 0;
 }
 
 status shm_inward::copy_part(std::size_t bytes) noexcept {
@@ -154,8 +182,31 @@ status shm_inward::copy_part(std::size_t bytes) noexcept {
     return what;
 }
 
+void shm_inward::ask() noexcept {
+    waits_ = true;
+    update();
+    mine_.asked_from.store(offer_.bytes - arrives_.left, std::memory_order_relaxed);
+    mine_.asked.store(++asked_, std::memory_order_seq_cst);
+    link_.wake_writer();
+    link_.push_later();
+}
+
+void shm_inward::look_at_tray() noexcept {
+    if (!waits_ || theirs_.brought.load(std::memory_order_seq_cst) != asked_) return;
+    waits_ = false;
+    tray_filled_ = true;
+    update();
+}
+
+void shm_inward::empty_tray() noexcept {
+    const const_bytes brought(tray_, std::min(arrives_.left, shm_tray_bytes));
+    copy_in(arrives_.into->into, arrives_.at, brought);
+    arrives_.left -= brought.size();
+    tray_filled_ = false;
+}
+
 std::size_t shm_inward::end_copy() noexcept {
-    copying_ = false;
+    copying_ = tray_filled_ = false;
     arrives_.into = nullptr;
     // A sender that went away may have reused the memory before it was all copied; and its number
     // may be somebody else's. It was the right memory if the sender is here still.

@@ -19,19 +19,37 @@ class shm_link;
 class shm_inward {
 public:
     shm_inward(shm_link& link, const shm_pair& pair) noexcept
-        : link_(link), mine_(pair.mine()), theirs_(pair.theirs()), ring_(pair.inward()) {}
+        : link_(link),
+          mine_(pair.mine()),
+          theirs_(pair.theirs()),
+          tray_(pair.inward_tray()),
+          ring_(pair.inward()) {}
 
     /// Whether take() has something to do. Cost: one load of one line of the ring.
     bool ready() const noexcept { return (ring_.ready() || copying_) && open_; }
     /// As ready(), for the last look before falling asleep.
-    bool ready_at_last() const noexcept { return (ring_.ready_at_last() || copying_) && open_; }
+    bool ready_at_last() noexcept {
+        look_at_tray();
+        return (ring_.ready_at_last() || copying_) && open_;
+    }
 
-    /// Takes in about `budget` records, or one part of a frame on offer; returns how many frames
-    /// it handed up. Runs callbacks, after which the link may be over.
+    /// Takes in at most `budget` records, or one part of a frame on offer; returns how many frames
+    /// it handed up. Runs callbacks, after which the link may be over. Precondition: ready().
     std::size_t take(std::size_t budget) noexcept;
 
-    void pause() noexcept { open_ = false; }  ///< ready() is false until resume().
-    void resume() noexcept { open_ = true; }
+    /// ready() is false until resume().
+    void pause() noexcept {
+        paused_ = true;
+        update();
+    }
+    void resume() noexcept {
+        paused_ = false;
+        update();
+    }
+
+    /// Waits for the sender to bring bytes of its offer: look_at_tray() is needed now and then.
+    bool waits_for_tray() const noexcept { return waits_; }
+    void look_at_tray() noexcept;
 
 private:
     /// How a large frame arrives.
@@ -49,8 +67,9 @@ private:
         segment_cursor at;
     };
 
-    std::size_t take_one() noexcept;
+    std::size_t take_other(const frame_header&) noexcept;
     std::size_t follow(verdict what) noexcept;
+    std::size_t follow(verdict what, const frame_header& whole) noexcept;
     std::size_t break_off(status why) noexcept;
     bool begin(const frame_header&, const_bytes prefix) noexcept;
     std::size_t take_start(const frame_header&) noexcept;
@@ -58,15 +77,23 @@ private:
     std::size_t take_offer(const frame_header&) noexcept;
     std::size_t copy_some() noexcept;
     status copy_part(std::size_t bytes) noexcept;
+    void ask() noexcept;
+    void empty_tray() noexcept;
     std::size_t end_copy() noexcept;
     void consume(std::size_t bytes) noexcept;
+    void update() noexcept { open_ = !paused_ && !waits_; }
 
     shm_link& link_;
     shm_side& mine_;
     shm_side& theirs_;
+    const std::byte* const tray_;
     shm_ring_reader ring_;
     bool open_ = true;
     bool copying_ = false;  // A frame on offer is being copied; the ring waits.
+    bool paused_ = false;
+    bool waits_ = false;        // For the tray, of which so many were asked for:
+    bool tray_filled_ = false;  // It came, and is to be emptied.
+    std::uint64_t asked_ = 0;
     arrival arrives_;
     offer offer_;
     std::uint64_t offers_taken_ = 0;

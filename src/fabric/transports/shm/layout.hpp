@@ -32,9 +32,13 @@ inline constexpr std::size_t shm_prefix_bytes = 64;
 /// Longest piece. Half of the longest whole record: the reader starts sooner.
 inline constexpr std::size_t shm_piece_bytes = shm_ring_bytes / 16;
 
+/// What is brought at a time of a payload on offer that its reader may not copy after all.
+inline constexpr std::size_t shm_tray_bytes = std::size_t{64} << 10;
+
 /// Kinds of records besides those of framed_port.
-inline constexpr frame_kind shm_piece_kind{16};  ///< More of the payload that began before.
-inline constexpr frame_kind shm_offer_kind{17};  ///< payload: shm_offer; come and copy it.
+inline constexpr frame_kind shm_piece_kind{16};       ///< More of the payload that began before.
+inline constexpr frame_kind shm_offer_kind{17};       ///< payload: shm_offer; come and copy it.
+inline constexpr frame_kind shm_start_over_kind{18};  ///< The next record stands at line 0.
 
 /// Stands at the start of a record, on a line of its own.
 struct shm_record_header {
@@ -42,6 +46,8 @@ struct shm_record_header {
     frame_header frame;
 };
 static_assert(sizeof(shm_record_header) == 24);
+/// Longest payload that shares a line with its header.
+inline constexpr std::size_t shm_short_bytes = shm_line_bytes - sizeof(shm_record_header);
 
 /// Where the payload stands in a record. Long ones begin on a line of their own: copying aligned
 /// lines is faster, and readers may look at them in place.
@@ -83,16 +89,21 @@ struct shm_side {
     shm_word pulls;                          ///< Not 0: I can answer offers.
 
     alignas(shm_line_bytes) shm_word touching;  ///< Odd: copying from or to your memory just now.
+    shm_word asked;       ///< How often it asked for bytes of an offer, to be put on the tray.
+    shm_word asked_from;  ///< From where on, in the ranges of the oldest offer not answered.
+    shm_word brought;     ///< How many such requests of the other side it has met.
 
     /// Where the bytes of an offer stand by now, if not where the offer said; else 0.
     alignas(shm_line_bytes) std::array<shm_word, shm_offer::max_open> moved;
 };
 static_assert(sizeof(shm_side) == 4 * shm_line_bytes);
 
-/// The memory of one connection: words of both sides, then the rings.
+/// The memory of one connection: words of both sides, the trays, then the rings.
 struct shm_pair_layout {
     static constexpr std::size_t sides_offset = 0;  ///< Of the connector, then of the acceptor.
-    static constexpr std::size_t ring_to_acceptor = shm_page_bytes;
+    static constexpr std::size_t tray_to_acceptor = shm_page_bytes;
+    static constexpr std::size_t tray_to_connector = tray_to_acceptor + shm_tray_bytes;
+    static constexpr std::size_t ring_to_acceptor = tray_to_connector + shm_tray_bytes;
     static constexpr std::size_t ring_to_connector = ring_to_acceptor + shm_ring_bytes;
     static constexpr std::size_t bytes = ring_to_connector + shm_ring_bytes;
 };

@@ -33,21 +33,27 @@ bool shm_link::come_up(unique_fd socket, const shm_stranger& who,
         shm_mapping::of(heard.board.get(), 0, shm_board_layout::bytes, /*writable=*/false);
     if (!board) return false;
     board_ = shm_board_view(std::move(board));
-    peer_sleeps_ = &board_.sleeping();
     socket_ = std::move(socket);
     incarnation_ = heard.said.incarnation;
     pid_ = who.pid;
     process_ = watch_process(pid_);
     if (port_.uses_cross_memory()) {
-        probed_ = pid_ > 0 ? try_cross_memory(pid_, heard.said.probe, incarnation_)
-                           : status{errc::mismatch};
-        crosses_ = probed_.ok();
+        const status probed = pid_ > 0 ? try_cross_memory(pid_, heard.said.probe, incarnation_)
+                                       : status{errc::mismatch};
+        crosses_ = takes_offers_ = probed.ok();
+        if (!crosses_) port_.cross_memory_denied(probed);
     }
     pair_.mine().pulls.store(crosses_ ? 1 : 0, std::memory_order_relaxed);
     phase_ = phase::up;
     const bool fenced = !port_.has_barriers() || !heard.said.has(shm_greeting::joined_barriers);
-    outward_.open(fenced, port_.uses_cross_memory());
+    outward_.open(board_.sleeping(), fenced, port_.uses_cross_memory());
     return true;
+}
+
+void shm_link::denied(status why) noexcept {
+    crosses_ = false;
+    pair_.mine().pulls.store(0, std::memory_order_relaxed);
+    port_.cross_memory_denied(why);
 }
 
 bool shm_link::is_there() const noexcept {
@@ -90,28 +96,23 @@ void shm_link::ring() noexcept {
     (void)!::send(socket_.get(), &bell, sizeof bell, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void shm_link::ring_once(std::uint64_t now, std::uint64_t& rung) noexcept {
-    if (std::exchange(rung, now) != now) ring();
-}
-
 void shm_link::wake_writer() noexcept {
     const std::uint64_t now = pair_.theirs().wants.load(std::memory_order_seq_cst);
-    if (now % 2 != 0) ring_once(now, rung_writer_);
+    if (now % 2 != 0 && std::exchange(rung_, now) != now) ring();
 }
 
 void shm_link::push_later() noexcept {
     port_.push_later(*this);
 }
 
+void shm_link::want() noexcept {
+    if (!std::exchange(wants_, true)) pair_.mine().wants.fetch_add(1, std::memory_order_seq_cst);
+}
+
 bool shm_link::may_sleep() noexcept {
     if (phase_ == phase::draining) return false;
     if (phase_ != phase::up) return true;
-    if (outward_.has_work()) {
-        if (!std::exchange(wants_, true))
-            pair_.mine().wants.fetch_add(1, std::memory_order_seq_cst);
-        if (outward_.can_push()) return false;
-    }
-    return !inward_.ready_at_last();
+    return !(wants_ && outward_.can_push()) && !inward_.ready_at_last();
 }
 
 void shm_link::woke() noexcept {
@@ -153,8 +154,7 @@ std::optional<status> shm_link::transfer(std::span<const Local> local, const rem
         walk(segments, there.at, static_cast<std::size_t>(offset), [](const_bytes) {});
         const status what = copy(pid_, here, there, some);
         if (is_refusal_of_kernel(what)) {
-            crosses_ = false;
-            probed_ = what;
+            denied(what);
             return std::nullopt;  // By frames, from the beginning: they write the same bytes.
         }
         if (!what.ok()) return what;

@@ -66,26 +66,31 @@ public:
     shm_inward& inward() noexcept { return inward_; }
     shm_outward& outward() noexcept { return outward_; }
 
-    /// A record was written: rings if its reader sleeps.
-    void wake_reader() noexcept {
-        // The load must stay behind the record's store. In the compiler this sees to it; in the
-        // processor sleep_barrier() does, or the store is a full barrier itself.
-        std::atomic_signal_fence(std::memory_order_seq_cst);
-        const std::uint64_t now = peer_sleeps_->load(std::memory_order_relaxed);
-        if (now % 2 != 0) [[unlikely]]
-            ring_once(now, rung_reader_);
-    }
+    /// Wakes the peer if it sleeps.
+    void ring() noexcept;
     /// Room was returned, or an offer answered: rings if the peer waits for that.
     void wake_writer() noexcept;
-    /// Notes that outward().push() is wanted.
+    /// Notes that push() is wanted.
     void push_later() noexcept;
-    /// Last look before sleep. False: there is something to do. True: what moves will ring.
-    bool may_sleep() noexcept;
+    /// Moves on what waits for the peer: see shm_outward::push().
+    std::size_t push(std::size_t budget) noexcept {
+        inward_.look_at_tray();
+        return outward_.push(budget);
+    }
+    /// Whether push() is needed now and then.
+    bool has_work() const noexcept { return outward_.has_work() || inward_.waits_for_tray(); }
+    /// Before sleep: whoever gives us room, or answers an offer, is to ring.
+    void want() noexcept;
     void woke() noexcept;
+    /// Last look before sleep. False: there is something to do.
+    bool may_sleep() noexcept;
 
     // ---- memory to memory
     bool crosses_memory() const noexcept { return crosses_; }
-    status cross_memory_probe() const noexcept { return probed_; }
+    /// Whether the peer may put frames on offer, or could when it put those that still are.
+    bool takes_offers() const noexcept { return takes_offers_; }
+    /// The kernel refuses from now on: what is on offer is asked for, the rest comes in pieces.
+    void denied(status why) noexcept;
     pid_t pid() const noexcept { return pid_; }
     /// Whether the peer is still connected. Cost: one system call.
     bool is_there() const noexcept;
@@ -117,21 +122,18 @@ private:
     template <typename Local, typename Copy>
     std::optional<status> transfer(std::span<const Local> local, const remote_key&,
                                    std::uint64_t offset, access, Copy&&) noexcept;
-    void ring() noexcept;
-    void ring_once(std::uint64_t now, std::uint64_t& rung) noexcept;
     void take_down() noexcept;
 
     // The hot path's first: what each message touches stands together.
     shm_port& port_;
-    const shm_word* peer_sleeps_ = nullptr;
     shm_pair pair_;
     shm_inward inward_;
     shm_outward outward_;
     phase phase_ = phase::reaching;
     bool crosses_ = false;
-    bool wants_ = false;             // We said in `wants` that we wait.
-    std::uint64_t rung_reader_ = 0;  // The sleeps for which we rang already.
-    std::uint64_t rung_writer_ = 0;
+    bool takes_offers_ = false;
+    bool wants_ = false;      // We said in `wants` that we wait.
+    std::uint64_t rung_ = 0;  // The last `wants` of the peer for which we rang.
 
     std::string name_;
     unique_fd socket_;
@@ -141,7 +143,6 @@ private:
     shm_board_view board_;
     pid_t pid_ = 0;
     std::uint64_t incarnation_ = 0;  // The peer's.
-    status probed_{errc::unsupported};
 
     // The port's: see port.hpp.
     std::uint64_t last_turn_ = 0;  // When it last brought something.

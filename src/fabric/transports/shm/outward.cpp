@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "fabric/transports/shm/link.hpp"
 #include "fabric/transports/shm/port.hpp"
@@ -24,7 +25,8 @@ shm_lent& lent_of(const completion& on_sent) noexcept {
 
 }  // namespace
 
-void shm_outward::open(bool fenced, bool offers) noexcept {
+void shm_outward::open(const shm_word& reader_sleeps, bool fenced, bool offers) noexcept {
+    reader_sleeps_ = &reader_sleeps;
     ring_.set_fenced(fenced);
     open_ = true;
     offers_ = offers;
@@ -42,8 +44,12 @@ void shm_outward::drop() noexcept {
 
 bool shm_outward::write(const frame_header& header, gather payload, std::size_t bytes) noexcept {
     if (!ring_.write(header, payload, bytes)) return false;
-    link_.wake_reader();
+    wake_reader();
     return true;
+}
+
+void shm_outward::ring_reader(std::uint64_t now) noexcept {
+    if (std::exchange(rung_, now) != now) link_.ring();
 }
 
 posted shm_outward::refuse(std::size_t lines) noexcept {
@@ -126,7 +132,7 @@ shm_outward::outcome shm_outward::advance(shm_lent& one) noexcept {
             header.bytes = static_cast<std::uint32_t>(bytes);
         }
         if (!ring_.write_some(header, one.payload, one.at, bytes)) return outcome::blocked;
-        link_.wake_reader();
+        wake_reader();
         one.begun = true;
         one.left -= bytes;
     }
@@ -183,8 +189,30 @@ std::size_t shm_outward::end_answered(std::size_t budget) noexcept {
     return ended;
 }
 
+void shm_outward::bring(std::uint64_t asked) noexcept {
+    // The reader asks for the oldest offer that it has not answered, and answers nothing before it
+    // was brought what it asked for.
+    if (theirs_.pulled.load(std::memory_order_acquire) != offers_answered_) return;
+    const std::uint64_t from = theirs_.asked_from.load(std::memory_order_relaxed);
+    shm_lent* const one = offered_.first();
+    if (one == nullptr || from >= one->left) return link_.fail(shm_broken_rules);
+    segment_cursor at = one->at;
+    walk(one->payload, at, static_cast<std::size_t>(from), [](const_bytes) {});
+    std::byte* to = tray_;
+    const std::size_t bytes = std::min<std::size_t>(one->left - from, shm_tray_bytes);
+    walk(one->payload, at, bytes, [&](const_bytes piece) {
+        std::memcpy(to, piece.data(), piece.size());
+        to += piece.size();
+    });
+    brought_ = asked;
+    mine_.brought.exchange(asked, std::memory_order_seq_cst);
+    wake_reader();
+}
+
 std::size_t shm_outward::push(std::size_t budget) noexcept {
+    const std::uint64_t asked = theirs_.asked.load(std::memory_order_acquire);
     std::size_t ended = offered_.empty() ? 0 : end_answered(budget);
+    if (open_ && asked != brought_) bring(asked);
     while (open_ && ended < budget && !waiting_.empty()) {
         shm_lent* const one = waiting_.first();
         const outcome how = advance(*one);
@@ -205,6 +233,7 @@ std::size_t shm_outward::push(std::size_t budget) noexcept {
     if (ring_.broken()) link_.fail(shm_broken_rules);
     if (clear_ && blocked_lines_ != 0 && ring_.has_room(blocked_lines_)) {
         blocked_lines_ = 0;
+        link_.port().room_came();
         link_.port().writable(link_);
     }
     return ended;
@@ -212,7 +241,8 @@ std::size_t shm_outward::push(std::size_t budget) noexcept {
 
 bool shm_outward::can_push() noexcept {
     if (!open_) return false;
-    if (!offered_.empty() && theirs_.pulled.load(std::memory_order_seq_cst) != offers_answered_)
+    if (!offered_.empty() && (theirs_.pulled.load(std::memory_order_seq_cst) != offers_answered_ ||
+                              theirs_.asked.load(std::memory_order_seq_cst) != brought_))
         return true;
     if (const shm_lent* one = waiting_.first()) {
         if (!one->begun && is_offerable(*one))

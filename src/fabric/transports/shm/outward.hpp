@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,21 +29,29 @@ public:
         : link_(link),
           mine_(pair.mine()),
           theirs_(pair.theirs()),
+          tray_(pair.outward_tray()),
           lent_(lent),
           ring_(pair.outward()) {}
     ~shm_outward() { drop(); }
     shm_outward(const shm_outward&) = delete;
 
-    /// The connection stands. `fenced`: see shm_ring_writer. `offers`: whether to use them.
-    void open(bool fenced, bool offers) noexcept;
+    /// The connection stands. `reader_sleeps`: odd while it does. `fenced`: see shm_ring_writer.
+    /// `offers`: whether to make any.
+    void open(const shm_word& reader_sleeps, bool fenced, bool offers) noexcept;
     /// It does not any more: lent frames are forgotten.
     void drop() noexcept;
 
     /// As frame_link::send, forget and detach.
     posted send(const frame_header& header, gather payload, completion* on_sent) noexcept {
-        if (clear_ && header.bytes <= shm_whole_bytes) [[likely]]
-            if (write(header, payload, header.bytes)) [[likely]]
+        if (clear_ && header.bytes <= shm_short_bytes && payload.size() == 1) [[likely]] {
+            if (ring_.write_short(header, payload.front())) [[likely]] {
+                wake_reader();
                 return posted::done;
+            }
+        } else if (clear_ && header.bytes <= shm_whole_bytes &&
+                   write(header, payload, header.bytes)) {
+            return posted::done;
+        }
         return send_slowly(header, payload, on_sent);
     }
     bool forget(completion& on_sent) noexcept;
@@ -62,6 +71,15 @@ private:
     enum class outcome : std::uint8_t { blocked, over, offered };
 
     bool write(const frame_header& header, gather payload, std::size_t bytes) noexcept;
+    void wake_reader() noexcept {
+        // The load must stay behind the record's store. In the compiler this sees to it; in the
+        // processor sleep_barrier() does, or the store is a full barrier itself.
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        const std::uint64_t now = reader_sleeps_->load(std::memory_order_relaxed);
+        if (now % 2 != 0) [[unlikely]]
+            ring_reader(now);
+    }
+    void ring_reader(std::uint64_t now) noexcept;
     posted send_slowly(const frame_header&, gather payload, completion* on_sent) noexcept;
     posted refuse(std::size_t lines) noexcept;
     shm_lent* keep(const frame_header&, gather payload, completion* on_sent) noexcept;
@@ -70,15 +88,19 @@ private:
     outcome offer(shm_lent& one) noexcept;
     std::size_t next_bytes(const shm_lent& one) const noexcept;
     std::size_t end_answered(std::size_t budget) noexcept;
+    void bring(std::uint64_t asked) noexcept;
     bool own_bytes(shm_lent& one) noexcept;
     void update() noexcept { clear_ = open_ && waiting_.empty(); }
 
     shm_link& link_;
     shm_side& mine_;
     shm_side& theirs_;
+    std::byte* const tray_;
     shm_lent_pool& lent_;
     shm_ring_writer ring_;
-    bool clear_ = false;  // Up, and nothing waits for its turn: frames go straight to the ring.
+    const shm_word* reader_sleeps_ = nullptr;
+    std::uint64_t rung_ = 0;  // The last sleep for which we rang.
+    bool clear_ = false;      // Up, and nothing waits for its turn: frames go straight to the ring.
     bool open_ = false;
     bool offers_ = false;
     std::size_t blocked_lines_ = 0;  // What the last refused frame needed; 0: none was refused.
@@ -87,6 +109,7 @@ private:
     chain<shm_lent> offered_;
     std::uint64_t offers_made_ = 0;
     std::uint64_t offers_answered_ = 0;
+    std::uint64_t brought_ = 0;  // As the word of that name.
 };
 
 }  // namespace amalgam::detail

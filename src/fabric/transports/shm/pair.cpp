@@ -7,7 +7,7 @@ namespace amalgam::detail {
 result<shm_pair> shm_pair::map(int fd, side mine, const origins& from) {
     using layout = shm_pair_layout;
     shm_pair made;
-    made.words_ = shm_mapping::of(fd, layout::sides_offset, shm_page_bytes, true);
+    made.words_ = shm_mapping::of(fd, layout::sides_offset, layout::ring_to_acceptor, true);
     made.to_acceptor_ = shm_mapping::mirrored(fd, layout::ring_to_acceptor, shm_ring_bytes);
     made.to_connector_ = shm_mapping::mirrored(fd, layout::ring_to_connector, shm_ring_bytes);
     if (!made.words_ || !made.to_acceptor_ || !made.to_connector_)
@@ -27,6 +27,10 @@ result<shm_pair> shm_pair::map(int fd, side mine, const origins& from) {
     const bool connects = mine == side::connector;
     made.mine_ = connects ? &connector : &acceptor;
     made.theirs_ = connects ? &acceptor : &connector;
+    std::byte* const to_acceptor_tray = made.words_.data() + layout::tray_to_acceptor;
+    std::byte* const to_connector_tray = made.words_.data() + layout::tray_to_connector;
+    made.outward_tray_ = connects ? to_acceptor_tray : to_connector_tray;
+    made.inward_tray_ = connects ? to_connector_tray : to_acceptor_tray;
     made.outward_ = connects ? to_acceptor : to_connector;
     made.inward_ = connects ? to_connector : to_acceptor;
     return made;

@@ -29,15 +29,19 @@ public:
 
     shm_side& mine() const noexcept { return *mine_; }
     shm_side& theirs() const noexcept { return *theirs_; }  ///< To read, never to write.
+    std::byte* outward_tray() const noexcept { return outward_tray_; }
+    const std::byte* inward_tray() const noexcept { return inward_tray_; }
     const shm_ring_place& outward() const noexcept { return outward_; }
     const shm_ring_place& inward() const noexcept { return inward_; }
 
 private:
     shm_pair() = default;
 
-    shm_mapping words_, to_acceptor_, to_connector_;
+    shm_mapping words_, to_acceptor_, to_connector_;  // The trays stand behind the words.
     shm_side* mine_ = nullptr;
     shm_side* theirs_ = nullptr;
+    std::byte* outward_tray_ = nullptr;
+    const std::byte* inward_tray_ = nullptr;
     shm_ring_place outward_, inward_;
 };
 

@@ -136,27 +136,33 @@ std::size_t shm_port::move_frames(std::size_t budget) noexcept {
         look_at_events();
     }
     std::size_t moved = poll_links(budget);
-    if (!quiet_.empty()) moved += poll_quiet(budget - moved);
-    if (!pushing_.empty()) moved += push_links(budget - moved);
-    if (!draining_.empty()) [[unlikely]]
-        drain_links();
-    const bool is_due = turn_ % 16 == 0 && cycles() - events_seen_ > cycles_between_events;
-    if (is_due || (moved == 0 && is_expecting())) look_at_events();
+    if (has_more_) [[unlikely]]
+        moved += move_more(budget - moved);
+    if (turn_ % 16 == 0 && cycles() - events_seen_ > cycles_between_events) look_at_events();
+    return moved;
+}
+
+std::size_t shm_port::move_more(std::size_t budget) noexcept {
+    std::size_t moved = poll_quiet(budget);
+    moved += push_links(budget - moved);
+    drain_links();
+    if (moved == 0 && is_expecting()) look_at_events();
+    has_more_ = !quiet_.empty() || !pushing_.empty() || !draining_.empty() || is_expecting();
     return moved;
 }
 
 std::size_t shm_port::poll_links(std::size_t budget) noexcept {
     std::size_t moved = 0;
     const std::size_t count = hot_.size();
-    if (next_hot_ >= count) next_hot_ = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t at = next_hot_ + i < count ? next_hot_ + i : next_hot_ + i - count;
-        shm_link& link = *hot_[at];
+    std::size_t at = next_hot_;
+    for (std::size_t left = count; left > 0; --left) {
+        if (at >= count) at = 0;
+        shm_link& link = *hot_[at++];
         if (!link.inward().ready()) continue;
         link.last_turn_ = turn_;
         moved += link.inward().take(budget - moved);
         if (moved < budget) continue;
-        next_hot_ = at + 1;  // Who was not reached is first next time.
+        next_hot_ = at;  // Who was not reached is first next time.
         break;
     }
     return moved;
@@ -193,19 +199,22 @@ void shm_port::cool_links() noexcept {
         hot_.pop_back();
         quiet_.push_back(&link);
         link.is_hot_ = false;
+        has_more_ = true;
     }
 }
 
 void shm_port::push_later(shm_link& link) noexcept {
-    if (!std::exchange(link.is_pushing_, true)) pushing_.push_back(&link);
+    if (std::exchange(link.is_pushing_, true)) return;
+    pushing_.push_back(&link);
+    has_more_ = true;
 }
 
 std::size_t shm_port::push_links(std::size_t budget) noexcept {
     std::size_t ended = 0;
     for (std::size_t i = 0; i < pushing_.size();) {
         shm_link& link = *pushing_[i];
-        ended += link.outward().push(budget - ended);
-        if (link.outward().has_work()) {
+        ended += link.push(budget - ended);
+        if (link.has_work()) {
             ++i;
             continue;
         }
@@ -219,6 +228,7 @@ std::size_t shm_port::push_links(std::size_t budget) noexcept {
 void shm_port::drain(shm_link& link) noexcept {
     heat(link);
     draining_.push_back(&link);
+    has_more_ = true;
 }
 
 void shm_port::drain_links() noexcept {
@@ -235,9 +245,11 @@ void shm_port::drain_links() noexcept {
 }
 
 bool shm_port::arm() noexcept {
-    if (!draining_.empty()) return false;
+    if (std::exchange(room_came_, false) || !draining_.empty()) return false;
     for (const shm_link* link : reaching_)
         if (!link->socket_) return false;  // Not asked yet: the next progress() does.
+    for (shm_link* link : pushing_)
+        link->want();
     if (!std::exchange(armed_, true)) {
         board_.sleep();
         if (barriers_) sleep_barrier();

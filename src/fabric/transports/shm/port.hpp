@@ -53,6 +53,13 @@ public:
     bool has_barriers() const noexcept { return barriers_; }
     std::chrono::milliseconds patience() const noexcept { return options().silence_limit; }
     void push_later(shm_link&) noexcept;
+    /// A send that was refused would be taken now: whoever posted it must not sleep through that.
+    void room_came() noexcept { room_came_ = true; }
+    /// With one more peer the kernel refuses to copy between the memories.
+    void cross_memory_denied(status why) noexcept {
+        ++denied_;
+        denied_why_ = why;
+    }
     void drain(shm_link&) noexcept;
     void unwatch(shm_link&) noexcept;
 
@@ -77,6 +84,7 @@ private:
     // port.cpp: what every call of progress() does.
     void disarm() noexcept;
     std::size_t poll_links(std::size_t budget) noexcept;
+    std::size_t move_more(std::size_t budget) noexcept;
     std::size_t poll_quiet(std::size_t budget) noexcept;
     std::size_t push_links(std::size_t budget) noexcept;
     void drain_links() noexcept;
@@ -107,6 +115,8 @@ private:
     const shm_port_settings settings_;
     bool barriers_;
     bool armed_ = false;
+    bool has_more_ = false;  // False: nothing but the hot links needs a look in each turn.
+    bool room_came_ = false;
     std::uint64_t turn_ = 0;          // Calls of move_frames().
     std::uint64_t events_seen_ = 0;   // cycles() when we last asked the kernel.
     std::vector<shm_link*> hot_;      // Looked at in every turn.

@@ -63,6 +63,7 @@ void shm_port::look_at_events() noexcept {
     if (is_expecting() || timer_set_) look_at_time();
     watch_door();
     cool_links();
+    if (is_expecting()) has_more_ = true;
     events_seen_ = cycles();
 }
 
@@ -166,6 +167,7 @@ result<frame_link*> shm_port::connect(std::string_view address) noexcept try {
     link.origins_ = origins;
     link.patience_ = time().now() + options().silence_limit;
     reaching_.push_back(&link);
+    has_more_ = true;
     return static_cast<frame_link*>(&link);
 } catch (const std::bad_alloc&) {
     return {errc::no_memory, ""};
@@ -227,12 +229,8 @@ bool shm_port::bring_up(shm_link& link, unique_fd socket, const shm_stranger& wh
         !watch(link.socket_.get(), link.socket_watch_))
         return false;
     if (link.process_) watch(link.process_.get(), link.process_watch_);
-    if (settings_.cross_memory && !link.crosses_memory()) {
-        ++denied_;
-        denied_why_ = link.cross_memory_probe();
-    }
     heat(link);
-    if (link.outward().has_work()) push_later(link);
+    if (link.has_work()) push_later(link);
     return true;
 }
 

@@ -1,5 +1,7 @@
 #include "fabric/transports/shm/ring.hpp"
 
+#include <algorithm>
+
 namespace amalgam::detail {
 
 bool shm_ring_writer::look_again(std::size_t lines) noexcept {
@@ -9,20 +11,48 @@ bool shm_ring_writer::look_again(std::size_t lines) noexcept {
         return false;
     }
     seen_ = now;
-    return tail_ + lines - seen_ <= place_.count;
+    const std::uint64_t at = tail_ & (place_.count - 1);
+    const std::uint64_t unread = tail_ - seen_;
+    // Before line `at - unread` nothing of this lap is unread, so that much can be written again.
+    if (at >= shm_ring_place::lap_lines && unread <= shm_ring_place::lap_lines / 2 &&
+        lines <= at - unread)
+        start_over();
+    const std::uint64_t room = place_.count - (tail_ - seen_);
+    const std::uint64_t until_look = shm_ring_place::lap_lines - tail_ % shm_ring_place::lap_lines;
+    free_ = std::min(room, std::max<std::uint64_t>(lines, until_look));
+    return lines <= free_;
+}
+
+void shm_ring_writer::start_over() noexcept {
+    frame_header over;
+    over.kind = shm_start_over_kind;
+    publish(over, 0);
+    tail_ = place_.next_lap(tail_);
 }
 
 bool shm_ring_writer::write_some(const frame_header& frame, gather payload, segment_cursor& from,
                                  std::size_t bytes) noexcept {
     const std::size_t lines = shm_record_lines(bytes);
     if (!has_room(lines)) return false;
-    std::byte* const at = place_.line(tail_);
-    std::byte* to = at + shm_payload_offset(bytes);
+    std::byte* to = payload_place(bytes);
     walk(payload, from, bytes, [&](const_bytes piece) {
         std::memcpy(to, piece.data(), piece.size());
         to += piece.size();
     });
-    publish(at, frame, lines);
+    publish(frame, lines);
+    return true;
+}
+
+bool shm_ring_reader::tell() noexcept {
+    told_ = head_;
+    if (head_ - woken_ < place_.count / 4) {
+        place_.consumed->store(head_, std::memory_order_release);
+        return false;
+    }
+    woken_ = head_;
+    // seq_cst: followed by a look at whether the writer sleeps. One that found no room before it
+    // fell asleep has most of the ring unread, so that a quarter of it is yet to be passed.
+    place_.consumed->store(head_, std::memory_order_seq_cst);
     return true;
 }
 

@@ -1,0 +1,105 @@
+// What is on offer from a port, and what its reader may do about it.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fabric/transports/shm/raw_peer.hpp"
+#include "fabric/transports/shm/test_port.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+constexpr std::size_t message_bytes = 200'000;
+constexpr std::size_t offered_bytes = message_bytes - shm_prefix_bytes;
+
+struct shm_offer_test : testing::Test {
+    shm_offer_test() {
+        for (std::size_t i = 0; i < bytes.size(); ++i)
+            bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
+        sent = bytes;
+        greet(peer, here);
+        peer.words().pulls.store(1);
+        peer.write(frame_kind::unexpected, 0, {});
+        move_until({&here}, [&] { return !here.tags.empty(); });
+    }
+    /// Has the port put a message of three segments on offer.
+    void have_offer() {
+        const const_bytes all(bytes);
+        segments = {all.first(100), all.subspan(100, 99'900), all.subspan(100'000)};
+        ASSERT_EQ(here.end().post_send(here.from, 1, segments, done), posted::pending);
+        move_until({&here}, [&] { return peer.has_record(); });
+    }
+    /// Asks for what stands at `from` of the ranges on offer, and waits until it was brought.
+    void ask(std::uint64_t from) {
+        peer.words().asked_from.store(from);
+        const std::uint64_t asked = peer.words().asked.fetch_add(1) + 1;
+        move_until({&here}, [&] { return peer.words_of_port().brought.load() == asked; });
+    }
+    void expect_on_tray(std::size_t from, std::size_t count) {
+        const const_bytes right = const_bytes(sent).subspan(shm_prefix_bytes + from, count);
+        EXPECT_TRUE(std::equal(right.begin(), right.end(), peer.tray())) << "from " << from;
+    }
+
+    test_port here{"shm://"};
+    raw_peer peer{here.end().address()};
+    std::vector<std::byte> bytes{std::vector<std::byte>(message_bytes)};
+    std::vector<std::byte> sent;
+    std::array<const_bytes, 3> segments;
+    noted done;
+};
+
+TEST_F(shm_offer_test, bytes_that_the_reader_asks_for_are_brought) {
+    have_offer();
+    for (std::size_t from = 0; from < offered_bytes; from += shm_tray_bytes) {
+        ask(from);
+        expect_on_tray(from, std::min(shm_tray_bytes, offered_bytes - from));
+    }
+    EXPECT_EQ(done.runs, 0);
+    peer.words().pulled.store(1);
+    move_until({&here}, [&] { return done.runs == 1; });
+    EXPECT_TRUE(done.what.ok());
+    EXPECT_TRUE(here.losses.empty());
+}
+
+TEST_F(shm_offer_test, reader_may_have_copied_some_before_it_asks) {
+    have_offer();
+    ask(99'999);
+    expect_on_tray(99'999, shm_tray_bytes);
+    ask(offered_bytes - 1);
+    expect_on_tray(offered_bytes - 1, 1);
+}
+
+TEST_F(shm_offer_test, bytes_are_brought_though_their_owner_took_them_back) {
+    region source = here.end().open_region(bytes, access::read).value();
+    const rma_request request{source.key(), 0, message_bytes};
+    peer.write(frame_kind::get, sizeof request, as_bytes_of(request));
+    move_until({&here}, [&] { return peer.has_record(); });
+    source = region();
+    std::fill(bytes.begin(), bytes.end(), std::byte{1});
+    // What is offered are the bytes of the region, behind eight that say where they stand.
+    ask(8 + 10);
+    expect_on_tray(10, shm_tray_bytes);
+}
+
+TEST_F(shm_offer_test, reader_that_asks_for_bytes_past_the_end_is_dropped) {
+    have_offer();
+    peer.words().asked_from.store(offered_bytes);
+    peer.words().asked.store(1);
+    move_until({&here}, [&] { return !here.losses.empty(); });
+    EXPECT_EQ(here.losses[0], errc::disconnected);
+    EXPECT_EQ(done.runs, 1);
+    peer.wait_until_dropped();
+}
+
+TEST_F(shm_offer_test, reader_that_answers_more_than_was_offered_is_dropped) {
+    have_offer();
+    peer.words().pulled.store(2);
+    move_until({&here}, [&] { return !here.losses.empty(); });
+    EXPECT_EQ(here.losses[0], errc::disconnected);
+    peer.wait_until_dropped();
+}
+
+}  // namespace
+}  // namespace amalgam::detail

@@ -1,0 +1,199 @@
+#include "fabric/transports/shm/port.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "fabric/transports/shm/raw_peer.hpp"
+#include "fabric/transports/shm/test_port.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+failure refusal(const std::string& where) {
+    auto opened = transport_registry::native().open(where);
+    EXPECT_FALSE(opened) << where;
+    return opened.why();
+}
+
+bool says(const std::string& sentence, const std::string& part) {
+    return sentence.find(part) != std::string::npos;
+}
+
+TEST(shm_port, option_that_means_nothing_is_refused_with_those_that_do) {
+    for (const char* where : {"shm://?rma=fast", "shm://?speed=1", "shm://a?listen=maybe"}) {
+        const failure why = refusal(where);
+        EXPECT_EQ(why.what, errc::invalid);
+        EXPECT_TRUE(says(why.sentence, "rma=ring")) << why.sentence;
+        EXPECT_TRUE(says(why.sentence, "example: ")) << why.sentence;
+    }
+    EXPECT_TRUE(says(refusal("shm://a?listen=no").sentence, "has no name"));
+}
+
+TEST(shm_port, name_in_use_is_refused_and_says_by_whom) {
+    test_port first("shm://");
+    const failure why = refusal(first.end().address());
+    EXPECT_EQ(why.what, errc::overloaded);
+    EXPECT_TRUE(says(why.sentence, "process " + std::to_string(::getpid()))) << why.sentence;
+}
+
+TEST(shm_port, ports_without_a_name_have_different_ones) {
+    test_port a("shm://"), b("shm://");
+    EXPECT_NE(a.end().address(), b.end().address());
+}
+
+TEST(shm_port, caller_that_does_not_listen_gets_its_answers) {
+    test_port server("shm://"), caller("shm://?listen=no");
+    EXPECT_TRUE(caller.end().address().empty());
+    EXPECT_FALSE(caller.end().can().listens);
+    server.echo = true;
+    const std::vector<std::byte> bytes(20, std::byte{3});
+    caller.send(caller.reach(server), 9, bytes);
+    move_until({&server, &caller}, [&] { return !caller.tags.empty(); });
+    EXPECT_EQ(caller.last, bytes);
+}
+
+TEST(shm_port, explains_what_was_chosen_and_why) {
+    test_port ring("shm://?rma=ring");
+    EXPECT_TRUE(says(ring.end().explain(), "the URI says rma=ring")) << ring.end().explain();
+    EXPECT_EQ(ring.end().can().rma, rma_mode::emulated);
+    test_port named("shm://");
+    EXPECT_TRUE(says(named.end().explain(), named.end().address().substr(6)));
+}
+
+TEST(shm_port, peer_that_claims_to_have_read_what_was_never_written_is_dropped) {
+    test_port here("shm://");
+    raw_peer peer(here.end().address());
+    greet(peer, here);
+    const std::vector<std::byte> bytes(8);
+    peer.write(frame_kind::unexpected, 8, bytes, 1);
+    move_until({&here}, [&] { return !here.tags.empty(); });
+    peer.words().consumed.store(~std::uint64_t{0} / 3);
+    noted done;
+    const const_bytes out(bytes);
+    while (here.losses.empty()) {
+        (void)here.end().post_send(here.from, 1, gather(&out, 1), done);
+        here.progress();
+    }
+    EXPECT_EQ(here.losses[0], errc::disconnected);
+    peer.wait_until_dropped();
+}
+
+TEST(shm_port, who_connects_and_says_nothing_is_sent_away_in_time) {
+    port_options impatient;
+    impatient.silence_limit = 50ms;
+    test_port here("shm://", impatient);
+    raw_peer silent(here.end().address());
+    std::thread moving([&] { silent.wait_until_dropped(); });
+    test_port other("shm://");
+    other.send(other.reach(here), 1, {});
+    move_until({&here, &other},
+               [&] { return here.tags.size() == 1 && !still_there(silent.socket()); });
+    moving.join();
+    EXPECT_TRUE(here.losses.empty());
+}
+
+TEST(shm_port, crowd_in_the_door_keeps_no_honest_caller_out_for_ever) {
+    port_options impatient;
+    impatient.silence_limit = 100ms;
+    test_port here("shm://", impatient);
+    std::vector<unique_fd> crowd;
+    const std::string name = here.end().address().substr(6);
+    for (std::size_t i = 0; i < shm_door::max_newcomers + 50; ++i) {
+        crowd.push_back(connect_to(name));
+        here.progress();
+    }
+    test_port caller("shm://");
+    caller.send(caller.reach(here), 5, {});
+    move_until({&here, &caller}, [&] { return !here.tags.empty(); });
+    EXPECT_EQ(here.tags[0], 5u);
+}
+
+TEST(shm_port, region_of_more_segments_than_the_board_shows_is_served_by_frames) {
+    test_port owner("shm://"), caller("shm://");
+    std::vector<std::byte> memory(1000);
+    std::vector<mutable_bytes> segments;
+    for (std::size_t at = 0; at < memory.size(); at += 100)
+        segments.push_back(mutable_bytes(memory).subspan(at, 100));
+    const region target = owner.end().open_region(segments, access::read_write).value();
+    const peer_id to = caller.reach(owner);
+    const std::vector<std::byte> bytes(950, std::byte{5});
+    const const_bytes from(bytes);
+    noted done;
+    posted how = posted::full;
+    while ((how = caller.end().post_put(to, gather(&from, 1), target.key(), 25, done)) ==
+           posted::full)
+        caller.progress();
+    EXPECT_EQ(how, posted::pending);
+    move_until({&owner, &caller}, [&] { return done.runs == 1; });
+    EXPECT_TRUE(done.what.ok());
+    EXPECT_EQ(std::count(memory.begin(), memory.end(), std::byte{5}), 950);
+    EXPECT_EQ(memory[24], std::byte{0});
+    EXPECT_EQ(memory[975], std::byte{0});
+}
+
+TEST(shm_port, region_is_not_given_back_while_a_peer_copies) {
+    test_port here("shm://");
+    raw_peer peer(here.end().address());
+    greet(peer, here);
+    std::vector<std::byte> memory(64);
+    region target = here.end().open_region(memory, access::read_write).value();
+    const remote_key key = target.key();
+    ASSERT_EQ(peer.board().find(key, 0, 64, access::write).what, shm_found_region::kind::open);
+    peer.words().touching.fetch_add(1);
+    std::atomic<bool> copied{false};
+    std::thread copier([&] {
+        // Only when the owner has begun to close it.
+        while (peer.board().find(key, 0, 64, access::write).what == shm_found_region::kind::open)
+            std::this_thread::yield();
+        copied = true;
+        peer.words().touching.fetch_add(1);
+    });
+    target = region();
+    EXPECT_TRUE(copied);
+    copier.join();
+}
+
+TEST(shm_port, large_message_survives_that_its_region_closes_while_it_is_on_offer) {
+    // Ten segments: not on the board, so the get is answered with frames, and large ones are
+    // offered from the region's own memory.
+    constexpr std::size_t bytes = std::size_t{8} << 20;
+    for (int after = 0; after < 12; ++after) {
+        test_port owner("shm://"), caller("shm://");
+        std::vector<std::byte> memory(bytes, std::byte{7});
+        std::vector<mutable_bytes> segments;
+        for (std::size_t at = 0; at < bytes; at += bytes / 8)
+            segments.push_back(mutable_bytes(memory).subspan(at, bytes / 8));
+        region source = owner.end().open_region(segments, access::read).value();
+        const peer_id to = caller.reach(owner);
+        std::vector<std::byte> got(bytes);
+        const mutable_bytes into(got);
+        noted done;
+        while (caller.end().post_get(to, scatter(&into, 1), source.key(), 0, done) == posted::full)
+            caller.progress();
+        for (int i = 0; i < after; ++i) {
+            caller.progress();
+            owner.progress();
+        }
+        source = region();
+        std::fill(memory.begin(), memory.end(), std::byte{1});  // Its owner's again.
+        move_until({&owner, &caller}, [&] { return done.runs == 1; });
+        if (done.what.ok()) {
+            EXPECT_EQ(std::count(got.begin(), got.end(), std::byte{7}), static_cast<long>(bytes));
+        } else {
+            EXPECT_EQ(done.what, errc::denied);
+        }
+        EXPECT_TRUE(caller.losses.empty());
+    }
+}
+
+}  // namespace
+}  // namespace amalgam::detail

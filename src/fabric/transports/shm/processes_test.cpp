@@ -1,0 +1,319 @@
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "conformance/child_process.hpp"
+#include "fabric/transports/shm/layout.hpp"
+#include "fabric/transports/shm/test_port.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+using conformance::channel;
+using conformance::child_process;
+
+constexpr std::size_t memory_bytes = std::size_t{4} << 20;
+
+/// Makes process_vm_readv and process_vm_writev fail with EPERM from now on, as containers do.
+void deny_cross_memory() {
+    sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    sock_fprog program{static_cast<unsigned short>(std::size(steps)), steps};
+    ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0) << errno;
+}
+
+std::string to_hex(const std::array<std::byte, remote_key::wire_bytes>& wire) {
+    std::string text;
+    for (std::byte one : wire) {
+        text += "0123456789abcdef"[static_cast<unsigned>(one) / 16];
+        text += "0123456789abcdef"[static_cast<unsigned>(one) % 16];
+    }
+    return text;
+}
+
+remote_key key_from(const std::string& hex) {
+    std::array<std::byte, remote_key::wire_bytes> wire;
+    for (std::size_t i = 0; i < wire.size(); ++i)
+        wire[i] = static_cast<std::byte>(std::stoul(hex.substr(2 * i, 2), nullptr, 16));
+    return remote_key::decode(wire);
+}
+
+/// Opens a port and memory full of 5s, tells its parent, and echoes until the parent speaks.
+int serve(channel& parent) {
+    test_port here("shm://");
+    here.echo = true;
+    std::vector<std::byte> memory(memory_bytes, std::byte{5});
+    const region target = here.end().open_region(memory, access::read_write).value();
+    parent.say(here.end().address());
+    parent.say(to_hex(target.key().encode()));
+    parent.say(here.end().explain());
+    move_until({&here}, [&] { return parent.overhear().has_value(); });
+    return 0;
+}
+
+/// Everything between this process and a serving one works: short and large messages, transfers.
+void expect_all_works(test_port& here, peer_id to, const remote_key& key) {
+    const std::vector<std::byte> shorts(30, std::byte{1});
+    here.send(to, 1, shorts);
+    move_until({&here}, [&] { return !here.tags.empty(); });
+    EXPECT_EQ(here.last, shorts);
+
+    std::vector<std::byte> got(memory_bytes);
+    const mutable_bytes into(got);
+    noted read;
+    if (here.end().post_get(to, scatter(&into, 1), key, 0, read) == posted::pending) {
+        move_until({&here}, [&] { return read.runs == 1; });
+        EXPECT_TRUE(read.what.ok());
+    }
+    EXPECT_EQ(std::count(got.begin(), got.end(), std::byte{5}), static_cast<long>(memory_bytes));
+
+    const std::vector<std::byte> fresh(memory_bytes, std::byte{6});
+    const const_bytes from(fresh);
+    noted written;
+    if (here.end().post_put(to, gather(&from, 1), key, 0, written) == posted::pending) {
+        move_until({&here}, [&] { return written.runs == 1; });
+        EXPECT_TRUE(written.what.ok());
+    }
+    noted again;
+    if (here.end().post_get(to, scatter(&into, 1), key, 0, again) == posted::pending)
+        move_until({&here}, [&] { return again.runs == 1; });
+    EXPECT_EQ(got, fresh);
+}
+
+TEST(shm_processes, port_that_the_kernel_denies_cross_memory_attach_works_through_the_ring) {
+    child_process denied([](channel& parent) {
+        deny_cross_memory();
+        test_port here("shm://");
+        EXPECT_EQ(here.end().can().rma, rma_mode::emulated);
+        const auto infos = transport_registry::native().describe();
+        const auto shm = std::find_if(infos.begin(), infos.end(),
+                                      [](const auto& one) { return one.name == "shm"; });
+        EXPECT_NE(shm->details[0].find("through the ring"), std::string::npos) << shm->details[0];
+        EXPECT_NE(here.end().explain().find("denies cross-memory attach"), std::string::npos);
+        const peer_id to = here.end().lookup(parent.hear()).value();
+        expect_all_works(here, to, key_from(parent.hear()));
+        parent.say("done");
+        return 0;
+    });
+    child_process server(&serve);
+    denied.line().say(server.line().hear());
+    denied.line().say(server.line().hear());
+    EXPECT_EQ(denied.line().hear(), "done");
+    EXPECT_EQ(denied.join(), 0);
+}
+
+TEST(shm_processes, peer_that_the_kernel_denies_cross_memory_attach_is_served_and_serves) {
+    child_process server([](channel& parent) {
+        deny_cross_memory();
+        return serve(parent);
+    });
+    const std::string address = server.line().hear();
+    const remote_key key = key_from(server.line().hear());
+    EXPECT_NE(server.line().hear().find("denies cross-memory attach"), std::string::npos);
+    test_port here("shm://");
+    expect_all_works(here, here.end().lookup(address).value(), key);
+}
+
+TEST(shm_processes, refusal_that_comes_after_the_connection_falls_back_to_frames) {
+    child_process caller([](channel& parent) {
+        test_port here("shm://");
+        EXPECT_EQ(here.end().can().rma, rma_mode::cross_memory);
+        const peer_id to = here.end().lookup(parent.hear()).value();
+        const remote_key key = key_from(parent.hear());
+        here.send(to, 1, {});
+        move_until({&here}, [&] { return !here.tags.empty(); });
+        here.tags.clear();
+        deny_cross_memory();
+        expect_all_works(here, to, key);
+        return 0;
+    });
+    child_process server(&serve);
+    caller.line().say(server.line().hear());
+    caller.line().say(server.line().hear());
+    EXPECT_EQ(caller.join(), 0);
+}
+
+/// Takes messages whose bytes all equal their tag.
+struct checking_sink final : message_sink {
+    void on_message(message& arrived) noexcept override {
+        const const_bytes bytes = arrived.bytes();
+        const auto right = static_cast<std::byte>(arrived.tag());
+        ++came;
+        whole = whole && std::count(bytes.begin(), bytes.end(), right) ==
+                             static_cast<std::ptrdiff_t>(bytes.size());
+        in_order = in_order && arrived.tag() == came;
+    }
+    std::uint64_t came = 0;
+    bool whole = true;
+    bool in_order = true;
+};
+
+/// Moves a port on until something is reached. Runs the last first; if it sleeps, once it is armed.
+using waiting = void (*)(test_port&, const std::function<bool()>&, const std::function<void()>&);
+
+/// More large messages than may be on offer at once, to one whose kernel says no then.
+void send_to_one_that_is_denied(waiting wait) {
+    const auto nothing = [] {};
+    constexpr std::uint64_t count = shm_offer::max_open + 4;
+    child_process receiver([&](channel& parent) {
+        test_port here("shm://");
+        checking_sink sink;
+        here.end().set_sink(&sink);
+        parent.say(here.end().address());
+        wait(
+            here, [&] { return sink.came == 1; }, nothing);
+        parent.say("connected");
+        parent.hear();
+        deny_cross_memory();
+        wait(
+            here, [&] { return sink.came == 1 + count; }, nothing);
+        EXPECT_TRUE(sink.whole);
+        EXPECT_TRUE(sink.in_order);
+        EXPECT_NE(here.end().explain().find("denied"), std::string::npos) << here.end().explain();
+        parent.say("took all");
+        parent.hear();
+        return 0;
+    });
+    std::vector<std::vector<std::byte>> memory(2 + count);
+    std::vector<std::array<const_bytes, 3>> parts(2 + count);
+    std::deque<noted> sends(2 + count);
+    test_port here("shm://");
+    const peer_id to = here.end().lookup(receiver.line().hear()).value();
+    here.send(to, 1, {});
+    std::optional<std::string> word;
+    auto heard = [&] {
+        word = receiver.line().overhear();
+        return word.has_value();
+    };
+    move_until({&here}, heard);
+    for (std::uint64_t i = 2; i < 2 + count; ++i) {
+        memory[i].assign(200'000 + i * 1001, static_cast<std::byte>(i));
+        const const_bytes all(memory[i]);
+        parts[i] = {all.first(1000), all.subspan(1000, 100'000), all.subspan(101'000)};
+        EXPECT_EQ(here.end().post_send(to, i, parts[i], sends[i]), posted::pending);
+    }
+    const auto all_sent = [&] {
+        return std::all_of(sends.begin() + 2, sends.end(),
+                           [](const noted& one) { return one.runs == 1; });
+    };
+    wait(here, all_sent, [&] { receiver.line().say("all are posted"); });
+    for (std::uint64_t i = 2; i < 2 + count; ++i)
+        EXPECT_TRUE(sends[i].what.ok());
+    move_until({&here}, heard);
+    EXPECT_EQ(*word, "took all");
+    EXPECT_TRUE(here.losses.empty());
+    receiver.line().say("end");
+    EXPECT_EQ(receiver.join(), 0);
+}
+
+TEST(shm_processes, refusal_that_comes_while_messages_are_on_offer_loses_none) {
+    send_to_one_that_is_denied([](test_port& one, const std::function<bool()>& reached,
+                                  const std::function<void()>& begin) {
+        begin();
+        move_until({&one}, reached);
+    });
+}
+
+TEST(shm_processes, refused_offers_wake_both_sides_when_they_sleep) {
+    send_to_one_that_is_denied(&sleep_until);
+}
+
+std::set<std::string> files_in_shared_memory() {
+    std::set<std::string> names;
+    std::error_code error;
+    for (const auto& one : std::filesystem::directory_iterator("/dev/shm", error))
+        names.insert(one.path().filename());
+    return names;
+}
+
+bool is_socket_name(const std::string& part) {
+    std::ifstream sockets("/proc/net/unix");
+    for (std::string line; std::getline(sockets, line);)
+        if (line.find(part) != std::string::npos) return true;
+    return false;
+}
+
+TEST(shm_processes, killed_process_leaves_nothing_behind) {
+    const std::set<std::string> before = files_in_shared_memory();
+    child_process server(&serve);
+    const std::string address = server.line().hear();
+    const std::string name = address.substr(std::string("shm://").size());
+    ASSERT_TRUE(is_socket_name(name)) << "it was looked for in the right place";
+    {
+        test_port here("shm://");
+        const std::vector<std::byte> large(std::size_t{1} << 20);
+        here.send(here.end().lookup(address).value(), 1, large);
+        here.progress();
+        server.kill();
+        move_until({&here}, [&] { return !here.losses.empty(); });
+        EXPECT_FALSE(is_socket_name(name));
+    }
+    for (const std::string& one : files_in_shared_memory())
+        EXPECT_EQ(one.find("amalgam"), std::string::npos) << one;
+    std::set<std::string> after = files_in_shared_memory();
+    for (const std::string& one : before)
+        after.erase(one);
+    for (const std::string& one : after)
+        EXPECT_EQ(one.find(name), std::string::npos) << one;
+}
+
+TEST(shm_processes, process_killed_while_its_child_holds_its_descriptors_is_gone_all_the_same) {
+    child_process server([](channel& parent) {
+        test_port here("shm://");
+        here.echo = true;
+        bool forked = false;
+        parent.say(here.end().address());
+        move_until({&here}, [&] {
+            if (!here.tags.empty() && !forked) {
+                forked = true;
+                if (::fork() == 0) {
+                    // Holds the sockets of its parent until the test's process has ended.
+                    ::prctl(PR_SET_PDEATHSIG, 0);
+                    parent.hear();
+                    ::_exit(0);
+                }
+                parent.say("forked");
+            }
+            return false;
+        });
+        return 0;
+    });
+    test_port here("shm://");
+    here.send(here.end().lookup(server.line().hear()).value(), 1, {});
+    move_until({&here}, [&] { return !here.tags.empty(); });
+    EXPECT_EQ(server.line().hear(), "forked");
+    server.kill();
+    move_until({&here}, [&] { return !here.losses.empty(); });
+    EXPECT_EQ(here.losses[0], errc::disconnected);
+    server.line().say("end");
+}
+
+}  // namespace
+}  // namespace amalgam::detail

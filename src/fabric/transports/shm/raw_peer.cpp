@@ -1,0 +1,214 @@
+#include "fabric/transports/shm/raw_peer.hpp"
+
+#include <array>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <amalgam/core/random.hpp>
+#include <amalgam/core/uri.hpp>
+
+#include "fabric/transports/shm/mapping.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+void check(bool done, const char* what) {
+    if (!done) throw std::runtime_error(what);
+}
+
+void wait_for(int fd, short events) {
+    pollfd look{fd, events, 0};
+    check(::poll(&look, 1, -1) == 1, "poll");
+}
+
+std::vector<std::byte> noise(seeded_random& dice, std::size_t count) {
+    std::vector<std::byte> bytes(count);
+    for (std::byte& one : bytes)
+        one = static_cast<std::byte>(dice());
+    return bytes;
+}
+
+std::string_view text_of(const std::vector<std::byte>& bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Kinds that mean nothing: neither framed_port's nor the transport's.
+frame_kind unknown_kind(seeded_random& dice) {
+    const auto pick = static_cast<std::uint8_t>(dice.below(200));
+    return static_cast<frame_kind>(pick < 9 ? 7 + pick : 19 + pick);
+}
+
+/// An offer that is right in all but what `spoil` does to it.
+template <typename Spoil>
+void offer(raw_peer& peer, Spoil&& spoil) {
+    struct {
+        shm_offer head;
+        shm_foreign_range range;
+    } told;
+    static_assert(sizeof told == sizeof(shm_offer) + sizeof(shm_foreign_range));
+    told.head.frame.kind = frame_kind::unexpected;
+    told.head.frame.bytes = 200000;
+    told.head.segment_count = 1;
+    told.range = {8, 200000 - shm_prefix_bytes};
+    spoil(told.head, told.range);
+    peer.write(shm_offer_kind, sizeof told, as_bytes_of(told));
+}
+
+}  // namespace
+
+raw_peer::raw_peer(std::string_view address)
+    : pair_memory_(make_shm_memory(shm_pair_layout::bytes).value().release()),
+      board_memory_(make_shm_memory(shm_board_layout::bytes).value().release()),
+      origins_{random_u64(), random_u64()},
+      pair_(shm_pair::map(pair_memory_.get(), shm_pair::side::connector, origins_).value()),
+      writer_(pair_.outward()),
+      reader_(pair_.inward()) {
+    const std::string name = uri::parse(address).name;
+    while (!socket_)  // Its queue may be full.
+        socket_ = connect_to(name);
+}
+
+shm_greeting raw_peer::proper() const {
+    shm_greeting say;
+    say.incarnation = probe_.token;
+    say.probe = reinterpret_cast<std::uint64_t>(&probe_);
+    say.origin_to_acceptor = origins_.to_acceptor;
+    say.origin_to_connector = origins_.to_connector;
+    return say;
+}
+
+void raw_peer::say(const shm_greeting& greeting, int pair, int board) {
+    check(send_greeting(socket_.get(), greeting, pair, board), "send a greeting");
+}
+
+void raw_peer::send_bytes(std::string_view bytes) {
+    check(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0, "send");
+}
+
+void raw_peer::greet() {
+    say(proper(), pair_memory_.get(), board_memory_.get());
+    shm_received_greeting answer;
+    wait_for(socket_.get(), POLLIN);
+    check(receive_greeting(socket_.get(), false, answer) == shm_hearing::heard, "hear an answer");
+    board_ = shm_board_view(
+        shm_mapping::of(answer.board.get(), 0, shm_board_layout::bytes, /*writable=*/false));
+}
+
+void raw_peer::write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
+                     std::uint64_t tag) {
+    frame_header header;
+    header.bytes = claimed_bytes;
+    header.kind = kind;
+    header.tag = tag;
+    while (!writer_.write(header, gather(&payload, 1), payload.size())) {
+        check(!writer_.broken(), "the port claims to have read what was never written");
+        if (!still_there(socket_.get())) return;
+        ring();
+        std::this_thread::yield();
+    }
+}
+
+void raw_peer::ring() {
+    const char bell = 0;
+    (void)!::send(socket_.get(), &bell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void raw_peer::wait_until_dropped() {
+    std::array<char, 256> bells;
+    for (;;) {
+        wait_for(socket_.get(), POLLIN | POLLRDHUP);
+        if (::recv(socket_.get(), bells.data(), bells.size(), MSG_DONTWAIT) <= 0) return;
+    }
+}
+
+void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
+    seeded_random dice(seed);
+    raw_peer peer(address);
+    // The first kinds of harm are done instead of a greeting, the others after one.
+    const std::uint64_t kind = seed % 20;
+    if (kind >= 5) peer.greet();
+    const std::vector<std::byte> bytes = noise(dice, 1 + dice.below(2000));
+    const auto small = static_cast<std::uint32_t>(bytes.size());
+    switch (kind) {
+        case 0:
+            peer.send_bytes(text_of(bytes));
+            break;
+        case 1: {
+            shm_greeting other = peer.proper();
+            other.version = static_cast<std::uint32_t>(dice()) | 2;
+            peer.say(other, -1, -1);
+            break;
+        }
+        case 2:
+            peer.say(peer.proper(), -1, -1);
+            break;
+        case 3:
+            peer.say(peer.proper(), peer.pair_memory(), peer.socket());
+            break;
+        case 4:
+            peer.say(peer.proper(), peer.socket(), peer.socket());
+            break;
+        case 5:
+            peer.write(unknown_kind(dice), small, bytes);
+            break;
+        case 6:  // More of what never began.
+            peer.write(shm_piece_kind, small, bytes);
+            break;
+        case 7:  // A large message, and then something else than its pieces.
+            peer.write(frame_kind::unexpected, 100000, noise(dice, shm_prefix_bytes));
+            peer.write(frame_kind::unexpected, small, bytes);
+            break;
+        case 8:  // More than it said.
+            peer.write(frame_kind::unexpected, 40000, noise(dice, shm_prefix_bytes));
+            for (int i = 0; i < 4; ++i)
+                peer.write(shm_piece_kind, 15000, noise(dice, 15000));
+            break;
+        case 9:  // A piece of nothing, and one past the limit.
+            peer.write(frame_kind::unexpected, 100000, noise(dice, shm_prefix_bytes));
+            peer.write(shm_piece_kind, dice.chance(0.5) ? 0 : 0xffffffffu, {});
+            break;
+        case 10:  // A message past every limit.
+            peer.write(frame_kind::unexpected, 0xffffffffu, noise(dice, shm_prefix_bytes));
+            break;
+        case 11:
+            offer(peer, [](shm_offer& head, shm_foreign_range&) { head.segment_count = 0; });
+            break;
+        case 12:
+            offer(peer, [&](shm_offer& head, shm_foreign_range&) {
+                head.segment_count = static_cast<std::uint32_t>(dice()) | 2;
+            });
+            break;
+        case 13:
+            offer(peer, [&](shm_offer&, shm_foreign_range& range) { range.bytes = dice(); });
+            break;
+        case 14:
+            offer(peer, [](shm_offer& head, shm_foreign_range&) { head.slot = 5; });
+            break;
+        case 15:  // Memory that is not there.
+            offer(peer, [](shm_offer&, shm_foreign_range&) {});
+            break;
+        case 16:
+            offer(peer, [&](shm_offer& head, shm_foreign_range&) {
+                head.frame.kind = dice.chance(0.5) ? shm_offer_kind : shm_piece_kind;
+            });
+            break;
+        case 17:  // Answers to what nobody asked.
+            peer.write(frame_kind::rma_done, 3, const_bytes(bytes).first(1));
+            peer.write(frame_kind::rma_done, 3, const_bytes(bytes).first(1));
+            break;
+        case 18:
+            peer.write(frame_kind::put, 1, const_bytes(bytes).first(1));
+            break;
+        default:
+            peer.write(frame_kind::get, 0, {});
+            break;
+    }
+    peer.ring();
+    peer.wait_until_dropped();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <amalgam/core/random.hpp>
+#include <amalgam/core/unique_fd.hpp>
+
+#include "fabric/transports/shm/board.hpp"
+#include "fabric/transports/shm/cross_memory.hpp"
+#include "fabric/transports/shm/greeting.hpp"
+#include "fabric/transports/shm/pair.hpp"
+
+namespace amalgam::detail {
+
+/// For tests: one who connects to a port without a port of its own, and so can do what no honest
+/// peer would. Each step throws std::runtime_error when the kernel refuses it.
+class raw_peer {
+public:
+    /// Connects to "shm://NAME" and says nothing.
+    explicit raw_peer(std::string_view address);
+
+    int socket() const noexcept { return socket_.get(); }
+    /// Says hello as it should be, and waits for the answer.
+    void greet();
+    /// Sends the greeting, with these descriptors beside it.
+    void say(const shm_greeting& greeting, int pair, int board);
+    void send_bytes(std::string_view bytes);
+
+    /// A greeting as it should be.
+    shm_greeting proper() const;
+    int pair_memory() const noexcept { return pair_memory_.get(); }
+    int board_memory() const noexcept { return board_memory_.get(); }
+
+    /// Appends a record as it is told, when there is room. Once the far side has ended the
+    /// connection there may be none ever: nothing is written then. Precondition: greet().
+    void write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
+               std::uint64_t tag = 0);
+    /// Rings, so that a port that sleeps looks.
+    void ring();
+    shm_side& words() noexcept { return pair_.mine(); }
+    const shm_side& words_of_port() const noexcept { return pair_.theirs(); }
+    /// Whether the port has written to us.
+    bool has_record() const noexcept { return reader_.ready(); }
+    const std::byte* tray() const noexcept { return pair_.inward_tray(); }
+    /// What the port shows. Precondition: greet().
+    const shm_board_view& board() const noexcept { return board_; }
+
+    /// Returns when the far side has ended the connection.
+    void wait_until_dropped();
+
+private:
+    shm_probe probe_{random_nonzero_u64(), 0};
+    shm_board_view board_;
+    unique_fd socket_;
+    unique_fd pair_memory_, board_memory_;
+    shm_pair::origins origins_;
+    shm_pair pair_;
+    shm_ring_writer writer_;
+    shm_ring_reader reader_;
+};
+
+/// Does the `seed`-th kind of harm to the port at `address`; returns once it was dropped for it.
+void send_garbage_over_shm(const std::string& address, std::uint64_t seed);
+
+}  // namespace amalgam::detail
