@@ -42,14 +42,14 @@ function(amalgam_library name)
   set_property(GLOBAL APPEND PROPERTY AMALGAM_LAYERS amalgam_${name})
 endfunction()
 
-# amalgam_transport(tcp SOURCES tcp.cpp TESTS tcp_test.cpp)
+# amalgam_transport(tcp SOURCES tcp.cpp TESTS tcp_test.cpp [TEST_LINKS amalgam_test_memory])
 # A native transport: its sources join the fabric library, its tests become tests.
 function(amalgam_transport name)
-  cmake_parse_arguments(arg "" "" "SOURCES;TESTS;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS;TESTS;TEST_LINKS" ${ARGN})
   target_sources(amalgam_fabric PRIVATE ${arg_SOURCES})
   target_link_libraries(amalgam_fabric PRIVATE ${arg_LINKS})
   if(arg_TESTS)
-    amalgam_test(${name}_transport_test SOURCES ${arg_TESTS} LINKS amalgam_conformance)
+    amalgam_test(${name}_transport_test SOURCES ${arg_TESTS} LINKS amalgam_conformance ${arg_TEST_LINKS})
   endif()
 endfunction()
 

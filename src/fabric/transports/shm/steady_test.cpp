@@ -1,56 +1,11 @@
 // What a port promises in steady state: no memory is taken from the heap.
-#include <atomic>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "fabric/transports/shm/test_port.hpp"
-
-namespace {
-std::atomic<std::uint64_t> allocations{0};
-
-void* counted(std::size_t bytes, std::size_t alignment) noexcept {
-    allocations.fetch_add(1, std::memory_order_relaxed);
-    void* memory = nullptr;
-    return ::posix_memalign(&memory, alignment, bytes == 0 ? 1 : bytes) == 0 ? memory : nullptr;
-}
-
-void* counted_or_throw(std::size_t bytes, std::size_t alignment) {
-    void* const memory = counted(bytes, alignment);
-    if (memory == nullptr) throw std::bad_alloc();
-    return memory;
-}
-}  // namespace
-
-// All four: AddressSanitizer has its own of those that are missing here.
-void* operator new(std::size_t bytes) {
-    return counted_or_throw(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-    return counted_or_throw(bytes, static_cast<std::size_t>(alignment));
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-    return counted(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-    return counted(bytes, static_cast<std::size_t>(alignment));
-}
-// Not inlined: GCC would see free() end what it saw operator new begin, and warn.
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
-}
+#include "memory/memory.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -91,10 +46,10 @@ TEST_P(shm_steady_state, takes_no_memory_for_messages_and_transfers) {
         };
         for (int i = 0; i < 30; ++i)
             round();
-        const std::uint64_t before = allocations.load();
+        const std::uint64_t before = memory::allocations();
         for (int i = 0; i < 100; ++i)
             round();
-        EXPECT_EQ(allocations.load(), before) << bytes << " bytes";
+        EXPECT_EQ(memory::allocations(), before) << bytes << " bytes";
     }
 }
 
