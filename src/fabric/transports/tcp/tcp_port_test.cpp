@@ -109,7 +109,7 @@ TEST(tcp_port, answers_that_came_before_the_end_are_read_though_a_send_finds_it_
 
 TEST(tcp_port, a_peer_that_does_not_read_for_long_is_kept) {
     // Its host answers every probe of the kernel; it is busy, not gone.
-    const port_options impatient{.silence_limit = 400ms};
+    const port_options impatient{.silence_limit = 1000ms};
     test_port here("tcp://127.0.0.1:0", impatient), there("tcp://127.0.0.1:0", impatient);
     auto [to, back] = connect(here, there);
     const std::string large(1 << 20, 'x');
@@ -120,7 +120,7 @@ TEST(tcp_port, a_peer_that_does_not_read_for_long_is_kept) {
         if (how == posted::pending) ++posts;
         if (how == posted::done) ops.back().over = true, ++posts;
     }
-    const auto until = clock::steady().now() + 5 * impatient.silence_limit;
+    const auto until = clock::steady().now() + 3 * impatient.silence_limit;
     move_until({&here}, [&] { return clock::steady().now() > until; });
     ASSERT_TRUE(here.lost.empty()) << to_string(here.lost.front().second);
     EXPECT_GT(here.end->open_operations(), 0u);
