@@ -34,6 +34,13 @@ void* operator new(std::size_t bytes) {
 void* operator new(std::size_t bytes, std::align_val_t align) {
     return faulty(bytes, static_cast<std::size_t>(align));
 }
+void* operator new(std::size_t bytes, std::align_val_t align, const std::nothrow_t&) noexcept {
+    try {
+        return faulty(bytes, static_cast<std::size_t>(align));
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
 void operator delete(void* memory) noexcept {
     give_back(memory);
 }
