@@ -1,6 +1,4 @@
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 
@@ -8,51 +6,10 @@
 
 #include <amalgam/rpc/engine.hpp>
 
+#include "memory/memory.hpp"
 #include "rpc/loop_pair.hpp"
 
 // An engine that cannot be made leaves nothing behind: every allocation of its maker fails once.
-
-namespace {
-thread_local std::size_t allowed = 0;  // Until one fails; 0: none does.
-
-void* faulty(std::size_t bytes, std::size_t align) {
-    if (allowed != 0 && --allowed == 0) throw std::bad_alloc();
-    void* memory = std::aligned_alloc(align, (bytes + align - 1) / align * align);
-    if (memory == nullptr) throw std::bad_alloc();
-    return memory;
-}
-
-// Not inlined, lest GCC sees free() of what operator new returned and warns.
-[[gnu::noinline]] void give_back(void* memory) noexcept {
-    std::free(memory);
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-    return faulty(bytes, alignof(std::max_align_t));
-}
-void* operator new(std::size_t bytes, std::align_val_t align) {
-    return faulty(bytes, static_cast<std::size_t>(align));
-}
-void* operator new(std::size_t bytes, std::align_val_t align, const std::nothrow_t&) noexcept {
-    try {
-        return faulty(bytes, static_cast<std::size_t>(align));
-    } catch (const std::bad_alloc&) {
-        return nullptr;
-    }
-}
-void operator delete(void* memory) noexcept {
-    give_back(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    give_back(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-    give_back(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-    give_back(memory);
-}
 
 namespace amalgam {
 namespace {
@@ -60,20 +17,18 @@ namespace {
 /// Whether `make()` went well although allocation number `n` was to fail.
 template <typename Make>
 bool survives(std::size_t n, Make make) {
-    allowed = n;
     try {
+        const memory::failing failing(n);
         make();
-        const bool failed = allowed == 0;
-        allowed = 0;
-        EXPECT_FALSE(failed) << "a failure was swallowed";
-        return true;
+        if (!memory::failing::struck()) return true;
     } catch (const std::bad_alloc&) {
-        allowed = 0;
+        return false;
     } catch (const error& why) {
-        allowed = 0;
         EXPECT_EQ(why.code(), errc::no_memory) << why.what();
+        return false;
     }
-    return false;
+    ADD_FAILURE() << "a failure was swallowed";
+    return true;
 }
 
 class engine_faults : public testing::TestWithParam<const char*> {};
