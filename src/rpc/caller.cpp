@@ -257,7 +257,9 @@ void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcep
     from.set_verified(what->index, verdict.what.ok());
     if (verdict.what.ok()) return;
     counts_.refused.add();
-    log(log_level::warn, "rpc", "a one-way call was refused",
+    // Who stops need not say so first, and a one-way call may always come too late.
+    const bool too_late = verdict.what == errc::closed;
+    log(too_late ? log_level::debug : log_level::warn, "rpc", "a one-way call was refused",
         {{"procedure", what->name},
          {"peer", core_.address_of(from.name)},
          {"status", verdict.what.code},

@@ -96,21 +96,29 @@ TEST(tool_ping_nobody, ends_with_code_1_and_says_unreachable) {
 
 class tool_perf : public testing::TestWithParam<const char*> {};
 
-TEST_P(tool_perf, every_test_prints_one_json_object_with_every_field) {
+TEST_P(tool_perf, each_test_prints_one_json_object_with_every_field) {
+    for (const char* test : {"message-latency", "rpc-latency", "rpc-rate", "put-bandwidth",
+                             "get-bandwidth", "stream-rate"}) {
+        const auto got = amalgam_tool(std::string("perf ") + test +
+                                      " --seconds 0.05 --json --uri " + GetParam());
+        ASSERT_EQ(got.code, 0) << got.output;
+        const auto one = nlohmann::json::parse(got.output);
+        EXPECT_EQ(one["test"], test);
+        for (const char* field :
+             {"uri", "size_bytes", "depth", "ops_per_s", "bytes_per_s", "p50_us", "p99_us"})
+            EXPECT_TRUE(one.contains(field)) << one;
+        EXPECT_GT(one["ops_per_s"].get<double>(), 0) << one;
+    }
+}
+
+TEST_P(tool_perf, all_runs_every_test) {
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a process that ran ULTs may not fork one that has threads, says its checker";
+#endif
     const auto got =
         amalgam_tool(std::string("perf all --seconds 0.05 --json --uri ") + GetParam());
     ASSERT_EQ(got.code, 0) << got.output;
-    std::size_t lines = 0;
-    for (std::size_t at = 0; at < got.output.size(); ++lines) {
-        const std::size_t end = got.output.find('\n', at);
-        const auto one = nlohmann::json::parse(got.output.substr(at, end - at));
-        for (const char* field :
-             {"test", "uri", "size_bytes", "depth", "ops_per_s", "bytes_per_s", "p50_us", "p99_us"})
-            EXPECT_TRUE(one.contains(field)) << one;
-        EXPECT_GT(one["ops_per_s"].get<double>(), 0) << one;
-        at = end + 1;
-    }
-    EXPECT_EQ(lines, 6u) << got.output;
+    EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 6) << got.output;
 }
 
 INSTANTIATE_TEST_SUITE_P(native, tool_perf, testing::Values("shm://", "tcp://127.0.0.1:0"));
