@@ -101,6 +101,7 @@ TEST_P(call_allocations, a_plain_threads_call_takes_none) {
 }
 
 TEST_P(call_allocations, a_call_to_oneself_takes_none) {
+    at_server<int(int)>("inline")(1);  // The client has connected then.
     server.define("twice", [](int a) { return 2 * a; });
     auto twice = server.procedure<int(int)>("twice").on(server.address());
     const std::uint64_t taken = server.run([&] {
