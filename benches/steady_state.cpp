@@ -67,7 +67,6 @@ void report_allocations(perf::channel& talk) {
     talk.read_line();
     const auto after = bench::allocations();
     talk.write_line(std::to_string(after - before));
-    talk.read_line();
 }
 
 double per_message(const std::string& uri) {
@@ -107,6 +106,7 @@ double per_call(const std::string& uri) {
         server.define("sum", [](int a, int b) { return a + b; });
         talk.write_line(server.address());
         report_allocations(talk);
+        talk.read_line();  // Until the measuring process goes.
     });
     engine client(uri, {.spin = always_spin});
     const auto sum =
