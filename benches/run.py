@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every comparison in one go and writes report.json and report.md.
 
-A row is measured several times, ours and its peers in turn, so that a slow moment of the
+A row is measured many times, shortly, ours and its peers in turn, so that a slow moment of the
 machine falls on all of them; the median counts. Usage: run.py BUILD_DIR OUT_DIR [ROUNDS]
 """
 import json
@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 BUILD, OUT = sys.argv[1], sys.argv[2]
-ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 5
-SECONDS = "1"
+ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 15
+SECONDS = "0.3"
 
 
 def program(name):

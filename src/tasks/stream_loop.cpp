@@ -165,10 +165,11 @@ std::size_t stream::round(std::size_t most) noexcept {
 }
 
 void stream::idle() noexcept {
-    // The clock is read every eighth round: polling is what an idle stream is for.
-    if (idle_rounds_++ % 8 == 0) {
+    // Reading the clock takes as long as a round, and polling is what an idle stream is for.
+    constexpr std::uint32_t rounds_between_looks = 16;
+    if (++idle_rounds_ % rounds_between_looks == 0) {
         const time_point at = std::chrono::steady_clock::now();
-        if (idle_rounds_ == 1) idle_since_ = at;
+        if (idle_rounds_ == rounds_between_looks) idle_since_ = at;
         if (at - idle_since_ >= spin_.limit()) {
             sleep();
             idle_rounds_ = 0;

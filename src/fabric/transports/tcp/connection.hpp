@@ -84,7 +84,7 @@ private:
 
     bool can_read() const noexcept { return phase_ == phase::up || phase_ == phase::broken; }
     posted write_or_queue(const wire_header&, gather payload, completion* on_sent,
-                          bool small) noexcept;
+                          std::size_t bytes) noexcept;
     posted enqueue(const wire_header&, gather payload, completion* on_sent, bool small) noexcept;
     bool flush(const completion* posting) noexcept;
     bool settle(std::size_t bytes, const completion* posting) noexcept;

@@ -15,7 +15,7 @@ namespace {
 
 // Asking the sockets that were busy lately is as dear as asking epoll, and gets the bytes at
 // once; so epoll, which knows of all others, is asked in one round of so many.
-constexpr unsigned rounds_per_poll = 8;
+constexpr unsigned rounds_per_poll = 32;
 // Fruitless reads after which a connection is left to epoll: when it is the only one, and when
 // there are others to look after.
 constexpr unsigned patience_alone = 1024;
