@@ -166,7 +166,7 @@ std::size_t stream::round(std::size_t most) noexcept {
 
 void stream::idle() noexcept {
     // Reading the clock takes as long as a round, and polling is what an idle stream is for.
-    constexpr std::uint32_t rounds_between_looks = 16;
+    constexpr unsigned rounds_between_looks = 16;
     if (++idle_rounds_ % rounds_between_looks == 0) {
         const time_point at = std::chrono::steady_clock::now();
         if (idle_rounds_ == rounds_between_looks) idle_since_ = at;
@@ -176,7 +176,9 @@ void stream::idle() noexcept {
             return;
         }
     }
-    cpu_relax();
+    // What was waited for often comes soon, and a pause takes as long as a round.
+    constexpr unsigned rounds_at_full_speed = 64;
+    if (idle_rounds_ > rounds_at_full_speed) cpu_relax();
 }
 
 bool stream::may_sleep() noexcept {
