@@ -1,8 +1,11 @@
 #include "tasks/bell.hpp"
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <sys/eventfd.h>
@@ -19,8 +22,10 @@ struct bell_shelf {
     bell* silent = nullptr;  // without an eventfd
     bell* with_fd = nullptr;
 };
+// Never destroyed, for late ringers, and never allocated, so that nothing here can fail.
+alignas(bell_shelf) std::byte shelf_place[sizeof(bell_shelf)];
 bell_shelf& shelf() noexcept {
-    static auto* the = new bell_shelf;  // never destroyed: late ringers
+    static auto* const the = ::new (shelf_place) bell_shelf;
     return *the;
 }
 }  // namespace
@@ -48,15 +53,14 @@ bell& bell::take(bool can_sleep) {
             return found;
         }
     }
-    const int fd = can_sleep ? ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
-    if (can_sleep && fd < 0) {
+    auto made = std::make_unique<bell>();
+    made->fd = can_sleep ? ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    if (can_sleep && made->fd < 0) {
         throw error(status{errc::no_memory, errno},
                     "no eventfd for a new execution stream: the process has too many open files; "
                     "raise its limit (ulimit -n) or use fewer streams");
     }
-    auto* made = new bell;
-    made->fd = fd;
-    return *made;
+    return *made.release();
 }
 
 void bell::give_back(bell& used) noexcept {

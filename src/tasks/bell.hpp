@@ -24,7 +24,7 @@ struct bell {
     /// The stream read its eventfd after a ring.
     void drain() noexcept;
 
-    /// Failure: throws error{no_memory} when the OS gives no eventfd.
+    /// Failure: throws error{no_memory} when the OS gives no eventfd, or std::bad_alloc.
     static bell& take(bool can_sleep);
     static void give_back(bell& used) noexcept;
 
