@@ -212,7 +212,10 @@ void exchange::expect_senders(clock::time_point deadline) {
 }
 
 void exchange::watch(companion& one) {
-    one.stay = over_.procedure<wire::stay_signature>(wire::stay).on(one.at).start();
+    // In a ULT of its own: begun while a join is served, it would end with that join's deadline.
+    amalgam::spawn(over_.stream(), [this, &one] {
+        one.stay = over_.procedure<wire::stay_signature>(wire::stay).on(one.at).start();
+    }).join();
     one.watcher = amalgam::spawn(over_.stream(), [this, &one] {
         (void)one.stay.wait();  // How it ended, answer.get() tells.
         future<std::string> answer;

@@ -219,6 +219,26 @@ TEST(group_run, a_receiver_may_start_long_after_its_sender) {
     EXPECT_EQ(items, 1);
 }
 
+TEST(group_run, a_run_may_last_longer_than_the_limit_on_joining) {
+    int got = 0;
+    looped_run all(two_groups, {.join_limit = 3s},
+                   from_one_to_the_other(
+                       [](outlet<int>& out) {
+                           for (int i = 0; i < 20; ++i) {
+                               this_task::sleep_for(1s);
+                               out.send(i);
+                           }
+                       },
+                       [&](int) { ++got; }));
+    for (auto& one : all.processes)
+        all.start(*one);
+    all.net.run_until_idle();
+    ASSERT_TRUE(all.over());
+    for (std::size_t i = 0; i < all.processes.size(); ++i)
+        EXPECT_EQ(all.failure_of(i), "");
+    EXPECT_EQ(got, 20);
+}
+
 TEST(group_run, a_receiver_that_never_starts_is_named_after_the_limit) {
     bool started = false;
     looped_run all(two_groups, {.join_limit = 3s},
