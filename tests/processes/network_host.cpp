@@ -16,24 +16,14 @@
 
 #include <amalgam/fabric/transport.hpp>
 
+#include "conformance/text_operation.hpp"
+
 namespace amalgam::processes {
 namespace {
 
 using conformance::channel;
 using conformance::child_process;
-
-struct operation final : completion {
-    operation() : completion(&ran) {}
-    static void ran(completion& self, status what, std::size_t) noexcept {
-        auto& op = static_cast<operation&>(self);
-        op.over = true;
-        op.code = what.code;
-    }
-    bool over = false;
-    errc code = errc::ok;
-    std::string text;
-    const_bytes bytes;
-};
+using operation = conformance::text_operation;
 
 /// Runs a command with the shell; returns its exit code and what it printed.
 std::pair<int, std::string> run_command(const std::string& command) {

@@ -12,6 +12,7 @@
 
 #include <amalgam/fabric/transport.hpp>
 
+#include "conformance/text_operation.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
 
 namespace amalgam::detail {
@@ -23,19 +24,7 @@ struct test_port final : message_sink {
         std::uint64_t tag;
         std::string text;
     };
-    /// An operation and how it ended.
-    struct operation final : completion {
-        operation() : completion(&ran) {}
-        static void ran(completion& self, status what, std::size_t) noexcept {
-            auto& op = static_cast<operation&>(self);
-            op.over = true;
-            op.code = what.code;
-        }
-        bool over = false;
-        errc code = errc::ok;
-        std::string text;   ///< Lent to the port.
-        const_bytes bytes;  ///< Likewise.
-    };
+    using operation = conformance::text_operation;
 
     explicit test_port(const std::string& where, const port_options& options = {})
         : end(make_tcp_transport()->open(uri::parse(where), options).value()) {

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/fabric/completion.hpp>
+
+namespace amalgam::conformance {
+
+/// An operation with the text that it lends to its port, and how it ended.
+struct text_operation final : completion {
+    text_operation() : completion(&ran) {}
+    static void ran(completion& self, status what, std::size_t) noexcept {
+        auto& op = static_cast<text_operation&>(self);
+        op.over = true;
+        op.code = what.code;
+    }
+    bool over = false;
+    errc code = errc::ok;
+    std::string text;
+    const_bytes bytes;  ///< Of the text, once it is set.
+};
+
+}  // namespace amalgam::conformance
