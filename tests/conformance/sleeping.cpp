@@ -8,8 +8,14 @@
 namespace amalgam::conformance {
 namespace {
 
-/// Sleeps on the handles until one is readable; which of the two that is. None: neither was
-/// within all patience.
+/// Sleeps on the handle until it is readable. False: it was not within all patience.
+bool sleep_on(node& at) {
+    pollfd handle{at.end().wait_handle(), POLLIN, 0};
+    return ::poll(&handle, 1, static_cast<int>(patience().count())) > 0;
+}
+
+/// As above, on two; which of them is readable. None: neither was. Precondition: two nodes, as
+/// poll() looks at one after the other, and tells what it found at each.
 struct readable {
     bool first = false;
     bool second = false;
@@ -33,7 +39,7 @@ int sleep_until(node& at, const std::function<bool()>& reached) {
     int woken = 0;
     while (!reached()) {
         if (at.progress() != 0 || !at.end().prepare_to_sleep()) continue;
-        if (!sleep_on(at, at).first) {
+        if (!sleep_on(at)) {
             ADD_FAILURE() << "nothing woke the sleeper";
             return woken;
         }
