@@ -129,6 +129,14 @@ TEST(tool_perf_misuse, an_unknown_test_is_told_which_there_are) {
     EXPECT_TRUE(has(got.output, "rpc-latency")) << got.output;
 }
 
+TEST(tool_perf_misuse, a_transport_there_is_not_is_told_in_one_sentence) {
+    const auto got = amalgam_tool("perf message-latency --uri pigeon://loft --seconds 0.05");
+    EXPECT_EQ(got.code, 1);
+    EXPECT_TRUE(got.output.starts_with("amalgam: ")) << got.output;
+    EXPECT_TRUE(has(got.output, "no transport \"pigeon\"")) << got.output;
+    EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
+}
+
 TEST(tool_perf_misuse, a_transport_within_one_process_is_refused_with_the_reason) {
     const auto got = amalgam_tool("perf message-latency --uri loop://here --seconds 0.05");
     EXPECT_EQ(got.code, 1);

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -41,7 +42,7 @@ std::string names_of_tests() {
     return names;
 }
 
-void run_one(const perf::perf_test& test, const perf_options& options) {
+perf::measurement run_one(const perf::perf_test& test, const perf_options& options) {
     perf::request asked = options.asked;
     if (asked.size_bytes == 0) asked.size_bytes = test.default_size_bytes;
     if (asked.depth == 0) asked.depth = test.default_depth;
@@ -50,19 +51,18 @@ void run_one(const perf::perf_test& test, const perf_options& options) {
     m.uri = asked.uri;
     m.size_bytes = asked.size_bytes;
     m.depth = asked.depth;
-    fmt::print("{}\n", options.json ? perf::to_json(m) : perf::table_row(m));
-    std::fflush(stdout);
+    return m;
 }
 
 void perf_command(const perf_options& options) {
     (void)parse_uri(options.asked.uri).value();  // A wrong one is told here, before anything forks.
     bool found = false;
-    if (!options.json) fmt::print("{}\n", perf::table_head());
-    std::fflush(stdout);
     for (const auto& test : perf::all_tests()) {
         if (options.test != "all" && options.test != test.name) continue;
-        found = true;
-        run_one(test, options);
+        const perf::measurement m = run_one(test, options);
+        if (!std::exchange(found, true) && !options.json) fmt::print("{}\n", perf::table_head());
+        fmt::print("{}\n", options.json ? perf::to_json(m) : perf::table_row(m));
+        std::fflush(stdout);
     }
     if (!found)
         throw error(errc::not_found,

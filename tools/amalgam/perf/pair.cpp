@@ -17,11 +17,18 @@
 namespace amalgam::perf {
 namespace {
 
+// Begins a line that says why the other process ends; no other line begins so.
+constexpr char failure_mark = '!';
+
 [[noreturn]] void peer_left() {
     throw error(errc::disconnected, "the other process of the measurement ended early");
 }
 
 }  // namespace
+
+void channel::write_failure(std::string_view sentence) {
+    write_line(failure_mark + std::string(sentence));
+}
 
 void channel::write_line(const std::string& line) {
     const std::string text = line + '\n';
@@ -40,9 +47,11 @@ std::string channel::read_line() {
         const auto n = ::recv(fd_.get(), &c, 1, 0);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) peer_left();
-        if (c == '\n') return line;
+        if (c == '\n') break;
         line += c;
     }
+    if (line.starts_with(failure_mark)) throw error(errc::handler_failed, line.substr(1));
+    return line;
 }
 
 bool channel::closed() const {
@@ -64,20 +73,19 @@ forked_peer::forked_peer(const std::function<void(channel&)>& peer) {
         if (::getppid() != parent) ::_exit(1);
         ours.reset();
         pin_to_processor(1);
-        int code = 0;
+        channel talk(std::move(theirs));
         try {
-            channel talk(std::move(theirs));
-            peer(talk);
-        } catch (const error& e) {
-            if (e.code().code != errc::disconnected) {
-                std::fprintf(stderr, "amalgam perf: peer: %s\n", e.what());
-                code = 1;
+            try {
+                peer(talk);
+            } catch (const error& e) {
+                if (e.code().code != errc::disconnected) talk.write_failure(e.what());
+            } catch (const std::exception& e) {
+                talk.write_failure(e.what());
             }
-        } catch (const std::exception& e) {
-            std::fprintf(stderr, "amalgam perf: peer: %s\n", e.what());
-            code = 1;
+        } catch (const std::exception&) {
+            // Nobody is there to hear it.
         }
-        ::_exit(code);
+        ::_exit(0);
     }
     pin_to_processor(0);
     channel_ = channel(std::move(ours));

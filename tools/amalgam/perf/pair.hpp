@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include <sys/types.h>
 
@@ -11,13 +12,16 @@ namespace amalgam::perf {
 
 /// A line of text at a time between the two processes of a measurement.
 ///
-/// Failure: throws error{disconnected} when the other process ended.
+/// Failure: throws error{disconnected} when the other process ended, error{handler_failed} with
+/// its sentence when it failed.
 class channel {
 public:
     explicit channel(unique_fd fd) : fd_(std::move(fd)) {}
 
     void write_line(const std::string& line);
     std::string read_line();
+    /// What the other side's next read_line() throws.
+    void write_failure(std::string_view sentence);
     /// Whether the other side closed its end. Cost: one system call.
     bool closed() const;
 
