@@ -47,7 +47,7 @@ struct shm_offer_test : testing::Test {
     std::vector<std::byte> bytes{std::vector<std::byte>(message_bytes)};
     std::vector<std::byte> sent;
     std::array<const_bytes, 3> segments;
-    noted done;
+    recorded done;
 };
 
 TEST_F(shm_offer_test, bytes_that_the_reader_asks_for_are_brought) {

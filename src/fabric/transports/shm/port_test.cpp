@@ -77,7 +77,7 @@ TEST(shm_port, peer_that_claims_to_have_read_what_was_never_written_is_dropped) 
     peer.write(frame_kind::unexpected, 8, bytes, 1);
     move_until({&here}, [&] { return !here.tags.empty(); });
     peer.words().consumed.store(~std::uint64_t{0} / 3);
-    noted done;
+    recorded done;
     const const_bytes out(bytes);
     while (here.losses.empty()) {
         (void)here.end().post_send(here.from, 1, gather(&out, 1), done);
@@ -127,7 +127,7 @@ TEST(shm_port, region_of_more_segments_than_the_board_shows_is_served_by_frames)
     const peer_id to = caller.reach(owner);
     const std::vector<std::byte> bytes(950, std::byte{5});
     const const_bytes from(bytes);
-    noted done;
+    recorded done;
     posted how = posted::full;
     while ((how = caller.end().post_put(to, gather(&from, 1), target.key(), 25, done)) ==
            posted::full)
@@ -176,7 +176,7 @@ TEST(shm_port, large_message_survives_that_its_region_closes_while_it_is_on_offe
         const peer_id to = caller.reach(owner);
         std::vector<std::byte> got(bytes);
         const mutable_bytes into(got);
-        noted done;
+        recorded done;
         while (caller.end().post_get(to, scatter(&into, 1), source.key(), 0, done) == posted::full)
             caller.progress();
         for (int i = 0; i < after; ++i) {

@@ -87,7 +87,7 @@ void expect_all_works(test_port& here, peer_id to, const remote_key& key) {
 
     std::vector<std::byte> got(memory_bytes);
     const mutable_bytes into(got);
-    noted read;
+    recorded read;
     if (here.end().post_get(to, scatter(&into, 1), key, 0, read) == posted::pending) {
         move_until({&here}, [&] { return read.runs == 1; });
         EXPECT_TRUE(read.what.ok());
@@ -96,12 +96,12 @@ void expect_all_works(test_port& here, peer_id to, const remote_key& key) {
 
     const std::vector<std::byte> fresh(memory_bytes, std::byte{6});
     const const_bytes from(fresh);
-    noted written;
+    recorded written;
     if (here.end().post_put(to, gather(&from, 1), key, 0, written) == posted::pending) {
         move_until({&here}, [&] { return written.runs == 1; });
         EXPECT_TRUE(written.what.ok());
     }
-    noted again;
+    recorded again;
     if (here.end().post_get(to, scatter(&into, 1), key, 0, again) == posted::pending)
         move_until({&here}, [&] { return again.runs == 1; });
     EXPECT_EQ(got, fresh);
@@ -203,7 +203,7 @@ void send_to_one_that_is_denied(waiting wait) {
     });
     std::vector<std::vector<std::byte>> memory(2 + count);
     std::vector<std::array<const_bytes, 3>> parts(2 + count);
-    std::deque<noted> sends(2 + count);
+    std::deque<recorded> sends(2 + count);
     test_port here("shm://");
     const peer_id to = here.end().lookup(receiver.line().hear()).value();
     here.send(to, 1, {});
@@ -221,7 +221,7 @@ void send_to_one_that_is_denied(waiting wait) {
     }
     const auto all_sent = [&] {
         return std::all_of(sends.begin() + 2, sends.end(),
-                           [](const noted& one) { return one.runs == 1; });
+                           [](const recorded& one) { return one.runs == 1; });
     };
     wait(here, all_sent, [&] { receiver.line().say("all are posted"); });
     for (std::uint64_t i = 2; i < 2 + count; ++i)

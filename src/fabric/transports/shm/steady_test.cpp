@@ -30,7 +30,7 @@ TEST_P(shm_steady_state, takes_no_memory_for_messages_and_transfers) {
         const const_bytes out = const_bytes(here).first(bytes);
         const mutable_bytes into = mutable_bytes(here).first(bytes);
         auto round = [&] {
-            noted sent, put, get;
+            recorded sent, put, get;
             const std::uint64_t before = sink.came;
             const bool send_pends =
                 a.end().post_send(to, 1, gather(&out, 1), sent) == posted::pending;

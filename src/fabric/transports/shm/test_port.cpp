@@ -12,7 +12,7 @@ namespace amalgam::detail {
 
 struct test_port::lent_send {
     const_bytes bytes;
-    noted done;
+    recorded done;
 };
 
 test_port::test_port(const std::string& where, const port_options& options)

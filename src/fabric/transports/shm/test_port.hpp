@@ -8,7 +8,11 @@
 
 #include <amalgam/fabric/transport.hpp>
 
+#include "fabric/port_testing.hpp"
+
 namespace amalgam::detail {
+
+using testing_support::recorded;
 
 /// For tests of this transport alone: a port that notes what comes.
 class test_port final : public message_sink {
@@ -36,21 +40,6 @@ private:
     struct lent_send;
     std::vector<std::unique_ptr<lent_send>> sends_;
     std::unique_ptr<port> end_;
-};
-
-/// A completion that notes its end.
-class noted final : public completion {
-public:
-    noted() noexcept : completion(&end) {}
-    int runs = 0;
-    status what;
-
-private:
-    static void end(completion& self, status what, std::size_t) noexcept {
-        auto& one = static_cast<noted&>(self);
-        ++one.runs;
-        one.what = what;
-    }
 };
 
 /// Moves all ports on until `reached`; the test's watchdog is the bound.
