@@ -1,11 +1,10 @@
 #include "tasks/bell.hpp"
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <new>
+#include <type_traits>
 #include <utility>
 
 #include <sys/eventfd.h>
@@ -22,12 +21,8 @@ struct bell_shelf {
     bell* silent = nullptr;  // without an eventfd
     bell* with_fd = nullptr;
 };
-// Never destroyed, for late ringers, and never allocated, so that nothing here can fail.
-alignas(bell_shelf) std::byte shelf_place[sizeof(bell_shelf)];
-bell_shelf& shelf() noexcept {
-    static auto* const the = ::new (shelf_place) bell_shelf;
-    return *the;
-}
+constinit bell_shelf shelf;
+static_assert(std::is_trivially_destructible_v<bell_shelf>, "late ringers need it to the end");
 }  // namespace
 
 void bell::ring_slow() noexcept {
@@ -43,10 +38,10 @@ void bell::drain() noexcept {
 
 bell& bell::take(bool can_sleep) {
     {
-        const std::lock_guard hold(shelf().lock);
+        const std::lock_guard hold(shelf.lock);
         const pid_t here = ::getpid();
-        if (std::exchange(shelf().process, here) != here) shelf().with_fd = nullptr;
-        bell*& list = can_sleep ? shelf().with_fd : shelf().silent;
+        if (std::exchange(shelf.process, here) != here) shelf.with_fd = nullptr;
+        bell*& list = can_sleep ? shelf.with_fd : shelf.silent;
         if (list != nullptr) {
             bell& found = *list;
             list = found.next;
@@ -64,8 +59,8 @@ bell& bell::take(bool can_sleep) {
 }
 
 void bell::give_back(bell& used) noexcept {
-    const std::lock_guard hold(shelf().lock);
-    bell*& list = used.fd >= 0 ? shelf().with_fd : shelf().silent;
+    const std::lock_guard hold(shelf.lock);
+    bell*& list = used.fd >= 0 ? shelf.with_fd : shelf.silent;
     used.next = list;
     list = &used;
 }

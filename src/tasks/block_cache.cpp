@@ -18,16 +18,10 @@ void release_block(free_node& node) noexcept {
     ::operator delete(static_cast<void*>(&node));
 }
 
-depot& depot_of(std::size_t size_class) noexcept {
-    // Never destroyed: threads may end, and give back, after main() returned.
-    static auto* depots = [] {
-        auto* made = static_cast<depot*>(::operator new(sizeof(depot) * classes));
-        for (std::size_t i = 0; i < classes; ++i)
-            ::new (made + i) depot(64, 8, release_block);
-        return made;
-    }();
-    return depots[size_class];
-}
+struct block_depot : depot {
+    constexpr block_depot() noexcept : depot(64, 8, release_block) {}
+};
+constinit block_depot depots[classes];
 
 struct thread_blocks {
     free_list lists[classes];
@@ -36,7 +30,7 @@ struct thread_blocks {
     ~thread_blocks() {
         closed = true;
         for (std::size_t i = 0; i < classes; ++i) {
-            depot_of(i).give_list(lists[i]);
+            depots[i].give_list(lists[i]);
             lists[i] = {};
         }
     }
@@ -57,7 +51,7 @@ void* allocate_block(std::size_t bytes) {
     // Sanitized builds see every life and death.
     if (sanitized || size_class >= classes) return ::operator new(bytes);
     free_list& own = blocks().lists[size_class];
-    if (own.head == nullptr) own = depot_of(size_class).take_list();
+    if (own.head == nullptr) own = depots[size_class].take_list();
     if (free_node* node = own.pop()) return node;
     return ::operator new((size_class + 1) * granule);
 }
@@ -70,7 +64,7 @@ void free_block(void* memory, std::size_t bytes) noexcept {
         return;
     }
     own->lists[size_class].push(*::new (memory) free_node{nullptr});
-    depot_of(size_class).trim(own->lists[size_class]);
+    depots[size_class].trim(own->lists[size_class]);
 }
 
 }  // namespace amalgam::detail

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <mutex>
+#include <type_traits>
 
 namespace amalgam::detail {
 
@@ -39,7 +40,8 @@ class depot {
 public:
     using release_function = void (*)(free_node&) noexcept;
 
-    depot(std::size_t list_length, std::size_t depot_lists, release_function release) noexcept
+    constexpr depot(std::size_t list_length, std::size_t depot_lists,
+                    release_function release) noexcept
         : list_length_(list_length), most_(depot_lists), release_(release) {}
 
     /// A list of free blocks; empty when there is none.
@@ -62,5 +64,7 @@ private:
     free_list lists_[limit];
     std::size_t count_ = 0;
 };
+// Depots are statics: threads may end, and give back, after main() returned.
+static_assert(std::is_trivially_destructible_v<depot>);
 
 }  // namespace amalgam::detail

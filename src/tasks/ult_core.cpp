@@ -33,10 +33,7 @@ void release_ult(free_node& node) noexcept {
     ult_core::unmap(static_cast<ult_core&>(node));
 }
 
-depot& stack_depot() noexcept {
-    static auto* the = new depot(64, 16, release_ult);  // never destroyed, see block_cache.cpp
-    return *the;
-}
+constinit depot stack_depot(64, 16, release_ult);
 
 struct thread_stacks {
     free_list list;
@@ -47,7 +44,7 @@ struct thread_stacks {
 struct give_back_at_exit {
     ~give_back_at_exit() {
         own_stacks.state = thread_stacks::closed;
-        stack_depot().give_list(std::exchange(own_stacks.list, {}));
+        stack_depot.give_list(std::exchange(own_stacks.list, {}));
     }
 };
 
@@ -121,7 +118,7 @@ void ult_core::unmap(ult_core& core) noexcept {
 ult_core& ult_core::take(std::size_t stack_bytes) {
     if (stack_bytes != default_stack_bytes) return map(stack_bytes);
     free_list& own = stacks().list;
-    if (own.head == nullptr) own = stack_depot().take_list();
+    if (own.head == nullptr) own = stack_depot.take_list();
     if (free_node* node = own.pop()) return static_cast<ult_core&>(*node);
     return map(stack_bytes);
 }
@@ -134,7 +131,7 @@ void ult_core::give_back(ult_core& core) noexcept {
     }
     if (core.stack_bytes_ != default_stack_bytes) return unmap(core);
     own.list.push(core);
-    stack_depot().trim(own.list);
+    stack_depot.trim(own.list);
 }
 
 // The loop is never left: a pooled stack is suspended inside leave(), and its next body
