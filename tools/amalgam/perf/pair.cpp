@@ -26,10 +26,6 @@ constexpr char failure_mark = '!';
 
 }  // namespace
 
-void channel::write_failure(std::string_view sentence) {
-    write_line(failure_mark + std::string(sentence));
-}
-
 void channel::write_line(const std::string& line) {
     const std::string text = line + '\n';
     std::size_t at = 0;
@@ -54,6 +50,24 @@ std::string channel::read_line() {
     return line;
 }
 
+void channel::write_failure(std::string_view sentence) noexcept {
+    try {
+        write_line(failure_mark + std::string(sentence));
+    } catch (const std::exception&) {
+        // Nobody is there to hear it.
+    }
+}
+
+std::string channel::last_failure() {
+    ::shutdown(fd_.get(), SHUT_WR);
+    try {
+        for (;;)
+            read_line();
+    } catch (const error& e) {
+        return e.code() == errc::handler_failed ? e.what() : "";
+    }
+}
+
 bool channel::closed() const {
     pollfd waiting{fd_.get(), POLLIN | POLLRDHUP, 0};
     return ::poll(&waiting, 1, 0) > 0 && (waiting.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
@@ -75,15 +89,11 @@ forked_peer::forked_peer(const std::function<void(channel&)>& peer) {
         pin_to_processor(1);
         channel talk(std::move(theirs));
         try {
-            try {
-                peer(talk);
-            } catch (const error& e) {
-                if (e.code().code != errc::disconnected) talk.write_failure(e.what());
-            } catch (const std::exception& e) {
-                talk.write_failure(e.what());
-            }
-        } catch (const std::exception&) {
-            // Nobody is there to hear it.
+            peer(talk);
+        } catch (const error& e) {
+            if (e.code() != errc::disconnected) talk.write_failure(e.what());
+        } catch (const std::exception& e) {
+            talk.write_failure(e.what());
         }
         ::_exit(0);
     }
@@ -92,7 +102,8 @@ forked_peer::forked_peer(const std::function<void(channel&)>& peer) {
 }
 
 forked_peer::~forked_peer() {
-    channel_ = channel(unique_fd{});
+    if (const std::string unheard = channel_.last_failure(); !unheard.empty())
+        std::fprintf(stderr, "amalgam perf: peer: %s\n", unheard.c_str());
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
 }

@@ -20,8 +20,11 @@ public:
 
     void write_line(const std::string& line);
     std::string read_line();
-    /// What the other side's next read_line() throws.
-    void write_failure(std::string_view sentence);
+    /// What the other side's read_line() throws, once it comes to it.
+    void write_failure(std::string_view sentence) noexcept;
+    /// Tells the other side to end, and waits until it did; the failure that it wrote and nobody
+    /// has read, or nothing.
+    std::string last_failure();
     /// Whether the other side closed its end. Cost: one system call.
     bool closed() const;
 
@@ -30,7 +33,8 @@ private:
 };
 
 /// Runs `peer` in a forked process, pinned to the second processor, and keeps this process on
-/// the first. The destructor closes the channel, which tells the peer to end, and reaps it.
+/// the first. The destructor tells the peer to end and reaps it; a failure of the peer that was
+/// not heard before goes to the standard error stream.
 ///
 /// Precondition: this process has one thread.
 class forked_peer {
