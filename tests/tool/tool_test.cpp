@@ -72,6 +72,32 @@ TEST(tool_info, an_unknown_transport_is_told_which_there_are) {
     EXPECT_TRUE(has(got.output, "tcp")) << got.output;
 }
 
+TEST(tool, a_wrong_command_line_gets_one_sentence_with_an_example) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"", "no command was given; expected one of: info, ping, perf, run"},
+        {"fly", "there is no command \"fly\"; expected one of: info, ping, perf, run"},
+        {"ping", "ping: uri is required"},
+        {"perf rpc-latency --seconds soon", "--seconds: Value soon"},
+        {"run", "run: --config is required"},
+        {"info --loud", "--loud"}};
+    for (const auto& [line, why] : cases) {
+        const auto got = amalgam_tool(line);
+        EXPECT_NE(got.code, 0) << line;
+        EXPECT_TRUE(got.output.starts_with("amalgam: ")) << got.output;
+        EXPECT_TRUE(has(got.output, why)) << got.output;
+        EXPECT_TRUE(has(got.output, "; example: amalgam ")) << got.output;
+        EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
+    }
+}
+
+TEST(tool, help_is_printed_with_code_0) {
+    for (const char* line : {"--help", "ping --help"}) {
+        const auto got = amalgam_tool(line);
+        EXPECT_EQ(got.code, 0) << line;
+        EXPECT_TRUE(has(got.output, "Usage:")) << got.output;
+    }
+}
+
 class tool_ping : public testing::TestWithParam<const char*> {};
 
 TEST_P(tool_ping, answers_with_round_trips_and_code_0) {

@@ -65,6 +65,7 @@ void explain(const transport_registry& registry, const std::string& where) {
 void add_info(CLI::App& app) {
     auto options = std::make_shared<info_options>();
     auto* command = app.add_subcommand("info", "List the transports and what each can do here");
+    command->footer("example: amalgam info --explain tcp://127.0.0.1:0");
     command->add_option("--explain", options->explain,
                         "Open this URI and say what was chosen, and why");
     command->add_flag("--json", options->json, "Print JSON");

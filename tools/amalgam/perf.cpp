@@ -77,6 +77,7 @@ void add_perf(CLI::App& app) {
     auto options = std::make_shared<perf_options>();
     auto* command = app.add_subcommand(
         "perf", "Measure one transport between this process and a peer it forks, both pinned");
+    command->footer("example: amalgam perf rpc-latency --uri shm://");
     command->add_option("test", options->test, "all, or one of: " + names_of_tests())->required();
     command->add_option("--uri", options->asked.uri, "Where the peer listens")
         ->capture_default_str();

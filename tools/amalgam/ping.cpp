@@ -73,6 +73,7 @@ void add_ping(CLI::App& app) {
     auto options = std::make_shared<ping_options>();
     auto* command = app.add_subcommand(
         "ping", "Call an engine and show the round trips; exit code 1 when one is not answered");
+    command->footer("example: amalgam ping tcp://127.0.0.1:7000");
     command->add_option("uri", options->uri, "The engine's address, as engine::address() gives it")
         ->required();
     command->add_option("--count", options->count, "How many calls")

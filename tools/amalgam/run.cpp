@@ -31,6 +31,7 @@ void run(const run_options& options) {
 void add_run(CLI::App& app) {
     auto options = std::make_shared<run_options>();
     CLI::App* sub = app.add_subcommand("run", "Starts every group of a flow program here");
+    sub->footer("example: amalgam run --config groups.json -- ./program");
     sub->add_option("-c,--config", options->config, "JSON file that names each group's endpoint")
         ->required();
     sub->add_option("--view", options->view, "Shows only these groups: G1,G2")->delimiter(',');
