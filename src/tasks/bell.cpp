@@ -25,8 +25,7 @@ constinit bell_shelf shelf;
 static_assert(std::is_trivially_destructible_v<bell_shelf>, "late ringers need it to the end");
 }  // namespace
 
-void bell::ring_slow() noexcept {
-    if (!asleep.exchange(false, std::memory_order_seq_cst)) return;  // somebody else rings
+void bell::strike() noexcept {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
 }

@@ -19,17 +19,20 @@ struct bell {
 
     /// Wakes the stream if it sleeps or is about to. Cost: one load when it is awake.
     void ring() noexcept {
-        if (asleep.load(std::memory_order_seq_cst)) ring_slow();
+        if (claim()) strike();
     }
+    /// True: it sleeps, and the caller is the one who must strike().
+    bool claim() noexcept {
+        return asleep.load(std::memory_order_seq_cst) &&
+               asleep.exchange(false, std::memory_order_seq_cst);
+    }
+    void strike() noexcept;
     /// The stream read its eventfd after a ring.
     void drain() noexcept;
 
     /// Failure: throws error{no_memory} when the OS gives no eventfd, or std::bad_alloc.
     static bell& take(bool can_sleep);
     static void give_back(bell& used) noexcept;
-
-private:
-    void ring_slow() noexcept;
 };
 
 }  // namespace amalgam::detail

@@ -34,6 +34,9 @@ bool execution_stream::driven() const noexcept {
 execution_stream::time_point execution_stream::now() const noexcept {
     return impl_->now();
 }
+void execution_stream::set_scheduler(std::unique_ptr<scheduler> order) {
+    impl_->replace_scheduler(std::move(order));
+}
 void execution_stream::add_poller(poller& what) {
     impl_->add_poller(what);
 }

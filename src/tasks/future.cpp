@@ -76,24 +76,4 @@ void future_core::reset() noexcept {
     exception_ = nullptr;
 }
 
-coroutine_resumer::coroutine_resumer() noexcept
-    : continuation{&on_complete}, work_unit(&run_unit) {}
-
-void coroutine_resumer::prepare(std::coroutine_handle<> who) noexcept {
-    who_ = who;
-    home_ = stream::current();
-}
-
-void coroutine_resumer::on_complete(continuation& self) noexcept {
-    auto& resumer = static_cast<coroutine_resumer&>(self);
-    stream* where = stream::current();
-    if (where == nullptr) where = resumer.home_;
-    if (where == nullptr) return run_unit(resumer);
-    where->main_pool().push(resumer);
-}
-
-void coroutine_resumer::run_unit(work_unit& self) noexcept {
-    static_cast<coroutine_resumer&>(self).who_.resume();
-}
-
 }  // namespace amalgam::detail

@@ -36,11 +36,11 @@ timespec to_timespec(waiter::time_point when) noexcept {
 
 }  // namespace
 
-waiter::waiter() : ult_(nullptr) {
+waiter::waiter() : unit_(nullptr) {
     detail::stream* const here = detail::stream::current();
     if (here == nullptr) return;
-    ult_ = here->running();
-    if (ult_ == nullptr) {
+    unit_ = here->running();
+    if (unit_ == nullptr) {
         throw error(errc::invalid,
                     "a tasklet, timer callback or poller cannot wait: it runs on the stream's own "
                     "stack, so the whole stream would stand still; use spawn() or post() to make "
@@ -49,7 +49,7 @@ waiter::waiter() : ult_(nullptr) {
 }
 
 void waiter::park() noexcept {
-    if (ult_ == nullptr) {
+    if (unit_ == nullptr) {
         park_thread(nullptr);
     } else {
         if (state_.load(std::memory_order_relaxed) == empty) {
@@ -66,7 +66,7 @@ bool waiter::park_until(time_point deadline) noexcept {
         park();
         return true;
     }
-    if (ult_ == nullptr) return park_thread(&deadline);
+    if (unit_ == nullptr) return park_thread(&deadline);
     if (state_.load(std::memory_order_relaxed) == empty) {
         struct alarm final : timer {
             alarm(detail::stream& where, waiter& whom) noexcept
@@ -83,7 +83,7 @@ bool waiter::park_until(time_point deadline) noexcept {
     return state_.exchange(empty, std::memory_order_acquire) == permit;
 }
 
-// The ULT's context is saved now. False: it was unparked before.
+// The context of the ULT or coroutine is saved now. False: it was unparked before.
 bool waiter::commit() noexcept {
     std::uint32_t expected = empty;
     return state_.compare_exchange_strong(expected, parked, std::memory_order_acq_rel,
@@ -92,13 +92,13 @@ bool waiter::commit() noexcept {
 
 void waiter::unpark() noexcept {
     // Read first: after the exchange *this may be gone.
-    detail::ult_core* const ult = ult_;
+    work_unit* const unit = unit_;
     const std::uint32_t was = state_.exchange(permit, std::memory_order_acq_rel);
     if (was != parked) return;
-    if (ult == nullptr) {
+    if (unit == nullptr) {
         futex_wake(state_);  // only the address; waking a stranger there is harmless
     } else {
-        ult->home->push(*ult);
+        unit->make_ready();
     }
 }
 
@@ -108,7 +108,7 @@ void waiter::expire() noexcept {
         if (was == permit) return;
     } while (!state_.compare_exchange_weak(was, expired, std::memory_order_acq_rel,
                                            std::memory_order_relaxed));
-    if (was == parked) ult_->home->push(*ult_);
+    if (was == parked) unit_->make_ready();
 }
 
 bool waiter::park_thread(const time_point* deadline) noexcept {

@@ -1,59 +1,109 @@
+#include <memory>
+
 #include <amalgam/tasks/pool.hpp>
 
+#include "tasks/bell.hpp"
 #include "tasks/stream.hpp"
+#include "tasks/ult_core.hpp"
 
 namespace amalgam {
 
-bool pool::on_serving_stream() const noexcept {
+void work_unit::move_to(pool& where) noexcept {
+    pool* const before = home();
+    if (before == &where) return;
+    if (run_ == &detail::ult_core::run_unit) {
+        where.count_ults(1);
+        if (before != nullptr) before->count_ults(-1);
+    }
+    home_.store(&where, std::memory_order_relaxed);
+}
+
+void work_unit::make_ready() noexcept {
+    pool* where = home();
+    if (where == nullptr) {
+        detail::stream* const here = detail::stream::current();
+        if (here == nullptr) return run();
+        where = &here->main_pool();
+    }
+    where->push(*this);
+}
+
+pool::~pool() {
+    for (server* each = own_.next.load(std::memory_order_relaxed); each != nullptr;) {
+        const std::unique_ptr<server> freed(each);
+        each = each->next.load(std::memory_order_relaxed);
+    }
+}
+
+bool pool::served() const noexcept {
+    for (const server* each = &own_; each != nullptr;
+         each = each->next.load(std::memory_order_acquire)) {
+        if (each->who.load(std::memory_order_relaxed) != nullptr) return true;
+    }
+    return false;
+}
+
+bool pool::on_own_stream() const noexcept {
     const detail::stream* const here = detail::stream::current();
-    return here != nullptr && here == served_by_.load(std::memory_order_relaxed);
+    return here != nullptr && here == own_.who.load(std::memory_order_relaxed);
 }
 
 void pool::notify() noexcept {
-    if (detail::bell* const bell = bell_.load(std::memory_order_relaxed)) bell->ring();
+    wake(claim_sleeper());
 }
 
-void fifo_pool::push(work_unit& unit) noexcept {
-    if (on_serving_stream()) return push_own(unit);
-    // Read first: once the unit is visible it may run, and end, the life of this pool.
-    detail::bell* const bell = bell_.load(std::memory_order_relaxed);
-    inbox_size_.fetch_add(1, std::memory_order_relaxed);
-    work_unit* newest = inbox_.load(std::memory_order_relaxed);
-    do {
-        unit.next_in_pool = newest;
-        // seq_cst: half of the handshake with a stream that goes to sleep, see bell.hpp.
-    } while (!inbox_.compare_exchange_weak(newest, &unit, std::memory_order_seq_cst,
-                                           std::memory_order_relaxed));
-    // Who finds the inbox empty rings for all that come after, until it is taken.
-    if (newest == nullptr && bell != nullptr) bell->ring();
-}
-
-void fifo_pool::drain_inbox() noexcept {
-    work_unit* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
-    work_unit* const last = newest;
-    work_unit* first = nullptr;
-    std::size_t count = 0;
-    while (newest != nullptr) {
-        work_unit* const older = newest->next_in_pool;
-        newest->next_in_pool = first;
-        first = newest;
-        newest = older;
-        ++count;
+detail::bell* pool::claim_sleeper() noexcept {
+    for (server* each = &own_; each != nullptr; each = each->next.load(std::memory_order_acquire)) {
+        detail::bell* const bell = each->bell.load(std::memory_order_relaxed);
+        if (bell != nullptr && bell->claim()) return bell;
     }
-    if (first == nullptr) return;
-    (head_ == nullptr ? head_ : tail_->next_in_pool) = first;
-    tail_ = last;
-    inbox_size_.fetch_sub(count, std::memory_order_relaxed);
-    add_own_size(static_cast<std::ptrdiff_t>(count));
+    return nullptr;
 }
 
-bool fifo_pool::empty() const noexcept {
-    return own_size_.load(std::memory_order_relaxed) == 0 &&
-           inbox_.load(std::memory_order_seq_cst) == nullptr;
+void pool::wake(detail::bell* claimed) noexcept {
+    if (claimed != nullptr) claimed->strike();
 }
 
-std::size_t fifo_pool::size() const noexcept {
-    return own_size_.load(std::memory_order_relaxed) + inbox_size_.load(std::memory_order_relaxed);
+bool pool::attach(detail::stream& who, detail::bell& bell, bool as_main) {
+    const auto take = [&](server& slot) {
+        detail::stream* expected = nullptr;
+        if (!slot.who.compare_exchange_strong(expected, &who)) return false;
+        slot.bell.store(&bell);
+        return true;
+    };
+    if ((as_main || access_ == pool_access::one_stream) && take(own_)) return true;
+    if (access_ == pool_access::one_stream) return false;
+    std::atomic<server*>* end = &own_.next;
+    for (server* each = end->load(); each != nullptr; each = end->load()) {
+        if (take(*each)) return true;
+        end = &each->next;
+    }
+    auto more = std::make_unique<server>();
+    take(*more);
+    server* last = nullptr;
+    while (!end->compare_exchange_strong(last, more.get())) {
+        end = &last->next;
+        last = nullptr;
+    }
+    more.release();
+    return true;
+}
+
+void pool::detach(const detail::stream& who) noexcept {
+    for (server* each = &own_; each != nullptr; each = each->next.load()) {
+        if (each->who.load() != &who) continue;
+        each->bell.store(nullptr);  // who has just read it may ring it, which harms nobody
+        each->who.store(nullptr);
+        return;
+    }
+}
+
+void pool::count_ults(std::ptrdiff_t more) noexcept {
+    if (access_ == pool_access::one_stream && on_own_stream()) {
+        add_own_ults(more);
+    } else {
+        other_ults_.fetch_add(more, std::memory_order_relaxed);
+    }
 }
 
 }  // namespace amalgam

@@ -9,6 +9,7 @@
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -106,23 +107,6 @@ TEST(fifo_pool, keeps_each_pushers_order_and_loses_nothing) {
     for (auto& each_thread : threads)
         each_thread.join();
     EXPECT_TRUE(pool.empty());
-}
-
-TEST(basic_scheduler, takes_from_its_first_pool_that_has_work) {
-    fifo_pool urgent, patient;
-    execution_stream stream(
-        std::make_unique<basic_scheduler>(std::vector<pool*>{&urgent, &patient}),
-        execution_stream_options{.driven = true});
-    std::string order;
-    post(patient, [&] { order += 'p'; });
-    post(urgent, [&] { order += 'u'; });
-    EXPECT_EQ(&stream.main_pool(), &urgent);
-    stream.run_ready();
-    EXPECT_EQ(order, "up");
-}
-
-TEST(basic_scheduler, without_pools_is_refused) {
-    EXPECT_THROW(basic_scheduler({}), error);
 }
 
 TEST(pool, is_served_by_one_stream_at_a_time) {

@@ -34,10 +34,11 @@ namespace {
 }
 
 [[gnu::always_inline]] inline void stream::requeue(ult_core& who) noexcept {
-    if (who.home == &own_pool_) {
+    pool* const home = who.home();
+    if (home == &own_pool_) {
         own_pool_.push_own(who);
     } else {
-        who.home->push(who);
+        home->requeue(who);
     }
 }
 
@@ -48,6 +49,9 @@ namespace {
             break;
         case fate::yielded:
             requeue(*who);
+            break;
+        case fate::moved:
+            who->home()->push(*who);
             break;
         case fate::parked:
             // The permit came before the park: back to the pool at once.
@@ -61,7 +65,8 @@ namespace {
 
 [[gnu::always_inline]] inline void stream::arrived_inline(
     boost::context::detail::fcontext_t from) noexcept {
-    context& here = running_ != nullptr ? running_->saved : loop_;
+    ult_core* const now = running();
+    context& here = now != nullptr ? now->saved : loop_;
     here.sanitizer.after_switch_from(from_->sanitizer);
     from_->where = from;
     settle();
@@ -85,64 +90,110 @@ void stream::arrived(boost::context::detail::fcontext_t from) noexcept {
     arrived_inline(from);
 }
 
+// Something is asked of a ULT that was about to run. True: it went elsewhere instead.
+bool stream::heed(ult_core& who) noexcept {
+    const auto asked = who.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::asked_to_move),
+                                              std::memory_order_acquire);
+    if ((asked & ult_core::asked_to_move) == 0) return false;
+    pool& wanted = *who.wanted_home.load(std::memory_order_relaxed);
+    if (&wanted == who.home()) return false;
+    who.move_to(wanted);
+    wanted.push(who);
+    return true;
+}
+
+[[gnu::always_inline]] inline bool stream::must_heed(ult_core& next) noexcept {
+    return next.requests.load(std::memory_order_relaxed) != 0 && heed(next);
+}
+
 void stream::enter(ult_core& next) noexcept {
+    if (must_heed(next)) return;
     left_for_ = fate::resumed;
-    running_ = &next;
+    running_.store(&next, std::memory_order_relaxed);
     jump(loop_, next.saved);
 }
 
 [[gnu::always_inline]] inline void stream::leave(ult_core& self, fate what) noexcept {
     left_ = &self;
     left_for_ = what;
-    work_unit* const next = pick_inline();
-    if (next != nullptr && next->run_ == &ult_core::run_unit) {
-        auto& to = static_cast<ult_core&>(*next);
-        running_ = &to;
-        jump(self.saved, to.saved);
-    } else {
+    for (;;) {
+        work_unit* const next = pick_inline();
+        if (next != nullptr && next->run_ == &ult_core::run_unit) {
+            auto& to = static_cast<ult_core&>(*next);
+            if (must_heed(to)) continue;
+            running_.store(&to, std::memory_order_relaxed);
+            return jump(self.saved, to.saved);
+        }
         stashed_ = next;
-        running_ = nullptr;
-        jump(self.saved, loop_);
+        running_.store(nullptr, std::memory_order_relaxed);
+        return jump(self.saved, loop_);
     }
 }
 
 void stream::leave_to_yield() noexcept {
-    leave(*running_, fate::yielded);
+    leave(*running(), fate::yielded);
+}
+
+void stream::leave_to_move(pool& where) noexcept {
+    ult_core& self = *running();
+    self.move_to(where);
+    leave(self, fate::moved);
+}
+
+bool stream::leave_to(ult_core& next) noexcept {
+    pool* const home = next.home();
+    if (budget_ == 0 || !serves(home) || !home->remove(next)) return false;
+    if (must_heed(next)) return false;
+    --budget_;
+    ult_core& self = *running();
+    left_ = &self;
+    left_for_ = fate::yielded;
+    running_.store(&next, std::memory_order_relaxed);
+    jump(self.saved, next.saved);
+    return true;
 }
 
 void stream::leave_to_park(waiter& until) noexcept {
     left_until_ = &until;
-    leave(*running_, fate::parked);
+    leave(*running(), fate::parked);
 }
 
 bool stream::join_here(ult_core& other) noexcept {
-    if (running_ == nullptr || other.home->served_by_.load(std::memory_order_relaxed) != this) {
-        return false;
-    }
+    ult_core* const self = running();
+    pool* const home = other.home();  // null: it has just ended
+    if (self == nullptr || home == nullptr || !home->served_only_by(*this)) return false;
     // Only this stream ends `other`, and nobody else unparks the waiter, so nothing here
     // races: no exchange, and parked before the switch.
-    waiter me(*running_);
+    waiter me(*self);
     me.state_.store(waiter::parked, std::memory_order_relaxed);
     other.joiner.store(reinterpret_cast<std::uintptr_t>(&me), std::memory_order_relaxed);
-    leave(*running_, fate::resumed);
+    leave(*self, fate::resumed);
     return true;
 }
 
 void stream::leave_finished() noexcept {
-    ult_core& self = *running_;
+    ult_core& self = *running();
+    pool* const home = self.home();
+    self.leave_home();
+    if (home == &own_pool_) {
+        own_pool_.add_own_ults(-1);
+    } else {
+        home->count_ults(-1);
+    }
     const std::uintptr_t told = self.joiner.load(std::memory_order_acquire);
     if (told > ult_core::finished_mark && budget_ != 0) {
         // Joined by a ULT of this stream, which is therefore parked by now: straight to it,
         // past the pool. It frees this stack, but only once it runs.
         auto& joined = *reinterpret_cast<waiter*>(told);
-        ult_core* const next = joined.ult_;
-        if (next != nullptr && next->home->served_by_.load(std::memory_order_relaxed) == this) {
+        work_unit* const unit = joined.unit_;
+        if (unit != nullptr && unit->home()->served_only_by(*this)) {
+            auto& next = static_cast<ult_core&>(*unit);
             --budget_;
             self.joiner.store(ult_core::finished_mark, std::memory_order_relaxed);
             joined.state_.store(waiter::permit, std::memory_order_relaxed);
             left_for_ = fate::resumed;
-            running_ = next;
-            return jump(self.saved, next->saved);
+            running_.store(&next, std::memory_order_relaxed);
+            return jump(self.saved, next.saved);
         }
     }
     leave(self, fate::finished);

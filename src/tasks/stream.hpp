@@ -3,11 +3,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/fifo_pool.hpp>
+#include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/parking.hpp>
 
 #include "tasks/context.hpp"
@@ -47,14 +51,33 @@ public:
     static stream* set_current(stream* now) noexcept;  // returns the one before
 
     // Switching; on the stream itself only.
-    ult_core* running() const noexcept { return running_; }
+    ult_core* running() const noexcept { return running_.load(std::memory_order_relaxed); }
     void enter(ult_core& next) noexcept;  // from the loop
     void arrived(boost::context::detail::fcontext_t from) noexcept;
     void leave_to_yield() noexcept;
+    /// The running ULT goes to another pool.
+    void leave_to_move(pool& where) noexcept;
+    /// Straight to `next`, while the running ULT yields. False: `next` is not ready in a pool of
+    /// this stream that can give it out of turn.
+    bool leave_to(ult_core& next) noexcept;
     void leave_to_park(waiter& until) noexcept;
     void leave_finished() noexcept;
     /// False: the caller is no ULT, or `other` belongs to another stream.
     bool join_here(ult_core& other) noexcept;
+
+    /// A new ULT joins its pool. False: that is not the stream's own, use the general way.
+    bool start_own(ult_core& who) noexcept {
+        if (who.home() != &own_pool_) return false;
+        own_pool_.add_own_ults(1);
+        own_pool_.push_own(who);
+        return true;
+    }
+    static void count_ults(pool& in, std::ptrdiff_t more) noexcept { in.count_ults(more); }
+    bool serves(const pool* what) const noexcept;
+
+    /// Puts `order` on top of what schedules now, until it is done; from the loop.
+    void stack(std::unique_ptr<scheduler> order, promise<void> ended) noexcept;
+    void replace_scheduler(std::unique_ptr<scheduler> order);
 
     // The rest of execution_stream.
     void start();
@@ -68,21 +91,55 @@ public:
     std::chrono::nanoseconds cpu_time() const noexcept;
 
     execution_stream& owner() noexcept { return owner_; }
-    pool& main_pool() noexcept { return *main_pool_; }
+    pool& main_pool() noexcept { return *main_pool_.load(std::memory_order_relaxed); }
     timer_heap& timers() noexcept { return timers_; }
     const timer_heap& timers() const noexcept { return timers_; }
     const execution_stream_options& options() const noexcept { return options_; }
 
 private:
-    enum class fate : unsigned char { resumed, yielded, parked, finished };
+    enum class fate : unsigned char { resumed, yielded, moved, parked, finished };
     class turn;  // the calling thread is this stream, while it lives
 
-    void attach_pools();
-    void detach_pools() noexcept;
+    /// The one who runs a driven stream. Throws error{invalid} when there is one already.
+    class driver {
+    public:
+        explicit driver(stream& self);
+        ~driver();
+        driver(const driver&) = delete;
+        driver& operator=(const driver&) = delete;
+
+    private:
+        stream& self_;
+    };
+
+    struct stacked {
+        std::unique_ptr<scheduler> order;
+        promise<void> ended;
+    };
+    struct replacement {
+        std::unique_ptr<scheduler> order;
+        waiter who;
+        std::exception_ptr refused;
+    };
+    struct served {
+        pool* what;
+        unsigned times;  // a stacked scheduler may have pools of the one below
+    };
+    void attach_pools(const scheduler& of);
+    void detach_pools(const scheduler& of) noexcept;
+    void detach_pool(pool& what) noexcept;
+    void detach_all() noexcept;
+    void use_top() noexcept;
+    bool unstack() noexcept;  // false: the top is not done
+    void replace_bottom(std::unique_ptr<scheduler> order);
+    void replace_if_asked() noexcept;
     work_unit* pick() noexcept;
     work_unit* pick_inline() noexcept;
     void arrived_inline(boost::context::detail::fcontext_t from) noexcept;
     void leave(ult_core& self, fate what) noexcept;
+    void switch_to(ult_core& self, ult_core& next) noexcept;
+    bool heed(ult_core& who) noexcept;
+    bool must_heed(ult_core& next) noexcept;
     void jump(context& from, context& to) noexcept;
     void settle() noexcept;
     void requeue(ult_core& who) noexcept;
@@ -96,23 +153,27 @@ private:
     bool may_sleep() noexcept;
 
     // Touched at every switch.
-    ult_core* running_ = nullptr;   // null: the loop itself
-    work_unit* stashed_ = nullptr;  // picked by a ULT for the loop to run
-    std::size_t budget_ = 0;        // units left in this batch
+    std::atomic<ult_core*> running_{nullptr};  // null: the loop itself
+    work_unit* stashed_ = nullptr;             // picked by a ULT for the loop to run
+    std::size_t budget_ = 0;                   // units left in this batch
     exception_state* thread_exceptions_ = nullptr;
     context* from_ = nullptr;
     ult_core* left_ = nullptr;  // whoever was switched away from, and what to do with it
     fate left_for_ = fate::resumed;
     waiter* left_until_ = nullptr;
-    pool* main_pool_ = nullptr;
-    bool own_order_;  // only own_pool_: no virtual calls
+    std::atomic<pool*> main_pool_{nullptr};
+    scheduler* order_ = nullptr;  // on top of orders_
+    bool own_order_ = false;      // only own_pool_: no virtual calls
     context loop_;
 
     execution_stream& owner_;
     execution_stream_options options_;
     const amalgam::clock* clock_;
     fifo_pool own_pool_;
-    std::unique_ptr<scheduler> order_;
+    const scheduler* own_scheduler_ = nullptr;  // made here, over own_pool_
+    std::vector<stacked> orders_;
+    std::vector<served> served_;
+    std::atomic<replacement*> replacing_{nullptr};
     bell& bell_;
     timer_heap timers_;
     std::uint64_t timers_checked_ = 0;  // in cycles()

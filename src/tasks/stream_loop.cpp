@@ -33,52 +33,43 @@ private:
 
 stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
                execution_stream_options options)
-    : own_order_(order == nullptr),
-      owner_(owner),
+    : owner_(owner),
       options_(std::move(options)),
       clock_(options_.clock != nullptr ? options_.clock : &clock::steady()),
-      order_(order ? std::move(order)
-                   : std::make_unique<basic_scheduler>(std::vector<pool*>{&own_pool_})),
       bell_(bell::take(!options_.driven)),
       spin_(options_.spin) {
     try {
-        main_pool_ = order_->pools().empty() ? nullptr : order_->pools().front();
+        if (order == nullptr) {
+            order = std::make_unique<priority_scheduler>(std::vector<pool*>{&own_pool_});
+            own_scheduler_ = order.get();
+        }
         if (!options_.driven) sleeper_ = std::make_unique<sleeper>(bell_);
-        attach_pools();
+        orders_.push_back({std::move(order), {}});
+        attach_pools(*orders_.front().order);
+        use_top();
         if (!options_.driven) start();
     } catch (...) {
-        detach_pools();
+        detach_all();
         bell::give_back(bell_);
         throw;
     }
 }
 
+stream::driver::driver(stream& self) : self_(self) {
+    if (!self_.driving_.exchange(true, std::memory_order_acquire)) return;
+    throw error(errc::invalid,
+                fmt::format("stream '{}' is being run already: one thread at a time, and not "
+                            "from inside its own work",
+                            self_.options_.name));
+}
+
+stream::driver::~driver() {
+    self_.driving_.store(false, std::memory_order_release);
+}
+
 stream::~stream() {
     stop();
     bell::give_back(bell_);
-}
-
-void stream::attach_pools() {
-    if (order_->pools().empty()) {
-        throw error(errc::invalid, "a scheduler without pools has nothing to run: give it one");
-    }
-    for (pool* each : order_->pools()) {
-        stream* expected = nullptr;
-        if (!each->served_by_.compare_exchange_strong(expected, this)) {
-            throw error(errc::invalid,
-                        fmt::format("stream '{}' cannot serve a pool that stream '{}' serves: one "
-                                    "pool, one stream",
-                                    options_.name, expected->options_.name));
-        }
-        each->bell_.store(&bell_);
-    }
-}
-
-void stream::detach_pools() noexcept {
-    for (pool* each : order_->pools()) {
-        stream* expected = this;
-        each->served_by_.compare_exchange_strong(expected, nullptr);
-    }
 }
 
 void stream::start() {
@@ -161,6 +152,8 @@ std::size_t stream::round(std::size_t most) noexcept {
     std::size_t happened = run_batch(most);
     happened += pollers_.poll();
     happened += fire_timers();
+    if (happened == 0 && orders_.size() > 1) happened += unstack();
+    if (replacing_.load(std::memory_order_relaxed) != nullptr) replace_if_asked();
     return happened;
 }
 
@@ -184,6 +177,7 @@ void stream::idle() noexcept {
 bool stream::may_sleep() noexcept {
     if (stopping_.load(std::memory_order_seq_cst)) return false;
     if (wake_pending_.exchange(false, std::memory_order_seq_cst)) return false;
+    if (replacing_.load(std::memory_order_seq_cst) != nullptr) return false;
     for (const pool* each : order_->pools()) {
         if (!each->empty()) return false;
     }
@@ -229,7 +223,8 @@ void stream::stop() {
         while (round(batch) != 0 && std::chrono::steady_clock::now() < give_up)
             continue;
     }
-    detach_pools();
+    replace_if_asked();  // who asked too late is told so
+    detach_all();
 }
 
 std::size_t stream::run_ready(std::size_t most) {
@@ -239,12 +234,7 @@ std::size_t stream::run_ready(std::size_t most) {
                                 "with .driven = true",
                                 options_.name));
     }
-    if (driving_.exchange(true, std::memory_order_acquire)) {
-        throw error(errc::invalid,
-                    fmt::format("stream '{}' is being run already: one thread at a time, and not "
-                                "from inside its own work",
-                                options_.name));
-    }
+    const driver only(*this);
     std::size_t happened = 0;
     {
         const turn mine(*this);
@@ -254,7 +244,6 @@ std::size_t stream::run_ready(std::size_t most) {
             happened += now_happened;
         }
     }
-    driving_.store(false, std::memory_order_release);
     return happened;
 }
 

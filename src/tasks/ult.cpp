@@ -1,5 +1,7 @@
 #include <thread>
 
+#include <fmt/format.h>
+
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -70,7 +72,35 @@ void ult::detach() {
     ult_core::give_back(core);
 }
 
+void ult::migrate(pool& where) {
+    if (core_ == nullptr) {
+        throw error(errc::invalid,
+                    "this ult handle is empty: it was joined, detached or moved from before; "
+                    "migrate before that, and ask joinable() when in doubt");
+    }
+    if (!where.served()) detail::refuse_unserved();
+    core_->wanted_home.store(&where, std::memory_order_relaxed);
+    core_->requests.fetch_or(ult_core::asked_to_move, std::memory_order_release);
+}
+
 namespace this_task {
+
+namespace {
+
+/// The stream that runs the calling ULT.
+stream& stream_of_ult(const char* what) {
+    stream* const here = stream::current();
+    if (here != nullptr && here->running() != nullptr) return *here;
+    throw error(errc::invalid,
+                fmt::format("only a ULT can {}, and this is a {}; use spawn() or post() to make it "
+                            "a ULT",
+                            what,
+                            here == nullptr ? "plain thread"
+                                            : "tasklet, timer callback or poller, which runs on "
+                                              "the stream's own stack"));
+}
+
+}  // namespace
 
 bool in_ult() noexcept {
     const stream* here = stream::current();
@@ -80,12 +110,30 @@ bool in_ult() noexcept {
 void yield() {
     stream* const here = stream::current();
     if (here == nullptr) return std::this_thread::yield();
-    if (here->running() == nullptr) {
-        throw error(errc::invalid,
-                    "a tasklet, timer callback or poller cannot yield: it runs on the stream's own "
-                    "stack; use spawn() or post() to make it a ULT");
-    }
+    if (here->running() == nullptr) stream_of_ult("yield");
     here->leave_to_yield();
+}
+
+bool yield_to(ult& next) {
+    if (next.core_ == nullptr) {
+        throw error(errc::invalid,
+                    "this ult handle is empty: it was joined, detached or moved from before; "
+                    "yield to one that is joinable()");
+    }
+    stream& here = stream_of_ult("yield to another");
+    if (here.leave_to(*next.core_)) return true;
+    here.leave_to_yield();
+    return false;
+}
+
+void migrate(pool& where) {
+    stream& here = stream_of_ult("migrate");
+    if (!where.served()) detail::refuse_unserved();
+    here.leave_to_move(where);
+}
+
+pool& home() {
+    return *stream_of_ult("have a home pool").running()->home();
 }
 
 void sleep_until(std::chrono::steady_clock::time_point when) {

@@ -180,9 +180,16 @@ std::string describe(const std::exception_ptr& what) {
     }
 }
 
-prepared_ult prepare_ult(pool& where, const closure_type& type, std::string_view name,
-                         std::size_t stack_bytes, bool joinable) {
-    if (stack_bytes == 0) stack_bytes = default_stack_bytes;
+void refuse_unserved() {
+    throw error(errc::invalid,
+                "no stream serves this pool, so the ULT would never run: make an "
+                "execution_stream whose scheduler has the pool, and do not stop it before");
+}
+
+prepared_ult prepare_ult(pool& where, const closure_type& type, const ult_options& options,
+                         bool joinable) {
+    const std::size_t stack_bytes =
+        options.stack_bytes == 0 ? default_stack_bytes : options.stack_bytes;
     if (stack_bytes < smallest_stack_bytes) {
         throw error(
             errc::invalid,
@@ -190,18 +197,16 @@ prepared_ult prepare_ult(pool& where, const closure_type& type, std::string_view
                         "stack_bytes at 0 for the pooled default of {}",
                         stack_bytes, smallest_stack_bytes, default_stack_bytes));
     }
-    if (!where.served()) {
-        throw error(errc::invalid,
-                    "no stream serves this pool, so the ULT would never run: make an "
-                    "execution_stream whose scheduler has the pool, and do not stop it before");
-    }
+    if (!where.served()) refuse_unserved();
     ult_core& core = ult_core::take(stack_bytes);
-    core.home = &where;
+    core.begin_in(where);
     core.type = &type;
     core.joiner.store(joinable ? ult_core::nobody : ult_core::detached_mark,
                       std::memory_order_relaxed);
+    core.requests.store(0, std::memory_order_relaxed);
+    core.priority = options.priority;
     core.name[0] = '\0';
-    if (!name.empty()) {
+    if (const auto name = options.name; !name.empty()) {
         const std::size_t kept = std::min(name.size(), core.name.size() - 1);
         std::memcpy(core.name.data(), name.data(), kept);
         core.name[kept] = '\0';
@@ -214,7 +219,11 @@ void drop_ult(ult_core& core) noexcept {
 }
 
 void start_ult(ult_core& core) noexcept {
-    core.home->push(core);
+    stream* const here = stream::current();
+    if (here == nullptr || !here->start_own(core)) {
+        stream::count_ults(*core.home(), 1);
+        core.home()->push(core);
+    }
 }
 
 }  // namespace amalgam::detail

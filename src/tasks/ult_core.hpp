@@ -39,6 +39,10 @@ public:
 
     static void run_unit(work_unit& self) noexcept;  // from the stream's loop
 
+    void begin_in(pool& where) noexcept { set_home(&where); }
+    /// It belongs to no pool any more.
+    void leave_home() noexcept { set_home(nullptr); }
+
     void* closure() noexcept;
     void run_body() noexcept;
     /// The stack is not in use any more. Whoever was told may free this.
@@ -50,8 +54,12 @@ public:
     static constexpr std::uintptr_t detached_mark = 1;
     static constexpr std::uintptr_t finished_mark = 2;
 
+    // requests: what others ask of the stream that runs it next, see stream::heed().
+    static constexpr std::uint8_t asked_to_move = 1;
+
     context saved;
-    pool* home = nullptr;  ///< Where it goes when it is ready again.
+    std::atomic<std::uint8_t> requests{0};
+    std::atomic<pool*> wanted_home{nullptr};  ///< with asked_to_move
     std::atomic<std::uintptr_t> joiner{nobody};
     const closure_type* type = nullptr;
     std::exception_ptr failed;
@@ -66,6 +74,9 @@ private:
     std::size_t mapped_bytes_;
     std::size_t stack_bytes_;
 };
+
+/// Throws error{invalid}.
+[[noreturn]] void refuse_unserved();
 
 /// "text of the exception", for logs and failures.
 std::string describe(const std::exception_ptr& what);

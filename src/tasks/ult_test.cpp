@@ -14,6 +14,7 @@
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "tasks/sanitizer.hpp"

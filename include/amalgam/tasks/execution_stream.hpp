@@ -62,6 +62,12 @@ public:
     std::string_view name() const noexcept;
     bool driven() const noexcept;
 
+    /// Changes what the stream runs by, from now on, while it runs; its stacked schedulers go on.
+    /// Parks the caller until it is done. Throws error{invalid}, and changes nothing, when a pool
+    /// that only this stream served still has ULTs and is not among the new scheduler's, or
+    /// another stream serves one of those.
+    void set_scheduler(std::unique_ptr<scheduler> order);
+
     /// What time it is for this stream's timers.
     time_point now() const noexcept;
     /// When the earliest armed timer is due, or nothing.

@@ -74,8 +74,9 @@ public:
     /// canceled or, when it was too late, with its value. Nothing when it cannot cancel.
     void cancel() { checked().abandon(); }
 
-    /// `co_await std::move(f)` is get() for coroutines. The coroutine goes on as a
-    /// tasklet of the stream that completes the future.
+    /// `co_await std::move(f)` is get() for coroutines. The coroutine goes on as
+    /// a tasklet of the stream it waits on, or, from a plain thread, of the one that completes
+    /// the future.
     auto operator co_await() && {
         checked();
         return awaiter{std::move(*this)};

@@ -6,13 +6,13 @@
 
 namespace amalgam {
 
+class work_unit;
 namespace detail {
-class ult_core;
 class stream;
 }  // namespace detail
 
-/// Parks the ULT or plain thread that made it until somebody unparks it: what every
-/// wait in Amalgam is built on.
+/// Parks the ULT or plain thread that made it, or a coroutine, until somebody unparks it: what
+/// every wait in Amalgam is built on.
 ///
 /// Holds at most one permit: unpark() before park() makes park() return at once, and
 /// park() uses the permit up, so a waiter can be used again.
@@ -30,6 +30,9 @@ public:
     using time_point = std::chrono::steady_clock::time_point;
 
     waiter();
+    /// For a suspended coroutine: `unit` resumes it, on its home pool or, without one, on the
+    /// thread that unparks.
+    explicit waiter(work_unit& unit) noexcept : unit_(&unit) {}
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
 
@@ -40,17 +43,19 @@ public:
     bool park_until(time_point deadline) noexcept;
     /// Gives the permit.
     void unpark() noexcept;
+    /// In place of park(), for coroutines. False: there is a permit already, the unit will not
+    /// run. True: another thread may have resumed the coroutine by now.
+    bool park_unit() noexcept { return commit(); }
 
 private:
     friend class detail::stream;
     enum : std::uint32_t { empty, permit, parked, expired };
 
-    explicit waiter(detail::ult_core& ult) noexcept : ult_(&ult) {}
     void expire() noexcept;
     bool park_thread(const time_point* deadline) noexcept;
     bool commit() noexcept;
 
-    detail::ult_core* ult_;  // null: a plain thread
+    work_unit* unit_;  // a ULT or coroutine; null: a plain thread
     std::atomic<std::uint32_t> state_{empty};
 };
 

@@ -7,89 +7,90 @@
 
 namespace amalgam {
 
-/// Where ready work waits for a stream. A user may write one: derive, and call
-/// notify() after each push that came from outside the serving stream.
+/// How many streams may serve a pool. Any thread may push into either.
+enum class pool_access {
+    one_stream,  ///< Needs no lock to pop, and a ULT stays on its stream.
+    any_stream   ///< Its work goes to whichever stream is free.
+};
+
+/// Where ready work waits for streams. A user may write one: derive, and call notify() after
+/// each push that came from outside the serving stream.
 ///
-/// Owner:   the user, or the stream for its own main_pool(). It must outlive the
-///          stream that serves it and every ULT created into it.
-/// Threads: push() from any thread; pop() only from the serving stream.
+/// Owner:   the user, or the stream for its own main_pool(). It must outlive the streams that
+///          serve it and every ULT created into it. Destroyed with ULTs in it, these never run
+///          again: that is logged with their names, and who joins them gets error{canceled}.
+/// Threads: push() from any thread; pop(), requeue() and remove() only from a serving stream.
 class pool {
 public:
-    pool() = default;
+    explicit pool(pool_access access = pool_access::one_stream) noexcept : access_(access) {}
     pool(const pool&) = delete;
     pool& operator=(const pool&) = delete;
-    virtual ~pool() = default;
+    virtual ~pool();
 
     /// Adds a ready unit, from any thread. Never allocates.
     virtual void push(work_unit& unit) noexcept = 0;
-    /// Takes the next unit, or null. Only the serving stream calls it.
+    /// Takes back a unit that yielded: whatever the pool's order, the others come first.
+    virtual void requeue(work_unit& unit) noexcept { push(unit); }
+    /// Takes the next unit, or null. Only a serving stream calls it.
     virtual work_unit* pop() noexcept = 0;
-    /// No unit to pop. The stream asks this between saying that it will sleep and
-    /// sleeping, so it must see every push whose notify() found the stream awake:
-    /// read with seq_cst what push() writes with seq_cst.
+    /// Takes this unit out of turn. False: it does not wait here, or this pool cannot.
+    virtual bool remove(work_unit&) noexcept { return false; }
+    /// No unit to pop. A stream asks this between saying that it will sleep and sleeping, so
+    /// it must see every push whose notify() found the stream awake: read with seq_cst what
+    /// push() writes with seq_cst, or look under the lock that push() takes.
     virtual bool empty() const noexcept = 0;
     /// How many units wait; exact only when nobody pushes or pops.
     virtual std::size_t size() const noexcept = 0;
 
+    pool_access access() const noexcept { return access_; }
+    /// How many ULTs have their home here: ready, running and parked. Exact only when none
+    /// starts, ends or moves.
+    std::size_t ults() const noexcept {
+        return static_cast<std::size_t>(own_ults_.load(std::memory_order_relaxed) +
+                                        other_ults_.load(std::memory_order_relaxed));
+    }
     /// A stream that was not stopped serves it.
-    bool served() const noexcept { return served_by_.load(std::memory_order_relaxed) != nullptr; }
+    bool served() const noexcept;
 
 protected:
-    /// The calling thread is the stream that serves this pool.
-    bool on_serving_stream() const noexcept;
-    /// Wakes the serving stream when it is asleep. Call after the push is visible.
-    /// Cost: one load when the stream is awake.
+    /// The calling thread is the stream that has this pool as its main pool, or, with
+    /// pool_access::one_stream, the one that serves it.
+    bool on_own_stream() const noexcept;
+    /// Wakes a serving stream when one is asleep. Call after the push is visible.
+    /// Cost: one load for each serving stream.
     void notify() noexcept;
+    /// The same in two steps, for pools that push under a lock: ask with the lock held, and wake
+    /// afterwards, when this pool may be gone already. Null: nobody sleeps.
+    detail::bell* claim_sleeper() noexcept;
+    static void wake(detail::bell* claimed) noexcept;
 
 private:
     friend class detail::stream;
+    friend class work_unit;
     friend class fifo_pool;
-    std::atomic<detail::stream*> served_by_{nullptr};
-    std::atomic<detail::bell*> bell_{nullptr};  // of the serving stream; outlives it
-};
 
-/// First in, first out. Any thread pushes, one stream pops.
-///
-/// Cost: a push by the serving stream links two pointers; from elsewhere it is one
-///       compare-and-swap, and an eventfd write only when the stream sleeps.
-class fifo_pool final : public pool {
-public:
-    void push(work_unit& unit) noexcept override;
-    work_unit* pop() noexcept override {
-        // The inbox every time, or ULTs that yield to each other would keep all others out.
-        if (inbox_.load(std::memory_order_relaxed) != nullptr) drain_inbox();
-        work_unit* const first = head_;
-        if (first != nullptr) {
-            head_ = first->next_in_pool;
-            add_own_size(-1);
-        }
-        return first;
+    /// A stream that serves the pool. Never freed before the pool is, as pushers walk the list.
+    struct server {
+        std::atomic<detail::stream*> who{nullptr};
+        std::atomic<detail::bell*> bell{nullptr};
+        std::atomic<server*> next{nullptr};
+    };
+    bool attach(detail::stream& who, detail::bell& bell, bool as_main);  // false: it is taken
+    void detach(const detail::stream& who) noexcept;
+    bool served_only_by(const detail::stream& who) const noexcept {
+        return access_ == pool_access::one_stream &&
+               own_.who.load(std::memory_order_relaxed) == &who;
     }
-    bool empty() const noexcept override;
-    std::size_t size() const noexcept override;
-
-private:
-    friend class detail::stream;
-
-    void push_own(work_unit& unit) noexcept {
-        unit.next_in_pool = nullptr;
-        (head_ == nullptr ? head_ : tail_->next_in_pool) = &unit;
-        tail_ = &unit;
-        add_own_size(1);
-    }
-    void add_own_size(std::ptrdiff_t more) noexcept {
-        own_size_.store(own_size_.load(std::memory_order_relaxed) + static_cast<std::size_t>(more),
+    void count_ults(std::ptrdiff_t more) noexcept;
+    void add_own_ults(std::ptrdiff_t more) noexcept {
+        own_ults_.store(own_ults_.load(std::memory_order_relaxed) + more,
                         std::memory_order_relaxed);
     }
-    void drain_inbox() noexcept;
 
-    // The serving stream's part.
-    work_unit* head_ = nullptr;
-    work_unit* tail_ = nullptr;
-    std::atomic<std::size_t> own_size_{0};  // written by the serving stream only
-    // Everybody else's part, on its own line: newest first, taken whole.
-    alignas(64) std::atomic<work_unit*> inbox_{nullptr};
-    std::atomic<std::size_t> inbox_size_{0};
+    const pool_access access_;
+    server own_;                               // the only one with pool_access::one_stream
+    std::atomic<std::ptrdiff_t> own_ults_{0};  // written by that one only
+    std::atomic<std::ptrdiff_t> other_ults_{0};
 };
 
 }  // namespace amalgam

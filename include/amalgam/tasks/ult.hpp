@@ -1,21 +1,45 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
-#include <string_view>
 #include <utility>
 
 #include <amalgam/tasks/detail/closure.hpp>
 #include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/ult_options.hpp>
 
 namespace amalgam {
 
-/// How a ULT is made.
-struct ult_options {
-    std::string_view name{};      ///< For logs; the first 23 characters are kept.
-    std::size_t stack_bytes = 0;  ///< Usable stack; 0: the pooled default, which costs least.
-};
+class ult;
+
+/// What the running ULT can do with itself. On a plain thread: the same with the thread.
+namespace this_task {
+
+/// True inside a ULT; false on a plain thread and inside a tasklet.
+bool in_ult() noexcept;
+
+/// Lets everything else that is ready run first. Throws error{invalid} in a tasklet.
+void yield();
+
+/// Switches straight to `next`, with no scheduler in between, while the caller yields. False:
+/// `next` was not ready in a pool of this stream, and the caller just yielded.
+bool yield_to(ult& next);
+
+/// The running ULT goes on in pool `where`. Throws error{invalid} outside of ULTs, and when no
+/// stream serves that pool.
+void migrate(pool& where);
+
+/// The pool that the running ULT belongs to. Throws error{invalid} outside of ULTs.
+pool& home();
+
+/// Parks until `when`, by the clock of the ULT's stream. Throws error{invalid} in a tasklet.
+void sleep_until(std::chrono::steady_clock::time_point when);
+template <typename Rep, typename Period>
+void sleep_for(std::chrono::duration<Rep, Period> time) {
+    sleep_until(detail::deadline_after(time));
+}
+
+}  // namespace this_task
 
 /// A user-level thread that somebody will join: runs on a stack of its own, and parks
 /// instead of blocking its stream.
@@ -38,8 +62,12 @@ public:
     void join();
     /// Lets it run on alone; what escapes from it is logged.
     void detach();
+    /// It goes on in pool `where`, from the next time it would run. Throws error{invalid} when no
+    /// stream serves that pool.
+    void migrate(pool& where);
 
 private:
+    friend bool this_task::yield_to(ult& next);
     detail::ult_core* core_ = nullptr;
 };
 
@@ -50,22 +78,32 @@ private:
 /// Cost:    no allocation in steady state: descriptor and closure are on the pooled stack.
 template <typename Function>
 ult spawn(pool& where, Function&& body, ult_options options = {}) {
-    return ult(detail::launch(where, std::forward<Function>(body), options.name,
-                              options.stack_bytes, true));
+    return ult(detail::launch(where, std::forward<Function>(body), options, true));
 }
 template <typename Function>
 ult spawn(execution_stream& where, Function&& body, ult_options options = {}) {
     return spawn(where.main_pool(), std::forward<Function>(body), options);
 }
 
+/// From inside a ULT: in the pool that the caller belongs to.
+template <typename Function>
+ult spawn(Function&& body, ult_options options = {}) {
+    return spawn(this_task::home(), std::forward<Function>(body), options);
+}
+
 /// The same without a handle; an exception that escapes from `body` is logged.
 template <typename Function>
 void post(pool& where, Function&& body, ult_options options = {}) {
-    detail::launch(where, std::forward<Function>(body), options.name, options.stack_bytes, false);
+    detail::launch(where, std::forward<Function>(body), options, false);
 }
 template <typename Function>
 void post(execution_stream& where, Function&& body, ult_options options = {}) {
     post(where.main_pool(), std::forward<Function>(body), options);
+}
+
+template <typename Function>
+void post(Function&& body, ult_options options = {}) {
+    post(this_task::home(), std::forward<Function>(body), options);
 }
 
 /// Runs `body()` on the stream's own stack: cheaper than a ULT, but it must not wait
@@ -78,23 +116,5 @@ template <typename Function>
 void post_tasklet(execution_stream& where, Function&& body) {
     post_tasklet(where.main_pool(), std::forward<Function>(body));
 }
-
-/// What the running ULT can do with itself. On a plain thread: the same with the thread.
-namespace this_task {
-
-/// True inside a ULT; false on a plain thread and inside a tasklet.
-bool in_ult() noexcept;
-
-/// Lets everything else that is ready run first. Throws error{invalid} in a tasklet.
-void yield();
-
-/// Parks until `when`, by the clock of the ULT's stream. Throws error{invalid} in a tasklet.
-void sleep_until(std::chrono::steady_clock::time_point when);
-template <typename Rep, typename Period>
-void sleep_for(std::chrono::duration<Rep, Period> time) {
-    sleep_until(detail::deadline_after(time));
-}
-
-}  // namespace this_task
 
 }  // namespace amalgam

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 namespace amalgam {
 
 class execution_stream;
+class pool;
 namespace detail {
 class stream;
 struct bell;
 }  // namespace detail
 
-/// Something a stream can run: a ready ULT or a tasklet. Intrusive: pools link
+/// Something a stream can run: a ready ULT, a tasklet, a scheduler. Intrusive: pools link
 /// units through themselves, so queueing never allocates.
 ///
 /// Owner:   whoever made it; it must live until its run function was entered.
@@ -25,14 +29,31 @@ public:
 
     void run() noexcept { run_(*this); }
 
-    work_unit* next_in_pool = nullptr;  ///< For the pool that holds it; nobody else.
+    /// Where it goes when it is ready; null: nowhere, who makes it ready runs it.
+    pool* home() const noexcept { return home_.load(std::memory_order_relaxed); }
+    /// From now on it belongs to `where`. Only by who has it out of any pool: its maker, or a
+    /// scheduler that popped it.
+    void move_to(pool& where) noexcept;
+    /// Pushes it to its home.
+    void make_ready() noexcept;
+
+    /// For pools that have an order of importance: the higher, the sooner. Not changed while a
+    /// pool holds the unit.
+    std::uint8_t priority = 0;
+
+    // For the pool that holds it; nobody else.
+    work_unit* next_in_pool = nullptr;
+    work_unit* prev_in_pool = nullptr;
+    std::atomic<const void*> listed_in{nullptr};
 
 protected:
     ~work_unit() = default;
+    void set_home(pool* where) noexcept { home_.store(where, std::memory_order_relaxed); }
 
 private:
     friend class detail::stream;
     run_function run_;
+    std::atomic<pool*> home_{nullptr};
 };
 
 }  // namespace amalgam

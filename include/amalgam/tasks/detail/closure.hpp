@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <memory>
 #include <new>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include <amalgam/tasks/pool.hpp>
+#include <amalgam/tasks/ult_options.hpp>
 
 namespace amalgam::detail {
 
@@ -42,8 +42,8 @@ struct prepared_ult {
     void* closure;
 };
 
-prepared_ult prepare_ult(pool& where, const closure_type& type, std::string_view name,
-                         std::size_t stack_bytes, bool joinable);
+prepared_ult prepare_ult(pool& where, const closure_type& type, const ult_options& options,
+                         bool joinable);
 void drop_ult(ult_core& core) noexcept;  // its closure could not be made
 void start_ult(ult_core& core) noexcept;
 
@@ -55,17 +55,16 @@ prepared_tasklet prepare_tasklet(const closure_type& type);
 void drop_tasklet(work_unit& unit) noexcept;
 
 template <typename Function>
-ult_core& launch(pool& where, Function&& body, std::string_view name, std::size_t stack_bytes,
-                 bool joinable) {
+ult_core& launch(pool& where, Function&& body, const ult_options& options, bool joinable) {
     using closure = std::decay_t<Function>;
     static_assert(std::is_invocable_v<closure>, "a ULT's body takes no arguments");
     if constexpr (sizeof(closure) > inline_closure_bytes || alignof(closure) > 64) {
         auto boxed = std::make_unique<closure>(std::forward<Function>(body));
         return launch(
-            where, [held = std::move(boxed)] { std::move (*held)(); }, name, stack_bytes, joinable);
+            where, [held = std::move(boxed)] { std::move (*held)(); }, options, joinable);
     } else {
         const prepared_ult made =
-            prepare_ult(where, inline_closure<closure>::type, name, stack_bytes, joinable);
+            prepare_ult(where, inline_closure<closure>::type, options, joinable);
         if constexpr (std::is_nothrow_constructible_v<closure, Function>) {
             ::new (made.closure) closure(std::forward<Function>(body));
         } else {

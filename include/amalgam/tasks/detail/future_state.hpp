@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -12,8 +11,8 @@
 
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/detail/coroutine_unit.hpp>
 #include <amalgam/tasks/parking.hpp>
-#include <amalgam/tasks/work_unit.hpp>
 
 namespace amalgam::detail {
 
@@ -130,19 +129,13 @@ void future_state<T>::operator delete(void* memory, std::size_t bytes) noexcept 
     free_block(memory, bytes);
 }
 
-/// Resumes a coroutine as a tasklet of the stream that completed the future; completed
-/// by a plain thread, of the stream the coroutine waited on; else on that thread.
-class coroutine_resumer : public continuation, public work_unit {
+/// Resumes a coroutine when the future is complete.
+class coroutine_resumer : public continuation, public coroutine_unit {
 public:
-    explicit coroutine_resumer() noexcept;
-    void prepare(std::coroutine_handle<> who) noexcept;
-
-private:
-    static void on_complete(continuation& self) noexcept;
-    static void run_unit(work_unit& self) noexcept;
-
-    std::coroutine_handle<> who_;
-    stream* home_ = nullptr;
+    coroutine_resumer() noexcept
+        : continuation{[](continuation& self) noexcept {
+              static_cast<coroutine_resumer&>(self).make_ready();
+          }} {}
 };
 
 }  // namespace amalgam::detail

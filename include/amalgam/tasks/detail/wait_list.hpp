@@ -7,6 +7,10 @@ namespace amalgam::detail {
 
 /// One who waits, on its own stack, in the order of arrival.
 struct wait_node {
+    wait_node() = default;
+    /// For a suspended coroutine.
+    explicit wait_node(work_unit& unit) noexcept : who(unit) {}
+
     waiter who;
     wait_node* next = nullptr;
     wait_node* prev = nullptr;

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <coroutine>
+
+#include <amalgam/tasks/work_unit.hpp>
+
+namespace amalgam::detail {
+
+/// A suspended coroutine as a work unit. Its home is the main pool of the stream it was suspended
+/// on; suspended on a plain thread it has none: it goes on on the stream, as a unit of its own, or
+/// on the plain thread that makes it ready.
+class coroutine_unit : public work_unit {
+public:
+    coroutine_unit() noexcept : work_unit(&run_unit) {}
+    void prepare(std::coroutine_handle<> who) noexcept;
+
+private:
+    static void run_unit(work_unit& self) noexcept;
+    std::coroutine_handle<> who_;
+};
+
+}  // namespace amalgam::detail

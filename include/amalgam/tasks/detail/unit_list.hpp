@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <amalgam/tasks/work_unit.hpp>
+
+namespace amalgam::detail {
+
+/// Units in order, linked through themselves; what pools are made of.
+///
+/// Threads: one at a time. holds() may be asked about a unit that others move.
+class unit_list {
+public:
+    bool empty() const noexcept { return first_ == nullptr; }
+    work_unit* front() const noexcept { return first_; }
+
+    void push_back(work_unit& unit) noexcept {
+        unit.next_in_pool = nullptr;
+        unit.prev_in_pool = last_;
+        unit.listed_in.store(this, std::memory_order_relaxed);
+        (last_ == nullptr ? first_ : last_->next_in_pool) = &unit;
+        last_ = &unit;
+    }
+    void push_front(work_unit& unit) noexcept {
+        unit.prev_in_pool = nullptr;
+        unit.next_in_pool = first_;
+        unit.listed_in.store(this, std::memory_order_relaxed);
+        (first_ == nullptr ? last_ : first_->prev_in_pool) = &unit;
+        first_ = &unit;
+    }
+    work_unit* pop_front() noexcept {
+        work_unit* const unit = first_;
+        if (unit == nullptr) return nullptr;
+        first_ = unit->next_in_pool;
+        (first_ == nullptr ? last_ : first_->prev_in_pool) = nullptr;
+        unit->listed_in.store(nullptr, std::memory_order_relaxed);
+        return unit;
+    }
+    work_unit* pop_back() noexcept {
+        work_unit* const unit = last_;
+        if (unit != nullptr) remove(*unit);
+        return unit;
+    }
+    /// Only this list writes its own address, so the answer is right for whoever may call the
+    /// other members.
+    bool holds(const work_unit& unit) const noexcept {
+        return unit.listed_in.load(std::memory_order_relaxed) == this;
+    }
+    void remove(work_unit& unit) noexcept {
+        (unit.prev_in_pool == nullptr ? first_ : unit.prev_in_pool->next_in_pool) =
+            unit.next_in_pool;
+        (unit.next_in_pool == nullptr ? last_ : unit.next_in_pool->prev_in_pool) =
+            unit.prev_in_pool;
+        unit.listed_in.store(nullptr, std::memory_order_relaxed);
+    }
+
+private:
+    work_unit* first_ = nullptr;
+    work_unit* last_ = nullptr;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include <amalgam/tasks/detail/unit_list.hpp>
+#include <amalgam/tasks/pool.hpp>
+
+namespace amalgam {
+
+/// First in, first out. Any thread pushes, one stream pops.
+///
+/// Cost: a push by the serving stream links two pointers; from elsewhere it is one
+///       compare-and-swap, and an eventfd write only when the stream sleeps.
+class fifo_pool final : public pool {
+public:
+    void push(work_unit& unit) noexcept override;
+    work_unit* pop() noexcept override {
+        // The inbox every time, or ULTs that yield to each other would keep all others out.
+        if (inbox_.load(std::memory_order_relaxed) != nullptr) drain_inbox();
+        work_unit* const first = own_.pop_front();
+        if (first != nullptr) add_own_size(-1);
+        return first;
+    }
+    bool remove(work_unit& unit) noexcept override;
+    bool empty() const noexcept override;
+    std::size_t size() const noexcept override;
+
+private:
+    friend class detail::stream;
+
+    void push_own(work_unit& unit) noexcept {
+        own_.push_back(unit);
+        add_own_size(1);
+    }
+    void add_own_size(std::ptrdiff_t more) noexcept {
+        own_size_.store(own_size_.load(std::memory_order_relaxed) + static_cast<std::size_t>(more),
+                        std::memory_order_relaxed);
+    }
+    void drain_inbox() noexcept;
+
+    // The serving stream's part.
+    detail::unit_list own_;
+    std::atomic<std::size_t> own_size_{0};  // written by the serving stream only
+    // Everybody else's part, on its own line: newest first, taken whole.
+    alignas(64) std::atomic<work_unit*> inbox_{nullptr};
+    std::atomic<std::size_t> inbox_size_{0};
+};
+
+}  // namespace amalgam

@@ -1,0 +1,16 @@
+#include <amalgam/tasks/detail/coroutine_unit.hpp>
+
+#include "tasks/stream.hpp"
+
+namespace amalgam::detail {
+
+void coroutine_unit::prepare(std::coroutine_handle<> who) noexcept {
+    who_ = who;
+    if (stream* const here = stream::current()) move_to(here->main_pool());
+}
+
+void coroutine_unit::run_unit(work_unit& self) noexcept {
+    static_cast<coroutine_unit&>(self).who_.resume();
+}
+
+}  // namespace amalgam::detail

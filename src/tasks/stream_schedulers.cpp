@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/status.hpp>
+
+#include "tasks/stream.hpp"
+
+// The schedulers of a stream, and the pools that it serves for them.
+
+namespace amalgam::detail {
+
+bool stream::serves(const pool* what) const noexcept {
+    return std::any_of(served_.begin(), served_.end(),
+                       [&](const served& each) { return each.what == what; });
+}
+
+/// All or none.
+void stream::attach_pools(const scheduler& of) {
+    const auto pools = of.pools();
+    if (pools.empty()) {
+        throw error(errc::invalid, "a scheduler without pools has nothing to run: give it one");
+    }
+    std::size_t done = 0;
+    try {
+        for (pool* each : pools) {
+            const auto known = std::find_if(served_.begin(), served_.end(),
+                                            [&](const served& s) { return s.what == each; });
+            if (known != served_.end()) {
+                ++known->times;
+            } else {
+                served_.push_back({each, 1});
+                if (!each->attach(*this, bell_, done == 0)) {
+                    served_.pop_back();
+                    throw error(errc::invalid,
+                                fmt::format("stream '{}' cannot serve a pool that another stream "
+                                            "serves already: make it a pool for several streams, "
+                                            "such as shared_fifo_pool, or give each stream its own",
+                                            options_.name));
+                }
+            }
+            ++done;
+        }
+    } catch (...) {
+        for (std::size_t i = 0; i < done; ++i)
+            detach_pool(*pools[i]);
+        throw;
+    }
+}
+
+void stream::detach_pool(pool& what) noexcept {
+    const auto known = std::find_if(served_.begin(), served_.end(),
+                                    [&](const served& s) { return s.what == &what; });
+    if (known == served_.end() || --known->times != 0) return;
+    what.detach(*this);
+    served_.erase(known);
+}
+
+void stream::detach_pools(const scheduler& of) noexcept {
+    for (pool* each : of.pools())
+        detach_pool(*each);
+}
+
+void stream::detach_all() noexcept {
+    for (const served& each : served_)
+        each.what->detach(*this);
+    served_.clear();
+}
+
+void stream::use_top() noexcept {
+    order_ = orders_.back().order.get();
+    own_order_ = order_ == own_scheduler_;
+    main_pool_.store(orders_.front().order->pools().front(), std::memory_order_relaxed);
+}
+
+void stream::stack(std::unique_ptr<scheduler> order, promise<void> ended) noexcept {
+    try {
+        orders_.reserve(orders_.size() + 1);
+        attach_pools(*order);
+    } catch (const error& why) {
+        return ended.set_failure(why.code().code, why.what());
+    } catch (...) {
+        return ended.set_exception(std::current_exception());
+    }
+    orders_.push_back({std::move(order), std::move(ended)});
+    use_top();
+}
+
+bool stream::unstack() noexcept {
+    if (!order_->done()) return false;
+    stacked top = std::move(orders_.back());
+    orders_.pop_back();
+    use_top();
+    detach_pools(*top.order);
+    top.ended.set_value();
+    return true;
+}
+
+void stream::replace_bottom(std::unique_ptr<scheduler> order) {
+    std::unique_ptr<scheduler>& bottom = orders_.front().order;
+    for (const pool* old : bottom->pools()) {
+        const auto kept = order->pools();
+        if (std::find(kept.begin(), kept.end(), old) != kept.end()) continue;
+        if (old->access() == pool_access::one_stream && (old->ults() != 0 || !old->empty())) {
+            throw error(errc::invalid,
+                        fmt::format("stream '{}' would leave {} ULTs behind in a pool that its new "
+                                    "scheduler does not have: give it that pool too, or move or "
+                                    "join them before",
+                                    options_.name, old->ults()));
+        }
+    }
+    attach_pools(*order);
+    std::swap(bottom, order);
+    if (order.get() == own_scheduler_) own_scheduler_ = nullptr;
+    use_top();
+    detach_pools(*order);
+}
+
+void stream::replace_if_asked() noexcept {
+    replacement* const asked = replacing_.exchange(nullptr, std::memory_order_acquire);
+    if (asked == nullptr) return;
+    try {
+        if (stopping_.load(std::memory_order_relaxed)) {
+            throw error(errc::closed, fmt::format("stream '{}' was stopped before it could change "
+                                                  "its scheduler",
+                                                  options_.name));
+        }
+        replace_bottom(std::move(asked->order));
+    } catch (...) {
+        asked->refused = std::current_exception();
+    }
+    asked->who.unpark();
+}
+
+void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
+    if (order == nullptr) {
+        throw error(errc::invalid,
+                    "no scheduler to change to: make one, as in "
+                    "std::make_unique<priority_scheduler>(std::vector<pool*>{&mine})");
+    }
+    if (current() == this) return replace_bottom(std::move(order));
+    if (options_.driven) {
+        const driver mine(*this);
+        return replace_bottom(std::move(order));
+    }
+    replacement mine{std::move(order), {}, nullptr};
+    replacement* expected = nullptr;
+    if (!replacing_.compare_exchange_strong(expected, &mine, std::memory_order_seq_cst)) {
+        throw error(errc::invalid,
+                    fmt::format("the scheduler of stream '{}' is being changed already: one at a "
+                                "time",
+                                options_.name));
+    }
+    // Of this and stop(), the later one sees the other.
+    if (stopping_.load(std::memory_order_seq_cst)) {
+        replace_if_asked();
+    } else {
+        wake();
+    }
+    mine.who.park();
+    if (mine.refused) std::rethrow_exception(mine.refused);
+}
+
+}  // namespace amalgam::detail
