@@ -155,7 +155,7 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request) {
     const bool one_way = request.kind == message_kind::one_way;
     pool& where = what.options.in != nullptr ? *what.options.in : core_.stream().main_pool();
-    const prepared_ult made = prepare_ult(where, invocation_closure, {}, 0, false);
+    const prepared_ult made = prepare_ult(where, invocation_closure, {}, false);
     auto* const call = ::new (made.closure)
         invocation(*this, where_, what, from.name, arrived.tag(), one_way, deadline_of(request));
     try {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/scheduler.hpp>
@@ -109,7 +110,7 @@ TEST(fifo_pool, keeps_each_pushers_order_and_loses_nothing) {
     EXPECT_TRUE(pool.empty());
 }
 
-TEST(pool, is_served_by_one_stream_at_a_time) {
+TEST(fifo_pool, is_served_by_one_stream_at_a_time) {
     fifo_pool pool;
     const auto serve = [&] {
         return std::make_unique<execution_stream>(
@@ -122,6 +123,24 @@ TEST(pool, is_served_by_one_stream_at_a_time) {
     first.reset();
     EXPECT_FALSE(pool.served());
     EXPECT_NO_THROW(serve());
+}
+
+TEST(fifo_pool, counts_the_ults_that_live_in_it) {
+    execution_stream stream(execution_stream_options{.driven = true});
+    pool& where = stream.main_pool();
+    event go;
+    post(stream, [&] { go.wait(); });
+    post(stream, [] {});
+    post_tasklet(stream, [] {});
+    std::thread([&] { post(stream, [&] { go.wait(); }); }).join();
+    EXPECT_EQ(where.ults(), 3u);
+    EXPECT_EQ(where.size(), 4u);
+    stream.run_ready();
+    EXPECT_EQ(where.ults(), 2u);
+    EXPECT_EQ(where.size(), 0u);
+    go.set();
+    stream.run_ready();
+    EXPECT_EQ(where.ults(), 0u);
 }
 
 }  // namespace

@@ -1,0 +1,228 @@
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/scheduler.hpp>
+#include <amalgam/tasks/shared_pools.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+namespace amalgam {
+namespace {
+
+struct numbered final : work_unit {
+    numbered() noexcept : work_unit([](work_unit&) noexcept {}) {}
+    std::atomic<int> taken{0};
+};
+
+/// What a pool should do, on a plain deque: the next one out is in front.
+struct model {
+    std::function<void(std::deque<numbered*>&, numbered&, bool yielded)> put;
+    std::function<numbered*(std::deque<numbered*>&)> take;
+};
+
+numbered* take_front(std::deque<numbered*>& units) {
+    if (units.empty()) return nullptr;
+    numbered* const first = units.front();
+    units.pop_front();
+    return first;
+}
+
+const model fifo{[](auto& units, numbered& unit, bool) { units.push_back(&unit); }, take_front};
+const model lifo{[](auto& units, numbered& unit, bool yielded) {
+                     yielded ? units.push_back(&unit) : units.push_front(&unit);
+                 },
+                 take_front};
+const model by_priority{
+    [](auto& units, numbered& unit, bool) {
+        const auto level = [](const numbered* each) { return std::min<int>(each->priority, 3); };
+        const auto at = std::find_if(units.begin(), units.end(), [&](const numbered* each) {
+            return level(each) < level(&unit);
+        });
+        units.insert(at, &unit);
+    },
+    take_front};
+/// As seen by others than its own stream: all they push and take is at the thieves' end.
+const model stealing_from_outside{
+    [](auto& units, numbered& unit, bool) { units.push_front(&unit); }, take_front};
+
+void compare(pool& tested, const model& should) {
+    std::mt19937 random(7);
+    std::vector<numbered> units(64);
+    std::vector<numbered*> free;
+    for (auto& each : units)
+        free.push_back(&each);
+    std::deque<numbered*> inside;
+    for (int i = 0; i < 30000; ++i) {
+        ASSERT_EQ(tested.size(), inside.size());
+        ASSERT_EQ(tested.empty(), inside.empty());
+        const auto what = random() % 16;
+        if (what < 8 && !free.empty()) {
+            numbered& unit = *free.back();
+            free.pop_back();
+            unit.priority = static_cast<std::uint8_t>(random() % 6);
+            what < 6 ? tested.push(unit) : tested.requeue(unit);
+            should.put(inside, unit, what >= 6);
+        } else if (what == 15 && !inside.empty()) {
+            numbered* const any = inside[random() % inside.size()];
+            ASSERT_TRUE(tested.remove(*any));
+            ASSERT_FALSE(tested.remove(*any));
+            inside.erase(std::find(inside.begin(), inside.end(), any));
+            free.push_back(any);
+        } else {
+            auto* const got = static_cast<numbered*>(tested.pop());
+            ASSERT_EQ(got, should.take(inside));
+            if (got != nullptr) free.push_back(got);
+        }
+    }
+    while (tested.pop() != nullptr)
+        continue;
+}
+
+TEST(shared_pools, behave_as_their_models) {
+    shared_fifo_pool first;
+    compare(first, fifo);
+    lifo_pool last;
+    compare(last, lifo);
+    priority_pool urgent(4);
+    compare(urgent, by_priority);
+    work_stealing_pool deque;
+    compare(deque, stealing_from_outside);
+}
+
+TEST(work_stealing_pool, gives_its_own_stream_the_newest_and_at_times_the_oldest) {
+    work_stealing_pool pool;
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
+                            execution_stream_options{.driven = true});
+    std::vector<int> order;
+    post(pool, [&] {
+        for (int i = 0; i < 40; ++i)
+            post([&order, i] { order.push_back(i); });
+    });
+    stream.run_ready();
+    ASSERT_EQ(order.size(), 40u);
+    EXPECT_EQ(order.front(), 39);
+    EXPECT_EQ(order[1], 38);
+    const auto oldest = std::find(order.begin(), order.end(), 0);
+    EXPECT_LT(oldest - order.begin(), 20);  // though it was the first of forty
+}
+
+TEST(work_stealing_pool, lets_others_go_first_when_a_ult_yields) {
+    work_stealing_pool pool;
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
+                            execution_stream_options{.driven = true});
+    std::string order;
+    post(pool, [&] {
+        for (char c : {'a', 'b', 'c'}) {
+            post([&order, c] {
+                order += c;
+                this_task::yield();
+                order += c;
+            });
+        }
+    });
+    stream.run_ready();
+    EXPECT_EQ(order, "cbacba");
+}
+
+TEST(priority_pool, without_a_level_is_refused) {
+    EXPECT_THROW(priority_pool(0), error);
+    EXPECT_THROW(priority_pool(257), error);
+}
+
+template <typename Pool>
+struct any_shared_pool : testing::Test {};
+using kinds = testing::Types<shared_fifo_pool, lifo_pool, priority_pool, work_stealing_pool>;
+TYPED_TEST_SUITE(any_shared_pool, kinds);
+
+TYPED_TEST(any_shared_pool, gives_each_unit_to_one_of_many_threads) {
+    constexpr int pushers = 2, poppers = 2, each = 4000;
+    TypeParam pool;
+    std::vector<numbered> units(pushers * each);
+    std::atomic<int> left = pushers * each;
+    std::vector<std::thread> threads;
+    for (int p = 0; p < pushers; ++p) {
+        threads.emplace_back([&, p] {
+            for (int i = 0; i < each; ++i)
+                pool.push(units[static_cast<std::size_t>(p * each + i)]);
+        });
+    }
+    for (int p = 0; p < poppers; ++p) {
+        threads.emplace_back([&] {
+            while (left > 0) {
+                auto* const got = static_cast<numbered*>(pool.pop());
+                if (got == nullptr) {
+                    std::this_thread::yield();
+                    continue;
+                }
+                ++got->taken;
+                --left;
+            }
+        });
+    }
+    for (auto& thread : threads)
+        thread.join();
+    for (const auto& unit : units)
+        ASSERT_EQ(unit.taken, 1);
+    EXPECT_TRUE(pool.empty());
+}
+
+TYPED_TEST(any_shared_pool, wakes_whichever_of_its_streams_sleeps) {
+    TypeParam pool;
+    const auto serve = [&] {
+        return std::make_unique<execution_stream>(
+            std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
+            execution_stream_options{.spin = std::chrono::nanoseconds(0)});
+    };
+    auto first = serve(), second = serve();
+    for (int i = 0; i < 500; ++i) {
+        // Each waits for the other, so that both streams must come.
+        std::atomic<int> here = 0;
+        const auto meet = [&] {
+            ++here;
+            while (here < 2)
+                std::this_thread::yield();
+        };
+        ult a = spawn(pool, meet), b = spawn(pool, meet);
+    }
+    EXPECT_EQ(pool.ults(), 0u);
+    first.reset();
+    spawn(pool, [] {}).join();  // one is enough
+    second.reset();
+    EXPECT_FALSE(pool.served());
+    EXPECT_THROW(spawn(pool, [] {}), error);
+    auto third = serve();  // and may come later
+    spawn(pool, [] {}).join();
+}
+
+TYPED_TEST(any_shared_pool, lets_ults_go_on_on_another_stream) {
+    TypeParam pool;
+    std::vector<std::unique_ptr<execution_stream>> streams;
+    for (int i = 0; i < 2; ++i) {
+        streams.push_back(std::make_unique<execution_stream>(
+            std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool})));
+    }
+    std::vector<ult> ults;
+    std::atomic<int> sum = 0;
+    for (int i = 0; i < 50; ++i) {
+        ults.push_back(spawn(pool, [&] {
+            for (int turn = 0; turn < 100; ++turn) {
+                ++sum;
+                this_task::yield();
+            }
+        }));
+    }
+    ults.clear();
+    EXPECT_EQ(sum, 5000);
+}
+
+}  // namespace
+}  // namespace amalgam
