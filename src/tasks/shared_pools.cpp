@@ -99,17 +99,20 @@ bool priority_pool::unlink(work_unit& unit) noexcept {
 }
 
 void work_stealing_pool::link(work_unit& unit, bool yielded) noexcept {
-    // From outside: behind what the stream is at, and first for those who are idle.
-    !yielded&& on_own_stream() ? units_.push_front(unit) : units_.push_back(unit);
+    !yielded && on_own_stream() ? made_.push_front(unit) : queue_.push_back(unit);
 }
 
 work_unit* work_stealing_pool::unlink() noexcept {
     constexpr unsigned fairness = 16;
-    return on_own_stream() && ++turn_ % fairness != 0 ? units_.pop_front() : units_.pop_back();
+    const bool own = on_own_stream();
+    const bool queue_first = !own || ++turn_ % fairness == 0;
+    if (queue_first && !queue_.empty()) return queue_.pop_front();
+    work_unit* const made = own ? made_.pop_front() : made_.pop_back();
+    return made != nullptr ? made : queue_.pop_front();
 }
 
 bool work_stealing_pool::unlink(work_unit& unit) noexcept {
-    return take_out(units_, unit);
+    return take_out(made_, unit) || take_out(queue_, unit);
 }
 
 }  // namespace amalgam

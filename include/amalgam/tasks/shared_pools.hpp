@@ -71,16 +71,17 @@ private:
     std::vector<detail::unit_list> levels_;
 };
 
-/// A deque: the stream that has it as its main pool takes what came last, whose data is still in
-/// its cache; others, who steal, take the oldest, which is most often the largest piece of work.
-/// Who yields goes to the thieves' end. Every 16th unit its own stream takes the oldest too, so
-/// that nothing waits for ever.
+/// A deque: the stream that has it as its main pool takes what it made last, whose data is still
+/// in its cache; others, who steal, take the oldest, which is most often the largest piece of work.
+/// What yields or comes from outside waits in a queue beside it, of which thieves take first, and
+/// its own stream when the deque is empty and every 16th time, so that nothing waits for ever.
 class work_stealing_pool final : public shared_pool {
 private:
     void link(work_unit& unit, bool yielded) noexcept override;
     work_unit* unlink() noexcept override;
     bool unlink(work_unit& unit) noexcept override;
-    detail::unit_list units_;  // newest in front
+    detail::unit_list made_;   // newest in front
+    detail::unit_list queue_;  // oldest in front
     unsigned turn_ = 0;
 };
 
