@@ -18,15 +18,20 @@ namespace amalgam::detail {
 namespace {
 
 // A ULT's closure is an invocation and the bytes behind it.
-const closure_type invocation_closure{[](void* closure) {
-                                          auto& call = *static_cast<invocation*>(closure);
-                                          struct destroy {
-                                              invocation& call;
-                                              ~destroy() { call.~invocation(); }
-                                          } at_end{call};
-                                          call.serve();
-                                      },
-                                      inline_closure_bytes, alignof(invocation)};
+void destroy_invocation(void* closure) noexcept {
+    static_cast<invocation*>(closure)->~invocation();
+}
+
+void serve_invocation(void* closure) {
+    struct destroy {
+        void* closure;
+        ~destroy() { destroy_invocation(closure); }
+    } at_end{closure};
+    static_cast<invocation*>(closure)->serve();
+}
+
+constexpr closure_type invocation_closure{&serve_invocation, &destroy_invocation,
+                                          inline_closure_bytes, alignof(invocation)};
 
 constexpr std::size_t argument_alignment = 16;
 constexpr std::size_t inline_arguments_at =

@@ -26,8 +26,11 @@ std::cv_status condition_variable::wait_until(std::unique_lock<mutex>& lock, tim
     waiting_.push(me);
     waiting_.unlock();
     lock.unlock();
-    const bool notified = waiting_.wait_unlocked_until(me, deadline);
-    lock.lock();
+    struct relock {
+        std::unique_lock<mutex>& lock;
+        ~relock() { lock.lock(); }  // never canceled
+    } at_end{lock};
+    const bool notified = waiting_.wait_cancelable_until(me, deadline);
     return notified ? std::cv_status::no_timeout : std::cv_status::timeout;
 }
 

@@ -31,7 +31,7 @@ bool event::wait_until(time_point deadline) {
     }
     waiting_.push(me);
     waiting_.unlock();
-    return waiting_.wait_unlocked_until(me, deadline);
+    return waiting_.wait_cancelable_until(me, deadline);
 }
 
 }  // namespace amalgam

@@ -25,9 +25,13 @@ void future_core::wait() {
 bool future_core::wait_until(time_point deadline) {
     if (ready()) return true;
     parked_waiter me;
+    me.who.allow_cancel();
     if (!attach(me) || me.who.park_until(deadline)) return true;
     continuation* expected = &me;
-    if (next_.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) return false;
+    if (next_.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) {
+        throw_if_canceled();
+        return false;
+    }
     me.who.park();  // complete() has taken `me`: the permit comes
     return true;
 }

@@ -53,6 +53,7 @@ void waiter::park() noexcept {
         park_thread(nullptr);
     } else {
         if (state_.load(std::memory_order_relaxed) == empty) {
+            cancelable_ = false;  // nothing but the permit ends this
             detail::stream::current()->leave_to_park(*this);
         }
         // An exchange, not a store: a second permit that came meanwhile is used up too, so
@@ -62,11 +63,7 @@ void waiter::park() noexcept {
 }
 
 bool waiter::park_until(time_point deadline) noexcept {
-    if (deadline == time_point::max()) {
-        park();
-        return true;
-    }
-    if (unit_ == nullptr) return park_thread(&deadline);
+    if (unit_ == nullptr) return park_thread(deadline == time_point::max() ? nullptr : &deadline);
     if (state_.load(std::memory_order_relaxed) == empty) {
         struct alarm final : timer {
             alarm(detail::stream& where, waiter& whom) noexcept
@@ -76,9 +73,13 @@ bool waiter::park_until(time_point deadline) noexcept {
             waiter& who;
         };
         detail::stream* const here = detail::stream::current();
-        alarm at_deadline(*here, *this);
-        at_deadline.arm(deadline);
-        here->leave_to_park(*this);
+        if (deadline == time_point::max()) {
+            here->leave_to_park(*this);
+        } else {
+            alarm at_deadline(*here, *this);
+            at_deadline.arm(deadline);
+            here->leave_to_park(*this);
+        }
     }
     return state_.exchange(empty, std::memory_order_acquire) == permit;
 }
@@ -129,6 +130,12 @@ bool waiter::park_thread(const time_point* deadline) noexcept {
     }
     state_.exchange(empty, std::memory_order_acquire);
     return true;
+}
+
+void detail::throw_if_canceled() {
+    stream* const here = stream::current();
+    if (here == nullptr || here->running() == nullptr || !here->running()->take_cancel()) return;
+    throw error(errc::canceled, "this ULT was canceled while it waited: somebody called cancel()");
 }
 
 }  // namespace amalgam

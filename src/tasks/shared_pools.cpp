@@ -99,7 +99,7 @@ bool priority_pool::unlink(work_unit& unit) noexcept {
 }
 
 void work_stealing_pool::link(work_unit& unit, bool yielded) noexcept {
-    !yielded && on_own_stream() ? made_.push_front(unit) : queue_.push_back(unit);
+    !yielded&& on_own_stream() ? made_.push_front(unit) : queue_.push_back(unit);
 }
 
 work_unit* work_stealing_pool::unlink() noexcept {

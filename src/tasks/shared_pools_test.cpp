@@ -96,9 +96,8 @@ TEST(shared_pools, behave_as_their_models) {
 
 TEST(work_stealing_pool, gives_its_own_stream_the_newest_and_others_the_oldest) {
     work_stealing_pool pool;
-    execution_stream stream(
-        std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
-        execution_stream_options{.driven = true});
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
+                            execution_stream_options{.driven = true});
     std::vector<numbered> units(3);
     post_tasklet(pool, [&] {
         for (auto& each : units)
@@ -114,9 +113,8 @@ TEST(work_stealing_pool, gives_its_own_stream_the_newest_and_others_the_oldest) 
 
 TEST(work_stealing_pool, does_not_forget_what_came_from_outside) {
     work_stealing_pool pool;
-    execution_stream stream(
-        std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
-        execution_stream_options{.driven = true});
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
+                            execution_stream_options{.driven = true});
     bool stop = false;
     struct chain {
         static void go_on(const bool& until) {

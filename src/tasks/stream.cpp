@@ -42,8 +42,17 @@ namespace {
     }
 }
 
+// Canceled before it parked: as if its deadline had passed.
+void stream::settle_parked(ult_core& who) noexcept {
+    std::uint32_t was = waiter::empty;
+    const bool cancel = left_until_->cancelable_ &&
+                        (who.requests.load(std::memory_order_relaxed) & ult_core::asked_to_end);
+    if (cancel) left_until_->state_.compare_exchange_strong(was, waiter::expired);
+    if (cancel || !left_until_->commit()) requeue(who);
+}
+
 [[gnu::always_inline]] inline void stream::settle() noexcept {
-    ult_core* const who = left_;
+    ult_core* const who = left_.load(std::memory_order_relaxed);
     switch (left_for_) {
         case fate::resumed:
             break;
@@ -54,13 +63,18 @@ namespace {
             who->home()->push(*who);
             break;
         case fate::parked:
-            // The permit came before the park: back to the pool at once.
-            if (!left_until_->commit()) requeue(*who);
+            if (who->requests.load(std::memory_order_relaxed) != 0) {
+                settle_parked(*who);
+            } else if (!left_until_->commit()) {
+                requeue(*who);  // the permit came before the park: back to the pool at once
+            }
             break;
         case fate::finished:
-            who->finished();
-            break;
+            // First, as its memory may be unmapped, under a lock that ult_registry::hold() is in.
+            left_.store(nullptr, std::memory_order_release);
+            return who->finished();
     }
+    left_.store(nullptr, std::memory_order_release);
 }
 
 [[gnu::always_inline]] inline void stream::arrived_inline(
@@ -92,9 +106,14 @@ void stream::arrived(boost::context::detail::fcontext_t from) noexcept {
 
 // Something is asked of a ULT that was about to run. True: it went elsewhere instead.
 bool stream::heed(ult_core& who) noexcept {
-    const auto asked = who.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::asked_to_move),
-                                              std::memory_order_acquire);
+    const auto asked = who.requests.load(std::memory_order_acquire);
+    if ((asked & ult_core::held) != 0) {
+        who.home()->requeue(who);
+        return true;
+    }
     if ((asked & ult_core::asked_to_move) == 0) return false;
+    who.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::asked_to_move),
+                           std::memory_order_acquire);
     pool& wanted = *who.wanted_home.load(std::memory_order_relaxed);
     if (&wanted == who.home()) return false;
     who.move_to(wanted);
@@ -102,31 +121,32 @@ bool stream::heed(ult_core& who) noexcept {
     return true;
 }
 
-[[gnu::always_inline]] inline bool stream::must_heed(ult_core& next) noexcept {
-    return next.requests.load(std::memory_order_relaxed) != 0 && heed(next);
+// False: it must not run now. In this order for ult_registry::hold().
+[[gnu::always_inline]] inline bool stream::run_next(ult_core& next) noexcept {
+    running_.store(&next, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    return next.requests.load(std::memory_order_relaxed) == 0 || !heed(next);
 }
 
 void stream::enter(ult_core& next) noexcept {
-    if (must_heed(next)) return;
+    if (!run_next(next)) return running_.store(nullptr, std::memory_order_release);
     left_for_ = fate::resumed;
-    running_.store(&next, std::memory_order_relaxed);
     jump(loop_, next.saved);
 }
 
 [[gnu::always_inline]] inline void stream::leave(ult_core& self, fate what) noexcept {
-    left_ = &self;
+    left_.store(&self, std::memory_order_relaxed);
     left_for_ = what;
     for (;;) {
         work_unit* const next = pick_inline();
         if (next != nullptr && next->run_ == &ult_core::run_unit) {
             auto& to = static_cast<ult_core&>(*next);
-            if (must_heed(to)) continue;
-            running_.store(&to, std::memory_order_relaxed);
-            return jump(self.saved, to.saved);
+            if (run_next(to)) return jump(self.saved, to.saved);
+        } else {
+            stashed_ = next;
+            running_.store(nullptr, std::memory_order_release);
+            return jump(self.saved, loop_);
         }
-        stashed_ = next;
-        running_.store(nullptr, std::memory_order_relaxed);
-        return jump(self.saved, loop_);
     }
 }
 
@@ -143,19 +163,25 @@ void stream::leave_to_move(pool& where) noexcept {
 bool stream::leave_to(ult_core& next) noexcept {
     pool* const home = next.home();
     if (budget_ == 0 || !serves(home) || !home->remove(next)) return false;
-    if (must_heed(next)) return false;
-    --budget_;
     ult_core& self = *running();
-    left_ = &self;
+    left_.store(&self, std::memory_order_relaxed);
     left_for_ = fate::yielded;
-    running_.store(&next, std::memory_order_relaxed);
+    if (!run_next(next)) {
+        running_.store(&self, std::memory_order_release);
+        left_.store(nullptr, std::memory_order_relaxed);
+        return false;
+    }
+    --budget_;
     jump(self.saved, next.saved);
     return true;
 }
 
 void stream::leave_to_park(waiter& until) noexcept {
+    ult_core& self = *running();
     left_until_ = &until;
-    leave(*running(), fate::parked);
+    self.waiting_on.store(&until, std::memory_order_relaxed);
+    leave(self, fate::parked);
+    self.waiting_on.store(nullptr, std::memory_order_relaxed);
 }
 
 bool stream::join_here(ult_core& other) noexcept {
@@ -188,12 +214,16 @@ void stream::leave_finished() noexcept {
         work_unit* const unit = joined.unit_;
         if (unit != nullptr && unit->home()->served_only_by(*this)) {
             auto& next = static_cast<ult_core&>(*unit);
-            --budget_;
-            self.joiner.store(ult_core::finished_mark, std::memory_order_relaxed);
-            joined.state_.store(waiter::permit, std::memory_order_relaxed);
-            left_for_ = fate::resumed;
-            running_.store(&next, std::memory_order_relaxed);
-            return jump(self.saved, next.saved);
+            left_.store(&self, std::memory_order_relaxed);
+            running_.store(&next, std::memory_order_release);  // as in run_next()
+            std::atomic_signal_fence(std::memory_order_seq_cst);
+            if (next.requests.load(std::memory_order_relaxed) == 0) {
+                --budget_;
+                self.joiner.store(ult_core::finished_mark, std::memory_order_relaxed);
+                joined.state_.store(waiter::permit, std::memory_order_relaxed);
+                left_for_ = fate::resumed;
+                return jump(self.saved, next.saved);
+            }
         }
     }
     leave(self, fate::finished);

@@ -52,6 +52,11 @@ public:
 
     // Switching; on the stream itself only.
     ult_core* running() const noexcept { return running_.load(std::memory_order_relaxed); }
+    /// For other threads: see ult_registry.
+    const ult_core* running_seen() const noexcept {
+        return running_.load(std::memory_order_acquire);
+    }
+    const ult_core* leaving_seen() const noexcept { return left_.load(std::memory_order_acquire); }
     void enter(ult_core& next) noexcept;  // from the loop
     void arrived(boost::context::detail::fcontext_t from) noexcept;
     void leave_to_yield() noexcept;
@@ -70,6 +75,11 @@ public:
         if (who.home() != &own_pool_) return false;
         own_pool_.add_own_ults(1);
         own_pool_.push_own(who);
+        return true;
+    }
+    bool push_own(work_unit& unit) noexcept {
+        if (unit.home() != &own_pool_) return false;
+        own_pool_.push_own(unit);
         return true;
     }
     static void count_ults(pool& in, std::ptrdiff_t more) noexcept { in.count_ults(more); }
@@ -137,9 +147,9 @@ private:
     work_unit* pick_inline() noexcept;
     void arrived_inline(boost::context::detail::fcontext_t from) noexcept;
     void leave(ult_core& self, fate what) noexcept;
-    void switch_to(ult_core& self, ult_core& next) noexcept;
+    bool run_next(ult_core& next) noexcept;
     bool heed(ult_core& who) noexcept;
-    bool must_heed(ult_core& next) noexcept;
+    void settle_parked(ult_core& who) noexcept;
     void jump(context& from, context& to) noexcept;
     void settle() noexcept;
     void requeue(ult_core& who) noexcept;
@@ -158,7 +168,8 @@ private:
     std::size_t budget_ = 0;                   // units left in this batch
     exception_state* thread_exceptions_ = nullptr;
     context* from_ = nullptr;
-    ult_core* left_ = nullptr;  // whoever was switched away from, and what to do with it
+    // Whoever was switched away from, and what to do with it; null: that is done.
+    std::atomic<ult_core*> left_{nullptr};
     fate left_for_ = fate::resumed;
     waiter* left_until_ = nullptr;
     std::atomic<pool*> main_pool_{nullptr};

@@ -9,6 +9,7 @@
 
 #include "tasks/cpu_relax.hpp"
 #include "tasks/stream.hpp"
+#include "tasks/ult_registry.hpp"
 
 namespace amalgam::detail {
 
@@ -47,8 +48,10 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
         orders_.push_back({std::move(order), {}});
         attach_pools(*orders_.front().order);
         use_top();
+        ult_registry::add(*this);
         if (!options_.driven) start();
     } catch (...) {
+        ult_registry::remove(*this);
         detach_all();
         bell::give_back(bell_);
         throw;
@@ -69,6 +72,7 @@ stream::driver::~driver() {
 
 stream::~stream() {
     stop();
+    ult_registry::remove(*this);
     bell::give_back(bell_);
 }
 

@@ -1,45 +1,96 @@
 #include <amalgam/core/log.hpp>
-#include <amalgam/tasks/detail/closure.hpp>
+#include <amalgam/core/status.hpp>
 #include <amalgam/tasks/detail/future_state.hpp>
+#include <amalgam/tasks/tasklet.hpp>
 
+#include "tasks/join_state.hpp"
+#include "tasks/stream.hpp"
 #include "tasks/ult_core.hpp"
 
-namespace amalgam::detail {
+namespace amalgam {
 
-namespace {
+namespace detail {
 
 /// The closure follows in the same block.
-struct alignas(std::max_align_t) tasklet final : work_unit {
-    explicit tasklet(const closure_type& what) noexcept : work_unit(&run_unit), type(&what) {}
-
-    void* closure() noexcept { return this + 1; }
-    static void free(tasklet& self) noexcept {
-        free_block(&self, sizeof(tasklet) + self.type->bytes);
+class alignas(std::max_align_t) tasklet_core final : public work_unit, public join_state {
+public:
+    tasklet_core(pool& where, const closure_type& what, bool joinable) noexcept
+        : work_unit(&run_unit), type(&what) {
+        set_home(&where);
+        if (!joinable) joiner.store(detached_mark, std::memory_order_relaxed);
     }
 
-    static void run_unit(work_unit& unit) noexcept {
-        auto& self = static_cast<tasklet&>(unit);
-        try {
-            self.type->run(self.closure());
-        } catch (...) {
-            log(log_level::error, "tasks", "an exception escaped from a tasklet",
-                {{"what", describe(std::current_exception())}});
-        }
-        free(self);
+    void* closure() noexcept { return this + 1; }
+    static void free(tasklet_core& self) noexcept {
+        const std::size_t bytes = sizeof(tasklet_core) + self.type->bytes;
+        self.~tasklet_core();
+        free_block(&self, bytes);
+    }
+    void log_lost() noexcept {
+        log(log_level::error, "tasks", "an exception escaped from a tasklet",
+            {{"what", describe(failed)}});
     }
 
     const closure_type* type;
+
+private:
+    static void run_unit(work_unit& unit) noexcept {
+        auto& self = static_cast<tasklet_core&>(unit);
+        try {
+            self.type->run(self.closure());
+        } catch (...) {
+            self.failed = std::current_exception();
+        }
+        if (!self.finish()) return;
+        if (self.failed) self.log_lost();
+        free(self);
+    }
 };
 
-}  // namespace
-
-prepared_tasklet prepare_tasklet(const closure_type& type) {
-    auto* made = ::new (allocate_block(sizeof(tasklet) + type.bytes)) tasklet(type);
+prepared_tasklet prepare_tasklet(pool& where, const closure_type& type, bool joinable) {
+    auto* made = ::new (allocate_block(sizeof(tasklet_core) + type.bytes))
+        tasklet_core(where, type, joinable);
     return {made, made->closure()};
 }
 
-void drop_tasklet(work_unit& unit) noexcept {
-    tasklet::free(static_cast<tasklet&>(unit));
+void drop_tasklet(tasklet_core& made) noexcept {
+    tasklet_core::free(made);
 }
 
-}  // namespace amalgam::detail
+void start_tasklet(tasklet_core& made) noexcept {
+    stream* const here = stream::current();
+    if (here == nullptr || !here->push_own(made)) made.home()->push(made);
+}
+
+}  // namespace detail
+
+using detail::tasklet_core;
+
+tasklet& tasklet::operator=(tasklet&& other) noexcept {
+    tasklet ended(std::move(*this));  // joined at the end of this scope
+    core_ = std::exchange(other.core_, nullptr);
+    return *this;
+}
+
+tasklet::~tasklet() {
+    detail::join_or_detach(*this, "a tasklet's handle was destroyed without join()");
+}
+
+void tasklet::join() {
+    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
+    core_->wait();
+    tasklet_core& core = *std::exchange(core_, nullptr);
+    const std::exception_ptr failed = std::exchange(core.failed, nullptr);
+    tasklet_core::free(core);
+    if (failed) std::rethrow_exception(failed);
+}
+
+void tasklet::detach() {
+    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "detach");
+    tasklet_core& core = *std::exchange(core_, nullptr);
+    if (!core.detach()) return;
+    if (core.failed) core.log_lost();
+    tasklet_core::free(core);
+}
+
+}  // namespace amalgam

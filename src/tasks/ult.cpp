@@ -8,6 +8,7 @@
 
 #include "tasks/stream.hpp"
 #include "tasks/ult_core.hpp"
+#include "tasks/ult_registry.hpp"
 
 namespace amalgam {
 
@@ -21,38 +22,16 @@ ult& ult::operator=(ult&& other) noexcept {
 }
 
 ult::~ult() {
-    if (core_ == nullptr) return;
-    try {
-        join();
-    } catch (const std::exception& lost) {
-        log(log_level::error, "tasks", "a ULT's handle was destroyed without join()",
-            {{"what", lost.what()}});
-    } catch (...) {
-        log(log_level::error, "tasks", "a ULT's handle was destroyed without join()",
-            {{"what", "an exception that is no std::exception"}});
-    }
-    if (core_ != nullptr) detach();  // inside a tasklet nobody can wait
+    detail::join_or_detach(*this, "a ULT's handle was destroyed without join()");
 }
 
 void ult::join() {
-    if (core_ == nullptr) {
-        throw error(errc::invalid,
-                    "this ult handle is empty: it was joined, detached or moved from before; "
-                    "join once, and ask joinable() when in doubt");
-    }
+    if (core_ == nullptr) detail::refuse_empty_handle("ult", "join");
     stream* const here = stream::current();
     if (here != nullptr && here->running() == core_) {
         throw error(errc::invalid, "a ULT cannot join itself: let another ULT or thread join it");
     }
-    if (core_->joiner.load(std::memory_order_acquire) != ult_core::finished_mark &&
-        (here == nullptr || !here->join_here(*core_))) {
-        waiter me;
-        std::uintptr_t expected = ult_core::nobody;
-        if (core_->joiner.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&me),
-                                                  std::memory_order_acq_rel)) {
-            me.park();
-        }
-    }
+    if (!core_->is_finished() && (here == nullptr || !here->join_here(*core_))) core_->wait();
     ult_core& core = *std::exchange(core_, nullptr);
     const std::exception_ptr failed = std::exchange(core.failed, nullptr);
     ult_core::give_back(core);
@@ -60,27 +39,27 @@ void ult::join() {
 }
 
 void ult::detach() {
-    if (core_ == nullptr) {
-        throw error(errc::invalid,
-                    "this ult handle is empty: it was joined, detached or moved from before; "
-                    "detach once, and ask joinable() when in doubt");
-    }
+    if (core_ == nullptr) detail::refuse_empty_handle("ult", "detach");
     ult_core& core = *std::exchange(core_, nullptr);
-    const auto was = core.joiner.exchange(ult_core::detached_mark, std::memory_order_acq_rel);
-    if (was != ult_core::finished_mark) return;
+    if (!core.detach()) return;
     if (core.failed) core.log_lost_exception();
     ult_core::give_back(core);
 }
 
 void ult::migrate(pool& where) {
-    if (core_ == nullptr) {
-        throw error(errc::invalid,
-                    "this ult handle is empty: it was joined, detached or moved from before; "
-                    "migrate before that, and ask joinable() when in doubt");
-    }
+    if (core_ == nullptr) detail::refuse_empty_handle("ult", "migrate");
     if (!where.served()) detail::refuse_unserved();
     core_->wanted_home.store(&where, std::memory_order_relaxed);
     core_->requests.fetch_or(ult_core::asked_to_move, std::memory_order_release);
+}
+
+void ult::cancel() {
+    if (core_ == nullptr) detail::refuse_empty_handle("ult", "cancel");
+    core_->requests.fetch_or(ult_core::asked_to_end, std::memory_order_seq_cst);
+    const detail::ult_registry::hold still(*core_);
+    if (!still.suspended()) return;  // it sees the request when it waits next
+    waiter* const at = core_->waiting_on.load(std::memory_order_relaxed);
+    if (at != nullptr && at->cancelable_) at->expire();
 }
 
 namespace this_task {
@@ -110,16 +89,14 @@ bool in_ult() noexcept {
 void yield() {
     stream* const here = stream::current();
     if (here == nullptr) return std::this_thread::yield();
-    if (here->running() == nullptr) stream_of_ult("yield");
+    ult_core* const self = here->running();
+    if (self == nullptr) stream_of_ult("yield");
     here->leave_to_yield();
+    if (self->requests.load(std::memory_order_relaxed) != 0) detail::throw_if_canceled();
 }
 
 bool yield_to(ult& next) {
-    if (next.core_ == nullptr) {
-        throw error(errc::invalid,
-                    "this ult handle is empty: it was joined, detached or moved from before; "
-                    "yield to one that is joinable()");
-    }
+    if (next.core_ == nullptr) detail::refuse_empty_handle("ult", "yield to it");
     stream& here = stream_of_ult("yield to another");
     if (here.leave_to(*next.core_)) return true;
     here.leave_to_yield();
@@ -138,7 +115,13 @@ pool& home() {
 
 void sleep_until(std::chrono::steady_clock::time_point when) {
     waiter me;
-    me.park_until(when);
+    me.allow_cancel();
+    if (!me.park_until(when)) detail::throw_if_canceled();
+}
+
+void exit() {
+    stream_of_ult("exit");
+    throw detail::exit_ult{};
 }
 
 }  // namespace this_task

@@ -14,6 +14,7 @@
 #include <amalgam/core/status.hpp>
 
 #include "tasks/stream.hpp"
+#include "tasks/ult_registry.hpp"
 
 namespace amalgam::detail {
 
@@ -104,12 +105,15 @@ ult_core& ult_core::map(std::size_t stack_bytes) {
     const std::size_t colour = next_colour.fetch_add(1, std::memory_order_relaxed) % colours;
     std::byte* const at =
         low + bytes - round_up(sizeof(ult_core), closure_align) - colour * colour_bytes;
-    return *::new (at) ult_core(low, bytes, stack_bytes);
+    ult_core& made = *::new (at) ult_core(low, bytes, stack_bytes);
+    ult_registry::add(made);
+    return made;
 }
 
 void ult_core::unmap(ult_core& core) noexcept {
     std::byte* const mapping = core.mapping_;
     const std::size_t bytes = core.mapped_bytes_;
+    ult_registry::remove(core);
     core.saved.sanitizer.destroy();
     core.~ult_core();
     ::munmap(mapping, bytes);
@@ -147,17 +151,20 @@ void ult_core::entry(boost::context::detail::transfer_t from) {
 
 void ult_core::run_body() noexcept {
     try {
+        if (requests.load(std::memory_order_relaxed) != 0 && take_cancel()) {
+            type->destroy(closure());
+            throw error(errc::canceled, "this ULT was canceled before it began");
+        }
         type->run(closure());
+    } catch (const exit_ult&) {
     } catch (...) {
         failed = std::current_exception();
-        if (joiner.load(std::memory_order_relaxed) == detached_mark) log_lost_exception();
+        if (is_detached()) log_lost_exception();
     }
 }
 
 void ult_core::finished() noexcept {
-    const std::uintptr_t told = joiner.exchange(finished_mark, std::memory_order_acq_rel);
-    if (told == detached_mark) return give_back(*this);
-    if (told != nobody) reinterpret_cast<waiter*>(told)->unpark();
+    if (finish()) give_back(*this);
 }
 
 void ult_core::run_unit(work_unit& self) noexcept {
@@ -168,6 +175,17 @@ void ult_core::log_lost_exception() noexcept {
     log(log_level::error, "tasks", "an exception escaped from a ULT that nobody joins",
         {{"ult", name[0] != '\0' ? name.data() : "unnamed"}, {"what", describe(failed)}});
     failed = nullptr;
+}
+
+void log_thrown(const char* what) noexcept {
+    log(log_level::error, "tasks", what, {{"what", describe(std::current_exception())}});
+}
+
+void refuse_empty_handle(std::string_view of, std::string_view act) {
+    throw error(errc::invalid,
+                fmt::format("this {} handle is empty: it was joined, detached or moved from "
+                            "before; {} once, and ask joinable() when in doubt",
+                            of, act));
 }
 
 std::string describe(const std::exception_ptr& what) {

@@ -14,6 +14,7 @@
 #include <amalgam/tasks/work_unit.hpp>
 
 #include "tasks/context.hpp"
+#include "tasks/join_state.hpp"
 #include "tasks/recycler.hpp"
 
 namespace amalgam::detail {
@@ -27,7 +28,7 @@ inline constexpr std::size_t smallest_stack_bytes = 16 * 1024;
 /// pool with their context suspended in the loop of entry(), ready for the next body.
 ///
 /// From high to low: this object, the closure, the stack, the guard.
-class ult_core final : public work_unit, public free_node {
+class ult_core final : public work_unit, public free_node, public join_state {
 public:
     /// Maps a stack. Throws error{no_memory}.
     static ult_core& map(std::size_t stack_bytes);
@@ -49,34 +50,57 @@ public:
     void finished() noexcept;
     void log_lost_exception() noexcept;
 
-    // joiner: nobody yet, or a waiter's address, or one of the two marks.
-    static constexpr std::uintptr_t nobody = 0;
-    static constexpr std::uintptr_t detached_mark = 1;
-    static constexpr std::uintptr_t finished_mark = 2;
-
     // requests: what others ask of the stream that runs it next, see stream::heed().
     static constexpr std::uint8_t asked_to_move = 1;
+    static constexpr std::uint8_t asked_to_end = 2;  ///< cancel(): for the ULT itself
+    static constexpr std::uint8_t held = 4;          ///< See ult_registry::hold().
 
     context saved;
     std::atomic<std::uint8_t> requests{0};
-    std::atomic<pool*> wanted_home{nullptr};  ///< with asked_to_move
-    std::atomic<std::uintptr_t> joiner{nobody};
+    std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
+    std::atomic<waiter*> waiting_on{nullptr};  ///< while it parks
+    bool take_cancel() noexcept {
+        return (requests.load(std::memory_order_relaxed) & asked_to_end) != 0 &&
+               (requests.fetch_and(static_cast<std::uint8_t>(~asked_to_end)) & asked_to_end) != 0;
+    }
     const closure_type* type = nullptr;
-    std::exception_ptr failed;
     void* local = nullptr;  ///< task_local()
     std::array<char, 24> name{};
 
 private:
+    friend class ult_registry;
     ult_core(std::byte* mapping, std::size_t mapped_bytes, std::size_t stack_bytes) noexcept;
     static void entry(boost::context::detail::transfer_t from);
 
+    ult_core* next_known_ = nullptr;  // the registry's
+    ult_core* prev_known_ = nullptr;
     std::byte* mapping_;
     std::size_t mapped_bytes_;
     std::size_t stack_bytes_;
 };
 
-/// Throws error{invalid}.
+// Both throw error{invalid}.
 [[noreturn]] void refuse_unserved();
+[[noreturn]] void refuse_empty_handle(std::string_view of, std::string_view act);
+
+/// Logs the exception that is being handled.
+void log_thrown(const char* what) noexcept;
+
+/// For the destructors of handles: join(), but what that throws is logged, and where nobody can
+/// wait (inside a tasklet) it is detached.
+template <typename Handle>
+void join_or_detach(Handle& handle, const char* what) noexcept {
+    if (!handle.joinable()) return;
+    try {
+        handle.join();
+    } catch (...) {
+        log_thrown(what);
+    }
+    if (handle.joinable()) handle.detach();
+}
+
+/// What this_task::exit() throws.
+struct exit_ult {};
 
 /// "text of the exception", for logs and failures.
 std::string describe(const std::exception_ptr& what);

@@ -47,4 +47,11 @@ bool wait_list::wait_unlocked_until(wait_node& node, waiter::time_point deadline
     return true;
 }
 
+bool wait_list::wait_cancelable_until(wait_node& node, waiter::time_point deadline) {
+    node.who.allow_cancel();
+    if (wait_unlocked_until(node, deadline)) return true;
+    throw_if_canceled();
+    return false;
+}
+
 }  // namespace amalgam::detail

@@ -7,6 +7,7 @@
 namespace amalgam {
 
 class work_unit;
+class ult;
 namespace detail {
 class stream;
 }  // namespace detail
@@ -41,6 +42,8 @@ public:
     /// The same, but no later than `deadline` (by the clock of the ULT's stream).
     /// False: the deadline passed and no permit was used; unpark() may still come.
     bool park_until(time_point deadline) noexcept;
+    /// From now on ult::cancel() ends a park as a deadline does.
+    void allow_cancel() noexcept { cancelable_ = true; }
     /// Gives the permit.
     void unpark() noexcept;
     /// In place of park(), for coroutines. False: there is a permit already, the unit will not
@@ -49,6 +52,7 @@ public:
 
 private:
     friend class detail::stream;
+    friend class ult;
     enum : std::uint32_t { empty, permit, parked, expired };
 
     void expire() noexcept;
@@ -57,6 +61,14 @@ private:
 
     work_unit* unit_;  // a ULT or coroutine; null: a plain thread
     std::atomic<std::uint32_t> state_{empty};
+    bool cancelable_ = false;
 };
+
+namespace detail {
+
+/// Throws error{canceled} when the running ULT was canceled, once for each ult::cancel().
+void throw_if_canceled();
+
+}  // namespace detail
 
 }  // namespace amalgam

@@ -6,6 +6,7 @@
 #include <amalgam/tasks/detail/closure.hpp>
 #include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult_options.hpp>
 
 namespace amalgam {
@@ -28,6 +29,10 @@ bool yield_to(ult& next);
 /// The running ULT goes on in pool `where`. Throws error{invalid} outside of ULTs, and when no
 /// stream serves that pool.
 void migrate(pool& where);
+
+/// Ends the running ULT here, unwinding its stack; join() sees a normal end. By an exception, so
+/// `catch (...)` must throw it again. Throws error{invalid} outside of ULTs.
+[[noreturn]] void exit();
 
 /// The pool that the running ULT belongs to. Throws error{invalid} outside of ULTs.
 pool& home();
@@ -65,6 +70,11 @@ public:
     /// It goes on in pool `where`, from the next time it would run. Throws error{invalid} when no
     /// stream serves that pool.
     void migrate(pool& where);
+    /// Asks it to end: the wait that it is in, or its next one, or its next yield, throws
+    /// error{canceled} inside it, once; not begun, it never runs. What it makes of that is its own
+    /// affair; uncaught, join() throws it. Waits that end soon by themselves are not canceled:
+    /// locking a mutex, joining.
+    void cancel();
 
 private:
     friend bool this_task::yield_to(ult& next);
@@ -104,17 +114,6 @@ void post(execution_stream& where, Function&& body, ult_options options = {}) {
 template <typename Function>
 void post(Function&& body, ult_options options = {}) {
     post(this_task::home(), std::forward<Function>(body), options);
-}
-
-/// Runs `body()` on the stream's own stack: cheaper than a ULT, but it must not wait
-/// (that throws error{invalid} inside it). An exception that escapes is logged.
-template <typename Function>
-void post_tasklet(pool& where, Function&& body) {
-    detail::launch_tasklet(where, std::forward<Function>(body));
-}
-template <typename Function>
-void post_tasklet(execution_stream& where, Function&& body) {
-    post_tasklet(where.main_pool(), std::forward<Function>(body));
 }
 
 }  // namespace amalgam

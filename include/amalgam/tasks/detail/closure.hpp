@@ -16,6 +16,7 @@ class ult_core;
 /// What to do with a function object whose type is forgotten. run() destroys it too.
 struct closure_type {
     void (*run)(void* closure);
+    void (*destroy)(void* closure) noexcept;
     std::size_t bytes;
     std::size_t align;
 };
@@ -33,7 +34,8 @@ struct inline_closure {
         } at_end{body};
         std::move (*body)();
     }
-    static constexpr closure_type type{&run, sizeof(Function), alignof(Function)};
+    static void destroy(void* closure) noexcept { static_cast<Function*>(closure)->~Function(); }
+    static constexpr closure_type type{&run, &destroy, sizeof(Function), alignof(Function)};
 };
 
 /// A ULT that is not yet in its pool, and where its closure belongs.
@@ -47,12 +49,14 @@ prepared_ult prepare_ult(pool& where, const closure_type& type, const ult_option
 void drop_ult(ult_core& core) noexcept;  // its closure could not be made
 void start_ult(ult_core& core) noexcept;
 
+class tasklet_core;
 struct prepared_tasklet {
-    work_unit* unit;
+    tasklet_core* core;
     void* closure;
 };
-prepared_tasklet prepare_tasklet(const closure_type& type);
-void drop_tasklet(work_unit& unit) noexcept;
+prepared_tasklet prepare_tasklet(pool& where, const closure_type& type, bool joinable);
+void drop_tasklet(tasklet_core& made) noexcept;
+void start_tasklet(tasklet_core& made) noexcept;
 
 template <typename Function>
 ult_core& launch(pool& where, Function&& body, const ult_options& options, bool joinable) {
@@ -81,18 +85,23 @@ ult_core& launch(pool& where, Function&& body, const ult_options& options, bool 
 }
 
 template <typename Function>
-void launch_tasklet(pool& where, Function&& body) {
+tasklet_core& launch_tasklet(pool& where, Function&& body, bool joinable) {
     using closure = std::decay_t<Function>;
     static_assert(std::is_invocable_v<closure>, "a tasklet's body takes no arguments");
     static_assert(alignof(closure) <= alignof(std::max_align_t));
-    const prepared_tasklet made = prepare_tasklet(inline_closure<closure>::type);
-    try {
+    const prepared_tasklet made = prepare_tasklet(where, inline_closure<closure>::type, joinable);
+    if constexpr (std::is_nothrow_constructible_v<closure, Function>) {
         ::new (made.closure) closure(std::forward<Function>(body));
-    } catch (...) {
-        drop_tasklet(*made.unit);
-        throw;
+    } else {
+        try {
+            ::new (made.closure) closure(std::forward<Function>(body));
+        } catch (...) {
+            drop_tasklet(*made.core);
+            throw;
+        }
     }
-    where.push(*made.unit);
+    start_tasklet(*made.core);
+    return *made.core;
 }
 
 }  // namespace amalgam::detail

@@ -37,6 +37,9 @@ public:
     /// Parks the owner of a listed node; the lock is not held. False: the deadline passed
     /// first, and the node is off the list.
     bool wait_unlocked_until(wait_node& node, waiter::time_point deadline) noexcept;
+    /// The same; throws error{canceled} when the ULT was canceled before it got what it waits
+    /// for. The node is off the list then.
+    bool wait_cancelable_until(wait_node& node, waiter::time_point deadline);
 
 private:
     spin_lock busy_;

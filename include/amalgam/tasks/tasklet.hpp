@@ -1,0 +1,60 @@
+#pragma once
+
+#include <utility>
+
+#include <amalgam/tasks/detail/closure.hpp>
+#include <amalgam/tasks/execution_stream.hpp>
+
+namespace amalgam {
+
+/// A piece of work that somebody will join: runs to its end on the stream's own stack. Cheaper
+/// than a ULT, but it must not wait: that throws error{invalid} inside it.
+///
+/// Owner:   owns the tasklet's end: the destructor joins.
+/// Threads: one at a time.
+/// Failure: join() rethrows what escaped from the body (the destructor logs it), and throws
+///          error{invalid} when there is nothing to join, or inside another tasklet when it
+///          would have to wait.
+class tasklet {
+public:
+    tasklet() = default;
+    /// What spawn_tasklet() makes.
+    explicit tasklet(detail::tasklet_core& core) noexcept : core_(&core) {}
+    tasklet(tasklet&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+    tasklet& operator=(tasklet&& other) noexcept;
+    ~tasklet();
+
+    bool joinable() const noexcept { return core_ != nullptr; }
+    /// Waits for the end: parks the calling ULT or thread.
+    void join();
+    /// Lets it run on alone; what escapes from it is logged.
+    void detach();
+
+private:
+    detail::tasklet_core* core_ = nullptr;
+};
+
+/// Makes a tasklet that runs `body()` in pool `where`.
+///
+/// Failure: throws std::bad_alloc.
+/// Cost:    no allocation in steady state: descriptor and closure are one pooled block.
+template <typename Function>
+tasklet spawn_tasklet(pool& where, Function&& body) {
+    return tasklet(detail::launch_tasklet(where, std::forward<Function>(body), true));
+}
+template <typename Function>
+tasklet spawn_tasklet(execution_stream& where, Function&& body) {
+    return spawn_tasklet(where.main_pool(), std::forward<Function>(body));
+}
+
+/// The same without a handle; an exception that escapes from `body` is logged.
+template <typename Function>
+void post_tasklet(pool& where, Function&& body) {
+    detail::launch_tasklet(where, std::forward<Function>(body), false);
+}
+template <typename Function>
+void post_tasklet(execution_stream& where, Function&& body) {
+    post_tasklet(where.main_pool(), std::forward<Function>(body));
+}
+
+}  // namespace amalgam

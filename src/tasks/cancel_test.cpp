@@ -1,0 +1,245 @@
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/condition_variable.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/future.hpp>
+#include <amalgam/tasks/mutex.hpp>
+#include <amalgam/tasks/scheduler.hpp>
+#include <amalgam/tasks/shared_pools.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+errc end_of(ult& task) {
+    try {
+        task.join();
+    } catch (const error& why) {
+        return why.code().code;
+    }
+    return errc::ok;
+}
+
+struct cancel : testing::Test {
+    manual_clock time;
+    execution_stream stream{execution_stream_options{.clock = &time, .driven = true}};
+
+    /// Runs `body` until it parks, cancels it, and tells how it ended.
+    errc canceled_in(std::function<void()> body) {
+        bool unwound = false;
+        struct notice {
+            bool& unwound;
+            ~notice() { unwound = true; }
+        };
+        ult task = spawn(stream, [&] {
+            const notice at_end{unwound};
+            body();
+        });
+        stream.run_ready();
+        EXPECT_FALSE(unwound);
+        task.cancel();
+        stream.run_ready();
+        EXPECT_TRUE(unwound);
+        return end_of(task);
+    }
+};
+
+TEST_F(cancel, ends_every_kind_of_wait) {
+    event happens;
+    EXPECT_EQ(canceled_in([&] { happens.wait(); }), errc::canceled);
+    EXPECT_EQ(canceled_in([&] { happens.wait_for(1h); }), errc::canceled);
+    EXPECT_EQ(canceled_in([] { this_task::sleep_for(1h); }), errc::canceled);
+    promise<int> brings;
+    auto value = brings.get_future();
+    EXPECT_EQ(canceled_in([&] { value.get(); }), errc::canceled);
+    EXPECT_EQ(stream.next_timer(), std::nullopt);
+    happens.set();  // nobody is left on the list
+    brings.set_value(1);
+    EXPECT_EQ(value.get(), 1);
+}
+
+TEST_F(cancel, in_a_condition_variable_leaves_with_the_mutex_locked) {
+    mutex guard;
+    condition_variable changed;
+    bool was_locked = false;
+    EXPECT_EQ(canceled_in([&] {
+                  std::unique_lock hold(guard);
+                  try {
+                      changed.wait(hold);
+                  } catch (const error&) {
+                      was_locked = hold.owns_lock() && !guard.try_lock();
+                      throw;
+                  }
+              }),
+              errc::canceled);
+    EXPECT_TRUE(was_locked);
+    EXPECT_TRUE(guard.try_lock());
+}
+
+TEST_F(cancel, before_it_began_means_that_it_never_runs) {
+    auto held = std::make_shared<int>(1);
+    bool ran = false;
+    ult task = spawn(stream, [&ran, held] { ran = true; });
+    EXPECT_EQ(held.use_count(), 2);
+    task.cancel();
+    stream.run_ready();
+    EXPECT_FALSE(ran);
+    EXPECT_EQ(held.use_count(), 1);
+    EXPECT_EQ(end_of(task), errc::canceled);
+}
+
+TEST_F(cancel, is_seen_at_the_next_yield_or_wait_and_only_once) {
+    std::string order;
+    event never;
+    ult task = spawn(stream, [&] {
+        order += 'a';
+        try {
+            this_task::yield();
+        } catch (const error&) {
+            order += 'c';
+        }
+        this_task::yield();
+        order += 'b';
+        try {
+            never.wait();
+        } catch (const error&) {
+            order += 'd';
+        }
+    });
+    stream.run_ready(1);
+    task.cancel();
+    stream.run_ready();
+    EXPECT_EQ(order, "acb");
+    task.cancel();
+    stream.run_ready();
+    EXPECT_EQ(order, "acbd");
+    task.cancel();  // it has ended: nothing
+    task.join();
+    EXPECT_THROW(task.cancel(), error);
+}
+
+TEST_F(cancel, does_not_take_back_what_was_given) {
+    event happens;
+    ult task = spawn(stream, [&] {
+        happens.wait();
+        this_task::exit();
+    });
+    stream.run_ready();
+    happens.set();
+    task.cancel();
+    stream.run_ready();
+    task.join();
+}
+
+TEST_F(cancel, leaves_the_wait_for_a_mutex_alone) {
+    mutex guard;
+    guard.lock();
+    bool got = false;
+    ult task = spawn(stream, [&] {
+        const std::lock_guard hold(guard);
+        got = true;
+    });
+    stream.run_ready();
+    task.cancel();
+    stream.run_ready();
+    EXPECT_FALSE(got);
+    guard.unlock();
+    stream.run_ready();
+    EXPECT_TRUE(got);
+    task.join();
+}
+
+TEST(exit, unwinds_the_stack_and_is_a_normal_end) {
+    execution_stream stream;
+    std::string order;
+    struct notice {
+        std::string& order;
+        ~notice() { order += 'u'; }
+    };
+    ult task = spawn(stream, [&] {
+        const notice at_end{order};
+        this_task::exit();
+    });
+    task.join();
+    EXPECT_EQ(order, "u");
+    EXPECT_THROW(this_task::exit(), error);
+}
+
+/// Cancels race with parks, wake-ups and migration; each wait ends once, served or canceled.
+void race(bool stealing, unsigned seed) {
+    constexpr int ults = 8, turns = 150;
+    work_stealing_pool pools[2];
+    std::vector<std::unique_ptr<execution_stream>> streams;
+    for (int i = 0; i < 2; ++i) {
+        streams.push_back(
+            stealing ? std::make_unique<execution_stream>(std::make_unique<work_stealing_scheduler>(
+                           std::vector<pool*>{&pools[i], &pools[1 - i]}))
+                     : std::make_unique<execution_stream>());
+    }
+    std::atomic<int> begun = 0, served = 0, canceled = 0;
+    mutex guard;
+    condition_variable changed;
+    long tickets = 0;
+    std::vector<ult> tasks;
+    for (int i = 0; i < ults; ++i) {
+        tasks.push_back(spawn(*streams[static_cast<std::size_t>(i % 2)], [&] {
+            ++begun;
+            for (int turn = 0; turn < turns; ++turn) {
+                try {
+                    std::unique_lock hold(guard);
+                    changed.wait(hold, [&] { return tickets > 0; });
+                    --tickets;
+                    ++served;
+                } catch (const error&) {
+                    ++canceled;
+                }
+            }
+        }));
+    }
+    std::mt19937 random(seed);
+    int given = 0;
+    while (begun < ults)
+        std::this_thread::yield();
+    while (served + canceled < ults * turns) {
+        if (random() % 2 == 0) {
+            tasks[random() % ults].cancel();
+        } else {
+            {
+                const std::lock_guard hold(guard);
+                ++tickets;
+                ++given;
+            }
+            changed.notify_one();
+        }
+    }
+    tasks.clear();
+    EXPECT_EQ(served + tickets, given);
+    EXPECT_GT(canceled, 0);
+}
+
+TEST(cancel_from_elsewhere, races_with_wake_ups_on_fixed_streams) {
+    for (unsigned seed = 1; seed <= 3; ++seed)
+        race(false, seed);
+}
+
+TEST(cancel_from_elsewhere, races_with_wake_ups_where_ults_are_stolen) {
+    for (unsigned seed = 1; seed <= 3; ++seed)
+        race(true, seed);
+}
+
+}  // namespace
+}  // namespace amalgam

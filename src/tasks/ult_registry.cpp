@@ -1,0 +1,95 @@
+#include "tasks/ult_registry.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tasks/stream.hpp"
+#include "tasks/ult_core.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+struct all_ults {
+    std::mutex lock;
+    ult_core* first = nullptr;
+};
+constinit all_ults ults;
+
+// Never destroyed: streams may end after main() returned.
+struct all_streams {
+    std::mutex lock;
+    std::vector<stream*> known;
+};
+all_streams& streams() {
+    static auto* const all = new all_streams;
+    return *all;
+}
+
+/// Every thread of the process has passed a full barrier when this returns.
+void barrier_on_all_threads() noexcept {
+    static const bool registered =
+        ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    if (registered && ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
+        return;
+    ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);  // slow; in every kernel since 4.3
+}
+
+}  // namespace
+
+void ult_registry::add(ult_core& made) noexcept {
+    const std::lock_guard hold_list(ults.lock);
+    made.prev_known_ = nullptr;
+    made.next_known_ = ults.first;
+    if (ults.first != nullptr) ults.first->prev_known_ = &made;
+    ults.first = &made;
+}
+
+void ult_registry::remove(ult_core& unmapped) noexcept {
+    const std::lock_guard hold_list(ults.lock);
+    (unmapped.prev_known_ == nullptr ? ults.first : unmapped.prev_known_->next_known_) =
+        unmapped.next_known_;
+    if (unmapped.next_known_ != nullptr) unmapped.next_known_->prev_known_ = unmapped.prev_known_;
+}
+
+void ult_registry::add(stream& started) {
+    const std::lock_guard hold_list(streams().lock);
+    streams().known.push_back(&started);
+}
+
+void ult_registry::remove(stream& stopped) noexcept {
+    const std::lock_guard hold_list(streams().lock);
+    auto& known = streams().known;
+    known.erase(std::remove(known.begin(), known.end(), &stopped), known.end());
+}
+
+// A stream says whom it is about to run, then looks at the requests; we write the request, then
+// look at who runs. The stream has no barrier in between, which would cost every switch: ours,
+// which is on all threads, serves both.
+ult_registry::hold::hold(ult_core& who) noexcept : streams_stay_(streams().lock), who_(who) {
+    who_.requests.fetch_or(ult_core::held, std::memory_order_seq_cst);
+    barrier_on_all_threads();
+    for (stream* each : streams().known) {
+        if (each->running_seen() == &who_) {
+            running_on_ = each;
+            break;
+        }
+        // It has left, but its context is not saved yet.
+        while (each->leaving_seen() == &who_)
+            ::sched_yield();
+    }
+    if (running_on_ == nullptr) return;
+    who_.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::held), std::memory_order_release);
+}
+
+ult_registry::hold::~hold() {
+    if (running_on_ != nullptr) return;
+    who_.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::held), std::memory_order_release);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <mutex>
+
+namespace amalgam::detail {
+
+class stream;
+class ult_core;
+
+/// All stacks that exist, in use or pooled, and all streams: for those who look from outside.
+///
+/// Threads: any. A lock, taken when a stack is mapped or a stream starts, not for each ULT.
+class ult_registry {
+public:
+    static void add(ult_core& made) noexcept;
+    static void remove(ult_core& unmapped) noexcept;
+    static void add(stream& started);
+    static void remove(stream& stopped) noexcept;
+
+    /// Keeps a ULT from running while it lives. Its stack and its waiter may be looked at.
+    class hold {
+    public:
+        explicit hold(ult_core& who) noexcept;
+        ~hold();
+        hold(const hold&) = delete;
+        hold& operator=(const hold&) = delete;
+
+        /// False: it runs right now, on `running_on()`.
+        bool suspended() const noexcept { return running_on_ == nullptr; }
+        stream* running_on() const noexcept { return running_on_; }
+
+    private:
+        std::unique_lock<std::mutex> streams_stay_;
+        ult_core& who_;
+        stream* running_on_ = nullptr;
+    };
+};
+
+}  // namespace amalgam::detail
