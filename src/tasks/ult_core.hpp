@@ -15,6 +15,7 @@
 
 #include "tasks/context.hpp"
 #include "tasks/recycler.hpp"
+#include "tasks/stack_memory.hpp"
 
 namespace amalgam::detail {
 
@@ -39,6 +40,8 @@ public:
 
     static void run_unit(work_unit& self) noexcept;  // from the stream's loop
 
+    const stack_memory& memory() const noexcept { return memory_; }
+    std::size_t stack_bytes() const noexcept { return stack_bytes_; }
     void* closure() noexcept;
     void run_body() noexcept;
     /// The stack is not in use any more. Whoever was told may free this.
@@ -59,11 +62,10 @@ public:
     std::array<char, 24> name{};
 
 private:
-    ult_core(std::byte* mapping, std::size_t mapped_bytes, std::size_t stack_bytes) noexcept;
+    ult_core(stack_memory memory, std::size_t stack_bytes) noexcept;
     static void entry(boost::context::detail::transfer_t from);
 
-    std::byte* mapping_;
-    std::size_t mapped_bytes_;
+    stack_memory memory_;
     std::size_t stack_bytes_;
 };
 
