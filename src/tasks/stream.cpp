@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tasks/held_mutexes.hpp"
+
 // The switching; the loop is in stream_loop.cpp.
 
 namespace amalgam::detail {
@@ -86,6 +88,7 @@ void stream::arrived(boost::context::detail::fcontext_t from) noexcept {
 }
 
 void stream::enter(ult_core& next) noexcept {
+    [[maybe_unused]] const held_mutexes_aside of_loop;
     left_for_ = fate::resumed;
     running_ = &next;
     jump(loop_, next.saved);
@@ -107,10 +110,12 @@ void stream::enter(ult_core& next) noexcept {
 }
 
 void stream::leave_to_yield() noexcept {
+    [[maybe_unused]] const held_mutexes_aside held(*running_, "yield");
     leave(*running_, fate::yielded);
 }
 
 void stream::leave_to_park(waiter& until) noexcept {
+    [[maybe_unused]] const held_mutexes_aside held(*running_, "wait");
     left_until_ = &until;
     leave(*running_, fate::parked);
 }
@@ -119,6 +124,7 @@ bool stream::join_here(ult_core& other) noexcept {
     if (running_ == nullptr || other.home->served_by_.load(std::memory_order_relaxed) != this) {
         return false;
     }
+    [[maybe_unused]] const held_mutexes_aside held(*running_, "join");
     // Only this stream ends `other`, and nobody else unparks the waiter, so nothing here
     // races: no exchange, and parked before the switch.
     waiter me(*running_);
@@ -130,6 +136,7 @@ bool stream::join_here(ult_core& other) noexcept {
 
 void stream::leave_finished() noexcept {
     ult_core& self = *running_;
+    check_held_mutexes_at_end(self);
     const std::uintptr_t told = self.joiner.load(std::memory_order_acquire);
     if (told > ult_core::finished_mark && budget_ != 0) {
         // Joined by a ULT of this stream, which is therefore parked by now: straight to it,
