@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tasks/held_mutexes.hpp"
+
 // The switching; the loop is in stream_loop.cpp.
 
 namespace amalgam::detail {
@@ -130,6 +132,7 @@ bool stream::heed(ult_core& who) noexcept {
 
 void stream::enter(ult_core& next) noexcept {
     if (!run_next(next)) return running_.store(nullptr, std::memory_order_release);
+    [[maybe_unused]] const held_mutexes_aside of_loop;
     left_for_ = fate::resumed;
     jump(loop_, next.saved);
 }
@@ -151,11 +154,14 @@ void stream::enter(ult_core& next) noexcept {
 }
 
 void stream::leave_to_yield() noexcept {
-    leave(*running(), fate::yielded);
+    ult_core& self = *running();
+    [[maybe_unused]] const held_mutexes_aside held(self, "yield");
+    leave(self, fate::yielded);
 }
 
 void stream::leave_to_move(pool& where) noexcept {
     ult_core& self = *running();
+    [[maybe_unused]] const held_mutexes_aside held(self, "migrate");
     self.move_to(where);
     leave(self, fate::moved);
 }
@@ -172,12 +178,14 @@ bool stream::leave_to(ult_core& next) noexcept {
         return false;
     }
     --budget_;
+    [[maybe_unused]] const held_mutexes_aside held(self, "yield");
     jump(self.saved, next.saved);
     return true;
 }
 
 void stream::leave_to_park(waiter& until) noexcept {
     ult_core& self = *running();
+    [[maybe_unused]] const held_mutexes_aside held(self, "wait");
     left_until_ = &until;
     self.waiting_on.store(&until, std::memory_order_relaxed);
     leave(self, fate::parked);
@@ -188,6 +196,7 @@ bool stream::join_here(ult_core& other) noexcept {
     ult_core* const self = running();
     pool* const home = other.home();  // null: it has just ended
     if (self == nullptr || home == nullptr || !home->served_only_by(*this)) return false;
+    [[maybe_unused]] const held_mutexes_aside held(*self, "join");
     // Only this stream ends `other`, and nobody else unparks the waiter, so nothing here
     // races: no exchange, and parked before the switch.
     waiter me(*self);
@@ -199,6 +208,7 @@ bool stream::join_here(ult_core& other) noexcept {
 
 void stream::leave_finished() noexcept {
     ult_core& self = *running();
+    check_held_mutexes_at_end(self);
     pool* const home = self.home();
     self.leave_home();
     if (home == &own_pool_) {

@@ -8,6 +8,7 @@
 #include <amalgam/core/status.hpp>
 
 #include "tasks/cpu_relax.hpp"
+#include "tasks/overflow.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/ult_registry.hpp"
 
@@ -15,7 +16,8 @@ namespace amalgam::detail {
 
 class stream::turn {
 public:
-    explicit turn(stream& self) noexcept : self_(self), before_(set_current(&self)) {
+    explicit turn(stream& self) noexcept
+        : self_(self), before_(set_current(&self)), watched_(self) {
         self.thread_exceptions_ = exception_state::of_thread();
         self.loop_.sanitizer.adopt_thread();
         self.pollers_.set_running(true);
@@ -30,6 +32,7 @@ public:
 private:
     stream& self_;
     stream* before_;
+    overflow_watch watched_;
 };
 
 stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,

@@ -1,14 +1,11 @@
 #include "tasks/ult_core.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
@@ -21,12 +18,11 @@ namespace amalgam::detail {
 namespace {
 
 constexpr std::size_t closure_align = 64;
-// Address space is free; frames that step over a narrower guard are not.
-constexpr std::size_t guard_bytes = 64 * 1024;
 
 // Stacks of one size all start at the same offset in a page, so their hottest lines would
-// compete for the same few sets of the cache. Each starts a little elsewhere.
-constexpr std::size_t colours = 16;
+// compete for the same few sets of the cache. Each starts a little elsewhere, but not so far
+// down that a ULT which does little before it waits touches a second page.
+constexpr std::size_t colours = 10;
 constexpr std::size_t colour_bytes = 256;
 std::atomic<std::size_t> next_colour{0};
 
@@ -62,23 +58,21 @@ void open_stacks(thread_stacks& own) noexcept {
     own.state = thread_stacks::open;
 }
 
-std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
+constexpr std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
     return (bytes + to - 1) / to * to;
 }
 
 }  // namespace
 
-ult_core::ult_core(std::byte* mapping, std::size_t mapped_bytes, std::size_t stack_bytes) noexcept
+ult_core::ult_core(stack_memory memory, std::size_t stack_bytes) noexcept
     : work_unit(&ult_core::run_unit),
       free_node{nullptr},
-      mapping_(mapping),
-      mapped_bytes_(mapped_bytes),
+      memory_(memory),
       stack_bytes_(stack_bytes) {
     auto* const top = static_cast<std::byte*>(closure());
-    std::byte* const bottom = mapping + guard_bytes;
-    const auto usable = static_cast<std::size_t>(top - bottom);
+    const auto usable = static_cast<std::size_t>(top - memory.bottom());
     saved.where = boost::context::detail::make_fcontext(top, usable, &ult_core::entry);
-    saved.sanitizer.create(bottom, usable);
+    saved.sanitizer.create(memory.bottom(), usable);
 }
 
 void* ult_core::closure() noexcept {
@@ -87,36 +81,22 @@ void* ult_core::closure() noexcept {
 
 ult_core& ult_core::map(std::size_t stack_bytes) {
     static_assert(inline_closure_bytes % closure_align == 0);
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    const std::size_t above =
-        round_up(sizeof(ult_core), closure_align) + inline_closure_bytes + colours * colour_bytes;
-    const std::size_t bytes = guard_bytes + round_up(stack_bytes + above, page);
-    void* const mapping = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-    if (mapping == MAP_FAILED || ::mprotect(mapping, guard_bytes, PROT_NONE) != 0) {
-        const int why = errno;
-        if (mapping != MAP_FAILED) ::munmap(mapping, bytes);
-        throw error(status{errc::no_memory, why},
-                    fmt::format("no stack of {} bytes for a new ULT ({}): run fewer at a time, or "
-                                "raise vm.max_map_count, of which each takes two",
-                                stack_bytes, std::strerror(why)));
-    }
-    auto* const low = static_cast<std::byte*>(mapping);
+    constexpr std::size_t own_bytes = round_up(sizeof(ult_core), closure_align);
+    const stack_memory memory =
+        map_stack(stack_bytes + own_bytes + inline_closure_bytes + colours * colour_bytes);
     const std::size_t colour = next_colour.fetch_add(1, std::memory_order_relaxed) % colours;
-    std::byte* const at =
-        low + bytes - round_up(sizeof(ult_core), closure_align) - colour * colour_bytes;
-    ult_core& made = *::new (at) ult_core(low, bytes, stack_bytes);
+    std::byte* const at = memory.top() - own_bytes - colour * colour_bytes;
+    ult_core& made = *::new (at) ult_core(memory, stack_bytes);
     ult_registry::add(made);
     return made;
 }
 
 void ult_core::unmap(ult_core& core) noexcept {
-    std::byte* const mapping = core.mapping_;
-    const std::size_t bytes = core.mapped_bytes_;
+    const stack_memory memory = core.memory_;
     ult_registry::remove(core);
     core.saved.sanitizer.destroy();
     core.~ult_core();
-    ::munmap(mapping, bytes);
+    unmap_stack(memory);
 }
 
 ult_core& ult_core::take(std::size_t stack_bytes) {

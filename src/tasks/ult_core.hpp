@@ -16,6 +16,7 @@
 #include "tasks/context.hpp"
 #include "tasks/join_state.hpp"
 #include "tasks/recycler.hpp"
+#include "tasks/stack_memory.hpp"
 
 namespace amalgam::detail {
 
@@ -44,6 +45,8 @@ public:
     /// It belongs to no pool any more.
     void leave_home() noexcept { set_home(nullptr); }
 
+    const stack_memory& memory() const noexcept { return memory_; }
+    std::size_t stack_bytes() const noexcept { return stack_bytes_; }
     void* closure() noexcept;
     void run_body() noexcept;
     /// The stack is not in use any more. Whoever was told may free this.
@@ -69,13 +72,12 @@ public:
 
 private:
     friend class ult_registry;
-    ult_core(std::byte* mapping, std::size_t mapped_bytes, std::size_t stack_bytes) noexcept;
+    ult_core(stack_memory memory, std::size_t stack_bytes) noexcept;
     static void entry(boost::context::detail::transfer_t from);
 
     ult_core* next_known_ = nullptr;  // the registry's
     ult_core* prev_known_ = nullptr;
-    std::byte* mapping_;
-    std::size_t mapped_bytes_;
+    stack_memory memory_;
     std::size_t stack_bytes_;
 };
 

@@ -42,6 +42,8 @@ class timer;
 ///          thread at a time, and must not be stopped by another.
 /// Failure: throws error{invalid} for a core that does not exist or a pool that another
 ///          stream serves, error{no_memory} when the OS gives no thread or descriptor.
+///          A ULT that overflows its stack ends the process: the first stream installs a
+///          handler of SIGSEGV that says so, and leaves other faults to the handler before it.
 class execution_stream {
 public:
     using time_point = std::chrono::steady_clock::time_point;
