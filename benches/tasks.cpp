@@ -5,6 +5,7 @@
 
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/mutex.hpp>
+#include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "perf/pair.hpp"
@@ -79,7 +80,21 @@ double other_stream(const length& how_long) {
     return batches(how_long, here, there);
 }
 
-double tasklet(const length& how_long) {
+double tasklet_join(const length& how_long) {
+    execution_stream stream;
+    return in_ult(stream, [&] {
+        std::vector<tasklet> made(batch);
+        return how_long.nanoseconds_each(batch, [&] {
+            for (tasklet& each : made)
+                each = spawn_tasklet(stream, [] {});
+            for (tasklet& each : made)
+                each.join();
+        });
+    });
+}
+
+/// Without handles: what they do tells that they are done.
+double tasklet_post(const length& how_long) {
     execution_stream stream;
     return in_ult(stream, [&] {
         return how_long.nanoseconds_each(batch, [&] {
@@ -109,7 +124,8 @@ constexpr bench::question questions[] = {
     {"yield", yield},
     {"create-join", create_join},
     {"create-join-batch", create_join_batch},
-    {"tasklet", tasklet},
+    {"tasklet", tasklet_join},
+    {"tasklet-post", tasklet_post},
     {"other-stream", other_stream},
     {"mutex", uncontended_mutex},
     {"nqueens-1", [](const length& l) { return bench::queens(1, l); }},

@@ -78,6 +78,7 @@ double queens(int threads, const length& how_long) {
 constexpr bench::question questions[] = {
     {"create-join-batch", batches},
     {"tasklet", batches},
+    {"tasklet-post", batches},
     {"other-stream", other_stream},
     {"nqueens-1", [](const length& l) { return queens(1, l); }},
     {"nqueens-2", [](const length& l) { return queens(2, l); }},
