@@ -11,119 +11,39 @@ import statistics
 import subprocess
 import sys
 
+from rows import ROWS
+
 BUILD, OUT = sys.argv[1], sys.argv[2]
 ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 15
-SECONDS = "0.3"
+# The programs are found before any of the same name.
+os.environ["PATH"] = os.path.join(os.path.realpath(BUILD), "bin") + os.pathsep + os.environ["PATH"]
+left_out = set()
 
 
-def program(name):
-    return os.path.join(BUILD, "bin", name)
-
-
-def perf(test, uri, size, depth=1):
-    return [program("amalgam"), "perf", test, "--uri", uri, "--size", str(size),
-            "--depth", str(depth), "--seconds", SECONDS, "--json"], {}
-
-
-def raw_socket(test, size):
-    return [program("bench_raw_socket"), test, str(size), SECONDS], {}
-
-
-def shared_ring(size):
-    return [program("bench_shared_ring"), str(size), SECONDS], {}
-
-
-def ucx_am(transports, size):
-    return [program("bench_ucx_am"), str(size), SECONDS], {"UCX_TLS": transports}
-
-
-def open_mpi(fabric, size):
-    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    return ["mpirun", *as_root, "-n", "2", "--bind-to", "core", "--mca", "btl", fabric + ",self",
-            program("bench_open_mpi"), str(size), SECONDS], {}
-
-
-def steady_state(what):
-    return [program("bench_steady_state"), what], {}
-
-
-def us(line):
-    return 1e6 / line["ops_per_s"]
-
-
-def rate(line):
-    return line["ops_per_s"]
-
-
-def value(line):
-    return line["value"]
-
-
-# What is measured: metric, unit, which way is better, how to read a line, ours, the peers that do
-# the same job, what the hardware or the kernel alone can do, and the goal given those figures.
-ROWS = [
-    dict(metric="message round trip, shm, 8 B", unit="us", better="lower", read=us,
-         ours=perf("message-latency", "shm://", 8),
-         peers={"Open MPI vader": open_mpi("vader", 8), "UCX AM posix": ucx_am("posix,cma", 8)},
-         limit=("hand-written ring", shared_ring(8)),
-         goal=lambda row: max(0.15, row["peers"].get("Open MPI vader", 0.15))),
-    dict(metric="message round trip, tcp, 8 B", unit="us", better="lower", read=us,
-         ours=perf("message-latency", "tcp://127.0.0.1:0", 8),
-         peers={"Open MPI tcp": open_mpi("tcp", 8), "UCX AM tcp": ucx_am("tcp", 8)},
-         limit=("raw socket", raw_socket("latency", 8)),
-         goal=None),
-    dict(metric="typed RPC round trip, ULT handler, shm", unit="us", better="lower", read=us,
-         ours=perf("rpc-latency", "shm://", 8),
-         peers={"UCX AM posix (no RPC)": ucx_am("posix,cma", 8)},
-         limit=("hand-written ring", shared_ring(8)),
-         goal=lambda row: 0.35),
-    dict(metric="typed RPC round trip, ULT handler, tcp", unit="us", better="lower", read=us,
-         ours=perf("rpc-latency", "tcp://127.0.0.1:0", 8),
-         peers={"UCX AM tcp (no RPC)": ucx_am("tcp", 8)},
-         limit=("raw socket", raw_socket("latency", 8)),
-         goal=lambda row: 1.15 * row["limit"]),
-    dict(metric="RPC rate, shm, 64 B, 16 in flight", unit="calls/s", better="higher", read=rate,
-         ours=perf("rpc-rate", "shm://", 64, 16), peers={}, limit=None, goal=None),
-    dict(metric="RPC rate, tcp, 64 B, 64 in flight", unit="calls/s", better="higher", read=rate,
-         ours=perf("rpc-rate", "tcp://127.0.0.1:0", 64, 64), peers={}, limit=None, goal=None),
-    dict(metric="get 1 MiB, shm", unit="GiB/s", better="higher",
-         read=lambda line: line["bytes_per_s"] / 2**30,
-         ours=perf("get-bandwidth", "shm://", 1 << 20, 4), peers={}, limit=None, goal=None),
-    dict(metric="get 1 MiB, tcp", unit="GiB/s", better="higher",
-         read=lambda line: line["bytes_per_s"] / 2**30,
-         ours=perf("get-bandwidth", "tcp://127.0.0.1:0", 1 << 20, 4), peers={},
-         limit=("raw socket", raw_socket("stream", 64)), goal=None),
-    dict(metric="stream of 64 B items, shm", unit="items/s", better="higher", read=rate,
-         ours=perf("stream-rate", "shm://", 64), peers={}, limit=None, goal=lambda row: 5e6),
-    dict(metric="stream of 64 B items, tcp", unit="items/s", better="higher", read=rate,
-         ours=perf("stream-rate", "tcp://127.0.0.1:0", 64), peers={},
-         limit=("raw socket, 64 KiB writes", raw_socket("stream", 64)), goal=lambda row: 3e6),
-    dict(metric="allocations per message, shm", unit="1", better="lower", read=value,
-         ours=steady_state("message-shm"), peers={}, limit=None, goal=lambda row: 0, once=True),
-    dict(metric="allocations per message, tcp", unit="1", better="lower", read=value,
-         ours=steady_state("message-tcp"), peers={}, limit=None, goal=lambda row: 0, once=True),
-    dict(metric="allocations per call, shm", unit="1", better="lower", read=value,
-         ours=steady_state("rpc-shm"), peers={}, limit=None, goal=lambda row: 0, once=True),
-    dict(metric="allocations per call, tcp", unit="1", better="lower", read=value,
-         ours=steady_state("rpc-tcp"), peers={}, limit=None, goal=lambda row: 0, once=True),
-    # The resolution of the kernel's CPU accounting over the 2 s that are watched.
-    dict(metric="CPU of an idle engine (shm and tcp)", unit="%", better="lower", read=value,
-         ours=steady_state("idle-cpu"), peers={}, limit=None, goal=lambda row: 0.1, once=True),
-]
+def is_here(words):
+    """Whether a command can run; says so once for each program that is missing."""
+    programs = words[:1] + [word for word in words[1:] if word.startswith("bench_")]
+    missing = [name for name in programs if shutil.which(name) is None]
+    for name in missing:
+        if name not in left_out:
+            print(f"  left out: {name} is not here", file=sys.stderr)
+        left_out.add(name)
+    return not missing
 
 
 def run(command, read):
     """One figure, or None with a line on stderr."""
     words, environment = command
-    if shutil.which(words[0]) is None:
-        print(f"  left out: {os.path.basename(words[0])} is not here", file=sys.stderr)
+    if not is_here(words):
         return None
+    said = ""
     try:
         done = subprocess.run(words, env={**os.environ, **environment}, timeout=120, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        said = done.stderr.strip().rpartition("\n")[2]
         return read(json.loads(done.stdout.strip().splitlines()[-1]))
     except (subprocess.TimeoutExpired, ValueError, IndexError, KeyError) as e:
-        print(f"  {' '.join(words)}: {type(e).__name__}", file=sys.stderr)
+        print(f"  {' '.join(words)}: {type(e).__name__} {said}", file=sys.stderr)
         return None
 
 
@@ -166,7 +86,7 @@ def show(number):
         return f"{number / 1e6:.2f} M"
     if number >= 1e4:
         return f"{number / 1e3:.1f} k"
-    return f"{number:.3g}"
+    return f"{number:.0f}" if number >= 1000 else f"{number:.3g}"
 
 
 def markdown(rows):

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace amalgam::bench {
+
+/// How long a loop runs: for a time, to be timed, or a number of operations, for a counter of
+/// instructions that watches from outside.
+class length {
+public:
+    /// "0.1" is seconds, "20000x" operations. Throws std::invalid_argument for anything else.
+    static length parse(const char* text);
+
+    /// Runs `block()`, which does `operations` things, again and again; says how long one thing
+    /// takes in the median block, so that an interruption by the machine moves no figure.
+    /// Nothing is timed, and 0 returned, when the length is a number of operations.
+    template <typename Block>
+    double nanoseconds_each(std::size_t operations, Block&& block) const {
+        for (std::size_t done = 0; done < operations_; done += operations)
+            block();
+        if (operations_ != 0) return 0;
+
+        const auto start = clock::now();
+        while (clock::now() - start < seconds_ / 10)
+            block();
+        std::vector<double> blocks;
+        do {
+            const auto begin = clock::now();
+            block();
+            blocks.push_back(nanoseconds(clock::now() - begin).count());
+        } while (clock::now() - start < seconds_);
+        const auto middle = blocks.begin() + static_cast<std::ptrdiff_t>(blocks.size() / 2);
+        std::nth_element(blocks.begin(), middle, blocks.end());
+        return *middle / static_cast<double>(operations);
+    }
+
+private:
+    using clock = std::chrono::steady_clock;
+    using nanoseconds = std::chrono::duration<double, std::nano>;
+
+    std::chrono::duration<double> seconds_{0.1};
+    std::size_t operations_ = 0;
+};
+
+/// One sub-command of a program, and how it finds the value that it prints.
+struct question {
+    std::string_view name;
+    double (*answer)(const length&);
+};
+
+/// A program's main(): keeps to the first processor, answers the question that is named first on
+/// the command line, with the length that is named next, and prints one line of JSON.
+int answer_one(int argc, char** argv, std::span<const question> known);
+
+/// Bytes of memory that this process has in use now, exactly.
+std::size_t resident_bytes();
+
+}  // namespace amalgam::bench

@@ -1,0 +1,160 @@
+"""What is measured. A command is the words to run, and what to add to its environment."""
+import os
+
+SECONDS = "0.3"
+# Loops of a few nanoseconds need no longer, and there are many of them.
+TASK_SECONDS = "0.1"
+TASK_PEERS = {"boost_fiber": "Boost.Fiber", "one_tbb": "oneTBB", "argobots": "Argobots",
+              "std_thread": "std::thread"}
+COUNT_INSTRUCTIONS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "count_instructions")
+
+
+def perf(test, uri, size, depth=1):
+    return ["amalgam", "perf", test, "--uri", uri, "--size", str(size),
+            "--depth", str(depth), "--seconds", SECONDS, "--json"], {}
+
+
+def raw_socket(test, size):
+    return ["bench_raw_socket", test, str(size), SECONDS], {}
+
+
+def shared_ring(size):
+    return ["bench_shared_ring", str(size), SECONDS], {}
+
+
+def ucx_am(transports, size):
+    return ["bench_ucx_am", str(size), SECONDS], {"UCX_TLS": transports}
+
+
+def open_mpi(fabric, size):
+    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return ["mpirun", *as_root, "-n", "2", "--bind-to", "core", "--mca", "btl", fabric + ",self",
+            "bench_open_mpi", str(size), SECONDS], {}
+
+
+def steady_state(what):
+    return ["bench_steady_state", what], {}
+
+
+def tasks(program, question, seconds=TASK_SECONDS):
+    return ["bench_" + program, question, seconds], {}
+
+
+def instructions(program, question):
+    return [COUNT_INSTRUCTIONS, "bench_" + program, question], {}
+
+
+def within(figure):
+    """A goal of so many nanoseconds, or of half what Argobots takes, where that is more."""
+    return lambda row: max(figure, row["peers"].get("Argobots", 0) / 2)
+
+
+def us(line):
+    return 1e6 / line["ops_per_s"]
+
+
+def rate(line):
+    return line["ops_per_s"]
+
+
+def value(line):
+    return line["value"]
+
+
+def task_row(metric, question, peers, goal, **more):
+    """A row of the programs that answer the same questions, in nanoseconds unless told."""
+    how = more.pop("how", tasks)
+    return dict(dict(metric=metric, unit="ns", better="lower", read=value, limit=None, goal=goal,
+                     ours=how("tasks", question),
+                     peers={TASK_PEERS[name]: how(name, question) for name in peers.split()}),
+                **more)
+
+
+def long_tasks(program, question):
+    return tasks(program, question, SECONDS)
+
+
+def count_row(metric, question, peers):
+    return task_row(f"instructions: {metric}", question, peers, None, how=instructions,
+                    unit="instructions", once=True)
+
+
+# What is measured: metric, unit, which way is better, how to read a line, ours, the peers that do
+# the same job, what the hardware or the kernel alone can do, and the goal given those figures.
+ROWS = [
+    dict(metric="message round trip, shm, 8 B", unit="us", better="lower", read=us,
+         ours=perf("message-latency", "shm://", 8),
+         peers={"Open MPI vader": open_mpi("vader", 8), "UCX AM posix": ucx_am("posix,cma", 8)},
+         limit=("hand-written ring", shared_ring(8)),
+         goal=lambda row: max(0.15, row["peers"].get("Open MPI vader", 0.15))),
+    dict(metric="message round trip, tcp, 8 B", unit="us", better="lower", read=us,
+         ours=perf("message-latency", "tcp://127.0.0.1:0", 8),
+         peers={"Open MPI tcp": open_mpi("tcp", 8), "UCX AM tcp": ucx_am("tcp", 8)},
+         limit=("raw socket", raw_socket("latency", 8)),
+         goal=None),
+    dict(metric="typed RPC round trip, ULT handler, shm", unit="us", better="lower", read=us,
+         ours=perf("rpc-latency", "shm://", 8),
+         peers={"UCX AM posix (no RPC)": ucx_am("posix,cma", 8)},
+         limit=("hand-written ring", shared_ring(8)),
+         goal=lambda row: 0.35),
+    dict(metric="typed RPC round trip, ULT handler, tcp", unit="us", better="lower", read=us,
+         ours=perf("rpc-latency", "tcp://127.0.0.1:0", 8),
+         peers={"UCX AM tcp (no RPC)": ucx_am("tcp", 8)},
+         limit=("raw socket", raw_socket("latency", 8)),
+         goal=lambda row: 1.15 * row["limit"]),
+    dict(metric="RPC rate, shm, 64 B, 16 in flight", unit="calls/s", better="higher", read=rate,
+         ours=perf("rpc-rate", "shm://", 64, 16), peers={}, limit=None, goal=None),
+    dict(metric="RPC rate, tcp, 64 B, 64 in flight", unit="calls/s", better="higher", read=rate,
+         ours=perf("rpc-rate", "tcp://127.0.0.1:0", 64, 64), peers={}, limit=None, goal=None),
+    dict(metric="get 1 MiB, shm", unit="GiB/s", better="higher",
+         read=lambda line: line["bytes_per_s"] / 2**30,
+         ours=perf("get-bandwidth", "shm://", 1 << 20, 4), peers={}, limit=None, goal=None),
+    dict(metric="get 1 MiB, tcp", unit="GiB/s", better="higher",
+         read=lambda line: line["bytes_per_s"] / 2**30,
+         ours=perf("get-bandwidth", "tcp://127.0.0.1:0", 1 << 20, 4), peers={},
+         limit=("raw socket", raw_socket("stream", 64)), goal=None),
+    dict(metric="stream of 64 B items, shm", unit="items/s", better="higher", read=rate,
+         ours=perf("stream-rate", "shm://", 64), peers={}, limit=None, goal=lambda row: 5e6),
+    dict(metric="stream of 64 B items, tcp", unit="items/s", better="higher", read=rate,
+         ours=perf("stream-rate", "tcp://127.0.0.1:0", 64), peers={},
+         limit=("raw socket, 64 KiB writes", raw_socket("stream", 64)), goal=lambda row: 3e6),
+    dict(metric="allocations per message, shm", unit="1", better="lower", read=value,
+         ours=steady_state("message-shm"), peers={}, limit=None, goal=lambda row: 0, once=True),
+    dict(metric="allocations per message, tcp", unit="1", better="lower", read=value,
+         ours=steady_state("message-tcp"), peers={}, limit=None, goal=lambda row: 0, once=True),
+    dict(metric="allocations per call, shm", unit="1", better="lower", read=value,
+         ours=steady_state("rpc-shm"), peers={}, limit=None, goal=lambda row: 0, once=True),
+    dict(metric="allocations per call, tcp", unit="1", better="lower", read=value,
+         ours=steady_state("rpc-tcp"), peers={}, limit=None, goal=lambda row: 0, once=True),
+    # The resolution of the kernel's CPU accounting over the 2 s that are watched.
+    dict(metric="CPU of an idle engine (shm and tcp)", unit="%", better="lower", read=value,
+         ours=steady_state("idle-cpu"), peers={}, limit=None, goal=lambda row: 0.1, once=True),
+
+    task_row("ULT yield", "yield", "boost_fiber argobots", within(12)),
+    task_row("ULT create + join, one by one", "create-join", "boost_fiber argobots std_thread",
+             within(25)),
+    task_row("ULT create + join, batches of 1000", "create-join-batch",
+             "boost_fiber one_tbb argobots std_thread", within(25)),
+    task_row("tasklet create + join, batches of 1000", "tasklet", "one_tbb argobots",
+             lambda row: 12),
+    task_row("tasklet without a handle, batches of 1000", "tasklet-post", "one_tbb argobots",
+             lambda row: 12),
+    task_row("ULT create on another stream + join", "other-stream",
+             "boost_fiber one_tbb argobots", lambda row: 100),
+    task_row("mutex lock + unlock, uncontended", "mutex", "boost_fiber argobots std_thread",
+             lambda row: 9),
+    count_row("ULT yield", "yield", "boost_fiber argobots"),
+    count_row("ULT create + join, one by one", "create-join", "boost_fiber argobots"),
+    count_row("ULT create + join, batches of 1000", "create-join-batch",
+              "boost_fiber one_tbb argobots"),
+    count_row("tasklet create + join, batches of 1000", "tasklet", "one_tbb argobots"),
+    task_row("13 queens on 2 streams", "nqueens-2", "boost_fiber one_tbb argobots",
+             lambda row: row["peers"].get("oneTBB"), how=long_tasks, unit="ms"),
+    task_row("13 queens, 2 streams over 1", "nqueens-speed-up", "one_tbb argobots",
+             lambda row: 1.9, how=long_tasks, unit="times", better="higher"),
+    task_row("memory of 100,000 parked ULTs", "parked-memory", "boost_fiber argobots",
+             lambda row: 1024, unit="MiB", once=True),
+    # A tenth of a byte for each, so that a page here or there is no growth.
+    task_row("memory that 10 million creations leave", "creation-growth", "", lambda row: 1024,
+             unit="KiB", once=True),
+]
