@@ -17,7 +17,7 @@ struct wait_node {
     bool listed = false;
 };
 
-/// The queue inside a mutex, condition variable or event. Its lock is held for a few
+/// The queue inside every primitive that can be waited for. Its lock is held for a few
 /// instructions only, never across a switch or a park.
 class wait_list {
 public:
@@ -26,6 +26,7 @@ public:
 
     // The rest with the lock held.
     bool empty() const noexcept { return head_ == nullptr; }
+    wait_node* front() const noexcept { return head_; }
     void push(wait_node& node) noexcept;
     void remove(wait_node& node) noexcept;
     wait_node* pop() noexcept;
