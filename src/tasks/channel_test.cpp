@@ -8,28 +8,18 @@
 
 #include <gtest/gtest.h>
 
-#include <amalgam/core/clock.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/channel.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/detached_coroutine.hpp"
+#include "tasks/stream_testing.hpp"
 
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
 
-struct channel_in_virtual_time : testing::Test {
-    manual_clock time;
-    execution_stream stream{execution_stream_options{.clock = &time, .driven = true}};
-    std::string seen;
-
-    void advance(std::chrono::nanoseconds by) {
-        time.advance(by);
-        stream.run_ready();
-    }
-};
+using channel_in_virtual_time = driven_stream_test;
 
 TEST(channel, gives_every_item_to_one_popper_in_order_of_each_pusher) {
     execution_stream left, right;

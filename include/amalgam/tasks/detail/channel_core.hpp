@@ -131,21 +131,17 @@ private:
     }
     // Lets waiting pushers in; gives back those who were served, or whose items cannot be moved.
     [[gnu::noinline]] wait_node* refill() noexcept {
-        wait_node* served = nullptr;
-        wait_node** last = &served;
-        while (size_ != capacity_ && !waiting_.empty()) {
-            auto* const first = static_cast<node*>(waiting_.pop());
+        return waiting_.take_while([this](wait_node& who) {
+            if (size_ == capacity_) return false;
+            auto& first = static_cast<node&>(who);
             try {
-                append(*first->item);
-                first->served = true;
+                append(*first.item);
+                first.served = true;
             } catch (...) {
-                first->failed = std::current_exception();
+                first.failed = std::current_exception();
             }
-            first->next = nullptr;
-            *last = first;
-            last = &first->next;
-        }
-        return served;
+            return true;
+        });
     }
 
     mutable wait_list waiting_;
