@@ -1,19 +1,38 @@
+#include <utility>
+
+#include <amalgam/core/status.hpp>
 #include <amalgam/tasks/condition_variable.hpp>
 
 namespace amalgam {
+
+void condition_variable::check_locked(const std::unique_lock<mutex>& lock) {
+    if (lock.owns_lock()) return;
+    throw error(
+        errc::invalid,
+        "to wait for a condition its mutex must be locked, or the notice could come between "
+        "the look and the wait: lock it, look, and then wait");
+}
+
+// A ULT or thread locks the mutex itself once it runs. A coroutine cannot do so before it is
+// resumed, so it goes from this list to that of its mutex, which `wants` then points to.
+void condition_variable::notify(detail::wait_node& who) noexcept {
+    auto* const wanted = reinterpret_cast<mutex*>(who.wants);
+    if (wanted == nullptr || !wanted->enlist(who)) who.who.unpark();
+}
 
 void condition_variable::notify_one() noexcept {
     waiting_.lock();
     detail::wait_node* const first = waiting_.pop();
     waiting_.unlock();
-    if (first != nullptr) first->who.unpark();
+    if (first != nullptr) notify(*first);
 }
 
 void condition_variable::notify_all() noexcept {
     waiting_.lock();
-    detail::wait_node* const all = waiting_.take_all();
+    detail::wait_node* each = waiting_.take_all();
     waiting_.unlock();
-    detail::wait_list::unpark_all(all);
+    while (each != nullptr)
+        notify(*std::exchange(each, each->next));
 }
 
 void condition_variable::wait(std::unique_lock<mutex>& lock) {
@@ -21,6 +40,7 @@ void condition_variable::wait(std::unique_lock<mutex>& lock) {
 }
 
 std::cv_status condition_variable::wait_until(std::unique_lock<mutex>& lock, time_point deadline) {
+    check_locked(lock);
     detail::wait_node me;
     waiting_.lock();
     waiting_.push(me);
@@ -32,6 +52,15 @@ std::cv_status condition_variable::wait_until(std::unique_lock<mutex>& lock, tim
     } at_end{lock};
     const bool notified = waiting_.wait_cancelable_until(me, deadline);
     return notified ? std::cv_status::no_timeout : std::cv_status::timeout;
+}
+
+bool condition_variable::enlist(detail::wait_node& me, std::unique_lock<mutex>* lock) noexcept {
+    me.wants = reinterpret_cast<std::uintptr_t>(lock->mutex());
+    waiting_.lock();
+    waiting_.push(me);
+    waiting_.unlock();
+    lock->unlock();
+    return true;
 }
 
 }  // namespace amalgam

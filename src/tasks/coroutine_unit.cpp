@@ -9,6 +9,11 @@ void coroutine_unit::prepare(std::coroutine_handle<> who) noexcept {
     if (stream* const here = stream::current()) move_to(here->main_pool());
 }
 
+void coroutine_unit::prepare_in(pool& where, std::coroutine_handle<> who) noexcept {
+    who_ = who;
+    move_to(where);
+}
+
 void coroutine_unit::run_unit(work_unit& self) noexcept {
     static_cast<coroutine_unit&>(self).who_.resume();
 }

@@ -1,3 +1,5 @@
+#include <mutex>
+
 #include <amalgam/tasks/event.hpp>
 
 namespace amalgam {
@@ -14,24 +16,22 @@ void event::wait() {
     wait_until(time_point::max());
 }
 
-bool event::wait_until(time_point deadline) {
-    // The list is locked even when the event is set: once this returns, the owner may
-    // destroy the event, so set() must have let go of it.
-    waiting_.lock();
-    if (is_set()) {
-        waiting_.unlock();
-        return true;
-    }
-    waiting_.unlock();
-    detail::wait_node me;  // throws where nobody can wait
-    waiting_.lock();
-    if (is_set()) {
-        waiting_.unlock();
-        return true;
-    }
+// The list is locked even when the event is set: once a wait returned, the owner may destroy the
+// event, so set() must have let go of it.
+bool event::enlist(detail::wait_node& me) noexcept {
+    const std::lock_guard hold(waiting_);
+    if (is_set()) return false;
     waiting_.push(me);
-    waiting_.unlock();
-    return waiting_.wait_cancelable_until(me, deadline);
+    return true;
+}
+
+bool event::wait_until(time_point deadline) {
+    {
+        const std::lock_guard hold(waiting_);
+        if (is_set()) return true;
+    }
+    detail::wait_node me;  // throws where nobody can wait
+    return !enlist(me) || waiting_.wait_cancelable_until(me, deadline);
 }
 
 }  // namespace amalgam

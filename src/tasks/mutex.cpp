@@ -1,27 +1,40 @@
+#include <mutex>
+
 #include <amalgam/tasks/mutex.hpp>
 
 namespace amalgam {
 
-void mutex::lock_slow() {
-    detail::wait_node me;
-    waiting_.lock();
+// False: it is ours already.
+bool mutex::enlist(detail::wait_node& me) noexcept {
+    const std::lock_guard hold(waiting_);
     // From here on unlock() must come to the list, so it cannot miss us.
     if (state_.exchange(contended, std::memory_order_acquire) == unlocked) {
-        if (waiting_.empty()) state_.store(locked, std::memory_order_relaxed);
-        waiting_.unlock();
-        return;
+        state_.store(locked, std::memory_order_relaxed);  // who waits does so for an owner
+        return false;
     }
     waiting_.push(me);
-    waiting_.unlock();
-    me.who.park();  // hand_over() made it ours
+    return true;
+}
+
+bool mutex::lock_slow(time_point deadline) {
+    detail::wait_node me;
+    // hand_over() makes it ours.
+    return !enlist(me) || waiting_.wait_unlocked_until(me, deadline);
 }
 
 void mutex::hand_over() noexcept {
-    waiting_.lock();
-    detail::wait_node* const next = waiting_.pop();
-    if (waiting_.empty()) state_.store(locked, std::memory_order_relaxed);
-    waiting_.unlock();
-    next->who.unpark();
+    std::uint32_t expected = locked;
+    do {
+        waiting_.lock();
+        detail::wait_node* const next = waiting_.pop();
+        if (waiting_.empty()) state_.store(locked, std::memory_order_relaxed);
+        waiting_.unlock();
+        if (next != nullptr) return next->who.unpark();
+        // Whoever waited has given up. Unlocked by the very last step only, with the list let go
+        // of: from then on another may lock this, unlock it, and destroy it.
+        expected = locked;
+    } while (!state_.compare_exchange_strong(expected, unlocked, std::memory_order_release,
+                                             std::memory_order_relaxed));
 }
 
 }  // namespace amalgam

@@ -9,9 +9,9 @@
 namespace amalgam {
 
 void timer::arm(time_point when) noexcept {
-    if (where_->timers().arm(*this, when) && detail::stream::current() != where_) {
-        where_->ring();
-    }
+    // Read first: once it is armed, the callback may have ended this.
+    detail::stream* const where = where_;
+    if (where->timers().arm(*this, when) && detail::stream::current() != where) where->ring();
 }
 
 bool timer::cancel() noexcept {

@@ -9,13 +9,16 @@
 
 namespace amalgam {
 
-/// Waits, with an amalgam::mutex, for something another ULT or thread says. Works like
+/// Waits, with an amalgam::mutex, for something another ULT, thread or coroutine says. Works like
 /// std::condition_variable; no spurious wake-ups, and waiters wake in order of arrival.
 ///
 /// Threads: any. May be destroyed once everybody was notified, even when they have not
-///          returned from wait() yet.
-/// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller.
+///          returned from wait() yet; timed waits must have returned.
+/// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller, and when the
+///          mutex is not locked.
 class condition_variable {
+    using coroutine_wait = detail::wait_operation<condition_variable, std::unique_lock<mutex>*>;
+
 public:
     using time_point = std::chrono::steady_clock::time_point;
 
@@ -53,7 +56,30 @@ public:
         return wait_until(lock, detail::deadline_after(time), std::move(ready));
     }
 
+    /// For coroutines: `while (!ready) co_await c.start_wait(lock);`
+    auto start_wait(std::unique_lock<mutex>& lock) {
+        check_locked(lock);
+        return notice(*this, lock);
+    }
+
 private:
+    /// Resumed with the mutex in hand.
+    class [[nodiscard]] notice : public coroutine_wait {
+    public:
+        notice(condition_variable& what, std::unique_lock<mutex>& lock) noexcept
+            : coroutine_wait(what, &lock), lock_(lock) {}
+        void await_resume() noexcept { lock_ = {*lock_.mutex(), std::adopt_lock}; }
+
+    private:
+        std::unique_lock<mutex>& lock_;
+    };
+
+    template <typename, typename...>
+    friend class detail::wait_operation;
+    bool enlist(detail::wait_node& me, std::unique_lock<mutex>* lock) noexcept;
+    static void check_locked(const std::unique_lock<mutex>& lock);
+    static void notify(detail::wait_node& who) noexcept;
+
     detail::wait_list waiting_;
 };
 

@@ -5,12 +5,14 @@
 
 #include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/detail/wait_list.hpp>
+#include <amalgam/tasks/detail/wait_operation.hpp>
 
 namespace amalgam {
 
 /// Something that happens once, until reset: everybody who waits for it goes on.
 ///
-/// Threads: any. May be destroyed once set() returned and nobody waits.
+/// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returned, even when
+///          set() has not, if nobody else calls it any more; timed waits must have returned.
 /// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller.
 class event {
 public:
@@ -33,8 +35,14 @@ public:
     bool wait_for(std::chrono::duration<Rep, Period> time) {
         return wait_until(detail::deadline_after(time));
     }
+    /// For coroutines: `co_await e.start_wait();`
+    auto start_wait() noexcept { return detail::wait_operation(*this); }
 
 private:
+    template <typename, typename...>
+    friend class detail::wait_operation;
+    bool enlist(detail::wait_node& me) noexcept;
+
     std::atomic<bool> set_{false};
     detail::wait_list waiting_;
 };

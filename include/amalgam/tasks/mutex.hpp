@@ -1,34 +1,54 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
+#include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/detail/wait_list.hpp>
+#include <amalgam/tasks/detail/wait_operation.hpp>
 
 namespace amalgam {
 
-/// Mutual exclusion between ULTs and plain threads, in any mix. Waiting parks the
-/// caller. Fair: unlock() hands the mutex to the one that waits longest, so a ULT
-/// that yields while it holds the mutex starves nobody.
+/// Mutual exclusion between ULTs, plain threads and coroutines, in any mix. Waiting parks the
+/// caller. Fair: unlock() hands the mutex to the one that waits longest, so a ULT that yields
+/// while it holds the mutex starves nobody.
 ///
-/// Threads: any; unlocked by who locked it. Not recursive.
+///     const std::lock_guard hold(accounts);          // in a ULT or thread
+///     co_await accounts.start_lock();                // in a coroutine, then
+///     const std::lock_guard hold(accounts, std::adopt_lock);
+///
+/// Threads: any; unlocked by who locked it, a coroutine on whichever thread it is by then. Not
+///          recursive. May be destroyed by who has locked and unlocked it last, even when the
+///          unlock() before that has not returned.
 /// Failure: lock() throws error{invalid} when it would have to wait inside a tasklet,
 ///          timer callback or poller; use try_lock() there.
 /// Cost:    uncontended, one atomic exchange each to lock and unlock.
 class mutex {
 public:
+    using time_point = std::chrono::steady_clock::time_point;
+
     mutex() = default;
     mutex(const mutex&) = delete;
     mutex& operator=(const mutex&) = delete;
 
     void lock() {
-        if (!try_lock()) lock_slow();
+        if (!try_lock()) lock_slow(time_point::max());
     }
     bool try_lock() noexcept {
         std::uint32_t expected = unlocked;
         return state_.compare_exchange_strong(expected, locked, std::memory_order_acquire,
                                               std::memory_order_relaxed);
     }
+    /// False: the deadline passed first. Timed by the clock of the caller's stream.
+    bool try_lock_until(time_point deadline) { return try_lock() || lock_slow(deadline); }
+    template <typename Rep, typename Period>
+    bool try_lock_for(std::chrono::duration<Rep, Period> time) {
+        return try_lock() || lock_slow(detail::deadline_after(time));
+    }
+    /// For coroutines: `co_await m.start_lock();`, then unlock() as always.
+    auto start_lock() noexcept { return detail::wait_operation(*this); }
+
     void unlock() noexcept {
         std::uint32_t expected = locked;
         if (!state_.compare_exchange_strong(expected, unlocked, std::memory_order_release,
@@ -38,8 +58,14 @@ public:
     }
 
 private:
+    friend class condition_variable;
+    template <typename, typename...>
+    friend class detail::wait_operation;
+
+    // locked: the list is empty. contended: perhaps not, or not for long.
     enum : std::uint32_t { unlocked, locked, contended };
-    void lock_slow();
+    bool lock_slow(time_point deadline);
+    bool enlist(detail::wait_node& me) noexcept;
     void hand_over() noexcept;
 
     std::atomic<std::uint32_t> state_{unlocked};

@@ -13,6 +13,8 @@ class coroutine_unit : public work_unit {
 public:
     coroutine_unit() noexcept : work_unit(&run_unit) {}
     void prepare(std::coroutine_handle<> who) noexcept;
+    /// With `where` as its home instead.
+    void prepare_in(pool& where, std::coroutine_handle<> who) noexcept;
 
 private:
     static void run_unit(work_unit& self) noexcept;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <amalgam/tasks/detail/spin_lock.hpp>
 #include <amalgam/tasks/parking.hpp>
 
@@ -15,9 +17,10 @@ struct wait_node {
     wait_node* next = nullptr;
     wait_node* prev = nullptr;
     bool listed = false;
+    std::uintptr_t wants = 0;  ///< What it asks for; only the primitive knows what that means.
 };
 
-/// The queue inside a mutex, condition variable or event. Its lock is held for a few
+/// The queue inside every primitive that can be waited for. Its lock is held for a few
 /// instructions only, never across a switch or a park.
 class wait_list {
 public:
@@ -26,12 +29,25 @@ public:
 
     // The rest with the lock held.
     bool empty() const noexcept { return head_ == nullptr; }
+    wait_node* front() const noexcept { return head_; }
     void push(wait_node& node) noexcept;
     void remove(wait_node& node) noexcept;
     wait_node* pop() noexcept;
-    wait_node* take_all() noexcept;  // linked by `next`
+    // Both linked by `next`.
+    wait_node* take_all() noexcept;
+    template <typename Served>
+    wait_node* take_while(Served served) {
+        wait_node* first = nullptr;
+        wait_node** end = &first;
+        while (head_ != nullptr && served(*head_)) {
+            *end = pop();
+            end = &(*end)->next;
+            *end = nullptr;
+        }
+        return first;
+    }
 
-    /// Unparks a whole take_all() chain; each node may die as soon as it is unparked.
+    /// Unparks a whole chain of those taken; each node may die as soon as it is unparked.
     static void unpark_all(wait_node* first) noexcept;
 
     /// Parks the owner of a listed node; the lock is not held. False: the deadline passed

@@ -25,15 +25,20 @@ public:
     bool await_ready() const noexcept { return false; }
     bool await_suspend(std::coroutine_handle<> who) {
         unit_.prepare(who);
-        const bool listed = std::apply(
+        listed_ = std::apply(
             [this](auto... arguments) { return what_.enlist(node_, arguments...); }, arguments_);
         // Once it is parked another thread may resume the coroutine, and end this.
-        return listed && node_.who.park_unit();
+        return listed_ && node_.who.park_unit();
     }
     void await_resume() const noexcept {}
 
+protected:
+    /// It had to wait its turn, were it ever so short.
+    bool was_listed() const noexcept { return listed_; }
+
 private:
     Primitive& what_;
+    bool listed_ = false;
     [[no_unique_address]] std::tuple<Arguments...> arguments_;
     coroutine_unit unit_;
     wait_node node_{unit_};

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <amalgam/tasks/detail/spin_lock.hpp>
+#include <amalgam/tasks/event.hpp>
+
+namespace amalgam {
+
+namespace detail {
+[[noreturn]] void refuse_surplus_value();  // throws error{invalid}
+}
+
+/// Values from as many setters: it opens when the last one is there, for everybody who waits.
+/// What Argobots calls a future; the name is that of dataflow machines. To count without values,
+/// use a latch.
+///
+///     and_gate<double> sums(4, [](std::span<double> all) { all[0] = add(all); });
+///     for (int i = 0; i < 4; ++i) post(stream, [&, i] { sums.set(sum_of_part(i)); });
+///     use(sums.wait()[0]);
+///
+/// Owner:   owns the values; readers get a view that lasts until reset() or the end.
+/// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returned, even when
+///          set() has not, if nobody else calls it any more; timed waits must have returned.
+/// Failure: one value too many throws error{invalid}; so does waiting inside a tasklet, timer
+///          callback or poller. What `on_open` throws goes to who set last; the gate opens.
+/// Cost:    no allocation after the constructor but the values' own; set() is a short lock and
+///          one move under it, which must therefore neither wait nor use the gate.
+template <typename T>
+class and_gate {
+    static_assert(std::is_object_v<T> && std::is_move_constructible_v<T>);
+    static_assert(!std::is_same_v<T, bool>, "bits have no addresses: use char");
+    using coroutine_wait = detail::wait_operation<event>;
+
+public:
+    using time_point = event::time_point;
+    using callback = std::function<void(std::span<T>)>;
+
+    /// `on_open` runs on the last setter, before anybody who waits goes on; with no values to
+    /// wait for it does not run, and the gate is open.
+    explicit and_gate(std::size_t values, callback on_open = {})
+        : missing_(values), on_open_(std::move(on_open)) {
+        values_.reserve(values);
+        if (values == 0) open_.set();
+    }
+    and_gate(const and_gate&) = delete;
+    and_gate& operator=(const and_gate&) = delete;
+
+    /// Brings one more value; they are kept in the order in which they come.
+    void set(T value) {
+        {
+            const std::lock_guard hold(busy_);
+            if (missing_ == 0) detail::refuse_surplus_value();
+            values_.push_back(std::move(value));
+            if (--missing_ != 0) return;
+        }
+        struct opens {
+            event& gate;
+            ~opens() { gate.set(); }
+        } const at_end{open_};
+        if (on_open_) on_open_(values_);
+    }
+    /// As new, for as many values. Nobody may wait for it, or still use the values.
+    void reset() noexcept {
+        if (values_.empty()) return;
+        open_.reset();
+        missing_ += values_.size();
+        values_.clear();
+    }
+    bool ready() const noexcept { return open_.is_set(); }
+
+    std::span<const T> wait() {
+        open_.wait();
+        return values_;
+    }
+    /// False: some are missing by then. Timed by the clock of the caller's stream.
+    bool wait_until(time_point deadline) { return open_.wait_until(deadline); }
+    template <typename Rep, typename Period>
+    bool wait_for(std::chrono::duration<Rep, Period> time) {
+        return open_.wait_for(time);
+    }
+    /// For coroutines: `co_await g.start_wait()` gives what wait() does.
+    auto start_wait() noexcept { return reading(*this); }
+
+private:
+    class [[nodiscard]] reading : public coroutine_wait {
+    public:
+        explicit reading(and_gate& what) noexcept : coroutine_wait(what.open_), what_(what) {}
+        std::span<const T> await_resume() const noexcept { return what_.values_; }
+
+    private:
+        and_gate& what_;
+    };
+
+    detail::spin_lock busy_;
+    std::size_t missing_;
+    std::vector<T> values_;
+    callback on_open_;
+    event open_;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,156 @@
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include <amalgam/tasks/detail/wait_list.hpp>
+
+namespace amalgam::detail {
+
+[[noreturn]] void refuse_capacity();        // throws error{invalid}
+[[noreturn]] void refuse_closed_channel();  // throws error{closed}
+
+/// What a channel is inside: a ring, and those who wait, all under one lock.
+///
+/// Pushers wait only while the ring is full, poppers only while it is empty, and there is room for
+/// one item at least: so one list serves both, and nobody who comes can overtake who waits.
+template <typename T>
+class channel_core {
+public:
+    enum class step : unsigned char { done, must_wait, closed };
+
+    struct node : wait_node {
+        using wait_node::wait_node;
+        T* item = nullptr;                  ///< A pusher's; moved from when it is served.
+        std::optional<T>* place = nullptr;  ///< A popper's.
+        bool served = false;                ///< Else the channel was closed, or the move failed.
+        std::exception_ptr failed{};        ///< What moving a pusher's item threw.
+    };
+
+    explicit channel_core(std::size_t capacity) : capacity_(capacity) {
+        if (capacity == 0) refuse_capacity();
+        ring_ = std::make_unique_for_overwrite<slot[]>(capacity);
+    }
+    ~channel_core() {
+        for (; size_ != 0; --size_)
+            drop_first();
+    }
+    channel_core(const channel_core&) = delete;
+    channel_core& operator=(const channel_core&) = delete;
+
+    /// must_wait: it is full; `me`, when there is one, is listed.
+    step push(T& item, node* me) {
+        node* served = nullptr;
+        {
+            const std::lock_guard hold(waiting_);
+            if (closed_) return step::closed;
+            if (size_ == capacity_) {
+                if (me != nullptr) waiting_.push(*me);
+                return step::must_wait;
+            }
+            if (waiting_.empty()) {
+                append(item);
+            } else {
+                served = static_cast<node*>(waiting_.front());
+                served->place->emplace(std::move(item));  // throws: it waits on
+                served->served = true;
+                waiting_.pop();
+            }
+        }
+        if (served != nullptr) served->who.unpark();
+        return step::done;
+    }
+
+    /// must_wait: it is empty; `me`, when there is one, is listed.
+    step pop(std::optional<T>& into, node* me) {
+        wait_node* served = nullptr;
+        {
+            const std::lock_guard hold(waiting_);
+            if (size_ == 0) {
+                if (closed_) return step::closed;
+                if (me != nullptr) waiting_.push(*me);
+                return step::must_wait;
+            }
+            into.emplace(std::move(*ring_[first_].item()));  // throws: it stays the first
+            drop_first();
+            --size_;
+            if (!waiting_.empty()) served = refill();
+        }
+        if (served != nullptr) wait_list::unpark_all(served);
+        return step::done;
+    }
+
+    /// Parks the owner of a listed node. False: the deadline passed first.
+    bool wait_until(node& me, waiter::time_point deadline) noexcept {
+        return waiting_.wait_unlocked_until(me, deadline);
+    }
+    /// For a pusher whose node is off the list: throws when its item is not in the channel.
+    static void check_pushed(const node& me) {
+        if (me.failed) std::rethrow_exception(me.failed);
+        if (!me.served) refuse_closed_channel();
+    }
+
+    void close() noexcept {
+        wait_node* all = nullptr;
+        {
+            const std::lock_guard hold(waiting_);
+            closed_ = true;
+            all = waiting_.take_all();
+        }
+        wait_list::unpark_all(all);
+    }
+    bool closed() const noexcept {
+        const std::lock_guard hold(waiting_);
+        return closed_;
+    }
+    std::size_t size() const noexcept {
+        const std::lock_guard hold(waiting_);
+        return size_;
+    }
+    std::size_t capacity() const noexcept { return capacity_; }
+
+private:
+    struct slot {
+        T* item() noexcept { return std::launder(reinterpret_cast<T*>(bytes)); }
+        alignas(T) std::byte bytes[sizeof(T)];
+    };
+
+    void append(T& item) {
+        ::new (static_cast<void*>(ring_[end_].bytes)) T(std::move(item));
+        if (++end_ == capacity_) end_ = 0;
+        ++size_;
+    }
+    void drop_first() noexcept {
+        std::destroy_at(ring_[first_].item());
+        if (++first_ == capacity_) first_ = 0;
+    }
+    // Lets waiting pushers in; gives back those who were served, or whose items cannot be moved.
+    [[gnu::noinline]] wait_node* refill() noexcept {
+        return waiting_.take_while([this](wait_node& who) {
+            if (size_ == capacity_) return false;
+            auto& first = static_cast<node&>(who);
+            try {
+                append(*first.item);
+                first.served = true;
+            } catch (...) {
+                first.failed = std::current_exception();
+            }
+            return true;
+        });
+    }
+
+    mutable wait_list waiting_;
+    bool closed_ = false;
+    std::size_t capacity_;
+    std::size_t size_ = 0;
+    std::size_t first_ = 0;
+    std::size_t end_ = 0;
+    std::unique_ptr<slot[]> ring_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <mutex>
+
+#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/tasks/detail/wait_list.hpp>
+#include <amalgam/tasks/detail/wait_operation.hpp>
+
+namespace amalgam {
+
+/// A number of permits, taken and given back by ULTs, plain threads and coroutines. Fair: who
+/// waits longest is served first, also when it asks for many and those behind it for few.
+///
+/// Threads: any; tasklets may release() and try_acquire(). May be destroyed as soon as the last
+///          acquire() returned, even when the release() that let it has not; timed waits must
+///          have returned.
+/// Failure: acquire() throws error{invalid} when it would have to wait inside a tasklet, timer
+///          callback or poller.
+/// Cost:    a short lock each.
+class semaphore {
+public:
+    using time_point = std::chrono::steady_clock::time_point;
+
+    explicit semaphore(std::size_t permits) noexcept : permits_(permits) {}
+    semaphore(const semaphore&) = delete;
+    semaphore& operator=(const semaphore&) = delete;
+
+    void acquire(std::size_t permits = 1) {
+        if (!try_acquire(permits)) acquire_slow(permits, time_point::max());
+    }
+    /// False: there are fewer, or somebody waits already.
+    bool try_acquire(std::size_t permits = 1) noexcept {
+        const std::lock_guard hold(waiting_);
+        return take(permits);
+    }
+    /// False: the deadline passed first. Timed by the clock of the caller's stream.
+    bool try_acquire_until(time_point deadline, std::size_t permits = 1) {
+        return try_acquire(permits) || acquire_slow(permits, deadline);
+    }
+    template <typename Rep, typename Period>
+    bool try_acquire_for(std::chrono::duration<Rep, Period> time, std::size_t permits = 1) {
+        return try_acquire(permits) || acquire_slow(permits, detail::deadline_after(time));
+    }
+    /// For coroutines: `co_await s.start_acquire();`
+    auto start_acquire(std::size_t permits = 1) noexcept {
+        return detail::wait_operation(*this, permits);
+    }
+
+    void release(std::size_t permits = 1) noexcept;
+    /// How many are left; of the past when others take and give.
+    std::size_t available() const noexcept;
+
+private:
+    template <typename, typename...>
+    friend class detail::wait_operation;
+    bool enlist(detail::wait_node& me, std::size_t permits) noexcept;
+    bool acquire_slow(std::size_t permits, time_point deadline);
+
+    // With the list's lock held.
+    bool take(std::size_t permits) noexcept {
+        if (permits_ < permits || !waiting_.empty()) return false;
+        permits_ -= permits;
+        return true;
+    }
+    detail::wait_node* serve() noexcept;
+
+    mutable detail::wait_list waiting_;
+    std::size_t permits_;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/tasks/detail/wait_list.hpp>
+#include <amalgam/tasks/detail/wait_operation.hpp>
+
+namespace amalgam {
+
+/// One writer or many readers, among ULTs, plain threads and coroutines; works with
+/// std::shared_lock and std::unique_lock. Fair in the order of arrival: a reader does not pass a
+/// writer that waits, nor a writer a reader; readers in a row enter together.
+///
+/// Threads: any; unlocked by who locked it. Not recursive: who locks it twice, be it shared, may
+///          wait for a writer that waits for the first. May be destroyed by who has locked and
+///          unlocked it last, even when the unlock() before that has not returned.
+/// Failure: locking throws error{invalid} when it would have to wait inside a tasklet, timer
+///          callback or poller.
+/// Cost:    a short lock each.
+class shared_mutex {
+public:
+    using time_point = std::chrono::steady_clock::time_point;
+
+    shared_mutex() = default;
+    shared_mutex(const shared_mutex&) = delete;
+    shared_mutex& operator=(const shared_mutex&) = delete;
+
+    /// To write: alone.
+    void lock() {
+        if (!try_lock()) lock_slow(access::write, time_point::max());
+    }
+    bool try_lock() noexcept { return try_take(access::write); }
+    /// False: the deadline passed first. Timed by the clock of the caller's stream.
+    bool try_lock_until(time_point deadline) {
+        return try_lock() || lock_slow(access::write, deadline);
+    }
+    template <typename Rep, typename Period>
+    bool try_lock_for(std::chrono::duration<Rep, Period> time) {
+        return try_lock() || lock_slow(access::write, detail::deadline_after(time));
+    }
+    /// For coroutines: `co_await m.start_lock();`, then unlock() as always.
+    auto start_lock() noexcept { return detail::wait_operation(*this, access::write); }
+    void unlock() noexcept;
+
+    /// To read: with other readers.
+    void lock_shared() {
+        if (!try_lock_shared()) lock_slow(access::read, time_point::max());
+    }
+    /// False: a writer has it, or waits for it.
+    bool try_lock_shared() noexcept { return try_take(access::read); }
+    bool try_lock_shared_until(time_point deadline) {
+        return try_lock_shared() || lock_slow(access::read, deadline);
+    }
+    template <typename Rep, typename Period>
+    bool try_lock_shared_for(std::chrono::duration<Rep, Period> time) {
+        return try_lock_shared() || lock_slow(access::read, detail::deadline_after(time));
+    }
+    auto start_lock_shared() noexcept { return detail::wait_operation(*this, access::read); }
+    void unlock_shared() noexcept;
+
+private:
+    enum class access : std::uintptr_t { read, write };
+    template <typename, typename...>
+    friend class detail::wait_operation;
+
+    bool enlist(detail::wait_node& me, access how) noexcept;
+    bool lock_slow(access how, time_point deadline);
+    bool try_take(access how) noexcept {
+        const std::lock_guard hold(waiting_);
+        return waiting_.empty() && take(how);
+    }
+
+    // With the list's lock held.
+    bool take(access how) noexcept {
+        if (writing_ || (how == access::write && readers_ != 0)) return false;
+        if (how == access::write) {
+            writing_ = true;
+        } else {
+            ++readers_;
+        }
+        return true;
+    }
+    detail::wait_node* serve() noexcept;
+
+    detail::wait_list waiting_;
+    std::size_t readers_ = 0;
+    bool writing_ = false;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,57 @@
+#include <mutex>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/barrier.hpp>
+
+namespace amalgam {
+
+barrier::barrier(std::size_t parties) : parties_(parties), missing_(parties) {
+    check_parties();
+}
+
+void barrier::check_parties() const {
+    if (parties_ != 0) return;
+    throw error(errc::invalid,
+                "a barrier without parties has nobody to wait for: give how many will arrive in "
+                "each round, and do not arrive after arrive_and_drop()");
+}
+
+// False: everybody is here.
+bool barrier::enlist(detail::wait_node& me) {
+    detail::wait_node* all = nullptr;
+    {
+        const std::lock_guard hold(waiting_);
+        check_parties();
+        if (--missing_ != 0) {
+            waiting_.push(me);
+            return true;
+        }
+        missing_ = parties_;
+        all = waiting_.take_all();
+    }
+    detail::wait_list::unpark_all(all);
+    return false;
+}
+
+bool barrier::arrive_and_wait() {
+    detail::wait_node me;
+    if (!enlist(me)) return true;
+    me.who.park();
+    return false;
+}
+
+void barrier::arrive_and_drop() {
+    detail::wait_node* all = nullptr;
+    {
+        const std::lock_guard hold(waiting_);
+        check_parties();
+        --parties_;
+        if (--missing_ == 0) {
+            missing_ = parties_;
+            all = waiting_.take_all();
+        }
+    }
+    detail::wait_list::unpark_all(all);
+}
+
+}  // namespace amalgam

@@ -1,0 +1,25 @@
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/latch.hpp>
+
+namespace amalgam {
+
+latch::latch(std::size_t count) noexcept : left_(count) {
+    if (count == 0) open_.set();
+}
+
+void latch::count_down(std::size_t by) {
+    if (by == 0) return;
+    std::size_t left = left_.load(std::memory_order_relaxed);
+    do {
+        if (by > left) {
+            throw error(errc::invalid,
+                        "this latch was counted down by more than is left of its count: make it "
+                        "with as many as will be counted down in all");
+        }
+        // Release and acquire: whoever counts last opens it for what all did before.
+    } while (!left_.compare_exchange_weak(left, left - by, std::memory_order_acq_rel,
+                                          std::memory_order_relaxed));
+    if (left == by) open_.set();
+}
+
+}  // namespace amalgam

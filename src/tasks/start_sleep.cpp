@@ -1,0 +1,16 @@
+#include <amalgam/tasks/start_sleep.hpp>
+
+namespace amalgam::detail {
+
+sleep_operation::sleep_operation(execution_stream& where, time_point until) noexcept
+    : timer(where,
+            [](timer& self) noexcept { static_cast<sleep_operation&>(self).unit_.make_ready(); }),
+      where_(where),
+      until_(until) {}
+
+void sleep_operation::await_suspend(std::coroutine_handle<> who) noexcept {
+    unit_.prepare_in(where_.main_pool(), who);
+    arm(until_);  // may have gone on by now
+}
+
+}  // namespace amalgam::detail
