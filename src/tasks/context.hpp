@@ -2,10 +2,10 @@
 
 #include <cstring>
 
-#include <boost/context/detail/fcontext.hpp>
 #include <cxxabi.h>
 
 #include "tasks/sanitizer.hpp"
+#include "tasks/stack_switch.hpp"
 
 namespace amalgam::detail {
 
@@ -25,7 +25,7 @@ struct exception_state {
 
 /// A suspended call stack.
 struct context {
-    boost::context::detail::fcontext_t where = nullptr;
+    suspended_stack where = nullptr;
     exception_state exceptions;
     [[no_unique_address]] sanitizer_context sanitizer;
 };

@@ -58,7 +58,8 @@ public:
     }
     const ult_core* leaving_seen() const noexcept { return left_.load(std::memory_order_acquire); }
     void enter(ult_core& next) noexcept;  // from the loop
-    void arrived(boost::context::detail::fcontext_t from) noexcept;
+    /// The first function on every ULT's stack.
+    static void ult_main(arrival first);
     void leave_to_yield() noexcept;
     /// The running ULT goes to another pool.
     void leave_to_move(pool& where) noexcept;
@@ -66,7 +67,6 @@ public:
     /// this stream that can give it out of turn.
     bool leave_to(ult_core& next) noexcept;
     void leave_to_park(waiter& until) noexcept;
-    void leave_finished() noexcept;
     /// False: the caller is no ULT, or `other` belongs to another stream.
     bool join_here(ult_core& other) noexcept;
 
@@ -145,12 +145,13 @@ private:
     void replace_if_asked() noexcept;
     work_unit* pick() noexcept;
     work_unit* pick_inline() noexcept;
-    void arrived_inline(boost::context::detail::fcontext_t from) noexcept;
-    void leave(ult_core& self, fate what) noexcept;
+    void arrived(suspended_stack from) noexcept;
+    stream* leave(ult_core& self, fate what) noexcept;
+    stream* leave_finished() noexcept;
     bool run_next(ult_core& next) noexcept;
     bool heed(ult_core& who) noexcept;
     void settle_parked(ult_core& who) noexcept;
-    void jump(context& from, context& to) noexcept;
+    stream* jump(context& from, context& to) noexcept;
     void settle() noexcept;
     void requeue(ult_core& who) noexcept;
 

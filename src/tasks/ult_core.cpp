@@ -71,7 +71,7 @@ ult_core::ult_core(stack_memory memory, std::size_t stack_bytes) noexcept
       stack_bytes_(stack_bytes) {
     auto* const top = static_cast<std::byte*>(closure());
     const auto usable = static_cast<std::size_t>(top - memory.bottom());
-    saved.where = boost::context::detail::make_fcontext(top, usable, &ult_core::entry);
+    saved.where = make_stack(top, usable, &stream::ult_main);
     saved.sanitizer.create(memory.bottom(), usable);
 }
 
@@ -116,17 +116,6 @@ void ult_core::give_back(ult_core& core) noexcept {
     if (core.stack_bytes_ != default_stack_bytes) return unmap(core);
     own.list.push(core);
     stack_depot.trim(own.list);
-}
-
-// The loop is never left: a pooled stack is suspended inside leave(), and its next body
-// starts by returning from there. Nothing is set up per ULT, and the frames that
-// ThreadSanitizer counts stay balanced.
-void ult_core::entry(boost::context::detail::transfer_t from) {
-    static_cast<stream*>(from.data)->arrived(from.fctx);
-    for (;;) {
-        stream::current()->running()->run_body();
-        stream::current()->leave_finished();
-    }
 }
 
 void ult_core::run_body() noexcept {

@@ -73,7 +73,6 @@ public:
 private:
     friend class ult_registry;
     ult_core(stack_memory memory, std::size_t stack_bytes) noexcept;
-    static void entry(boost::context::detail::transfer_t from);
 
     ult_core* next_known_ = nullptr;  // the registry's
     ult_core* prev_known_ = nullptr;
