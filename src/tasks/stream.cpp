@@ -153,7 +153,28 @@ void stream::enter(ult_core& next) noexcept {
 void stream::leave_to_yield() noexcept {
     ult_core& self = *running();
     [[maybe_unused]] const held_mutexes_aside held(self, "yield");
-    leave(self, fate::yielded);
+    if (!own_order_ || budget_ == 0 || self.home() != &own_pool_) {
+        leave(self, fate::yielded);
+        return;
+    }
+    // Only this stream pops its own pool, so who yields may be there before its context is saved.
+    --budget_;
+    work_unit* const next = own_pool_.rotate(self);
+    if (next == &self) return;
+    left_.store(&self, std::memory_order_relaxed);
+    left_for_ = fate::resumed;
+    if (next->run_ == &ult_core::run_unit) {
+        auto& to = static_cast<ult_core&>(*next);
+        if (run_next(to)) {
+            jump(self.saved, to.saved);
+            return;
+        }
+        stashed_ = nullptr;
+    } else {
+        stashed_ = next;
+    }
+    running_.store(nullptr, std::memory_order_release);
+    jump(self.saved, loop_);
 }
 
 void stream::leave_to_move(pool& where) noexcept {

@@ -33,6 +33,13 @@ private:
         own_.push_back(unit);
         add_own_size(1);
     }
+    /// push_own() and pop() in one; the unit itself when it is alone.
+    work_unit* rotate(work_unit& unit) noexcept {
+        if (inbox_.load(std::memory_order_relaxed) != nullptr) drain_inbox();
+        if (own_.empty()) return &unit;
+        own_.push_back(unit);
+        return own_.pop_front();
+    }
     void add_own_size(std::ptrdiff_t more) noexcept {
         own_size_.store(own_size_.load(std::memory_order_relaxed) + static_cast<std::size_t>(more),
                         std::memory_order_relaxed);
