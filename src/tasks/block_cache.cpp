@@ -19,20 +19,18 @@ void release_block(free_node& node) noexcept {
 }
 
 struct block_depot : depot {
-    constexpr block_depot() noexcept : depot(64, 8, release_block) {}
+    constexpr block_depot() noexcept : depot(64, 16, release_block) {}
 };
 constinit block_depot depots[classes];
 
 struct thread_blocks {
-    free_list lists[classes];
+    free_stock stocks[classes];
     bool closed = false;  // the thread ends: keep nothing
 
     ~thread_blocks() {
         closed = true;
-        for (std::size_t i = 0; i < classes; ++i) {
-            depots[i].give_list(lists[i]);
-            lists[i] = {};
-        }
+        for (std::size_t i = 0; i < classes; ++i)
+            stocks[i].give_all(depots[i]);
     }
 };
 
@@ -50,9 +48,7 @@ void* allocate_block(std::size_t bytes) {
     const std::size_t size_class = (bytes - 1) / granule;
     // Sanitized builds see every life and death.
     if (sanitized || size_class >= classes) return ::operator new(bytes);
-    free_list& own = blocks().lists[size_class];
-    if (own.head == nullptr) own = depots[size_class].take_list();
-    if (free_node* node = own.pop()) return node;
+    if (free_node* node = blocks().stocks[size_class].pop(depots[size_class])) return node;
     return ::operator new((size_class + 1) * granule);
 }
 
@@ -63,8 +59,7 @@ void free_block(void* memory, std::size_t bytes) noexcept {
         ::operator delete(memory);
         return;
     }
-    own->lists[size_class].push(*::new (memory) free_node{nullptr});
-    depots[size_class].trim(own->lists[size_class]);
+    own->stocks[size_class].push(*::new (memory) free_node{nullptr}, depots[size_class]);
 }
 
 }  // namespace amalgam::detail

@@ -22,15 +22,13 @@ void depot::give_list(free_list list) noexcept {
         release_(*node);
 }
 
-void depot::trim_slow(free_list& own) noexcept {
-    // The newest blocks are warm in the cache: they stay.
-    free_node* last_kept = own.head;
-    for (std::size_t i = 1; i < list_length_; ++i)
-        last_kept = last_kept->next;
-    const free_list older{last_kept->next, own.count - list_length_};
-    last_kept->next = nullptr;
-    own.count = list_length_;
-    give_list(older);
+void free_stock::refill(depot& from) noexcept {
+    newest_ = std::exchange(full_, {});
+    if (newest_.head == nullptr) newest_ = from.take_list();
+}
+
+void free_stock::shelve(depot& to) noexcept {
+    to.give_list(std::exchange(full_, std::exchange(newest_, {})));
 }
 
 }  // namespace amalgam::detail

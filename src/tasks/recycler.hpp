@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <mutex>
 #include <type_traits>
+#include <utility>
 
 namespace amalgam::detail {
 
@@ -30,40 +31,62 @@ struct free_list {
     }
 };
 
-/// Free blocks of one kind, kept for reuse: a list per thread, without locks, and a
-/// shared depot that lists are moved to and from whole. So a thread that only makes
-/// and one that only frees still feed each other. Past `depot_lists` lists, memory goes
+/// Lists of free blocks of one kind that threads move to and from whole, so that a thread that
+/// only makes and one that only frees still feed each other. Past `depot_lists` lists, memory goes
 /// back to the system.
 ///
-/// Threads: take_list() and give_list() from any.
+/// Threads: any.
 class depot {
 public:
     using release_function = void (*)(free_node&) noexcept;
 
-    constexpr depot(std::size_t list_length, std::size_t depot_lists,
-                    release_function release) noexcept
-        : list_length_(list_length), most_(depot_lists), release_(release) {}
+    constexpr depot(std::size_t in_a_list, std::size_t depot_lists,
+                    release_function to_system) noexcept
+        : list_length(in_a_list), most_(depot_lists), release_(to_system) {}
 
     /// A list of free blocks; empty when there is none.
     free_list take_list() noexcept;
     void give_list(free_list list) noexcept;
 
-    /// The thread's list got a block: keeps it under twice the list length.
-    void trim(free_list& own) noexcept {
-        if (own.count >= 2 * list_length_) trim_slow(own);
-    }
+    const std::size_t list_length;  ///< Blocks in a full list.
 
 private:
-    void trim_slow(free_list& own) noexcept;
-
     static constexpr std::size_t limit = 16;
-    const std::size_t list_length_;
     const std::size_t most_;
     const release_function release_;
     std::mutex lock_;
     free_list lists_[limit];
     std::size_t count_ = 0;
 };
+
+/// One thread's free blocks, without locks: at most two full lists; what is more goes to the
+/// depot, what is missing comes from there.
+///
+/// Threads: one.
+class free_stock {
+public:
+    /// Null: the depot has none either.
+    free_node* pop(depot& from) noexcept {
+        if (newest_.head == nullptr) refill(from);
+        return newest_.pop();
+    }
+    void push(free_node& node, depot& to) noexcept {
+        newest_.push(node);
+        if (newest_.count >= to.list_length) shelve(to);
+    }
+    void give_all(depot& to) noexcept {
+        to.give_list(std::exchange(newest_, {}));
+        to.give_list(std::exchange(full_, {}));
+    }
+
+private:
+    void refill(depot& from) noexcept;
+    void shelve(depot& to) noexcept;
+
+    free_list newest_;
+    free_list full_;  // or empty
+};
+
 // Depots are statics: threads may end, and give back, after main() returned.
 static_assert(std::is_trivially_destructible_v<depot>);
 

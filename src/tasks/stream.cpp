@@ -55,6 +55,8 @@ void stream::settle_parked(ult_core& who) noexcept {
 
 [[gnu::always_inline]] inline void stream::settle() noexcept {
     ult_core* const who = left_.load(std::memory_order_relaxed);
+    if (left_for_ == fate::resumed) [[likely]]
+        return left_.store(nullptr, std::memory_order_release);
     switch (left_for_) {
         case fate::resumed:
             break;
@@ -213,7 +215,10 @@ void stream::leave_to_park(waiter& until) noexcept {
 bool stream::join_here(ult_core& other) noexcept {
     ult_core* const self = running();
     pool* const home = other.home();  // null: it has just ended
-    if (self == nullptr || home == nullptr || !home->served_only_by(*this)) return false;
+    if (self == nullptr || home == nullptr ||
+        (home != &own_pool_ && !home->served_only_by(*this))) {
+        return false;
+    }
     [[maybe_unused]] const held_mutexes_aside held(*self, "join");
     // Only this stream ends `other`, and nobody else unparks the waiter, so nothing here
     // races: no exchange, and parked before the switch.
@@ -242,7 +247,8 @@ bool stream::join_here(ult_core& other) noexcept {
         // past the pool. It frees this stack, but only once it runs.
         auto& joined = *reinterpret_cast<waiter*>(told);
         work_unit* const unit = joined.unit_;
-        if (unit != nullptr && unit->home()->served_only_by(*this)) {
+        if (unit != nullptr &&
+            (unit->home() == &own_pool_ || unit->home()->served_only_by(*this))) {
             auto& next = static_cast<ult_core&>(*unit);
             left_.store(&self, std::memory_order_relaxed);
             running_.store(&next, std::memory_order_release);  // as in run_next()

@@ -82,6 +82,11 @@ public:
         own_pool_.push_own(unit);
         return true;
     }
+    bool owns(const pool& what) const noexcept { return &what == &own_pool_; }
+    /// Where the calling thread keeps finished stacks, whether a stream runs it (`here`) or not.
+    static free_stock* stock_of(stream* here) noexcept {
+        return here != nullptr ? here->stock_ : ult_core::thread_stock();
+    }
     static void count_ults(pool& in, std::ptrdiff_t more) noexcept { in.count_ults(more); }
     bool serves(const pool* what) const noexcept;
 
@@ -168,6 +173,7 @@ private:
     work_unit* stashed_ = nullptr;             // picked by a ULT for the loop to run
     std::size_t budget_ = 0;                   // units left in this batch
     exception_state* thread_exceptions_ = nullptr;
+    free_stock* stock_ = nullptr;  // of the thread
     context* from_ = nullptr;
     // Whoever was switched away from, and what to do with it; null: that is done.
     std::atomic<ult_core*> left_{nullptr};

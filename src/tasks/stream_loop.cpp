@@ -19,6 +19,7 @@ public:
     explicit turn(stream& self) noexcept
         : self_(self), before_(set_current(&self)), watched_(self) {
         self.thread_exceptions_ = exception_state::of_thread();
+        self.stock_ = ult_core::thread_stock();
         self.loop_.sanitizer.adopt_thread();
         self.pollers_.set_running(true);
     }

@@ -34,7 +34,8 @@ void ult::join() {
     if (!core_->is_finished() && (here == nullptr || !here->join_here(*core_))) core_->wait();
     ult_core& core = *std::exchange(core_, nullptr);
     const std::exception_ptr failed = std::exchange(core.failed, nullptr);
-    ult_core::give_back(core);
+    // Asked again: the stream may be another one after the wait.
+    ult_core::give_back(core, stream::stock_of(stream::current()));
     if (failed) std::rethrow_exception(failed);
 }
 
@@ -43,7 +44,7 @@ void ult::detach() {
     ult_core& core = *std::exchange(core_, nullptr);
     if (!core.detach()) return;
     if (core.failed) core.log_lost_exception();
-    ult_core::give_back(core);
+    ult_core::give_back(core, stream::stock_of(stream::current()));
 }
 
 void ult::migrate(pool& where) {

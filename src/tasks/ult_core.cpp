@@ -33,7 +33,7 @@ void release_ult(free_node& node) noexcept {
 constinit depot stack_depot(64, 16, release_ult);
 
 struct thread_stacks {
-    free_list list;
+    free_stock stock;
     enum : unsigned char { unseen, open, closed } state = unseen;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local thread_stacks own_stacks;
@@ -41,22 +41,9 @@ struct thread_stacks {
 struct give_back_at_exit {
     ~give_back_at_exit() {
         own_stacks.state = thread_stacks::closed;
-        stack_depot.give_list(std::exchange(own_stacks.list, {}));
+        own_stacks.stock.give_all(stack_depot);
     }
 };
-
-// Not inlined, see block_cache.cpp. Apart from its destruction, so that the hot path has
-// no guard to check.
-[[gnu::noinline]] thread_stacks& stacks() noexcept {
-    asm volatile("");
-    return own_stacks;
-}
-
-void open_stacks(thread_stacks& own) noexcept {
-    thread_local const give_back_at_exit guard;
-    static_cast<void>(guard);
-    own.state = thread_stacks::open;
-}
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
     return (bytes + to - 1) / to * to;
@@ -99,23 +86,27 @@ void ult_core::unmap(ult_core& core) noexcept {
     unmap_stack(memory);
 }
 
-ult_core& ult_core::take(std::size_t stack_bytes) {
-    if (stack_bytes != default_stack_bytes) return map(stack_bytes);
-    free_list& own = stacks().list;
-    if (own.head == nullptr) own = stack_depot.take_list();
-    if (free_node* node = own.pop()) return static_cast<ult_core&>(*node);
+// Not inlined: the caller may be a ULT that has moved to another thread since it last asked.
+[[gnu::noinline]] free_stock* ult_core::thread_stock() noexcept {
+    asm volatile("");
+    thread_stacks& own = own_stacks;
+    if (own.state == thread_stacks::open) return &own.stock;
+    if (own.state == thread_stacks::closed) return nullptr;
+    thread_local const give_back_at_exit guard;
+    static_cast<void>(guard);
+    own.state = thread_stacks::open;
+    return &own.stock;
+}
+
+ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
+    if (stack_bytes != default_stack_bytes || from == nullptr) return map(stack_bytes);
+    if (free_node* node = from->pop(stack_depot)) return static_cast<ult_core&>(*node);
     return map(stack_bytes);
 }
 
-void ult_core::give_back(ult_core& core) noexcept {
-    thread_stacks& own = stacks();
-    if (own.state != thread_stacks::open) {
-        if (own.state == thread_stacks::closed) return unmap(core);
-        open_stacks(own);
-    }
-    if (core.stack_bytes_ != default_stack_bytes) return unmap(core);
-    own.list.push(core);
-    stack_depot.trim(own.list);
+void ult_core::give_back(ult_core& core, free_stock* to) noexcept {
+    if (core.stack_bytes_ != default_stack_bytes || to == nullptr) return unmap(core);
+    to->push(core, stack_depot);
 }
 
 void ult_core::run_body() noexcept {
@@ -133,7 +124,7 @@ void ult_core::run_body() noexcept {
 }
 
 void ult_core::finished() noexcept {
-    if (finish()) give_back(*this);
+    if (finish()) give_back(*this, stream::stock_of(stream::current()));
 }
 
 void ult_core::run_unit(work_unit& self) noexcept {
@@ -167,6 +158,13 @@ std::string describe(const std::exception_ptr& what) {
     }
 }
 
+[[noreturn]] void refuse_small_stack(std::size_t bytes) {
+    throw error(errc::invalid,
+                fmt::format("a ULT's stack of {} bytes is too small: give at least {}, or leave "
+                            "stack_bytes at 0 for the pooled default of {}",
+                            bytes, smallest_stack_bytes, default_stack_bytes));
+}
+
 void refuse_unserved() {
     throw error(errc::invalid,
                 "no stream serves this pool, so the ULT would never run: make an "
@@ -177,15 +175,10 @@ prepared_ult prepare_ult(pool& where, const closure_type& type, const ult_option
                          bool joinable) {
     const std::size_t stack_bytes =
         options.stack_bytes == 0 ? default_stack_bytes : options.stack_bytes;
-    if (stack_bytes < smallest_stack_bytes) {
-        throw error(
-            errc::invalid,
-            fmt::format("a ULT's stack of {} bytes is too small: give at least {}, or leave "
-                        "stack_bytes at 0 for the pooled default of {}",
-                        stack_bytes, smallest_stack_bytes, default_stack_bytes));
-    }
-    if (!where.served()) refuse_unserved();
-    ult_core& core = ult_core::take(stack_bytes);
+    if (stack_bytes < smallest_stack_bytes) refuse_small_stack(stack_bytes);
+    stream* const here = stream::current();
+    if ((here == nullptr || !here->owns(where)) && !where.served()) refuse_unserved();
+    ult_core& core = ult_core::take(stack_bytes, stream::stock_of(here));
     core.begin_in(where);
     core.type = &type;
     core.joiner.store(joinable ? ult_core::nobody : ult_core::detached_mark,
@@ -202,7 +195,7 @@ prepared_ult prepare_ult(pool& where, const closure_type& type, const ult_option
 }
 
 void drop_ult(ult_core& core) noexcept {
-    ult_core::give_back(core);
+    ult_core::give_back(core, stream::stock_of(stream::current()));
 }
 
 void start_ult(ult_core& core) noexcept {

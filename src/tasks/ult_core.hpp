@@ -35,9 +35,10 @@ public:
     static ult_core& map(std::size_t stack_bytes);
     /// Gives it back to the system.
     static void unmap(ult_core& core) noexcept;
-    /// From and to the calling thread's pool.
-    static ult_core& take(std::size_t stack_bytes);
-    static void give_back(ult_core& core) noexcept;
+    /// The calling thread's pool of default stacks; null while the thread ends.
+    static free_stock* thread_stock() noexcept;
+    static ult_core& take(std::size_t stack_bytes, free_stock* from);
+    static void give_back(ult_core& core, free_stock* to) noexcept;
 
     static void run_unit(work_unit& self) noexcept;  // from the stream's loop
 
