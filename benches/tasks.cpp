@@ -1,8 +1,10 @@
 // What a ULT costs: to switch, to make and join, here or on another stream, to lock and hand over
 // between; a parallel search on one stream and two; and how much memory many take.
 //   tasks QUESTION [SECONDS|OPERATIONSx]
+#include <stdexcept>
 #include <vector>
 
+#include <amalgam/tasks/channel.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/mutex.hpp>
 #include <amalgam/tasks/tasklet.hpp>
@@ -120,6 +122,28 @@ double uncontended_mutex(const length& how_long) {
     });
 }
 
+/// There and back are two hops, each with a switch, as nothing is buffered.
+double channel_hop(const length& how_long) {
+    execution_stream stream;
+    return in_ult(stream, [&] {
+        channel<std::size_t> there(1), back(1);
+        const ult echo = spawn(stream, [&] {
+            for (const std::size_t item : there)
+                back.push(item);
+        });
+        std::size_t wrong = 0;
+        const double each = how_long.nanoseconds_each(2 * batch, [&] {
+            for (std::size_t i = 0; i < batch; ++i) {
+                there.push(i);
+                wrong += back.pop() != i;
+            }
+        });
+        there.close();
+        if (wrong != 0) throw std::runtime_error("other items came back");
+        return each;
+    });
+}
+
 constexpr bench::question questions[] = {
     {"yield", yield},
     {"create-join", create_join},
@@ -128,6 +152,7 @@ constexpr bench::question questions[] = {
     {"tasklet-post", tasklet_post},
     {"other-stream", other_stream},
     {"mutex", uncontended_mutex},
+    {"channel-hop", channel_hop},
     {"nqueens-1", [](const length& l) { return bench::queens(1, l); }},
     {"nqueens-2", [](const length& l) { return bench::queens(2, l); }},
     {"nqueens-speed-up", [](const length& l) { return bench::queens(1, l) / bench::queens(2, l); }},
