@@ -2,12 +2,24 @@
 
 #include <chrono>
 #include <functional>
+#include <mutex>
 
 #include <gtest/gtest.h>
 
+#include <amalgam/tasks/and_gate.hpp>
+#include <amalgam/tasks/barrier.hpp>
+#include <amalgam/tasks/channel.hpp>
 #include <amalgam/tasks/condition_variable.hpp>
+#include <amalgam/tasks/coroutine.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/eventual.hpp>
 #include <amalgam/tasks/future.hpp>
+#include <amalgam/tasks/latch.hpp>
+#include <amalgam/tasks/mutex.hpp>
+#include <amalgam/tasks/recursive_mutex.hpp>
+#include <amalgam/tasks/semaphore.hpp>
+#include <amalgam/tasks/shared_mutex.hpp>
+#include <amalgam/tasks/start_sleep.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "memory/memory.hpp"
@@ -72,6 +84,85 @@ TEST_F(allocation, none_per_wait_with_a_deadline) {
                                  event happened;
                                  post(stream, [&] { happened.set(); });
                                  happened.wait_for(std::chrono::hours(1));
+                             }),
+              0u);
+}
+
+TEST_F(allocation, none_per_item_of_a_channel) {
+    channel<int> items(1);
+    EXPECT_EQ(allocations_of(stream,
+                             [&] {
+                                 post(stream, [&] {
+                                     for (int i = 0; i < 4; ++i)
+                                         items.push(i);  // waits
+                                 });
+                                 for (int i = 0; i < 4; ++i)
+                                     items.pop_for(std::chrono::hours(1));  // waits too
+                             }),
+              0u);
+}
+
+TEST_F(allocation, none_per_contended_lock_or_permit) {
+    mutex plain;
+    recursive_mutex recursive;
+    shared_mutex shared;
+    semaphore permits(1);
+    const auto take_all = [&] {
+        const std::scoped_lock hold(plain, recursive, shared);
+        permits.acquire();
+        this_task::yield();
+        permits.release();
+    };
+    EXPECT_EQ(allocations_of(stream,
+                             [&] {
+                                 ult other = spawn(stream, take_all);
+                                 take_all();
+                                 other.join();
+                             }),
+              0u);
+}
+
+TEST_F(allocation, none_per_meeting_or_value) {
+    barrier meet(2);
+    eventual<int> answer;
+    and_gate<int> gate(2);
+    EXPECT_EQ(allocations_of(stream,
+                             [&] {
+                                 latch done(1);
+                                 post(stream, [&] {
+                                     answer.set(1);
+                                     gate.set(2);
+                                     meet.arrive_and_wait();
+                                     done.count_down();
+                                 });
+                                 answer.wait();
+                                 gate.set(3);
+                                 gate.wait();
+                                 meet.arrive_and_wait();
+                                 done.wait();
+                                 answer.reset();
+                                 gate.reset();
+                             }),
+              0u);
+}
+
+task<int> slow_sum(channel<int>& items, execution_stream& where) {
+    co_await start_sleep_until(where, where.now());
+    co_return *co_await items.start_pop() + *co_await items.start_pop();
+}
+
+TEST_F(allocation, none_per_coroutine) {
+    execution_stream runs;  // not driven: it sleeps
+    channel<int> items(1);
+    EXPECT_EQ(allocations_of(runs,
+                             [&] {
+                                 auto later = spawn_coroutine(runs, slow_sum(items, runs));
+                                 items.push(1);
+                                 items.push(2);
+                                 later.get();
+                                 items.push(3);
+                                 post(runs, [&] { items.push(4); });
+                                 slow_sum(items, runs).get();
                              }),
               0u);
 }

@@ -70,6 +70,22 @@ TEST_F(barrier_in_turn, a_tasklet_cannot_meet_and_has_not_arrived) {
     EXPECT_TRUE(meet.arrive_and_wait());
 }
 
+TEST_F(barrier_in_turn, who_is_canceled_while_it_waits_has_arrived) {
+    barrier meet(3);
+    ult canceled = spawn(stream, [&] { meet.arrive_and_wait(); });
+    run([&] {
+        meet.arrive_and_wait();
+        seen += "through";
+    });
+    canceled.cancel();
+    run();
+    EXPECT_THROW(canceled.join(), error);
+    EXPECT_EQ(news(), "");
+    EXPECT_TRUE(meet.arrive_and_wait());
+    run();
+    EXPECT_EQ(news(), "through");
+}
+
 detached_coroutine meet_twice(barrier& meet, std::string& seen) {
     for (int round = 0; round < 2; ++round)
         seen += co_await meet.start_arrive() ? "last " : "co ";

@@ -143,6 +143,31 @@ TEST_F(channel_in_virtual_time, deadlines_end_waits_and_leave_the_item_to_its_pu
     EXPECT_EQ(seen, "nothing late pushed");
 }
 
+TEST_F(channel_in_virtual_time, who_is_canceled_takes_and_brings_nothing) {
+    channel<int> items(1);
+    ult pops = spawn(stream, [&] { items.pop(); });
+    run();
+    pops.cancel();
+    items.push(1);  // it was handed the item before it could run
+    run();
+    pops.join();
+    EXPECT_EQ(items.size(), 0u);
+
+    pops = spawn(stream, [&] { items.pop(); });
+    run();
+    pops.cancel();
+    run();
+    EXPECT_THROW(pops.join(), error);
+    items.push(2);
+    ult pushes = spawn(stream, [&] { items.push(3); });
+    run();
+    pushes.cancel();
+    run();
+    EXPECT_THROW(pushes.join(), error);
+    EXPECT_EQ(items.pop(), 2);
+    EXPECT_EQ(items.size(), 0u);
+}
+
 /// Its move throws when it was told to.
 struct fragile {
     explicit fragile(int n) : number(n) {}

@@ -19,10 +19,16 @@ detail::wait_node* semaphore::serve() noexcept {
 }
 
 bool semaphore::acquire_slow(std::size_t permits, time_point deadline) {
+    struct serves_others {
+        semaphore& self;
+        bool served = false;
+        ~serves_others() {
+            if (!served) self.release(0);  // those behind may ask for less
+        }
+    } at_end{*this};
     detail::wait_node me;
-    if (!enlist(me, permits) || waiting_.wait_unlocked_until(me, deadline)) return true;
-    release(0);  // those behind may ask for less
-    return false;
+    at_end.served = !enlist(me, permits) || waiting_.wait_cancelable_until(me, deadline);
+    return at_end.served;
 }
 
 void semaphore::release(std::size_t permits) noexcept {

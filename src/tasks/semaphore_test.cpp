@@ -57,6 +57,17 @@ TEST_F(semaphore_in_turn, permits_that_come_in_time_count_though_it_runs_late) {
     EXPECT_EQ(permits.available(), 0u);
 }
 
+TEST_F(semaphore_in_turn, one_that_is_canceled_lets_those_behind_it_have_what_is_there) {
+    ult first = spawn(stream, [&] { permits.acquire(3); });
+    post_acquire('b', 1);
+    permits.release(2);
+    first.cancel();
+    run();
+    EXPECT_EQ(news(), "b");
+    EXPECT_EQ(permits.available(), 1u);
+    EXPECT_THROW(first.join(), error);
+}
+
 detached_coroutine acquire_in_turn(semaphore& permits, std::size_t count, std::string& seen) {
     co_await permits.start_acquire(count);
     seen += 'c';

@@ -28,7 +28,8 @@ namespace detail {
 ///
 /// Owner:   owns the values; readers get a view that lasts until reset() or the end.
 /// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returned, even when
-///          set() has not, if nobody else calls it any more; timed waits must have returned.
+///          set() has not, if nobody else calls it any more; timed or canceled waits must have
+///          returned.
 /// Failure: one value too many throws error{invalid}; so does waiting inside a tasklet, timer
 ///          callback or poller. What `on_open` throws goes to who set last; the gate opens.
 /// Cost:    no allocation after the constructor but the values' own; set() is a short lock and

@@ -13,7 +13,8 @@ namespace amalgam {
 /// Threads: any. May be destroyed by any party as soon as its last arrival returned, if nobody
 ///          will arrive again.
 /// Failure: a barrier of no party throws error{invalid}, as does an arrival when all have dropped
-///          out; so does arrive_and_wait() inside a tasklet, timer callback or poller.
+///          out; so does arrive_and_wait() inside a tasklet, timer callback or poller. Who is
+///          canceled while it waits has arrived all the same.
 /// Cost:    a short lock; the last to arrive wakes the others.
 class barrier {
     using coroutine_wait = detail::wait_operation<barrier>;

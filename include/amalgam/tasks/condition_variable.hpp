@@ -13,7 +13,7 @@ namespace amalgam {
 /// std::condition_variable; no spurious wake-ups, and waiters wake in order of arrival.
 ///
 /// Threads: any. May be destroyed once everybody was notified, even when they have not
-///          returned from wait() yet; timed waits must have returned.
+///          returned from wait() yet; timed or canceled waits must have returned.
 /// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller, and when the
 ///          mutex is not locked.
 class condition_variable {

@@ -12,7 +12,8 @@ namespace amalgam {
 /// Something that happens once, until reset: everybody who waits for it goes on.
 ///
 /// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returned, even when
-///          set() has not, if nobody else calls it any more; timed waits must have returned.
+///          set() has not, if nobody else calls it any more; timed or canceled waits must have
+///          returned.
 /// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller.
 class event {
 public:

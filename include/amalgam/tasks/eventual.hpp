@@ -21,7 +21,8 @@ namespace detail {
 ///
 /// Owner:   owns the value; readers get a reference that lasts until reset() or the end.
 /// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returned, even when
-///          set() has not, if nobody else calls it any more; timed waits must have returned.
+///          set() has not, if nobody else calls it any more; timed or canceled waits must have
+///          returned.
 /// Failure: setting twice throws error{invalid}; so does waiting inside a tasklet, timer callback
 ///          or poller. What making the value throws goes to who sets; another may set it then.
 /// Cost:    no allocation but the value's own; reading what is there is a short lock.

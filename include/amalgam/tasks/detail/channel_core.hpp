@@ -86,8 +86,8 @@ public:
     }
 
     /// Parks the owner of a listed node. False: the deadline passed first.
-    bool wait_until(node& me, waiter::time_point deadline) noexcept {
-        return waiting_.wait_unlocked_until(me, deadline);
+    bool wait_until(node& me, waiter::time_point deadline) {
+        return waiting_.wait_cancelable_until(me, deadline);
     }
     /// For a pusher whose node is off the list: throws when its item is not in the channel.
     static void check_pushed(const node& me) {
