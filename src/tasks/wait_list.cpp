@@ -36,22 +36,13 @@ void wait_list::unpark_all(wait_node* first) noexcept {
         std::exchange(first, first->next)->who.unpark();
 }
 
-bool wait_list::wait_unlocked_until(wait_node& node, waiter::time_point deadline) noexcept {
-    if (node.who.park_until(deadline)) return true;
+bool wait_list::leave(wait_node& node) noexcept {
     lock();
     const bool still_listed = node.listed;
     if (still_listed) remove(node);
     unlock();
-    if (still_listed) return false;
-    node.who.park();  // somebody took the node off the list: the permit comes
-    return true;
-}
-
-bool wait_list::wait_cancelable_until(wait_node& node, waiter::time_point deadline) {
-    node.who.allow_cancel();
-    if (wait_unlocked_until(node, deadline)) return true;
-    throw_if_canceled();
-    return false;
+    if (!still_listed) node.who.park();
+    return still_listed;
 }
 
 }  // namespace amalgam::detail

@@ -52,12 +52,24 @@ public:
 
     /// Parks the owner of a listed node; the lock is not held. False: the deadline passed
     /// first, and the node is off the list.
-    bool wait_unlocked_until(wait_node& node, waiter::time_point deadline) noexcept;
+    bool wait_unlocked_until(wait_node& node, waiter::time_point deadline) noexcept {
+        return node.who.park_until(deadline) || !leave(node);
+    }
     /// The same; throws error{canceled} when the ULT was canceled before it got what it waits
     /// for. The node is off the list then.
-    bool wait_cancelable_until(wait_node& node, waiter::time_point deadline);
+    bool wait_cancelable_until(wait_node& node, waiter::time_point deadline) {
+        // In line, both: each return after a switch is one the processor predicts wrong.
+        node.who.allow_cancel();
+        if (wait_unlocked_until(node, deadline)) return true;
+        throw_if_canceled();
+        return false;
+    }
 
 private:
+    // After park_until() gave up. False: it was off the list already, and has parked again, for
+    // the permit.
+    bool leave(wait_node& node) noexcept;
+
     spin_lock busy_;
     wait_node* head_ = nullptr;
     wait_node* tail_ = nullptr;
