@@ -85,8 +85,14 @@ TEST(mutex, may_die_with_the_last_who_locked_it) {
     for (int i = 0; i < 3000; ++i) {
         auto guard = std::make_unique<mutex>();
         int users = 2;
-        const auto leave = [&users, at = guard.get()] {
-            at->lock();
+        const auto leave = [&users, i, at = guard.get()] {
+            if (i % 2 == 0) {
+                at->lock();
+            } else {
+                while (!at->try_lock_for(i % 50 * 100ns)) {
+                    this_task::yield();
+                }
+            }
             const bool last = --users == 0;
             at->unlock();
             return last;

@@ -1,12 +1,16 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include <amalgam/core/status.hpp>
 #include <amalgam/tasks/channel.hpp>
 #include <amalgam/tasks/condition_variable.hpp>
+#include <amalgam/tasks/semaphore.hpp>
 
 #include "tasks/interleavings.hpp"
 
@@ -109,7 +113,73 @@ TEST_F(interleavings, a_channel_loses_nothing_doubles_nothing_and_keeps_the_orde
     }
 }
 
-/// The same by hand: a queue of two, a mutex and two condition variables.
+/// Ends ULTs that wait, wherever they are in their wait.
+struct cancelable {
+    void spawn_some(interleavings& test, std::size_t count, const std::function<void()>& body) {
+        for (std::size_t i = 0; i < count; ++i)
+            waiting.push_back(spawn(test.streams[test.seeds() % 2], body));
+    }
+    void cancel_one(std::size_t which) { waiting[which % waiting.size()].cancel(); }
+    void cancel_all() {
+        for (ult& each : waiting) {
+            each.cancel();
+            try {
+                each.join();
+            } catch (const error& why) {
+                EXPECT_EQ(why.code(), errc::canceled);
+            }
+        }
+    }
+    std::vector<ult> waiting;
+};
+
+TEST_F(interleavings, poppers_that_are_canceled_lose_no_item) {
+    for (int round = 0; round < rounds / 4; ++round) {
+        channel<int> items(1);
+        std::atomic<int> popped = 0;
+        cancelable poppers;
+        poppers.spawn_some(*this, 1 + seeds() % 4, [&] {
+            while (items.pop())
+                ++popped;
+        });
+        int pushed = 0;
+        for (int i = 0; i < items_each; ++i) {
+            pushed += items.try_push(i);
+            if (seeds() % 2 == 0) this_task::yield();
+            if (seeds() % 4 == 0) poppers.cancel_one(seeds());
+        }
+        poppers.cancel_all();
+        while (items.try_pop())
+            ++popped;
+        ASSERT_EQ(popped, pushed);
+    }
+}
+
+TEST_F(interleavings, acquirers_that_are_canceled_lose_no_permit) {
+    for (int round = 0; round < rounds / 4; ++round) {
+        semaphore permits(0);
+        std::atomic<std::size_t> taken = 0;
+        cancelable acquirers;
+        acquirers.spawn_some(*this, 1 + seeds() % 4, [&] {
+            for (std::size_t i = 0;; ++i) {
+                permits.acquire(1 + i % 2);
+                taken += 1 + i % 2;
+            }
+        });
+        std::size_t given = 0;
+        for (int i = 0; i < items_each; ++i) {
+            const std::size_t count = seeds() % 4;
+            permits.release(count);
+            given += count;
+            if (seeds() % 2 == 0) this_task::yield();
+            if (seeds() % 4 == 0) acquirers.cancel_one(seeds());
+        }
+        acquirers.cancel_all();
+        ASSERT_EQ(permits.available() + taken, given);
+    }
+}
+
+/// A channel by hand: a queue of two, a mutex and two condition variables.
 struct two_places {
     mutex guard;
     condition_variable filled, emptied;

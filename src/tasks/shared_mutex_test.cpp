@@ -1,3 +1,5 @@
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <vector>
@@ -150,6 +152,27 @@ TEST(shared_mutex, keeps_writers_apart_from_everybody) {
     ults.clear();
     EXPECT_EQ(first, 5 * 500);
     EXPECT_EQ(second, first);
+}
+
+TEST(shared_mutex, may_die_with_the_last_who_locked_it) {
+    execution_stream stream;
+    for (int i = 0; i < 3000; ++i) {
+        auto guard = std::make_unique<shared_mutex>();
+        std::atomic<int> users = 2;
+        const auto leave = [&users, at = guard.get()](bool writes) {
+            writes ? at->lock() : at->lock_shared();
+            const bool last = --users == 0;
+            writes ? at->unlock() : at->unlock_shared();
+            return last;
+        };
+        // A writer last: readers may both be inside, and the other one not out yet.
+        ult other = spawn(stream, [&] { leave(false); });
+        while (users == 2)
+            this_task::yield();
+        ASSERT_TRUE(leave(true));
+        guard.reset();
+        other.join();
+    }
 }
 
 }  // namespace
