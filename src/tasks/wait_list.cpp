@@ -36,7 +36,9 @@ void wait_list::unpark_all(wait_node* first) noexcept {
         std::exchange(first, first->next)->who.unpark();
 }
 
-bool wait_list::wait_unlocked_until(wait_node& node, waiter::time_point deadline) noexcept {
+bool wait_list::wait_unlocked_until(wait_node& node, waiter::time_point deadline,
+                                    const char* what) noexcept {
+    node.who.waits_for(what);
     if (node.who.park_until(deadline)) return true;
     lock();
     const bool still_listed = node.listed;
@@ -47,9 +49,10 @@ bool wait_list::wait_unlocked_until(wait_node& node, waiter::time_point deadline
     return true;
 }
 
-bool wait_list::wait_cancelable_until(wait_node& node, waiter::time_point deadline) {
+bool wait_list::wait_cancelable_until(wait_node& node, waiter::time_point deadline,
+                                      const char* what) {
     node.who.allow_cancel();
-    if (wait_unlocked_until(node, deadline)) return true;
+    if (wait_unlocked_until(node, deadline, what)) return true;
     throw_if_canceled();
     return false;
 }

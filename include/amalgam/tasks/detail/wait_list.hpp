@@ -50,12 +50,13 @@ public:
     /// Unparks a whole chain of those taken; each node may die as soon as it is unparked.
     static void unpark_all(wait_node* first) noexcept;
 
-    /// Parks the owner of a listed node; the lock is not held. False: the deadline passed
-    /// first, and the node is off the list.
-    bool wait_unlocked_until(wait_node& node, waiter::time_point deadline) noexcept;
+    /// Parks the owner of a listed node, which waits for `what`; the lock is not held. False: the
+    /// deadline passed first, and the node is off the list.
+    bool wait_unlocked_until(wait_node& node, waiter::time_point deadline,
+                             const char* what) noexcept;
     /// The same; throws error{canceled} when the ULT was canceled before it got what it waits
     /// for. The node is off the list then.
-    bool wait_cancelable_until(wait_node& node, waiter::time_point deadline);
+    bool wait_cancelable_until(wait_node& node, waiter::time_point deadline, const char* what);
 
 private:
     spin_lock busy_;
