@@ -25,3 +25,4 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/amalgamConfigVersion.cmak
 install(FILES ${PROJECT_BINARY_DIR}/amalgamConfig.cmake
               ${PROJECT_BINARY_DIR}/amalgamConfigVersion.cmake
         DESTINATION ${config_dir})
+install(FILES ${PROJECT_SOURCE_DIR}/scripts/gdb/amalgam.py DESTINATION ${CMAKE_INSTALL_DATADIR}/amalgam/gdb)

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/rpc/engine.hpp>
-#include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/fifo_pool.hpp>
 
 #include "rpc/loop_pair.hpp"
 

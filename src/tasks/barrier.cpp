@@ -36,7 +36,7 @@ bool barrier::enlist(detail::wait_node& me) {
 bool barrier::arrive_and_wait() {
     detail::wait_node me;
     if (!enlist(me)) return true;
-    waiting_.wait_cancelable_until(me, waiter::time_point::max());
+    waiting_.wait_cancelable_until(me, waiter::time_point::max(), "barrier");
     return false;
 }
 

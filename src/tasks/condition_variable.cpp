@@ -50,7 +50,7 @@ std::cv_status condition_variable::wait_until(std::unique_lock<mutex>& lock, tim
         std::unique_lock<mutex>& lock;
         ~relock() { lock.lock(); }  // never canceled
     } at_end{lock};
-    const bool notified = waiting_.wait_cancelable_until(me, deadline);
+    const bool notified = waiting_.wait_cancelable_until(me, deadline, "condition variable");
     return notified ? std::cv_status::no_timeout : std::cv_status::timeout;
 }
 

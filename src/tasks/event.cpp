@@ -31,7 +31,7 @@ bool event::wait_until(time_point deadline) {
         if (is_set()) return true;
     }
     detail::wait_node me;  // throws where nobody can wait
-    return !enlist(me) || waiting_.wait_cancelable_until(me, deadline);
+    return !enlist(me) || waiting_.wait_cancelable_until(me, deadline, "event");
 }
 
 }  // namespace amalgam

@@ -26,6 +26,7 @@ bool future_core::wait_until(time_point deadline) {
     if (ready()) return true;
     parked_waiter me;
     me.who.allow_cancel();
+    me.who.waits_for("future");
     if (!attach(me) || me.who.park_until(deadline)) return true;
     continuation* expected = &me;
     if (next_.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) {

@@ -29,6 +29,7 @@ struct join_state {
     void wait() {
         if (is_finished()) return;
         waiter me;
+        me.waits_for("join");
         std::uintptr_t expected = nobody;
         if (joiner.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&me),
                                            std::memory_order_acq_rel)) {

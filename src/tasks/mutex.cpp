@@ -19,7 +19,7 @@ bool mutex::enlist(detail::wait_node& me) noexcept {
 bool mutex::lock_slow(time_point deadline) {
     detail::wait_node me;
     // hand_over() makes it ours.
-    return !enlist(me) || waiting_.wait_unlocked_until(me, deadline);
+    return !enlist(me) || waiting_.wait_unlocked_until(me, deadline, "mutex");
 }
 
 void mutex::hand_over() noexcept {

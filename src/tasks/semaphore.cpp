@@ -27,7 +27,8 @@ bool semaphore::acquire_slow(std::size_t permits, time_point deadline) {
         }
     } at_end{*this};
     detail::wait_node me;
-    at_end.served = !enlist(me, permits) || waiting_.wait_cancelable_until(me, deadline);
+    at_end.served =
+        !enlist(me, permits) || waiting_.wait_cancelable_until(me, deadline, "semaphore");
     return at_end.served;
 }
 

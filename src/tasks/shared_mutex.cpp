@@ -17,7 +17,7 @@ detail::wait_node* shared_mutex::serve() noexcept {
 
 bool shared_mutex::lock_slow(access how, time_point deadline) {
     detail::wait_node me;
-    if (!enlist(me, how) || waiting_.wait_unlocked_until(me, deadline)) return true;
+    if (!enlist(me, how) || waiting_.wait_unlocked_until(me, deadline, "shared mutex")) return true;
     waiting_.lock();
     detail::wait_node* const served = serve();  // readers that stood behind a writer
     waiting_.unlock();

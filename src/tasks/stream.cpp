@@ -122,11 +122,12 @@ bool stream::heed(ult_core& who) noexcept {
     return true;
 }
 
-// False: it must not run now. In this order for ult_registry::hold().
+// False: it must not run now. In this order for ult_registry::hold(); acquire, because what a hold
+// read has been read before the ULT goes on.
 [[gnu::always_inline]] inline bool stream::run_next(ult_core& next) noexcept {
     running_.store(&next, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    return next.requests.load(std::memory_order_relaxed) == 0 || !heed(next);
+    return next.requests.load(std::memory_order_acquire) == 0 || !heed(next);
 }
 
 void stream::enter(ult_core& next) noexcept {
@@ -208,6 +209,7 @@ void stream::leave_to_park(waiter& until) noexcept {
     [[maybe_unused]] const held_mutexes_aside held(self, "wait");
     left_until_ = &until;
     self.waiting_on.store(&until, std::memory_order_relaxed);
+    self.parked_at = coarse_now_;
     leave(self, fate::parked);
     self.waiting_on.store(nullptr, std::memory_order_relaxed);
 }
@@ -224,8 +226,12 @@ bool stream::join_here(ult_core& other) noexcept {
     // races: no exchange, and parked before the switch.
     waiter me(*self);
     me.state_.store(waiter::parked, std::memory_order_relaxed);
+    me.waits_for("join");
+    self->waiting_on.store(&me, std::memory_order_relaxed);
+    self->parked_at = coarse_now_;
     other.joiner.store(reinterpret_cast<std::uintptr_t>(&me), std::memory_order_relaxed);
     leave(*self, fate::resumed);
+    self->waiting_on.store(nullptr, std::memory_order_relaxed);
     return true;
 }
 
@@ -253,7 +259,7 @@ bool stream::join_here(ult_core& other) noexcept {
             left_.store(&self, std::memory_order_relaxed);
             running_.store(&next, std::memory_order_release);  // as in run_next()
             std::atomic_signal_fence(std::memory_order_seq_cst);
-            if (next.requests.load(std::memory_order_relaxed) == 0) {
+            if (next.requests.load(std::memory_order_acquire) == 0) {
                 --budget_;
                 self.joiner.store(ult_core::finished_mark, std::memory_order_relaxed);
                 joined.state_.store(waiter::permit, std::memory_order_relaxed);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -173,7 +174,8 @@ private:
     work_unit* stashed_ = nullptr;             // picked by a ULT for the loop to run
     std::size_t budget_ = 0;                   // units left in this batch
     exception_state* thread_exceptions_ = nullptr;
-    free_stock* stock_ = nullptr;  // of the thread
+    free_stock* stock_ = nullptr;   // of the thread
+    std::uint64_t coarse_now_ = 0;  // in cycles(), renewed after each batch and sleep
     context* from_ = nullptr;
     // Whoever was switched away from, and what to do with it; null: that is done.
     std::atomic<ult_core*> left_{nullptr};

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <amalgam/core/clock.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
@@ -21,6 +22,7 @@ public:
         self.thread_exceptions_ = exception_state::of_thread();
         self.stock_ = ult_core::thread_stock();
         self.loop_.sanitizer.adopt_thread();
+        self.coarse_now_ = cycles();
         self.pollers_.set_running(true);
     }
     ~turn() {
@@ -139,7 +141,9 @@ std::size_t stream::run_batch(std::size_t most) noexcept {
         if (next == nullptr) break;
         next->run();
     }
-    return most - budget_;
+    const std::size_t happened = most - budget_;
+    if (happened != 0) coarse_now_ = cycles();
+    return happened;
 }
 
 std::size_t stream::fire_timers() noexcept {
@@ -171,6 +175,7 @@ void stream::idle() noexcept {
     if (++idle_rounds_ % rounds_between_looks == 0) {
         const time_point at = std::chrono::steady_clock::now();
         if (idle_rounds_ == rounds_between_looks) idle_since_ = at;
+        coarse_now_ = cycles();
         if (at - idle_since_ >= spin_.limit()) {
             sleep();
             idle_rounds_ = 0;
@@ -203,6 +208,7 @@ void stream::sleep() noexcept {
             sleeper_->sleep(left);
         }
         timers_checked_ = 0;
+        coarse_now_ = cycles();
         spin_.slept(std::chrono::steady_clock::now() - lay_down);
     }
     bell_.asleep.store(false, std::memory_order_relaxed);

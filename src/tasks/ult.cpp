@@ -117,6 +117,7 @@ pool& home() {
 void sleep_until(std::chrono::steady_clock::time_point when) {
     waiter me;
     me.allow_cancel();
+    me.waits_for("sleep");
     if (!me.park_until(when)) detail::throw_if_canceled();
 }
 

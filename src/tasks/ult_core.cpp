@@ -1,7 +1,6 @@
 #include "tasks/ult_core.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -123,6 +122,25 @@ void ult_core::run_body() noexcept {
     }
 }
 
+// Byte by byte and atomic: list_ults() may read the name of one that ends, and of the next one on
+// its stack.
+void ult_core::rename(std::string_view to) noexcept {
+    const std::size_t kept = std::min(to.size(), name.size() - 1);
+    for (std::size_t i = 0; i < kept; ++i)
+        std::atomic_ref(name[i]).store(to[i], std::memory_order_relaxed);
+    std::atomic_ref(name[kept]).store('\0', std::memory_order_relaxed);
+}
+
+std::string ult_core::name_seen() const {
+    std::string seen;
+    for (const char& each : name) {
+        const char one = std::atomic_ref(const_cast<char&>(each)).load(std::memory_order_relaxed);
+        if (one == '\0') break;
+        seen += one;
+    }
+    return seen;
+}
+
 void ult_core::finished() noexcept {
     if (finish()) give_back(*this, stream::stock_of(stream::current()));
 }
@@ -179,22 +197,20 @@ prepared_ult prepare_ult(pool& where, const closure_type& type, const ult_option
     stream* const here = stream::current();
     if ((here == nullptr || !here->owns(where)) && !where.served()) refuse_unserved();
     ult_core& core = ult_core::take(stack_bytes, stream::stock_of(here));
-    core.begin_in(where);
     core.type = &type;
     core.joiner.store(joinable ? ult_core::nobody : ult_core::detached_mark,
                       std::memory_order_relaxed);
-    core.requests.store(0, std::memory_order_relaxed);
+    // Somebody may hold it, who took it for the ULT that had this stack before.
+    if (core.requests.load(std::memory_order_relaxed) != 0)
+        core.requests.fetch_and(ult_core::held, std::memory_order_relaxed);
     core.priority = options.priority;
-    core.name[0] = '\0';
-    if (const auto name = options.name; !name.empty()) {
-        const std::size_t kept = std::min(name.size(), core.name.size() - 1);
-        std::memcpy(core.name.data(), name.data(), kept);
-        core.name[kept] = '\0';
-    }
+    core.rename(options.name);
+    core.begin_in(where);
     return {&core, core.closure()};
 }
 
 void drop_ult(ult_core& core) noexcept {
+    core.leave_home();
     ult_core::give_back(core, stream::stock_of(stream::current()));
 }
 

@@ -63,6 +63,7 @@ public:
     std::atomic<std::uint8_t> requests{0};
     std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
     std::atomic<waiter*> waiting_on{nullptr};  ///< while it parks
+    std::uint64_t parked_at = 0;               ///< with waiting_on; stream::coarse_now_
     bool take_cancel() noexcept {
         return (requests.load(std::memory_order_relaxed) & asked_to_end) != 0 &&
                (requests.fetch_and(static_cast<std::uint8_t>(~asked_to_end)) & asked_to_end) != 0;
@@ -70,6 +71,9 @@ public:
     const closure_type* type = nullptr;
     void* local = nullptr;  ///< task_local()
     std::array<char, 24> name{};
+    void rename(std::string_view to) noexcept;
+    /// For those who do not know whether it ends meanwhile.
+    std::string name_seen() const;
 
 private:
     friend class ult_registry;

@@ -8,18 +8,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <amalgam/core/clock.hpp>
+
 #include "tasks/stream.hpp"
 #include "tasks/ult_core.hpp"
 
 namespace amalgam::detail {
 
 namespace {
-
-struct all_ults {
-    std::mutex lock;
-    ult_core* first = nullptr;
-};
-constinit all_ults ults;
 
 // Never destroyed: streams may end after main() returned.
 struct all_streams {
@@ -40,24 +36,45 @@ void barrier_on_all_threads() noexcept {
     ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);  // slow; in every kernel since 4.3
 }
 
+/// What the clocks showed when the first stream was made.
+struct both_clocks {
+    std::uint64_t ticks = cycles();
+    std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
+};
+const both_clocks& reference_time() noexcept {
+    static const both_clocks first;
+    return first;
+}
+
 }  // namespace
 
+std::chrono::nanoseconds ult_registry::time_since(std::uint64_t ticks) noexcept {
+    const both_clocks& first = reference_time();
+    const both_clocks now;
+    if (ticks >= now.ticks || ticks < first.ticks) return {};
+    const std::chrono::duration<double, std::nano> passed = now.at - first.at;
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+        passed *
+        (static_cast<double>(now.ticks - ticks) / static_cast<double>(now.ticks - first.ticks)));
+}
+
 void ult_registry::add(ult_core& made) noexcept {
-    const std::lock_guard hold_list(ults.lock);
+    const std::lock_guard hold_list(lock_);
     made.prev_known_ = nullptr;
-    made.next_known_ = ults.first;
-    if (ults.first != nullptr) ults.first->prev_known_ = &made;
-    ults.first = &made;
+    made.next_known_ = first_;
+    if (first_ != nullptr) first_->prev_known_ = &made;
+    first_ = &made;
 }
 
 void ult_registry::remove(ult_core& unmapped) noexcept {
-    const std::lock_guard hold_list(ults.lock);
-    (unmapped.prev_known_ == nullptr ? ults.first : unmapped.prev_known_->next_known_) =
+    const std::lock_guard hold_list(lock_);
+    (unmapped.prev_known_ == nullptr ? first_ : unmapped.prev_known_->next_known_) =
         unmapped.next_known_;
     if (unmapped.next_known_ != nullptr) unmapped.next_known_->prev_known_ = unmapped.prev_known_;
 }
 
 void ult_registry::add(stream& started) {
+    reference_time();
     const std::lock_guard hold_list(streams().lock);
     streams().known.push_back(&started);
 }
@@ -85,6 +102,13 @@ ult_registry::hold::hold(ult_core& who) noexcept : streams_stay_(streams().lock)
     }
     if (running_on_ == nullptr) return;
     who_.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::held), std::memory_order_release);
+}
+
+const stream* ult_registry::hold::stream_of(const pool& home) const noexcept {
+    const auto& known = streams().known;
+    const auto found = std::find_if(known.begin(), known.end(),
+                                    [&](stream* each) { return &each->main_pool() == &home; });
+    return found == known.end() ? nullptr : *found;
 }
 
 ult_registry::hold::~hold() {

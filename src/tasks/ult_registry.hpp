@@ -1,6 +1,11 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <mutex>
+#include <vector>
+
+#include <amalgam/tasks/inspect.hpp>
 
 namespace amalgam::detail {
 
@@ -16,6 +21,10 @@ public:
     static void remove(ult_core& unmapped) noexcept;
     static void add(stream& started);
     static void remove(stream& stopped) noexcept;
+    /// What list_ults() gives, without the texts of traces.
+    static std::vector<ult_info> list(bool with_traces);
+    /// Since a reading of cycles() that a stream took.
+    static std::chrono::nanoseconds time_since(std::uint64_t ticks) noexcept;
 
     /// Keeps a ULT from running while it lives. Its stack and its waiter may be looked at.
     class hold {
@@ -28,12 +37,18 @@ public:
         /// False: it runs right now, on `running_on()`.
         bool suspended() const noexcept { return running_on_ == nullptr; }
         stream* running_on() const noexcept { return running_on_; }
+        /// The stream whose main pool `home` is, or null. It stays while this lives.
+        const stream* stream_of(const pool& home) const noexcept;
 
     private:
         std::unique_lock<std::mutex> streams_stay_;
         ult_core& who_;
         stream* running_on_ = nullptr;
     };
+
+private:
+    static inline constinit std::mutex lock_;
+    static inline constinit ult_core* first_ = nullptr;  // scripts/gdb/amalgam.py reads it
 };
 
 }  // namespace amalgam::detail

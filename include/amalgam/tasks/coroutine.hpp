@@ -61,6 +61,7 @@ public:
     T get() {
         if (frame_ == nullptr) detail::refuse_empty_task();
         waiter done;
+        done.waits_for("coroutine");
         task mine(std::move(*this));
         mine.frame_->wake_at_end(done);
         mine.handle().resume();

@@ -10,6 +10,7 @@ class work_unit;
 class ult;
 namespace detail {
 class stream;
+class ult_registry;
 }  // namespace detail
 
 /// Parks the ULT or plain thread that made it, or a coroutine, until somebody unparks it: what
@@ -44,6 +45,9 @@ public:
     bool park_until(time_point deadline) noexcept;
     /// From now on ult::cancel() ends a park as a deadline does.
     void allow_cancel() noexcept { cancelable_ = true; }
+    /// For list_ults(): what the owner waits for, in a word, as "mutex". A literal: it is not
+    /// copied.
+    void waits_for(const char* what) noexcept { what_ = what; }
     /// Gives the permit.
     void unpark() noexcept;
     /// In place of park(), for coroutines. False: there is a permit already, the unit will not
@@ -52,6 +56,7 @@ public:
 
 private:
     friend class detail::stream;
+    friend class detail::ult_registry;
     friend class ult;
     enum : std::uint32_t { empty, permit, parked, expired };
 
@@ -62,6 +67,7 @@ private:
     work_unit* unit_;  // a ULT or coroutine; null: a plain thread
     std::atomic<std::uint32_t> state_{empty};
     bool cancelable_ = false;
+    const char* what_ = "permit";
 };
 
 namespace detail {

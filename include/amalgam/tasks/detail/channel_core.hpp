@@ -87,7 +87,7 @@ public:
 
     /// Parks the owner of a listed node. False: the deadline passed first.
     bool wait_until(node& me, waiter::time_point deadline) {
-        return waiting_.wait_cancelable_until(me, deadline);
+        return waiting_.wait_cancelable_until(me, deadline, "channel");
     }
     /// For a pusher whose node is off the list: throws when its item is not in the channel.
     static void check_pushed(const node& me) {

@@ -50,17 +50,19 @@ public:
     /// Unparks a whole chain of those taken; each node may die as soon as it is unparked.
     static void unpark_all(wait_node* first) noexcept;
 
-    /// Parks the owner of a listed node; the lock is not held. False: the deadline passed
-    /// first, and the node is off the list.
-    bool wait_unlocked_until(wait_node& node, waiter::time_point deadline) noexcept {
+    /// Parks the owner of a listed node, which waits for `what`; the lock is not held. False: the
+    /// deadline passed first, and the node is off the list.
+    bool wait_unlocked_until(wait_node& node, waiter::time_point deadline,
+                             const char* what) noexcept {
+        node.who.waits_for(what);
         return node.who.park_until(deadline) || !leave(node);
     }
     /// The same; throws error{canceled} when the ULT was canceled before it got what it waits
     /// for. The node is off the list then.
-    bool wait_cancelable_until(wait_node& node, waiter::time_point deadline) {
+    bool wait_cancelable_until(wait_node& node, waiter::time_point deadline, const char* what) {
         // In line, both: each return after a switch is one the processor predicts wrong.
         node.who.allow_cancel();
-        if (wait_unlocked_until(node, deadline)) return true;
+        if (wait_unlocked_until(node, deadline, what)) return true;
         throw_if_canceled();
         return false;
     }

@@ -1,0 +1,183 @@
+"""ULTs in gdb, in a live process or a core that the kernel wrote. x86-64.
+
+    (gdb) source PREFIX/share/amalgam/gdb/amalgam.py
+    (gdb) amalgam ults              every ULT: address, name, what it does
+    (gdb) amalgam bt NAME|ADDRESS   the call stack of one
+
+The program, or at least the Amalgam in it, must have been built with -g.
+"""
+import gdb
+from gdb.unwinder import Unwinder, register_unwinder
+
+# A suspended stack, from its pointer up: src/tasks/stack_switch.hpp.
+SAVED = {"r12": 0x08, "r13": 0x10, "r14": 0x18, "r15": 0x20, "rbx": 0x28, "rbp": 0x30, "rip": 0x38}
+FRAME_BYTES = 0x40
+PARKED = 2  # waiter::parked
+OUTERMOST = ("amalgam_begin_stack", "amalgam::detail::stream::ult_main")
+
+
+def global_value(name):
+    symbol = gdb.lookup_global_symbol(name) or gdb.lookup_static_symbol(name)
+    if symbol is None:
+        raise gdb.GdbError(f"no {name} here: the program has no Amalgam, or one without -g")
+    return symbol.value()
+
+
+def atomic(value):
+    """What a std::atomic of libstdc++ holds."""
+    names = [field.name for field in value.type.fields()]
+    if "_M_b" in names:  # that of a pointer
+        value, names = value["_M_b"], ["_M_p"]
+    elif "_M_i" not in names:  # that of an integer
+        value = value[value.type.fields()[0]]
+    return value[names[0] if names[0] in ("_M_p", "_M_i") else "_M_i"]
+
+
+def all_ults():
+    """The cores of all ULTs that have not ended."""
+    # The list may be in the middle of a change, and is walked without its lock.
+    each, seen = global_value("amalgam::detail::ult_registry::first_"), set()
+    while int(each) != 0 and int(each) not in seen:
+        seen.add(int(each))
+        if int(atomic(each["home_"])) != 0:
+            yield each
+        each = each["next_known_"]
+
+
+def name_of(core):
+    return core["name"]["_M_elems"].string(errors="replace")
+
+
+def running_ults():
+    """The cores that a thread runs, each with that thread."""
+    found = {}
+    was = gdb.selected_thread()
+    try:
+        for thread in gdb.selected_inferior().threads():
+            thread.switch()
+            sp = int(gdb.newest_frame().read_register("rsp"))
+            for core in all_ults():
+                memory = core["memory_"]
+                low = int(memory["low"])
+                if low <= sp < int(core):
+                    found[int(core)] = thread
+    finally:
+        if was is not None:
+            was.switch()
+    return found
+
+
+def state_of(core, running):
+    if int(core) in running:
+        return f"running in thread {running[int(core)].num}"
+    at = atomic(core["waiting_on"])
+    if int(at) == 0:
+        return "ready"
+    waiter = at.cast(gdb.lookup_type("amalgam::waiter").pointer())
+    if int(atomic(waiter["state_"])) != PARKED:
+        return "ready"
+    return "waits for " + waiter["what_"].string(errors="replace")
+
+
+class FrameId:
+    def __init__(self, sp, pc):
+        self.sp, self.pc = sp, pc
+
+
+class SuspendedStack(Unwinder):
+    """Says that the caller of a thread's newest frame is a suspended ULT: works without writing
+    registers, so in cores too."""
+
+    def __init__(self):
+        super().__init__("amalgam-suspended-stack")
+        self.where = None
+        self.newest = None
+
+    def __call__(self, pending):
+        if self.where is None:
+            return None
+        sp, pc = pending.read_register("rsp"), pending.read_register("rip")
+        if (int(sp), int(pc)) != self.newest:
+            return None
+        caller = pending.create_unwind_info(FrameId(sp, pc))
+        word = gdb.lookup_type("unsigned long")
+        for register, offset in SAVED.items():
+            at = gdb.Value(self.where + offset).cast(word.pointer())
+            caller.add_saved_register(register, at.dereference())
+        caller.add_saved_register("rsp", gdb.Value(self.where + FRAME_BYTES))
+        return caller
+
+
+suspended_stack = SuspendedStack()
+register_unwinder(None, suspended_stack, replace=True)
+
+
+def print_suspended(core):
+    newest = gdb.newest_frame()
+    suspended_stack.newest = (int(newest.read_register("rsp")), int(newest.read_register("rip")))
+    suspended_stack.where = int(core["saved"]["where"])
+    gdb.invalidate_cached_frames()
+    try:
+        frame, number = gdb.newest_frame().older(), 0
+        while frame is not None and frame.is_valid():
+            name = frame.name()
+            if (name or "").startswith(OUTERMOST):
+                break
+            where = frame.find_sal()
+            line = f" at {where.symtab.filename}:{where.line}" if where.symtab else ""
+            print(f"#{number:<2} {frame.pc():#x} in {name or '??'}{line}")
+            frame, number = frame.older(), number + 1
+    finally:
+        suspended_stack.where = None
+        gdb.invalidate_cached_frames()
+
+
+class Amalgam(gdb.Command):
+    """Looks at the ULTs of Amalgam: `amalgam ults`, `amalgam bt NAME|ADDRESS`."""
+
+    def __init__(self):
+        super().__init__("amalgam", gdb.COMMAND_STACK, prefix=True)
+
+
+class Ults(gdb.Command):
+    """Lists every ULT: its address, its name, and what it does."""
+
+    def __init__(self):
+        super().__init__("amalgam ults", gdb.COMMAND_STACK)
+
+    def invoke(self, argument, from_tty):
+        running = running_ults()
+        for core in all_ults():
+            print(f"{int(core):#x} '{name_of(core)}' {state_of(core, running)}")
+
+
+class Backtrace(gdb.Command):
+    """Prints the call stack of the ULTs of that name, or of the one at that address."""
+
+    def __init__(self):
+        super().__init__("amalgam bt", gdb.COMMAND_STACK)
+
+    def invoke(self, argument, from_tty):
+        wanted = argument.strip()
+        if not wanted:
+            raise gdb.GdbError("give the name or the address of a ULT; see: amalgam ults")
+        chosen = [core for core in all_ults() if wanted in (name_of(core), hex(int(core)))]
+        if not chosen:
+            raise gdb.GdbError(f"no ULT is called '{wanted}', or is there; see: amalgam ults")
+        running = running_ults()
+        for core in chosen:
+            print(f"ULT {int(core):#x} '{name_of(core)}' {state_of(core, running)}")
+            if int(core) not in running:
+                print_suspended(core)
+                continue
+            was = gdb.selected_thread()
+            try:
+                running[int(core)].switch()
+                gdb.execute("bt")
+            finally:
+                was.switch()
+
+
+Amalgam()
+Ults()
+Backtrace()

@@ -1,0 +1,164 @@
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/tasks/inspect.hpp>
+
+#include "tasks/stack_trace.hpp"
+#include "tasks/stream.hpp"
+#include "tasks/ult_core.hpp"
+#include "tasks/ult_registry.hpp"
+
+namespace amalgam {
+
+const char* name(ult_state state) noexcept {
+    switch (state) {
+        case ult_state::ready:
+            return "ready";
+        case ult_state::running:
+            return "running";
+        case ult_state::parked:
+            return "parked";
+    }
+    return "unknown";
+}
+
+// The lock keeps stacks mapped, a hold keeps what is on one as it is.
+std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
+    std::vector<ult_info> all;
+    const std::lock_guard hold_list(lock_);
+    for (ult_core* each = first_; each != nullptr; each = each->next_known_) {
+        if (each->home() == nullptr) continue;
+        const hold still(*each);
+        ult_info one;
+        one.id = each;
+        one.home = each->home();
+        if (one.home == nullptr) continue;  // it has just ended
+        one.name = each->name_seen();
+        if (!still.suspended()) {
+            one.state = ult_state::running;
+            one.stream = still.running_on()->options().name;
+            all.push_back(std::move(one));
+            continue;
+        }
+        if (const stream* of = still.stream_of(*one.home)) one.stream = of->options().name;
+        const waiter* const at = each->waiting_on.load(std::memory_order_relaxed);
+        if (at != nullptr && at->state_.load(std::memory_order_acquire) == waiter::parked) {
+            one.state = ult_state::parked;
+            one.waits_for = at->what_;
+            one.waited = time_since(each->parked_at);
+        }
+        if (with_traces) {
+            std::array<std::uintptr_t, 64> frames;
+            const std::size_t count =
+                trace_suspended(each->saved.where, each->memory().top(), frames);
+            for (std::size_t i = 0; i < count; ++i)
+                one.trace.push_back({frames[i], {}});
+        }
+        all.push_back(std::move(one));
+    }
+    return all;
+}
+
+std::vector<ult_info> list_ults(bool with_traces) {
+    auto all = detail::ult_registry::list(with_traces);
+    for (ult_info& each : all) {
+        for (ult_frame& frame : each.trace)
+            frame.text = detail::describe_address(frame.address);
+    }
+    return all;
+}
+
+void print_ults(int fd) {
+    std::string text;
+    for (const ult_info& each : list_ults(true)) {
+        text += fmt::format("ULT '{}' ({}) {}", each.name, each.id, name(each.state));
+        if (each.state == ult_state::parked) {
+            const std::chrono::duration<double> seconds = each.waited;
+            text += fmt::format(" for {:.3f} s, waits for {}", seconds.count(), each.waits_for);
+        }
+        text += each.stream.empty()
+                    ? fmt::format(", pool {}\n", static_cast<const void*>(each.home))
+                    : fmt::format(", stream '{}'\n", each.stream);
+        for (std::size_t i = 0; i < each.trace.size(); ++i)
+            text += fmt::format("    #{} {:#x} {}\n", i, each.trace[i].address, each.trace[i].text);
+    }
+    for (std::string_view left = text; !left.empty();) {
+        const ssize_t written = ::write(fd, left.data(), left.size());
+        if (written > 0) {
+            left.remove_prefix(static_cast<std::size_t>(written));
+        } else if (errno != EINTR) {
+            return;
+        }
+    }
+}
+
+namespace {
+
+std::atomic<int> asks_to_print{-1};
+
+extern "C" void amalgam_ask_to_print(int) {
+    const int before = errno;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written =
+        ::write(asks_to_print.load(std::memory_order_relaxed), &one, sizeof one);
+    errno = before;
+}
+
+void start_printer() {
+    unique_fd asked(::eventfd(0, EFD_CLOEXEC));
+    if (!asked) {
+        throw error(status{errc::no_memory, errno},
+                    "no descriptor to print ULTs on a signal: the process has too many open files; "
+                    "raise its limit (ulimit -n)");
+    }
+    const int fd = asked.get();
+    try {
+        std::thread([fd] {
+            for (std::uint64_t times = 0; ::read(fd, &times, sizeof times) > 0 || errno == EINTR;) {
+                try {
+                    if (times != 0) print_ults(STDERR_FILENO);
+                } catch (const std::exception&) {
+                    continue;  // no memory to make the list: ask again
+                }
+            }
+        }).detach();
+    } catch (const std::system_error& why) {
+        throw error(status{errc::no_memory, why.code().value()},
+                    fmt::format("no thread to print ULTs on a signal: {}; raise the limit on "
+                                "processes (ulimit -u)",
+                                why.what()));
+    }
+    asks_to_print.store(asked.release(), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void print_ults_on_signal(int signal_number) {
+    static std::mutex one_at_a_time;
+    const std::lock_guard hold(one_at_a_time);
+    if (asks_to_print.load(std::memory_order_relaxed) < 0) start_printer();
+    struct sigaction wanted {};
+    wanted.sa_handler = amalgam_ask_to_print;
+    wanted.sa_flags = SA_RESTART | SA_ONSTACK;
+    sigemptyset(&wanted.sa_mask);
+    if (::sigaction(signal_number, &wanted, nullptr) == 0) return;
+    const int why = errno;
+    throw error(status{errc::invalid, why},
+                fmt::format("signal {} cannot print ULTs ({}): give one that a program may handle, "
+                            "as SIGUSR1",
+                            signal_number, std::strerror(why)));
+}
+
+}  // namespace amalgam
