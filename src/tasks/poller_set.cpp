@@ -13,6 +13,11 @@ void poller_set::add(poller& what) {
     version_.fetch_add(1, std::memory_order_release);
 }
 
+bool poller_set::any() {
+    const std::lock_guard hold(lock_);
+    return !wanted_.empty();
+}
+
 bool poller_set::erase(poller& what) {
     const auto found = std::find(wanted_.begin(), wanted_.end(), &what);
     if (found == wanted_.end()) return false;

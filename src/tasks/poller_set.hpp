@@ -23,6 +23,8 @@ public:
     /// False: it was not there. Returns once the stream's copy is without it.
     bool remove(poller& what, stream& of);
 
+    bool any();  // from any thread
+
     std::size_t poll() noexcept;
     /// All are armed. False: one has work, or the list changed.
     bool prepare_to_sleep() noexcept;

@@ -24,6 +24,21 @@
 
 namespace amalgam::detail {
 
+/// A number that one thread changes and others look at: plain loads and stores.
+template <typename T>
+class seen_by_others {
+public:
+    seen_by_others& operator=(T to) noexcept {
+        value_.store(to, std::memory_order_relaxed);
+        return *this;
+    }
+    void operator--() noexcept { *this = static_cast<T>(*this - 1); }
+    operator T() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+private:
+    std::atomic<T> value_{};
+};
+
 /// What an execution_stream is inside: the switching between ULTs, and the loop that
 /// feeds it. ULTs switch to each other directly; the loop's own context runs tasklets,
 /// timers and pollers.
@@ -58,6 +73,16 @@ public:
         return running_.load(std::memory_order_acquire);
     }
     const ult_core* leaving_seen() const noexcept { return left_.load(std::memory_order_acquire); }
+    /// Differs after every switch and every unit that ran: each takes one from the budget, and a
+    /// new batch, which renews that, has a new time.
+    struct progress {
+        std::uint64_t batch;
+        std::size_t budget;
+        bool operator==(const progress&) const = default;
+    };
+    progress progress_seen() const noexcept { return {coarse_now_, budget_}; }
+    bool asleep_seen() const noexcept { return bell_.asleep.load(std::memory_order_relaxed); }
+    bool has_pollers() { return pollers_.any(); }
     void enter(ult_core& next) noexcept;  // from the loop
     /// The first function on every ULT's stack.
     static void ult_main(arrival first);
@@ -172,10 +197,10 @@ private:
     // Touched at every switch.
     std::atomic<ult_core*> running_{nullptr};  // null: the loop itself
     work_unit* stashed_ = nullptr;             // picked by a ULT for the loop to run
-    std::size_t budget_ = 0;                   // units left in this batch
+    seen_by_others<std::size_t> budget_;       // units left in this batch
     exception_state* thread_exceptions_ = nullptr;
-    free_stock* stock_ = nullptr;   // of the thread
-    std::uint64_t coarse_now_ = 0;  // in cycles(), renewed after each batch and sleep
+    free_stock* stock_ = nullptr;               // of the thread
+    seen_by_others<std::uint64_t> coarse_now_;  // in cycles(), renewed after each batch and sleep
     context* from_ = nullptr;
     // Whoever was switched away from, and what to do with it; null: that is done.
     std::atomic<ult_core*> left_{nullptr};

@@ -111,6 +111,23 @@ const stream* ult_registry::hold::stream_of(const pool& home) const noexcept {
     return found == known.end() ? nullptr : *found;
 }
 
+std::vector<ult_registry::stream_seen> ult_registry::list_streams() {
+    std::vector<stream_seen> all;
+    // With this no stack is unmapped, so that of who runs is there.
+    const std::lock_guard hold_list(lock_);
+    const std::lock_guard hold_streams(streams().lock);
+    for (stream* each : streams().known) {
+        const auto [batch, budget] = each->progress_seen();
+        const ult_core* const running = each->running_seen();
+        all.push_back({each, each->options().name, running,
+                       running == nullptr ? std::string() : running->name_seen(), batch, budget,
+                       each->options().driven, each->asleep_seen(),
+                       each->timers().earliest() != stream::time_point::max(),
+                       each->has_pollers()});
+    }
+    return all;
+}
+
 ult_registry::hold::~hold() {
     if (running_on_ != nullptr) return;
     who_.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::held), std::memory_order_release);

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include <amalgam/tasks/inspect.hpp>
@@ -23,6 +25,20 @@ public:
     static void remove(stream& stopped) noexcept;
     /// What list_ults() gives, without the texts of traces.
     static std::vector<ult_info> list(bool with_traces);
+    /// What a stream did when somebody looked.
+    struct stream_seen {
+        const stream* who;
+        std::string name;
+        const ult_core* running;  ///< Or null.
+        std::string running_name;
+        std::uint64_t batch;  ///< This and
+        std::size_t budget;   ///< this differ after every switch: see stream::progress.
+        bool driven;
+        bool asleep;
+        bool has_timers;
+        bool has_pollers;
+    };
+    static std::vector<stream_seen> list_streams();
     /// Since a reading of cycles() that a stream took.
     static std::chrono::nanoseconds time_since(std::uint64_t ticks) noexcept;
 
