@@ -116,7 +116,7 @@ TEST(post_scheduler, with_nothing_to_do_is_done_at_once) {
     stream.run_ready();
     EXPECT_TRUE(ended.ready());
     EXPECT_EQ(order, "b");
-    EXPECT_THROW(post_scheduler(stream.main_pool(), nullptr), error);
+    EXPECT_THROW((void)post_scheduler(stream.main_pool(), nullptr), error);
 }
 
 /// Ends when it is told to.
