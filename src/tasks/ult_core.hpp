@@ -15,6 +15,7 @@
 
 #include "tasks/context.hpp"
 #include "tasks/join_state.hpp"
+#include "tasks/local_values.hpp"
 #include "tasks/recycler.hpp"
 #include "tasks/stack_memory.hpp"
 
@@ -69,7 +70,8 @@ public:
                (requests.fetch_and(static_cast<std::uint8_t>(~asked_to_end)) & asked_to_end) != 0;
     }
     const closure_type* type = nullptr;
-    void* local = nullptr;  ///< task_local()
+    void* local = nullptr;           ///< task_local()
+    local_values* locals = nullptr;  ///< ult_local; null: none
     std::array<char, 24> name{};
     void rename(std::string_view to) noexcept;
     /// For those who do not know whether it ends meanwhile.

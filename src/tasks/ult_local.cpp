@@ -1,0 +1,65 @@
+#include <atomic>
+#include <memory>
+
+#include <amalgam/tasks/ult_local.hpp>
+
+#include "tasks/local_values.hpp"
+#include "tasks/stream.hpp"
+
+namespace amalgam::detail {
+
+local_values::~local_values() {
+    // The youngest first. A destructor may use, and so make, others.
+    while (!entries_.empty()) {
+        const entry last = entries_.back();
+        entries_.pop_back();
+        last.destroy(last.value);
+    }
+}
+
+void* local_values::find(std::uint64_t key) const noexcept {
+    for (const entry& each : entries_) {
+        if (each.key == key) return each.value;
+    }
+    return nullptr;
+}
+
+void local_values::add(std::uint64_t key, void* value, void (*destroy)(void*) noexcept) {
+    entries_.push_back({key, value, destroy});
+}
+
+namespace {
+
+// Not inlined: the caller may be a ULT that has moved to another thread since it last asked.
+[[gnu::noinline]] local_values& of_thread() {
+    thread_local local_values own;
+    asm volatile("");
+    return own;
+}
+
+ult_core* running_ult() noexcept {
+    stream* const here = stream::current();
+    return here == nullptr ? nullptr : here->running();
+}
+
+}  // namespace
+
+std::uint64_t new_local_key() noexcept {
+    static std::atomic<std::uint64_t> next{1};
+    return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+void* find_local(std::uint64_t key) noexcept {
+    ult_core* const self = running_ult();
+    if (self == nullptr) return of_thread().find(key);
+    return self->locals == nullptr ? nullptr : self->locals->find(key);
+}
+
+void add_local(std::uint64_t key, void* value, void (*destroy)(void*) noexcept) {
+    ult_core* const self = running_ult();
+    if (self == nullptr) return of_thread().add(key, value, destroy);
+    if (self->locals == nullptr) self->locals = new local_values;
+    self->locals->add(key, value, destroy);
+}
+
+}  // namespace amalgam::detail
