@@ -18,8 +18,9 @@ struct stack_memory {
     std::byte* top() const noexcept { return low + bytes; }
     /// `address` is in the guard.
     bool guards(const void* address) const noexcept {
-        return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(low) <
-               guard_bytes;
+        return low != nullptr &&
+               reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(low) <
+                   guard_bytes;
     }
 };
 

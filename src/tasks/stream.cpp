@@ -30,7 +30,9 @@ namespace {
 
 [[gnu::always_inline]] inline work_unit* stream::pick_inline() noexcept {
     if (budget_ == 0) return nullptr;
-    work_unit* const next = own_order_ ? own_pool_.pop() : order_->next();
+    work_unit* const next = own_order_ ? own_pool_.pop()
+                            : primary_ ? next_of_primary()
+                                       : order_->next();
     if (next != nullptr) --budget_;
     return next;
 }
@@ -281,6 +283,13 @@ void stream::ult_main(arrival first) {
         here->running()->run_body();
         here = current()->leave_finished();
     }
+}
+
+void stream::loop_main(arrival first) {
+    auto& here = *static_cast<stream*>(first.data);
+    here.arrived(first.from);
+    for (;;)
+        here.turn_once();
 }
 
 }  // namespace amalgam::detail

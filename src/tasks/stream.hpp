@@ -86,6 +86,8 @@ public:
     void enter(ult_core& next) noexcept;  // from the loop
     /// The first function on every ULT's stack.
     static void ult_main(arrival first);
+    /// That on the stack of a primary stream's loop.
+    static void loop_main(arrival first);
     void leave_to_yield() noexcept;
     /// The running ULT goes to another pool.
     void leave_to_move(pool& where) noexcept;
@@ -131,6 +133,7 @@ public:
     time_point now() const noexcept { return clock_->now(); }
     std::chrono::nanoseconds cpu_time() const noexcept;
 
+    bool is_primary(const ult_core& who) const noexcept;
     execution_stream& owner() noexcept { return owner_; }
     pool& main_pool() noexcept { return *main_pool_.load(std::memory_order_relaxed); }
     timer_heap& timers() noexcept { return timers_; }
@@ -139,7 +142,8 @@ public:
 
 private:
     enum class fate : unsigned char { resumed, yielded, moved, parked, finished };
-    class turn;  // the calling thread is this stream, while it lives
+    class turn;
+    class primary;
 
     /// The one who runs a driven stream. Throws error{invalid} when there is one already.
     class driver {
@@ -168,6 +172,7 @@ private:
     };
     void attach_pools(const scheduler& of);
     void detach_pools(const scheduler& of) noexcept;
+    void attach_own_pool();
     void detach_pool(pool& what) noexcept;
     void detach_all() noexcept;
     void use_top() noexcept;
@@ -186,7 +191,13 @@ private:
     void settle() noexcept;
     void requeue(ult_core& who) noexcept;
 
+    void check_cpu() const;
+    void bind_to_cpu() const noexcept;
+    void check_primary() const;
+    work_unit* next_of_primary() noexcept;
+    void stop_primary();
     void thread_main();
+    void turn_once() noexcept;
     std::size_t run_batch(std::size_t most) noexcept;
     std::size_t fire_timers() noexcept;
     std::size_t round(std::size_t most) noexcept;
@@ -234,6 +245,7 @@ private:
     std::unique_ptr<sleeper> sleeper_;  // null: driven
     std::mutex stop_lock_;
     std::thread thread_;
+    std::unique_ptr<primary> primary_;  // null: it has a thread of its own, or is driven
 };
 
 }  // namespace amalgam::detail

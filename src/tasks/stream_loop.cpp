@@ -11,32 +11,11 @@
 #include "tasks/cpu_relax.hpp"
 #include "tasks/overflow.hpp"
 #include "tasks/stream.hpp"
+#include "tasks/stream_primary.hpp"
+#include "tasks/stream_turn.hpp"
 #include "tasks/ult_registry.hpp"
 
 namespace amalgam::detail {
-
-class stream::turn {
-public:
-    explicit turn(stream& self) noexcept
-        : self_(self), before_(set_current(&self)), watched_(self) {
-        self.thread_exceptions_ = exception_state::of_thread();
-        self.stock_ = ult_core::thread_stock();
-        self.loop_.sanitizer.adopt_thread();
-        self.coarse_now_ = cycles();
-        self.pollers_.set_running(true);
-    }
-    ~turn() {
-        self_.pollers_.set_running(false);
-        set_current(before_);
-    }
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
-
-private:
-    stream& self_;
-    stream* before_;
-    overflow_watch watched_;
-};
 
 stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
                execution_stream_options options)
@@ -46,6 +25,7 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
       bell_(bell::take(!options_.driven)),
       spin_(options_.spin) {
     try {
+        check_primary();
         if (order == nullptr) {
             order = std::make_unique<priority_scheduler>(std::vector<pool*>{&own_pool_});
             own_scheduler_ = order.get();
@@ -53,9 +33,15 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
         if (!options_.driven) sleeper_ = std::make_unique<sleeper>(bell_);
         orders_.push_back({std::move(order), {}});
         attach_pools(*orders_.front().order);
+        if (options_.primary) attach_own_pool();
         use_top();
         ult_registry::add(*this);
-        if (!options_.driven) start();
+        check_cpu();
+        if (options_.primary) {
+            primary_ = std::make_unique<primary>(*this);
+        } else if (!options_.driven) {
+            start();
+        }
     } catch (...) {
         ult_registry::remove(*this);
         detach_all();
@@ -82,20 +68,28 @@ stream::~stream() {
     bell::give_back(bell_);
 }
 
-void stream::start() {
-    if (options_.cpu >= 0) {
-        cpu_set_t allowed;
-        CPU_ZERO(&allowed);
-        ::pthread_getaffinity_np(::pthread_self(), sizeof allowed, &allowed);
-        if (options_.cpu >= CPU_SETSIZE || !CPU_ISSET(options_.cpu, &allowed)) {
-            throw error(
-                errc::invalid,
+void stream::check_cpu() const {
+    if (options_.cpu < 0) return;
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    ::pthread_getaffinity_np(::pthread_self(), sizeof allowed, &allowed);
+    if (options_.cpu < CPU_SETSIZE && CPU_ISSET(options_.cpu, &allowed)) return;
+    throw error(errc::invalid,
                 fmt::format("stream '{}' cannot be bound to core {}: this thread may use {} "
                             "cores, and that is none of them; see `taskset -p $$`, or give "
                             "-1 for any",
                             options_.name, options_.cpu, CPU_COUNT(&allowed)));
-        }
-    }
+}
+
+void stream::bind_to_cpu() const noexcept {
+    if (options_.cpu < 0) return;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(options_.cpu, &one);
+    ::pthread_setaffinity_np(::pthread_self(), sizeof one, &one);
+}
+
+void stream::start() {
     try {
         thread_ = std::thread([this] { thread_main(); });
     } catch (const std::system_error& why) {
@@ -107,22 +101,20 @@ void stream::start() {
     }
 }
 
+void stream::turn_once() noexcept {
+    if (round(batch) != 0) {
+        idle_rounds_ = 0;
+    } else {
+        idle();
+    }
+}
+
 void stream::thread_main() {
     ::pthread_setname_np(::pthread_self(), options_.name.substr(0, 15).c_str());
-    if (options_.cpu >= 0) {
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(options_.cpu, &one);
-        ::pthread_setaffinity_np(::pthread_self(), sizeof one, &one);
-    }
+    bind_to_cpu();
     const turn mine(*this);
-    while (!stopping_.load(std::memory_order_relaxed)) {
-        if (round(batch) != 0) {
-            idle_rounds_ = 0;
-        } else {
-            idle();
-        }
-    }
+    while (!stopping_.load(std::memory_order_relaxed))
+        turn_once();
     const auto give_up = std::chrono::steady_clock::now() + stop_grace;
     while (round(batch) != 0) {
         if (std::chrono::steady_clock::now() >= give_up) {
@@ -191,6 +183,7 @@ bool stream::may_sleep() noexcept {
     if (stopping_.load(std::memory_order_seq_cst)) return false;
     if (wake_pending_.exchange(false, std::memory_order_seq_cst)) return false;
     if (replacing_.load(std::memory_order_seq_cst) != nullptr) return false;
+    if (primary_ && !own_pool_.empty()) return false;
     for (const pool* each : order_->pools()) {
         if (!each->empty()) return false;
     }
@@ -220,6 +213,7 @@ void stream::wake() noexcept {
 }
 
 void stream::stop() {
+    if (options_.primary) return stop_primary();
     if (current() == this) {
         throw error(errc::invalid,
                     fmt::format("stream '{}' cannot stop itself: its own work would wait for its "

@@ -49,6 +49,16 @@ void stream::attach_pools(const scheduler& of) {
     }
 }
 
+// Whatever the scheduler, a primary stream serves the pool that its thread's ULT lives in.
+void stream::attach_own_pool() {
+    if (serves(&own_pool_)) {
+        ++served_.front().times;  // it was the only one
+    } else {
+        served_.push_back({&own_pool_, 1});
+        own_pool_.attach(*this, bell_, true);
+    }
+}
+
 void stream::detach_pool(pool& what) noexcept {
     const auto known = std::find_if(served_.begin(), served_.end(),
                                     [&](const served& s) { return s.what == &what; });

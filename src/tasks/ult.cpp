@@ -106,12 +106,19 @@ bool yield_to(ult& next) {
 
 void migrate(pool& where) {
     stream& here = stream_of_ult("migrate");
+    if (here.is_primary(*here.running())) {
+        throw error(errc::invalid,
+                    "the ULT of a primary stream stays on its thread: spawn another ULT in the "
+                    "pool where the work should run");
+    }
     if (!where.served()) detail::refuse_unserved();
     here.leave_to_move(where);
 }
 
 pool& home() {
-    return *stream_of_ult("have a home pool").running()->home();
+    stream& here = stream_of_ult("have a home pool");
+    // The primary's own home is for it alone.
+    return here.is_primary(*here.running()) ? here.main_pool() : *here.running()->home();
 }
 
 void sleep_until(std::chrono::steady_clock::time_point when) {
@@ -122,7 +129,12 @@ void sleep_until(std::chrono::steady_clock::time_point when) {
 }
 
 void exit() {
-    stream_of_ult("exit");
+    const stream& here = stream_of_ult("exit");
+    if (here.is_primary(*here.running())) {
+        throw error(errc::invalid,
+                    "the ULT of a primary stream is the thread itself: it ends by returning from "
+                    "the thread's function");
+    }
     throw detail::exit_ult{};
 }
 

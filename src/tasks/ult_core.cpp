@@ -61,6 +61,11 @@ ult_core::ult_core(stack_memory memory, std::size_t stack_bytes) noexcept
     saved.sanitizer.create(memory.bottom(), usable);
 }
 
+ult_core::ult_core(of_thread, std::string_view what) noexcept
+    : work_unit(&ult_core::run_unit), free_node{nullptr}, stack_bytes_(0) {
+    rename(what);
+}
+
 void* ult_core::closure() noexcept {
     return reinterpret_cast<std::byte*>(this) - inline_closure_bytes;
 }

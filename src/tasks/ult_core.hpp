@@ -32,6 +32,9 @@ inline constexpr std::size_t smallest_stack_bytes = 16 * 1024;
 /// From high to low: this object, the closure, the stack, the guard.
 class ult_core final : public work_unit, public free_node, public join_state {
 public:
+    struct of_thread {};
+    /// A thread whose own stack becomes a ULT's; see stream::primary.
+    ult_core(of_thread, std::string_view what) noexcept;
     /// Maps a stack. Throws error{no_memory}.
     static ult_core& map(std::size_t stack_bytes);
     /// Gives it back to the system.

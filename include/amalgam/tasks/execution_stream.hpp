@@ -29,6 +29,9 @@ struct execution_stream_options {
     const amalgam::clock* clock = nullptr;
     /// True: no thread; the stream runs only inside run_ready(), on the caller's thread.
     bool driven = false;
+    /// True: no thread of its own. The thread that makes the stream becomes one of its ULTs, until
+    /// stop(): what it waits for parks it, and the others run meanwhile. It stays on its thread.
+    bool primary = false;
 };
 
 class timer;

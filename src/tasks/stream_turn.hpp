@@ -1,0 +1,32 @@
+#pragma once
+
+#include "tasks/overflow.hpp"
+#include "tasks/stream.hpp"
+
+namespace amalgam::detail {
+
+/// The calling thread is a stream, while one lives.
+class stream::turn {
+public:
+    explicit turn(stream& self) noexcept
+        : self_(self), before_(set_current(&self)), watched_(self) {
+        self.thread_exceptions_ = exception_state::of_thread();
+        self.stock_ = ult_core::thread_stock();
+        self.loop_.sanitizer.adopt_thread();
+        self.coarse_now_ = cycles();
+        self.pollers_.set_running(true);
+    }
+    ~turn() {
+        self_.pollers_.set_running(false);
+        set_current(before_);
+    }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+
+private:
+    stream& self_;
+    stream* before_;
+    overflow_watch watched_;
+};
+
+}  // namespace amalgam::detail
