@@ -6,14 +6,16 @@
 #include <cstring>
 
 // The first code of a new stack: hands what came with the switch to the entry function, which
-// make_stack() left in rbx. Its caller is nobody: the unwinder ends here.
+// make_stack() left in rbx. Its caller is nobody: the unwinder ends here. It looks up the byte
+// before the one where a stack goes on, so a stack that has not begun goes on behind a nop.
 asm(R"(
     .pushsection .text
     .type amalgam_begin_stack, @function
     .hidden amalgam_begin_stack
-amalgam_begin_stack:
     .cfi_startproc
     .cfi_undefined rip
+    nop
+amalgam_begin_stack:
     movq %rax, %rdi
     call *%rbx
     ud2
