@@ -17,8 +17,7 @@ enum class pool_access {
 /// each push that came from outside the serving stream.
 ///
 /// Owner:   the user, or the stream for its own main_pool(). It must outlive the streams that
-///          serve it and every ULT created into it. Destroyed with ULTs in it, these never run
-///          again: that is logged with their names, and who joins them gets error{canceled}.
+///          serve it and every ULT created into it; ults() says whether some are left.
 /// Threads: push() from any thread; pop(), requeue() and remove() only from a serving stream.
 class pool {
 public:
