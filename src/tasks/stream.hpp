@@ -100,11 +100,11 @@ public:
 
     /// A new ULT joins its pool. False: that is not the stream's own, use the general way.
     bool start_own(ult_core& who) noexcept {
-        if (who.home() != &own_pool_) return false;
+        if (!push_own(who)) return false;
         own_pool_.add_own_ults(1);
-        own_pool_.push_own(who);
         return true;
     }
+    /// The same for what is not counted: tasklets.
     bool push_own(work_unit& unit) noexcept {
         if (unit.home() != &own_pool_) return false;
         own_pool_.push_own(unit);

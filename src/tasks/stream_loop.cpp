@@ -9,7 +9,6 @@
 #include <amalgam/core/status.hpp>
 
 #include "tasks/cpu_relax.hpp"
-#include "tasks/overflow.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/stream_primary.hpp"
 #include "tasks/stream_turn.hpp"

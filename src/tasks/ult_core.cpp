@@ -182,7 +182,7 @@ std::string describe(const std::exception_ptr& what) {
     }
 }
 
-[[noreturn]] void refuse_small_stack(std::size_t bytes) {
+[[noreturn]] static void refuse_small_stack(std::size_t bytes) {
     throw error(errc::invalid,
                 fmt::format("a ULT's stack of {} bytes is too small: give at least {}, or leave "
                             "stack_bytes at 0 for the pooled default of {}",

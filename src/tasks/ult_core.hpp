@@ -27,7 +27,7 @@ inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256
 inline constexpr std::size_t smallest_stack_bytes = 16 * 1024;
 
 /// A ULT, at the top of its own stack. It outlives what it runs: finished ones wait in a
-/// pool with their context suspended in the loop of entry(), ready for the next body.
+/// pool with their context suspended in the loop of stream::ult_main(), ready for the next body.
 ///
 /// From high to low: this object, the closure, the stack, the guard.
 class ult_core final : public work_unit, public free_node, public join_state {
