@@ -10,8 +10,8 @@ import gdb
 from gdb.unwinder import Unwinder, register_unwinder
 
 # A suspended stack, from its pointer up: src/tasks/stack_switch.hpp.
-SAVED = {"r12": 0x08, "r13": 0x10, "r14": 0x18, "r15": 0x20, "rbx": 0x28, "rbp": 0x30, "rip": 0x38}
-FRAME_BYTES = 0x40
+SAVED = {"rbp": 0x00, "rip": 0x08}
+FRAME_BYTES = 0x10
 PARKED = 2  # waiter::parked
 OUTERMOST = ("amalgam_begin_stack", "amalgam::detail::stream::ult_main")
 
@@ -115,7 +115,7 @@ register_unwinder(None, suspended_stack, replace=True)
 def print_suspended(core):
     newest = gdb.newest_frame()
     suspended_stack.newest = (int(newest.read_register("rsp")), int(newest.read_register("rip")))
-    suspended_stack.where = int(core["saved"]["where"])
+    suspended_stack.where = int(core["saved"]["stack"]["pointer"])
     gdb.invalidate_cached_frames()
     try:
         frame, number = gdb.newest_frame().older(), 0

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include <cxxabi.h>
 
@@ -16,6 +17,8 @@ struct exception_state {
     void* caught = nullptr;
     unsigned int uncaught = 0;
 
+    bool any() const noexcept { return caught != nullptr || uncaught != 0; }
+
     /// Where the calling thread keeps it.
     static exception_state* of_thread() noexcept {
         // Itanium C++ ABI 2.2.2: these two members, in this order.
@@ -23,11 +26,18 @@ struct exception_state {
     }
 };
 
+class ult_core;
+
 /// A suspended call stack.
 struct context {
-    suspended_stack where = nullptr;
-    exception_state exceptions;
+    suspended_stack stack;      // first: found by its address, see of()
+    ult_core* owner = nullptr;  ///< Null: a stream's loop.
     [[no_unique_address]] sanitizer_context sanitizer;
+
+    static context& of(const arrival& here) noexcept {
+        return *reinterpret_cast<context*>(here.place);
+    }
 };
+static_assert(std::is_standard_layout_v<context>);
 
 }  // namespace amalgam::detail

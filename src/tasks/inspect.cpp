@@ -62,7 +62,7 @@ std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
         if (with_traces) {
             std::array<std::uintptr_t, 64> frames;
             const std::size_t count =
-                trace_suspended(each->saved.where, each->memory().top(), frames);
+                trace_suspended(each->saved.stack.pointer, each->memory().top(), frames);
             for (std::size_t i = 0; i < count; ++i)
                 one.trace.push_back({frames[i], {}});
         }

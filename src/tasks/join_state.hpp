@@ -9,35 +9,56 @@
 namespace amalgam::detail {
 
 /// How the end of a ULT or tasklet reaches the one who joins it: a word that says who that is.
+///
+/// What a stream made in its own pool it mostly ends, too, before anybody joins, and an atomic
+/// exchange would cost as much as the rest of a tasklet. So there stream::end() looks at the word
+/// and writes it, in two steps that it announces; who writes the word from another thread then
+/// makes sure that no stream was between the two: overwritten().
 struct join_state {
-    // Nobody yet, or a waiter's address, or one of the two marks.
+    // Nobody yet, or a waiter's address, or one of the marks.
     static constexpr std::uintptr_t nobody = 0;
     static constexpr std::uintptr_t detached_mark = 1;
-    static constexpr std::uintptr_t finished_mark = 2;
+    static constexpr std::uintptr_t detaching_mark = 2;  // who detaches may still free it
+    static constexpr std::uintptr_t finished_mark = 3;
+    static constexpr std::uintptr_t finished_alone_mark = 4;  // in stream::end(): told nobody
 
     std::atomic<std::uintptr_t> joiner{nobody};
     std::exception_ptr failed;
+    bool made_at_home = false;  ///< By the stream that it was made for; see stream::end().
 
     bool is_finished() const noexcept {
-        return joiner.load(std::memory_order_acquire) == finished_mark;
+        const std::uintptr_t now = joiner.load(std::memory_order_acquire);
+        return now == finished_mark || now == finished_alone_mark;
     }
     bool is_detached() const noexcept {
         return joiner.load(std::memory_order_acquire) == detached_mark;
     }
 
+    // `at_home`: the calling thread is the stream that will end it, or has.
+
     /// Parks the caller until it has ended.
-    void wait() {
+    void wait(bool at_home) {
         if (is_finished()) return;
         waiter me;
         me.waits_for("join");
+        const auto mine = reinterpret_cast<std::uintptr_t>(&me);
         std::uintptr_t expected = nobody;
-        if (joiner.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&me),
-                                           std::memory_order_acq_rel)) {
-            me.park();
+        if (at_home) {
+            joiner.store(mine, std::memory_order_relaxed);
+        } else if (!joiner.compare_exchange_strong(expected, mine, std::memory_order_acq_rel) ||
+                   (made_at_home && overwritten())) {
+            return;
         }
+        me.park();
     }
     /// Nobody will join. True: it has ended, and the caller frees it.
-    bool detach() noexcept {
+    bool detach(bool at_home) noexcept {
+        if (is_finished()) return true;
+        if (at_home) {
+            joiner.store(detached_mark, std::memory_order_relaxed);
+            return false;
+        }
+        if (made_at_home) return detach_from_elsewhere();
         return joiner.exchange(detached_mark, std::memory_order_acq_rel) == finished_mark;
     }
     /// It has ended. True: it was detached, and the caller frees it; else whoever joins may have
@@ -46,9 +67,15 @@ struct join_state {
         if (is_detached()) return true;
         const std::uintptr_t told = joiner.exchange(finished_mark, std::memory_order_acq_rel);
         if (told == detached_mark) return true;
-        if (told != nobody) reinterpret_cast<waiter*>(told)->unpark();
+        if (told > finished_alone_mark) reinterpret_cast<waiter*>(told)->unpark();
         return false;
     }
+
+private:
+    /// The calling thread wrote the word: has whoever ended this not seen that? False: who ends
+    /// this sees it, or has. Cost: microseconds, a barrier on all threads.
+    bool overwritten() const noexcept;
+    bool detach_from_elsewhere() noexcept;
 };
 
 }  // namespace amalgam::detail

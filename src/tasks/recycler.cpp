@@ -1,7 +1,5 @@
 #include "tasks/recycler.hpp"
 
-#include <algorithm>
-
 namespace amalgam::detail {
 
 free_list depot::take_list() noexcept {
@@ -13,7 +11,7 @@ void depot::give_list(free_list list) noexcept {
     if (list.count == 0) return;
     {
         const std::lock_guard hold(lock_);
-        if (count_ < std::min(most_, limit)) {
+        if (count_ < most_lists) {
             lists_[count_++] = list;
             return;
         }

@@ -32,30 +32,27 @@ struct free_list {
 };
 
 /// Lists of free blocks of one kind that threads move to and from whole, so that a thread that
-/// only makes and one that only frees still feed each other. Past `depot_lists` lists, memory goes
-/// back to the system.
+/// only makes and one that only frees still feed each other. Past sixteen lists, memory goes back
+/// to the system.
 ///
 /// Threads: any.
 class depot {
 public:
     using release_function = void (*)(free_node&) noexcept;
 
-    constexpr depot(std::size_t in_a_list, std::size_t depot_lists,
-                    release_function to_system) noexcept
-        : list_length(in_a_list), most_(depot_lists), release_(to_system) {}
+    constexpr explicit depot(release_function to_system) noexcept : release_(to_system) {}
 
     /// A list of free blocks; empty when there is none.
     free_list take_list() noexcept;
     void give_list(free_list list) noexcept;
 
-    const std::size_t list_length;  ///< Blocks in a full list.
+    static constexpr std::size_t list_length = 64;  ///< Blocks in a full list.
 
 private:
-    static constexpr std::size_t limit = 16;
-    const std::size_t most_;
+    static constexpr std::size_t most_lists = 16;
     const release_function release_;
     std::mutex lock_;
-    free_list lists_[limit];
+    free_list lists_[most_lists];
     std::size_t count_ = 0;
 };
 
@@ -72,7 +69,7 @@ public:
     }
     void push(free_node& node, depot& to) noexcept {
         newest_.push(node);
-        if (newest_.count >= to.list_length) shelve(to);
+        if (newest_.count >= depot::list_length) shelve(to);
     }
     void give_all(depot& to) noexcept {
         to.give_list(std::exchange(newest_, {}));
@@ -86,6 +83,34 @@ private:
     free_list newest_;
     free_list full_;  // or empty
 };
+
+/// The calling thread's own `Cache`, which gives all back with give_all() when the thread ends;
+/// null from then on.
+///
+/// Not inlined: the caller may be a ULT that has moved to another thread since it last asked, and
+/// the compiler would keep the old thread's address.
+template <typename Cache>
+[[gnu::noinline]] Cache* of_this_thread() noexcept {
+    struct slot {
+        Cache cache;
+        enum : unsigned char { unseen, open, closed } state = unseen;
+    };
+    [[gnu::tls_model("initial-exec")]] static constinit thread_local slot own;
+    asm volatile("");
+    if (own.state == slot::open) return &own.cache;
+    if (own.state == slot::closed) return nullptr;
+    struct give_back_at_exit {
+        slot& of;
+        ~give_back_at_exit() {
+            of.state = slot::closed;
+            of.cache.give_all();
+        }
+    };
+    thread_local const give_back_at_exit guard{own};
+    static_cast<void>(guard);
+    own.state = slot::open;
+    return &own.cache;
+}
 
 // Depots are statics: threads may end, and give back, after main() returned.
 static_assert(std::is_trivially_destructible_v<depot>);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #if !defined(__x86_64__) || !defined(__ELF__)
 #include <boost/context/detail/fcontext.hpp>
@@ -8,68 +9,87 @@
 
 namespace amalgam::detail {
 
-/// A call stack that is not running: its stack pointer, below which lie its saved registers.
-using suspended_stack = void*;
+/// How floating-point numbers are rounded and which exceptions trap: MXCSR and the x87 control
+/// word. Unused where Boost switches.
+struct float_control {
+    std::uint32_t mxcsr = 0;
+    std::uint16_t x87 = 0;
+    std::uint16_t scratch = 0;
 
-/// What a stack learns when it is switched to.
+    /// That of the calling thread now.
+    static float_control now() noexcept;
+    /// Not what somebody else has set, but what most programs have: that of the calling thread.
+    void make_usual() noexcept {
+        if (x87 != usual_x87) *this = now();
+    }
+    static constexpr std::uint16_t usual_x87 = 0x37f;  // as the ABI begins a program
+};
+
+/// A call stack that is not running.
+struct suspended_stack {
+    void* pointer = nullptr;  ///< Its registers lie there.
+    float_control floats;     ///< It goes on with this.
+};
+
+/// Who arrives on a stack learns from whoever switched to it.
 struct arrival {
-    suspended_stack from;
-    void* data;  ///< From whoever switched.
+    suspended_stack* place;  ///< Where this stack was kept.
+    void* data;
 };
 
 #if defined(__x86_64__) && defined(__ELF__)
 
 // Our own on x86-64, see docs/decisions/0004-own-stack-switch.md. A suspended stack has, from its
-// pointer up: MXCSR and the x87 control word, r12, r13, r14, r15, rbx, rbp, where to go on.
+// pointer up: rbp, where to go on. The function that switches has saved the other registers as any
+// function does.
 
-/// Switches to `to`, which gets `data`. Returns when somebody switches back.
+/// Switches to `to`, which gets `data`, and keeps the caller's stack in `from`. Returns when
+/// somebody switches back, with what that one gave.
 ///
 /// The way on is pushed by hand and jumped to, not called and returned from: the processor
 /// predicts a return by the calls it saw, which are those of the other stack. Unbalanced, it
-/// would mispredict every return that follows. The control words are compared, not loaded:
-/// programs that change them are few, and loading them stalls.
-[[gnu::always_inline]] inline arrival switch_stack(suspended_stack to, void* data) noexcept {
-    suspended_stack from;
+/// would mispredict every return that follows. What arrives does so in registers: memory just
+/// written takes longer to read than all this.
+///
+/// Floating-point control goes with the stack, but reading MXCSR stalls. So it is loaded always,
+/// and read only when the x87 control word has changed, as <cfenv> changes both. A change of MXCSR
+/// alone, by intrinsics, ends here, unless it was written to `from.floats` before.
+[[gnu::always_inline]] inline arrival switch_stack(suspended_stack& from, suspended_stack& to,
+                                                   void* data) noexcept {
+    arrival here{&to, data};
     asm volatile(
+        "fnstcw 14(%%rdx)\n\t"
         "leaq 1f(%%rip), %%rax\n\t"
         "pushq %%rax\n\t"
-        "leaq -0x38(%%rsp), %%rsp\n\t"
-        "stmxcsr (%%rsp)\n\t"
-        "fnstcw 4(%%rsp)\n\t"
-        "movq %%r12, 0x08(%%rsp)\n\t"
-        "movq %%r13, 0x10(%%rsp)\n\t"
-        "movq %%r14, 0x18(%%rsp)\n\t"
-        "movq %%r15, 0x20(%%rsp)\n\t"
-        "movq %%rbx, 0x28(%%rsp)\n\t"
-        "movq %%rbp, 0x30(%%rsp)\n\t"
-        "movl (%%rsp), %%ecx\n\t"
-        "movzwl 4(%%rsp), %%r8d\n\t"
-        "movq %%rsp, %%rax\n\t"
-        "movq %%rdi, %%rsp\n\t"
-        "cmpl (%%rsp), %%ecx\n\t"
-        "jne 2f\n\t"
-        "cmpw 4(%%rsp), %%r8w\n\t"
+        "pushq %%rbp\n\t"
+        "movzwl 14(%%rdx), %%ecx\n\t"
+        "movq %%rsp, (%%rdx)\n\t"
+        "movq (%%rdi), %%rsp\n\t"
+        "cmpw 12(%%rdx), %%cx\n\t"
         "jne 2f\n"
         "3:\n\t"
-        "movq 0x08(%%rsp), %%r12\n\t"
-        "movq 0x10(%%rsp), %%r13\n\t"
-        "movq 0x18(%%rsp), %%r14\n\t"
-        "movq 0x20(%%rsp), %%r15\n\t"
-        "movq 0x28(%%rsp), %%rbx\n\t"
-        "movq 0x30(%%rsp), %%rbp\n\t"
-        "movq 0x38(%%rsp), %%r8\n\t"
-        "leaq 0x40(%%rsp), %%rsp\n\t"
-        "jmp *%%r8\n"
+        "ldmxcsr 8(%%rdi)\n\t"
+        "cmpw 12(%%rdi), %%cx\n\t"
+        "jne 4f\n"
+        "5:\n\t"
+        "movq (%%rsp), %%rbp\n\t"
+        "movq 8(%%rsp), %%rax\n\t"
+        "leaq 16(%%rsp), %%rsp\n\t"
+        "jmp *%%rax\n"
         "2:\n\t"
-        "ldmxcsr (%%rsp)\n\t"
-        "fldcw 4(%%rsp)\n\t"
+        "stmxcsr 8(%%rdx)\n\t"
+        "movw %%cx, 12(%%rdx)\n\t"
         "jmp 3b\n"
+        "4:\n\t"
+        "fldcw 12(%%rdi)\n\t"
+        "jmp 5b\n"
         "1:"
-        : "=&a"(from), "+D"(to), "+S"(data)
-        :
-        : "rcx", "rdx", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3",
-          "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",
-          "xmm14", "xmm15", "st", "st(1)", "st(2)", "st(3)", "st(4)", "st(5)", "st(6)", "st(7)"
+        : "+D"(here.place), "+S"(here.data)
+        : "d"(&from)
+        : "rax", "rbx", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc",
+          "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+          "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "st", "st(1)", "st(2)", "st(3)", "st(4)",
+          "st(5)", "st(6)", "st(7)"
 #if defined(__AVX512F__)
           ,
           "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25",
@@ -77,24 +97,51 @@ struct arrival {
           "k6", "k7"
 #endif
     );
-    return {from, data};
+    return here;
 }
+
+// What switch_stack() counts on.
+static_assert(offsetof(suspended_stack, floats) == 8 && offsetof(float_control, x87) == 4 &&
+              offsetof(float_control, scratch) == 6);
 
 /// A stack, ending below `top`, on which `entry` begins at the first switch to it, and never
 /// returns.
-suspended_stack make_stack(void* top, std::size_t bytes, void (*entry)(arrival)) noexcept;
+suspended_stack begin_stack(void* top, void (*entry)(arrival first)) noexcept;
+
+template <void (*entry)(arrival first)>
+suspended_stack make_stack(void* top, std::size_t) noexcept {
+    return begin_stack(top, entry);
+}
 
 #else
 
-inline arrival switch_stack(suspended_stack to, void* data) noexcept {
-    const auto back = boost::context::detail::jump_fcontext(to, data);
-    return {back.fctx, back.data};
+inline float_control float_control::now() noexcept {
+    return {};
 }
 
-inline suspended_stack make_stack(void* top, std::size_t bytes, void (*entry)(arrival)) noexcept {
-    // Both are two pointers, passed and returned alike.
-    return boost::context::detail::make_fcontext(
-        top, bytes, reinterpret_cast<void (*)(boost::context::detail::transfer_t)>(entry));
+/// What a stack is told by the one that was left for it.
+struct left_stack {
+    suspended_stack& from;
+    arrival there;
+
+    static arrival arrived(boost::context::detail::transfer_t back) noexcept {
+        const auto& left = *static_cast<left_stack*>(back.data);
+        left.from.pointer = back.fctx;
+        return left.there;
+    }
+};
+
+inline arrival switch_stack(suspended_stack& from, suspended_stack& to, void* data) noexcept {
+    left_stack mine{from, {&to, data}};
+    return left_stack::arrived(boost::context::detail::jump_fcontext(to.pointer, &mine));
+}
+
+template <void (*entry)(arrival first)>
+suspended_stack make_stack(void* top, std::size_t bytes) noexcept {
+    return {boost::context::detail::make_fcontext(
+                top, bytes,
+                [](boost::context::detail::transfer_t back) { entry(left_stack::arrived(back)); }),
+            {}};
 }
 
 #endif

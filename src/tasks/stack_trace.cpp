@@ -25,13 +25,9 @@ amalgam_call_below:
     .cfi_remember_state
     movq %rdi, %rbx
     movq %rdx, %rdi
-    .cfi_def_cfa rbx, 0x40
+    .cfi_def_cfa rbx, 0x10
     .cfi_offset rbp, -0x10
-    .cfi_offset rbx, -0x18
-    .cfi_offset r15, -0x20
-    .cfi_offset r14, -0x28
-    .cfi_offset r13, -0x30
-    .cfi_offset r12, -0x38
+    .cfi_same_value rbx
     call *%rsi
     .cfi_restore_state
     popq %rbx
@@ -43,7 +39,7 @@ amalgam_call_below:
     .popsection
 )");
 
-extern "C" void amalgam_call_below(void* stack, void (*act)(void*), void* with);
+extern "C" void amalgam_call_below(const void* stack, void (*act)(void*), void* with);
 
 namespace amalgam::detail {
 
@@ -68,7 +64,7 @@ struct walk {
 
 }  // namespace
 
-std::size_t trace_suspended(suspended_stack where, const void* top,
+std::size_t trace_suspended(const void* where, const void* top,
                             std::span<std::uintptr_t> into) noexcept {
     walk mine{reinterpret_cast<std::uintptr_t>(where), reinterpret_cast<std::uintptr_t>(top), into};
     amalgam_call_below(
@@ -82,7 +78,7 @@ std::size_t trace_suspended(suspended_stack where, const void* top,
 
 namespace amalgam::detail {
 
-std::size_t trace_suspended(suspended_stack, const void*, std::span<std::uintptr_t>) noexcept {
+std::size_t trace_suspended(const void*, const void*, std::span<std::uintptr_t>) noexcept {
     return 0;
 }
 

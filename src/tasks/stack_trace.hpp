@@ -11,7 +11,7 @@ namespace amalgam::detail {
 
 /// The return addresses of a stack that is suspended, and stays so; from the innermost. The stack
 /// ends below `top`. Returns how many; none where we do not know how to read a suspended stack.
-std::size_t trace_suspended(suspended_stack where, const void* top,
+std::size_t trace_suspended(const void* where, const void* top,
                             std::span<std::uintptr_t> into) noexcept;
 
 /// "function (file+0x12)", or what is known of that.

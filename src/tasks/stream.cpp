@@ -78,33 +78,58 @@ void stream::settle_parked(ult_core& who) noexcept {
         case fate::finished:
             // First, as its memory may be unmapped, under a lock that ult_registry::hold() is in.
             left_.store(nullptr, std::memory_order_release);
-            return who->finished();
+            if (end(*who)) ult_core::give_back(*who, stock_);
+            return;
     }
     left_.store(nullptr, std::memory_order_release);
 }
 
-[[gnu::always_inline]] inline void stream::arrived(suspended_stack from) noexcept {
-    ult_core* const now = running();
-    context& here = now != nullptr ? now->saved : loop_;
-    here.sanitizer.after_switch_from(from_->sanitizer);
-    from_->where = from;
-    settle();
+[[gnu::always_inline]] inline stream::resumed stream::arrived(arrival at) noexcept {
+    context& now = context::of(at);
+    auto* const here = static_cast<stream*>(at.data);
+    if constexpr (sanitized) now.sanitizer.after_switch_from(here->from_->sanitizer);
+    here->settle();
+    return {now.owner, here};
 }
 
-// Returns the stream that runs the caller now, perhaps another one.
-[[gnu::always_inline]] inline stream* stream::jump(context& from, context& to) noexcept {
-    from_ = &from;
-    from.exceptions = *thread_exceptions_;
-    *thread_exceptions_ = to.exceptions;
-    from.sanitizer.before_switch_to(to.sanitizer);
-    const arrival back = switch_stack(to.where, this);
-    auto* const now = static_cast<stream*>(back.data);
-    now->arrived(back.from);
+[[gnu::always_inline]] inline stream::resumed stream::jump(context& from, context& to) noexcept {
+    // Who left has taken what it was handling with it.
+    if (thread_exceptions_->any()) [[unlikely]]
+        return jump_from_catch(from, to);
+    return jump_plain(from, to);
+}
+
+// From the middle of a catch block, or of a destructor that an exception runs.
+[[gnu::noinline]] stream::resumed stream::jump_from_catch(context& from, context& to) noexcept {
+    const exception_state mine = std::exchange(*thread_exceptions_, {});
+    const resumed now = jump_plain(from, to);
+    *now.here->thread_exceptions_ = mine;
     return now;
 }
 
-work_unit* stream::pick() noexcept {
-    return pick_inline();
+[[gnu::always_inline]] inline stream::resumed stream::jump_plain(context& from,
+                                                                 context& to) noexcept {
+    if constexpr (sanitized) from_ = &from;
+    from.sanitizer.before_switch_to(to.sanitizer);
+    return arrived(switch_stack(from.stack, to.stack, this));
+}
+
+// Here, not beside the loop, for pick_inline().
+std::size_t stream::run_batch(std::size_t most) noexcept {
+    budget_ = most;
+    for (;;) {
+        work_unit* next = std::exchange(stashed_, nullptr);
+        if (next == nullptr) next = pick_inline();
+        if (next == nullptr) break;
+        next->run();
+    }
+    const std::size_t happened = most - budget_;
+    if (happened != 0) {
+        const std::uint64_t ticks = cycles();
+        if (happened == batch_) adapt_batch(ticks - coarse_now_);
+        coarse_now_ = ticks;
+    }
+    return happened;
 }
 
 // Something is asked of a ULT that was about to run. True: it went elsewhere instead.
@@ -139,7 +164,7 @@ void stream::enter(ult_core& next) noexcept {
     jump(loop_, next.saved);
 }
 
-[[gnu::always_inline]] inline stream* stream::leave(ult_core& self, fate what) noexcept {
+[[gnu::always_inline]] inline stream::resumed stream::leave(ult_core& self, fate what) noexcept {
     left_.store(&self, std::memory_order_relaxed);
     left_for_ = what;
     for (;;) {
@@ -216,12 +241,12 @@ void stream::leave_to_park(waiter& until) noexcept {
     self.waiting_on.store(nullptr, std::memory_order_relaxed);
 }
 
-bool stream::join_here(ult_core& other) noexcept {
+stream* stream::join_here(ult_core& other) noexcept {
     ult_core* const self = running();
     pool* const home = other.home();  // null: it has just ended
     if (self == nullptr || home == nullptr ||
         (home != &own_pool_ && !home->served_only_by(*this))) {
-        return false;
+        return nullptr;
     }
     [[maybe_unused]] const held_mutexes_aside held(*self, "join");
     // Only this stream ends `other`, and nobody else unparks the waiter, so nothing here
@@ -232,15 +257,14 @@ bool stream::join_here(ult_core& other) noexcept {
     self->waiting_on.store(&me, std::memory_order_relaxed);
     self->parked_at = coarse_now_;
     other.joiner.store(reinterpret_cast<std::uintptr_t>(&me), std::memory_order_relaxed);
-    leave(*self, fate::resumed);
-    self->waiting_on.store(nullptr, std::memory_order_relaxed);
-    return true;
+    const resumed now = leave(*self, fate::resumed);
+    now.who->waiting_on.store(nullptr, std::memory_order_relaxed);
+    return now.here;
 }
 
 // Inlined into ult_main(): what returns after a switch, other than to where it was called from, is
 // mispredicted.
-[[gnu::always_inline]] inline stream* stream::leave_finished() noexcept {
-    ult_core& self = *running();
+[[gnu::always_inline]] inline stream::resumed stream::leave_finished(ult_core& self) noexcept {
     check_held_mutexes_at_end(self);
     pool* const home = self.home();
     self.leave_home();
@@ -250,7 +274,7 @@ bool stream::join_here(ult_core& other) noexcept {
         home->count_ults(-1);
     }
     const std::uintptr_t told = self.joiner.load(std::memory_order_acquire);
-    if (told > ult_core::finished_mark && budget_ != 0) {
+    if (told > ult_core::finished_alone_mark && budget_ != 0) {
         // Joined by a ULT of this stream, which is therefore parked by now: straight to it,
         // past the pool. It frees this stack, but only once it runs.
         auto& joined = *reinterpret_cast<waiter*>(told);
@@ -277,17 +301,15 @@ bool stream::join_here(ult_core& other) noexcept {
 // starts by going on from there. Nothing is set up per ULT, and the frames that ThreadSanitizer
 // counts stay balanced.
 void stream::ult_main(arrival first) {
-    auto* here = static_cast<stream*>(first.data);
-    here->arrived(first.from);
+    ult_core* self = arrived(first).who;
     for (;;) {
-        here->running()->run_body();
-        here = current()->leave_finished();
+        self->run_body();
+        self = current()->leave_finished(*self).who;
     }
 }
 
 void stream::loop_main(arrival first) {
-    auto& here = *static_cast<stream*>(first.data);
-    here.arrived(first.from);
+    stream& here = *arrived(first).here;
     for (;;)
         here.turn_once();
 }

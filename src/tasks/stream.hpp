@@ -15,6 +15,7 @@
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/parking.hpp>
 
+#include "tasks/block_cache.hpp"
 #include "tasks/context.hpp"
 #include "tasks/poller_set.hpp"
 #include "tasks/sleeper.hpp"
@@ -51,8 +52,10 @@ class stream {
 public:
     using time_point = execution_stream::time_point;
 
-    /// Units between two looks at the pollers.
-    static constexpr std::size_t batch = 32;
+    /// Units between two looks at the pollers and timers: more, as long as that many take hardly
+    /// a microsecond.
+    static constexpr std::size_t least_batch = 32;
+    static constexpr std::size_t most_batch = 256;
     /// How long stop() lets ready work go on.
     static constexpr std::chrono::seconds stop_grace{1};
 
@@ -65,6 +68,13 @@ public:
     /// The stream that runs the caller, or null. Never inlined: see stream.cpp.
     static stream* current() noexcept;
     static stream* set_current(stream* now) noexcept;  // returns the one before
+
+    /// A ULT or tasklet of this stream has ended. True: it was detached, and the caller frees it.
+    /// Who joins from elsewhere waits while it is `ending_seen`: see join_state.
+    bool end(join_state& what) noexcept;
+    const join_state* ending_seen() const noexcept {
+        return ending_.load(std::memory_order_acquire);
+    }
 
     // Switching; on the stream itself only.
     ult_core* running() const noexcept { return running_.load(std::memory_order_relaxed); }
@@ -95,18 +105,20 @@ public:
     /// this stream that can give it out of turn.
     bool leave_to(ult_core& next) noexcept;
     void leave_to_park(waiter& until) noexcept;
-    /// False: the caller is no ULT, or `other` belongs to another stream.
-    bool join_here(ult_core& other) noexcept;
+    /// The stream that runs the caller after that. Null: the caller is no ULT, or `other` belongs
+    /// to another stream.
+    stream* join_here(ult_core& other) noexcept;
 
     /// A new ULT joins its pool. False: that is not the stream's own, use the general way.
     bool start_own(ult_core& who) noexcept {
-        if (!push_own(who)) return false;
+        if (!push_own(who, who)) return false;
         own_pool_.add_own_ults(1);
         return true;
     }
     /// The same for what is not counted: tasklets.
-    bool push_own(work_unit& unit) noexcept {
+    bool push_own(work_unit& unit, join_state& same) noexcept {
         if (unit.home() != &own_pool_) return false;
+        same.made_at_home = true;
         own_pool_.push_own(unit);
         return true;
     }
@@ -114,6 +126,9 @@ public:
     /// Where the calling thread keeps finished stacks, whether a stream runs it (`here`) or not.
     static free_stock* stock_of(stream* here) noexcept {
         return here != nullptr ? here->stock_ : ult_core::thread_stock();
+    }
+    static block_cache* blocks_of(stream* here) noexcept {
+        return here != nullptr ? here->blocks_ : block_cache::of_thread();
     }
     static void count_ults(pool& in, std::ptrdiff_t more) noexcept { in.count_ults(more); }
     bool serves(const pool* what) const noexcept;
@@ -179,15 +194,21 @@ private:
     bool unstack() noexcept;  // false: the top is not done
     void replace_bottom(std::unique_ptr<scheduler> order);
     void replace_if_asked() noexcept;
-    work_unit* pick() noexcept;
     work_unit* pick_inline() noexcept;
-    void arrived(suspended_stack from) noexcept;
-    stream* leave(ult_core& self, fate what) noexcept;
-    stream* leave_finished() noexcept;
+    /// Whoever goes on after a switch, and the stream that runs it now, perhaps another one.
+    struct resumed {
+        ult_core* who;  ///< Null: the loop.
+        stream* here;
+    };
+    static resumed arrived(arrival at) noexcept;
+    resumed leave(ult_core& self, fate what) noexcept;
+    resumed leave_finished(ult_core& self) noexcept;
     bool run_next(ult_core& next) noexcept;
     bool heed(ult_core& who) noexcept;
     void settle_parked(ult_core& who) noexcept;
-    stream* jump(context& from, context& to) noexcept;
+    resumed jump(context& from, context& to) noexcept;
+    resumed jump_plain(context& from, context& to) noexcept;
+    resumed jump_from_catch(context& from, context& to) noexcept;
     void settle() noexcept;
     void requeue(ult_core& who) noexcept;
 
@@ -199,6 +220,7 @@ private:
     void thread_main();
     void turn_once() noexcept;
     std::size_t run_batch(std::size_t most) noexcept;
+    void adapt_batch(std::uint64_t took) noexcept;
     std::size_t fire_timers() noexcept;
     std::size_t round(std::size_t most) noexcept;
     void idle() noexcept;
@@ -211,10 +233,12 @@ private:
     seen_by_others<std::size_t> budget_;       // units left in this batch
     exception_state* thread_exceptions_ = nullptr;
     free_stock* stock_ = nullptr;               // of the thread
+    block_cache* blocks_ = nullptr;             // of the thread
     seen_by_others<std::uint64_t> coarse_now_;  // in cycles(), renewed after each batch and sleep
-    context* from_ = nullptr;
+    context* from_ = nullptr;                   // for sanitizers
     // Whoever was switched away from, and what to do with it; null: that is done.
     std::atomic<ult_core*> left_{nullptr};
+    std::atomic<const join_state*> ending_{nullptr};
     fate left_for_ = fate::resumed;
     waiter* left_until_ = nullptr;
     std::atomic<pool*> main_pool_{nullptr};
@@ -233,6 +257,7 @@ private:
     bell& bell_;
     timer_heap timers_;
     std::uint64_t timers_checked_ = 0;  // in cycles()
+    std::size_t batch_ = least_batch;
     poller_set pollers_;
 
     spin_policy spin_;
@@ -247,5 +272,17 @@ private:
     std::thread thread_;
     std::unique_ptr<primary> primary_;  // null: it has a thread of its own, or is driven
 };
+
+inline bool stream::end(join_state& what) noexcept {
+    if (what.made_at_home) {
+        ending_.store(&what, std::memory_order_relaxed);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        const bool unseen = what.joiner.load(std::memory_order_acquire) == join_state::nobody;
+        if (unseen) what.joiner.store(join_state::finished_alone_mark, std::memory_order_release);
+        ending_.store(nullptr, std::memory_order_release);
+        if (unseen) return false;
+    }
+    return what.finish();
+}
 
 }  // namespace amalgam::detail

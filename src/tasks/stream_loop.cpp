@@ -101,7 +101,7 @@ void stream::start() {
 }
 
 void stream::turn_once() noexcept {
-    if (round(batch) != 0) {
+    if (round(batch_) != 0) {
         idle_rounds_ = 0;
     } else {
         idle();
@@ -115,7 +115,7 @@ void stream::thread_main() {
     while (!stopping_.load(std::memory_order_relaxed))
         turn_once();
     const auto give_up = std::chrono::steady_clock::now() + stop_grace;
-    while (round(batch) != 0) {
+    while (round(batch_) != 0) {
         if (std::chrono::steady_clock::now() >= give_up) {
             log(log_level::warn, "tasks", "a stopped stream left work that stays ready",
                 {{"stream", options_.name}});
@@ -124,17 +124,13 @@ void stream::thread_main() {
     }
 }
 
-std::size_t stream::run_batch(std::size_t most) noexcept {
-    budget_ = most;
-    for (;;) {
-        work_unit* next = std::exchange(stashed_, nullptr);
-        if (next == nullptr) next = pick();
-        if (next == nullptr) break;
-        next->run();
+void stream::adapt_batch(std::uint64_t took) noexcept {
+    constexpr std::uint64_t short_time = 4096, long_time = 4 * short_time;  // in cycles()
+    if (took < short_time) {
+        batch_ = std::min(2 * batch_, most_batch);
+    } else if (took > long_time) {
+        batch_ = std::max(batch_ / 2, least_batch);
     }
-    const std::size_t happened = most - budget_;
-    if (happened != 0) coarse_now_ = cycles();
-    return happened;
 }
 
 std::size_t stream::fire_timers() noexcept {
@@ -227,7 +223,7 @@ void stream::stop() {
     } else if (!stopping_.exchange(true) && options_.driven) {
         const auto give_up = std::chrono::steady_clock::now() + stop_grace;
         const turn mine(*this);
-        while (round(batch) != 0 && std::chrono::steady_clock::now() < give_up)
+        while (round(batch_) != 0 && std::chrono::steady_clock::now() < give_up)
             continue;
     }
     replace_if_asked();  // who asked too late is told so
@@ -246,7 +242,7 @@ std::size_t stream::run_ready(std::size_t most) {
     {
         const turn mine(*this);
         while (happened < most) {
-            const std::size_t now_happened = round(std::min(batch, most - happened));
+            const std::size_t now_happened = round(std::min(batch_, most - happened));
             if (now_happened == 0) break;
             happened += now_happened;
         }

@@ -25,8 +25,9 @@ stream::primary::primary(stream& of)
     turn_.emplace(of);
     const auto usable = static_cast<std::size_t>(loop_stack_.top() - loop_stack_.bottom());
     main.saved.sanitizer.adopt_thread();
+    main.saved.stack.floats = float_control::now();
     of.loop_.sanitizer.create(loop_stack_.bottom(), usable);
-    of.loop_.where = make_stack(loop_stack_.top(), usable, &stream::loop_main);
+    of.loop_.stack = make_stack<&stream::loop_main>(loop_stack_.top(), usable);
     main.begin_in(of.own_pool_);
     ult_registry::add(main);
     of.running_.store(&main, std::memory_order_release);

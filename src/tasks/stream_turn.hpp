@@ -12,6 +12,8 @@ public:
         : self_(self), before_(set_current(&self)), watched_(self) {
         self.thread_exceptions_ = exception_state::of_thread();
         self.stock_ = ult_core::thread_stock();
+        self.blocks_ = block_cache::of_thread();
+        self.loop_.stack.floats = float_control::now();
         self.loop_.sanitizer.adopt_thread();
         self.coarse_now_ = cycles();
         self.pollers_.set_running(true);

@@ -21,10 +21,20 @@ public:
     }
 
     void* closure() noexcept { return this + 1; }
-    static void free(tasklet_core& self) noexcept {
+    static void free(tasklet_core& self, stream* here) noexcept {
         const std::size_t bytes = sizeof(tasklet_core) + self.type->bytes;
-        self.~tasklet_core();
-        free_block(&self, bytes);
+        std::destroy_at(&self);
+        block_cache::free(&self, bytes, stream::blocks_of(here));
+    }
+    [[gnu::noinline]] void wait_for_end() {
+        const stream* const here = stream::current();
+        wait(here != nullptr && here->owns(*home()));
+    }
+    /// Frees it, and throws what escaped from it.
+    [[noreturn]] static void rethrow(tasklet_core& self) {
+        const std::exception_ptr failed = std::exchange(self.failed, nullptr);
+        free(self, stream::current());
+        std::rethrow_exception(failed);
     }
     void log_lost() noexcept {
         log(log_level::error, "tasks", "an exception escaped from a tasklet",
@@ -41,56 +51,54 @@ private:
         } catch (...) {
             self.failed = std::current_exception();
         }
-        if (!self.finish()) return;
+        stream& here = *stream::current();
+        if (!here.end(self)) return;
         if (self.failed) self.log_lost();
-        free(self);
+        free(self, &here);
     }
 };
 
 prepared_tasklet prepare_tasklet(pool& where, const closure_type& type, bool joinable) {
-    auto* made = ::new (allocate_block(sizeof(tasklet_core) + type.bytes))
+    auto* made = ::new (block_cache::allocate(sizeof(tasklet_core) + type.bytes,
+                                              stream::blocks_of(stream::current())))
         tasklet_core(where, type, joinable);
     return {made, made->closure()};
 }
 
 void drop_tasklet(tasklet_core& made) noexcept {
-    tasklet_core::free(made);
+    tasklet_core::free(made, stream::current());
 }
 
 void start_tasklet(tasklet_core& made) noexcept {
     stream* const here = stream::current();
-    if (here == nullptr || !here->push_own(made)) made.home()->push(made);
+    if (here == nullptr || !here->push_own(made, made)) made.home()->push(made);
 }
 
 }  // namespace detail
 
+using detail::stream;
 using detail::tasklet_core;
 
-tasklet& tasklet::operator=(tasklet&& other) noexcept {
-    tasklet ended(std::move(*this));  // joined at the end of this scope
-    core_ = std::exchange(other.core_, nullptr);
-    return *this;
-}
-
-tasklet::~tasklet() {
+void tasklet::end() noexcept {
     detail::join_or_detach(*this, "a tasklet's handle was destroyed without join()");
 }
 
 void tasklet::join() {
     if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
-    core_->wait();
+    if (!core_->is_finished()) core_->wait_for_end();
     tasklet_core& core = *std::exchange(core_, nullptr);
-    const std::exception_ptr failed = std::exchange(core.failed, nullptr);
-    tasklet_core::free(core);
-    if (failed) std::rethrow_exception(failed);
+    if (core.failed) [[unlikely]]
+        tasklet_core::rethrow(core);
+    tasklet_core::free(core, stream::current());
 }
 
 void tasklet::detach() {
     if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "detach");
     tasklet_core& core = *std::exchange(core_, nullptr);
-    if (!core.detach()) return;
+    stream* const here = stream::current();
+    if (!core.detach(here != nullptr && here->owns(*core.home()))) return;
     if (core.failed) core.log_lost();
-    tasklet_core::free(core);
+    tasklet_core::free(core, here);
 }
 
 }  // namespace amalgam

@@ -15,36 +15,39 @@ namespace amalgam {
 using detail::stream;
 using detail::ult_core;
 
-ult& ult::operator=(ult&& other) noexcept {
-    ult ended(std::move(*this));  // joined at the end of this scope
-    core_ = std::exchange(other.core_, nullptr);
-    return *this;
-}
-
-ult::~ult() {
+void ult::end() noexcept {
     detail::join_or_detach(*this, "a ULT's handle was destroyed without join()");
 }
 
 void ult::join() {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "join");
-    stream* const here = stream::current();
+    stream* here = stream::current();
     if (here != nullptr && here->running() == core_) {
         throw error(errc::invalid, "a ULT cannot join itself: let another ULT or thread join it");
     }
-    if (!core_->is_finished() && (here == nullptr || !here->join_here(*core_))) core_->wait();
+    if (!core_->is_finished()) {
+        if (here != nullptr) here = here->join_here(*core_);
+        if (here == nullptr) {
+            core_->wait(false);
+            here = stream::current();
+        }
+    }
     ult_core& core = *std::exchange(core_, nullptr);
-    const std::exception_ptr failed = std::exchange(core.failed, nullptr);
-    // Asked again: the stream may be another one after the wait.
-    ult_core::give_back(core, stream::stock_of(stream::current()));
-    if (failed) std::rethrow_exception(failed);
+    if (core.failed) [[unlikely]] {
+        const std::exception_ptr failed = std::exchange(core.failed, nullptr);
+        ult_core::give_back(core, stream::stock_of(here));
+        std::rethrow_exception(failed);
+    }
+    ult_core::give_back(core, stream::stock_of(here));
 }
 
 void ult::detach() {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "detach");
     ult_core& core = *std::exchange(core_, nullptr);
-    if (!core.detach()) return;
+    stream* const here = stream::current();
+    if (!core.detach(here != nullptr && core.home() != nullptr && here->owns(*core.home()))) return;
     if (core.failed) core.log_lost_exception();
-    ult_core::give_back(core, stream::stock_of(stream::current()));
+    ult_core::give_back(core, stream::stock_of(here));
 }
 
 void ult::migrate(pool& where) {

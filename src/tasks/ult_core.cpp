@@ -29,19 +29,11 @@ void release_ult(free_node& node) noexcept {
     ult_core::unmap(static_cast<ult_core&>(node));
 }
 
-constinit depot stack_depot(64, 16, release_ult);
+constinit depot stack_depot(release_ult);
 
-struct thread_stacks {
+struct free_stacks {
     free_stock stock;
-    enum : unsigned char { unseen, open, closed } state = unseen;
-};
-[[gnu::tls_model("initial-exec")]] constinit thread_local thread_stacks own_stacks;
-
-struct give_back_at_exit {
-    ~give_back_at_exit() {
-        own_stacks.state = thread_stacks::closed;
-        own_stacks.stock.give_all(stack_depot);
-    }
+    void give_all() noexcept { stock.give_all(stack_depot); }
 };
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
@@ -53,21 +45,20 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
 ult_core::ult_core(stack_memory memory, std::size_t stack_bytes) noexcept
     : work_unit(&ult_core::run_unit),
       free_node{nullptr},
+      pooled_(stack_bytes == default_stack_bytes),
       memory_(memory),
       stack_bytes_(stack_bytes) {
     auto* const top = static_cast<std::byte*>(closure());
     const auto usable = static_cast<std::size_t>(top - memory.bottom());
-    saved.where = make_stack(top, usable, &stream::ult_main);
+    saved.owner = this;
+    saved.stack = make_stack<&stream::ult_main>(top, usable);
     saved.sanitizer.create(memory.bottom(), usable);
 }
 
 ult_core::ult_core(of_thread, std::string_view what) noexcept
     : work_unit(&ult_core::run_unit), free_node{nullptr}, stack_bytes_(0) {
+    saved.owner = this;
     rename(what);
-}
-
-void* ult_core::closure() noexcept {
-    return reinterpret_cast<std::byte*>(this) - inline_closure_bytes;
 }
 
 ult_core& ult_core::map(std::size_t stack_bytes) {
@@ -90,16 +81,9 @@ void ult_core::unmap(ult_core& core) noexcept {
     unmap_stack(memory);
 }
 
-// Not inlined: the caller may be a ULT that has moved to another thread since it last asked.
-[[gnu::noinline]] free_stock* ult_core::thread_stock() noexcept {
-    asm volatile("");
-    thread_stacks& own = own_stacks;
-    if (own.state == thread_stacks::open) return &own.stock;
-    if (own.state == thread_stacks::closed) return nullptr;
-    thread_local const give_back_at_exit guard;
-    static_cast<void>(guard);
-    own.state = thread_stacks::open;
-    return &own.stock;
+free_stock* ult_core::thread_stock() noexcept {
+    free_stacks* const own = of_this_thread<free_stacks>();
+    return own == nullptr ? nullptr : &own->stock;
 }
 
 ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
@@ -109,23 +93,22 @@ ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
 }
 
 void ult_core::give_back(ult_core& core, free_stock* to) noexcept {
-    if (core.stack_bytes_ != default_stack_bytes || to == nullptr) return unmap(core);
+    if (!core.pooled_ || to == nullptr) return unmap(core);
     to->push(core, stack_depot);
 }
 
-void ult_core::run_body() noexcept {
-    try {
-        if (requests.load(std::memory_order_relaxed) != 0 && take_cancel()) {
-            type->destroy(closure());
-            throw error(errc::canceled, "this ULT was canceled before it began");
-        }
-        type->run(closure());
-    } catch (const exit_ult&) {
-    } catch (...) {
-        failed = std::current_exception();
-        if (is_detached()) log_lost_exception();
-    }
-    if (locals != nullptr) delete std::exchange(locals, nullptr);
+void ult_core::cancel_unbegun() {
+    type->destroy(closure());
+    throw error(errc::canceled, "this ULT was canceled before it began");
+}
+
+void ult_core::keep_thrown() noexcept {
+    failed = std::current_exception();
+    if (is_detached()) log_lost_exception();
+}
+
+void ult_core::destroy_locals() noexcept {
+    delete std::exchange(locals, nullptr);
 }
 
 // Byte by byte and atomic: list_ults() may read the name of one that ends, and of the next one on
@@ -145,10 +128,6 @@ std::string ult_core::name_seen() const {
         seen += one;
     }
     return seen;
-}
-
-void ult_core::finished() noexcept {
-    if (finish()) give_back(*this, stream::stock_of(stream::current()));
 }
 
 void ult_core::run_unit(work_unit& self) noexcept {
@@ -195,11 +174,8 @@ void refuse_unserved() {
                 "execution_stream whose scheduler has the pool, and do not stop it before");
 }
 
-prepared_ult prepare_ult(pool& where, const closure_type& type, const ult_options& options,
-                         bool joinable) {
-    const std::size_t stack_bytes =
-        options.stack_bytes == 0 ? default_stack_bytes : options.stack_bytes;
-    if (stack_bytes < smallest_stack_bytes) refuse_small_stack(stack_bytes);
+ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable,
+                            std::size_t stack_bytes) {
     stream* const here = stream::current();
     if ((here == nullptr || !here->owns(where)) && !where.served()) refuse_unserved();
     ult_core& core = ult_core::take(stack_bytes, stream::stock_of(here));
@@ -209,10 +185,27 @@ prepared_ult prepare_ult(pool& where, const closure_type& type, const ult_option
     // Somebody may hold it, who took it for the ULT that had this stack before.
     if (core.requests.load(std::memory_order_relaxed) != 0)
         core.requests.fetch_and(ult_core::held, std::memory_order_relaxed);
+    core.saved.stack.floats.make_usual();
+    core.set_home(&where);
+    return core;
+}
+
+ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable) {
+    ult_core& core = ult_core::prepare(where, type, joinable, default_stack_bytes);
+    core.priority = 0;
+    if (core.name[0] != '\0') core.rename({});
+    return core;
+}
+
+ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable,
+                      const ult_options& options) {
+    const std::size_t stack_bytes =
+        options.stack_bytes == 0 ? default_stack_bytes : options.stack_bytes;
+    if (stack_bytes < smallest_stack_bytes) refuse_small_stack(stack_bytes);
+    ult_core& core = ult_core::prepare(where, type, joinable, stack_bytes);
     core.priority = options.priority;
     core.rename(options.name);
-    core.begin_in(where);
-    return {&core, core.closure()};
+    return core;
 }
 
 void drop_ult(ult_core& core) noexcept {
@@ -222,10 +215,10 @@ void drop_ult(ult_core& core) noexcept {
 
 void start_ult(ult_core& core) noexcept {
     stream* const here = stream::current();
-    if (here == nullptr || !here->start_own(core)) {
-        stream::count_ults(*core.home(), 1);
-        core.home()->push(core);
-    }
+    if (here != nullptr && here->start_own(core)) return;
+    core.made_at_home = false;
+    stream::count_ults(*core.home(), 1);
+    core.home()->push(core);
 }
 
 }  // namespace amalgam::detail

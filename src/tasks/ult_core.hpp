@@ -26,6 +26,9 @@ namespace amalgam::detail {
 inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256 * 1024;
 inline constexpr std::size_t smallest_stack_bytes = 16 * 1024;
 
+/// What this_task::exit() throws.
+struct exit_ult {};
+
 /// A ULT, at the top of its own stack. It outlives what it runs: finished ones wait in a
 /// pool with their context suspended in the loop of stream::ult_main(), ready for the next body.
 ///
@@ -46,16 +49,29 @@ public:
 
     static void run_unit(work_unit& self) noexcept;  // from the stream's loop
 
+    /// One that has a body now, but is in no pool yet. Throws error{invalid} when no stream serves
+    /// `where`.
+    static ult_core& prepare(pool& where, const closure_type& type, bool joinable,
+                             std::size_t stack_bytes);
     void begin_in(pool& where) noexcept { set_home(&where); }
     /// It belongs to no pool any more.
     void leave_home() noexcept { set_home(nullptr); }
 
     const stack_memory& memory() const noexcept { return memory_; }
     std::size_t stack_bytes() const noexcept { return stack_bytes_; }
-    void* closure() noexcept;
-    void run_body() noexcept;
-    /// The stack is not in use any more. Whoever was told may free this.
-    void finished() noexcept;
+    void* closure() noexcept { return closure_of(this); }
+    /// Inlined: what returns after a switch, other than to where it was called from, is
+    /// mispredicted.
+    [[gnu::always_inline]] void run_body() noexcept {
+        try {
+            if (requests.load(std::memory_order_relaxed) != 0 && take_cancel()) cancel_unbegun();
+            type->run(closure());
+        } catch (const exit_ult&) {
+        } catch (...) {
+            keep_thrown();
+        }
+        if (locals != nullptr) destroy_locals();
+    }
     void log_lost_exception() noexcept;
 
     // requests: what others ask of the stream that runs it next, see stream::heed().
@@ -63,26 +79,36 @@ public:
     static constexpr std::uint8_t asked_to_end = 2;  ///< cancel(): for the ULT itself
     static constexpr std::uint8_t held = 4;          ///< See ult_registry::hold().
 
-    context saved;
+    // With the bases, two cache lines for what a short life touches; then the rest.
     std::atomic<std::uint8_t> requests{0};
-    std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
-    std::atomic<waiter*> waiting_on{nullptr};  ///< while it parks
-    std::uint64_t parked_at = 0;               ///< with waiting_on; stream::coarse_now_
-    bool take_cancel() noexcept {
-        return (requests.load(std::memory_order_relaxed) & asked_to_end) != 0 &&
-               (requests.fetch_and(static_cast<std::uint8_t>(~asked_to_end)) & asked_to_end) != 0;
-    }
+
+private:
+    bool pooled_ = false;  // the stack is one of the usual size
+
+public:
+    context saved;
     const closure_type* type = nullptr;
-    void* local = nullptr;           ///< task_local()
     local_values* locals = nullptr;  ///< ult_local; null: none
     std::array<char, 24> name{};
     void rename(std::string_view to) noexcept;
     /// For those who do not know whether it ends meanwhile.
     std::string name_seen() const;
 
+    std::atomic<waiter*> waiting_on{nullptr};  ///< while it parks
+    std::uint64_t parked_at = 0;               ///< with waiting_on; stream::coarse_now_
+    std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
+    void* local = nullptr;                     ///< task_local()
+    bool take_cancel() noexcept {
+        return (requests.load(std::memory_order_relaxed) & asked_to_end) != 0 &&
+               (requests.fetch_and(static_cast<std::uint8_t>(~asked_to_end)) & asked_to_end) != 0;
+    }
+
 private:
     friend class ult_registry;
     ult_core(stack_memory memory, std::size_t stack_bytes) noexcept;
+    [[noreturn]] void cancel_unbegun();
+    void keep_thrown() noexcept;
+    void destroy_locals() noexcept;
 
     ult_core* next_known_ = nullptr;  // the registry's
     ult_core* prev_known_ = nullptr;
@@ -109,9 +135,6 @@ void join_or_detach(Handle& handle, const char* what) noexcept {
     }
     if (handle.joinable()) handle.detach();
 }
-
-/// What this_task::exit() throws.
-struct exit_ult {};
 
 /// "text of the exception", for logs and failures.
 std::string describe(const std::exception_ptr& what);

@@ -104,6 +104,15 @@ ult_registry::hold::hold(ult_core& who) noexcept : streams_stay_(streams().lock)
     who_.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::held), std::memory_order_release);
 }
 
+void ult_registry::let_end(const join_state& what) noexcept {
+    barrier_on_all_threads();
+    const std::lock_guard hold_streams(streams().lock);
+    for (const stream* each : streams().known) {
+        while (each->ending_seen() == &what)
+            ::sched_yield();
+    }
+}
+
 const stream* ult_registry::hold::stream_of(const pool& home) const noexcept {
     const auto& known = streams().known;
     const auto found = std::find_if(known.begin(), known.end(),

@@ -13,6 +13,7 @@ namespace amalgam::detail {
 
 class stream;
 class ult_core;
+struct join_state;
 
 /// All stacks that exist, in use or pooled, and all streams: for those who look from outside.
 ///
@@ -39,6 +40,9 @@ public:
         bool has_pollers;
     };
     static std::vector<stream_seen> list_streams();
+    /// Returns when no stream is in the middle of stream::end() for this; who begins that from now
+    /// on sees what the caller has written.
+    static void let_end(const join_state& what) noexcept;
     /// Since a reading of cycles() that a stream took.
     static std::chrono::nanoseconds time_since(std::uint64_t ticks) noexcept;
 

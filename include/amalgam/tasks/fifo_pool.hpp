@@ -37,6 +37,7 @@ private:
     work_unit* rotate(work_unit& unit) noexcept {
         if (inbox_.load(std::memory_order_relaxed) != nullptr) drain_inbox();
         if (own_.empty()) return &unit;
+        if (work_unit* const only = own_.replace_only(unit)) return only;
         own_.push_back(unit);
         return own_.pop_front();
     }

@@ -21,8 +21,13 @@ public:
     /// What spawn_tasklet() makes.
     explicit tasklet(detail::tasklet_core& core) noexcept : core_(&core) {}
     tasklet(tasklet&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-    tasklet& operator=(tasklet&& other) noexcept;
-    ~tasklet();
+    tasklet& operator=(tasklet&& other) noexcept {
+        tasklet ended(std::exchange(core_, std::exchange(other.core_, nullptr)));
+        return *this;
+    }
+    ~tasklet() {
+        if (core_ != nullptr) end();
+    }
 
     bool joinable() const noexcept { return core_ != nullptr; }
     /// Waits for the end: parks the calling ULT or thread.
@@ -31,6 +36,9 @@ public:
     void detach();
 
 private:
+    explicit tasklet(detail::tasklet_core* core) noexcept : core_(core) {}
+    void end() noexcept;
+
     detail::tasklet_core* core_ = nullptr;
 };
 

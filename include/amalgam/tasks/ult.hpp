@@ -59,8 +59,13 @@ public:
     /// What spawn() makes.
     explicit ult(detail::ult_core& core) noexcept : core_(&core) {}
     ult(ult&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-    ult& operator=(ult&& other) noexcept;
-    ~ult();
+    ult& operator=(ult&& other) noexcept {
+        ult ended(std::exchange(core_, std::exchange(other.core_, nullptr)));
+        return *this;
+    }
+    ~ult() {
+        if (core_ != nullptr) end();
+    }
 
     bool joinable() const noexcept { return core_ != nullptr; }
     /// Waits for the end: parks the calling ULT or thread.
@@ -78,6 +83,9 @@ public:
 
 private:
     friend bool this_task::yield_to(ult& next);
+    explicit ult(detail::ult_core* core) noexcept : core_(core) {}
+    void end() noexcept;
+
     detail::ult_core* core_ = nullptr;
 };
 

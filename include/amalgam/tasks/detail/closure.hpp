@@ -38,14 +38,15 @@ struct inline_closure {
     static constexpr closure_type type{&run, &destroy, sizeof(Function), alignof(Function)};
 };
 
-/// A ULT that is not yet in its pool, and where its closure belongs.
-struct prepared_ult {
-    ult_core* core;
-    void* closure;
-};
+/// Where the closure of a ULT belongs: just below its descriptor.
+inline void* closure_of(ult_core* core) noexcept {
+    return reinterpret_cast<std::byte*>(core) - inline_closure_bytes;
+}
 
-prepared_ult prepare_ult(pool& where, const closure_type& type, const ult_options& options,
-                         bool joinable);
+/// A ULT that is not yet in its pool, and has no closure yet. The first: with no options.
+ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable);
+ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable,
+                      const ult_options& options);
 void drop_ult(ult_core& core) noexcept;  // its closure could not be made
 void start_ult(ult_core& core) noexcept;
 
@@ -67,20 +68,23 @@ ult_core& launch(pool& where, Function&& body, const ult_options& options, bool 
         return launch(
             where, [held = std::move(boxed)] { std::move (*held)(); }, options, joinable);
     } else {
-        const prepared_ult made =
-            prepare_ult(where, inline_closure<closure>::type, options, joinable);
+        constexpr const closure_type& type = inline_closure<closure>::type;
+        const bool usual =
+            options.name.empty() && options.stack_bytes == 0 && options.priority == 0;
+        ult_core& core = usual ? prepare_ult(where, type, joinable)
+                               : prepare_ult(where, type, joinable, options);
         if constexpr (std::is_nothrow_constructible_v<closure, Function>) {
-            ::new (made.closure) closure(std::forward<Function>(body));
+            ::new (closure_of(&core)) closure(std::forward<Function>(body));
         } else {
             try {
-                ::new (made.closure) closure(std::forward<Function>(body));
+                ::new (closure_of(&core)) closure(std::forward<Function>(body));
             } catch (...) {
-                drop_ult(*made.core);
+                drop_ult(core);
                 throw;
             }
         }
-        start_ult(*made.core);
-        return *made.core;
+        start_ult(core);
+        return core;
     }
 }
 

@@ -37,6 +37,17 @@ public:
         unit->listed_in.store(nullptr, std::memory_order_relaxed);
         return unit;
     }
+    /// push_back() and pop_front() where there is one unit, without reading what was just
+    /// written. Null: there are more.
+    work_unit* replace_only(work_unit& by) noexcept {
+        work_unit* const only = first_;
+        if (only != last_) return nullptr;
+        only->listed_in.store(nullptr, std::memory_order_relaxed);
+        by.next_in_pool = by.prev_in_pool = nullptr;
+        by.listed_in.store(this, std::memory_order_relaxed);
+        first_ = last_ = &by;
+        return only;
+    }
     work_unit* pop_back() noexcept {
         work_unit* const unit = last_;
         if (unit != nullptr) remove(*unit);

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <new>
+
+#include "tasks/recycler.hpp"
+#include "tasks/sanitizer.hpp"
+
+namespace amalgam::detail {
+
+/// One thread's free blocks, in classes of 64 bytes up to 1 KiB: a call with its future fits.
+class block_cache {
+public:
+    /// That of the calling thread; null while the thread ends.
+    static block_cache* of_thread() noexcept;
+
+    /// `from`: that of the calling thread. Throws std::bad_alloc.
+    static void* allocate(std::size_t bytes, block_cache* from) {
+        const std::size_t of = class_of(bytes);
+        if (pooled(of, from)) {
+            if (free_node* node = from->stocks_[of].pop(depots[of])) return node;
+            bytes = (of + 1) * granule;
+        }
+        return ::operator new(bytes);
+    }
+    static void free(void* memory, std::size_t bytes, block_cache* to) noexcept {
+        const std::size_t of = class_of(bytes);
+        if (!pooled(of, to)) return ::operator delete(memory);
+        to->stocks_[of].push(*::new (memory) free_node{nullptr}, depots[of]);
+    }
+    void give_all() noexcept;
+
+private:
+    static constexpr std::size_t granule = 64;
+    static constexpr std::size_t classes = 16;
+
+    static std::size_t class_of(std::size_t bytes) noexcept { return (bytes - 1) / granule; }
+    // Sanitized builds see every life and death.
+    static bool pooled(std::size_t of, const block_cache* cache) noexcept {
+        return !sanitized && of < classes && cache != nullptr;
+    }
+    static void release(free_node& node) noexcept { ::operator delete(static_cast<void*>(&node)); }
+
+    struct block_depot : depot {
+        constexpr block_depot() noexcept : depot(release) {}
+    };
+    static block_depot depots[classes];
+
+    free_stock stocks_[classes];
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,20 @@
+#include "tasks/join_state.hpp"
+
+#include "tasks/ult_registry.hpp"
+
+namespace amalgam::detail {
+
+bool join_state::overwritten() const noexcept {
+    ult_registry::let_end(*this);
+    return joiner.load(std::memory_order_acquire) == finished_alone_mark;
+}
+
+// In two steps, because whoever ends it frees it once it sees that it is detached.
+bool join_state::detach_from_elsewhere() noexcept {
+    std::uintptr_t was = nobody;
+    if (!joiner.compare_exchange_strong(was, detaching_mark) || overwritten()) return true;
+    was = detaching_mark;
+    return !joiner.compare_exchange_strong(was, detached_mark);
+}
+
+}  // namespace amalgam::detail
