@@ -64,24 +64,35 @@ void waiter::park() noexcept {
 
 bool waiter::park_until(time_point deadline) noexcept {
     if (unit_ == nullptr) return park_thread(deadline == time_point::max() ? nullptr : &deadline);
-    if (state_.load(std::memory_order_relaxed) == empty) {
-        struct alarm final : timer {
-            alarm(detail::stream& where, waiter& whom) noexcept
-                : timer(where,
-                        [](timer& self) noexcept { static_cast<alarm&>(self).who.expire(); }),
-                  who(whom) {}
-            waiter& who;
-        };
-        detail::stream* const here = detail::stream::current();
-        if (deadline == time_point::max()) {
-            here->leave_to_park(*this);
-        } else {
-            alarm at_deadline(*here, *this);
-            at_deadline.arm(deadline);
-            here->leave_to_park(*this);
-        }
-    }
+    wait_unit(deadline);
     return state_.exchange(empty, std::memory_order_acquire) == permit;
+}
+
+bool waiter::park_once_until(time_point deadline) noexcept {
+    if (unit_ == nullptr) return park_until(deadline);
+    wait_unit(deadline);
+    return state_.load(std::memory_order_acquire) == permit ||
+           state_.exchange(empty, std::memory_order_acquire) == permit;
+}
+
+// In line: a return after a switch is one that the processor predicts wrong.
+[[gnu::always_inline]] inline void waiter::wait_unit(time_point deadline) noexcept {
+    if (state_.load(std::memory_order_relaxed) != empty) return;
+    if (deadline != time_point::max()) return wait_unit_until(deadline);
+    detail::stream::current()->leave_to_park(*this);
+}
+
+[[gnu::noinline]] void waiter::wait_unit_until(time_point deadline) noexcept {
+    struct alarm final : timer {
+        alarm(detail::stream& where, waiter& whom) noexcept
+            : timer(where, [](timer& self) noexcept { static_cast<alarm&>(self).who.expire(); }),
+              who(whom) {}
+        waiter& who;
+    };
+    detail::stream& here = *detail::stream::current();
+    alarm at_deadline(here, *this);
+    at_deadline.arm(deadline);
+    here.leave_to_park(*this);
 }
 
 // The context of the ULT or coroutine is saved now. False: it was unparked before.
@@ -99,7 +110,8 @@ void waiter::unpark() noexcept {
     if (unit == nullptr) {
         futex_wake(state_);  // only the address; waking a stranger there is harmless
     } else {
-        unit->make_ready();
+        detail::stream* const here = detail::stream::current();
+        if (here == nullptr || !here->push_own(*unit)) unit->make_ready();
     }
 }
 

@@ -111,14 +111,14 @@ public:
 
     /// A new ULT joins its pool. False: that is not the stream's own, use the general way.
     bool start_own(ult_core& who) noexcept {
-        if (!push_own(who, who)) return false;
+        if (!push_own(who)) return false;
+        who.made_at_home = true;  // as it does not run before the caller leaves
         own_pool_.add_own_ults(1);
         return true;
     }
-    /// The same for what is not counted: tasklets.
-    bool push_own(work_unit& unit, join_state& same) noexcept {
+    /// The same for what is not counted.
+    bool push_own(work_unit& unit) noexcept {
         if (unit.home() != &own_pool_) return false;
-        same.made_at_home = true;
         own_pool_.push_own(unit);
         return true;
     }

@@ -71,7 +71,11 @@ void drop_tasklet(tasklet_core& made) noexcept {
 
 void start_tasklet(tasklet_core& made) noexcept {
     stream* const here = stream::current();
-    if (here == nullptr || !here->push_own(made, made)) made.home()->push(made);
+    if (here != nullptr && here->push_own(made)) {
+        made.made_at_home = true;  // as it does not run before the caller leaves
+    } else {
+        made.home()->push(made);
+    }
 }
 
 }  // namespace detail

@@ -49,9 +49,11 @@ public:
     /// False: the deadline passed first, and the item is as it was. Timed by the clock of the
     /// caller's stream.
     bool push_until(T&& item, time_point deadline) {
-        const step now = core_.push(item, nullptr);
-        if (now == step::done) return true;
-        if (now == step::closed) detail::refuse_closed_channel();
+        if (core_.size() != capacity()) {
+            const step now = core_.push(item, nullptr);
+            if (now == step::done) return true;
+            if (now == step::closed) detail::refuse_closed_channel();
+        }
         return push_slow(item, deadline);
     }
     bool push_until(const T& item, time_point deadline) { return push_until(T(item), deadline); }
@@ -124,7 +126,8 @@ public:
 
 private:
     void pop_into(std::optional<T>& item, time_point deadline) {
-        if (core_.pop(item, nullptr) == step::must_wait) pop_slow(item, deadline);
+        if (core_.size() != 0 && core_.pop(item, nullptr) == step::done) return;
+        pop_slow(item, deadline);
     }
     // Apart, so that the paths above stay small enough to be inlined.
     [[gnu::noinline]] bool push_slow(T& item, time_point deadline) {

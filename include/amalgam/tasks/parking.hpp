@@ -11,6 +11,7 @@ class ult;
 namespace detail {
 class stream;
 class ult_registry;
+class wait_list;
 }  // namespace detail
 
 /// Parks the ULT or plain thread that made it, or a coroutine, until somebody unparks it: what
@@ -57,10 +58,15 @@ public:
 private:
     friend class detail::stream;
     friend class detail::ult_registry;
+    friend class detail::wait_list;
     friend class ult;
     enum : std::uint32_t { empty, permit, parked, expired };
 
     void expire() noexcept;
+    // For who will be unparked once: leaves the permit there, which saves an atomic exchange.
+    bool park_once_until(time_point deadline) noexcept;
+    void wait_unit(time_point deadline) noexcept;
+    void wait_unit_until(time_point deadline) noexcept;
     bool park_thread(const time_point* deadline) noexcept;
     bool commit() noexcept;
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -37,7 +38,7 @@ public:
         ring_ = std::make_unique_for_overwrite<slot[]>(capacity);
     }
     ~channel_core() {
-        for (; size_ != 0; --size_)
+        while (size() != 0)
             drop_first();
     }
     channel_core(const channel_core&) = delete;
@@ -49,7 +50,7 @@ public:
         {
             const std::lock_guard hold(waiting_);
             if (closed_) return step::closed;
-            if (size_ == capacity_) {
+            if (size() == capacity_) {
                 if (me != nullptr) waiting_.push(*me);
                 return step::must_wait;
             }
@@ -71,14 +72,13 @@ public:
         wait_node* served = nullptr;
         {
             const std::lock_guard hold(waiting_);
-            if (size_ == 0) {
+            if (size() == 0) {
                 if (closed_) return step::closed;
                 if (me != nullptr) waiting_.push(*me);
                 return step::must_wait;
             }
             into.emplace(std::move(*ring_[first_].item()));  // throws: it stays the first
             drop_first();
-            --size_;
             if (!waiting_.empty()) served = refill();
         }
         if (served != nullptr) wait_list::unpark_all(served);
@@ -108,10 +108,8 @@ public:
         const std::lock_guard hold(waiting_);
         return closed_;
     }
-    std::size_t size() const noexcept {
-        const std::lock_guard hold(waiting_);
-        return size_;
-    }
+    /// Of the past, for who does not hold the lock.
+    std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
     std::size_t capacity() const noexcept { return capacity_; }
 
 private:
@@ -120,19 +118,21 @@ private:
         alignas(T) std::byte bytes[sizeof(T)];
     };
 
+    void set_size(std::size_t to) noexcept { size_.store(to, std::memory_order_relaxed); }
     void append(T& item) {
         ::new (static_cast<void*>(ring_[end_].bytes)) T(std::move(item));
         if (++end_ == capacity_) end_ = 0;
-        ++size_;
+        set_size(size() + 1);
     }
     void drop_first() noexcept {
         std::destroy_at(ring_[first_].item());
         if (++first_ == capacity_) first_ = 0;
+        set_size(size() - 1);
     }
     // Lets waiting pushers in; gives back those who were served, or whose items cannot be moved.
     [[gnu::noinline]] wait_node* refill() noexcept {
         return waiting_.take_while([this](wait_node& who) {
-            if (size_ == capacity_) return false;
+            if (size() == capacity_) return false;
             auto& first = static_cast<node&>(who);
             try {
                 append(*first.item);
@@ -147,7 +147,7 @@ private:
     mutable wait_list waiting_;
     bool closed_ = false;
     std::size_t capacity_;
-    std::size_t size_ = 0;
+    std::atomic<std::size_t> size_{0};  // changed under the lock
     std::size_t first_ = 0;
     std::size_t end_ = 0;
     std::unique_ptr<slot[]> ring_;

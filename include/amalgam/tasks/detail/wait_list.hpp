@@ -55,7 +55,7 @@ public:
     bool wait_unlocked_until(wait_node& node, waiter::time_point deadline,
                              const char* what) noexcept {
         node.who.waits_for(what);
-        return node.who.park_until(deadline) || !leave(node);
+        return node.who.park_once_until(deadline) || !leave(node);
     }
     /// The same; throws error{canceled} when the ULT was canceled before it got what it waits
     /// for. The node is off the list then.
