@@ -121,6 +121,8 @@ public:
     /// Puts `order` on top of what schedules now, until it is done; from the loop.
     void stack(std::unique_ptr<scheduler> order, promise<void> ended) noexcept;
     void replace_scheduler(std::unique_ptr<scheduler> order);
+    /// A pool that it serves is about to end: no scheduler is asked any more.
+    void lose_pool() noexcept;
 
     // The rest of execution_stream.
     void start();

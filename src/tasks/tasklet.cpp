@@ -1,9 +1,12 @@
+#include <utility>
+
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/detail/future_state.hpp>
 #include <amalgam/tasks/tasklet.hpp>
 
 #include "tasks/join_state.hpp"
+#include "tasks/left_behind.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/ult_core.hpp"
 
@@ -30,10 +33,19 @@ public:
         log(log_level::error, "tasks", "an exception escaped from a tasklet",
             {{"what", describe(failed)}});
     }
+    /// Its pool was destroyed before it ran; whoever frees it destroys its body.
+    void leave_behind() noexcept { set_home(nullptr); }
+    void destroy_body_left() noexcept {
+        if (home() == nullptr) type->destroy(closure());
+    }
+    /// Frees it too.
+    [[noreturn]] static void rethrow(tasklet_core& self) {
+        const std::exception_ptr why = std::exchange(self.failed, nullptr);
+        self.destroy_body_left();
+        free(self);
+        std::rethrow_exception(why);
+    }
 
-    const closure_type* type;
-
-private:
     static void run_unit(work_unit& unit) noexcept {
         auto& self = static_cast<tasklet_core&>(unit);
         try {
@@ -45,7 +57,26 @@ private:
         if (self.failed) self.log_lost();
         free(self);
     }
+
+    const closure_type* type;
 };
+
+bool runs_tasklets(work_unit::run_function how) noexcept {
+    return how == &tasklet_core::run_unit;
+}
+
+join_state& state_of_tasklet(work_unit& unit) noexcept {
+    return static_cast<tasklet_core&>(unit);
+}
+
+void end_left_tasklet(work_unit& unit) noexcept {
+    auto& self = static_cast<tasklet_core&>(unit);
+    self.leave_behind();
+    if (!self.is_detached()) self.failed = pool_destroyed("tasklet");
+    if (!self.finish()) return;
+    self.destroy_body_left();
+    tasklet_core::free(self);
+}
 
 prepared_tasklet prepare_tasklet(pool& where, const closure_type& type, bool joinable) {
     auto* made = ::new (allocate_block(sizeof(tasklet_core) + type.bytes))
@@ -80,16 +111,18 @@ void tasklet::join() {
     if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
     core_->wait();
     tasklet_core& core = *std::exchange(core_, nullptr);
-    const std::exception_ptr failed = std::exchange(core.failed, nullptr);
+    if (core.failed) tasklet_core::rethrow(core);
     tasklet_core::free(core);
-    if (failed) std::rethrow_exception(failed);
 }
 
 void tasklet::detach() {
     if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "detach");
     tasklet_core& core = *std::exchange(core_, nullptr);
     if (!core.detach()) return;
-    if (core.failed) core.log_lost();
+    if (core.failed) {
+        core.log_lost();
+        core.destroy_body_left();
+    }
     tasklet_core::free(core);
 }
 

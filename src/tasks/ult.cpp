@@ -6,6 +6,7 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "tasks/left_behind.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/ult_core.hpp"
 #include "tasks/ult_registry.hpp"
@@ -50,6 +51,7 @@ void ult::detach() {
 void ult::migrate(pool& where) {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "migrate");
     if (!where.served()) detail::refuse_unserved();
+    detail::left_behind::expect_ult(where);
     core_->wanted_home.store(&where, std::memory_order_relaxed);
     core_->requests.fetch_or(ult_core::asked_to_move, std::memory_order_release);
 }

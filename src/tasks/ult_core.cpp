@@ -82,7 +82,17 @@ ult_core& ult_core::map(std::size_t stack_bytes) {
     return made;
 }
 
+void ult_core::leave_behind() noexcept {
+    requests.fetch_or(left_for_good, std::memory_order_relaxed);
+    stack_bytes_ = 0;  // not one for the pool
+    if (type == nullptr) saved.sanitizer.keep();
+}
+
 void ult_core::unmap(ult_core& core) noexcept {
+    if (core.was_left_behind()) {
+        if (core.type == nullptr) return;  // others may still refer to what is on its stack
+        core.type->destroy(core.closure());
+    }
     const stack_memory memory = core.memory_;
     ult_registry::remove(core);
     core.saved.sanitizer.destroy();
@@ -114,12 +124,13 @@ void ult_core::give_back(ult_core& core, free_stock* to) noexcept {
 }
 
 void ult_core::run_body() noexcept {
+    const closure_type* const body = std::exchange(type, nullptr);
     try {
         if (requests.load(std::memory_order_relaxed) != 0 && take_cancel()) {
-            type->destroy(closure());
+            body->destroy(closure());
             throw error(errc::canceled, "this ULT was canceled before it began");
         }
-        type->run(closure());
+        body->run(closure());
     } catch (const exit_ult&) {
     } catch (...) {
         failed = std::current_exception();

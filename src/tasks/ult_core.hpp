@@ -60,8 +60,9 @@ public:
 
     // requests: what others ask of the stream that runs it next, see stream::heed().
     static constexpr std::uint8_t asked_to_move = 1;
-    static constexpr std::uint8_t asked_to_end = 2;  ///< cancel(): for the ULT itself
-    static constexpr std::uint8_t held = 4;          ///< See ult_registry::hold().
+    static constexpr std::uint8_t asked_to_end = 2;   ///< cancel(): for the ULT itself
+    static constexpr std::uint8_t held = 4;           ///< See ult_registry::hold().
+    static constexpr std::uint8_t left_for_good = 8;  ///< See left_behind.
 
     context saved;
     std::atomic<std::uint8_t> requests{0};
@@ -72,9 +73,18 @@ public:
         return (requests.load(std::memory_order_relaxed) & asked_to_end) != 0 &&
                (requests.fetch_and(static_cast<std::uint8_t>(~asked_to_end)) & asked_to_end) != 0;
     }
-    const closure_type* type = nullptr;
-    void* local = nullptr;           ///< task_local()
-    local_values* locals = nullptr;  ///< ult_local; null: none
+    bool is_wanted_in(const pool& where) const noexcept {
+        return (requests.load(std::memory_order_relaxed) & asked_to_move) != 0 &&
+               wanted_home.load(std::memory_order_relaxed) == &where;
+    }
+    /// From now on it never runs, and unmap() takes only one that has not begun.
+    void leave_behind() noexcept;
+    bool was_left_behind() const noexcept {
+        return (requests.load(std::memory_order_relaxed) & left_for_good) != 0;
+    }
+    const closure_type* type = nullptr;  ///< Null: it has begun.
+    void* local = nullptr;               ///< task_local()
+    local_values* locals = nullptr;      ///< ult_local; null: none
     std::array<char, 24> name{};
     void rename(std::string_view to) noexcept;
     /// For those who do not know whether it ends meanwhile.

@@ -9,6 +9,7 @@ namespace amalgam {
 class work_unit;
 class ult;
 namespace detail {
+class left_behind;
 class stream;
 class ult_registry;
 }  // namespace detail
@@ -55,6 +56,7 @@ public:
     bool park_unit() noexcept { return commit(); }
 
 private:
+    friend class detail::left_behind;
     friend class detail::stream;
     friend class detail::ult_registry;
     friend class ult;
