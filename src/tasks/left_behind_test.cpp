@@ -1,144 +1,26 @@
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <amalgam/core/log.hpp>
-#include <amalgam/core/status.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/mutex.hpp>
 #include <amalgam/tasks/scheduler.hpp>
-#include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/ult.hpp>
+
+#include "tasks/left_behind_testing.hpp"
 
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Counts its ends; moved-from ones are none.
-struct counted_end {
-    explicit counted_end(int& count) noexcept : ends(&count) {}
-    counted_end(counted_end&& other) noexcept : ends(std::exchange(other.ends, nullptr)) {}
-    ~counted_end() {
-        if (ends != nullptr) ++*ends;
-    }
-    int* ends;
-};
-
-/// A user's own: a deque, under a lock.
-struct deque_pool : pool {
-    deque_pool() : pool(pool_access::any_stream) {}
-    ~deque_pool() override { drop_left(); }
-    void push(work_unit& unit) noexcept override {
-        {
-            const std::lock_guard hold(busy);
-            units.push_back(&unit);
-        }
-        notify();
-    }
-    work_unit* pop() noexcept override {
-        const std::lock_guard hold(busy);
-        if (units.empty()) return nullptr;
-        work_unit* const first = units.front();
-        units.pop_front();
-        return first;
-    }
-    bool empty() const noexcept override {
-        const std::lock_guard hold(busy);
-        return units.empty();
-    }
-    std::size_t size() const noexcept override {
-        const std::lock_guard hold(busy);
-        return units.size();
-    }
-    mutable std::mutex busy;
-    std::deque<work_unit*> units;
-};
-
-/// The same by somebody who did not read on.
-struct careless_pool : pool {
-    careless_pool() : pool(pool_access::any_stream) {}
-    void push(work_unit& unit) noexcept override { units.push_back(&unit); }
-    work_unit* pop() noexcept override {
-        if (units.empty()) return nullptr;
-        work_unit* const first = units.front();
-        units.pop_front();
-        return first;
-    }
-    bool empty() const noexcept override { return units.empty(); }
-    std::size_t size() const noexcept override { return units.size(); }
-    std::deque<work_unit*> units;
-};
-
-struct left_behind : testing::Test {
-    left_behind() {
-        default_logger().set_sink([this](const log_record& line) {
-            const std::lock_guard hold(lock);
-            lines.push_back(std::string(amalgam::name(line.level)) + ": " + to_text(line));
-        });
-    }
-    ~left_behind() override { default_logger().set_sink({}); }
-
-    std::size_t told(const std::string& what) {
-        const std::lock_guard hold(lock);
-        return static_cast<std::size_t>(std::count_if(
-            lines.begin(), lines.end(),
-            [&](const std::string& line) { return line.find(what) != std::string::npos; }));
-    }
-    std::string all_told() {
-        const std::lock_guard hold(lock);
-        std::string text;
-        for (const std::string& line : lines)
-            text += line + '\n';
-        return text;
-    }
-
-    std::mutex lock;
-    std::vector<std::string> lines;
-};
-
-/// A driven stream over one pool, which ends after the stream, or when told.
-template <typename Pool>
-struct driven_pool {
-    std::unique_ptr<Pool> where = std::make_unique<Pool>();
-    shared_fifo_pool replacement;
-    std::unique_ptr<execution_stream> stream = std::make_unique<execution_stream>(
-        std::make_unique<basic_scheduler>(std::vector<pool*>{where.get()}),
-        execution_stream_options{.driven = true});
-
-    void run() { stream->run_ready(); }
-    /// As a stream ends that leaves ready work behind: without its grace.
-    void end() {
-        stream->set_scheduler(std::make_unique<basic_scheduler>(std::vector<pool*>{&replacement}));
-        where.reset();
-    }
-};
-
-template <typename Handle>
-std::string why_canceled(Handle& handle) {
-    try {
-        handle.join();
-    } catch (const error& why) {
-        return why.code().code == errc::canceled ? why.what() : "another error";
-    }
-    return "joined";
-}
-
-const std::string canceled_ult =
-    "this ULT never runs again: its pool was destroyed before it ended";
 
 template <typename Pool>
 struct left_in_pool : left_behind {};
@@ -471,44 +353,6 @@ TEST_F(left_behind, four_of_them_are_named) {
         post(*at.where, [] {}, {.name = each});
     at.end();
     EXPECT_EQ(told("ults=6 names=\"one, two, three, unnamed, ...\""), 1u) << all_told();
-}
-
-TEST_F(left_behind, a_pool_that_drops_nothing_cancels_its_ults_all_the_same) {
-    driven_pool<careless_pool> at;
-    event go;
-    ult parked = spawn(*at.where, [&] { go.wait(); });
-    at.run();
-    ult fresh = spawn(*at.where, [] {});
-    at.end();
-    EXPECT_EQ(told("ults=2"), 1u) << all_told();
-    EXPECT_EQ(why_canceled(parked).substr(0, canceled_ult.size()), canceled_ult);
-    EXPECT_EQ(why_canceled(fresh).substr(0, canceled_ult.size()), canceled_ult);
-    go.set();
-}
-
-TEST_F(left_behind, ults_may_be_unparked_while_their_pool_ends) {
-    constexpr int ults = 50;
-    for (int round = 0; round < 20; ++round) {
-        driven_pool<shared_fifo_pool> at;
-        std::deque<event> go(ults);
-        std::vector<ult> all;
-        for (event& each : go)
-            all.push_back(spawn(*at.where, [&each] { each.wait(); }));
-        at.run();
-        std::atomic<bool> begin{false};
-        std::thread wakes([&] {
-            begin.wait(false);
-            for (event& each : go)
-                each.set();
-        });
-        at.stream->stop();
-        begin = true;
-        begin.notify_one();
-        at.where.reset();
-        wakes.join();
-        for (ult& each : all)
-            EXPECT_EQ(why_canceled(each).substr(0, canceled_ult.size()), canceled_ult);
-    }
 }
 
 }  // namespace
