@@ -4,7 +4,6 @@
 #include <latch>
 #include <mutex>
 #include <numeric>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 

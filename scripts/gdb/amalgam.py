@@ -13,6 +13,7 @@ from gdb.unwinder import Unwinder, register_unwinder
 SAVED = {"rbp": 0x00, "rip": 0x08}
 FRAME_BYTES = 0x10
 PARKED = 2  # waiter::parked
+LEFT_FOR_GOOD = 8  # ult_core::left_for_good
 OUTERMOST = ("amalgam_begin_stack", "amalgam::detail::stream::ult_main")
 
 
@@ -39,7 +40,8 @@ def all_ults():
     each, seen = global_value("amalgam::detail::ult_registry::first_"), set()
     while int(each) != 0 and int(each) not in seen:
         seen.add(int(each))
-        if int(atomic(each["home_"])) != 0:
+        gone = int(atomic(each["requests"])) & LEFT_FOR_GOOD
+        if int(atomic(each["home_"])) != 0 and not gone:
             yield each
         each = each["next_known_"]
 

@@ -39,7 +39,7 @@ std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
     std::vector<ult_info> all;
     const std::lock_guard hold_list(lock_);
     for (ult_core* each = first_; each != nullptr; each = each->next_known_) {
-        if (each->home() == nullptr) continue;
+        if (each->home() == nullptr || each->was_left_behind()) continue;
         const hold still(*each);
         ult_info one;
         one.id = each;

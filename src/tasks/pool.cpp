@@ -3,6 +3,7 @@
 #include <amalgam/tasks/pool.hpp>
 
 #include "tasks/bell.hpp"
+#include "tasks/left_behind.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/ult_core.hpp"
 
@@ -29,6 +30,7 @@ void work_unit::make_ready() noexcept {
 }
 
 pool::~pool() {
+    detail::left_behind::end_homeless(*this);
     for (server* each = own_.next.load(std::memory_order_relaxed); each != nullptr;) {
         const std::unique_ptr<server> freed(each);
         each = each->next.load(std::memory_order_relaxed);

@@ -21,6 +21,7 @@
 #if defined(AMALGAM_ASAN)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#include <sanitizer/lsan_interface.h>
 #endif
 #if defined(AMALGAM_TSAN)
 #include <sanitizer/tsan_interface.h>
@@ -64,6 +65,12 @@ struct sanitizer_context {
 #endif
 #if defined(AMALGAM_TSAN)
         __tsan_destroy_fiber(fiber);
+#endif
+    }
+    /// It stays mapped for good, and is not switched to again: what it refers to is no leak.
+    void keep() noexcept {
+#if defined(AMALGAM_ASAN)
+        __lsan_register_root_region(bottom, bytes);
 #endif
     }
     /// The calling thread's own stack becomes a context. ASan learns its bounds at the

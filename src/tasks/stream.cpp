@@ -135,13 +135,15 @@ std::size_t stream::run_batch(std::size_t most) noexcept {
 // Something is asked of a ULT that was about to run. True: it went elsewhere instead.
 bool stream::heed(ult_core& who) noexcept {
     const auto asked = who.requests.load(std::memory_order_acquire);
+    if ((asked & ult_core::left_for_good) != 0) return true;
     if ((asked & ult_core::held) != 0) {
         who.home()->requeue(who);
         return true;
     }
     if ((asked & ult_core::asked_to_move) == 0) return false;
-    who.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::asked_to_move),
-                           std::memory_order_acquire);
+    const auto had = who.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::asked_to_move),
+                                            std::memory_order_acquire);
+    if ((had & ult_core::asked_to_move) == 0) return false;  // that pool is gone: see left_behind
     pool& wanted = *who.wanted_home.load(std::memory_order_relaxed);
     if (&wanted == who.home()) return false;
     who.move_to(wanted);

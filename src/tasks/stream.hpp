@@ -122,7 +122,7 @@ public:
         own_pool_.push_own(unit);
         return true;
     }
-    bool owns(const pool& what) const noexcept { return &what == &own_pool_; }
+    bool owns(const pool* what) const noexcept { return what == &own_pool_; }
     /// Where the calling thread keeps finished stacks, whether a stream runs it (`here`) or not.
     static free_stock* stock_of(stream* here) noexcept {
         return here != nullptr ? here->stock_ : ult_core::thread_stock();
@@ -136,6 +136,8 @@ public:
     /// Puts `order` on top of what schedules now, until it is done; from the loop.
     void stack(std::unique_ptr<scheduler> order, promise<void> ended) noexcept;
     void replace_scheduler(std::unique_ptr<scheduler> order);
+    /// A pool that it serves is about to end: no scheduler is asked any more.
+    void lose_pool() noexcept;
 
     // The rest of execution_stream.
     void start();

@@ -9,6 +9,7 @@
 #include <amalgam/core/status.hpp>
 
 #include "tasks/cpu_relax.hpp"
+#include "tasks/left_behind.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/stream_primary.hpp"
 #include "tasks/stream_turn.hpp"
@@ -64,6 +65,7 @@ stream::driver::~driver() {
 stream::~stream() {
     stop();
     ult_registry::remove(*this);
+    left_behind::end_all(own_pool_, options_.name);
     bell::give_back(bell_);
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
 #include "tasks/stream.hpp"
@@ -170,6 +171,25 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
     }
     mine.who.park();
     if (mine.refused) std::rethrow_exception(mine.refused);
+}
+
+// Schedulers know the pool, and would pop it.
+void stream::lose_pool() noexcept {
+    log(log_level::error, "tasks",
+        "a pool was destroyed while a stream served it, so the stream is stopped: destroy the "
+        "stream first, or give it another scheduler",
+        {{"stream", options_.name}});
+    try {
+        stop();
+    } catch (const error&) {
+        if (current() != this) return;  // a primary stream's: nobody else can
+        detach_all();                   // by the stream's own work
+    }
+    orders_.clear();
+    orders_.push_back({std::make_unique<priority_scheduler>(std::vector<pool*>{&own_pool_}), {}});
+    own_scheduler_ = orders_.front().order.get();
+    use_top();
+    if (primary_) attach_own_pool();
 }
 
 }  // namespace amalgam::detail

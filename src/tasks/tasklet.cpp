@@ -1,9 +1,12 @@
+#include <utility>
+
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/detail/future_state.hpp>
 #include <amalgam/tasks/tasklet.hpp>
 
 #include "tasks/join_state.hpp"
+#include "tasks/left_behind.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/ult_core.hpp"
 
@@ -28,22 +31,25 @@ public:
     }
     [[gnu::noinline]] void wait_for_end() {
         const stream* const here = stream::current();
-        wait(here != nullptr && here->owns(*home()));
-    }
-    /// Frees it, and throws what escaped from it.
-    [[noreturn]] static void rethrow(tasklet_core& self) {
-        const std::exception_ptr failed = std::exchange(self.failed, nullptr);
-        free(self, stream::current());
-        std::rethrow_exception(failed);
+        wait(here != nullptr && here->owns(home()));
     }
     void log_lost() noexcept {
         log(log_level::error, "tasks", "an exception escaped from a tasklet",
             {{"what", describe(failed)}});
     }
+    /// Its pool was destroyed before it ran; whoever frees it destroys its body.
+    void leave_behind() noexcept { set_home(nullptr); }
+    void destroy_body_left() noexcept {
+        if (home() == nullptr) type->destroy(closure());
+    }
+    /// Frees it too.
+    [[noreturn]] static void rethrow(tasklet_core& self) {
+        const std::exception_ptr why = std::exchange(self.failed, nullptr);
+        self.destroy_body_left();
+        free(self, stream::current());
+        std::rethrow_exception(why);
+    }
 
-    const closure_type* type;
-
-private:
     static void run_unit(work_unit& unit) noexcept {
         auto& self = static_cast<tasklet_core&>(unit);
         try {
@@ -56,7 +62,26 @@ private:
         if (self.failed) self.log_lost();
         free(self, &here);
     }
+
+    const closure_type* type;
 };
+
+bool runs_tasklets(work_unit::run_function how) noexcept {
+    return how == &tasklet_core::run_unit;
+}
+
+join_state& state_of_tasklet(work_unit& unit) noexcept {
+    return static_cast<tasklet_core&>(unit);
+}
+
+void end_left_tasklet(work_unit& unit) noexcept {
+    auto& self = static_cast<tasklet_core&>(unit);
+    self.leave_behind();
+    if (!self.is_detached()) self.failed = pool_destroyed("tasklet");
+    if (!self.finish()) return;
+    self.destroy_body_left();
+    tasklet_core::free(self, stream::current());
+}
 
 prepared_tasklet prepare_tasklet(pool& where, const closure_type& type, bool joinable) {
     auto* made = ::new (block_cache::allocate(sizeof(tasklet_core) + type.bytes,
@@ -100,8 +125,11 @@ void tasklet::detach() {
     if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "detach");
     tasklet_core& core = *std::exchange(core_, nullptr);
     stream* const here = stream::current();
-    if (!core.detach(here != nullptr && here->owns(*core.home()))) return;
-    if (core.failed) core.log_lost();
+    if (!core.detach(here != nullptr && here->owns(core.home()))) return;
+    if (core.failed) {
+        core.log_lost();
+        core.destroy_body_left();
+    }
     tasklet_core::free(core, here);
 }
 

@@ -6,6 +6,7 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "tasks/left_behind.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/ult_core.hpp"
 #include "tasks/ult_registry.hpp"
@@ -45,7 +46,7 @@ void ult::detach() {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "detach");
     ult_core& core = *std::exchange(core_, nullptr);
     stream* const here = stream::current();
-    if (!core.detach(here != nullptr && core.home() != nullptr && here->owns(*core.home()))) return;
+    if (!core.detach(here != nullptr && here->owns(core.home()))) return;
     if (core.failed) core.log_lost_exception();
     ult_core::give_back(core, stream::stock_of(here));
 }
@@ -53,6 +54,7 @@ void ult::detach() {
 void ult::migrate(pool& where) {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "migrate");
     if (!where.served()) detail::refuse_unserved();
+    detail::left_behind::expect_ult(where);
     core_->wanted_home.store(&where, std::memory_order_relaxed);
     core_->requests.fetch_or(ult_core::asked_to_move, std::memory_order_release);
 }

@@ -73,7 +73,17 @@ ult_core& ult_core::map(std::size_t stack_bytes) {
     return made;
 }
 
+void ult_core::leave_behind() noexcept {
+    requests.fetch_or(left_for_good, std::memory_order_relaxed);
+    pooled_ = false;
+    if (type == nullptr) saved.sanitizer.keep();
+}
+
 void ult_core::unmap(ult_core& core) noexcept {
+    if (core.was_left_behind()) {
+        if (core.type == nullptr) return;  // others may still refer to what is on its stack
+        core.type->destroy(core.closure());
+    }
     const stack_memory memory = core.memory_;
     ult_registry::remove(core);
     core.saved.sanitizer.destroy();
@@ -97,8 +107,8 @@ void ult_core::give_back(ult_core& core, free_stock* to) noexcept {
     to->push(core, stack_depot);
 }
 
-void ult_core::cancel_unbegun() {
-    type->destroy(closure());
+void ult_core::cancel_unbegun(const closure_type& body) {
+    body.destroy(closure());
     throw error(errc::canceled, "this ULT was canceled before it began");
 }
 
@@ -177,7 +187,7 @@ void refuse_unserved() {
 ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable,
                             std::size_t stack_bytes) {
     stream* const here = stream::current();
-    if ((here == nullptr || !here->owns(where)) && !where.served()) refuse_unserved();
+    if ((here == nullptr || !here->owns(&where)) && !where.served()) refuse_unserved();
     ult_core& core = ult_core::take(stack_bytes, stream::stock_of(here));
     core.type = &type;
     core.joiner.store(joinable ? ult_core::nobody : ult_core::detached_mark,

@@ -7,6 +7,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <amalgam/tasks/detail/closure.hpp>
 #include <amalgam/tasks/parking.hpp>
@@ -63,9 +64,12 @@ public:
     /// Inlined: what returns after a switch, other than to where it was called from, is
     /// mispredicted.
     [[gnu::always_inline]] void run_body() noexcept {
+        const closure_type* const body = std::exchange(type, nullptr);
         try {
-            if (requests.load(std::memory_order_relaxed) != 0 && take_cancel()) cancel_unbegun();
-            type->run(closure());
+            if (requests.load(std::memory_order_relaxed) != 0 && take_cancel()) {
+                cancel_unbegun(*body);
+            }
+            body->run(closure());
         } catch (const exit_ult&) {
         } catch (...) {
             keep_thrown();
@@ -76,8 +80,9 @@ public:
 
     // requests: what others ask of the stream that runs it next, see stream::heed().
     static constexpr std::uint8_t asked_to_move = 1;
-    static constexpr std::uint8_t asked_to_end = 2;  ///< cancel(): for the ULT itself
-    static constexpr std::uint8_t held = 4;          ///< See ult_registry::hold().
+    static constexpr std::uint8_t asked_to_end = 2;   ///< cancel(): for the ULT itself
+    static constexpr std::uint8_t held = 4;           ///< See ult_registry::hold().
+    static constexpr std::uint8_t left_for_good = 8;  ///< See left_behind.
 
     // With the bases, two cache lines for what a short life touches; then the rest.
     std::atomic<std::uint8_t> requests{0};
@@ -87,8 +92,8 @@ private:
 
 public:
     context saved;
-    const closure_type* type = nullptr;
-    local_values* locals = nullptr;  ///< ult_local; null: none
+    const closure_type* type = nullptr;  ///< Null: it has begun.
+    local_values* locals = nullptr;      ///< ult_local; null: none
     std::array<char, 24> name{};
     void rename(std::string_view to) noexcept;
     /// For those who do not know whether it ends meanwhile.
@@ -102,11 +107,20 @@ public:
         return (requests.load(std::memory_order_relaxed) & asked_to_end) != 0 &&
                (requests.fetch_and(static_cast<std::uint8_t>(~asked_to_end)) & asked_to_end) != 0;
     }
+    bool is_wanted_in(const pool& where) const noexcept {
+        return (requests.load(std::memory_order_relaxed) & asked_to_move) != 0 &&
+               wanted_home.load(std::memory_order_relaxed) == &where;
+    }
+    /// From now on it never runs, and unmap() takes only one that has not begun.
+    void leave_behind() noexcept;
+    bool was_left_behind() const noexcept {
+        return (requests.load(std::memory_order_relaxed) & left_for_good) != 0;
+    }
 
 private:
     friend class ult_registry;
     ult_core(stack_memory memory, std::size_t stack_bytes) noexcept;
-    [[noreturn]] void cancel_unbegun();
+    [[noreturn]] void cancel_unbegun(const closure_type& body);
     void keep_thrown() noexcept;
     void destroy_locals() noexcept;
 

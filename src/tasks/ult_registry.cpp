@@ -1,6 +1,7 @@
 #include "tasks/ult_registry.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include <linux/membarrier.h>
@@ -71,6 +72,12 @@ void ult_registry::remove(ult_core& unmapped) noexcept {
     (unmapped.prev_known_ == nullptr ? first_ : unmapped.prev_known_->next_known_) =
         unmapped.next_known_;
     if (unmapped.next_known_ != nullptr) unmapped.next_known_->prev_known_ = unmapped.prev_known_;
+}
+
+void ult_registry::for_each(const std::function<void(ult_core&)>& look) {
+    const std::lock_guard hold_list(lock_);
+    for (ult_core* each = first_; each != nullptr; each = each->next_known_)
+        look(*each);
 }
 
 void ult_registry::add(stream& started) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ public:
     static void remove(ult_core& unmapped) noexcept;
     static void add(stream& started);
     static void remove(stream& stopped) noexcept;
+    /// All that have a stack, whether they live or wait for a body. `look` must not map or unmap.
+    static void for_each(const std::function<void(ult_core&)>& look);
     /// What list_ults() gives, without the texts of traces.
     static std::vector<ult_info> list(bool with_traces);
     /// What a stream did when somebody looked.

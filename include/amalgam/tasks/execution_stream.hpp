@@ -40,7 +40,9 @@ class timer;
 /// caller of run_ready(). Idle, it polls for a moment and then sleeps: no CPU is used.
 ///
 /// Owner:   owns its thread, timers and main pool; stop() first, or the destructor does.
-///          A ULT that is still parked when the stream stops never runs again.
+///          A ULT of the main pool that is still parked when the stream stops runs again only when
+///          another stream serves that pool. What is left in the stream's own pool when it is
+///          destroyed is told of in the log, and canceled: see pool.
 /// Threads: any, unless a member says otherwise. A driven stream has one driving
 ///          thread at a time, and must not be stopped by another.
 /// Failure: throws error{invalid} for a core that does not exist or a pool that another

@@ -14,6 +14,8 @@ namespace amalgam {
 ///       compare-and-swap, and an eventfd write only when the stream sleeps.
 class fifo_pool final : public pool {
 public:
+    ~fifo_pool() override { drop_left(); }
+
     void push(work_unit& unit) noexcept override;
     work_unit* pop() noexcept override {
         // The inbox every time, or ULTs that yield to each other would keep all others out.

@@ -9,6 +9,7 @@ namespace amalgam {
 class work_unit;
 class ult;
 namespace detail {
+class left_behind;
 class stream;
 class ult_registry;
 class wait_list;
@@ -56,6 +57,7 @@ public:
     bool park_unit() noexcept { return commit(); }
 
 private:
+    friend class detail::left_behind;
     friend class detail::stream;
     friend class detail::ult_registry;
     friend class detail::wait_list;

@@ -14,10 +14,16 @@ enum class pool_access {
 };
 
 /// Where ready work waits for streams. A user may write one: derive, and call notify() after
-/// each push that came from outside the serving stream.
+/// each push that came from outside the serving stream, and drop_left() in the destructor.
 ///
 /// Owner:   the user, or the stream for its own main_pool(). It must outlive the streams that
-///          serve it and every ULT created into it; ults() says whether some are left.
+///          serve it, and should outlive every ULT created into it: destroy it once ults() is 0
+///          and it is empty().
+/// Failure: what is left in it when it is destroyed never runs again; a warning in the log counts
+///          it, and names some. join() of such a ULT or tasklet throws error{canceled}. Nothing on
+///          a ULT's stack is destroyed, and the stack is kept for good, as others may still refer
+///          to it: unparking it later does nothing. The body of what has not begun is destroyed by
+///          join(), or at once when it was detached. Units of other kinds are forgotten.
 /// Threads: push() from any thread; pop(), requeue() and remove() only from a serving stream.
 class pool {
 public:
@@ -52,6 +58,12 @@ public:
     bool served() const noexcept;
 
 protected:
+    /// For the destructor of each pool that can be made, as its first call: pop() still works. It
+    /// ends what is left as said above, and stops a stream that still serves the pool, which is
+    /// logged as an error; a stream whose own work destroys the pool gives up its scheduler. Only a
+    /// primary stream cannot be stopped from another thread, and may use the pool still. A pool
+    /// that does not call this must be empty() and without streams when it is destroyed.
+    void drop_left() noexcept;
     /// The calling thread is the stream that has this pool as its main pool, or, with
     /// pool_access::one_stream, the one that serves it.
     bool on_own_stream() const noexcept;
@@ -64,6 +76,7 @@ protected:
     static void wake(detail::bell* claimed) noexcept;
 
 private:
+    friend class detail::left_behind;
     friend class detail::stream;
     friend class work_unit;
     friend class fifo_pool;
@@ -90,6 +103,7 @@ private:
     server own_;                               // the only one with pool_access::one_stream
     std::atomic<std::ptrdiff_t> own_ults_{0};  // written by that one only
     std::atomic<std::ptrdiff_t> other_ults_{0};
+    std::atomic<bool> wanted_{false};  // a ULT was asked to move here
 };
 
 }  // namespace amalgam

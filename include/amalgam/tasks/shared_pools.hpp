@@ -39,6 +39,9 @@ private:
 
 /// First in, first out, for any number of streams.
 class shared_fifo_pool final : public shared_pool {
+public:
+    ~shared_fifo_pool() override { drop_left(); }
+
 private:
     void link(work_unit& unit, bool) noexcept override { units_.push_back(unit); }
     work_unit* unlink() noexcept override { return units_.pop_front(); }
@@ -48,6 +51,9 @@ private:
 
 /// Last in, first out: what was made last finds the caches warm. Who yields goes behind all.
 class lifo_pool final : public shared_pool {
+public:
+    ~lifo_pool() override { drop_left(); }
+
 private:
     void link(work_unit& unit, bool yielded) noexcept override;
     work_unit* unlink() noexcept override { return units_.pop_front(); }
@@ -62,6 +68,7 @@ class priority_pool final : public shared_pool {
 public:
     /// Priorities 0 to levels-1; a higher one counts as the highest.
     explicit priority_pool(std::size_t levels = 4);
+    ~priority_pool() override { drop_left(); }
 
 private:
     detail::unit_list& level_of(const work_unit& unit) noexcept;
@@ -76,6 +83,9 @@ private:
 /// What yields or comes from outside waits in a queue beside it, of which thieves take first, and
 /// its own stream when the deque is empty and every 16th time, so that nothing waits for ever.
 class work_stealing_pool final : public shared_pool {
+public:
+    ~work_stealing_pool() override { drop_left(); }
+
 private:
     void link(work_unit& unit, bool yielded) noexcept override;
     work_unit* unlink() noexcept override;

@@ -8,6 +8,7 @@ namespace amalgam {
 class execution_stream;
 class pool;
 namespace detail {
+class left_behind;
 class stream;
 struct bell;
 }  // namespace detail
@@ -51,6 +52,7 @@ protected:
     void set_home(pool* where) noexcept { home_.store(where, std::memory_order_relaxed); }
 
 private:
+    friend class detail::left_behind;
     friend class detail::stream;
     run_function run_;
     std::atomic<pool*> home_{nullptr};

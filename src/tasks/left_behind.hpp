@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include <amalgam/tasks/pool.hpp>
+#include <amalgam/tasks/work_unit.hpp>
+
+namespace amalgam::detail {
+
+struct join_state;
+class ult_core;
+
+/// What is left in a pool that is destroyed, queued there or parked with its home there: it never
+/// runs again, and who joins it gets error{canceled}.
+///
+/// A ULT that has begun keeps its stack, with all that is on it, for good: a lock, a timer or a
+/// promise may refer to its waiter. This has its permit from then on, so whoever unparks it later
+/// does nothing more. Its home is a pool that is never destroyed, and takes nothing. What has not
+/// begun is freed with its body: by who joins it, or here when nobody will.
+///
+/// Threads: the one that destroys the pool. Others may unpark the ULTs meanwhile.
+class left_behind {
+public:
+    /// Everything left in `ending`, which can still pop(), and one warning about it. `stream`: the
+    /// one whose own pool it is, or empty.
+    static void end_all(pool& ending, std::string_view stream) noexcept;
+    /// The same without what is queued: `ending` cannot pop() any more.
+    static void end_homeless(pool& ending) noexcept;
+    /// From now on some ULT has `in` as its wanted_home.
+    static void expect_ult(pool& in) noexcept { in.wanted_.store(true, std::memory_order_relaxed); }
+    /// One that was running when its pool was destroyed has left its stream.
+    static void end_late(ult_core& who) noexcept;
+
+private:
+    left_behind(pool& of, std::string_view stream) noexcept : of_(of), stream_(stream) {}
+    ~left_behind();
+    left_behind(const left_behind&) = delete;
+    left_behind& operator=(const left_behind&) = delete;
+
+    enum class on_its_way : bool { skip, take };
+    bool has_work_elsewhere() const noexcept {
+        return of_.ults() != 0 || of_.wanted_.load(std::memory_order_relaxed);
+    }
+    bool take_queued() noexcept;  // false: nothing was
+    // False: some are skipped, which somebody has unparked, and will push.
+    bool take_from_registry(on_its_way what) noexcept;
+    void take(ult_core& who) noexcept;
+    void append(work_unit& unit) noexcept;
+    void end_taken() noexcept;
+    static bool is_ult(const work_unit& unit) noexcept;
+    static join_state& state_of(work_unit& unit) noexcept;
+    static void end(work_unit& unit) noexcept;
+    void add_name(const ult_core& who) noexcept;
+
+    pool& of_;
+    const std::string_view stream_;
+    work_unit* first_ = nullptr;  // linked as in a pool
+    work_unit* last_ = nullptr;
+    std::size_t ults_ = 0;
+    std::size_t tasklets_ = 0;
+    std::size_t others_ = 0;
+    std::size_t expected_ = 0;
+    std::string names_;
+};
+
+/// For join(): "its pool was destroyed …".
+std::exception_ptr pool_destroyed(const char* what) noexcept;
+
+// In tasklet.cpp, which alone knows them.
+bool runs_tasklets(work_unit::run_function how) noexcept;
+join_state& state_of_tasklet(work_unit& unit) noexcept;
+void end_left_tasklet(work_unit& unit) noexcept;
+
+}  // namespace amalgam::detail
