@@ -132,6 +132,26 @@ TEST_F(cancel, is_seen_at_the_next_yield_or_wait_and_only_once) {
     EXPECT_THROW(task.cancel(), error);
 }
 
+TEST_F(cancel, is_seen_by_a_yield_to_another_ult_ready_or_not) {
+    event never;
+    ult parked = spawn(stream, [&] { never.wait(); });
+    stream.run_ready();
+    for (const bool ready : {true, false}) {
+        ult cancels;
+        bool went_on = false;
+        ult task = spawn(stream, [&] {
+            this_task::yield_to(ready ? cancels : parked);
+            went_on = true;
+        });
+        cancels = spawn(stream, [&] { task.cancel(); });
+        stream.run_ready();
+        EXPECT_EQ(end_of(task), errc::canceled);
+        EXPECT_FALSE(went_on);
+    }
+    never.set();
+    stream.run_ready();
+}
+
 TEST_F(cancel, does_not_take_back_what_was_given) {
     event happens;
     ult task = spawn(stream, [&] {

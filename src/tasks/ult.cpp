@@ -99,9 +99,11 @@ void yield() {
 bool yield_to(ult& next) {
     if (next.core_ == nullptr) detail::refuse_empty_handle("ult", "yield to it");
     stream& here = stream_of_ult("yield to another");
-    if (here.leave_to(*next.core_)) return true;
-    here.leave_to_yield();
-    return false;
+    ult_core& self = *here.running();
+    const bool was_ready = here.leave_to(*next.core_);
+    if (!was_ready) here.leave_to_yield();
+    if (self.requests.load(std::memory_order_relaxed) != 0) detail::throw_if_canceled();
+    return was_ready;
 }
 
 void migrate(pool& where) {
