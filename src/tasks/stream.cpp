@@ -49,7 +49,7 @@ namespace {
 // Canceled before it parked: as if its deadline had passed.
 void stream::settle_parked(ult_core& who) noexcept {
     std::uint32_t was = waiter::empty;
-    const bool cancel = left_until_->cancelable_ &&
+    const bool cancel = left_until_->cancelable_ && who.may_be_canceled() &&
                         (who.requests.load(std::memory_order_relaxed) & ult_core::asked_to_end);
     if (cancel) left_until_->state_.compare_exchange_strong(was, waiter::expired);
     if (cancel || !left_until_->commit()) requeue(who);

@@ -60,7 +60,7 @@ void ult::cancel() {
     const detail::ult_registry::hold still(*core_);
     if (!still.suspended()) return;  // it sees the request when it waits next
     waiter* const at = core_->waiting_on.load(std::memory_order_relaxed);
-    if (at != nullptr && at->cancelable_) at->expire();
+    if (at != nullptr && at->cancelable_ && core_->may_be_canceled()) at->expire();
 }
 
 namespace this_task {

@@ -125,7 +125,7 @@ void ult_core::run_body() noexcept {
         failed = std::current_exception();
         if (is_detached()) log_lost_exception();
     }
-    if (locals != nullptr) delete std::exchange(locals, nullptr);
+    if (locals != nullptr) end_locals();
 }
 
 // Byte by byte and atomic: list_ults() may read the name of one that ends, and of the next one on

@@ -54,6 +54,8 @@ public:
     std::size_t stack_bytes() const noexcept { return stack_bytes_; }
     void* closure() noexcept;
     void run_body() noexcept;
+    /// Destroys `locals`.
+    void end_locals() noexcept;
     /// The stack is not in use any more. Whoever was told may free this.
     void finished() noexcept;
     void log_lost_exception() noexcept;
@@ -68,6 +70,12 @@ public:
     std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
     std::atomic<waiter*> waiting_on{nullptr};  ///< while it parks
     std::uint64_t parked_at = 0;               ///< with waiting_on; stream::coarse_now_
+    unsigned cancels_later = 0;                ///< how many cancel_later live
+    /// Of one that is suspended. Not while an exception unwinds its stack: a second one, from a
+    /// wait in a destructor, would end the program.
+    bool may_be_canceled() const noexcept {
+        return cancels_later == 0 && saved.exceptions.uncaught == 0;
+    }
     bool take_cancel() noexcept {
         return (requests.load(std::memory_order_relaxed) & asked_to_end) != 0 &&
                (requests.fetch_and(static_cast<std::uint8_t>(~asked_to_end)) & asked_to_end) != 0;
