@@ -31,8 +31,8 @@ struct ult_info {
     const void* id = nullptr;  ///< The same as long as it lives; what the gdb commands take.
     std::string name;          ///< As given in ult_options; may be empty.
     ult_state state = ult_state::ready;
-    /// While parked, what for: "mutex", "event", "channel", "join", "future", "sleep" …, or
-    /// "permit" for a waiter that nobody gave a name.
+    /// While parked, what for: "mutex", "event", "channel", "join", "future", "sleep", "rpc reply",
+    /// "item of a flow queue" …, or "permit" for a waiter of the user's without a name.
     std::string waits_for;
     /// While parked, how long. Streams note the time after each batch of work, not at each park:
     /// what ran in the same batch before the park is counted too.
