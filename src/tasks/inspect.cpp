@@ -34,40 +34,54 @@ const char* name(ult_state state) noexcept {
     return "unknown";
 }
 
-// The lock keeps stacks mapped, a hold keeps what is on one as it is.
-std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
-    std::vector<ult_info> all;
-    const std::lock_guard hold_list(lock_);
-    for (ult_core* each = first_; each != nullptr; each = each->next_known_) {
-        if (each->home() == nullptr) continue;
-        const hold still(*each);
+// A hold keeps what is on a stack as it is; whoever was looked at may run on at once.
+void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces,
+                                std::vector<ult_info>& into) {
+    const hold still(at);
+    for (ult_core* each : at) {
         ult_info one;
         one.id = each;
         one.home = each->home();
         if (one.home == nullptr) continue;  // it has just ended
         one.name = each->name_seen();
-        if (!still.suspended()) {
+        if (const stream* where = still.running(*each)) {
             one.state = ult_state::running;
-            one.stream = still.running_on()->options().name;
-            all.push_back(std::move(one));
-            continue;
+            one.stream = where->options().name;
+        } else {
+            if (const stream* of = still.stream_of(*one.home)) one.stream = of->options().name;
+            const waiter* const what = each->waiting_on.load(std::memory_order_relaxed);
+            if (what != nullptr && what->state_.load(std::memory_order_acquire) == waiter::parked) {
+                one.state = ult_state::parked;
+                one.waits_for = what->what_;
+                one.waited = time_since(each->parked_at);
+            }
+            if (with_traces) {
+                std::array<std::uintptr_t, 64> frames;
+                const std::size_t count =
+                    trace_suspended(each->saved.where, each->memory().top(), frames);
+                for (std::size_t i = 0; i < count; ++i)
+                    one.trace.push_back({frames[i], {}});
+            }
         }
-        if (const stream* of = still.stream_of(*one.home)) one.stream = of->options().name;
-        const waiter* const at = each->waiting_on.load(std::memory_order_relaxed);
-        if (at != nullptr && at->state_.load(std::memory_order_acquire) == waiter::parked) {
-            one.state = ult_state::parked;
-            one.waits_for = at->what_;
-            one.waited = time_since(each->parked_at);
-        }
-        if (with_traces) {
-            std::array<std::uintptr_t, 64> frames;
-            const std::size_t count =
-                trace_suspended(each->saved.where, each->memory().top(), frames);
-            for (std::size_t i = 0; i < count; ++i)
-                one.trace.push_back({frames[i], {}});
-        }
-        all.push_back(std::move(one));
+        hold::let_go(*each);
+        into.push_back(std::move(one));
     }
+}
+
+// The lock keeps stacks mapped. Not all ULTs are held at once: those of a server must go on.
+std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
+    constexpr std::size_t held_at_once = 256;
+    std::vector<ult_info> all;
+    std::vector<ult_core*> some;
+    some.reserve(held_at_once);
+    const std::lock_guard hold_list(lock_);
+    for (ult_core* each = first_; each != nullptr; each = each->next_known_) {
+        if (each->home() != nullptr) some.push_back(each);
+        if (some.size() < held_at_once) continue;
+        look(some, with_traces, all);
+        some.clear();
+    }
+    if (!some.empty()) look(some, with_traces, all);
     return all;
 }
 

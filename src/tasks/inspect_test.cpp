@@ -4,8 +4,10 @@
 #include <csignal>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -129,6 +131,24 @@ TEST_F(inspect, a_wait_is_as_long_as_it_lasted) {
     happens.set();
     stream.run_ready();
     task.join();
+}
+
+TEST_F(inspect, sees_each_of_more_ults_than_it_holds_at_once_and_lets_all_go) {
+    event happens;
+    std::vector<ult> all(1000);
+    for (ult& each : all)
+        each = spawn(stream, [&] { happens.wait(); }, {.name = "one of many"});
+    stream.run_ready();
+    std::set<const void*> parked;
+    for (const ult_info& each : list_ults()) {
+        if (each.name == "one of many" && each.state == ult_state::parked) parked.insert(each.id);
+    }
+    EXPECT_EQ(parked.size(), all.size());
+    happens.set();
+    EXPECT_GE(stream.run_ready(), all.size());
+    for (ult& each : all)
+        each.join();
+    EXPECT_FALSE(find("one of many"));
 }
 
 #if defined(__x86_64__)

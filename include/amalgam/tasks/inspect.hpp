@@ -53,8 +53,8 @@ struct ult_info {
 ///
 /// Threads: any, ULTs too.
 /// Failure: throws std::bad_alloc.
-/// Cost:    a system call for each ULT, which cannot run meanwhile; no stack is mapped or unmapped
-///          and no stream made before all are seen.
+/// Cost:    they are looked at some hundreds at a time, which cannot run meanwhile, with one system
+///          call each time; no stack is mapped or unmapped before all are seen.
 std::vector<ult_info> list_ults(bool with_traces = false);
 
 /// Writes list_ults(true) to a file descriptor: a line for each ULT, its trace indented below.
