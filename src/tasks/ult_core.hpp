@@ -67,10 +67,10 @@ public:
 
     context saved;
     std::atomic<std::uint8_t> requests{0};
+    unsigned cancels_later = 0;                ///< how many cancel_later live
     std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
     std::atomic<waiter*> waiting_on{nullptr};  ///< while it parks
     std::uint64_t parked_at = 0;               ///< with waiting_on; stream::coarse_now_
-    unsigned cancels_later = 0;                ///< how many cancel_later live
     /// Of one that is suspended. Not while an exception unwinds its stack: a second one, from a
     /// wait in a destructor, would end the program.
     bool may_be_canceled() const noexcept {

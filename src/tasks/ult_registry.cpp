@@ -129,7 +129,7 @@ std::vector<ult_registry::stream_seen> ult_registry::list_streams() {
     for (stream* each : streams().known) {
         const auto [batch, budget] = each->progress_seen();
         const ult_core* const running = each->running_seen();
-        all.push_back({each, each->options().name, running,
+        all.push_back({each, each->options().name, each->thread_seen(), running,
                        running == nullptr ? std::string() : running->name_seen(), batch, budget,
                        each->options().driven, each->asleep_seen(),
                        each->timers().earliest() != stream::time_point::max(),

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 #include <amalgam/tasks/inspect.hpp>
 
 namespace amalgam::detail {
@@ -30,6 +32,7 @@ public:
     struct stream_seen {
         const stream* who;
         std::string name;
+        pid_t thread;
         const ult_core* running;  ///< Or null.
         std::string running_name;
         std::uint64_t batch;  ///< This and
@@ -67,7 +70,8 @@ public:
     };
 
 private:
-    static void look(std::span<ult_core* const> at, bool with_traces, std::vector<ult_info>& into);
+    struct listing;
+    static void look(std::span<ult_core* const> at, bool with_traces, listing& into);
 
     static inline constinit std::mutex lock_;
     static inline constinit ult_core* first_ = nullptr;  // scripts/gdb/amalgam.py reads it

@@ -20,7 +20,9 @@ const char* name(ult_state state) noexcept;
 
 /// One call of a ULT's stack.
 struct ult_frame {
-    std::uintptr_t address = 0;  ///< Where it goes on.
+    /// Where it goes on, behind the call; the innermost of one that runs: behind some byte of where
+    /// it was.
+    std::uintptr_t address = 0;
     /// "function (file+0x12)", as far as the program exports its names (-rdynamic, CMake's
     /// ENABLE_EXPORTS); addr2line takes the rest.
     std::string text;
@@ -48,8 +50,13 @@ struct ult_info {
 /// looked at on its own, so the list as a whole is no state the program was ever in. Coroutines,
 /// tasklets and plain threads are not ULTs, and not in it.
 ///
-/// `with_traces`: with the call stacks of those that do not run, read where they lie: nothing is
-/// switched to. On x86-64 only; elsewhere, and for those that run, traces stay empty.
+/// `with_traces`: with their call stacks. Those of ULTs that do not run are read where they lie:
+/// nothing is switched to. To those that run, signal SIGRTMAX - 2 is sent, on their stream's
+/// thread; its handler, installed once, reads the stack. A system call that the ULT is in may then
+/// end with EINTR. Their traces stay empty where the program itself handles or ignores that signal,
+/// and when the thread does not answer within 0.2 s, because it blocks the signal, or the ULT has
+/// stopped running. On x86-64 only; elsewhere, and for the ULT that a primary stream makes of its
+/// thread, all traces are empty.
 ///
 /// Threads: any, ULTs too.
 /// Failure: throws std::bad_alloc.
