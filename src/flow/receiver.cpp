@@ -81,6 +81,7 @@ bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what,
             changed_.notify_one();
         }
     }
+    mine.delivered_by.waits_for("flow batch to be consumed");
     mine.delivered_by.park();
     if (mine.refused) throw_closed();
 

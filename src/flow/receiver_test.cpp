@@ -11,6 +11,7 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "flow/wire.hpp"
@@ -129,6 +130,7 @@ TEST_F(receiver_of_batches, a_batch_is_lent_until_it_was_consumed) {
     deliver(0, 0, "kept");
     run();
     EXPECT_TRUE(credits_.empty());
+    EXPECT_EQ(list_ults().at(0).waits_for, "flow batch to be consumed");
     consume();
     run();
     EXPECT_EQ(consumed_, std::vector<std::string>{"kept"});

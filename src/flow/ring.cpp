@@ -57,6 +57,7 @@ void ring_core::wait_for_room() {
         if (stopped_.load()) throw_stopped();
         if (!full()) return;
         waiter me;
+        me.waits_for("room in a flow queue");
         producer_waits_.store(&me);
         // Looked at again after the pointer is out; taken back if there is no need to wait.
         bool wait = full() && !stopped_.load();
@@ -83,6 +84,7 @@ bool ring_core::wait_for_item() {
         if (!empty()) return true;
         if (closed) return false;
         waiter me;
+        me.waits_for("item of a flow queue");
         consumer_waits_.store(&me);
         bool wait = empty() && !closed_.load() && !stopped_.load();
         if (wait || consumer_waits_.exchange(nullptr) == nullptr) me.park();

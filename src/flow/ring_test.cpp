@@ -1,4 +1,5 @@
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 #include <amalgam/flow/detail/ring.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 namespace amalgam::detail {
@@ -117,6 +119,29 @@ TEST(ring, a_stopped_producer_stops_waiting_for_room) {
     tested.stop();
     producer.join();
     EXPECT_TRUE(stopped);
+}
+
+TEST(ring, says_what_its_ends_wait_for) {
+    execution_stream stream(execution_stream_options{.driven = true});
+    ring<int> full(2, false), empty(2, false);
+    ult producer = spawn(stream,
+                         [&] {
+                             for (int i = 0; i < 3; ++i)
+                                 full.push(i);
+                         },
+                         {.name = "producer"});
+    ult consumer = spawn(stream, [&] { empty.front(); }, {.name = "consumer"});
+    stream.run_ready();
+    std::map<std::string, std::string> waits;
+    for (const ult_info& each : list_ults())
+        waits[each.name] = each.waits_for;
+    EXPECT_EQ(waits["producer"], "room in a flow queue");
+    EXPECT_EQ(waits["consumer"], "item of a flow queue");
+    full.stop();
+    empty.close();
+    stream.run_ready();
+    consumer.join();
+    EXPECT_THROW(producer.join(), error);
 }
 
 TEST(ring, once_stopped_neither_end_goes_on) {

@@ -127,6 +127,7 @@ void waited_call::wait() {
                     "stands still meanwhile: use start() and loop_network::run_until_idle(), or "
                     "call from a ULT of engine::spawn()");
     }
+    who_.waits_for("rpc reply");
     submit();
     who_.park();
 }

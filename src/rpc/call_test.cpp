@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/tasks/inspect.hpp>
+
 #include "rpc/loop_pair.hpp"
 
 namespace amalgam {
@@ -35,6 +37,17 @@ TEST(call, a_handler_gets_the_arguments_and_the_caller_its_result) {
             two.server.address())("left", "right");
     });
     EXPECT_EQ(joined, "left/right");
+}
+
+TEST(call, is_what_list_ults_says_that_its_caller_waits_for) {
+    loop_pair two;
+    std::string waits_for;
+    two.server.define("look", [&] {
+        for (const ult_info& each : list_ults())
+            waits_for += each.waits_for;
+    });
+    two.in_client([&] { two.client.procedure<void()>("look").on(two.there())(); });
+    EXPECT_EQ(waits_for, "rpc reply");
 }
 
 TEST(call, structures_containers_and_no_result_travel) {

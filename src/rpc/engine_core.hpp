@@ -145,7 +145,9 @@ template <typename Work>
 void engine_core::on_stream(Work&& work) {
     if (on_owner()) return work();
     struct hop final : work_unit {
-        explicit hop(Work& what) noexcept : work_unit(&hop::run_it), work(what) {}
+        explicit hop(Work& what) noexcept : work_unit(&hop::run_it), work(what) {
+            who.waits_for("rpc engine");
+        }
         static void run_it(work_unit& self) noexcept {
             auto& me = static_cast<hop&>(self);
             try {

@@ -30,6 +30,7 @@ void engine_core::tell_if_quiet() noexcept {
 
 void engine_core::wait_until_quiet(clock::duration at_most) {
     waiter me;
+    me.waits_for("rpc calls to end");
     bool quiet = false;
     on_stream([&] {
         quiet = is_quiet();
@@ -53,6 +54,7 @@ void engine_core::stop() {
         end_calls(!inside && !on_owner());
         stopped_.set();
     } else if (!inside && !on_owner()) {
+        const cancel_later it_must_not_throw;  // ~engine() may be who waits
         stopped_.wait();
     }
     // A stream cannot end itself, and who stops from outside waits for what runs on it, so

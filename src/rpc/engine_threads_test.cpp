@@ -1,6 +1,7 @@
 #include <atomic>
 #include <coroutine>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -10,6 +11,8 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
+#include <amalgam/tasks/inspect.hpp>
+#include <amalgam/tasks/ult.hpp>
 
 #include "rpc/loop_pair.hpp"
 
@@ -175,6 +178,43 @@ TEST_P(engine_threads, stop_lets_calls_under_way_end) {
     began.wait();
     client.stop();
     EXPECT_EQ(call.get(), 3);
+}
+
+TEST_P(engine_threads, two_ults_that_are_canceled_stop_an_engine_to_its_end) {
+    engine server{GetParam()};
+    engine client{client_of(GetParam()), {.drain = 30s}};
+    execution_stream stops;
+    event go, finish;
+    server.define("wait", [&] { finish.wait(); });
+    future<void> call = client.procedure<void()>("wait").on(server.address()).start();
+    std::atomic<int> stopped{0};
+    ult both[2];
+    for (ult& each : both) {
+        each = spawn(stops,
+                     [&] {
+                         go.wait();
+                         each.cancel();
+                         client.stop();
+                         ++stopped;
+                         this_task::yield();  // here it is canceled
+                         ++stopped;
+                     },
+                     {.name = "stops"});
+    }
+    go.set();
+    std::set<std::string> waits;
+    while (waits != std::set<std::string>{"rpc calls to end", "event"}) {
+        waits.clear();
+        for (const ult_info& one : list_ults()) {
+            if (one.name == "stops") waits.insert(one.waits_for);
+        }
+        std::this_thread::yield();
+    }
+    finish.set();
+    EXPECT_TRUE(call.wait().ok());
+    for (ult& each : both)
+        EXPECT_EQ(error_of([&] { each.join(); }).code(), errc::canceled);
+    EXPECT_EQ(stopped, 2);
 }
 
 TEST_P(engine_threads, stop_ends_what_does_not_end_with_closed) {

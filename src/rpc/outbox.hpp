@@ -20,6 +20,7 @@ namespace amalgam::detail {
 
 /// One who waits until fewer messages are queued for a peer. On its own stack.
 struct admission {
+    admission() { who.waits_for("room in an rpc queue"); }
     waiter who;
     admission* next = nullptr;
 };

@@ -199,6 +199,7 @@ void server::conclude(invocation& call, status what, body& result) noexcept {
     reply.piece_count = 1;
     if (!core_.on_owner()) {
         waiter me;
+        me.waits_for("rpc answer to leave");
         reply.who = &me;
         if (core_.hand_over(reply)) me.park();
     } else if (call.what().options.run == handler::inline_) {
@@ -210,6 +211,7 @@ void server::conclude(invocation& call, status what, body& result) noexcept {
         untrack(call);
     } else if (!send_reply(reply)) {
         waiter me;
+        me.waits_for("rpc answer to leave");
         reply.who = &me;
         me.park();
     }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +20,7 @@
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/ult.hpp>
+#include <amalgam/tasks/ult_local.hpp>
 
 namespace amalgam {
 namespace {
@@ -130,6 +132,146 @@ TEST_F(cancel, is_seen_at_the_next_yield_or_wait_and_only_once) {
     task.cancel();  // it has ended: nothing
     task.join();
     EXPECT_THROW(task.cancel(), error);
+}
+
+TEST_F(cancel, is_seen_by_a_yield_to_another_ult_ready_or_not) {
+    event never;
+    ult parked = spawn(stream, [&] { never.wait(); });
+    stream.run_ready();
+    for (const bool ready : {true, false}) {
+        ult cancels;
+        bool went_on = false;
+        ult task = spawn(stream, [&] {
+            this_task::yield_to(ready ? cancels : parked);
+            went_on = true;
+        });
+        cancels = spawn(stream, [&] { task.cancel(); });
+        stream.run_ready();
+        EXPECT_EQ(end_of(task), errc::canceled);
+        EXPECT_FALSE(went_on);
+    }
+    never.set();
+    stream.run_ready();
+}
+
+struct unwinding : cancel {
+    event first, never;
+    std::string order;
+
+    /// A noexcept destructor that waits, and yields.
+    struct waits_at_end {
+        event& what;
+        std::string& order;
+        ~waits_at_end() {
+            what.wait();
+            this_task::yield();
+            this_task::sleep_for(1h);
+            order += 'd';
+        }
+    };
+    void let_end() {
+        first.set();
+        stream.run_ready();
+        time.advance(1h);
+        stream.run_ready();
+    }
+};
+
+TEST_F(unwinding, by_a_cancel_waits_in_peace_and_keeps_another_cancel_for_later) {
+    ult task = spawn(stream, [&] {
+        try {
+            const waits_at_end at_end{first, order};
+            never.wait();
+        } catch (const error&) {
+            order += 'c';
+        }
+        try {
+            never.wait();
+        } catch (const error&) {
+            order += 'C';
+        }
+    });
+    stream.run_ready();
+    task.cancel();
+    stream.run_ready();
+    task.cancel();  // its destructor is parked
+    stream.run_ready();
+    EXPECT_EQ(order, "");
+    let_end();
+    EXPECT_EQ(order, "dcC");
+    task.join();
+}
+
+TEST_F(unwinding, by_any_exception_waits_in_peace_when_the_cancel_came_before_the_wait) {
+    ult task = spawn(stream, [&] {
+        const waits_at_end at_end{first, order};
+        this_task::exit();
+    });
+    ult other = spawn(stream, [&] {
+        const waits_at_end at_end{first, order};
+        task.cancel();
+        this_task::exit();
+    });
+    ult third = spawn(stream, [&] {
+        third.cancel();
+        const waits_at_end at_end{first, order};
+        throw std::runtime_error("it fails");
+    });
+    stream.run_ready();
+    EXPECT_EQ(order, "");
+    let_end();
+    EXPECT_EQ(order, "ddd");
+    task.join();
+    other.join();
+    EXPECT_THROW(third.join(), std::runtime_error);
+}
+
+TEST_F(unwinding, counts_for_each_ult_on_its_own) {
+    ult unwinds = spawn(stream, [&] {
+        const waits_at_end at_end{first, order};
+        this_task::exit();
+    });
+    ult task = spawn(stream, [&] { never.wait(); });
+    stream.run_ready();
+    task.cancel();
+    stream.run_ready();
+    EXPECT_EQ(end_of(task), errc::canceled);
+    let_end();
+    unwinds.join();
+}
+
+TEST_F(unwinding, has_ended_in_a_catch_block_which_can_be_canceled) {
+    ult task = spawn(stream, [&] {
+        try {
+            throw std::runtime_error("it fails");
+        } catch (const std::runtime_error&) {
+            never.wait();
+        }
+    });
+    stream.run_ready();
+    task.cancel();
+    stream.run_ready();
+    EXPECT_EQ(end_of(task), errc::canceled);
+}
+
+TEST_F(unwinding, is_not_needed_for_ult_local_values_to_wait_in_peace) {
+    struct holder {
+        std::unique_ptr<waits_at_end> what;
+    };
+    ult_local<holder> mine;
+    ult task = spawn(stream, [&] { mine->what.reset(new waits_at_end{first, order}); });
+    ult cancels_itself = spawn(stream, [&] {
+        mine->what.reset(new waits_at_end{first, order});
+        cancels_itself.cancel();
+    });
+    stream.run_ready();
+    task.cancel();
+    stream.run_ready();
+    EXPECT_EQ(order, "");
+    let_end();
+    EXPECT_EQ(order, "dd");
+    task.join();
+    cancels_itself.join();
 }
 
 TEST_F(cancel, does_not_take_back_what_was_given) {

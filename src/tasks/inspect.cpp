@@ -6,6 +6,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
@@ -15,6 +16,7 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/tasks/inspect.hpp>
 
+#include "tasks/running_trace.hpp"
 #include "tasks/stack_trace.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/ult_core.hpp"
@@ -34,41 +36,77 @@ const char* name(ult_state state) noexcept {
     return "unknown";
 }
 
-// The lock keeps stacks mapped, a hold keeps what is on one as it is.
-std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
+namespace {
+
+using frames = std::array<std::uintptr_t, 64>;
+
+void keep(const frames& seen, std::size_t count, ult_info& of) {
+    for (std::size_t i = 0; i < count; ++i)
+        of.trace.push_back({seen[i], {}});
+}
+
+}  // namespace
+
+struct detail::ult_registry::listing {
     std::vector<ult_info> all;
-    const std::lock_guard hold_list(lock_);
-    for (ult_core* each = first_; each != nullptr; each = each->next_known_) {
-        if (each->home() == nullptr || each->was_left_behind()) continue;
-        const hold still(*each);
+    /// Which of them ran. They are traced at the end: their threads may take a while to answer.
+    std::vector<std::pair<std::size_t, running_ult>> running;
+};
+
+// A hold keeps what is on a stack as it is; whoever was looked at may run on at once.
+void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces, listing& into) {
+    const hold still(at);
+    for (ult_core* each : at) {
         ult_info one;
         one.id = each;
         one.home = each->home();
         if (one.home == nullptr) continue;  // it has just ended
         one.name = each->name_seen();
-        if (!still.suspended()) {
+        if (const stream* where = still.running(*each)) {
             one.state = ult_state::running;
-            one.stream = still.running_on()->options().name;
-            all.push_back(std::move(one));
-            continue;
+            one.stream = where->options().name;
+            into.running.push_back({into.all.size(), {where, where->thread_seen(), each}});
+        } else {
+            if (const stream* of = still.stream_of(*one.home)) one.stream = of->options().name;
+            const waiter* const what = each->waiting_on.load(std::memory_order_relaxed);
+            if (what != nullptr && what->state_.load(std::memory_order_acquire) == waiter::parked) {
+                one.state = ult_state::parked;
+                one.waits_for = what->what_;
+                one.waited = time_since(each->parked_at);
+            }
+            if (with_traces) {
+                frames seen;
+                keep(seen, trace_suspended(each->saved.stack.pointer, each->memory().top(), seen),
+                     one);
+            }
         }
-        if (const stream* of = still.stream_of(*one.home)) one.stream = of->options().name;
-        const waiter* const at = each->waiting_on.load(std::memory_order_relaxed);
-        if (at != nullptr && at->state_.load(std::memory_order_acquire) == waiter::parked) {
-            one.state = ult_state::parked;
-            one.waits_for = at->what_;
-            one.waited = time_since(each->parked_at);
-        }
-        if (with_traces) {
-            std::array<std::uintptr_t, 64> frames;
-            const std::size_t count =
-                trace_suspended(each->saved.stack.pointer, each->memory().top(), frames);
-            for (std::size_t i = 0; i < count; ++i)
-                one.trace.push_back({frames[i], {}});
-        }
-        all.push_back(std::move(one));
+        hold::let_go(*each);
+        into.all.push_back(std::move(one));
     }
-    return all;
+}
+
+// The lock keeps stacks mapped. Not all ULTs are held at once: those of a server must go on.
+std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
+    constexpr std::size_t held_at_once = 256;
+    listing found;
+    std::vector<ult_core*> some;
+    some.reserve(held_at_once);
+    std::unique_lock hold_list(lock_);
+    for (ult_core* each = first_; each != nullptr; each = each->next_known_) {
+        if (each->home() != nullptr && !each->was_left_behind()) some.push_back(each);
+        if (some.size() < held_at_once) continue;
+        look(some, with_traces, found);
+        some.clear();
+    }
+    if (!some.empty()) look(some, with_traces, found);
+    hold_list.unlock();
+    if (with_traces) {
+        for (const auto& [index, what] : found.running) {
+            frames seen;
+            keep(seen, trace_running(what, seen), found.all[index]);
+        }
+    }
+    return std::move(found.all);
 }
 
 std::vector<ult_info> list_ults(bool with_traces) {

@@ -4,8 +4,11 @@
 #include <csignal>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -38,6 +41,30 @@ wait_deep_inside(event& what, int depth) {
     asm volatile("");  // no tail call
 }
 
+#if defined(__clang__)
+[[clang::optnone]]
+#else
+[[gnu::noipa]]
+#endif
+[[gnu::noinline]] void
+compute_until(const std::atomic<bool>& enough) {
+    std::mutex mine;
+    // ThreadSanitizer brings signals at calls that it knows.
+    while (!enough)
+        const std::lock_guard hold(mine);
+}
+
+#if defined(__clang__)
+[[clang::optnone]]
+#else
+[[gnu::noipa]]
+#endif
+[[gnu::noinline]] void
+yield_until(const std::atomic<bool>& enough) {
+    while (!enough)
+        this_task::yield();
+}
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -47,6 +74,12 @@ std::optional<ult_info> find(const std::string& name, bool with_traces = false) 
         if (each.name == name) return std::move(each);
     }
     return std::nullopt;
+}
+
+std::ptrdiff_t calls_of(const ult_info& who, std::string_view function) {
+    return std::count_if(who.trace.begin(), who.trace.end(), [&](const ult_frame& each) {
+        return each.text.find(function) != std::string::npos;
+    });
 }
 
 struct inspect : testing::Test {
@@ -108,7 +141,9 @@ TEST_F(inspect, a_ult_sees_itself_running) {
     ASSERT_TRUE(seen);
     EXPECT_EQ(seen->state, ult_state::running);
     EXPECT_EQ(seen->stream, "lab");
-    EXPECT_TRUE(seen->trace.empty());
+#if defined(__x86_64__)
+    EXPECT_EQ(calls_of(*seen, "list_ults"), 1);
+#endif
 }
 
 TEST_F(inspect, a_wait_is_as_long_as_it_lasted) {
@@ -131,6 +166,24 @@ TEST_F(inspect, a_wait_is_as_long_as_it_lasted) {
     task.join();
 }
 
+TEST_F(inspect, sees_each_of_more_ults_than_it_holds_at_once_and_lets_all_go) {
+    event happens;
+    std::vector<ult> all(1000);
+    for (ult& each : all)
+        each = spawn(stream, [&] { happens.wait(); }, {.name = "one of many"});
+    stream.run_ready();
+    std::set<const void*> parked;
+    for (const ult_info& each : list_ults()) {
+        if (each.name == "one of many" && each.state == ult_state::parked) parked.insert(each.id);
+    }
+    EXPECT_EQ(parked.size(), all.size());
+    happens.set();
+    EXPECT_GE(stream.run_ready(), all.size());
+    for (ult& each : all)
+        each.join();
+    EXPECT_FALSE(find("one of many"));
+}
+
 #if defined(__x86_64__)
 TEST_F(inspect, a_suspended_stack_is_read_where_it_lies) {
     event happens;
@@ -138,18 +191,86 @@ TEST_F(inspect, a_suspended_stack_is_read_where_it_lies) {
     stream.run_ready();
     const auto seen = find("deep", true);
     ASSERT_TRUE(seen);
-    const auto inside =
-        std::count_if(seen->trace.begin(), seen->trace.end(), [](const ult_frame& each) {
-            return each.text.find("wait_deep_inside") != std::string::npos;
-        });
     std::string texts;
     for (const ult_frame& each : seen->trace)
         texts += each.text + "\n";
-    EXPECT_EQ(inside, 4) << texts;
+    EXPECT_EQ(calls_of(*seen, "wait_deep_inside"), 4) << texts;
     EXPECT_TRUE(find("deep")->trace.empty());
     happens.set();
     stream.run_ready();
     task.join();
+}
+
+TEST(inspect_running, is_traced_while_it_computes) {
+    execution_stream one, two;
+    std::atomic<bool> enough{false};
+    ult tasks[] = {spawn(one, [&] { compute_until(enough); }, {.name = "computes"}),
+                   spawn(two, [&] { compute_until(enough); }, {.name = "computes"})};
+    std::set<const void*> traced;
+    while (traced.size() < 2) {
+        for (const ult_info& each : list_ults(true)) {
+            if (calls_of(each, "compute_until") == 1) traced.insert(each.id);
+        }
+    }
+    EXPECT_TRUE(find("computes")->trace.empty());
+    enough = true;
+    for (ult& each : tasks)
+        each.join();
+}
+
+TEST(inspect_running, is_traced_in_the_middle_of_switches) {
+    execution_stream stream;
+    std::atomic<bool> enough{false};
+    const auto turn = [&] { yield_until(enough); };
+    ult tasks[] = {spawn(stream, turn, {.name = "yields"}),
+                   spawn(stream, turn, {.name = "yields"})};
+    for (int traced = 0; traced < 500;) {
+        for (const ult_info& each : list_ults(true)) {
+            if (each.state != ult_state::running || each.trace.empty()) continue;
+            ++traced;
+            // Whatever instruction it was at, the way out of there is found.
+            EXPECT_EQ(calls_of(each, "yield_until"), 1);
+            EXPECT_EQ(calls_of(each, "ult_main"), 1);
+        }
+    }
+    enough = true;
+    for (ult& each : tasks)
+        each.join();
+}
+
+TEST(inspect_running, has_no_trace_when_its_thread_blocks_the_signal_or_the_program_has_it) {
+    const int number = SIGRTMAX - 2;
+    execution_stream stream;
+    std::atomic<bool> blocks{false}, enough{false};
+    ult task = spawn(stream,
+                     [&] {
+                         sigset_t all;
+                         sigset_t before;
+                         sigfillset(&all);
+                         ::pthread_sigmask(SIG_BLOCK, &all, &before);
+                         blocks = true;
+                         compute_until(enough);
+                         ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+                     },
+                     {.name = "blocks"});
+    while (!blocks)
+        std::this_thread::yield();
+    EXPECT_TRUE(find("blocks", true)->trace.empty());
+    enough = true;
+    task.join();  // a late signal is not answered
+
+    struct sigaction before {};
+    struct sigaction users {};
+    users.sa_handler = SIG_IGN;
+    ASSERT_EQ(::sigaction(number, &users, &before), 0);
+    enough = false;
+    task = spawn(stream, [&] { compute_until(enough); }, {.name = "computes"});
+    while (find("computes")->state != ult_state::running)
+        std::this_thread::yield();
+    EXPECT_TRUE(find("computes", true)->trace.empty());
+    enough = true;
+    task.join();
+    ::sigaction(number, &before, nullptr);
 }
 #endif
 

@@ -122,8 +122,9 @@ bool left_behind::take_from_registry(on_its_way what) noexcept {
             ++expected_;
         }
         if (who.home() != &of_) return;
-        const ult_registry::hold still(who);
-        if (!still.suspended()) {
+        ult_core* const held = &who;
+        const ult_registry::hold still({&held, 1});
+        if (still.running(who) != nullptr) {
             of_.count_ults(-1);
             who.begin_in(limbo());
             ++ults_;

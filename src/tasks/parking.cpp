@@ -1,4 +1,5 @@
 #include <ctime>
+#include <exception>
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -144,10 +145,26 @@ bool waiter::park_thread(const time_point* deadline) noexcept {
     return true;
 }
 
-void detail::throw_if_canceled() {
+namespace detail {
+
+void throw_if_canceled() {
     stream* const here = stream::current();
-    if (here == nullptr || here->running() == nullptr || !here->running()->take_cancel()) return;
+    ult_core* const self = here == nullptr ? nullptr : here->running();
+    if (self == nullptr || self->cancels_later != 0 || std::uncaught_exceptions() != 0) return;
+    if (!self->take_cancel()) return;
     throw error(errc::canceled, "this ULT was canceled while it waited: somebody called cancel()");
 }
+
+cancel_later::cancel_later() noexcept {
+    stream* const here = stream::current();
+    who_ = here == nullptr ? nullptr : here->running();
+    if (who_ != nullptr) ++who_->cancels_later;
+}
+
+cancel_later::~cancel_later() {
+    if (who_ != nullptr) --who_->cancels_later;
+}
+
+}  // namespace detail
 
 }  // namespace amalgam

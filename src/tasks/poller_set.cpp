@@ -49,6 +49,7 @@ bool poller_set::remove(poller& what, stream& of) {
         removers_ = &me;
     }
     of.wake();
+    me.who.waits_for("poller to be removed");
     me.who.park();
     return true;
 }

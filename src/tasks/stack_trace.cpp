@@ -55,9 +55,10 @@ struct walk {
         const auto sp = static_cast<std::uintptr_t>(_Unwind_GetCFA(frame));
         const bool there = sp > mine.low && sp <= mine.high;
         if (!there) return mine.count == 0 ? _URC_NO_REASON : _URC_END_OF_STACK;
-        const auto address = static_cast<std::uintptr_t>(_Unwind_GetIP(frame));
+        int interrupted = 0;  // before that instruction, not after a call
+        const auto address = static_cast<std::uintptr_t>(_Unwind_GetIPInfo(frame, &interrupted));
         if (address == 0 || mine.count == mine.into.size()) return _URC_END_OF_STACK;
-        mine.into[mine.count++] = address;
+        mine.into[mine.count++] = interrupted != 0 ? address + 1 : address;
         return _URC_NO_REASON;
     }
 };
@@ -72,6 +73,14 @@ std::size_t trace_suspended(const void* where, const void* top,
     return mine.count;
 }
 
+std::size_t trace_caller(const void* stack_pointer, const void* top,
+                         std::span<std::uintptr_t> into) noexcept {
+    walk mine{reinterpret_cast<std::uintptr_t>(stack_pointer) - 1,
+              reinterpret_cast<std::uintptr_t>(top), into};
+    _Unwind_Backtrace(&walk::step, &mine);
+    return mine.count;
+}
+
 }  // namespace amalgam::detail
 
 #else
@@ -79,6 +88,10 @@ std::size_t trace_suspended(const void* where, const void* top,
 namespace amalgam::detail {
 
 std::size_t trace_suspended(const void*, const void*, std::span<std::uintptr_t>) noexcept {
+    return 0;
+}
+
+std::size_t trace_caller(const void*, const void*, std::span<std::uintptr_t>) noexcept {
     return 0;
 }
 

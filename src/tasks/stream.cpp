@@ -49,7 +49,7 @@ namespace {
 // Canceled before it parked: as if its deadline had passed.
 void stream::settle_parked(ult_core& who) noexcept {
     std::uint32_t was = waiter::empty;
-    const bool cancel = left_until_->cancelable_ &&
+    const bool cancel = left_until_->cancelable_ && who.may_be_canceled() &&
                         (who.requests.load(std::memory_order_relaxed) & ult_core::asked_to_end);
     if (cancel) left_until_->state_.compare_exchange_strong(was, waiter::expired);
     if (cancel || !left_until_->commit()) requeue(who);
@@ -102,7 +102,11 @@ void stream::settle_parked(ult_core& who) noexcept {
 // From the middle of a catch block, or of a destructor that an exception runs.
 [[gnu::noinline]] stream::resumed stream::jump_from_catch(context& from, context& to) noexcept {
     const exception_state mine = std::exchange(*thread_exceptions_, {});
+    // A second exception, from a wait in a destructor, would end the program.
+    const unsigned unwinds = from.owner != nullptr && mine.uncaught != 0 ? 1 : 0;
+    if (from.owner != nullptr) from.owner->cancels_later += unwinds;
     const resumed now = jump_plain(from, to);
+    if (now.who != nullptr) now.who->cancels_later -= unwinds;
     *now.here->thread_exceptions_ = mine;
     return now;
 }

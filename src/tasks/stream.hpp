@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include <sys/types.h>
+
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/future.hpp>
@@ -93,6 +95,8 @@ public:
     progress progress_seen() const noexcept { return {coarse_now_, budget_}; }
     bool asleep_seen() const noexcept { return bell_.asleep.load(std::memory_order_relaxed); }
     bool has_pollers() { return pollers_.any(); }
+    /// The thread that runs it, or did.
+    pid_t thread_seen() const noexcept { return thread_id_; }
     void enter(ult_core& next) noexcept;  // from the loop
     /// The first function on every ULT's stack.
     static void ult_main(arrival first);
@@ -271,6 +275,7 @@ private:
     std::atomic<bool> driving_{false};
     std::unique_ptr<sleeper> sleeper_;  // null: driven
     std::mutex stop_lock_;
+    seen_by_others<pid_t> thread_id_;
     std::thread thread_;
     std::unique_ptr<primary> primary_;  // null: it has a thread of its own, or is driven
 };

@@ -169,6 +169,7 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
     } else {
         wake();
     }
+    mine.who.waits_for("scheduler to be replaced");
     mine.who.park();
     if (mine.refused) std::rethrow_exception(mine.refused);
 }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include "tasks/overflow.hpp"
 #include "tasks/stream.hpp"
 
@@ -14,6 +17,7 @@ public:
         self.stock_ = ult_core::thread_stock();
         self.blocks_ = block_cache::of_thread();
         self.loop_.stack.floats = float_control::now();
+        self.thread_id_ = own_thread_id();
         self.loop_.sanitizer.adopt_thread();
         self.coarse_now_ = cycles();
         self.pollers_.set_running(true);
@@ -26,6 +30,12 @@ public:
     turn& operator=(const turn&) = delete;
 
 private:
+    // Asked once: a driven stream may begin a turn for each unit.
+    static pid_t own_thread_id() noexcept {
+        thread_local const pid_t id = ::gettid();
+        return id;
+    }
+
     stream& self_;
     stream* before_;
     overflow_watch watched_;

@@ -62,10 +62,10 @@ void ult::migrate(pool& where) {
 void ult::cancel() {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "cancel");
     core_->requests.fetch_or(ult_core::asked_to_end, std::memory_order_seq_cst);
-    const detail::ult_registry::hold still(*core_);
-    if (!still.suspended()) return;  // it sees the request when it waits next
+    const detail::ult_registry::hold still({&core_, 1});
+    if (still.running(*core_) != nullptr) return;  // it sees the request when it waits next
     waiter* const at = core_->waiting_on.load(std::memory_order_relaxed);
-    if (at != nullptr && at->cancelable_) at->expire();
+    if (at != nullptr && at->cancelable_ && core_->may_be_canceled()) at->expire();
 }
 
 namespace this_task {
@@ -104,9 +104,11 @@ void yield() {
 bool yield_to(ult& next) {
     if (next.core_ == nullptr) detail::refuse_empty_handle("ult", "yield to it");
     stream& here = stream_of_ult("yield to another");
-    if (here.leave_to(*next.core_)) return true;
-    here.leave_to_yield();
-    return false;
+    ult_core& self = *here.running();
+    const bool was_ready = here.leave_to(*next.core_);
+    if (!was_ready) here.leave_to_yield();
+    if (self.requests.load(std::memory_order_relaxed) != 0) detail::throw_if_canceled();
+    return was_ready;
 }
 
 void migrate(pool& where) {

@@ -117,10 +117,6 @@ void ult_core::keep_thrown() noexcept {
     if (is_detached()) log_lost_exception();
 }
 
-void ult_core::destroy_locals() noexcept {
-    delete std::exchange(locals, nullptr);
-}
-
 // Byte by byte and atomic: list_ults() may read the name of one that ends, and of the next one on
 // its stack.
 void ult_core::rename(std::string_view to) noexcept {

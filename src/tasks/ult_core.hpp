@@ -74,8 +74,10 @@ public:
         } catch (...) {
             keep_thrown();
         }
-        if (locals != nullptr) destroy_locals();
+        if (locals != nullptr) end_locals();
     }
+    /// Destroys `locals`.
+    void end_locals() noexcept;
     void log_lost_exception() noexcept;
 
     // requests: what others ask of the stream that runs it next, see stream::heed().
@@ -103,6 +105,9 @@ public:
     std::uint64_t parked_at = 0;               ///< with waiting_on; stream::coarse_now_
     std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
     void* local = nullptr;                     ///< task_local()
+    unsigned cancels_later = 0;                ///< what lives and forbids it; see cancel_later
+    /// Of one that is suspended.
+    bool may_be_canceled() const noexcept { return cancels_later == 0; }
     bool take_cancel() noexcept {
         return (requests.load(std::memory_order_relaxed) & asked_to_end) != 0 &&
                (requests.fetch_and(static_cast<std::uint8_t>(~asked_to_end)) & asked_to_end) != 0;
@@ -122,7 +127,6 @@ private:
     ult_core(stack_memory memory, std::size_t stack_bytes) noexcept;
     [[noreturn]] void cancel_unbegun(const closure_type& body);
     void keep_thrown() noexcept;
-    void destroy_locals() noexcept;
 
     ult_core* next_known_ = nullptr;  // the registry's
     ult_core* prev_known_ = nullptr;

@@ -8,8 +8,15 @@
 
 namespace amalgam::detail {
 
+// They stay in place meanwhile: a destructor may use, and so make, others.
+void ult_core::end_locals() noexcept {
+    const cancel_later destructors_wait_in_peace;
+    delete locals;
+    locals = nullptr;
+}
+
 local_values::~local_values() {
-    // The youngest first. A destructor may use, and so make, others.
+    // The youngest first.
     while (!entries_.empty()) {
         const entry last = entries_.back();
         entries_.pop_back();

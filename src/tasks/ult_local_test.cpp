@@ -77,6 +77,28 @@ TEST(ult_local, is_destroyed_when_its_ult_ends_youngest_first) {
     EXPECT_THROW(task.join(), std::runtime_error);
 }
 
+TEST(ult_local, made_by_a_destructor_of_another_is_destroyed_too) {
+    execution_stream stream;
+    ult_local<std::shared_ptr<int>> late;
+    const auto shared = std::make_shared<int>(1);
+    struct uses_another {
+        ult_local<std::shared_ptr<int>>* other = nullptr;
+        std::shared_ptr<int> value;
+        uses_another() = default;
+        uses_another(uses_another&&) = default;
+        ~uses_another() {
+            if (other != nullptr) **other = value;
+        }
+    };
+    ult_local<uses_another> first;
+    spawn(stream, [&] {
+        first->other = &late;
+        first->value = shared;
+    }).join();
+    EXPECT_EQ(shared.use_count(), 1);
+    spawn(stream, [&] { EXPECT_EQ(*late, nullptr); }).join();
+}
+
 TEST(ult_local, has_a_value_for_each_plain_thread_and_for_a_streams_tasklets) {
     ult_local<int> mine;
     *mine = 1;

@@ -92,23 +92,33 @@ void ult_registry::remove(stream& stopped) noexcept {
     known.erase(std::remove(known.begin(), known.end(), &stopped), known.end());
 }
 
-// A stream says whom it is about to run, then looks at the requests; we write the request, then
+// A stream says whom it is about to run, then looks at the requests; we write the requests, then
 // look at who runs. The stream has no barrier in between, which would cost every switch: ours,
-// which is on all threads, serves both.
-ult_registry::hold::hold(ult_core& who) noexcept : streams_stay_(streams().lock), who_(who) {
-    who_.requests.fetch_or(ult_core::held, std::memory_order_seq_cst);
+// which is on all threads, serves both. One serves for any number of ULTs.
+ult_registry::hold::hold(std::span<ult_core* const> all) noexcept
+    : streams_stay_(streams().lock), all_(all) {
+    for (ult_core* each : all)
+        each->requests.fetch_or(ult_core::held, std::memory_order_seq_cst);
     barrier_on_all_threads();
-    for (stream* each : streams().known) {
-        if (each->running_seen() == &who_) {
-            running_on_ = each;
-            break;
-        }
+}
+
+ult_registry::hold::~hold() {
+    for (ult_core* each : all_)
+        let_go(*each);
+}
+
+void ult_registry::hold::let_go(ult_core& one) noexcept {
+    one.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::held), std::memory_order_release);
+}
+
+const stream* ult_registry::hold::running(const ult_core& one) const noexcept {
+    for (const stream* each : streams().known) {
+        if (each->running_seen() == &one) return each;
         // It has left, but its context is not saved yet.
-        while (each->leaving_seen() == &who_)
+        while (each->leaving_seen() == &one)
             ::sched_yield();
     }
-    if (running_on_ == nullptr) return;
-    who_.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::held), std::memory_order_release);
+    return nullptr;
 }
 
 void ult_registry::let_end(const join_state& what) noexcept {
@@ -135,18 +145,13 @@ std::vector<ult_registry::stream_seen> ult_registry::list_streams() {
     for (stream* each : streams().known) {
         const auto [batch, budget] = each->progress_seen();
         const ult_core* const running = each->running_seen();
-        all.push_back({each, each->options().name, running,
+        all.push_back({each, each->options().name, each->thread_seen(), running,
                        running == nullptr ? std::string() : running->name_seen(), batch, budget,
                        each->options().driven, each->asleep_seen(),
                        each->timers().earliest() != stream::time_point::max(),
                        each->has_pollers()});
     }
     return all;
-}
-
-ult_registry::hold::~hold() {
-    if (running_on_ != nullptr) return;
-    who_.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::held), std::memory_order_release);
 }
 
 }  // namespace amalgam::detail

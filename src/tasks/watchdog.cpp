@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -10,6 +12,8 @@
 #include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/watchdog.hpp>
 
+#include "tasks/running_trace.hpp"
+#include "tasks/stack_trace.hpp"
 #include "tasks/ult_core.hpp"
 #include "tasks/ult_registry.hpp"
 
@@ -25,12 +29,23 @@ std::string name_or_id(const std::string& name, const void* id) {
     return name.empty() ? fmt::format("{}", id) : fmt::format("'{}'", name);
 }
 
+/// ", in f (program+0x12) < g (program+0x34)", from the innermost call; empty when it is not known.
+std::string place_of(const detail::ult_registry::stream_seen& of) {
+    std::array<std::uintptr_t, 16> calls;
+    const std::size_t count = detail::trace_running({of.who, of.thread, of.running}, calls);
+    std::string text;
+    for (std::size_t i = 0; i < count; ++i)
+        text += (i == 0 ? ", in " : " < ") + detail::describe_address(calls[i]);
+    return text;
+}
+
 std::string about_holder(const detail::ult_registry::stream_seen& of,
                          std::chrono::nanoseconds time) {
     return fmt::format(
-        "ULT {} has held stream '{}' for {:.3f} s without a yield or a wait of ours: it computes, "
+        "ULT {} has held stream '{}' for {:.3f} s without a yield or a wait of ours{}: it "
+        "computes, "
         "or waits in the system; let it yield, or give such work a stream of its own",
-        name_or_id(of.running_name, of.running), of.name, seconds(time));
+        name_or_id(of.running_name, of.running), of.name, seconds(time), place_of(of));
 }
 
 std::string about_wait(const ult_info& who) {

@@ -20,7 +20,9 @@ const char* name(ult_state state) noexcept;
 
 /// One call of a ULT's stack.
 struct ult_frame {
-    std::uintptr_t address = 0;  ///< Where it goes on.
+    /// Where it goes on, behind the call; the innermost of one that runs: behind some byte of where
+    /// it was.
+    std::uintptr_t address = 0;
     /// "function (file+0x12)", as far as the program exports its names (-rdynamic, CMake's
     /// ENABLE_EXPORTS); addr2line takes the rest.
     std::string text;
@@ -31,8 +33,8 @@ struct ult_info {
     const void* id = nullptr;  ///< The same as long as it lives; what the gdb commands take.
     std::string name;          ///< As given in ult_options; may be empty.
     ult_state state = ult_state::ready;
-    /// While parked, what for: "mutex", "event", "channel", "join", "future", "sleep" …, or
-    /// "permit" for a waiter that nobody gave a name.
+    /// While parked, what for: "mutex", "event", "channel", "join", "future", "sleep", "rpc reply",
+    /// "item of a flow queue" …, or "permit" for a waiter of the user's without a name.
     std::string waits_for;
     /// While parked, how long. Streams note the time after each batch of work, not at each park:
     /// what ran in the same batch before the park is counted too.
@@ -48,13 +50,18 @@ struct ult_info {
 /// looked at on its own, so the list as a whole is no state the program was ever in. Coroutines,
 /// tasklets and plain threads are not ULTs, and not in it.
 ///
-/// `with_traces`: with the call stacks of those that do not run, read where they lie: nothing is
-/// switched to. On x86-64 only; elsewhere, and for those that run, traces stay empty.
+/// `with_traces`: with their call stacks. Those of ULTs that do not run are read where they lie:
+/// nothing is switched to. To those that run, signal SIGRTMAX - 2 is sent, on their stream's
+/// thread; its handler, installed once, reads the stack. A system call that the ULT is in may then
+/// end with EINTR. Their traces stay empty where the program itself handles or ignores that signal,
+/// and when the thread does not answer within 0.2 s, because it blocks the signal, or the ULT has
+/// stopped running. On x86-64 only; elsewhere, and for the ULT that a primary stream makes of its
+/// thread, all traces are empty.
 ///
 /// Threads: any, ULTs too.
 /// Failure: throws std::bad_alloc.
-/// Cost:    a system call for each ULT, which cannot run meanwhile; no stack is mapped or unmapped
-///          and no stream made before all are seen.
+/// Cost:    they are looked at some hundreds at a time, which cannot run meanwhile, with one system
+///          call each time; no stack is mapped or unmapped before all are seen.
 std::vector<ult_info> list_ults(bool with_traces = false);
 
 /// Writes list_ults(true) to a file descriptor: a line for each ULT, its trace indented below.

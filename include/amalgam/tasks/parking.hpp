@@ -80,8 +80,24 @@ private:
 
 namespace detail {
 
-/// Throws error{canceled} when the running ULT was canceled, once for each ult::cancel().
+/// Throws error{canceled} when the running ULT was canceled, once for each ult::cancel(). Not while
+/// an exception unwinds its stack or a cancel_later lives: then a cancel stays for a later wait.
 void throw_if_canceled();
+
+class ult_core;
+
+/// While it lives no wait of the ULT that made it is canceled: for destructors that wait, and
+/// whatever else must not throw. On a plain thread it does nothing.
+class cancel_later {
+public:
+    cancel_later() noexcept;
+    ~cancel_later();
+    cancel_later(const cancel_later&) = delete;
+    cancel_later& operator=(const cancel_later&) = delete;
+
+private:
+    ult_core* who_;
+};
 
 }  // namespace detail
 

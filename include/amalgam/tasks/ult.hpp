@@ -78,7 +78,9 @@ public:
     /// Asks it to end: the wait that it is in, or its next one, or its next yield, throws
     /// error{canceled} inside it, once; not begun, it never runs. What it makes of that is its own
     /// affair; uncaught, join() throws it. Waits that end soon by themselves are not canceled:
-    /// locking a mutex, joining.
+    /// locking a mutex, joining; nor are those of destructors that an exception runs, or the end of
+    /// the ULT for its ult_local values: the request stays for a later wait. In any other
+    /// destructor a wait may throw it, so one of yours that waits must catch it.
     void cancel();
 
 private:

@@ -27,7 +27,8 @@ struct watchdog_options {
 /// Tells, while it lives, of two things that make a program of ULTs stand still:
 ///
 /// - a ULT that holds its stream: it has run for longer than the limit without a yield or a wait,
-///   so nobody else ran there;
+///   so nobody else ran there; told with the calls that it is in, as far as list_ults() can trace
+///   one that runs;
 /// - waits that nothing can end: all streams have slept for longer than the limit, without a timer
 ///   or a poller, and ULTs are parked. Only a plain thread could wake one then.
 ///
@@ -39,7 +40,9 @@ struct watchdog_options {
 ///          in `tell`.
 /// Failure: throws error{invalid} for a limit that is not positive, error{no_memory} without a
 ///          thread. What `tell` throws is logged, or thrown by look().
-/// Cost:    a thread that looks four times in `holds_stream_for`; streams do nothing for it.
+/// Cost:    a thread that looks four times in `holds_stream_for`; streams do nothing for it, but
+/// for
+///          the signal of list_ults() when one is told of.
 class watchdog {
 public:
     explicit watchdog(watchdog_options options = {});
