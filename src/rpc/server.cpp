@@ -160,19 +160,20 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request) {
     const bool one_way = request.kind == message_kind::one_way;
     pool& where = what.options.in != nullptr ? *what.options.in : core_.stream().main_pool();
-    const prepared_ult made = prepare_ult(where, invocation_closure, {}, false);
-    auto* const call = ::new (made.closure)
+    ult_core& runs_it = prepare_ult(where, invocation_closure, false);
+    void* const closure = closure_of(&runs_it);
+    auto* const call = ::new (closure)
         invocation(*this, where_, what, from.name, arrived.tag(), one_way, deadline_of(request));
     try {
-        keep_arguments(*call, static_cast<std::byte*>(made.closure) + inline_arguments_at, arrived,
+        keep_arguments(*call, static_cast<std::byte*>(closure) + inline_arguments_at, arrived,
                        request.body);
     } catch (...) {
         call->~invocation();
-        drop_ult(*made.core);
+        drop_ult(runs_it);
         throw;
     }
     track(*call);
-    start_ult(*made.core);
+    start_ult(runs_it);
 }
 
 void server::run_inline(peer_state& from, served_procedure& what, message& arrived,

@@ -4,6 +4,14 @@
 
 namespace amalgam::detail {
 
+bool join_state::finish() noexcept {
+    if (is_detached()) return true;
+    const std::uintptr_t told = joiner.exchange(finished_mark, std::memory_order_acq_rel);
+    if (told == detached_mark) return true;
+    if (told > finished_alone_mark) reinterpret_cast<waiter*>(told)->unpark();
+    return false;
+}
+
 bool join_state::overwritten() const noexcept {
     ult_registry::let_end(*this);
     return joiner.load(std::memory_order_acquire) == finished_alone_mark;

@@ -63,13 +63,7 @@ struct join_state {
     }
     /// It has ended. True: it was detached, and the caller frees it; else whoever joins may have
     /// freed it by now.
-    bool finish() noexcept {
-        if (is_detached()) return true;
-        const std::uintptr_t told = joiner.exchange(finished_mark, std::memory_order_acq_rel);
-        if (told == detached_mark) return true;
-        if (told > finished_alone_mark) reinterpret_cast<waiter*>(told)->unpark();
-        return false;
-    }
+    bool finish() noexcept;
 
 private:
     /// The calling thread wrote the word: has whoever ended this not seen that? False: who ends

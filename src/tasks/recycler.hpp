@@ -62,6 +62,9 @@ private:
 /// Threads: one.
 class free_stock {
 public:
+    // Null: a list must be fetched first, see pop().
+    free_node* first() const noexcept { return newest_.head; }
+    free_node* pop_quickly() noexcept { return newest_.pop(); }
     /// Null: the depot has none either.
     free_node* pop(depot& from) noexcept {
         if (newest_.head == nullptr) refill(from);
@@ -69,7 +72,8 @@ public:
     }
     void push(free_node& node, depot& to) noexcept {
         newest_.push(node);
-        if (newest_.count >= depot::list_length) shelve(to);
+        if (newest_.count >= depot::list_length) [[unlikely]]
+            shelve(to);
     }
     void give_all(depot& to) noexcept {
         to.give_list(std::exchange(newest_, {}));

@@ -20,8 +20,9 @@ struct float_control {
     static float_control now() noexcept;
     /// Not what somebody else has set, but what most programs have: that of the calling thread.
     void make_usual() noexcept {
-        if (x87 != usual_x87) *this = now();
+        if (!is_usual()) *this = now();
     }
+    bool is_usual() const noexcept { return x87 == usual_x87; }
     static constexpr std::uint16_t usual_x87 = 0x37f;  // as the ABI begins a program
 };
 

@@ -8,21 +8,16 @@
 
 namespace amalgam::detail {
 
-namespace {
-// initial-exec: one load instead of a call into the dynamic linker.
-[[gnu::tls_model("initial-exec")]] constinit thread_local stream* current_stream = nullptr;
-}  // namespace
-
 // A function that switches may go on in another thread. If this were inlined into it, the
 // compiler could keep the first thread's address across the switch.
 [[gnu::noinline]] stream* stream::current() noexcept {
     asm volatile("");
-    return current_stream;
+    return current_;
 }
 
 [[gnu::noinline]] stream* stream::set_current(stream* now) noexcept {
     asm volatile("");
-    return std::exchange(current_stream, now);
+    return std::exchange(current_, now);
 }
 
 // Everything between a public leave_…() and the switch is inlined, and after it too: each
@@ -121,12 +116,8 @@ void stream::settle_parked(ult_core& who) noexcept {
 // Here, not beside the loop, for pick_inline().
 std::size_t stream::run_batch(std::size_t most) noexcept {
     budget_ = most;
-    for (;;) {
-        work_unit* next = std::exchange(stashed_, nullptr);
-        if (next == nullptr) next = pick_inline();
-        if (next == nullptr) break;
+    while (work_unit* next = stashed_ != nullptr ? std::exchange(stashed_, nullptr) : pick_inline())
         next->run();
-    }
     const std::size_t happened = most - budget_;
     if (happened != 0) {
         const std::uint64_t ticks = cycles();
@@ -280,7 +271,7 @@ stream* stream::join_here(ult_core& other) noexcept {
         home->count_ults(-1);
     }
     const std::uintptr_t told = self.joiner.load(std::memory_order_acquire);
-    if (told > ult_core::finished_alone_mark && budget_ != 0) {
+    if (told > ult_core::finished_alone_mark) {
         // Joined by a ULT of this stream, which is therefore parked by now: straight to it,
         // past the pool. It frees this stack, but only once it runs.
         auto& joined = *reinterpret_cast<waiter*>(told);
@@ -292,7 +283,6 @@ stream* stream::join_here(ult_core& other) noexcept {
             running_.store(&next, std::memory_order_release);  // as in run_next()
             std::atomic_signal_fence(std::memory_order_seq_cst);
             if (next.requests.load(std::memory_order_acquire) == 0) {
-                --budget_;
                 self.joiner.store(ult_core::finished_mark, std::memory_order_relaxed);
                 joined.state_.store(waiter::permit, std::memory_order_relaxed);
                 left_for_ = fate::resumed;

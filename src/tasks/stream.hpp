@@ -69,6 +69,8 @@ public:
 
     /// The stream that runs the caller, or null. Never inlined: see stream.cpp.
     static stream* current() noexcept;
+    /// The same in line, for functions that are not inlined themselves, and do not switch.
+    static stream* current_in_line() noexcept { return current_; }
     static stream* set_current(stream* now) noexcept;  // returns the one before
 
     /// A ULT or tasklet of this stream has ended. True: it was detached, and the caller frees it.
@@ -232,6 +234,10 @@ private:
     void idle() noexcept;
     void sleep() noexcept;
     bool may_sleep() noexcept;
+
+    // initial-exec: one load instead of a call into the dynamic linker.
+    [[gnu::tls_model("initial-exec")]] static inline constinit thread_local stream* current_ =
+        nullptr;
 
     // Touched at every switch.
     std::atomic<ult_core*> running_{nullptr};  // null: the loop itself

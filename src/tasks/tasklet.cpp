@@ -29,10 +29,6 @@ public:
         std::destroy_at(&self);
         block_cache::free(&self, bytes, stream::blocks_of(here));
     }
-    [[gnu::noinline]] void wait_for_end() {
-        const stream* const here = stream::current();
-        wait(here != nullptr && here->owns(home()));
-    }
     void log_lost() noexcept {
         log(log_level::error, "tasks", "an exception escaped from a tasklet",
             {{"what", describe(failed)}});
@@ -57,10 +53,12 @@ public:
         } catch (...) {
             self.failed = std::current_exception();
         }
-        stream& here = *stream::current();
-        if (!here.end(self)) return;
+        stream& here = *stream::current_in_line();
+        if (here.end(self)) end_detached(self, &here);
+    }
+    [[gnu::noinline]] static void end_detached(tasklet_core& self, stream* here) noexcept {
         if (self.failed) self.log_lost();
-        free(self, &here);
+        free(self, here);
     }
 
     const closure_type* type;
@@ -83,19 +81,39 @@ void end_left_tasklet(work_unit& unit) noexcept {
     tasklet_core::free(self, stream::current());
 }
 
-prepared_tasklet prepare_tasklet(pool& where, const closure_type& type, bool joinable) {
-    auto* made = ::new (block_cache::allocate(sizeof(tasklet_core) + type.bytes,
-                                              stream::blocks_of(stream::current())))
-        tasklet_core(where, type, joinable);
+// What is rare is apart from what is not, and called last: so the latter saves no registers.
+
+static prepared_tasklet make_tasklet(void* block, pool& where, const closure_type& type,
+                                     bool joinable) noexcept {
+    auto* made = ::new (block) tasklet_core(where, type, joinable);
     return {made, made->closure()};
+}
+
+[[gnu::noinline]] static prepared_tasklet prepare_tasklet_slowly(pool& where,
+                                                                 const closure_type& type,
+                                                                 bool joinable) {
+    void* const block = block_cache::allocate(sizeof(tasklet_core) + type.bytes,
+                                              stream::blocks_of(stream::current_in_line()));
+    return make_tasklet(block, where, type, joinable);
+}
+
+[[gnu::noinline]] prepared_tasklet prepare_tasklet(pool& where, const closure_type& type,
+                                                   bool joinable) {
+    stream* const here = stream::current_in_line();
+    void* const block = here == nullptr
+                            ? nullptr
+                            : block_cache::allocate_quickly(sizeof(tasklet_core) + type.bytes,
+                                                            stream::blocks_of(here));
+    if (block == nullptr) return prepare_tasklet_slowly(where, type, joinable);
+    return make_tasklet(block, where, type, joinable);
 }
 
 void drop_tasklet(tasklet_core& made) noexcept {
     tasklet_core::free(made, stream::current());
 }
 
-void start_tasklet(tasklet_core& made) noexcept {
-    stream* const here = stream::current();
+[[gnu::noinline]] void start_tasklet(tasklet_core& made) noexcept {
+    stream* const here = stream::current_in_line();
     if (here != nullptr && here->push_own(made)) {
         made.made_at_home = true;  // as it does not run before the caller leaves
     } else {
@@ -112,12 +130,19 @@ void tasklet::end() noexcept {
     detail::join_or_detach(*this, "a tasklet's handle was destroyed without join()");
 }
 
-void tasklet::join() {
+[[gnu::noinline]] void tasklet::join() {
+    stream* const here = stream::current_in_line();
+    if (here == nullptr || core_ == nullptr || !core_->is_finished() || core_->failed)
+        return join_slowly();
+    tasklet_core::free(*std::exchange(core_, nullptr), here);
+}
+
+[[gnu::noinline]] void tasklet::join_slowly() {
     if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
-    if (!core_->is_finished()) core_->wait_for_end();
+    const stream* const here = stream::current();
+    core_->wait(here != nullptr && here->owns(core_->home()));
     tasklet_core& core = *std::exchange(core_, nullptr);
-    if (core.failed) [[unlikely]]
-        tasklet_core::rethrow(core);
+    if (core.failed) tasklet_core::rethrow(core);
     tasklet_core::free(core, stream::current());
 }
 

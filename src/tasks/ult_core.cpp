@@ -29,11 +29,9 @@ void release_ult(free_node& node) noexcept {
     ult_core::unmap(static_cast<ult_core&>(node));
 }
 
-constinit depot stack_depot(release_ult);
-
 struct free_stacks {
     free_stock stock;
-    void give_all() noexcept { stock.give_all(stack_depot); }
+    void give_all() noexcept { stock.give_all(ult_core::stack_depot); }
 };
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
@@ -41,6 +39,8 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
 }
 
 }  // namespace
+
+constinit depot ult_core::stack_depot(release_ult);
 
 ult_core::ult_core(stack_memory memory, std::size_t stack_bytes) noexcept
     : work_unit(&ult_core::run_unit),
@@ -96,15 +96,10 @@ free_stock* ult_core::thread_stock() noexcept {
     return own == nullptr ? nullptr : &own->stock;
 }
 
-ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
+inline ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
     if (stack_bytes != default_stack_bytes || from == nullptr) return map(stack_bytes);
     if (free_node* node = from->pop(stack_depot)) return static_cast<ult_core&>(*node);
     return map(stack_bytes);
-}
-
-void ult_core::give_back(ult_core& core, free_stock* to) noexcept {
-    if (!core.pooled_ || to == nullptr) return unmap(core);
-    to->push(core, stack_depot);
 }
 
 void ult_core::cancel_unbegun(const closure_type& body) {
@@ -182,29 +177,41 @@ void refuse_unserved() {
 
 ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable,
                             std::size_t stack_bytes) {
-    stream* const here = stream::current();
+    stream* const here = stream::current_in_line();
     if ((here == nullptr || !here->owns(&where)) && !where.served()) refuse_unserved();
-    ult_core& core = ult_core::take(stack_bytes, stream::stock_of(here));
-    core.type = &type;
-    core.joiner.store(joinable ? ult_core::nobody : ult_core::detached_mark,
-                      std::memory_order_relaxed);
+    ult_core& core = take(stack_bytes, stream::stock_of(here));
     // Somebody may hold it, who took it for the ULT that had this stack before.
-    if (core.requests.load(std::memory_order_relaxed) != 0)
-        core.requests.fetch_and(ult_core::held, std::memory_order_relaxed);
+    if (core.requests.load(std::memory_order_relaxed) != 0) core.requests.fetch_and(held);
     core.saved.stack.floats.make_usual();
-    core.set_home(&where);
+    core.begin(where, type, joinable);
     return core;
 }
 
-ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable) {
-    ult_core& core = ult_core::prepare(where, type, joinable, default_stack_bytes);
-    core.priority = 0;
-    if (core.name[0] != '\0') core.rename({});
+ult_core* ult_core::prepare_quickly(stream& here, pool& where, const closure_type& type,
+                                    bool joinable) noexcept {
+    if (!here.owns(&where)) return nullptr;
+    free_stock& stock = *stream::stock_of(&here);
+    auto* const core = static_cast<ult_core*>(stock.first());
+    if (core == nullptr || core->requests.load(std::memory_order_relaxed) != 0 ||
+        !core->saved.stack.floats.is_usual() || core->name[0] != '\0') {
+        return nullptr;
+    }
+    stock.pop_quickly();
+    core->begin(where, type, joinable);
     return core;
 }
 
-ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable,
-                      const ult_options& options) {
+// What is rare is apart from what is not, and called last: so the latter saves no registers.
+[[gnu::noinline]] ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable) {
+    if (stream* const here = stream::current_in_line()) {
+        ult_core* const core = ult_core::prepare_quickly(*here, where, type, joinable);
+        if (core != nullptr) return *core;
+    }
+    return prepare_ult(where, type, joinable, {});
+}
+
+[[gnu::noinline]] ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable,
+                                        const ult_options& options) {
     const std::size_t stack_bytes =
         options.stack_bytes == 0 ? default_stack_bytes : options.stack_bytes;
     if (stack_bytes < smallest_stack_bytes) refuse_small_stack(stack_bytes);
@@ -219,8 +226,8 @@ void drop_ult(ult_core& core) noexcept {
     ult_core::give_back(core, stream::stock_of(stream::current()));
 }
 
-void start_ult(ult_core& core) noexcept {
-    stream* const here = stream::current();
+[[gnu::noinline]] void start_ult(ult_core& core) noexcept {
+    stream* const here = stream::current_in_line();
     if (here != nullptr && here->start_own(core)) return;
     core.made_at_home = false;
     stream::count_ults(*core.home(), 1);

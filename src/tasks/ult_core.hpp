@@ -22,6 +22,8 @@
 
 namespace amalgam::detail {
 
+class stream;
+
 /// The usable stack of a ULT that asks for no other. Address space only: pages are
 /// committed as they are touched.
 inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256 * 1024;
@@ -45,8 +47,12 @@ public:
     static void unmap(ult_core& core) noexcept;
     /// The calling thread's pool of default stacks; null while the thread ends.
     static free_stock* thread_stock() noexcept;
+    static depot stack_depot;
     static ult_core& take(std::size_t stack_bytes, free_stock* from);
-    static void give_back(ult_core& core, free_stock* to) noexcept;
+    static void give_back(ult_core& core, free_stock* to) noexcept {
+        if (!core.pooled_ || to == nullptr) return unmap(core);
+        to->push(core, stack_depot);
+    }
 
     static void run_unit(work_unit& self) noexcept;  // from the stream's loop
 
@@ -54,6 +60,15 @@ public:
     /// `where`.
     static ult_core& prepare(pool& where, const closure_type& type, bool joinable,
                              std::size_t stack_bytes);
+    /// With no options, on a stream's own pool, where nothing is in the way; else null.
+    static ult_core* prepare_quickly(stream& here, pool& where, const closure_type& type,
+                                     bool joinable) noexcept;
+    void begin(pool& where, const closure_type& what, bool joinable) noexcept {
+        type = &what;
+        joiner.store(joinable ? nobody : detached_mark, std::memory_order_relaxed);
+        priority = 0;
+        set_home(&where);
+    }
     void begin_in(pool& where) noexcept { set_home(&where); }
     /// It belongs to no pool any more.
     void leave_home() noexcept { set_home(nullptr); }

@@ -38,6 +38,7 @@ public:
 private:
     explicit tasklet(detail::tasklet_core* core) noexcept : core_(core) {}
     void end() noexcept;
+    void join_slowly();
 
     detail::tasklet_core* core_ = nullptr;
 };
