@@ -45,9 +45,8 @@ bool pool::served() const noexcept {
     return false;
 }
 
-bool pool::on_own_stream() const noexcept {
-    const detail::stream* const here = detail::stream::current();
-    return here != nullptr && here == own_.who.load(std::memory_order_relaxed);
+[[gnu::noinline]] bool pool::on_own_stream() const noexcept {
+    return detail::stream::calls_for(*this);
 }
 
 void pool::notify() noexcept {
@@ -101,11 +100,7 @@ void pool::detach(const detail::stream& who) noexcept {
 }
 
 void pool::count_ults(std::ptrdiff_t more) noexcept {
-    if (access_ == pool_access::one_stream && on_own_stream()) {
-        add_own_ults(more);
-    } else {
-        other_ults_.fetch_add(more, std::memory_order_relaxed);
-    }
+    detail::stream::count_ults(*this, more, detail::stream::current());
 }
 
 }  // namespace amalgam

@@ -41,8 +41,12 @@ work_stealing_scheduler::work_stealing_scheduler(std::vector<pool*> pools)
     : pool_scheduler(std::move(pools)), random_(random_u64()) {}
 
 work_unit* work_stealing_scheduler::next() noexcept {
+    work_unit* const mine = pools_.front()->pop();
+    return mine != nullptr ? mine : steal();
+}
+
+[[gnu::noinline]] work_unit* work_stealing_scheduler::steal() noexcept {
     pool& mine = *pools_.front();
-    if (work_unit* const unit = mine.pop()) return unit;
     const std::size_t victims = pools_.size() - 1;
     if (victims == 0) return nullptr;
     std::size_t at = random_.below(victims);

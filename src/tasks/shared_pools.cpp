@@ -6,7 +6,11 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 
+#include "tasks/stream.hpp"
+
 namespace amalgam {
+
+using detail::stream;
 
 namespace {
 
@@ -99,12 +103,12 @@ bool priority_pool::unlink(work_unit& unit) noexcept {
 }
 
 void work_stealing_pool::link(work_unit& unit, bool yielded) noexcept {
-    !yielded&& on_own_stream() ? made_.push_front(unit) : queue_.push_back(unit);
+    !yielded&& stream::calls_for(*this) ? made_.push_front(unit) : queue_.push_back(unit);
 }
 
 work_unit* work_stealing_pool::unlink() noexcept {
     constexpr unsigned fairness = 16;
-    const bool own = on_own_stream();
+    const bool own = stream::calls_for(*this);
     const bool queue_first = !own || ++turn_ % fairness == 0;
     if (queue_first && !queue_.empty()) return queue_.pop_front();
     work_unit* const made = own ? made_.pop_front() : made_.pop_back();

@@ -25,7 +25,7 @@ namespace amalgam::detail {
 
 [[gnu::always_inline]] inline work_unit* stream::pick_inline() noexcept {
     if (budget_ == 0) return nullptr;
-    work_unit* const next = own_order_ ? own_pool_.pop()
+    work_unit* const next = own_order_ ? own_pool_.pop_in_turn(budget_)
                             : primary_ ? next_of_primary()
                                        : order_->next();
     if (next != nullptr) --budget_;
@@ -186,7 +186,7 @@ void stream::leave_to_yield() noexcept {
     }
     // Only this stream pops its own pool, so who yields may be there before its context is saved.
     --budget_;
-    work_unit* const next = own_pool_.rotate(self);
+    work_unit* const next = own_pool_.rotate(self, budget_);
     if (next == &self) return;
     left_.store(&self, std::memory_order_relaxed);
     left_for_ = fate::resumed;
@@ -268,7 +268,7 @@ stream* stream::join_here(ult_core& other) noexcept {
     if (home == &own_pool_) {
         own_pool_.add_own_ults(-1);
     } else {
-        home->count_ults(-1);
+        count_ults(*home, -1, this);
     }
     const std::uintptr_t told = self.joiner.load(std::memory_order_acquire);
     if (told > ult_core::finished_alone_mark) {

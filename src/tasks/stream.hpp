@@ -136,7 +136,23 @@ public:
     static block_cache* blocks_of(stream* here) noexcept {
         return here != nullptr ? here->blocks_ : block_cache::of_thread();
     }
-    static void count_ults(pool& in, std::ptrdiff_t more) noexcept { in.count_ults(more); }
+    /// The stream that has it as its main pool, or that alone serves it; or null.
+    static const stream* main_server_of(const pool& what) noexcept {
+        return what.own_.who.load(std::memory_order_relaxed);
+    }
+    /// The calling thread is that one. As current_in_line().
+    static bool calls_for(const pool& what) noexcept {
+        const stream* const here = current_in_line();
+        return here != nullptr && here == main_server_of(what);
+    }
+    /// `here`: the calling stream, or null.
+    static void count_ults(pool& in, std::ptrdiff_t more, const stream* here) noexcept {
+        if (here != nullptr && main_server_of(in) == here) {
+            in.add_own_ults(more);
+        } else {
+            in.other_ults_.fetch_add(more, std::memory_order_relaxed);
+        }
+    }
     bool serves(const pool* what) const noexcept;
 
     /// Puts `order` on top of what schedules now, until it is done; from the loop.
@@ -156,7 +172,9 @@ public:
     time_point now() const noexcept { return clock_->now(); }
     std::chrono::nanoseconds cpu_time() const noexcept;
 
-    bool is_primary(const ult_core& who) const noexcept;
+    bool is_primary(const ult_core& who) const noexcept {
+        return primary_ != nullptr && is_of_primary(who);
+    }
     execution_stream& owner() noexcept { return owner_; }
     pool& main_pool() noexcept { return *main_pool_.load(std::memory_order_relaxed); }
     timer_heap& timers() noexcept { return timers_; }
@@ -223,6 +241,7 @@ private:
     void check_cpu() const;
     void bind_to_cpu() const noexcept;
     void check_primary() const;
+    bool is_of_primary(const ult_core& who) const noexcept;
     work_unit* next_of_primary() noexcept;
     void stop_primary();
     void thread_main();

@@ -63,8 +63,8 @@ void stream::check_primary() const {
     }
 }
 
-bool stream::is_primary(const ult_core& who) const noexcept {
-    return primary_ != nullptr && &primary_->main == &who;
+bool stream::is_of_primary(const ult_core& who) const noexcept {
+    return &primary_->main == &who;
 }
 
 void stream::stop_primary() {

@@ -20,7 +20,14 @@ void ult::end() noexcept {
     detail::join_or_detach(*this, "a ULT's handle was destroyed without join()");
 }
 
-void ult::join() {
+[[gnu::noinline]] void ult::join() {
+    stream* const here = stream::current_in_line();
+    if (here == nullptr || core_ == nullptr || !core_->is_finished() || core_->failed)
+        return join_slowly();
+    ult_core::give_back(*std::exchange(core_, nullptr), stream::stock_of(here));
+}
+
+[[gnu::noinline]] void ult::join_slowly() {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "join");
     stream* here = stream::current();
     if (here != nullptr && here->running() == core_) {
@@ -34,12 +41,10 @@ void ult::join() {
         }
     }
     ult_core& core = *std::exchange(core_, nullptr);
-    if (core.failed) [[unlikely]] {
-        const std::exception_ptr failed = std::exchange(core.failed, nullptr);
-        ult_core::give_back(core, stream::stock_of(here));
-        std::rethrow_exception(failed);
-    }
+    if (!core.failed) return ult_core::give_back(core, stream::stock_of(here));
+    const std::exception_ptr failed = std::exchange(core.failed, nullptr);
     ult_core::give_back(core, stream::stock_of(here));
+    std::rethrow_exception(failed);
 }
 
 void ult::detach() {
@@ -122,8 +127,11 @@ void migrate(pool& where) {
     here.leave_to_move(where);
 }
 
-pool& home() {
-    stream& here = stream_of_ult("have a home pool");
+[[gnu::noinline]] pool& home() {
+    stream* const calling = stream::current_in_line();
+    stream& here = calling != nullptr && calling->running() != nullptr
+                       ? *calling
+                       : stream_of_ult("have a home pool");
     // The primary's own home is for it alone.
     return here.is_primary(*here.running()) ? here.main_pool() : *here.running()->home();
 }

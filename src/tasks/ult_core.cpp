@@ -189,7 +189,7 @@ ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable
 
 ult_core* ult_core::prepare_quickly(stream& here, pool& where, const closure_type& type,
                                     bool joinable) noexcept {
-    if (!here.owns(&where)) return nullptr;
+    if (!here.owns(&where) && stream::main_server_of(where) == nullptr) return nullptr;
     free_stock& stock = *stream::stock_of(&here);
     auto* const core = static_cast<ult_core*>(stock.first());
     if (core == nullptr || core->requests.load(std::memory_order_relaxed) != 0 ||
@@ -230,7 +230,7 @@ void drop_ult(ult_core& core) noexcept {
     stream* const here = stream::current_in_line();
     if (here != nullptr && here->start_own(core)) return;
     core.made_at_home = false;
-    stream::count_ults(*core.home(), 1);
+    stream::count_ults(*core.home(), 1, here);
     core.home()->push(core);
 }
 

@@ -17,13 +17,7 @@ public:
     ~fifo_pool() override { drop_left(); }
 
     void push(work_unit& unit) noexcept override;
-    work_unit* pop() noexcept override {
-        // The inbox every time, or ULTs that yield to each other would keep all others out.
-        if (inbox_.load(std::memory_order_relaxed) != nullptr) drain_inbox();
-        work_unit* const first = own_.pop_front();
-        if (first != nullptr) add_own_size(-1);
-        return first;
-    }
+    work_unit* pop() noexcept override { return pop_in_turn(pops_++); }
     bool remove(work_unit& unit) noexcept override;
     bool empty() const noexcept override;
     std::size_t size() const noexcept override;
@@ -31,13 +25,29 @@ public:
 private:
     friend class detail::stream;
 
+    /// `turn`: changes by one with each pop. Others write the inbox, so it is not looked at every
+    /// time; but not only when all else is done, or ULTs that yield to each other would keep all
+    /// others out.
+    work_unit* pop_in_turn(std::size_t turn) noexcept {
+        look_at_inbox(turn);
+        work_unit* const first = own_.pop_front();
+        if (first != nullptr) add_own_size(-1);
+        return first;
+    }
+    void look_at_inbox(std::size_t turn) noexcept {
+        constexpr std::size_t often = 8;
+        if ((turn % often == 0 || own_.empty()) &&
+            inbox_.load(std::memory_order_relaxed) != nullptr) {
+            drain_inbox();
+        }
+    }
     void push_own(work_unit& unit) noexcept {
         own_.push_back(unit);
         add_own_size(1);
     }
     /// push_own() and pop() in one; the unit itself when it is alone.
-    work_unit* rotate(work_unit& unit) noexcept {
-        if (inbox_.load(std::memory_order_relaxed) != nullptr) drain_inbox();
+    work_unit* rotate(work_unit& unit, std::size_t turn) noexcept {
+        look_at_inbox(turn);
         if (own_.empty()) return &unit;
         if (work_unit* const only = own_.replace_only(unit)) return only;
         own_.push_back(unit);
@@ -51,6 +61,7 @@ private:
 
     // The serving stream's part.
     detail::unit_list own_;
+    std::size_t pops_ = 0;
     std::atomic<std::size_t> own_size_{0};  // written by the serving stream only
     // Everybody else's part, on its own line: newest first, taken whole.
     alignas(64) std::atomic<work_unit*> inbox_{nullptr};

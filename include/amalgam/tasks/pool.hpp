@@ -100,10 +100,11 @@ private:
     }
 
     const pool_access access_;
-    server own_;                               // the only one with pool_access::one_stream
-    std::atomic<std::ptrdiff_t> own_ults_{0};  // written by that one only
-    std::atomic<std::ptrdiff_t> other_ults_{0};
+    server own_;                       // the only one with pool_access::one_stream
     std::atomic<bool> wanted_{false};  // a ULT was asked to move here
+    std::atomic<std::ptrdiff_t> other_ults_{0};
+    // Written by own_ only, so on a line that others do not need.
+    alignas(64) std::atomic<std::ptrdiff_t> own_ults_{0};
 };
 
 }  // namespace amalgam

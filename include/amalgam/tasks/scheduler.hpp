@@ -70,6 +70,7 @@ public:
     work_unit* next() noexcept override;
 
 private:
+    work_unit* steal() noexcept;
     seeded_random random_;
 };
 

@@ -87,6 +87,7 @@ private:
     friend bool this_task::yield_to(ult& next);
     explicit ult(detail::ult_core* core) noexcept : core_(core) {}
     void end() noexcept;
+    void join_slowly();
 
     detail::ult_core* core_ = nullptr;
 };
