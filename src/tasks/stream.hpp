@@ -87,8 +87,8 @@ public:
         return running_.load(std::memory_order_acquire);
     }
     const ult_core* leaving_seen() const noexcept { return left_.load(std::memory_order_acquire); }
-    /// Differs after every switch and every unit that ran: each takes one from the budget, and a
-    /// new batch, which renews that, has a new time.
+    /// Differs after every unit that was picked: each takes one from the budget, and a new batch,
+    /// which renews that, has a new time.
     struct progress {
         std::uint64_t batch;
         std::size_t budget;

@@ -47,10 +47,12 @@ void sleep_for(std::chrono::duration<Rep, Period> time) {
 }  // namespace this_task
 
 /// A user-level thread that somebody will join: runs on a stack of its own, and parks
-/// instead of blocking its stream.
+/// instead of blocking its stream. What it sets by <cfenv>, as the rounding mode, stays with it; what
+/// it sets of floating point by intrinsics alone ends at its next wait.
 ///
 /// Owner:   owns the ULT's end: like std::jthread, the destructor joins.
-/// Threads: one at a time.
+/// Threads: one at a time. Dearest is to join one from another thread than the stream that made
+///          it for itself, before it has ended: some microseconds.
 /// Failure: join() rethrows what escaped from the ULT (the destructor logs it), and
 ///          throws error{invalid} when there is nothing to join, or the caller itself.
 class ult {
