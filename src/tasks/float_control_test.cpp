@@ -6,14 +6,14 @@
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
+#if defined(__x86_64__) && defined(__ELF__)  // elsewhere it is as Boost.Context does it
 
-// What the compiler would work out itself, it rounds as it likes.
+#include <xmmintrin.h>
+
 namespace amalgam {
 namespace {
 
+// What the compiler would work out itself, it rounds as it likes.
 volatile double one = 1, three = 3;
 
 struct float_control : testing::Test {
@@ -60,7 +60,6 @@ TEST_F(float_control, who_drives_a_stream_gets_its_own_back) {
     EXPECT_NE(inside, FE_UPWARD);
 }
 
-#if defined(__SSE__)
 TEST_F(float_control, what_intrinsics_set_does_not_reach_the_others) {
     const unsigned usual_control = _mm_getcsr();
     unsigned beside_it = 0;
@@ -74,7 +73,8 @@ TEST_F(float_control, what_intrinsics_set_does_not_reach_the_others) {
     EXPECT_EQ(_MM_GET_FLUSH_ZERO_MODE(), _MM_FLUSH_ZERO_OFF);
     _mm_setcsr(usual_control);
 }
-#endif
 
 }  // namespace
 }  // namespace amalgam
+
+#endif

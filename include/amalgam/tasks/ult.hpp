@@ -47,8 +47,8 @@ void sleep_for(std::chrono::duration<Rep, Period> time) {
 }  // namespace this_task
 
 /// A user-level thread that somebody will join: runs on a stack of its own, and parks
-/// instead of blocking its stream. What it sets by <cfenv>, as the rounding mode, stays with it; what
-/// it sets of floating point by intrinsics alone ends at its next wait.
+/// instead of blocking its stream. What it sets by <cfenv>, as the rounding mode, stays with it;
+/// what it sets of floating point by intrinsics alone ends at its next wait (on x86-64).
 ///
 /// Owner:   owns the ULT's end: like std::jthread, the destructor joins.
 /// Threads: one at a time. Dearest is to join one from another thread than the stream that made
