@@ -190,13 +190,13 @@ ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable
 ult_core* ult_core::prepare_quickly(stream& here, pool& where, const closure_type& type,
                                     bool joinable) noexcept {
     if (!here.owns(&where) && stream::main_server_of(where) == nullptr) return nullptr;
-    free_stock& stock = *stream::stock_of(&here);
-    auto* const core = static_cast<ult_core*>(stock.first());
+    free_stock* const stock = stream::stock_of(&here);  // null while the thread ends
+    auto* const core = stock == nullptr ? nullptr : static_cast<ult_core*>(stock->first());
     if (core == nullptr || core->requests.load(std::memory_order_relaxed) != 0 ||
         !core->saved.stack.floats.is_usual() || core->name[0] != '\0') {
         return nullptr;
     }
-    stock.pop_quickly();
+    stock->pop_quickly();
     core->begin(where, type, joinable);
     return core;
 }

@@ -60,7 +60,7 @@ public:
     /// `where`.
     static ult_core& prepare(pool& where, const closure_type& type, bool joinable,
                              std::size_t stack_bytes);
-    /// With no options, on a stream's own pool, where nothing is in the way; else null.
+    /// With no options, in the main pool of some stream. Null: something else is to be done first.
     static ult_core* prepare_quickly(stream& here, pool& where, const closure_type& type,
                                      bool joinable) noexcept;
     void begin(pool& where, const closure_type& what, bool joinable) noexcept {
