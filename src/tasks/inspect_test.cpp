@@ -22,17 +22,11 @@
 #include <amalgam/tasks/mutex.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "tasks/trace_testing.hpp"
+
 namespace amalgam {
 
-// Not in the unnamed namespace: exported, so that traces have its name. Optimizers would make
-// unexported copies of it for each depth.
-#if defined(__clang__)
-[[clang::optnone]]
-#else
-[[gnu::noipa]]
-#endif
-[[gnu::noinline]] void
-wait_deep_inside(event& what, int depth) {
+AMALGAM_IN_TRACES void wait_deep_inside(event& what, int depth) {
     if (depth == 0) {
         what.wait();
     } else {
@@ -41,26 +35,14 @@ wait_deep_inside(event& what, int depth) {
     asm volatile("");  // no tail call
 }
 
-#if defined(__clang__)
-[[clang::optnone]]
-#else
-[[gnu::noipa]]
-#endif
-[[gnu::noinline]] void
-compute_until(const std::atomic<bool>& enough) {
+AMALGAM_IN_TRACES void compute_until(const std::atomic<bool>& enough) {
     std::mutex mine;
     // ThreadSanitizer brings signals at calls that it knows.
     while (!enough)
         const std::lock_guard hold(mine);
 }
 
-#if defined(__clang__)
-[[clang::optnone]]
-#else
-[[gnu::noipa]]
-#endif
-[[gnu::noinline]] void
-yield_until(const std::atomic<bool>& enough) {
+AMALGAM_IN_TRACES void yield_until(const std::atomic<bool>& enough) {
     while (!enough)
         this_task::yield();
 }

@@ -98,10 +98,10 @@ void stream::settle_parked(ult_core& who) noexcept {
 [[gnu::noinline]] stream::resumed stream::jump_from_catch(context& from, context& to) noexcept {
     const exception_state mine = std::exchange(*thread_exceptions_, {});
     // A second exception, from a wait in a destructor, would end the program.
-    const unsigned unwinds = from.owner != nullptr && mine.uncaught != 0 ? 1 : 0;
-    if (from.owner != nullptr) from.owner->cancels_later += unwinds;
+    const bool unwinds = from.owner != nullptr && mine.uncaught != 0;
+    if (unwinds) ++from.owner->cancels_later;
     const resumed now = jump_plain(from, to);
-    if (now.who != nullptr) now.who->cancels_later -= unwinds;
+    if (unwinds) --from.owner->cancels_later;
     *now.here->thread_exceptions_ = mine;
     return now;
 }

@@ -18,16 +18,11 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/watchdog.hpp>
 
+#include "tasks/trace_testing.hpp"
+
 namespace amalgam {
 
-// Exported, so that traces have its name.
-#if defined(__clang__)
-[[clang::optnone]]
-#else
-[[gnu::noipa]]
-#endif
-[[gnu::noinline]] void
-hold_the_stream(const std::function<void()>& how) {
+AMALGAM_IN_TRACES void hold_the_stream(const std::function<void()>& how) {
     how();
     asm volatile("");  // no tail call
 }
