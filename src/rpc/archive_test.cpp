@@ -26,7 +26,7 @@ namespace {
 template <typename... T>
 buffer encoded(const T&... values) {
     body into;
-    native_writer writer(into);
+    archive_writer writer(into);
     writer(values...);
     buffer copy = buffer::of(into.size());
     if (into.size() != 0) std::memcpy(copy.data(), into.bytes().data(), into.size());
@@ -36,7 +36,7 @@ buffer encoded(const T&... values) {
 template <typename T>
 T round_trip(const T& value) {
     const buffer bytes = encoded(value);
-    native_reader reader(bytes.bytes());
+    archive_reader reader(bytes.bytes());
     T back{};
     reader(back);
     EXPECT_TRUE(reader.ok()) << reader.why();
@@ -200,7 +200,7 @@ TEST(archive, a_tree_comes_back) {
 TEST(archive, an_array_member_comes_back) {
     int sent[4] = {1, 2, 3, 4}, got[4] = {};
     const buffer bytes = encoded(sent);
-    native_reader reader(bytes.bytes());
+    archive_reader reader(bytes.bytes());
     reader(got);
     EXPECT_TRUE(std::equal(sent, sent + 4, got));
 }
@@ -222,7 +222,7 @@ TEST(archive, numbers_are_little_endian_and_blocks_aligned) {
 
 TEST(archive, views_are_read_in_place_and_aligned) {
     const buffer bytes = encoded(std::string("abc"), std::vector<double>{1, 2});
-    native_reader reader(bytes.bytes());
+    archive_reader reader(bytes.bytes());
     std::string_view text;
     std::span<const double> numbers;
     reader(text, numbers);
@@ -237,10 +237,10 @@ TEST(archive, views_are_read_in_place_and_aligned) {
 TEST(archive, a_body_grows_past_its_inline_room_and_keeps_what_it_has) {
     buffer_pool pool;
     body into(&pool);
-    native_writer writer(into);
+    archive_writer writer(into);
     for (std::uint32_t i = 0; i < 100'000; ++i)
         writer(i);
-    native_reader reader(into.bytes());
+    archive_reader reader(into.bytes());
     for (std::uint32_t i = 0; i < 100'000; ++i) {
         std::uint32_t value = 0;
         reader(value);
@@ -257,7 +257,7 @@ TEST(archive, a_body_grows_past_its_inline_room_and_keeps_what_it_has) {
 
 template <typename T>
 std::string_view refusal(const buffer& bytes, std::size_t length) {
-    native_reader reader(bytes.bytes().subspan(0, length));
+    archive_reader reader(bytes.bytes().subspan(0, length));
     T value{};
     reader(value);
     return reader.ok() ? "" : reader.why();
@@ -306,10 +306,10 @@ TEST(archive, an_index_past_the_last_alternative_is_refused) {
 TEST(archive, endless_nesting_is_refused) {
     // Each node: value 0, no children, a next one.
     body into;
-    native_writer writer(into);
+    archive_writer writer(into);
     for (int i = 0; i < 100'000; ++i)
         writer(0, std::uint32_t{0}, true);
-    native_reader reader(into.bytes());
+    archive_reader reader(into.bytes());
     tree root;
     reader(root);
     EXPECT_EQ(reader.why(), "its values nest too deep");
@@ -317,7 +317,7 @@ TEST(archive, endless_nesting_is_refused) {
 
 TEST(archive, reading_past_a_fault_gives_zeros_and_ends_loops) {
     const buffer bytes = encoded(std::uint8_t{1});
-    native_reader reader(bytes.bytes());
+    archive_reader reader(bytes.bytes());
     std::uint64_t number = 5;
     std::string text = "old";
     reader(number, text);

@@ -40,7 +40,7 @@ void invocation::serve() noexcept {
         }
         if (!what.ok()) {
             result.clear();
-            native_writer(result).raw(text.data(), std::min(text.size(), max_sentence_bytes));
+            archive_writer(result).raw(text.data(), std::min(text.size(), max_sentence_bytes));
         }
     } catch (...) {
         what = {errc::no_memory};
@@ -63,8 +63,8 @@ status invocation::run(body& result, std::string& text) {
 
 status invocation::run_handler(body& result, std::string& text) {
     try {
-        native_reader reader(arguments);
-        native_writer writer(result);
+        archive_reader reader(arguments);
+        archive_writer writer(result);
         if (what_.run->invoke(reader, writer)) return {};
         text = fmt::format("the arguments do not fit {}: {}", what_.signature,
                            reader.ok() ? "there are bytes left over" : reader.why());

@@ -33,7 +33,7 @@ struct tree {
 /// Whatever can be read can be written, and reads the same again.
 template <typename T>
 void read_as(const_bytes input) {
-    native_reader reader(input);
+    archive_reader reader(input);
     T value{};
     reader(value);
     if (!reader.ok()) {
@@ -41,15 +41,15 @@ void read_as(const_bytes input) {
         return;
     }
     body first;
-    native_writer into_first(first);
+    archive_writer into_first(first);
     into_first(value);
     require(first.size() <= 4 * input.size() + 64, "a value is not much longer than what it is");
-    native_reader again(first.bytes());
+    archive_reader again(first.bytes());
     T same{};
     again(same);
     require(again.ok() && again.remaining() == 0, "what was written can be read");
     body second;
-    native_writer into_second(second);
+    archive_writer into_second(second);
     into_second(same);
     require(std::ranges::equal(first.bytes(), second.bytes()), "and is the same value");
 }
@@ -104,7 +104,7 @@ std::span<const std::string_view> seeds() {
         };
         std::byte header[detail::request_bytes];
         body into;
-        native_writer writer(into);
+        archive_writer writer(into);
         detail::write_request(header, detail::message_kind::request, true, 5000, 99);
         writer.raw(header, sizeof header);
         const std::string names = detail::names_text("sum", "i32(i32,i32)");

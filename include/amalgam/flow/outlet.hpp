@@ -35,7 +35,7 @@ private:
             return;
         }
         if constexpr (serializable<Out>) {  // Else the run has refused the cut.
-            basic_native_writer writer(*there_);
+            basic_archive_writer writer(*there_);
             writer(item);
             there_->commit();
         }

@@ -33,25 +33,25 @@ namespace detail {
 /// Cost:    one bounds check per value or contiguous range; no allocation within the body's
 ///          inline room.
 template <typename Into>
-class basic_native_writer {
+class basic_archive_writer {
 public:
     static constexpr bool loading = false;
     using is_loading = std::false_type;  ///< As boost and cereal name it.
     using is_saving = std::true_type;
 
-    explicit basic_native_writer(Into& into) noexcept : into_(into) {}
+    explicit basic_archive_writer(Into& into) noexcept : into_(into) {}
 
     template <typename... T>
-    basic_native_writer& operator()(const T&... values) {
+    basic_archive_writer& operator()(const T&... values) {
         (codec<T>::save(*this, values), ...);
         return *this;
     }
     template <typename T>
-    basic_native_writer& operator&(const T& value) {
+    basic_archive_writer& operator&(const T& value) {
         return (*this)(value);
     }
     template <typename T>
-    basic_native_writer& operator<<(const T& value) {
+    basic_archive_writer& operator<<(const T& value) {
         return (*this)(value);
     }
 
@@ -80,9 +80,9 @@ private:
     Into& into_;
 };
 
-using native_writer = basic_native_writer<body>;
+using archive_writer = basic_archive_writer<body>;
 
-/// Reads what native_writer wrote, from bytes nobody vouches for.
+/// Reads what archive_writer wrote, from bytes nobody vouches for.
 ///
 /// Owner:   borrows the bytes; views read out of it point into them.
 /// Threads: one at a time.
@@ -90,7 +90,7 @@ using native_writer = basic_native_writer<body>;
 ///          containers as empty, so loops over what was read end.
 /// Cost:    memory is allocated only as elements are found in the bytes, so a short message
 ///          never takes much of it.
-class native_reader {
+class archive_reader {
 public:
     static constexpr bool loading = true;
     using is_loading = std::true_type;
@@ -99,20 +99,20 @@ public:
     static constexpr unsigned max_depth = 100;
 
     /// `from` starts where the body starts, at a multiple of 8 when views are read.
-    explicit native_reader(const_bytes from) noexcept
+    explicit archive_reader(const_bytes from) noexcept
         : begin_(from.data()), at_(begin_), end_(begin_ + from.size()) {}
 
     template <typename... T>
-    native_reader& operator()(T&&... values) {
+    archive_reader& operator()(T&&... values) {
         (codec<std::remove_cvref_t<T>>::load(*this, values), ...);
         return *this;
     }
     template <typename T>
-    native_reader& operator&(T&& value) {
+    archive_reader& operator&(T&& value) {
         return (*this)(value);
     }
     template <typename T>
-    native_reader& operator>>(T&& value) {
+    archive_reader& operator>>(T&& value) {
         return (*this)(value);
     }
 

@@ -96,10 +96,10 @@ void load_user(Archive& a, T& x) {
 }
 
 template <typename T>
-concept user_serializable = member_serialize<T, native_writer> ||
-                            free_serialize<T, native_writer> ||
-                            (member_save<T, native_writer>&& member_load<T, native_reader>) ||
-                            (free_save<T, native_writer> && free_load<T, native_reader>);
+concept user_serializable = member_serialize<T, archive_writer> ||
+                            free_serialize<T, archive_writer> ||
+                            (member_save<T, archive_writer>&& member_load<T, archive_reader>) ||
+                            (free_save<T, archive_writer> && free_load<T, archive_reader>);
 
 template <typename T>
 inline constexpr bool never = false;

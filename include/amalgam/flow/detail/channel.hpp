@@ -24,7 +24,7 @@ public:
     channel_out(const channel_out&) = delete;
     channel_out& operator=(const channel_out&) = delete;
 
-    // What basic_native_writer writes into: the item under construction.
+    // What basic_archive_writer writes into: the item under construction.
     std::byte* extend(std::size_t bytes) {
         if (bytes > static_cast<std::size_t>(end_ - at_)) make_room(bytes);
         std::byte* to = at_;
@@ -117,7 +117,7 @@ void decode_all(channel_in& from, Use& use) {
         const_bytes rest = batch.bytes;
         for (std::uint32_t left = batch.items; left != 0; --left) {
             if (from.is_stopped()) break;
-            native_reader reader(rest);
+            archive_reader reader(rest);
             reader(item);
             if (!reader.ok()) throw_bad_batch(reader.why());
             rest = rest.last(reader.remaining());

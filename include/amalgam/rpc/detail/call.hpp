@@ -89,7 +89,7 @@ protected:
     [[noreturn]] void raise() const;
 
     /// Reads the result. May throw what the result's type throws.
-    virtual void decode(native_reader& from) = 0;
+    virtual void decode(archive_reader& from) = 0;
     /// The call has ended: `why` is set. The record is the maker's again, and may be gone.
     virtual void over() noexcept = 0;
     /// The engine is done with a request_cancel().
@@ -161,7 +161,7 @@ public:
     }
 
 private:
-    void decode(native_reader& from) override { from(value_.emplace()); }
+    void decode(archive_reader& from) override { from(value_.emplace()); }
     std::optional<stored<R>> value_;
 };
 
@@ -199,7 +199,7 @@ private:
         self.add_reference();  // Until release().
         self.request_cancel();
     }
-    void decode(native_reader& from) override { from(value_.emplace()); }
+    void decode(archive_reader& from) override { from(value_.emplace()); }
     void over() noexcept override {
         if (!why.what.ok()) {
             this->fail(std::move(why));

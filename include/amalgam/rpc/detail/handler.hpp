@@ -44,7 +44,7 @@ public:
     virtual ~handler_base() = default;
     /// Reads the arguments, runs, writes the result. False: the arguments do not fit the
     /// types, and nothing ran. Throws what the user's function throws.
-    virtual bool invoke(native_reader& arguments, native_writer& result) = 0;
+    virtual bool invoke(archive_reader& arguments, archive_writer& result) = 0;
 };
 
 template <typename T>
@@ -65,7 +65,7 @@ class typed_handler<Function, R(A...)> final : public handler_base {
 public:
     explicit typed_handler(Function function) : function_(std::move(function)) {}
 
-    bool invoke(native_reader& arguments, native_writer& result) override {
+    bool invoke(archive_reader& arguments, archive_writer& result) override {
         std::tuple<std::remove_cvref_t<A>...> values{};
         std::apply([&](auto&... each) { arguments(each...); }, values);
         if (!arguments.ok() || arguments.remaining() != 0) return false;
