@@ -12,6 +12,8 @@ class one_way {
 public:
     explicit one_way(const call_target& target) : arguments(pool_of(target)), target_(target) {}
 
+    archive_writer writer() noexcept { return archive_writer(arguments); }
+
     body arguments;
 
     void send();
@@ -24,6 +26,9 @@ private:
 /// Waits while too many messages to the target's peer are queued. Throws error{overloaded}
 /// where the caller cannot wait.
 void admit(const call_target& target);
+
+/// Throws error{invalid} unless the target's procedure may run twice.
+void require_idempotent(const call_target& target);
 
 /// engine::lookup().
 peer look_up(engine_core& core, std::string_view address);
