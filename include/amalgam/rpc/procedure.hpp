@@ -71,14 +71,16 @@ public:
     /// Calls, and parks the ULT or thread until the result is there. Throws amalgam::error.
     R operator()(detail::argument_t<A>... arguments) const {
         detail::blocking_call<result_type> call(target_);
-        archive_writer(call.arguments)(arguments...);
+        const detail::origin between = target_.between();
+        archive_writer(call.arguments, &between)(arguments...);
         return call.run();
     }
     /// The same, but returns a failure instead of throwing it.
     result<result_type> try_call(detail::argument_t<A>... arguments) const {
         try {
             detail::blocking_call<result_type> call(target_);
-            archive_writer(call.arguments)(arguments...);
+            const detail::origin between = target_.between();
+            archive_writer(call.arguments, &between)(arguments...);
             return call.try_run();
         } catch (const error& wrong) {  // Of serialization, or of a place that cannot wait.
             return failure{wrong.code(), wrong.what()};
@@ -89,7 +91,8 @@ public:
     /// this peer wait for room; where nobody can park such a call ends as `overloaded`.
     future<result_type> start(detail::argument_t<A>... arguments) const {
         auto call = std::make_unique<detail::future_call<result_type>>(target_);
-        archive_writer(call->arguments)(arguments...);
+        const detail::origin between = target_.between();
+        archive_writer(call->arguments, &between)(arguments...);
         detail::admit(target_);
         return call.release()->launch();
     }
@@ -100,7 +103,8 @@ public:
     ///          disconnected, closed.
     void post(detail::argument_t<A>... arguments) const {
         detail::one_way message(target_);
-        archive_writer(message.arguments)(arguments...);
+        const detail::origin between = target_.between();
+        archive_writer(message.arguments, &between)(arguments...);
         message.send();
     }
 

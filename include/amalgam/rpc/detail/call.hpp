@@ -14,6 +14,7 @@
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/body.hpp>
+#include <amalgam/rpc/detail/origin.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/parking.hpp>
@@ -67,6 +68,8 @@ struct call_target {
     const remote_procedure* what = nullptr;
     amalgam::peer to;
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+
+    origin between() const noexcept { return {core, to}; }
 };
 
 /// One call from its arguments to its outcome, without its types.
