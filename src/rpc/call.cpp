@@ -14,19 +14,6 @@ namespace amalgam::detail {
 
 namespace {
 
-/// A call's own limit, or that of the call the caller serves: the earlier.
-clock::time_point deadline_for(const engine_core& core, std::chrono::nanoseconds timeout) {
-    clock::time_point deadline = clock::time_point::max();
-    if (timeout != std::chrono::nanoseconds::max()) {
-        const clock::time_point now = core.now();
-        if (timeout < deadline - now) deadline = now + timeout;
-    }
-    if (const call_context* serving = call_context::try_current()) {
-        if (const auto outer = serving->deadline()) deadline = std::min(deadline, *outer);
-    }
-    return deadline;
-}
-
 /// A one-way call that another thread makes, on its way to the stream: lives in front of its
 /// arguments, in one buffer.
 struct handed_one_way final : work_unit {
@@ -86,7 +73,7 @@ call_record::call_record(const call_target& target)
 }
 
 void call_record::submit() noexcept {
-    deadline_ = deadline_for(*core_, timeout_);
+    deadline_ = core_->deadline_after(timeout_);
     if (core_->on_owner()) return core_->calls().begin(*this);
     if (core_->hand_over(submit_)) return;
     why.what = {errc::closed};
@@ -150,7 +137,7 @@ void one_way::send() {
                                 arguments.size(), limit));
     }
     core.admit(target_.to);
-    const clock::time_point deadline = deadline_for(core, target_.timeout);
+    const clock::time_point deadline = core.deadline_after(target_.timeout);
     if (core.on_owner()) {
         peer_state* const there = core.peers().find(target_.to);
         if (there == nullptr) {
