@@ -125,7 +125,9 @@ void caller::frame(peer_state& there, call_record& call) noexcept {
         left = to_microseconds(call.deadline_ - core_.now());
     }
     call.naming_ = !there.verified(call.what_->index);
-    write_request(call.header_.data(), message_kind::request, call.naming_, left, call.what_->id);
+    write_request(call.header_.data(), {.flags = call.naming_ ? wire_flag::named : std::uint8_t{0},
+                                        .microseconds = left,
+                                        .procedure = call.what_->id});
     const const_bytes header(call.header_.data(), request_bytes);
     call.tag = call.id_;
     if (call.naming_) {
@@ -219,7 +221,10 @@ bool caller::post(peer_state& there, const remote_procedure& what, clock::time_p
     const bool naming = !there.verified(what.index);
     const const_bytes names = naming ? as_bytes(what.wire_text) : const_bytes{};
     std::byte header[request_bytes];
-    write_request(header, message_kind::one_way, naming, left, what.id);
+    write_request(header, {.kind = message_kind::one_way,
+                           .flags = naming ? wire_flag::named : std::uint8_t{0},
+                           .microseconds = left,
+                           .procedure = what.id});
     counts_.one_ways.add();
     return out_.send_copy(there, 0, {header, names, arguments});
 }

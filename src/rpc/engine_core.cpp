@@ -214,6 +214,10 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
             return serves_.on_cancel(*from, arrived.tag());
         case message_kind::verdict:
             return calls_.on_verdict(*from, parsed);
+        case message_kind::item:
+        case message_kind::credit:
+        case message_kind::release:
+            return malformed_.add();
     }
 }
 

@@ -85,7 +85,7 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
     const bool one_way = request.kind == message_kind::one_way;
     if (closed_) {
         refuse(from, id, request, {errc::closed}, "the engine there is stopping");
-    } else if (what == nullptr && !request.named) {
+    } else if (what == nullptr && !request.named()) {
         refuse(from, id, request, {errc::not_found}, {});
     } else if (what == nullptr) {
         const served_procedure* const other = procedures_.find(request.name);
@@ -97,7 +97,7 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
             refuse(from, id, request, {errc::not_found},
                    fmt::format("no procedure \"{}\" is defined there", request.name));
         }
-    } else if (request.named &&
+    } else if (request.named() &&
                (request.name != what->name || request.signature != what->signature)) {
         refuse(from, id, request, {errc::mismatch},
                fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
@@ -111,7 +111,7 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
         refuse(from, id, request, {errc::overloaded},
                "too many answers wait there to be read; read them, then try again");
     } else {
-        if (request.named && one_way) send_verdict(from, {}, request.procedure, {});
+        if (request.named() && one_way) send_verdict(from, {}, request.procedure, {});
         return what;
     }
     return nullptr;
