@@ -15,20 +15,6 @@ namespace amalgam::detail {
 
 namespace {
 
-/// A call's own limit, or that of the call the caller serves: the earlier.
-clock::time_point deadline_for(const engine_core& core, std::chrono::nanoseconds timeout,
-                               const call_context* serving) {
-    clock::time_point deadline = clock::time_point::max();
-    if (timeout != std::chrono::nanoseconds::max()) {
-        const clock::time_point now = core.now();
-        if (timeout < deadline - now) deadline = now + timeout;
-    }
-    if (serving != nullptr) {
-        if (const auto outer = serving->deadline()) deadline = std::min(deadline, *outer);
-    }
-    return deadline;
-}
-
 /// A one-way call that another thread makes, on its way to the stream: lives in front of its
 /// arguments, in one buffer.
 struct handed_one_way final : work_unit {
@@ -84,7 +70,7 @@ call_record::call_record(const call_target& target)
 
 void call_record::submit() noexcept {
     const call_context* const serving = call_context::try_current();
-    deadline_ = deadline_for(*core_, target_->timeout, serving);
+    deadline_ = core_->deadline_after(target_->timeout);
     if (target_->attempts > 1 || needs_dress(*core_, *target_, serving)) {
         try {
             dress(serving);
@@ -183,7 +169,7 @@ void one_way::send() {
                                 arguments.size(), limit));
     }
     const call_context* const serving = call_context::try_current();
-    const clock::time_point deadline = deadline_for(core, target_.timeout, serving);
+    const clock::time_point deadline = core.deadline_after(target_.timeout);
     std::vector<std::byte> extras;
     if (needs_dress(core, target_, serving)) {
         extras = dress_call(core, target_, true, deadline, serving);

@@ -269,7 +269,8 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
         if (reply.what == errc::not_found) from.set_verified(index, false);
         return end(*call, reply.what, as_text(reply.body));
     }
-    archive_reader reader(reply.body);
+    const origin between{&core_, from.name};
+    archive_reader reader(reply.body, &between);
     try {
         call->decode(reader);
     } catch (const std::bad_alloc&) {

@@ -100,14 +100,14 @@ public:
     /// Calls, and parks the ULT or thread until the result is there. Throws amalgam::error.
     R operator()(detail::argument_t<A>... arguments) const {
         detail::blocking_call<result_type> call(target_);
-        call.writer()(arguments...);
+        call.write(arguments...);
         return call.run();
     }
     /// The same, but returns a failure instead of throwing it.
     result<result_type> try_call(detail::argument_t<A>... arguments) const {
         try {
             detail::blocking_call<result_type> call(target_);
-            call.writer()(arguments...);
+            call.write(arguments...);
             return call.try_run();
         } catch (const error& wrong) {  // Of serialization, or of a place that cannot wait.
             return failure{wrong.code(), wrong.what()};
@@ -118,7 +118,7 @@ public:
     /// this peer wait for room; where nobody can park such a call ends as `overloaded`.
     future<result_type> start(detail::argument_t<A>... arguments) const {
         auto call = std::make_unique<detail::future_call<result_type>>(target_);
-        call->writer()(arguments...);
+        call->write(arguments...);
         detail::admit(target_);
         return call.release()->launch();
     }
@@ -130,7 +130,7 @@ public:
         Function then, detail::argument_t<A>... arguments) const {
         auto call =
             std::make_unique<detail::told_call<result_type, Function>>(target_, std::move(then));
-        call->writer()(arguments...);
+        call->write(arguments...);
         detail::admit(target_);
         call.release()->launch();
     }
@@ -141,7 +141,7 @@ public:
     ///          disconnected, closed.
     void post(detail::argument_t<A>... arguments) const {
         detail::one_way message(target_);
-        message.writer()(arguments...);
+        message.write(arguments...);
         message.send();
     }
 

@@ -15,6 +15,7 @@
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/body.hpp>
+#include <amalgam/rpc/detail/origin.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/rpc/trace_context.hpp>
 #include <amalgam/tasks/future.hpp>
@@ -96,8 +97,11 @@ public:
     explicit call_record(const call_target& target);
     virtual ~call_record() = default;
 
-    /// For the arguments.
-    archive_writer writer() noexcept { return archive_writer(arguments); }
+    template <typename... T>
+    void write(const T&... values) {
+        const origin between{core_, to};
+        archive_writer(arguments, &between)(values...);
+    }
 
     body arguments;
     failure why;  ///< How it ended; ok with a value.

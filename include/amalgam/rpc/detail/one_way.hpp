@@ -12,7 +12,11 @@ class one_way {
 public:
     explicit one_way(const call_target& target) : arguments(pool_of(target)), target_(target) {}
 
-    archive_writer writer() noexcept { return archive_writer(arguments); }
+    template <typename... T>
+    void write(const T&... values) {
+        const origin between{target_.core, target_.to};
+        archive_writer(arguments, &between)(values...);
+    }
 
     body arguments;
 
