@@ -74,6 +74,7 @@ void engine_core::open_ports(endpoints where) {
         }
         if (each->can().listens) addresses_.push_back(each->address());
         limits_.push_back(each->can().max_message_bytes);
+        eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
     }
     if (driven_ && options_.streams > 1) {
         throw error(errc::invalid,
@@ -215,10 +216,12 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
             return serves_.on_cancel(*from, arrived.tag());
         case message_kind::verdict:
             return calls_.on_verdict(*from, parsed);
-        case message_kind::item:
-        case message_kind::credit:
         case message_kind::release:
-            return malformed_.add();
+            return loans_.on_release(from->name, parsed.body);
+        case message_kind::item:
+            return calls_.on_item(*from, arrived.tag(), parsed);
+        case message_kind::credit:
+            return serves_.on_credit(*from, arrived.tag(), parsed.items);
     }
 }
 
@@ -230,6 +233,7 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     serves_.on_peer_down(gone->name);
     calls_.on_peer_down(*gone, why);
     transfers_.on_peer_down(*gone, why);
+    loans_.on_peer_down(gone->name);
     out_.drop(*gone, why);
     peers_.forget(*gone);
 }
