@@ -152,7 +152,9 @@ void caller::frame(peer_state& there, call_record& call) noexcept {
     call.tag = call.id_;
     if (call.naming_ || !extras.empty()) {
         const const_bytes names = call.naming_ ? as_bytes(call.what_->wire_text) : const_bytes{};
-        call.pieces = {header, extras, names, call.arguments.bytes()};
+        const bool elsewhere = call.extras_ != nullptr && call.extras_->arguments != nullptr;
+        const const_bytes values = elsewhere ? const_bytes{} : call.arguments.bytes();
+        call.pieces = {header, extras, names, values};
         call.piece_count = 4;
     } else {
         call.pieces[0] = call.arguments.with_header(header);
