@@ -159,7 +159,7 @@ clock::time_point server::deadline_of(const parsed_message& request) const noexc
 void server::launch(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request) {
     const bool one_way = request.kind == message_kind::one_way;
-    pool& where = what.options.in != nullptr ? *what.options.in : core_.stream().main_pool();
+    pool& where = what.options.in != nullptr ? *what.options.in : core_.streams().handlers();
     ult_core& runs_it = prepare_ult(where, invocation_closure, false);
     void* const closure = closure_of(&runs_it);
     auto* const call = ::new (closure)
