@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -21,11 +22,13 @@
 
 #include "rpc/caller.hpp"
 #include "rpc/engine_streams.hpp"
+#include "rpc/exposure_table.hpp"
 #include "rpc/known_peers.hpp"
 #include "rpc/outbox.hpp"
 #include "rpc/peer_listeners.hpp"
 #include "rpc/port_link.hpp"
 #include "rpc/server.hpp"
+#include "rpc/transfers.hpp"
 
 namespace amalgam::detail {
 
@@ -70,6 +73,11 @@ public:
     execution_stream& stream() noexcept { return streams_.first(); }
     clock::time_point now() const noexcept { return clock_->now(); }
     bool driven() const noexcept { return driven_; }
+    const std::vector<std::shared_ptr<interceptor>>& interceptors() const noexcept {
+        return options_.interceptors;
+    }
+    /// A limit from now on, or that of the call the caller serves: the earlier.
+    clock::time_point deadline_after(std::chrono::nanoseconds timeout) const noexcept;
     buffer_pool& buffers() noexcept { return buffers_; }
     counter_set& counters() noexcept { return counters_; }
     std::size_t max_message_bytes(const peer& there) const noexcept;
@@ -89,9 +97,15 @@ public:
     caller& calls() noexcept { return calls_; }
     server& serves() noexcept { return serves_; }
     outbox& out() noexcept { return out_; }
+    transfers& moves() noexcept { return transfers_; }
+    exposure_table& exposures() noexcept { return exposures_; }
+    /// Shows memory to peers: all, or `only` one. Throws error{closed} after the end.
+    void expose(exposure& mine, const peer* only);
     known_peers& peers() noexcept { return peers_; }
     message_sink& self_sink() noexcept { return self_sink_; }
     std::string address_of(const peer& who);
+    /// What lookup() does, of an address as lookup() keeps it.
+    result<peer> route_to(const std::string& address);
     void on_message(std::uint16_t port, message& arrived) noexcept;
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
     /// To be called when a call, in either direction, has ended.
@@ -149,6 +163,8 @@ private:
     outbox out_;
     caller calls_;
     server serves_;
+    exposure_table exposures_;
+    transfers transfers_;
     std::optional<stream_driver> driver_;
     std::deque<port_link> links_;  // Never move: pollers and sinks.
     detail::self_sink self_sink_{*this};

@@ -37,15 +37,15 @@ void engine_core::check_may_wait() const {
     if (this_task::in_ult()) return;
     if (driven_) {
         throw error(errc::invalid,
-                    "a call on a network in virtual time cannot be waited for here, because time "
+                    "nothing on a network in virtual time can be waited for here, because time "
                     "stands still meanwhile: use start() and loop_network::run_until_idle(), or "
-                    "call from a ULT of engine::spawn()");
+                    "wait in a ULT of engine::spawn()");
     }
     if (on_idle_loop()) {
         throw error(errc::invalid,
-                    "the thread that is to call this engine's progress() cannot wait for it: use "
-                    "start() or post(), call from a ULT of engine::spawn(), or from another "
-                    "thread");
+                    "the thread that is to call this engine's progress() cannot wait for what "
+                    "that brings: use start() or post(), or wait in a ULT of engine::spawn(), or "
+                    "in another thread");
     }
 }
 

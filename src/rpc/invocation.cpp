@@ -63,8 +63,9 @@ status invocation::run(body& result, std::string& text) {
 
 status invocation::run_handler(body& result, std::string& text) {
     try {
-        archive_reader reader(arguments);
-        archive_writer writer(result);
+        const origin between{&owner_.core(), from_};
+        archive_reader reader(arguments, &between);
+        archive_writer writer(result, &between);
         if (what_.run->invoke(reader, writer)) return {};
         text = fmt::format("the arguments do not fit {}: {}", what_.signature,
                            reader.ok() ? "there are bytes left over" : reader.why());

@@ -18,6 +18,8 @@ template <typename T>
 struct codec;  // See codec.hpp.
 
 namespace detail {
+struct origin;
+
 /// Throws error{too_large}: a container has more elements than a count can say.
 [[noreturn]] void throw_too_many(std::size_t elements);
 }  // namespace detail
@@ -39,7 +41,8 @@ public:
     using is_loading = std::false_type;  ///< As boost and cereal name it.
     using is_saving = std::true_type;
 
-    explicit basic_archive_writer(Into& into) noexcept : into_(into) {}
+    explicit basic_archive_writer(Into& into, const detail::origin* between = nullptr) noexcept
+        : into_(into), between_(between) {}
 
     template <typename... T>
     basic_archive_writer& operator()(const T&... values) {
@@ -75,9 +78,12 @@ public:
         if (elements > std::numeric_limits<std::uint32_t>::max()) detail::throw_too_many(elements);
         scalar(static_cast<std::uint32_t>(elements));
     }
+    /// From whom to whom, where that matters; null: not known.
+    const detail::origin* between() const noexcept { return between_; }
 
 private:
     Into& into_;
+    const detail::origin* between_;
 };
 
 using archive_writer = basic_archive_writer<body>;
@@ -99,8 +105,8 @@ public:
     static constexpr unsigned max_depth = 100;
 
     /// `from` starts where the body starts, at a multiple of 8 when views are read.
-    explicit archive_reader(const_bytes from) noexcept
-        : begin_(from.data()), at_(begin_), end_(begin_ + from.size()) {}
+    explicit archive_reader(const_bytes from, const detail::origin* between = nullptr) noexcept
+        : begin_(from.data()), at_(begin_), end_(begin_ + from.size()), between_(between) {}
 
     template <typename... T>
     archive_reader& operator()(T&&... values) {
@@ -164,11 +170,14 @@ public:
         return ok();
     }
     void leave() noexcept { --depth_; }
+    /// As the writer's: the peer is who sent it.
+    const detail::origin* between() const noexcept { return between_; }
 
 private:
     const std::byte* begin_;
     const std::byte* at_;
     const std::byte* end_;
+    const detail::origin* between_;
     const char* why_ = nullptr;
     unsigned depth_ = 0;
 };
