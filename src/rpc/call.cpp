@@ -154,12 +154,7 @@ void call_record::raise() const {
 }
 
 void waited_call::wait() {
-    if (core_->driven() && !this_task::in_ult()) {
-        throw error(errc::invalid,
-                    "a call on a network in virtual time cannot be waited for here, because time "
-                    "stands still meanwhile: use start() and loop_network::run_until_idle(), or "
-                    "call from a ULT of engine::spawn()");
-    }
+    core_->check_may_wait();
     who_.waits_for("rpc reply");
     submit();
     who_.allow_cancel();

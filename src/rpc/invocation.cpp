@@ -88,7 +88,7 @@ void invocation::serve_late() noexcept {
 
 status invocation::run(answer_values& into, std::string& text) {
     // Where the handler shares the stream with cancel() there is nothing to order.
-    const bool elsewhere = what().options.in != nullptr;
+    const bool elsewhere = !owner_.core().on_owner();
     begun_.store(true, elsewhere ? std::memory_order_seq_cst : std::memory_order_relaxed);
     status what{errc::canceled};
     if (canceled()) {

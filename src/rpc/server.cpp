@@ -195,7 +195,7 @@ arrived_call server::arrival_of(peer_state& from, served_procedure& what, const 
 void server::launch(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request) {
     const arrived_call how = arrival_of(from, what, arrived, request);
-    pool& where = what.options.in != nullptr ? *what.options.in : core_.stream().main_pool();
+    pool& where = what.options.in != nullptr ? *what.options.in : core_.streams().handlers();
     ult_core& runs_it = prepare_ult(where, invocation_closure, false);
     void* const closure = closure_of(&runs_it);
     auto* const call = ::new (closure) invocation(how, &runs_it);
