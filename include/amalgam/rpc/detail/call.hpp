@@ -161,7 +161,7 @@ public:
     }
 
 private:
-    void decode(archive_reader& from) override { from(value_.emplace()); }
+    void decode(archive_reader& from) override { emplace_new(value_, from); }
     std::optional<stored<R>> value_;
 };
 
@@ -199,7 +199,7 @@ private:
         self.add_reference();  // Until release().
         self.request_cancel();
     }
-    void decode(archive_reader& from) override { from(value_.emplace()); }
+    void decode(archive_reader& from) override { emplace_new(value_, from); }
     void over() noexcept override {
         if (!why.what.ok()) {
             this->fail(std::move(why));

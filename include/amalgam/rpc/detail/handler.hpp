@@ -66,8 +66,7 @@ public:
     explicit typed_handler(Function function) : function_(std::move(function)) {}
 
     bool invoke(archive_reader& arguments, archive_writer& result) override {
-        std::tuple<std::remove_cvref_t<A>...> values{};
-        std::apply([&](auto&... each) { arguments(each...); }, values);
+        all values = read(arguments);
         if (!arguments.ok() || arguments.remaining() != 0) return false;
         auto call = [this](auto&... each) -> R { return function_(static_cast<A&&>(each)...); };
         if constexpr (std::is_void_v<R>) {
@@ -79,6 +78,18 @@ public:
     }
 
 private:
+    using all = std::tuple<std::remove_cvref_t<A>...>;
+
+    static all read(archive_reader& from) {
+        if constexpr ((std::is_default_constructible_v<std::remove_cvref_t<A>> && ...)) {
+            all values{};
+            std::apply([&](auto&... each) { from(each...); }, values);
+            return values;
+        } else {
+            return all{load_new<std::remove_cvref_t<A>>(from)...};  // Braces keep the order.
+        }
+    }
+
     Function function_;
 };
 
