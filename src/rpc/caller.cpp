@@ -264,7 +264,7 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
     try {
         lent_to_us = to_ids(loans_of(item.extras));
         const origin between{&core_, from.name, nullptr, &lent_to_us};
-        archive_reader reader(item.body, &between);
+        archive_reader reader(item.body, encoding::native, &between);
         const bool taken = call->window != 0 && item.what.ok() &&
                            static_cast<stream_call*>(call)->take_item(reader);
         if (!taken) {
@@ -340,7 +340,7 @@ void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept 
 
 void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_to_us) noexcept {
     const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
-    archive_reader reader(result, &between);
+    archive_reader reader(result, encoding::native, &between);
     try {
         call.decode(reader);
     } catch (const std::bad_alloc&) {

@@ -152,8 +152,8 @@ status invocation::run_handler(answer_values& into, std::string& text) {
         engine_core& core = owner_.core();
         const origin came{&core, from_, nullptr, lent_to_us()};
         const origin goes{&core, from_, &into.lends, nullptr};
-        archive_reader reader(arguments, &came);
-        archive_writer writer(into.values, &goes);
+        archive_reader reader(arguments, encoding::native, &came);
+        archive_writer writer(into.values, encoding::native, &goes);
         std::optional<item_sender> items;
         answer_way way;
         way.late = late_;

@@ -21,7 +21,7 @@ struct answer_values {
         values.clear();
         lends.clear();
         const origin between{&here, to, &lends, nullptr};
-        archive_writer(values, &between)(each...);
+        archive_writer(values, encoding::native, &between)(each...);
     }
 
     body values;

@@ -101,7 +101,7 @@ public:
     template <typename... T>
     void write(const T&... values) {
         const origin between{core_, to, &loans_, nullptr};
-        archive_writer(arguments, &between)(values...);
+        archive_writer(arguments, encoding::native, &between)(values...);
     }
 
     body arguments;
@@ -195,7 +195,7 @@ public:
     }
 
 private:
-    void decode(archive_reader& from) override { from(value_.emplace()); }
+    void decode(archive_reader& from) override { emplace_new(value_, from); }
     std::optional<stored<R>> value_;
 };
 
@@ -260,7 +260,7 @@ private:
         self.add_reference();  // Until release().
         self.request_cancel();
     }
-    void decode(archive_reader& from) override { from(value_.emplace()); }
+    void decode(archive_reader& from) override { emplace_new(value_, from); }
     void over() noexcept override {
         if (!why.what.ok()) {
             this->fail(std::move(why));

@@ -15,7 +15,7 @@ public:
     template <typename... T>
     void write(const T&... values) {
         const origin between{target_.core, target_.to, &loans_, nullptr};
-        archive_writer(arguments, &between)(values...);
+        archive_writer(arguments, encoding::native, &between)(values...);
     }
 
     body arguments;
