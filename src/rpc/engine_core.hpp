@@ -74,6 +74,10 @@ public:
     counter_set& counters() noexcept { return counters_; }
     std::size_t max_message_bytes(const peer& there) const noexcept;
     const std::vector<std::string>& addresses() const noexcept { return addresses_; }
+    /// Of all ports; empty where one does not listen.
+    const std::vector<std::string>& port_addresses() const noexcept { return port_addresses_; }
+    const peer& self() const noexcept { return self_; }
+    std::uint64_t home() const noexcept { return exposures_.incarnation(); }
     result<peer> lookup(std::string_view address);
     const remote_procedure& intern(std::string_view name, std::string signature);
     /// By the id it travels under; null: nobody here calls it.
@@ -120,7 +124,9 @@ private:
     counter_set counters_;
     std::vector<std::unique_ptr<port>> ports_;
     std::vector<std::string> addresses_;  // Of those that listen.
-    std::vector<std::size_t> limits_;     // max_message_bytes of each.
+    std::vector<std::string> port_addresses_;
+    peer self_;
+    std::vector<std::size_t> limits_;  // max_message_bytes of each.
     bool driven_ = false;
     const clock* clock_ = nullptr;
     std::vector<std::unique_ptr<execution_stream>> streams_;
