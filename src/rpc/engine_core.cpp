@@ -116,6 +116,7 @@ void engine_core::expose_counters() {
     show("rpc.one_ways", calls_.counts().one_ways);
     show("rpc.one_ways_lost", calls_.counts().one_ways_lost);
     show("rpc.one_ways_refused", calls_.counts().refused);
+    show("rpc.retried", calls_.counts().retried);
     show("rpc.failed", calls_.counts().failed);
     show("rpc.timed_out", calls_.counts().timed_out);
     show("rpc.late_replies", calls_.counts().late_replies);

@@ -68,6 +68,9 @@ public:
     std::size_t stream_count() const noexcept { return streams_.size(); }
     clock::time_point now() const noexcept { return clock_->now(); }
     bool driven() const noexcept { return driven_; }
+    const std::vector<std::shared_ptr<interceptor>>& interceptors() const noexcept {
+        return options_.interceptors;
+    }
     /// A limit from now on, or that of the call the caller serves: the earlier.
     clock::time_point deadline_after(std::chrono::nanoseconds timeout) const noexcept;
     buffer_pool& buffers() noexcept { return buffers_; }
@@ -96,6 +99,8 @@ public:
     known_peers& peers() noexcept { return peers_; }
     message_sink& self_sink() noexcept { return self_sink_; }
     std::string address_of(const peer& who);
+    /// What lookup() does, of an address as lookup() keeps it.
+    result<peer> route_to(const std::string& address);
     void on_message(std::uint16_t port, message& arrived) noexcept;
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
     /// To be called when a call, in either direction, has ended.

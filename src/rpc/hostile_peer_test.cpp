@@ -122,7 +122,7 @@ TEST(hostile_peer, garbage_is_counted_and_the_server_serves_on) {
 TEST(hostile_peer, a_request_of_another_version_is_told_so) {
     threatened t;
     bytes later = request_of(t.sum, "12345678");
-    later[0] = std::byte{0x21};
+    later[0] = std::byte{0x31};
     t.enemy.send(5, later);
     t.net.run_until_idle();
     EXPECT_EQ(t.enemy.answer().what, errc::mismatch);

@@ -81,29 +81,19 @@ void server::on_request(peer_state& from, message& arrived,
 
 served_procedure* server::choose(peer_state& from, std::uint64_t id,
                                  const parsed_message& request) {
-    served_procedure* const what = procedures_.find(request.procedure);
+    served_procedure* const what = procedures_.find(request.procedure, request.provider);
     const bool one_way = request.kind == message_kind::one_way;
     if (closed_) {
         refuse(from, id, request, {errc::closed}, "the engine there is stopping");
-    } else if (what == nullptr && !request.named()) {
-        refuse(from, id, request, {errc::not_found}, {});
     } else if (what == nullptr) {
-        const served_procedure* const other = procedures_.find(request.name);
-        if (other != nullptr) {
-            refuse(from, id, request, {errc::mismatch},
-                   fmt::format("\"{}\" is {} there, and {} here", other->name, other->signature,
-                               request.signature));
-        } else {
-            refuse(from, id, request, {errc::not_found},
-                   fmt::format("no procedure \"{}\" is defined there", request.name));
-        }
+        refuse_unknown(from, id, request);
     } else if (request.named() &&
                (request.name != what->name || request.signature != what->signature)) {
         refuse(from, id, request, {errc::mismatch},
                fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
                            "one of them",
                            request.name, request.signature, what->name, what->signature));
-    } else if (running_ >= max_running_ && !one_way) {
+    } else if (running_ >= (request.has(wire_flag::urgent) ? 2 : 1) * max_running_ && !one_way) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded}, "too many calls run there; try again later");
     } else if (leaves_unread(from, max_unread_) && !one_way) {
@@ -117,6 +107,25 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
     return nullptr;
 }
 
+void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request) {
+    const std::string providers = procedures_.providers_of(request.procedure);
+    const served_procedure* const other = procedures_.find(request.name);
+    if (!providers.empty()) {
+        refuse(from, id, request, {errc::not_found},
+               fmt::format("provider {} does not serve it there; these do: {}", request.provider,
+                           providers));
+    } else if (!request.named()) {
+        refuse(from, id, request, {errc::not_found}, {});
+    } else if (other != nullptr) {
+        refuse(from, id, request, {errc::mismatch},
+               fmt::format("\"{}\" is {} there, and {} here", other->name, other->signature,
+                           request.signature));
+    } else {
+        refuse(from, id, request, {errc::not_found},
+               fmt::format("no procedure \"{}\" is defined there", request.name));
+    }
+}
+
 void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
                     std::string_view text) noexcept {
     counts_.refused.add();
@@ -128,7 +137,7 @@ void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& re
     } else {
         std::byte bytes[reply_bytes];
         write_reply(bytes, what);
-        out_.send_copy(from, id, {bytes, as_bytes(text)}, true);
+        out_.send_copy(from, id, {bytes, as_bytes(text)}, {.is_answer = true});
     }
 }
 
@@ -137,7 +146,7 @@ void server::send_verdict(peer_state& to, status what, std::uint64_t procedure,
     if (leaves_unread(to, max_unread_)) return;  // It sends the names again, then.
     std::byte bytes[verdict_bytes];
     write_verdict(bytes, what, procedure);
-    out_.send_copy(to, 0, {bytes, as_bytes(text)}, true);
+    out_.send_copy(to, 0, {bytes, as_bytes(text)}, {.is_answer = true});
 }
 
 void server::cut_off(peer_state& from) noexcept {
@@ -207,7 +216,7 @@ void server::conclude(invocation& call, status what, body& result) noexcept {
         // Nobody can wait here, so what the port does not take at once must be copied.
         peer_state* const there = core_.peers().find(reply.to);
         if (there != nullptr && !call.one_way()) {
-            out_.send_copy(*there, reply.tag, {reply.pieces[0]}, true);
+            out_.send_copy(*there, reply.tag, {reply.pieces[0]}, {.is_answer = true});
         }
         untrack(call);
     } else if (!send_reply(reply)) {

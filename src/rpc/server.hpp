@@ -70,6 +70,7 @@ public:
 
 private:
     served_procedure* choose(peer_state& from, std::uint64_t id, const parsed_message& request);
+    void refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request);
     void launch(peer_state& from, served_procedure& what, message& arrived,
                 const parsed_message& request);
     void run_inline(peer_state& from, served_procedure& what, message& arrived,

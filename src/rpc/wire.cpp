@@ -12,6 +12,7 @@ namespace amalgam::detail {
 namespace {
 
 constexpr std::uint8_t version = 2;
+constexpr std::size_t trace_bytes = 32;
 constexpr std::size_t extras_head_bytes = 8;
 constexpr std::size_t extra_head_bytes = 8;
 
@@ -51,7 +52,7 @@ const char* parse_extras(const_bytes bytes, parsed_message& into) noexcept {
     into.body = bytes.subspan(all);
     bool sizes_are_right = true;
     const auto look = [&](extra key, const_bytes value) {
-        if (key == extra::trace) sizes_are_right &= value.size() == 32;
+        if (key == extra::trace) sizes_are_right &= value.size() == trace_bytes;
         if (key == extra::loans) sizes_are_right &= value.size() % 8 == 0;
         if (key == extra::elsewhere) sizes_are_right &= value.size() == remote_key::wire_bytes;
         if (key == extra::window) sizes_are_right &= value.size() == 8;
@@ -156,10 +157,10 @@ const char* parse(const_bytes bytes, parsed_message& into) noexcept {
     return "it is of a kind that this version does not know";
 }
 
-const_bytes find_extra(const parsed_message& from, extra key) noexcept {
+const_bytes find_extra(const_bytes extras, extra key) noexcept {
     const_bytes found;
-    if (from.extras.empty()) return found;
-    walk_extras(from.extras, [&](extra each, const_bytes value) {
+    if (extras.empty()) return found;
+    walk_extras(extras, [&](extra each, const_bytes value) {
         if (each == key) found = value;
         return each == key;
     });
@@ -213,6 +214,44 @@ void add_extra(std::vector<std::byte>& extras, extra key, const_bytes value) {
     store_le(at, key);
     store_le(at + 4, static_cast<std::uint32_t>(value.size()));
     if (!value.empty()) std::memcpy(at + extra_head_bytes, value.data(), value.size());
+}
+
+void add_trace(std::vector<std::byte>& extras, const trace_context& trace) {
+    std::byte bytes[trace_bytes] = {};
+    std::memcpy(bytes, trace.trace_id.data(), trace.trace_id.size());
+    std::memcpy(bytes + 16, trace.span_id.data(), trace.span_id.size());
+    bytes[24] = trace.sampled ? std::byte{1} : std::byte{0};
+    add_extra(extras, extra::trace, bytes);
+}
+
+trace_context read_trace(const_bytes value) noexcept {
+    trace_context trace;
+    std::memcpy(trace.trace_id.data(), value.data(), trace.trace_id.size());
+    std::memcpy(trace.span_id.data(), value.data() + 16, trace.span_id.size());
+    trace.sampled = (value[24] & std::byte{1}) != std::byte{0};
+    return trace;
+}
+
+void add_metadata(std::vector<std::byte>& extras, std::string_view key, std::string_view value) {
+    std::string entry(2, '\0');
+    store_le(entry.data(), static_cast<std::uint16_t>(key.size()));
+    entry += key;
+    entry += value;
+    add_extra(extras, extra::metadata, as_bytes(entry));
+}
+
+std::optional<std::string_view> find_metadata(const_bytes extras, std::string_view key) noexcept {
+    std::optional<std::string_view> found;
+    if (extras.empty()) return found;
+    walk_extras(extras, [&](extra each, const_bytes value) {
+        if (each != extra::metadata || value.size() < 2) return false;
+        const std::size_t length = load_le<std::uint16_t>(value.data());
+        const std::string_view text = as_text(value.subspan(2));
+        if (text.substr(0, length) != key || length > text.size()) return false;
+        found = text.substr(length);
+        return true;
+    });
+    return found;
 }
 
 std::string names_text(std::string_view name, std::string_view signature) {

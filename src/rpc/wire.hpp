@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/rpc/trace_context.hpp>
 
 /// The messages of rpc, byte by byte: docs/wire/rpc.md. The message's tag is the call's id.
 namespace amalgam::detail {
@@ -37,7 +39,7 @@ inline constexpr std::uint8_t urgent = 16;  ///< Request, one-way: goes before o
 /// What extras can be, by key. A reader skips keys that it does not know.
 enum class extra : std::uint16_t {
     trace = 1,      ///< 32 bytes: a W3C trace context.
-    metadata = 2,   ///< What interceptors attached, as they like.
+    metadata = 2,   ///< Once for each: the length of its key (2), the key, the value.
     loans = 3,      ///< Ids, 8 bytes each: what the message lends; see `release`.
     elsewhere = 4,  ///< 40 bytes: the key of the memory where the values are.
     window = 5      ///< 8 bytes: a streamed answer is wanted, and how many items may come at first.
@@ -76,8 +78,8 @@ struct parsed_message {
 /// Null when `bytes` are a message; else what is wrong with them, a literal.
 const char* parse(const_bytes bytes, parsed_message& into) noexcept;
 
-/// The value under `key`; empty when it is not there.
-const_bytes find_extra(const parsed_message& from, extra key) noexcept;
+/// The value under `key` in well-formed extras; empty when it is not there.
+const_bytes find_extra(const_bytes extras, extra key) noexcept;
 
 /// The fixed part of a request or one-way call.
 struct request_header {
@@ -101,6 +103,13 @@ void write_release(std::byte* to) noexcept;
 /// always a multiple of 8 bytes.
 /// Failure: throws error{too_large} past max_extras_bytes, error{no_memory}.
 void add_extra(std::vector<std::byte>& extras, extra key, const_bytes value);
+
+void add_trace(std::vector<std::byte>& extras, const trace_context& trace);
+void add_metadata(std::vector<std::byte>& extras, std::string_view key, std::string_view value);
+/// Precondition: `value` is of the right length, as parse() has checked.
+trace_context read_trace(const_bytes value) noexcept;
+/// Null: no metadata of that key.
+std::optional<std::string_view> find_metadata(const_bytes extras, std::string_view key) noexcept;
 
 /// What a named request carries between header and arguments. A multiple of 8 bytes.
 std::string names_text(std::string_view name, std::string_view signature);

@@ -112,7 +112,8 @@ TEST(rpc_wire, extras_are_found_by_key_and_unknown_ones_are_skipped) {
     std::vector<std::byte> extras;
     const bytes trace(32, std::byte{7});
     add_extra(extras, static_cast<extra>(999), as_bytes("of a later version"));
-    add_extra(extras, extra::metadata, as_bytes("user=ann"));
+    add_metadata(extras, "user", "ann");
+    add_metadata(extras, "us", "b");
     add_extra(extras, extra::trace, trace);
     EXPECT_EQ(extras.size() % 8, 0u);
     bytes all(request_bytes);
@@ -123,9 +124,11 @@ TEST(rpc_wire, extras_are_found_by_key_and_unknown_ones_are_skipped) {
     all.push_back(std::byte{42});
     parsed_message parsed;
     ASSERT_STREQ(parse(all, parsed), nullptr);
-    EXPECT_EQ(as_text(find_extra(parsed, extra::metadata)), "user=ann");
-    EXPECT_EQ(find_extra(parsed, extra::trace).size(), 32u);
-    EXPECT_TRUE(find_extra(parsed, extra::loans).empty());
+    EXPECT_EQ(find_metadata(parsed.extras, "user"), "ann");
+    EXPECT_EQ(find_metadata(parsed.extras, "us"), "b");
+    EXPECT_EQ(find_metadata(parsed.extras, "u"), std::nullopt);
+    EXPECT_EQ(find_extra(parsed.extras, extra::trace).size(), 32u);
+    EXPECT_TRUE(find_extra(parsed.extras, extra::loans).empty());
     EXPECT_EQ(parsed.name, "f");
     EXPECT_EQ(parsed.body.size(), 1u);
     for (std::size_t length = request_bytes; length + 1 < all.size(); ++length) {
