@@ -20,6 +20,9 @@ std::span<const perf_test> all_tests() {
         {"rpc-rate", "typed calls with several in flight", 64, 16, &rpc_rate},
         {"put-bandwidth", "one-sided writes", 1 << 20, 4, &put_bandwidth},
         {"get-bandwidth", "one-sided reads", 1 << 20, 4, &get_bandwidth},
+        {"bulk-pull", "bulks of another process read", 1 << 20, 4, &bulk_pull},
+        {"bulk-pull-pooled", "likewise, between buffers of caches", 1 << 20, 4, &bulk_pull_pooled},
+        {"bulk-push", "bulks of another process written", 1 << 20, 4, &bulk_push},
         {"stream-rate", "items through a flow from one process to another", 64, 1, &stream_rate}};
     return tests;
 }
