@@ -33,7 +33,8 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
       out_(buffers_, std::max<std::size_t>(options_.max_queued, 1)),
       calls_(*this, peers_, out_),
       serves_(*this, owner, out_, options_),
-      transfers_(*this, peers_, exposures_) {
+      transfers_(*this, peers_, exposures_),
+      listeners_(std::make_shared<peer_listeners>(*this)) {
     open_ports(std::move(where));
     try {
         start_streams();
@@ -46,7 +47,9 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
     }
 }
 
-engine_core::~engine_core() = default;
+engine_core::~engine_core() {
+    listeners_->forget_engine();
+}
 
 void engine_core::open_ports(endpoints where) {
     ports_ = std::move(where.ports);
@@ -74,13 +77,10 @@ void engine_core::open_ports(endpoints where) {
         }
         port_addresses_.push_back(each->can().listens ? each->address() : std::string());
         if (each->can().listens) addresses_.push_back(port_addresses_.back());
+        uris_.push_back(each->can().listens ? each->address()
+                                            : fmt::format("{}://", each->can().transport));
         limits_.push_back(each->can().max_message_bytes);
-    }
-    if (driven_ && options_.streams > 1) {
-        throw error(errc::invalid,
-                    fmt::format("an engine in virtual time has one stream, not {}: all of it runs "
-                                "inside loop_network::run_until_idle()",
-                                options_.streams));
+        eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
     }
     out_.open(ports_);
     transfers_.open(ports_);
@@ -88,15 +88,8 @@ void engine_core::open_ports(endpoints where) {
 }
 
 void engine_core::start_streams() {
-    for (std::size_t i = 0; i < std::max(options_.streams, 1u); ++i) {
-        execution_stream_options how;
-        how.name = i == 0 ? options_.name : fmt::format("{}-{}", options_.name, i);
-        how.cpu = i < options_.cpus.size() ? options_.cpus[i] : -1;
-        how.spin = options_.spin;
-        how.driven = driven_;
-        how.clock = driven_ ? clock_ : nullptr;
-        streams_.push_back(std::make_unique<execution_stream>(how));
-    }
+    streams_.start(options_, driven_ ? clock_ : nullptr);
+    if (streams_.driven_by_caller()) loop_thread_ = this_thread();
     driver_.emplace(stream());
     for (std::size_t i = 0; i < ports_.size(); ++i) {
         port_link& link = links_.emplace_back(*this, static_cast<std::uint16_t>(i), *ports_[i]);
@@ -217,10 +210,12 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
             return serves_.on_cancel(*from, arrived.tag());
         case message_kind::verdict:
             return calls_.on_verdict(*from, parsed);
-        case message_kind::item:
-        case message_kind::credit:
         case message_kind::release:
-            return malformed_.add();
+            return loans_.on_release(from->name, parsed.body);
+        case message_kind::item:
+            return calls_.on_item(*from, arrived.tag(), parsed);
+        case message_kind::credit:
+            return serves_.on_credit(*from, arrived.tag(), parsed.items);
     }
 }
 
@@ -232,7 +227,9 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     serves_.on_peer_down(gone->name);
     calls_.on_peer_down(*gone, why);
     transfers_.on_peer_down(*gone, why);
+    loans_.on_peer_down(gone->name);
     out_.drop(*gone, why);
+    listeners_->tell(gone->name, why);
     peers_.forget(*gone);
 }
 

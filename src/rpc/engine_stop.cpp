@@ -30,6 +30,7 @@ void engine_core::tell_if_quiet() noexcept {
 }
 
 void engine_core::wait_until_quiet(clock::duration at_most) {
+    if (streams_.driven_by_caller() && on_owner()) return drive_until_quiet(at_most);
     waiter me;
     me.waits_for("rpc calls to end");
     bool quiet = false;
@@ -43,16 +44,20 @@ void engine_core::wait_until_quiet(clock::duration at_most) {
     });
 }
 
-bool engine_core::on_own_stream() const noexcept {
-    const execution_stream* const here = execution_stream::current();
-    return std::any_of(streams_.begin(), streams_.end(),
-                       [here](const auto& each) { return each.get() == here; });
+bool engine_core::on_own_stream() noexcept {
+    return streams_.has(execution_stream::current());
 }
 
 void engine_core::stop() {
     const bool inside = on_own_stream();
     if (!stopping_.exchange(true, std::memory_order_acq_rel)) {
-        end_calls(!inside && !on_owner());
+        listeners_->close();
+        if (streams_.driven_by_caller() && !inside) {
+            const loop_turn mine(*this);
+            end_calls(true);
+        } else {
+            end_calls(!inside && !on_owner());
+        }
         stopped_.set();
     } else if (!inside && !on_owner()) {
         const cancel_later it_must_not_throw;  // ~engine() may be who waits
@@ -86,8 +91,8 @@ void engine_core::end_calls(bool wait) {
 }
 
 void engine_core::stop_streams() {
-    for (const auto& each : streams_)
-        each->stop();
+    streams_.stop();
+    listeners_->forget_engine();
 }
 
 void engine_core::close_now() noexcept {
@@ -99,12 +104,11 @@ void engine_core::close_now() noexcept {
     for (port_link& each : links_)
         stream().remove_poller(each);
     out_.close();
+    loans_.close();
     exposures_.close_all();
     ports_.clear();
-    const std::size_t elsewhere = serves_.running_outside([this](const pool& where) {
-        return std::none_of(streams_.begin(), streams_.end(),
-                            [&](const auto& each) { return &each->main_pool() == &where; });
-    });
+    const std::size_t elsewhere =
+        serves_.running_outside([this](const pool& where) { return !streams_.has(where); });
     if (elsewhere == 0) return;
     log(log_level::warn, "rpc", "an engine ended while handlers still ran in a pool of the user's",
         {{"handlers", elsewhere}, {"engine", options_.name}});

@@ -12,12 +12,16 @@
 
 namespace amalgam::detail {
 
+class stream_group;
+
 /// A procedure as it is served here. Lives until it is undefined and its last call ended.
 struct served_procedure {
     std::uint64_t id = 0;
     std::string name;
     std::string signature;
     procedure_options options;
+    answer_form form = answer_form::result;
+    std::shared_ptr<stream_group> streams;  ///< Its own; or null.
     std::unique_ptr<handler_base> run;
     std::size_t running = 0;
     bool defined = true;

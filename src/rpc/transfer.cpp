@@ -59,12 +59,7 @@ void transfer_record::run_cancel(work_unit& self) noexcept {
 }
 
 const failure& waited_transfer::run() {
-    if (core_->driven() && !this_task::in_ult()) {
-        throw error(errc::invalid,
-                    "a transfer on a network in virtual time cannot be waited for here, because "
-                    "time stands still meanwhile: start it and call "
-                    "loop_network::run_until_idle(), or wait in a ULT of engine::spawn()");
-    }
+    core_->check_may_wait();
     who_.waits_for("rpc transfer");
     submit();
     who_.park();

@@ -26,9 +26,11 @@ struct perf_test {
     measurement (*run)(const request&);
 };
 
-measurement message_latency(const request&);   ///< Full round trip of a message, both ends polling.
-measurement put_bandwidth(const request&);     ///< One-sided writes, `depth` in flight.
-measurement get_bandwidth(const request&);     ///< One-sided reads, likewise.
+measurement message_latency(const request&);  ///< Full round trip of a message, both ends polling.
+measurement put_bandwidth(const request&);    ///< One-sided writes, `depth` in flight.
+measurement get_bandwidth(const request&);    ///< One-sided reads, likewise.
+measurement put_block_bandwidth(const request&);  ///< The same between memory of allocate().
+measurement get_block_bandwidth(const request&);
 measurement rpc_latency(const request&);       ///< Full round trip of a typed call, ULT handler.
 measurement rpc_rate(const request&);          ///< Typed calls with `depth` in flight.
 measurement bulk_pull(const request&);         ///< Pulls from private memory, `depth` in flight.
