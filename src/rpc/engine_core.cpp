@@ -75,7 +75,8 @@ void engine_core::open_ports(endpoints where) {
                         "ports that run in virtual time and ports that do not cannot share an "
                         "engine: make one engine for each kind");
         }
-        if (each->can().listens) addresses_.push_back(each->address());
+        port_addresses_.push_back(each->can().listens ? each->address() : std::string());
+        if (each->can().listens) addresses_.push_back(port_addresses_.back());
         uris_.push_back(each->can().listens ? each->address()
                                             : fmt::format("{}://", each->can().transport));
         limits_.push_back(each->can().max_message_bytes);
@@ -83,6 +84,7 @@ void engine_core::open_ports(endpoints where) {
     }
     out_.open(ports_);
     transfers_.open(ports_);
+    self_ = peers_.meet(peer::self_port, self_link::id).name;
 }
 
 void engine_core::start_streams() {

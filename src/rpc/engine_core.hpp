@@ -86,6 +86,10 @@ public:
     std::size_t eager_bytes(const peer& there) const noexcept;
     std::size_t max_values_bytes() const noexcept { return options_.max_values_bytes; }
     const std::vector<std::string>& addresses() const noexcept { return addresses_; }
+    /// Of all ports; empty where one does not listen.
+    const std::vector<std::string>& port_addresses() const noexcept { return port_addresses_; }
+    const peer& self() const noexcept { return self_; }
+    std::uint64_t home() const noexcept { return exposures_.incarnation(); }
     result<peer> lookup(std::string_view address);
     const remote_procedure& intern(std::string_view name, std::string signature);
     /// By the id it travels under; null: nobody here calls it.
@@ -156,8 +160,10 @@ private:
     std::vector<std::unique_ptr<port>> ports_;
     std::vector<std::string> uris_;       // Of all, as they can be opened again.
     std::vector<std::string> addresses_;  // Of those that listen.
-    std::vector<std::size_t> limits_;     // max_message_bytes of each.
-    std::vector<std::size_t> eager_;      // eager_bytes of each.
+    std::vector<std::string> port_addresses_;
+    peer self_;
+    std::vector<std::size_t> limits_;  // max_message_bytes of each.
+    std::vector<std::size_t> eager_;   // eager_bytes of each.
     bool driven_ = false;
     const clock* clock_ = nullptr;
     mutable engine_streams streams_;

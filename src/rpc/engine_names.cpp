@@ -31,7 +31,7 @@ result<peer> engine_core::lookup(std::string_view address) {
 result<peer> engine_core::find_route(const std::string& address, std::string_view transport) {
     if (ports_.empty()) return {errc::closed, "this engine is stopped; make a new one"};
     if (std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end()) {
-        return peers_.meet(peer::self_port, self_link::id).name;
+        return self_;
     }
     std::string have;
     for (std::size_t i = 0; i < ports_.size(); ++i) {

@@ -42,7 +42,8 @@ exposure::exposure(engine_core& core, scatter segments, access rights, const pee
     core_.on_stream([this, &only] { core_.expose(*this, &only); });
 }
 
-exposure::~exposure() {
+void exposure::close() noexcept {
+    if (!is_open()) return;
     const cancel_later it_must_not_throw;
     try {
         core_.on_stream([this] { core_.exposures().close(*this); });
@@ -102,13 +103,14 @@ void exposure_table::open(exposure& mine, std::span<const std::unique_ptr<port>>
     mine.own_key_.incarnation = incarnation_;
     mine.keys_ = std::move(keys);
     mine.regions_ = std::move(regions);
-    mine.open_ = true;
+    mine.open_.store(true, std::memory_order_release);
 }
 
 void exposure_table::close(exposure& mine) noexcept {
-    if (!std::exchange(mine.open_, false)) return;
+    if (!mine.is_open()) return;
     by_secret_.erase(mine.own_key_.secret);
     mine.regions_.clear();
+    mine.open_.store(false, std::memory_order_release);
 }
 
 void exposure_table::close_all() noexcept {

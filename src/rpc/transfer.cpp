@@ -85,17 +85,16 @@ void future_transfer::put_copy(gather from) {
 }
 
 future<void> future_transfer::launch() noexcept {
-    on_abandon(&cancel_it, this);
+    on_abandon([](void* self) noexcept { static_cast<future_transfer*>(self)->abandoned(); }, this);
     add_reference();  // The future's; ours goes in over().
     future<void> later(*this);
     submit();
     return later;
 }
 
-void future_transfer::cancel_it(void* context) noexcept {
-    auto& self = *static_cast<future_transfer*>(context);
-    self.add_reference();  // Until release().
-    self.request_cancel();
+void future_transfer::abandoned() noexcept {
+    add_reference();  // Until release().
+    request_cancel();
 }
 
 void future_transfer::over() noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -31,7 +32,7 @@ public:
     exposure(engine_core& core, scatter segments, access rights, const peer& only);
     exposure(const exposure&) = delete;
     exposure& operator=(const exposure&) = delete;
-    ~exposure();
+    ~exposure() { close(); }
 
     std::uint64_t bytes() const noexcept { return own_key_.bytes; }
     access rights() const noexcept { return own_key_.rights; }
@@ -40,6 +41,10 @@ public:
     /// that was not asked for names nothing.
     const remote_key& key(std::size_t port) const noexcept;
 
+    /// False once it was closed, or its engine has ended. Any thread.
+    bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
+    /// Ends it, as the destructor does: when it returns no peer touches the bytes. Again: nothing.
+    void close() noexcept;
     /// Ends it without waiting: `then` runs once peers cannot touch the bytes, here or on the
     /// engine's stream, and may destroy it. From anywhere.
     void close(void (*then)(exposure&) noexcept) noexcept;
@@ -62,7 +67,7 @@ private:
 
     // The stream's:
     std::vector<region> regions_;
-    bool open_ = false;
+    std::atomic<bool> open_{false};
 };
 
 }  // namespace amalgam::detail

@@ -155,8 +155,11 @@ public:
     /// cancels the transfer; the bytes are the caller's again once the future is ready.
     future<void> launch() noexcept;
 
+protected:
+    /// The future was destroyed or canceled before its time: asks for an early end.
+    virtual void abandoned() noexcept;
+
 private:
-    static void cancel_it(void* context) noexcept;
     void over() noexcept override;
     void release() noexcept override { drop_reference(); }
 
