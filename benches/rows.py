@@ -26,6 +26,14 @@ def ucx_am(transports, size):
     return ["bench_ucx_am", str(size), SECONDS], {"UCX_TLS": transports}
 
 
+def ucx_get(transports, memory, size, depth=1):
+    return ["bench_ucx_get", memory, str(size), str(depth), SECONDS], {"UCX_TLS": transports}
+
+
+def raw_memory(way, size):
+    return ["bench_raw_memory", way, str(size), SECONDS], {}
+
+
 def open_mpi(fabric, size):
     as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     return ["mpirun", *as_root, "-n", "2", "--bind-to", "core", "--mca", "btl", fabric + ",self",
@@ -55,6 +63,10 @@ def us(line):
 
 def rate(line):
     return line["ops_per_s"]
+
+
+def gib(line):
+    return line["bytes_per_s"] / 2**30
 
 
 def value(line):
@@ -106,13 +118,21 @@ ROWS = [
          ours=perf("rpc-rate", "shm://", 64, 16), peers={}, limit=None, goal=None),
     dict(metric="RPC rate, tcp, 64 B, 64 in flight", unit="calls/s", better="higher", read=rate,
          ours=perf("rpc-rate", "tcp://127.0.0.1:0", 64, 64), peers={}, limit=None, goal=None),
-    dict(metric="get 1 MiB, shm", unit="GiB/s", better="higher",
-         read=lambda line: line["bytes_per_s"] / 2**30,
-         ours=perf("get-bandwidth", "shm://", 1 << 20, 4), peers={}, limit=None, goal=None),
-    dict(metric="get 1 MiB, tcp", unit="GiB/s", better="higher",
-         read=lambda line: line["bytes_per_s"] / 2**30,
-         ours=perf("get-bandwidth", "tcp://127.0.0.1:0", 1 << 20, 4), peers={},
-         limit=("raw socket", raw_socket("stream", 64)), goal=None),
+    dict(metric="get 1 MiB, shm, private memory", unit="GiB/s", better="higher", read=gib,
+         ours=perf("get-bandwidth", "shm://", 1 << 20),
+         peers={"UCX get cma": ucx_get("posix,cma", "own", 1 << 20)},
+         limit=("cross-memory attach", raw_memory("cross", 1 << 20)),
+         goal=lambda row: min(13, 0.97 * row["limit"])),
+    dict(metric="get 1 MiB, shm, allocated blocks", unit="GiB/s", better="higher", read=gib,
+         ours=perf("get-block-bandwidth", "shm://", 1 << 20),
+         peers={"UCX get posix": ucx_get("posix,cma", "block", 1 << 20)},
+         limit=("memcpy", raw_memory("copy", 1 << 20)),
+         goal=lambda row: min(50, 0.95 * row["limit"])),
+    dict(metric="get 1 MiB, tcp, 4 in flight", unit="GiB/s", better="higher", read=gib,
+         ours=perf("get-bandwidth", "tcp://127.0.0.1:0", 1 << 20, 4),
+         peers={"UCX get tcp": ucx_get("tcp", "own", 1 << 20, 4)},
+         limit=("raw socket", raw_socket("stream", 64)),
+         goal=lambda row: min(6.6, row["peers"].get("UCX get tcp", 6.6))),
     dict(metric="stream of 64 B items, shm", unit="items/s", better="higher", read=rate,
          ours=perf("stream-rate", "shm://", 64), peers={}, limit=None, goal=lambda row: 5e6),
     dict(metric="stream of 64 B items, tcp", unit="items/s", better="higher", read=rate,

@@ -157,7 +157,7 @@ posted framed_port::post_put(peer_id to, gather from, const remote_key& key, std
     // The target checks for itself; this keeps a transfer of several frames from being half done.
     if (!may_access(key, offset, total_bytes(from), access::write))
         return complete_later(on_done, {errc::denied});
-    if (can_.rma == rma_mode::cross_memory) {
+    if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
         const std::optional<status> over = direct_put(*peer->link, from, key, offset);
         if (over) return over->ok() ? posted::done : complete_later(on_done, *over);
     }
@@ -170,7 +170,7 @@ posted framed_port::post_get(peer_id to, scatter into, const remote_key& key, st
     if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
     if (!may_access(key, offset, total_bytes(into), access::read))
         return complete_later(on_done, {errc::denied});
-    if (can_.rma == rma_mode::cross_memory) {
+    if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
         const std::optional<status> over = direct_get(*peer->link, into, key, offset);
         if (over) return over->ok() ? posted::done : complete_later(on_done, *over);
     }

@@ -57,6 +57,14 @@ inline void copy_in(std::span<const mutable_bytes> to, segment_cursor& at,
     });
 }
 
+/// Copies the next `bytes` bytes from one list to another, and moves both places past them.
+/// Precondition: both hold that many.
+inline void copy_across(std::span<const mutable_bytes> to, segment_cursor& to_at,
+                        std::span<const const_bytes> from, segment_cursor& from_at,
+                        std::size_t bytes) noexcept {
+    walk(from, from_at, bytes, [&](const_bytes piece) { copy_in(to, to_at, piece); });
+}
+
 /// Copies all segments to `to`, one after the other.
 inline void copy_out(std::span<const const_bytes> from, std::byte* to) noexcept {
     for (const const_bytes& piece : from) {

@@ -17,6 +17,19 @@ void body::grow(std::size_t bytes) {
     capacity_ = large_.capacity() - headroom;
 }
 
+body_bytes body::take() {
+    if (large_.capacity() == 0) {
+        large_ = pool_ != nullptr ? pool_->take(headroom + size_) : buffer::of(headroom + size_);
+        if (size_ != 0) std::memcpy(large_.data() + headroom, values_, size_);
+    }
+    body_bytes taken{std::move(large_), {}};
+    taken.values = const_bytes(taken.held.data() + headroom, size_);
+    values_ = inline_ + headroom;
+    capacity_ = inline_bytes;
+    size_ = 0;
+    return taken;
+}
+
 void detail::throw_too_many(std::size_t elements) {
     throw error(errc::too_large, "a container of " + std::to_string(elements) +
                                      " elements cannot travel: at most 4294967295 are possible; "

@@ -39,6 +39,7 @@ struct handed_one_way final : work_unit {
 
     one_way_message message;
     std::vector<std::byte> extras;
+    lent_list loans;
     buffer home;
 };
 
@@ -71,7 +72,9 @@ call_record::call_record(const call_target& target)
 void call_record::submit() noexcept {
     const call_context* const serving = call_context::try_current();
     deadline_ = core_->deadline_after(target_->timeout);
-    if (target_->attempts > 1 || needs_dress(*core_, *target_, serving)) {
+    if (target_->attempts > 1 || window != 0 || !loans_.empty() ||
+        arguments.size() > core_->eager_bytes(to) || needs_dress(*core_, *target_, serving))
+        [[unlikely]] {
         try {
             dress(serving);
         } catch (const error& wrong) {
@@ -92,6 +95,17 @@ void call_record::dress(const call_context* serving) {
     if (!core_->interceptors().empty()) {
         extras_->watched = true;
         extras_->began = core_->now();
+    }
+    if (!loans_.empty()) add_loans(extras_->wire, loans_);
+    if (window != 0) {
+        std::byte items[8] = {};
+        store_le(items, window);
+        add_extra(extras_->wire, extra::window, items);
+    }
+    if (arguments.size() > core_->eager_bytes(to)) {
+        const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
+        extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
+        add_key(extras_->wire, extras_->arguments->key(to.port()));
     }
     if (target_->attempts == 1) return;
     extras_->attempts_left = target_->attempts - 1u;
@@ -143,7 +157,17 @@ void waited_call::wait() {
     core_->check_may_wait();
     who_.waits_for("rpc reply");
     submit();
+    who_.allow_cancel();
+    if (who_.park_until(waiter::time_point::max())) return;
+    // The ULT that waits was canceled, so its call is. It ends all the same.
+    try {
+        const cancel_later it_must_end;
+        core_->on_stream([this] { core_->calls().cancel_waited(*this); });
+    } catch (const error&) {
+        // The engine has ended, and the call with it.
+    }
     who_.park();
+    throw_if_canceled();
 }
 
 buffer_pool* one_way::pool_of(const call_target& target) {
@@ -156,23 +180,27 @@ void one_way::send() {
         cannot_post(target_, errc::invalid,
                     "the peer is nobody, or of another engine; take one from engine::lookup()");
     }
-    const std::size_t limit = core.max_message_bytes(target_.to);
-    if (arguments.size() + target_.what->wire_text.size() + request_bytes > limit) {
-        cannot_post(target_, errc::too_large,
-                    fmt::format("its arguments have {} bytes, more than a message of this "
-                                "transport holds ({}); send them in parts",
-                                arguments.size(), limit));
-    }
     const call_context* const serving = call_context::try_current();
     const clock::time_point deadline = core.deadline_after(target_.timeout);
     std::vector<std::byte> extras;
     if (needs_dress(core, target_, serving)) {
         extras = dress_call(core, target_, true, deadline, serving);
     }
+    // What fits a message is sent as one, so that one-way calls stay in order.
+    const std::size_t overhead = request_bytes + target_.what->wire_text.size() + max_extras_bytes;
+    if (overhead > core.max_message_bytes(target_.to) ||
+        arguments.size() > core.max_message_bytes(target_.to) - overhead) {
+        auto values = std::make_shared<lent_values>(core, std::move(arguments), target_.to);
+        add_key(extras, values->key(target_.to.port()));
+        const origin between{&core, target_.to, &loans_, nullptr};
+        lend(&between, std::move(values));
+    }
+    if (!loans_.empty()) add_loans(extras, loans_);
     core.admit(target_.to);
     one_way_message message(target_, deadline);
     message.arguments = arguments.bytes();
     message.extras = extras;
+    message.loans = &loans_;
     if (core.on_owner()) {
         peer_state* const there = core.peers().find(target_.to);
         if (there == nullptr) {
@@ -191,6 +219,8 @@ void one_way::send() {
     handed->extras = std::move(extras);
     handed->message.arguments = {bytes, arguments.size()};
     handed->message.extras = handed->extras;
+    handed->loans = std::move(loans_);
+    handed->message.loans = &handed->loans;
     core.handing_one_way();
     if (core.hand_over(*handed)) return;
     core.taken_over();

@@ -39,6 +39,13 @@ struct dressed_call final : outgoing_call {
 
 }  // namespace
 
+void add_loans(std::vector<std::byte>& extras, const lent_list& what) {
+    std::vector<std::byte> ids(8 * what.size());
+    for (std::size_t i = 0; i < what.size(); ++i)
+        store_le(ids.data() + 8 * i, what[i].id);
+    add_extra(extras, extra::loans, ids);
+}
+
 bool needs_dress(const engine_core& core, const call_target& target,
                  const call_context* serving) noexcept {
     return target.trace || (serving != nullptr && serving->trace() != nullptr) ||

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,12 @@
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/tasks/timer.hpp>
 
+#include "rpc/elsewhere.hpp"
+
 namespace amalgam::detail {
 
-/// What only few calls need: a trace, metadata, interceptors, another attempt.
+/// What only few calls need: a trace, metadata, interceptors, another attempt, more than a
+/// message.
 struct call_extras {
     std::vector<std::byte> wire;  ///< As add_extra() makes them.
 
@@ -23,12 +27,17 @@ struct call_extras {
     unsigned attempts_left = 0;
     std::chrono::nanoseconds pause{0};  ///< Before the next; then twice as long.
     std::string address;                ///< To look the peer up again.
+
+    // For what is more than a message.
+    std::unique_ptr<exposure> arguments;  ///< Shown until the call has ended.
+    result_fetch* result = nullptr;       ///< While it is under way.
 };
 
 /// Asks the interceptors of `core`, and says what goes into the extras of a call. Throws what an
 /// interceptor throws, after called() of those before it.
 std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
                                   clock::time_point deadline, const call_context* serving);
+void add_loans(std::vector<std::byte>& extras, const lent_list& what);
 /// Some call of this target needs dress_call().
 bool needs_dress(const engine_core& core, const call_target& target,
                  const call_context* serving) noexcept;

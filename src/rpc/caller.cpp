@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
+#include <amalgam/rpc/detail/stream_call.hpp>
 
 #include "rpc/call_extras.hpp"
 #include "rpc/engine_core.hpp"
@@ -121,6 +122,9 @@ void caller::begin(call_record& call) noexcept {
     call.previous_pending_ = nullptr;
     call.next_pending_ = std::exchange(there->pending, &call);
     if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
+    if (!call.loans_.empty() && !core_.lending().keep(there->name, call.loans_)) {
+        return end(call, {errc::no_memory});
+    }
     frame(*there, call);
     if (call.deadline_ != clock::time_point::max()) {
         arm(call, call.deadline_, [](timer& self) noexcept {
@@ -148,7 +152,9 @@ void caller::frame(peer_state& there, call_record& call) noexcept {
     call.tag = call.id_;
     if (call.naming_ || !extras.empty()) {
         const const_bytes names = call.naming_ ? as_bytes(call.what_->wire_text) : const_bytes{};
-        call.pieces = {header, extras, names, call.arguments.bytes()};
+        const bool elsewhere = call.extras_ != nullptr && call.extras_->arguments != nullptr;
+        const const_bytes values = elsewhere ? const_bytes{} : call.arguments.bytes();
+        call.pieces = {header, extras, names, values};
         call.piece_count = 4;
     } else {
         call.pieces[0] = call.arguments.with_header(header);
@@ -173,11 +179,15 @@ void caller::fail_unsent(call_record& call, status what, std::string_view text) 
 /// The call is out of every list, and the port has let go of it.
 void caller::finish(call_record& call) noexcept {
     if (call.extras_ != nullptr) [[unlikely]] {
+        if (result_fetch* const under_way = std::exchange(call.extras_->result, nullptr)) {
+            under_way->give_up();
+        }
         if (!call.why.what.ok() && try_again_later(call)) return;
         if (call.extras_->watched) {
             tell_called(core_, *call.what_, call.to, call.why.what,
                         core_.now() - call.extras_->began);
         }
+        call.extras_->arguments.reset();
     }
     call.over();
 }
@@ -210,6 +220,7 @@ void caller::explain(call_record& call, status what, std::string_view text) noex
 
 void caller::sent(call_record& call, status what) noexcept {
     call.where = outgoing::at::nowhere;
+    if (!what.ok() && !call.loans_.empty()) core_.lending().withdraw(call.to, call.loans_);
     if (call.ended_) {
         finish(call);
         core_.look_whether_quiet();
@@ -219,6 +230,11 @@ void caller::sent(call_record& call, status what) noexcept {
 }
 
 void caller::cancel(call_record& call) noexcept {
+    cancel_waited(call);
+    call.release();
+}
+
+void caller::cancel_waited(call_record& call) noexcept {
     if (call.pausing_) {
         leave_pause(call);
         fail_unsent(call, {errc::canceled});
@@ -237,7 +253,35 @@ void caller::cancel(call_record& call) noexcept {
             out_.send_copy(there, id, {bytes});
         }
     }
-    call.release();
+}
+
+void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept {
+    call_record* const call = find(id);
+    if (call == nullptr || call->callee_ != &from) return drop_reply(from, item);
+    const std::uint32_t index = call->what_->index;
+    if (call->naming_) from.set_verified(index, true);
+    loan_ids lent_to_us;
+    try {
+        lent_to_us = to_ids(loans_of(item.extras));
+        const origin between{&core_, from.name, nullptr, &lent_to_us};
+        archive_reader reader(item.body, &between);
+        const bool taken = call->window != 0 && item.what.ok() &&
+                           static_cast<stream_call*>(call)->take_item(reader);
+        if (!taken) {
+            end(*call, {errc::mismatch},
+                reader.ok() ? "a value came that is none of the stream's" : reader.why());
+        }
+    } catch (const std::exception& why) {
+        end(*call, {errc::no_memory}, why.what());
+    }
+    core_.lending().release(from, lent_to_us);
+}
+
+void caller::send_credit(call_record& call, std::uint32_t items) noexcept {
+    if (call.id_ == 0) return;
+    std::byte bytes[credit_bytes];
+    write_credit(bytes, items);
+    out_.send_copy(*call.callee_, call.id_, {bytes});
 }
 
 bool caller::post(peer_state& there, const one_way_message& message) noexcept {
@@ -256,36 +300,85 @@ bool caller::post(peer_state& there, const one_way_message& message) noexcept {
                            .microseconds = left,
                            .procedure = what.id});
     counts_.one_ways.add();
-    return out_.send_copy(there, 0, {header, message.extras, names, message.arguments},
-                          {.urgent = message.urgent});
+    const bool lends = message.loans != nullptr && !message.loans->empty();
+    if (lends && !core_.lending().keep(there.name, *message.loans)) return false;
+    const bool taken = out_.send_copy(there, 0, {header, message.extras, names, message.arguments},
+                                      {.urgent = message.urgent});
+    if (lends && !taken) core_.lending().withdraw(there.name, *message.loans);
+    return taken;
 }
 
 void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept {
     call_record* const call = find(id);
-    if (call == nullptr || call->callee_ != &from) return counts_.late_replies.add();
+    if (call == nullptr || call->callee_ != &from) return drop_reply(from, reply);
     const std::uint32_t index = call->what_->index;
     if (call->naming_ && comes_after_the_names(reply.what.code)) from.set_verified(index, true);
     if (!reply.what.ok()) {
         if (reply.what == errc::not_found) from.set_verified(index, false);
         return end(*call, reply.what, as_text(reply.body));
     }
-    const origin between{&core_, from.name};
-    archive_reader reader(reply.body, &between);
+    if (reply.extras.empty()) {
+        loan_ids nothing;
+        return read_result(*call, reply.body, nothing);
+    }
     try {
-        call->decode(reader);
+        loan_ids lent_to_us = to_ids(loans_of(reply.extras));
+        remote_key key;
+        if (key_in(reply.extras, key)) return fetch(*call, from, key, std::move(lent_to_us));
+        read_result(*call, reply.body, lent_to_us);
+        core_.lending().release(from, lent_to_us);
     } catch (const std::bad_alloc&) {
-        return end(*call, {errc::no_memory});
+        core_.lending().release(from, loans_of(reply.extras));
+        end(*call, {errc::no_memory});
+    }
+}
+
+void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept {
+    counts_.late_replies.add();
+    core_.lending().release(from, loans_of(reply.extras));
+}
+
+void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_to_us) noexcept {
+    const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
+    archive_reader reader(result, &between);
+    try {
+        call.decode(reader);
+    } catch (const std::bad_alloc&) {
+        return end(call, {errc::no_memory});
     } catch (const std::exception& why) {
-        return end(*call, {errc::mismatch}, why.what());
+        return end(call, {errc::mismatch}, why.what());
     } catch (...) {
-        return end(*call, {errc::mismatch}, "reading the result threw something unknown");
+        return end(call, {errc::mismatch}, "reading the result threw something unknown");
     }
     if (!reader.ok() || reader.remaining() != 0) {
-        return end(*call, {errc::mismatch},
+        return end(call, {errc::mismatch},
                    reader.ok() ? "the reply is longer than the result type"
                                : "the reply is no value of the result type");
     }
-    end(*call, {});
+    end(call, {});
+}
+
+/// The call stays pending meanwhile, so whatever else ends it ends the fetch too.
+void caller::fetch(call_record& call, peer_state& from, const remote_key& key,
+                   loan_ids lent_to_us) {
+    if (call.extras_ == nullptr) call.extras_.reset(new call_extras);
+    if (call.extras_->result != nullptr || key.bytes > core_.max_values_bytes()) {
+        core_.lending().release(from, lent_to_us);
+        return end(call, {errc::too_large},
+                   "its result is longer than engine_options::max_values_bytes here");
+    }
+    buffer room = core_.buffers().take(key.bytes);
+    auto* const get =
+        new result_fetch(core_, from.name, key, call, std::move(room), std::move(lent_to_us));
+    call.extras_->result = get;
+    get->begin();
+}
+
+void caller::fetched(call_record& call, const failure& why, const_bytes result,
+                     loan_ids& lent_to_us) noexcept {
+    call.extras_->result = nullptr;
+    if (!why.what.ok()) return end(call, why.what, why.sentence);
+    read_result(call, result, lent_to_us);
 }
 
 void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {

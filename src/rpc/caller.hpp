@@ -45,6 +45,7 @@ struct one_way_message {
     bool urgent;
     const_bytes extras;
     const_bytes arguments;
+    const lent_list* loans = nullptr;
 };
 
 /// The calling side of an engine: calls that wait for replies, by id.
@@ -61,12 +62,19 @@ public:
 
     void begin(call_record& call) noexcept;
     void cancel(call_record& call) noexcept;
+    /// The same for a call whose maker waits here until it is done.
+    void cancel_waited(call_record& call) noexcept;
+    void on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept;
+    void send_credit(call_record& call, std::uint32_t items) noexcept;
     /// Sends a one-way call. False: the engine is stopped, or out of memory.
     bool post(peer_state& there, const one_way_message& message) noexcept;
     /// One could not be sent, and nobody is there to be told.
     void lost_one_way() noexcept { counts_.one_ways_lost.add(); }
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
+    /// The result of a call, from elsewhere, or why it could not be had.
+    void fetched(call_record& call, const failure& why, const_bytes result,
+                 loan_ids& loans) noexcept;
     void on_verdict(peer_state& from, const parsed_message& verdict) noexcept;
     /// Ends every call to this peer.
     void on_peer_down(peer_state& gone, status why) noexcept;
@@ -98,6 +106,9 @@ private:
     void explain(call_record& call, status what, std::string_view text) noexcept;
     void sent(call_record& call, status what) noexcept;
     void finish(call_record& call) noexcept;
+    void fetch(call_record& call, peer_state& from, const remote_key& key, loan_ids loans);
+    void read_result(call_record& call, const_bytes result, loan_ids& loans) noexcept;
+    void drop_reply(peer_state& from, const parsed_message& reply) noexcept;
     bool try_again_later(call_record& call) noexcept;
     void try_again(call_record& call) noexcept;
     void leave_pause(call_record& call) noexcept;

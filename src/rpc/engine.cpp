@@ -1,6 +1,8 @@
 #include <cstdint>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/detail/local.hpp>
 
@@ -60,13 +62,20 @@ bool engine::undefine(std::string_view name, std::uint16_t provider) {
 }
 
 void engine::add_handler(std::string_view name, std::string signature, procedure_options options,
-                         std::unique_ptr<detail::handler_base> handler) {
+                         detail::answer_form form, std::unique_ptr<detail::handler_base> handler) {
+    if (form == detail::answer_form::items && options.run == handler::inline_) {
+        throw error(errc::invalid,
+                    fmt::format("\"{}\" streams its answer, so it waits for its caller, which an "
+                                "inline handler cannot: leave procedure_options::run as it is",
+                                name));
+    }
     auto fresh = std::make_unique<detail::served_procedure>();
     fresh->id = detail::procedure_id(name, signature);
     fresh->name = name;
     fresh->signature = std::move(signature);
     fresh->streams = core_->streams().place(name, options);
     fresh->options = options;
+    fresh->form = form;
     fresh->run = std::move(handler);
     try {
         core_->on_stream([&] { core_->serves().procedures().add(std::move(fresh)); });
@@ -133,7 +142,7 @@ call_context* call_context::try_current() noexcept {
 }
 
 std::optional<std::string_view> call_context::metadata(std::string_view key) const noexcept {
-    return detail::find_metadata(extras_, key);
+    return detail::find_metadata(extras_wire_, key);
 }
 
 call_context& call_context::current() {

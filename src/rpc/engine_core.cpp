@@ -79,6 +79,7 @@ void engine_core::open_ports(endpoints where) {
         uris_.push_back(each->can().listens ? each->address()
                                             : fmt::format("{}://", each->can().transport));
         limits_.push_back(each->can().max_message_bytes);
+        eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
     }
     out_.open(ports_);
     transfers_.open(ports_);
@@ -207,10 +208,12 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
             return serves_.on_cancel(*from, arrived.tag());
         case message_kind::verdict:
             return calls_.on_verdict(*from, parsed);
-        case message_kind::item:
-        case message_kind::credit:
         case message_kind::release:
-            return malformed_.add();
+            return loans_.on_release(from->name, parsed.body);
+        case message_kind::item:
+            return calls_.on_item(*from, arrived.tag(), parsed);
+        case message_kind::credit:
+            return serves_.on_credit(*from, arrived.tag(), parsed.items);
     }
 }
 
@@ -222,6 +225,7 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     serves_.on_peer_down(gone->name);
     calls_.on_peer_down(*gone, why);
     transfers_.on_peer_down(*gone, why);
+    loans_.on_peer_down(gone->name);
     out_.drop(*gone, why);
     listeners_->tell(gone->name, why);
     peers_.forget(*gone);

@@ -24,6 +24,7 @@
 #include "rpc/engine_streams.hpp"
 #include "rpc/exposure_table.hpp"
 #include "rpc/known_peers.hpp"
+#include "rpc/loans.hpp"
 #include "rpc/outbox.hpp"
 #include "rpc/peer_listeners.hpp"
 #include "rpc/port_link.hpp"
@@ -81,6 +82,9 @@ public:
     buffer_pool& buffers() noexcept { return buffers_; }
     counter_set& counters() noexcept { return counters_; }
     std::size_t max_message_bytes(const peer& there) const noexcept;
+    /// Values of more bytes stay where they are, and the message carries a key to them.
+    std::size_t eager_bytes(const peer& there) const noexcept;
+    std::size_t max_values_bytes() const noexcept { return options_.max_values_bytes; }
     const std::vector<std::string>& addresses() const noexcept { return addresses_; }
     result<peer> lookup(std::string_view address);
     const remote_procedure& intern(std::string_view name, std::string signature);
@@ -97,6 +101,7 @@ public:
     caller& calls() noexcept { return calls_; }
     server& serves() noexcept { return serves_; }
     outbox& out() noexcept { return out_; }
+    loans& lending() noexcept { return loans_; }
     transfers& moves() noexcept { return transfers_; }
     exposure_table& exposures() noexcept { return exposures_; }
     /// Shows memory to peers: all, or `only` one. Throws error{closed} after the end.
@@ -152,6 +157,7 @@ private:
     std::vector<std::string> uris_;       // Of all, as they can be opened again.
     std::vector<std::string> addresses_;  // Of those that listen.
     std::vector<std::size_t> limits_;     // max_message_bytes of each.
+    std::vector<std::size_t> eager_;      // eager_bytes of each.
     bool driven_ = false;
     const clock* clock_ = nullptr;
     mutable engine_streams streams_;
@@ -165,6 +171,7 @@ private:
     server serves_;
     exposure_table exposures_;
     transfers transfers_;
+    loans loans_{out_};
     std::optional<stream_driver> driver_;
     std::deque<port_link> links_;  // Never move: pollers and sinks.
     detail::self_sink self_sink_{*this};

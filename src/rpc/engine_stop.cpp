@@ -104,6 +104,7 @@ void engine_core::close_now() noexcept {
     for (port_link& each : links_)
         stream().remove_poller(each);
     out_.close();
+    loans_.close();
     exposures_.close_all();
     ports_.clear();
     const std::size_t elsewhere =

@@ -20,6 +20,7 @@ struct served_procedure {
     std::string name;
     std::string signature;
     procedure_options options;
+    answer_form form = answer_form::result;
     std::shared_ptr<stream_group> streams;  ///< Its own; or null.
     std::unique_ptr<handler_base> run;
     std::size_t running = 0;

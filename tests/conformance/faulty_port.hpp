@@ -65,6 +65,9 @@ public:
     posted post_receive(peer_id, std::uint64_t, mutable_bytes, completion&) noexcept override;
     using port::open_region;
     result<region> open_region(scatter segments, access rights) noexcept override;
+    result<shared_block> allocate(std::size_t bytes) noexcept override {
+        return inside_->allocate(bytes);
+    }
     posted post_put(peer_id, gather, const remote_key&, std::uint64_t,
                     completion&) noexcept override;
     posted post_get(peer_id, scatter, const remote_key&, std::uint64_t,

@@ -11,26 +11,32 @@ namespace amalgam::conformance {
 std::string served::to_text() const {
     constexpr char digits[] = "0123456789abcdef";
     std::string text;
-    for (std::byte each : key.encode()) {
-        text += digits[std::to_integer<int>(each) >> 4];
-        text += digits[std::to_integer<int>(each) & 15];
+    for (const remote_key& one : {key, block_key}) {
+        for (std::byte each : one.encode()) {
+            text += digits[std::to_integer<int>(each) >> 4];
+            text += digits[std::to_integer<int>(each) & 15];
+        }
     }
     return text + address;
 }
 
 served served::from_text(const std::string& text) {
-    std::array<std::byte, remote_key::wire_bytes> wire{};
+    std::array<std::byte, 2 * remote_key::wire_bytes> wire{};
     for (std::size_t i = 0; i < wire.size(); ++i) {
         unsigned value = 0;
         std::from_chars(text.data() + 2 * i, text.data() + 2 * i + 2, value, 16);
         wire[i] = static_cast<std::byte>(value);
     }
-    return {text.substr(2 * wire.size()), remote_key::decode(wire)};
+    const std::span<const std::byte, 2 * remote_key::wire_bytes> both(wire);
+    return {text.substr(2 * wire.size()), remote_key::decode(both.first<remote_key::wire_bytes>()),
+            remote_key::decode(both.last<remote_key::wire_bytes>())};
 }
 
 void serve(transport_suite& suite, channel& parent, const std::string& where) {
     node& at = suite.open_at(where);
     region memory = at.end().open_region(suite.zeroed(served_bytes), access::read_write).value();
+    const shared_block block = at.end().allocate(served_bytes).value();
+    region in_block = at.end().open_region(block.bytes(), access::read_write).value();
     struct answer {
         arrival what;
         operation* op = nullptr;
@@ -41,7 +47,7 @@ void serve(transport_suite& suite, channel& parent, const std::string& where) {
         answers.push_back(
             {{got.from(), got.tag(), {got.bytes().begin(), got.bytes().end()}}, nullptr});
     };
-    parent.say(served{at.end().address(), memory.key()}.to_text());
+    parent.say(served{at.end().address(), memory.key(), in_block.key()}.to_text());
     suite.until("the parent's word to stop", [&] {
         for (answer& each : answers) {
             if (each.op == nullptr)

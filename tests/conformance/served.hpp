@@ -9,7 +9,8 @@ namespace amalgam::conformance {
 /// What a serving process tells of itself.
 struct served {
     std::string address;
-    remote_key key;  ///< Opens its memory, all zero at first, for reading and writing.
+    remote_key key;          ///< Opens its memory, all zero at first, for reading and writing.
+    remote_key block_key{};  ///< Likewise, as much memory from allocate().
 
     std::string to_text() const;
     static served from_text(const std::string& text);

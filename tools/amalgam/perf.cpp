@@ -20,6 +20,10 @@ std::span<const perf_test> all_tests() {
         {"rpc-rate", "typed calls with several in flight", 64, 16, &rpc_rate},
         {"put-bandwidth", "one-sided writes", 1 << 20, 4, &put_bandwidth},
         {"get-bandwidth", "one-sided reads", 1 << 20, 4, &get_bandwidth},
+        {"put-block-bandwidth", "one-sided writes between allocated blocks", 1 << 20, 1,
+         &put_block_bandwidth},
+        {"get-block-bandwidth", "one-sided reads between allocated blocks", 1 << 20, 1,
+         &get_block_bandwidth},
         {"stream-rate", "items through a flow from one process to another", 64, 1, &stream_rate}};
     return tests;
 }

@@ -14,6 +14,7 @@
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/region.hpp>
+#include <amalgam/fabric/shared_block.hpp>
 
 namespace amalgam {
 
@@ -30,6 +31,8 @@ struct capabilities {
     std::size_t max_message_bytes = 0;  ///< Longer sends complete with `too_large`.
     std::size_t eager_bytes = 0;        ///< Above this, one-sided transfer beats a message.
     rma_mode rma = rma_mode::emulated;
+    /// allocate() gives memory that peers on this host copy from and to without the kernel.
+    bool shares_blocks = false;
     bool listens = false;  ///< Others can look address() up.
     bool between_processes = true;
     bool between_hosts = false;
@@ -106,6 +109,11 @@ public:
     result<region> open_region(mutable_bytes bytes, access rights) noexcept {
         return open_region(scatter(&bytes, 1), rights);
     }
+
+    /// Memory for regions (or for anything) that peers reach as fast as this port can let them.
+    /// A block that cannot be shared, as for want of descriptors, is private memory instead.
+    /// Failure: `invalid` for no bytes; `no_memory`.
+    virtual result<shared_block> allocate(std::size_t bytes) noexcept;
 
     /// Writes into the peer's region, from `offset`. Completed means visible at the target.
     virtual posted post_put(peer_id, gather from, const remote_key&, std::uint64_t offset,

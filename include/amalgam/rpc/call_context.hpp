@@ -66,7 +66,7 @@ protected:
     bool one_way_ = false;
     std::uint16_t provider_ = 0;
     const trace_context* trace_ = nullptr;
-    const_bytes extras_;
+    const_bytes extras_wire_;
     std::atomic<bool> canceled_{false};
 };
 

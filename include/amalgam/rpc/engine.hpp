@@ -67,6 +67,8 @@ struct engine_options {
     /// with 4 KiB on top. While they hold more its requests are answered `overloaded` and run
     /// nothing; when it leaves as much again of those unread, it is cut off.
     std::size_t max_unread_bytes = std::size_t{64} << 20;
+    /// Arguments of one request that is served, or the result of one call, may take this much.
+    std::size_t max_values_bytes = std::size_t{1} << 30;
     /// Look at every call; see interceptor.hpp.
     std::vector<std::shared_ptr<interceptor>> interceptors{};
     /// How long stop() waits for calls that are under way, in either direction.
@@ -138,16 +140,22 @@ public:
     template <typename Function>
     requires(!std::is_function_v<Function>) void define(std::string_view name, Function function,
                                                         procedure_options options = {}) {
-        define<typename detail::callable_signature<Function>::type>(name, std::move(function),
-                                                                    options);
+        using types = detail::served<typename detail::callable_signature<Function>::type>;
+        using typed =
+            detail::typed_handler<Function, typename types::way, typename types::signature>;
+        add_handler(name, signature_text<typename types::signature>(), options, types::form,
+                    std::make_unique<typed>(std::move(function)));
     }
     /// The same for a callable that fits several signatures: define<int(int)>("f", generic).
     template <typename Signature, typename Function>
     requires(std::is_function_v<Signature>) void define(std::string_view name, Function function,
                                                         procedure_options options = {}) {
-        add_handler(
-            name, signature_text<Signature>(), options,
-            std::make_unique<detail::typed_handler<Function, Signature>>(std::move(function)));
+        using typed =
+            detail::typed_handler<Function, typename detail::served<Signature>::way, Signature>;
+        static_assert(detail::callable_as<Function, Signature>,
+                      "the handler cannot be called with the signature's arguments");
+        add_handler(name, signature_text<Signature>(), options, detail::answer_form::result,
+                    std::make_unique<typed>(std::move(function)));
     }
     /// Serves `name` no more; calls under way end in their own time. False: no such name.
     bool undefine(std::string_view name, std::uint16_t provider = 0);
@@ -245,7 +253,7 @@ private:
     void end();
     void check_may_wait() const;
     void add_handler(std::string_view name, std::string signature, procedure_options options,
-                     std::unique_ptr<detail::handler_base> handler);
+                     detail::answer_form form, std::unique_ptr<detail::handler_base> handler);
     const detail::remote_procedure& intern(std::string_view name, std::string signature);
 
     detail::engine_core* core_;

@@ -11,6 +11,7 @@
 
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
+#include <amalgam/rpc/streamed.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
 namespace amalgam {
@@ -37,6 +38,42 @@ inline constexpr bool is_borrowed<std::span<const T>> = true;
 
 }  // namespace detail
 
+namespace detail {
+
+/// What can be asked of a call, whatever its result. `Bound` derives from it.
+template <typename Bound>
+class bound_target {
+public:
+    /// The same with a deadline, counted from each call; it travels with the call. Within a
+    /// handler the earlier of this and the handler's own counts.
+    Bound within(std::chrono::nanoseconds time) const noexcept {
+        Bound timed(static_cast<const Bound&>(*this));
+        timed.target_.timeout = time;
+        return timed;
+    }
+
+    /// The same, but the call goes before others where messages wait, and is not refused for load
+    /// until twice as many run as would refuse others. For control: few and small calls.
+    Bound urgent() const noexcept {
+        Bound first(static_cast<const Bound&>(*this));
+        first.target_.urgent = true;
+        return first;
+    }
+    /// The same as a span of this trace. In a handler calls belong to its trace without this.
+    Bound traced(const trace_context& span) const noexcept {
+        Bound with(static_cast<const Bound&>(*this));
+        with.target_.trace = span;
+        return with;
+    }
+
+protected:
+    explicit bound_target(const call_target& target) noexcept : target_(target) {}
+
+    call_target target_;
+};
+
+}  // namespace detail
+
 template <typename Signature>
 class bound_procedure;
 
@@ -52,7 +89,10 @@ class bound_procedure;
 /// Cost:    no allocation in steady state while arguments fit in body::inline_bytes and
 ///          their own serialization allocates nothing.
 template <typename R, typename... A>
-class bound_procedure<R(A...)> {
+class bound_procedure<R(A...)> : public detail::bound_target<bound_procedure<R(A...)>> {
+    using base = detail::bound_target<bound_procedure<R(A...)>>;
+    using base::target_;
+    friend base;
     using result_type = std::remove_cvref_t<R>;
     static_assert(!detail::is_borrowed<result_type>,
                   "a result cannot be a view of the reply: return std::string or std::vector");
@@ -60,23 +100,8 @@ class bound_procedure<R(A...)> {
                   "a result must be default-constructible to be read into");
 
 public:
-    explicit bound_procedure(const detail::call_target& target) noexcept : target_(target) {}
+    explicit bound_procedure(const detail::call_target& target) noexcept : base(target) {}
 
-    /// The same with a deadline, counted from each call; it travels with the call. Within a
-    /// handler the earlier of this and the handler's own counts.
-    bound_procedure within(std::chrono::nanoseconds time) const noexcept {
-        bound_procedure timed(*this);
-        timed.target_.timeout = time;
-        return timed;
-    }
-
-    /// The same, but the call goes before others where messages wait, and is not refused for load
-    /// until twice as many run as would refuse others. For control: few and small calls.
-    bound_procedure urgent() const noexcept {
-        bound_procedure first(*this);
-        first.target_.urgent = true;
-        return first;
-    }
     /// The same, but a call that ends as overloaded, unreachable or disconnected is made again,
     /// until `attempts` were made or its deadline is near; a peer that is gone is looked up again
     /// by its address. Before the second attempt it pauses for `pause`, then twice as long each
@@ -90,13 +115,6 @@ public:
         again.target_.pause = pause;
         return again;
     }
-    /// The same as a span of this trace. In a handler calls belong to its trace without this.
-    bound_procedure traced(const trace_context& span) const noexcept {
-        bound_procedure with(*this);
-        with.target_.trace = span;
-        return with;
-    }
-
     /// Calls, and parks the ULT or thread until the result is there. Throws amalgam::error.
     R operator()(detail::argument_t<A>... arguments) const {
         detail::blocking_call<result_type> call(target_);
@@ -144,9 +162,34 @@ public:
         message.write(arguments...);
         message.send();
     }
+};
 
-private:
-    detail::call_target target_;
+/// The same for a procedure that answers with many values.
+template <typename T, typename... A>
+class bound_procedure<streamed<T>(A...)>
+    : public detail::bound_target<bound_procedure<streamed<T>(A...)>> {
+    using base = detail::bound_target<bound_procedure<streamed<T>(A...)>>;
+    using base::target_;
+    friend base;
+
+public:
+    explicit bound_procedure(const detail::call_target& target) noexcept : base(target) {}
+
+    /// The same, but so many values may be on their way or wait to be read. At least 1.
+    bound_procedure window(std::uint32_t values) const noexcept {
+        bound_procedure other(*this);
+        other.target_.window = std::clamp(values, 1u, 1u << 20);
+        return other;
+    }
+    /// Begins the call. Waits like bound_procedure::start(); reading waits for the values.
+    streamed<T> operator()(detail::argument_t<A>... arguments) const {
+        auto call = std::make_unique<detail::typed_stream_call<T>>(target_);
+        call->write(arguments...);
+        detail::admit(target_);
+        auto* const begun = call.release();
+        begun->launch();
+        return streamed<T>(*begun);
+    }
 };
 
 /// A remote procedure by name and type, at nobody in particular yet.

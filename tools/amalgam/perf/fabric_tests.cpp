@@ -152,10 +152,38 @@ std::unique_ptr<port> open_port(const std::string& uri) {
     return std::move(*opened);
 }
 
+/// Whose memory bytes are moved between.
+enum class memory_kind {
+    own,   ///< Of the program, from the heap.
+    block  ///< From port::allocate().
+};
+
+/// Memory of one kind, filled.
+class memory {
+public:
+    memory(port& at, memory_kind kind, std::size_t bytes) {
+        if (kind == memory_kind::own) {
+            own_.resize(bytes);
+            bytes_ = own_;
+        } else {
+            block_ = at.allocate(bytes).value();
+            bytes_ = block_.bytes();
+        }
+        std::fill(bytes_.begin(), bytes_.end(), std::byte{0x5a});
+    }
+    mutable_bytes bytes() const noexcept { return bytes_; }
+
+private:
+    std::vector<std::byte> own_;
+    shared_block block_;
+    mutable_bytes bytes_;
+};
+
 /// One of the transfers in flight, with all that is lent to the port meanwhile.
 struct transfer {
-    explicit transfer(std::size_t bytes) : memory(bytes), into(memory), from(memory) {}
-    std::vector<std::byte> memory;
+    transfer(port& at, memory_kind kind, std::size_t bytes)
+        : held(at, kind, bytes), into(held.bytes()), from(held.bytes()) {}
+    memory held;
     mutable_bytes into;
     const_bytes from;
     one_operation op;
@@ -163,11 +191,11 @@ struct transfer {
 
 /// Moves `size_bytes` at a time in one direction, `depth` transfers in flight.
 template <typename Post>
-measurement bandwidth(const request& asked, std::string_view name, Post&& post) {
+measurement bandwidth(const request& asked, std::string_view name, memory_kind kind, Post&& post) {
     forked_peer peer([&](channel& talk) {
         auto at = open_port(asked.uri);
-        std::vector<std::byte> memory(asked.size_bytes, std::byte{0x5a});
-        auto shared = at->open_region(memory, access::read_write).value();
+        const memory target(*at, kind, asked.size_bytes);
+        auto shared = at->open_region(target.bytes(), access::read_write).value();
         const auto key = shared.key().encode();
         talk.write_line(at->address());
         std::string hex;
@@ -187,7 +215,7 @@ measurement bandwidth(const request& asked, std::string_view name, Post&& post) 
     const peer_id target = at->lookup(address).value();
     std::vector<std::unique_ptr<transfer>> transfers;
     for (std::size_t i = 0; i < asked.depth; ++i)
-        transfers.push_back(std::make_unique<transfer>(asked.size_bytes));
+        transfers.push_back(std::make_unique<transfer>(*at, kind, asked.size_bytes));
     const auto finish = [&](transfer& one) {
         poll_until(
             *at, [&] { return !one.op.busy; }, name);
@@ -218,6 +246,22 @@ measurement bandwidth(const request& asked, std::string_view name, Post&& post) 
     m.ops_per_s = static_cast<double>(done) / elapsed;
     m.bytes_per_s = m.ops_per_s * static_cast<double>(asked.size_bytes);
     return m;
+}
+
+measurement puts(const request& asked, memory_kind kind) {
+    return bandwidth(
+        asked, "a put", kind,
+        [](port& at, peer_id target, transfer& one, const remote_key& key, completion& c) {
+            return at.post_put(target, gather(&one.from, 1), key, 0, c);
+        });
+}
+
+measurement gets(const request& asked, memory_kind kind) {
+    return bandwidth(
+        asked, "a get", kind,
+        [](port& at, peer_id target, transfer& one, const remote_key& key, completion& c) {
+            return at.post_get(target, scatter(&one.into, 1), key, 0, c);
+        });
 }
 
 }  // namespace
@@ -255,19 +299,16 @@ measurement message_latency(const request& asked) {
 }
 
 measurement put_bandwidth(const request& asked) {
-    return bandwidth(
-        asked, "a put",
-        [](port& at, peer_id target, transfer& one, const remote_key& key, completion& c) {
-            return at.post_put(target, gather(&one.from, 1), key, 0, c);
-        });
+    return puts(asked, memory_kind::own);
 }
-
 measurement get_bandwidth(const request& asked) {
-    return bandwidth(
-        asked, "a get",
-        [](port& at, peer_id target, transfer& one, const remote_key& key, completion& c) {
-            return at.post_get(target, scatter(&one.into, 1), key, 0, c);
-        });
+    return gets(asked, memory_kind::own);
+}
+measurement put_block_bandwidth(const request& asked) {
+    return puts(asked, memory_kind::block);
+}
+measurement get_block_bandwidth(const request& asked) {
+    return gets(asked, memory_kind::block);
 }
 
 }  // namespace amalgam::perf

@@ -18,7 +18,7 @@ std::string to_json(const measurement& m) {
 }
 
 std::string table_head() {
-    return fmt::format("{:<16} {:<24} {:>10} {:>6} {:>13} {:>11} {:>10} {:>10}", "test", "uri",
+    return fmt::format("{:<20} {:<24} {:>10} {:>6} {:>13} {:>11} {:>10} {:>10}", "test", "uri",
                        "size B", "depth", "ops/s", "MiB/s", "p50 us", "p99 us");
 }
 
@@ -26,7 +26,7 @@ std::string table_row(const measurement& m) {
     const auto time = [](double us) {
         return us == 0 ? std::string("-") : fmt::format("{:.3f}", us);
     };
-    return fmt::format("{:<16} {:<24} {:>10} {:>6} {:>13.0f} {:>11.1f} {:>10} {:>10}", m.test,
+    return fmt::format("{:<20} {:<24} {:>10} {:>6} {:>13.0f} {:>11.1f} {:>10} {:>10}", m.test,
                        m.uri, m.size_bytes, m.depth, m.ops_per_s, m.bytes_per_s / (1 << 20),
                        time(m.p50_us), time(m.p99_us));
 }

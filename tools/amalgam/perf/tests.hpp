@@ -29,9 +29,11 @@ struct perf_test {
 measurement message_latency(const request&);  ///< Full round trip of a message, both ends polling.
 measurement put_bandwidth(const request&);    ///< One-sided writes, `depth` in flight.
 measurement get_bandwidth(const request&);    ///< One-sided reads, likewise.
-measurement rpc_latency(const request&);      ///< Full round trip of a typed call, ULT handler.
-measurement rpc_rate(const request&);         ///< Typed calls with `depth` in flight.
-measurement stream_rate(const request&);      ///< Items through a flow channel between two groups.
+measurement put_block_bandwidth(const request&);  ///< The same between memory of allocate().
+measurement get_block_bandwidth(const request&);
+measurement rpc_latency(const request&);  ///< Full round trip of a typed call, ULT handler.
+measurement rpc_rate(const request&);     ///< Typed calls with `depth` in flight.
+measurement stream_rate(const request&);  ///< Items through a flow channel between two groups.
 
 /// All of them, in the order of the help text.
 std::span<const perf_test> all_tests();

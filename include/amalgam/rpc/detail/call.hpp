@@ -15,7 +15,7 @@
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/body.hpp>
-#include <amalgam/rpc/detail/origin.hpp>
+#include <amalgam/rpc/detail/loans.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/rpc/trace_context.hpp>
 #include <amalgam/tasks/future.hpp>
@@ -80,6 +80,7 @@ struct call_target {
     std::uint16_t provider = 0;
     bool urgent = false;
     bool idempotent = false;
+    std::uint32_t window = 64;  ///< Of a stream: values sent and not yet read, at most.
     std::optional<trace_context> trace{};
 };
 
@@ -99,12 +100,13 @@ public:
 
     template <typename... T>
     void write(const T&... values) {
-        const origin between{core_, to};
+        const origin between{core_, to, &loans_, nullptr};
         archive_writer(arguments, &between)(values...);
     }
 
     body arguments;
-    failure why;  ///< How it ended; ok with a value.
+    std::uint32_t window = 0;  ///< Not 0: it is a stream_call.
+    failure why;               ///< How it ended; ok with a value.
 
 protected:
     /// Hands the call to the engine; over() runs exactly once, here or on the engine's stream.
@@ -130,6 +132,7 @@ private:
         call_record& call;
     };
 
+    friend class result_fetch;
     void dress(const call_context* serving);
     void refuse(status what, std::string sentence) noexcept;
     static void on_sent(completion& self, status what, std::size_t bytes) noexcept;
@@ -142,6 +145,7 @@ private:
     const call_target* target_;  // Until submit() returns.
     std::unique_ptr<call_extras, drop_extras> extras_;
     std::uint16_t provider_;
+    lent_list loans_;
     call_record* previous_pending_ = nullptr;  // Of the same peer.
     call_record* next_pending_ = nullptr;
     std::uint64_t id_ = 0;         // Slot and generation while a reply may come; else 0.

@@ -14,7 +14,7 @@ public:
 
     template <typename... T>
     void write(const T&... values) {
-        const origin between{target_.core, target_.to};
+        const origin between{target_.core, target_.to, &loans_, nullptr};
         archive_writer(arguments, &between)(values...);
     }
 
@@ -25,6 +25,7 @@ public:
 private:
     static buffer_pool* pool_of(const call_target& target);
     const call_target& target_;
+    lent_list loans_;
 };
 
 /// Waits while too many messages to the target's peer are queued. Throws error{overloaded}

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/unique_fd.hpp>
@@ -15,7 +14,17 @@
 
 namespace amalgam::detail {
 
-/// The memory that a port shows to all its peers: whether it sleeps, and its regions.
+/// A block of memory that peers can map, as the board tells of it.
+struct shm_shown_block {
+    std::uint64_t version = 0;  ///< Of its slot on the board: no two blocks there share one.
+    std::uint64_t address = 0;  ///< In the owner's memory.
+    std::uint64_t bytes = 0;
+    std::uint64_t descriptor = 0;  ///< Of the owner's process.
+    std::uint64_t device = 0;      ///< device and inode: what that descriptor must be.
+    std::uint64_t inode = 0;
+};
+
+/// The memory that a port shows to all its peers: whether it sleeps, its regions and its blocks.
 ///
 /// Threads: the port's; peers read at any time.
 class shm_board {
@@ -31,10 +40,16 @@ public:
     void wake() noexcept { state().sleeping.fetch_add(1, std::memory_order_seq_cst); }
 
     /// Shows a region, if it has few enough segments and a slot; else it stays unknown here.
-    void publish(const remote_key& key, scatter segments) noexcept;
+    /// `blocks`: in which blocks its segments lie, as in shm_region_slot.
+    void publish(const remote_key& key, scatter segments, std::uint64_t blocks = 0) noexcept;
     /// Peers that look from now on do not find it. True: it was shown, so some peer may have
     /// looked before and be copying still.
     bool withdraw(const remote_key& key) noexcept;
+
+    /// Shows a block in a slot that is free; its version is chosen here.
+    void publish_block(std::size_t slot, const shm_shown_block& block) noexcept;
+    /// Peers that look from now on do not find it, and those that have mapped it let go of it.
+    void withdraw_block(std::size_t slot) noexcept;
 
 private:
     shm_board(unique_fd fd, shm_mapping memory) noexcept
@@ -59,6 +74,10 @@ struct shm_found_region {
     kind what = kind::unknown;
     std::size_t segment_count = 0;
     const_bytes segments[shm_region_slot::max_segments];
+    std::uint64_t blocks = 0;  ///< As in shm_region_slot.
+
+    /// The slot of the block that a segment lies in; none: `shm_board_layout::block_count`.
+    std::size_t block_of(std::size_t segment) const noexcept;
 };
 
 /// Somebody else's board.
@@ -76,6 +95,17 @@ public:
     /// What `key` opens for `asked` on [offset, offset + bytes).
     shm_found_region find(const remote_key& key, std::uint64_t offset, std::uint64_t bytes,
                           access asked) const noexcept;
+
+    /// The block in that slot, if there is one.
+    std::optional<shm_shown_block> block(std::size_t slot) const noexcept;
+    /// The version of the block in that slot: odd if there is none.
+    std::uint64_t block_version(std::size_t slot) const noexcept {
+        return state().blocks[slot].word[shm_block_slot::version].load(std::memory_order_acquire);
+    }
+    /// How often a block has been withdrawn.
+    std::uint64_t blocks_freed() const noexcept {
+        return state().blocks_freed.load(std::memory_order_acquire);
+    }
 
 private:
     const shm_board_layout& state() const noexcept {

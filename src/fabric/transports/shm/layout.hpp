@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "frames are little-end
 /// A word that two processes share.
 using shm_word = std::atomic<std::uint64_t>;
 
-inline constexpr std::uint32_t shm_version = 1;
+inline constexpr std::uint32_t shm_version = 2;
 inline constexpr std::size_t shm_line_bytes = 64;
 inline constexpr std::size_t shm_page_bytes = 4096;
 /// Of each of the two rings between two ports.
@@ -112,23 +112,45 @@ struct shm_pair_layout {
 struct shm_region_slot {
     static constexpr std::size_t max_segments = 5;
     static constexpr std::size_t words = 16;
-    enum word_of : std::size_t { version, region, secret, length, rights, segment_count, segments };
+    enum word_of : std::size_t { version, region, secret, length, shape, blocks, segments };
 
-    /// version: odd while the others change. segments: address and length, alternating.
+    /// version: odd while the others change. shape: rights, and the count of segments from bit 8
+    /// on. blocks: 12 bits per segment, which block it lies in, counted from 1; 0: in none.
+    /// segments: address and length, alternating.
     std::array<shm_word, words> word;
+
+    static constexpr unsigned block_bits = 12;
 };
 static_assert(sizeof(shm_region_slot) == 128);
 static_assert(shm_region_slot::segments + 2 * shm_region_slot::max_segments ==
               shm_region_slot::words);
+static_assert(shm_region_slot::max_segments * shm_region_slot::block_bits <= 64);
+
+/// Memory that a port's peers can map, as its owner publishes it.
+struct shm_block_slot {
+    static constexpr std::size_t words = 8;
+    enum word_of : std::size_t { version, address, length, descriptor, device, inode };
+
+    /// version: odd while the others change, or the slot is free. address: in the owner's memory.
+    /// descriptor: the number under which the owner's process holds it open. device and inode tell
+    /// whether what stands under that number is still this memory.
+    std::array<shm_word, words> word;
+};
+static_assert(sizeof(shm_block_slot) == shm_line_bytes);
 
 /// The memory that a port shows to all its peers, who cannot write it.
 struct shm_board_layout {
     static constexpr std::size_t slot_count = 4096;
-    static constexpr std::size_t bytes = shm_page_bytes + slot_count * sizeof(shm_region_slot);
+    static constexpr std::size_t block_count = 1024;
+    static constexpr std::size_t bytes = shm_page_bytes + slot_count * sizeof(shm_region_slot) +
+                                         block_count * sizeof(shm_block_slot);
 
-    alignas(shm_line_bytes) shm_word sleeping;  ///< Odd: asleep; ring after writing a record.
+    alignas(shm_line_bytes) shm_word sleeping;      ///< Odd: asleep; ring after writing a record.
+    alignas(shm_line_bytes) shm_word blocks_freed;  ///< How often a block has left the board.
     alignas(shm_page_bytes) std::array<shm_region_slot, slot_count> slots;
+    std::array<shm_block_slot, block_count> blocks;
 };
 static_assert(sizeof(shm_board_layout) == shm_board_layout::bytes);
+static_assert(shm_board_layout::block_count < 1u << shm_region_slot::block_bits);
 
 }  // namespace amalgam::detail

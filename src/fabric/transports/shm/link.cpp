@@ -1,6 +1,5 @@
 #include "fabric/transports/shm/link.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include <sched.h>
@@ -10,13 +9,6 @@
 #include "fabric/transports/shm/port.hpp"
 
 namespace amalgam::detail {
-namespace {
-
-// What put and get copy between two looks at whether they still may: some 300 us, and so how long
-// the owner of a region waits at most when it closes it.
-constexpr std::size_t copy_bytes_at_once = std::size_t{4} << 20;
-
-}  // namespace
 
 shm_link::shm_link(shm_port& port, std::string name, shm_pair pair)
     : port_(port),
@@ -66,6 +58,7 @@ void shm_link::take_down() noexcept {
     pair_.mine().closed.store(1, std::memory_order_seq_cst);
     inward_.pause();
     outward_.drop();
+    blocks_.clear();
     port_.unwatch(*this);
 }
 
@@ -122,64 +115,16 @@ void shm_link::woke() noexcept {
 void shm_link::wait_until_untouched() noexcept {
     const shm_word& touching = pair_.theirs().touching;
     const std::uint64_t now = touching.load(std::memory_order_seq_cst);
-    if (now % 2 == 0 || pid_ == 0) return;
+    if (now % 2 == 0) return;
     const clock::time_point until = clock::steady().now() + port_.patience();
     // The process may have died in the midst of it; its copying has ended by the time it is gone.
     while (touching.load(std::memory_order_seq_cst) == now) {
         if (process_ && has_process_ended(process_.get())) return;
+        // One that is not of our namespace of processes may still see us.
+        if (!process_ && socket_ && !still_there(socket_.get())) return;
         if (clock::steady().now() > until) return;
         ::sched_yield();
     }
-}
-
-template <typename Local, typename Copy>
-std::optional<status> shm_link::transfer(std::span<const Local> local, const remote_key& key,
-                                         std::uint64_t offset, access asked, Copy&& copy) noexcept {
-    if (!crosses_ || phase_ != phase::up || key.incarnation != incarnation_) return std::nullopt;
-    std::uint64_t left = total_bytes(local);
-    cross_place<Local> here{local, {}};
-    for (bool first = true; first || left > 0; first = false) {
-        const auto some =
-            static_cast<std::size_t>(std::min<std::uint64_t>(left, copy_bytes_at_once));
-        const touch touching(*this);
-        if (pair_.theirs().closed.load(std::memory_order_seq_cst) != 0)
-            return status{errc::disconnected};
-        const shm_found_region found = board_.find(key, offset, left, asked);
-        if (found.what != shm_found_region::kind::open) {
-            if (first && found.what == shm_found_region::kind::unknown) return std::nullopt;
-            return status{errc::denied};
-        }
-        const foreign_segments segments(found.segments, found.segment_count);
-        cross_place<const_bytes> there{segments, {}};
-        walk(segments, there.at, static_cast<std::size_t>(offset), [](const_bytes) {});
-        const status what = copy(pid_, here, there, some);
-        if (is_refusal_of_kernel(what)) {
-            denied(what);
-            return std::nullopt;  // By frames, from the beginning: they write the same bytes.
-        }
-        if (!what.ok()) return what;
-        offset += some;
-        left -= some;
-    }
-    return status{};
-}
-
-std::optional<status> shm_link::put(gather from, const remote_key& key,
-                                    std::uint64_t offset) noexcept {
-    // The number of a process that is gone may be another's by now.
-    if (crosses_ && !is_there()) return status{errc::disconnected};
-    return transfer<const_bytes>(from, key, offset, access::write, &copy_to_process);
-}
-
-std::optional<status> shm_link::get(scatter into, const remote_key& key,
-                                    std::uint64_t offset) noexcept {
-    std::optional<status> what = transfer<mutable_bytes>(
-        into, key, offset, access::read, [](pid_t pid, auto& here, auto& there, std::size_t bytes) {
-            return copy_from_process(pid, here, there, bytes);
-        });
-    // Read from the right process, if it is here still.
-    if (what && what->ok() && !is_there()) return status{errc::disconnected};
-    return what;
 }
 
 }  // namespace amalgam::detail

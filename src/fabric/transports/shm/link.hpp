@@ -12,6 +12,7 @@
 #include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/frame.hpp"
+#include "fabric/transports/shm/block_cache.hpp"
 #include "fabric/transports/shm/board.hpp"
 #include "fabric/transports/shm/greeting.hpp"
 #include "fabric/transports/shm/inward.hpp"
@@ -95,9 +96,11 @@ public:
     /// Whether the peer is still connected. Cost: one system call.
     bool is_there() const noexcept;
 
-    /// As framed_port's; the peer's board knows the region.
+    /// As framed_port's; the peer's board knows the region. In link_transfers.cpp.
     std::optional<status> put(gather from, const remote_key&, std::uint64_t offset) noexcept;
     std::optional<status> get(scatter into, const remote_key&, std::uint64_t offset) noexcept;
+    /// Lets go of blocks that the peer has freed.
+    void drop_freed_blocks() noexcept { blocks_.drop_freed(board_); }
 
     /// While one lives the peer does not give its memory back to its program: whoever is about to
     /// waits. So look again, after making one, whether the memory is still the peer's to give.
@@ -119,9 +122,10 @@ public:
 private:
     friend class shm_port;
 
-    template <typename Local, typename Copy>
+    template <typename Local>
     std::optional<status> transfer(std::span<const Local> local, const remote_key&,
-                                   std::uint64_t offset, access, Copy&&) noexcept;
+                                   std::uint64_t offset) noexcept;
+    bool locate(const shm_found_region&, access, std::span<mutable_bytes>) noexcept;
     void take_down() noexcept;
 
     // The hot path's first: what each message touches stands together.
@@ -141,6 +145,7 @@ private:
     shm_watch socket_watch_;
     shm_watch process_watch_;
     shm_board_view board_;
+    shm_block_cache blocks_;  // The peer's.
     pid_t pid_ = 0;
     std::uint64_t incarnation_ = 0;  // The peer's.
 

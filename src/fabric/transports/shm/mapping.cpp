@@ -27,6 +27,10 @@ shm_mapping shm_mapping::of(int fd, std::size_t offset, std::size_t bytes, bool 
     return {static_cast<std::byte*>(at), bytes};
 }
 
+bool shm_mapping::allow_writing() noexcept {
+    return ::mprotect(data_, bytes_, PROT_READ | PROT_WRITE) == 0;
+}
+
 shm_mapping shm_mapping::mirrored(int fd, std::size_t offset, std::size_t bytes) noexcept {
     void* space = ::mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (space == MAP_FAILED) return {};

@@ -31,6 +31,9 @@ public:
 
     explicit operator bool() const noexcept { return data_ != nullptr; }
     std::byte* data() const noexcept { return data_; }
+    std::size_t bytes() const noexcept { return bytes_; }
+    /// A mapping for reading becomes one for writing. False: the kernel refuses; errno says why.
+    bool allow_writing() noexcept;
 
 private:
     shm_mapping(std::byte* data, std::size_t bytes) noexcept : data_(data), bytes_(bytes) {}

@@ -34,6 +34,7 @@ capabilities facts(const shm_port_settings& settings) noexcept {
     can.max_message_bytes = max_message_bytes;
     can.eager_bytes = settings.cross_memory ? eager_bytes : shm_whole_bytes;
     can.rma = settings.cross_memory ? rma_mode::cross_memory : rma_mode::emulated;
+    can.shares_blocks = settings.shares_blocks;
     can.listens = settings.listens;
     return can;
 }
@@ -96,19 +97,31 @@ std::string shm_port::explain() const {
                                        : std::string("shm: calls, and does not listen.");
     text += fmt::format(" Messages up to {} KiB are copied through a ring in shared memory.",
                         shm_whole_bytes / 1024);
-    if (!settings_.cross_memory) {
+    if (settings_.cross_memory)
+        text +=
+            " Larger ones and transfers are copied by the kernel from memory to memory "
+            "(cross-memory attach).";
+    else
         text += fmt::format(" Larger ones and transfers go through the ring, too: {}.",
                             settings_.why_not);
-        return text;
-    }
-    text +=
-        " Larger ones and transfers are copied by the kernel from memory to memory "
-        "(cross-memory attach).";
     if (denied_ > 0)
         text += fmt::format(
             " With {} of the peers so far they go through the ring: the kernel "
             "denied it ({}).",
             denied_, to_string(denied_why_));
+    if (!settings_.shares_blocks) return text;
+    text += " Transfers within allocated blocks are copied by who asks for them, who maps them.";
+    if (blocks_denied_ > 0)
+        text += fmt::format(
+            " With {} of the peers so far they are not: the kernel does not let us open the "
+            "peer's descriptors in /proc ({}).",
+            blocks_denied_, to_string(blocks_denied_why_));
+    if (blocks_.private_count() > 0)
+        text += fmt::format(
+            " Of the blocks so far, {} are private memory ({}); raise the limit of open files "
+            "(ulimit -n), "
+            "or allocate fewer and larger ones.",
+            blocks_.private_count(), to_string(blocks_.why_private()));
     return text;
 }
 
@@ -298,12 +311,18 @@ std::optional<status> shm_port::direct_get(frame_link& link, scatter into, const
     return static_cast<shm_link&>(link).get(into, key, offset);
 }
 
+result<shared_block> shm_port::allocate(std::size_t bytes) noexcept {
+    return settings_.shares_blocks ? blocks_.allocate(bytes) : framed_port::allocate(bytes);
+}
+
 void shm_port::region_opened(const remote_key& key, scatter segments) noexcept {
-    if (settings_.cross_memory) board_.publish(key, segments);
+    if (segments.size() > shm_region_slot::max_segments) return;
+    const std::uint64_t blocks = settings_.shares_blocks ? blocks_.names_of(segments) : 0;
+    if (settings_.cross_memory || blocks != 0) board_.publish(key, segments, blocks);
 }
 
 void shm_port::region_closed(const remote_key& key) noexcept {
-    if (!settings_.cross_memory || !board_.withdraw(key)) return;
+    if (!board_.withdraw(key)) return;
     for (const auto& link : links_)
         link->wait_until_untouched();
 }

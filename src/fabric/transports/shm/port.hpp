@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fabric/framed_port.hpp"
+#include "fabric/transports/shm/blocks.hpp"
 #include "fabric/transports/shm/board.hpp"
 #include "fabric/transports/shm/cross_memory.hpp"
 #include "fabric/transports/shm/door.hpp"
@@ -22,6 +23,8 @@ struct shm_port_settings {
     /// Copy between the memories of processes where the kernel lets us; else through the rings.
     bool cross_memory = true;
     std::string why_not;  ///< Why cross_memory is false, for explain().
+    /// Give out memory that peers map, and map theirs.
+    bool shares_blocks = true;
 };
 
 /// A port over shared memory: looks at its rings itself, and asks the kernel now and then who
@@ -38,6 +41,7 @@ public:
     std::string address() const override;
     std::string explain() const override;
     int wait_handle() const noexcept override { return events_.get(); }
+    result<shared_block> allocate(std::size_t bytes) noexcept override;
 
     // ---- for links
     using framed_port::begin_landing;
@@ -50,6 +54,7 @@ public:
 
     shm_lent_pool& lent() noexcept { return lent_; }
     bool uses_cross_memory() const noexcept { return settings_.cross_memory; }
+    bool shares_blocks() const noexcept { return settings_.shares_blocks; }
     bool has_barriers() const noexcept { return barriers_; }
     std::chrono::milliseconds patience() const noexcept { return options().silence_limit; }
     void push_later(shm_link&) noexcept;
@@ -59,6 +64,11 @@ public:
     void cross_memory_denied(status why) noexcept {
         ++denied_;
         denied_why_ = why;
+    }
+    /// Nor to map its blocks.
+    void blocks_denied(status why) noexcept {
+        ++blocks_denied_;
+        blocks_denied_why_ = why;
     }
     void drain(shm_link&) noexcept;
     void unwatch(shm_link&) noexcept;
@@ -131,8 +141,11 @@ private:
     std::vector<shm_link*> reaching_;  // Those that wait for their welcome.
     std::size_t denied_ = 0;  // Connections so far where the kernel refused cross-memory attach.
     status denied_why_;
+    std::size_t blocks_denied_ = 0;  // Likewise, to map the peer's blocks.
+    status blocks_denied_why_;
     shm_door door_;
     shm_board board_;
+    shm_block_table blocks_{board_};
     shm_probe probe_;
     unique_fd events_;
     unique_fd timer_;

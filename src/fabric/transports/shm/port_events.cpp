@@ -63,6 +63,8 @@ void shm_port::look_at_events() noexcept {
     if (is_expecting() || timer_set_) look_at_time();
     watch_door();
     cool_links();
+    for (shm_link* link : hot_)
+        link->drop_freed_blocks();
     if (is_expecting()) has_more_ = true;
     events_seen_ = cycles();
 }

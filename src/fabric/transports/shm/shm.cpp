@@ -35,6 +35,7 @@ public:
                 ? std::string("rma: cross-memory attach")
                 : fmt::format("rma: through the ring, the kernel denies cross-memory attach ({})",
                               to_string(cross_memory_)));
+        info.details.push_back("allocated blocks: mapped by peers, who copy by themselves");
         info.details.push_back(join_sleep_barriers()
                                    ? "wake-up: the sleeper pays for the memory barrier"
                                    : "wake-up: every message pays for a memory barrier, "
@@ -53,17 +54,18 @@ public:
                 fmt::format("the kernel denies cross-memory attach ({})", to_string(cross_memory_));
         }
         for (const uri_option& option : where.options) {
-            if (option.key == "rma" && option.value == "ring") {
+            if (option.key == "rma" && (option.value == "ring" || option.value == "blocks")) {
                 settings.cross_memory = false;
-                settings.why_not = "the URI says rma=ring";
+                settings.shares_blocks = option.value == "blocks";
+                settings.why_not = fmt::format("the URI says rma={}", option.value);
             } else if (option.key == "listen" && option.value == "no") {
                 settings.listens = false;
             } else if (!(option.key == "rma" && option.value == "auto") &&
                        !(option.key == "listen" && option.value == "yes")) {
                 return {errc::invalid,
                         fmt::format("uri \"{}\": the option \"{}={}\" means nothing to shm, "
-                                    "expected rma=auto, rma=ring, listen=yes or listen=no; "
-                                    "example: shm://server?rma=ring",
+                                    "expected rma=auto, rma=blocks, rma=ring, listen=yes or "
+                                    "listen=no; example: shm://server?rma=ring",
                                     to_string(where), option.key, option.value)};
             }
         }

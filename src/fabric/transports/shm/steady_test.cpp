@@ -24,13 +24,17 @@ TEST_P(shm_steady_state, takes_no_memory_for_messages_and_transfers) {
     counter_sink sink;
     b.end().set_sink(&sink);
     std::vector<std::byte> memory(300000);
-    const region target = b.end().open_region(memory, access::read_write).value();
+    shared_block block = b.end().allocate(300000).value();
+    const region targets[] = {b.end().open_region(memory, access::read_write).value(),
+                              b.end().open_region(block.bytes(), access::read_write).value()};
+    std::size_t rounds = 0;
     std::vector<std::byte> here(300000);
     for (std::size_t bytes : {0u, 8u, 500u, 30000u, 40000u, 200000u}) {
         const const_bytes out = const_bytes(here).first(bytes);
         const mutable_bytes into = mutable_bytes(here).first(bytes);
         auto round = [&] {
             recorded sent, put, get;
+            const region& target = targets[++rounds % 2];
             const std::uint64_t before = sink.came;
             const bool send_pends =
                 a.end().post_send(to, 1, gather(&out, 1), sent) == posted::pending;
@@ -53,7 +57,8 @@ TEST_P(shm_steady_state, takes_no_memory_for_messages_and_transfers) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(shm, shm_steady_state, testing::Values("shm://", "shm://?rma=ring"));
+INSTANTIATE_TEST_SUITE_P(shm, shm_steady_state,
+                         testing::Values("shm://", "shm://?rma=blocks", "shm://?rma=ring"));
 
 }  // namespace
 }  // namespace amalgam::detail

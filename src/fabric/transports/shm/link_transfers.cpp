@@ -1,0 +1,120 @@
+// Put and get without the target's help: between its memory and ours.
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include "fabric/transports/shm/cross_memory.hpp"
+#include "fabric/transports/shm/link.hpp"
+#include "fabric/transports/shm/port.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+// What is copied between two looks at whether it still may be, and so how long the owner of a
+// region waits at most when it closes it: some 300 us by the kernel, 30 us by ourselves.
+constexpr std::size_t crossed_at_once = std::size_t{4} << 20;
+constexpr std::size_t mapped_at_once = std::size_t{1} << 20;
+
+template <typename Bytes>
+cross_place<Bytes> place_in(std::span<const Bytes> segments, std::uint64_t offset) noexcept {
+    cross_place<Bytes> place{segments, {}};
+    walk(segments, place.at, static_cast<std::size_t>(offset), [](Bytes) {});
+    return place;
+}
+
+status cross(pid_t pid, cross_place<const_bytes>& here, cross_place<const_bytes>& there,
+             std::size_t bytes) noexcept {
+    return copy_to_process(pid, here, there, bytes);
+}
+status cross(pid_t pid, cross_place<mutable_bytes>& here, cross_place<const_bytes>& there,
+             std::size_t bytes) noexcept {
+    return copy_from_process(pid, here, there, bytes);
+}
+
+void copy(cross_place<const_bytes>& here, std::span<const mutable_bytes> there,
+          std::uint64_t offset, std::size_t bytes) noexcept {
+    segment_cursor at = place_in(there, offset).at;
+    copy_across(there, at, here.segments, here.at, bytes);
+}
+void copy(cross_place<mutable_bytes>& here, std::span<const mutable_bytes> there,
+          std::uint64_t offset, std::size_t bytes) noexcept {
+    segment_cursor at = place_in(there, offset).at;
+    walk(there, at, bytes, [&](const_bytes piece) { copy_in(here.segments, here.at, piece); });
+}
+
+}  // namespace
+
+bool shm_link::locate(const shm_found_region& found, access asked,
+                      std::span<mutable_bytes> here) noexcept {
+    if (found.blocks == 0 || !port_.shares_blocks() || !blocks_.denied().ok()) return false;
+    for (std::size_t i = 0; i < found.segment_count; ++i) {
+        const const_bytes& there = found.segments[i];
+        here[i] = {};
+        if (there.empty()) continue;
+        std::byte* at = blocks_.locate(board_, pid_, found.block_of(i), there, asked);
+        if (at == nullptr) {
+            if (!blocks_.denied().ok()) port_.blocks_denied(blocks_.denied());
+            return false;
+        }
+        here[i] = {at, there.size()};
+    }
+    return true;
+}
+
+template <typename Local>
+std::optional<status> shm_link::transfer(std::span<const Local> local, const remote_key& key,
+                                         std::uint64_t offset) noexcept {
+    constexpr bool is_put = std::is_same_v<Local, const_bytes>;
+    constexpr access asked = is_put ? access::write : access::read;
+    if (phase_ != phase::up || key.incarnation != incarnation_) return std::nullopt;
+    std::uint64_t left = total_bytes(local);
+    cross_place<Local> here{local, {}};
+    bool crossed = false;
+    for (bool first = true; first || left > 0; first = false) {
+        const touch touching(*this);
+        if (pair_.theirs().closed.load(std::memory_order_seq_cst) != 0)
+            return status{errc::disconnected};
+        const shm_found_region found = board_.find(key, offset, left, asked);
+        if (found.what != shm_found_region::kind::open) {
+            if (first && found.what == shm_found_region::kind::unknown) return std::nullopt;
+            return status{errc::denied};
+        }
+        std::array<mutable_bytes, shm_region_slot::max_segments> mapped;
+        const bool maps = locate(found, asked, mapped);
+        const auto some = static_cast<std::size_t>(
+            std::min<std::uint64_t>(left, maps ? mapped_at_once : crossed_at_once));
+        if (maps) {
+            copy(here, {mapped.data(), found.segment_count}, offset, some);
+        } else if (!crosses_) {
+            return std::nullopt;  // By frames, from the beginning: they write the same bytes.
+        } else {
+            // The number of a process that is gone may be another's by now.
+            if (is_put && !crossed && !is_there()) return status{errc::disconnected};
+            crossed = true;
+            auto there = place_in(foreign_segments(found.segments, found.segment_count), offset);
+            const status what = cross(pid_, here, there, some);
+            if (is_refusal_of_kernel(what)) {
+                denied(what);
+                return std::nullopt;
+            }
+            if (!what.ok()) return what;
+        }
+        offset += some;
+        left -= some;
+    }
+    // Read from the right process, if it is here still.
+    if (!is_put && crossed && !is_there()) return status{errc::disconnected};
+    return status{};
+}
+
+std::optional<status> shm_link::put(gather from, const remote_key& key,
+                                    std::uint64_t offset) noexcept {
+    return transfer<const_bytes>(from, key, offset);
+}
+
+std::optional<status> shm_link::get(scatter into, const remote_key& key,
+                                    std::uint64_t offset) noexcept {
+    return transfer<mutable_bytes>(into, key, offset);
+}
+
+}  // namespace amalgam::detail
