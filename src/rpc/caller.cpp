@@ -8,6 +8,7 @@
 
 #include <amalgam/core/log.hpp>
 
+#include "rpc/call_extras.hpp"
 #include "rpc/engine_core.hpp"
 
 namespace amalgam::detail {
@@ -33,11 +34,21 @@ std::string_view advice(errc code) noexcept {
         case errc::too_large:
             return "its arguments are more than one message of this transport holds; send them "
                    "in parts";
+        case errc::corrupt:
+            return "its answer was damaged on the way: the checksum is wrong; call again";
         case errc::no_memory:
             return "there was no memory for it";
         default:
             return "it failed";
     }
+}
+
+std::uint8_t request_flags(bool naming, const_bytes extras, bool urgent, bool xdr,
+                           bool checked) noexcept {
+    return static_cast<std::uint8_t>((naming ? wire_flag::named : 0) |
+                                     (extras.empty() ? 0 : wire_flag::extras) |
+                                     (urgent ? wire_flag::urgent : 0) | (xdr ? wire_flag::xdr : 0) |
+                                     (checked ? wire_flag::checked : 0));
 }
 
 /// A server answers so only when it has compared the names, and they were right.
@@ -115,7 +126,14 @@ void caller::begin(call_record& call) noexcept {
     call.next_pending_ = std::exchange(there->pending, &call);
     if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
     frame(*there, call);
-    if (call.deadline_ != clock::time_point::max()) arm(call);
+    if (call.deadline_ != clock::time_point::max()) {
+        arm(call, call.deadline_, [](timer& self) noexcept {
+            call_record& late = *static_cast<deadline_timer&>(self).call;
+            caller& calls = late.core_->calls();
+            calls.counts_.timed_out.add();
+            calls.end(late, {errc::timed_out});
+        });
+    }
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
 }
 
@@ -125,27 +143,33 @@ void caller::frame(peer_state& there, call_record& call) noexcept {
         left = to_microseconds(call.deadline_ - core_.now());
     }
     call.naming_ = !there.verified(call.what_->index);
-    write_request(call.header_.data(), message_kind::request, call.naming_, left, call.what_->id);
+    const const_bytes extras = call.extras_ != nullptr ? call.extras_->wire : const_bytes{};
+    call.checked_ = core_.adds_checksums();
+    const std::uint8_t flags =
+        request_flags(call.naming_, extras, call.urgent, call.xdr_, call.checked_);
+    write_request(call.header_.data(), {.flags = flags,
+                                        .provider = call.provider_,
+                                        .microseconds = left,
+                                        .procedure = call.what_->id});
     const const_bytes header(call.header_.data(), request_bytes);
     call.tag = call.id_;
-    if (call.naming_) {
-        call.pieces = {header, as_bytes(call.what_->wire_text), call.arguments.bytes()};
-        call.piece_count = 3;
+    if (call.naming_ || !extras.empty()) {
+        const const_bytes names = call.naming_ ? as_bytes(call.what_->wire_text) : const_bytes{};
+        call.pieces = {header, extras, names, call.arguments.bytes()};
+        call.piece_count = 4;
     } else {
         call.pieces[0] = call.arguments.with_header(header);
         call.piece_count = 1;
     }
+    if (!call.checked_) return;
+    call.checksum_ = checksum_of({call.pieces.data(), call.piece_count});
+    call.pieces[call.piece_count++] = call.checksum_;
 }
 
-void caller::arm(call_record& call) {
-    call.timer_.emplace(core_.stream(), [](timer& self) noexcept {
-        call_record& late = *static_cast<deadline_timer&>(self).call;
-        caller& calls = late.core_->calls();
-        calls.counts_.timed_out.add();
-        calls.end(late, {errc::timed_out});
-    });
+void caller::arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept) {
+    call.timer_.emplace(core_.stream(), then);
     call.timer_->call = &call;
-    call.timer_->arm(call.deadline_);
+    call.timer_->arm(when);
 }
 
 /// Ends a call that never became one.
@@ -153,6 +177,18 @@ void caller::fail_unsent(call_record& call, status what, std::string_view text) 
     counts_.failed.add();
     explain(call, what, text);
     call.ended_ = true;
+    finish(call);
+}
+
+/// The call is out of every list, and the port has let go of it.
+void caller::finish(call_record& call) noexcept {
+    if (call.extras_ != nullptr) [[unlikely]] {
+        if (!call.why.what.ok() && try_again_later(call)) return;
+        if (call.extras_->watched) {
+            tell_called(core_, *call.what_, call.to, call.why.what,
+                        core_.now() - call.extras_->began);
+        }
+    }
     call.over();
 }
 
@@ -164,7 +200,7 @@ void caller::end(call_record& call, status what, std::string_view text) noexcept
     detach(call);
     call.ended_ = true;
     if (call.where == outgoing::at::nowhere) {
-        call.over();
+        finish(call);
         core_.look_whether_quiet();
     } else if (!what.ok()) {
         out_.withdraw(call);  // sent() will say over().
@@ -185,7 +221,7 @@ void caller::explain(call_record& call, status what, std::string_view text) noex
 void caller::sent(call_record& call, status what) noexcept {
     call.where = outgoing::at::nowhere;
     if (call.ended_) {
-        call.over();
+        finish(call);
         core_.look_whether_quiet();
     } else if (!what.ok()) {
         end(call, what);
@@ -193,7 +229,10 @@ void caller::sent(call_record& call, status what) noexcept {
 }
 
 void caller::cancel(call_record& call) noexcept {
-    if (call.ended_) {
+    if (call.pausing_) {
+        leave_pause(call);
+        fail_unsent(call, {errc::canceled});
+    } else if (call.ended_) {
         // Too late.
     } else if (call.id_ == 0) {
         call.canceled_early_ = true;  // It is still being handed over; begin() will see.
@@ -211,17 +250,30 @@ void caller::cancel(call_record& call) noexcept {
     call.release();
 }
 
-bool caller::post(peer_state& there, const remote_procedure& what, clock::time_point deadline,
-                  const_bytes arguments) noexcept {
+bool caller::post(peer_state& there, const one_way_message& message) noexcept {
     if (closed_) return false;
+    const remote_procedure& what = *message.what;
     std::uint32_t left = 0;
-    if (deadline != clock::time_point::max()) left = to_microseconds(deadline - core_.now());
+    if (message.deadline != clock::time_point::max()) {
+        left = to_microseconds(message.deadline - core_.now());
+    }
     const bool naming = !there.verified(what.index);
     const const_bytes names = naming ? as_bytes(what.wire_text) : const_bytes{};
+    const bool checked = core_.adds_checksums();
     std::byte header[request_bytes];
-    write_request(header, message_kind::one_way, naming, left, what.id);
+    write_request(header, {.kind = message_kind::one_way,
+                           .flags = request_flags(naming, message.extras, message.urgent,
+                                                  message.xdr, checked),
+                           .provider = message.provider,
+                           .microseconds = left,
+                           .procedure = what.id});
     counts_.one_ways.add();
-    return out_.send_copy(there, 0, {header, names, arguments});
+    const const_bytes pieces[] = {header, message.extras, names, message.arguments};
+    const auto sum = checked ? checksum_of(pieces) : std::array<std::byte, checksum_bytes>{};
+    return out_.send_copy(there, 0,
+                          {pieces[0], pieces[1], pieces[2], pieces[3],
+                           const_bytes(sum).first(checked ? sum.size() : 0)},
+                          {.urgent = message.urgent});
 }
 
 void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept {
@@ -233,7 +285,11 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
         if (reply.what == errc::not_found) from.set_verified(index, false);
         return end(*call, reply.what, as_text(reply.body));
     }
-    archive_reader reader(reply.body);
+    if (call->checked_ && !reply.has(wire_flag::checked)) {
+        return on_damaged(from, id);  // A value answers a checked call only with a checksum.
+    }
+    const origin between{&core_, from.name};
+    archive_reader reader(reply.body, reply.values_as(), &between);
     try {
         call->decode(reader);
     } catch (const std::bad_alloc&) {
@@ -249,6 +305,11 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
                                : "the reply is no value of the result type");
     }
     end(*call, {});
+}
+
+void caller::on_damaged(peer_state& from, std::uint64_t id) noexcept {
+    call_record* const call = find(id);
+    if (call != nullptr && call->callee_ == &from) end(*call, {errc::corrupt});
 }
 
 void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {
@@ -276,6 +337,62 @@ void caller::close() noexcept {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         if (slots_[i].call != nullptr) end(*slots_[i].call, {errc::closed});
     }
+    while (call_record* const call = pausing_) {
+        leave_pause(*call);
+        fail_unsent(*call, {errc::closed});
+    }
+}
+
+// ---- retries. While it pauses a call is in no list but pausing_, and counts as pending.
+
+bool caller::try_again_later(call_record& call) noexcept {
+    call_extras& more = *call.extras_;
+    const errc why = call.why.what.code;
+    const bool may_pass = why == errc::overloaded || why == errc::corrupt ||
+                          why == errc::unreachable || why == errc::disconnected;
+    if (!may_pass || more.attempts_left == 0 || closed_) return false;
+    const clock::time_point now = core_.now();
+    if (call.deadline_ != clock::time_point::max() && more.pause >= call.deadline_ - now) {
+        return false;
+    }
+    --more.attempts_left;
+    call.ended_ = false;
+    call.pausing_ = true;
+    call.previous_pending_ = nullptr;
+    call.next_pending_ = std::exchange(pausing_, &call);
+    if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
+    ++pending_;
+    arm(call, now + more.pause, [](timer& self) noexcept {
+        call_record& waits = *static_cast<deadline_timer&>(self).call;
+        waits.core_->calls().try_again(waits);
+    });
+    more.pause = more.pause < std::chrono::minutes(1) ? 2 * more.pause : more.pause;
+    return true;
+}
+
+void caller::leave_pause(call_record& call) noexcept {
+    call.pausing_ = false;
+    --pending_;
+    call.timer_.reset();
+    if (call.next_pending_ != nullptr)
+        call.next_pending_->previous_pending_ = call.previous_pending_;
+    (call.previous_pending_ != nullptr ? call.previous_pending_->next_pending_ : pausing_) =
+        call.next_pending_;
+}
+
+void caller::try_again(call_record& call) noexcept {
+    leave_pause(call);
+    counts_.retried.add();
+    if (peers_.find(call.to) == nullptr && !call.extras_->address.empty()) {
+        try {
+            // Where it cannot be reached begin() says so, and the next attempt follows.
+            if (result<peer> again = core_.route_to(call.extras_->address)) call.to = *again;
+        } catch (const std::bad_alloc&) {
+            return fail_unsent(call, {errc::no_memory});
+        }
+    }
+    call.why = {};
+    begin(call);
 }
 
 }  // namespace amalgam::detail

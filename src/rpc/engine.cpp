@@ -5,6 +5,7 @@
 #include <amalgam/tasks/detail/local.hpp>
 
 #include "rpc/engine_core.hpp"
+#include "rpc/wire.hpp"
 
 namespace amalgam {
 
@@ -49,9 +50,9 @@ result<peer> engine::try_lookup(std::string_view address) {
     }
 }
 
-bool engine::undefine(std::string_view name) {
+bool engine::undefine(std::string_view name, std::uint16_t provider) {
     bool known = false;
-    core_->on_stream([&] { known = core_->serves().procedures().remove(name); });
+    core_->on_stream([&] { known = core_->serves().procedures().remove(name, provider); });
     return known;
 }
 
@@ -95,6 +96,10 @@ std::string peer::address() const {
 
 call_context* call_context::try_current() noexcept {
     return static_cast<call_context*>(detail::task_local());
+}
+
+std::optional<std::string_view> call_context::metadata(std::string_view key) const noexcept {
+    return detail::find_metadata(extras_, key);
 }
 
 call_context& call_context::current() {

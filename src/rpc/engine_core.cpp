@@ -32,7 +32,8 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
       peers_(*this),
       out_(buffers_, std::max<std::size_t>(options_.max_queued, 1)),
       calls_(*this, peers_, out_),
-      serves_(*this, owner, out_, options_) {
+      serves_(*this, owner, out_, options_),
+      transfers_(*this, peers_, exposures_) {
     open_ports(std::move(where));
     try {
         start_streams();
@@ -81,6 +82,7 @@ void engine_core::open_ports(endpoints where) {
                                 options_.streams));
     }
     out_.open(ports_);
+    transfers_.open(ports_);
 }
 
 void engine_core::start_streams() {
@@ -112,6 +114,7 @@ void engine_core::expose_counters() {
     show("rpc.one_ways", calls_.counts().one_ways);
     show("rpc.one_ways_lost", calls_.counts().one_ways_lost);
     show("rpc.one_ways_refused", calls_.counts().refused);
+    show("rpc.retried", calls_.counts().retried);
     show("rpc.failed", calls_.counts().failed);
     show("rpc.timed_out", calls_.counts().timed_out);
     show("rpc.late_replies", calls_.counts().late_replies);
@@ -120,8 +123,24 @@ void engine_core::expose_counters() {
     show("rpc.overloaded", serves_.counts().overloaded);
     show("rpc.cut_off", serves_.counts().cut_off);
     show("rpc.canceled", serves_.counts().canceled);
+    show("rpc.transfers", transfers_.counts().begun);
+    show("rpc.transfers_failed", transfers_.counts().failed);
+    show("rpc.transferred_bytes", transfers_.counts().bytes);
     show("rpc.malformed", malformed_);
+    show("rpc.corrupt", corrupt_);
     show("rpc.peers_lost", peers_lost_);
+}
+
+clock::time_point engine_core::deadline_after(std::chrono::nanoseconds timeout) const noexcept {
+    clock::time_point deadline = clock::time_point::max();
+    if (timeout != std::chrono::nanoseconds::max()) {
+        const clock::time_point begin = now();
+        if (timeout < deadline - begin) deadline = begin + timeout;
+    }
+    if (const call_context* serving = call_context::try_current()) {
+        if (const auto outer = serving->deadline()) deadline = std::min(deadline, *outer);
+    }
+    return deadline;
 }
 
 bool engine_core::hand_over(work_unit& unit) noexcept {
@@ -165,6 +184,11 @@ void engine_core::admit(const peer& there) {
     }
 }
 
+void engine_core::expose(exposure& mine, const peer* only) {
+    if (ports_.empty()) throw error(errc::closed, "this engine is stopped; make a new one");
+    exposures_.open(mine, ports_, only);
+}
+
 void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     peer_state* from = peers_.find(port, arrived.from());
     if (from == nullptr) {
@@ -176,9 +200,12 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     }
     parsed_message parsed;
     if (const char* wrong = parse(arrived.bytes(), parsed)) {
-        malformed_.add();
+        (parsed.corrupt ? corrupt_ : malformed_).add();
         if (parsed.kind == message_kind::request && arrived.tag() != 0) {
-            serves_.refuse(*from, arrived.tag(), parsed, {errc::mismatch}, wrong);
+            const errc why = parsed.corrupt ? errc::corrupt : errc::mismatch;
+            serves_.refuse(*from, arrived.tag(), parsed, {why}, wrong);
+        } else if (parsed.corrupt && parsed.kind != message_kind::one_way) {
+            calls_.on_damaged(*from, arrived.tag());
         }
         return;
     }
@@ -192,6 +219,10 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
             return serves_.on_cancel(*from, arrived.tag());
         case message_kind::verdict:
             return calls_.on_verdict(*from, parsed);
+        case message_kind::item:
+        case message_kind::credit:
+        case message_kind::release:
+            return malformed_.add();
     }
 }
 
@@ -202,6 +233,7 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     if (why == errc::closed) why = {errc::disconnected};  // We cut it off: no engine is stopped.
     serves_.on_peer_down(gone->name);
     calls_.on_peer_down(*gone, why);
+    transfers_.on_peer_down(*gone, why);
     out_.drop(*gone, why);
     peers_.forget(*gone);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -19,10 +20,12 @@
 #include <amalgam/tasks/event.hpp>
 
 #include "rpc/caller.hpp"
+#include "rpc/exposure_table.hpp"
 #include "rpc/known_peers.hpp"
 #include "rpc/outbox.hpp"
 #include "rpc/port_link.hpp"
 #include "rpc/server.hpp"
+#include "rpc/transfers.hpp"
 
 namespace amalgam::detail {
 
@@ -65,6 +68,13 @@ public:
     std::size_t stream_count() const noexcept { return streams_.size(); }
     clock::time_point now() const noexcept { return clock_->now(); }
     bool driven() const noexcept { return driven_; }
+    encoding encodes_as() const noexcept { return options_.encoding; }
+    bool adds_checksums() const noexcept { return options_.checksum; }
+    const std::vector<std::shared_ptr<interceptor>>& interceptors() const noexcept {
+        return options_.interceptors;
+    }
+    /// A limit from now on, or that of the call the caller serves: the earlier.
+    clock::time_point deadline_after(std::chrono::nanoseconds timeout) const noexcept;
     buffer_pool& buffers() noexcept { return buffers_; }
     counter_set& counters() noexcept { return counters_; }
     std::size_t max_message_bytes(const peer& there) const noexcept;
@@ -80,9 +90,15 @@ public:
     caller& calls() noexcept { return calls_; }
     server& serves() noexcept { return serves_; }
     outbox& out() noexcept { return out_; }
+    transfers& moves() noexcept { return transfers_; }
+    exposure_table& exposures() noexcept { return exposures_; }
+    /// Shows memory to peers: all, or `only` one. Throws error{closed} after the end.
+    void expose(exposure& mine, const peer* only);
     known_peers& peers() noexcept { return peers_; }
     message_sink& self_sink() noexcept { return self_sink_; }
     std::string address_of(const peer& who);
+    /// What lookup() does, of an address as lookup() keeps it.
+    result<peer> route_to(const std::string& address);
     void on_message(std::uint16_t port, message& arrived) noexcept;
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
     /// To be called when a call, in either direction, has ended.
@@ -120,11 +136,14 @@ private:
     outbox out_;
     caller calls_;
     server serves_;
+    exposure_table exposures_;
+    transfers transfers_;
     std::optional<stream_driver> driver_;
     std::deque<port_link> links_;  // Never move: pollers and sinks.
     detail::self_sink self_sink_{*this};
     waiter* quiet_ = nullptr;  // stop(), while it waits.
     owned_counter malformed_;
+    owned_counter corrupt_;
     owned_counter peers_lost_;
 
     std::mutex procedures_lock_;

@@ -47,6 +47,12 @@ result<peer> engine_core::find_route(const std::string& address, std::string_vie
                         transport, have)};
 }
 
+result<peer> engine_core::route_to(const std::string& address) {
+    const result<uri> parsed = parse_uri(address);
+    if (!parsed) return parsed.why();
+    return find_route(address, parsed->scheme);
+}
+
 std::string engine_core::address_of(const peer& who) {
     if (who.is_self()) return addresses_.empty() ? "this engine itself" : addresses_.front();
     const peer_state* const known = peers_.find(who);

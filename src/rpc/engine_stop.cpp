@@ -9,7 +9,7 @@
 // The end of an engine, in steps that each take bounded time:
 //   1. no new call begins or is served;
 //   2. what is under way may end by itself, for as long as options.drain says;
-//   3. our calls end with `closed`, and the handlers that waited for them may reply;
+//   3. our calls and transfers end with `closed`, and the handlers that waited for them may reply;
 //   4. the ports close, and nothing is handed to the stream any more;
 //   5. the streams end.
 
@@ -21,7 +21,8 @@ constexpr std::chrono::milliseconds last_words{100};
 }  // namespace
 
 bool engine_core::is_quiet() const noexcept {
-    return calls_.pending() == 0 && serves_.running() == 0 && out_.idle();
+    return calls_.pending() == 0 && serves_.running() == 0 && transfers_.pending() == 0 &&
+           out_.idle();
 }
 
 void engine_core::tell_if_quiet() noexcept {
@@ -70,7 +71,10 @@ void engine_core::end_calls(bool wait) {
             serves_.close();
         });
         if (options_.drain > options_.drain.zero()) wait_until_quiet(options_.drain);
-        on_stream([this] { calls_.close(); });
+        on_stream([this] {
+            calls_.close();
+            transfers_.close();
+        });
         if (options_.drain > options_.drain.zero()) {
             wait_until_quiet(std::min(last_words, options_.drain));
         }
@@ -89,11 +93,13 @@ void engine_core::stop_streams() {
 void engine_core::close_now() noexcept {
     serves_.close();
     calls_.close();
+    transfers_.close();
     for (const auto& each : ports_)
         each->attach_driver(nullptr);
     for (port_link& each : links_)
         stream().remove_poller(each);
     out_.close();
+    exposures_.close_all();
     ports_.clear();
     const std::size_t elsewhere = serves_.running_outside([this](const pool& where) {
         return std::none_of(streams_.begin(), streams_.end(),

@@ -31,12 +31,12 @@ void invocation::serve() noexcept {
         std::string text;
         what = run(result, text);
         const std::size_t limit = owner_.core().max_message_bytes(from_);
-        if (what.ok() && reply_bytes + result.size() > limit) {
+        if (what.ok() && reply_bytes + result.size() + checksum_bytes > limit) {
             what = {errc::too_large};
             text = fmt::format(
                 "its result has {} bytes, more than a message of this transport "
                 "holds ({}); return it in parts",
-                result.size(), limit - reply_bytes);
+                result.size(), limit - reply_bytes - checksum_bytes);
         }
         if (!what.ok()) {
             result.clear();
@@ -63,8 +63,10 @@ status invocation::run(body& result, std::string& text) {
 
 status invocation::run_handler(body& result, std::string& text) {
     try {
-        archive_reader reader(arguments);
-        archive_writer writer(result);
+        const origin between{&owner_.core(), from_};
+        const encoding as = (flags & wire_flag::xdr) != 0 ? encoding::xdr : encoding::native;
+        archive_reader reader(arguments, as, &between);
+        archive_writer writer(result, as, &between);
         if (what_.run->invoke(reader, writer)) return {};
         text = fmt::format("the arguments do not fit {}: {}", what_.signature,
                            reader.ok() ? "there are bytes left over" : reader.why());

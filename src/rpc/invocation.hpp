@@ -37,7 +37,8 @@ public:
     void cancel() noexcept { canceled_.store(true, std::memory_order_relaxed); }
 
     const_bytes arguments;
-    buffer large;  ///< Holds the arguments when they are not inline.
+    std::uint8_t flags = 0;  ///< The request's wire_flag: the reply is encoded likewise.
+    buffer large;            ///< Holds the arguments when they are not inline.
 
     // For the server's index.
     invocation* next = nullptr;
@@ -63,6 +64,7 @@ struct reply_record final : outgoing, work_unit {
     server& owner;
     invocation& call;
     waiter* who = nullptr;  ///< Parked until the reply has left.
+    std::array<std::byte, 4> checksum;
 };
 
 }  // namespace amalgam::detail

@@ -23,7 +23,7 @@ struct served_procedure {
     bool defined = true;
 };
 
-/// The procedures of one engine, by the id they travel under.
+/// The procedures of one engine, by the id they travel under and the provider.
 ///
 /// Threads: the engine's stream.
 /// Cost:    finding one is a probe or two in a table that is at most half full.
@@ -32,16 +32,19 @@ public:
     /// Failure: throws error{invalid} when the name is taken or has no valid length, or when two
     ///          names share an id.
     void add(std::unique_ptr<served_procedure> fresh);
-    bool remove(std::string_view name);
+    bool remove(std::string_view name, std::uint16_t provider);
 
-    served_procedure* find(std::uint64_t id) const noexcept;
+    served_procedure* find(std::uint64_t id, std::uint16_t provider) const noexcept;
+    /// One of that name, whatever its provider.
     served_procedure* find(std::string_view name) const noexcept;
+    /// "0, 2": who serves this id.
+    std::string providers_of(std::uint64_t id) const;
     /// A call to it ended.
     void release(served_procedure& used) noexcept;
 
 private:
     struct entry {
-        std::uint64_t id = 0;
+        std::uint64_t key = 0;
         served_procedure* what = nullptr;
     };
     void rebuild();

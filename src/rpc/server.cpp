@@ -46,7 +46,7 @@ void keep_arguments(invocation& call, std::byte* room, message& arrived, const_b
     } else {
         const auto at = static_cast<std::size_t>(body.data() - arrived.bytes().data());
         call.large = arrived.take();
-        call.arguments = const_bytes(call.large.bytes()).subspan(at);
+        call.arguments = const_bytes(call.large.bytes()).subspan(at, body.size());
     }
 }
 
@@ -81,29 +81,19 @@ void server::on_request(peer_state& from, message& arrived,
 
 served_procedure* server::choose(peer_state& from, std::uint64_t id,
                                  const parsed_message& request) {
-    served_procedure* const what = procedures_.find(request.procedure);
+    served_procedure* const what = procedures_.find(request.procedure, request.provider);
     const bool one_way = request.kind == message_kind::one_way;
     if (closed_) {
         refuse(from, id, request, {errc::closed}, "the engine there is stopping");
-    } else if (what == nullptr && !request.named) {
-        refuse(from, id, request, {errc::not_found}, {});
     } else if (what == nullptr) {
-        const served_procedure* const other = procedures_.find(request.name);
-        if (other != nullptr) {
-            refuse(from, id, request, {errc::mismatch},
-                   fmt::format("\"{}\" is {} there, and {} here", other->name, other->signature,
-                               request.signature));
-        } else {
-            refuse(from, id, request, {errc::not_found},
-                   fmt::format("no procedure \"{}\" is defined there", request.name));
-        }
-    } else if (request.named &&
+        refuse_unknown(from, id, request);
+    } else if (request.named() &&
                (request.name != what->name || request.signature != what->signature)) {
         refuse(from, id, request, {errc::mismatch},
                fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
                            "one of them",
                            request.name, request.signature, what->name, what->signature));
-    } else if (running_ >= max_running_ && !one_way) {
+    } else if (running_ >= (request.has(wire_flag::urgent) ? 2 : 1) * max_running_ && !one_way) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded}, "too many calls run there; try again later");
     } else if (leaves_unread(from, max_unread_) && !one_way) {
@@ -111,10 +101,29 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
         refuse(from, id, request, {errc::overloaded},
                "too many answers wait there to be read; read them, then try again");
     } else {
-        if (request.named && one_way) send_verdict(from, {}, request.procedure, {});
+        if (request.named() && one_way) send_verdict(from, {}, request.procedure, {});
         return what;
     }
     return nullptr;
+}
+
+void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request) {
+    const std::string providers = procedures_.providers_of(request.procedure);
+    const served_procedure* const other = procedures_.find(request.name);
+    if (!providers.empty()) {
+        refuse(from, id, request, {errc::not_found},
+               fmt::format("provider {} does not serve it there; these do: {}", request.provider,
+                           providers));
+    } else if (!request.named()) {
+        refuse(from, id, request, {errc::not_found}, {});
+    } else if (other != nullptr) {
+        refuse(from, id, request, {errc::mismatch},
+               fmt::format("\"{}\" is {} there, and {} here", other->name, other->signature,
+                           request.signature));
+    } else {
+        refuse(from, id, request, {errc::not_found},
+               fmt::format("no procedure \"{}\" is defined there", request.name));
+    }
 }
 
 void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
@@ -126,18 +135,36 @@ void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& re
     } else if (leaves_unread(from, 2 * max_unread_)) {
         cut_off(from);
     } else {
+        const std::uint8_t flags = answer_flags(request.flags, what);
         std::byte bytes[reply_bytes];
-        write_reply(bytes, what);
-        out_.send_copy(from, id, {bytes, as_bytes(text)}, true);
+        write_reply(bytes, what, flags);
+        send_answer(from, id, bytes, text, flags);
     }
 }
 
 void server::send_verdict(peer_state& to, status what, std::uint64_t procedure,
                           std::string_view text) noexcept {
     if (leaves_unread(to, max_unread_)) return;  // It sends the names again, then.
+    const std::uint8_t flags = answer_flags(0, what);
     std::byte bytes[verdict_bytes];
-    write_verdict(bytes, what, procedure);
-    out_.send_copy(to, 0, {bytes, as_bytes(text)}, true);
+    write_verdict(bytes, what, procedure, flags);
+    send_answer(to, 0, bytes, text, flags);
+}
+
+/// Who asks with a checksum is answered with one, and so is everybody where this engine adds them.
+std::uint8_t server::answer_flags(std::uint8_t request, status what) const noexcept {
+    const bool checked = core_.adds_checksums() || (request & wire_flag::checked) != 0;
+    return static_cast<std::uint8_t>((what.ok() ? request & wire_flag::xdr : 0) |
+                                     (checked ? wire_flag::checked : 0));
+}
+
+void server::send_answer(peer_state& to, std::uint64_t id, const_bytes header,
+                         std::string_view text, std::uint8_t flags) noexcept {
+    const const_bytes pieces[] = {header, as_bytes(text)};
+    const bool checked = (flags & wire_flag::checked) != 0;
+    const auto sum = checked ? checksum_of(pieces) : std::array<std::byte, checksum_bytes>{};
+    out_.send_copy(to, id, {pieces[0], pieces[1], const_bytes(sum).first(checked ? sum.size() : 0)},
+                   {.is_answer = true});
 }
 
 void server::cut_off(peer_state& from) noexcept {
@@ -164,6 +191,7 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
     void* const closure = closure_of(&runs_it);
     auto* const call = ::new (closure)
         invocation(*this, where_, what, from.name, arrived.tag(), one_way, deadline_of(request));
+    call->flags = request.flags;
     try {
         keep_arguments(*call, static_cast<std::byte*>(closure) + inline_arguments_at, arrived,
                        request.body);
@@ -180,6 +208,7 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
                         const parsed_message& request) {
     invocation call(*this, where_, what, from.name, arrived.tag(),
                     request.kind == message_kind::one_way, deadline_of(request));
+    call.flags = request.flags;
     alignas(argument_alignment) std::byte room[invocation::inline_bytes];
     if (reinterpret_cast<std::uintptr_t>(request.body.data()) % 8 == 0) {
         call.arguments = request.body;  // As aligned as a view of them may ask for.
@@ -191,13 +220,19 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
 }
 
 void server::conclude(invocation& call, status what, body& result) noexcept {
+    const std::uint8_t flags = answer_flags(call.flags, what);
     std::byte header[reply_bytes];
-    write_reply(header, what);
+    write_reply(header, what, flags);
     reply_record reply(*this, call);
     reply.to = call.from();
     reply.tag = call.id();
     reply.pieces[0] = result.with_header(header);
     reply.piece_count = 1;
+    if ((flags & wire_flag::checked) != 0) {
+        reply.checksum = checksum_of({reply.pieces.data(), 1});
+        reply.pieces[1] = reply.checksum;
+        reply.piece_count = 2;
+    }
     if (!core_.on_owner()) {
         waiter me;
         me.waits_for("rpc answer to leave");
@@ -207,7 +242,8 @@ void server::conclude(invocation& call, status what, body& result) noexcept {
         // Nobody can wait here, so what the port does not take at once must be copied.
         peer_state* const there = core_.peers().find(reply.to);
         if (there != nullptr && !call.one_way()) {
-            out_.send_copy(*there, reply.tag, {reply.pieces[0]}, true);
+            out_.send_copy(*there, reply.tag, {reply.pieces[0], reply.pieces[1]},
+                           {.is_answer = true});
         }
         untrack(call);
     } else if (!send_reply(reply)) {

@@ -70,10 +70,14 @@ public:
 
 private:
     served_procedure* choose(peer_state& from, std::uint64_t id, const parsed_message& request);
+    void refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request);
     void launch(peer_state& from, served_procedure& what, message& arrived,
                 const parsed_message& request);
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request);
+    std::uint8_t answer_flags(std::uint8_t request, status what) const noexcept;
+    void send_answer(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
+                     std::uint8_t flags) noexcept;
     void send_verdict(peer_state& to, status what, std::uint64_t procedure,
                       std::string_view text) noexcept;
     /// More than so many bytes of answers wait because it does not read them.

@@ -29,6 +29,8 @@ template <typename T>
 struct codec;  // See codec.hpp.
 
 namespace detail {
+struct origin;
+
 /// Throws error{too_large}: a container has more elements than a count can say.
 [[noreturn]] void throw_too_many(std::size_t elements);
 }  // namespace detail
@@ -50,8 +52,9 @@ public:
     using is_loading = std::false_type;  ///< As boost and cereal name it.
     using is_saving = std::true_type;
 
-    explicit basic_archive_writer(Into& into, encoding as = encoding::native) noexcept
-        : into_(into), xdr_(as == encoding::xdr) {}
+    explicit basic_archive_writer(Into& into, encoding as = encoding::native,
+                                  const detail::origin* between = nullptr) noexcept
+        : into_(into), between_(between), xdr_(as == encoding::xdr) {}
 
     template <typename... T>
     basic_archive_writer& operator()(const T&... values) {
@@ -117,9 +120,12 @@ public:
         if (elements > std::numeric_limits<std::uint32_t>::max()) detail::throw_too_many(elements);
         scalar(static_cast<std::uint32_t>(elements));
     }
+    /// From whom to whom, where that matters; null: not known.
+    const detail::origin* between() const noexcept { return between_; }
 
 private:
     Into& into_;
+    const detail::origin* between_;
     bool xdr_;
 };
 
@@ -143,10 +149,12 @@ public:
     static constexpr unsigned max_depth = 100;
 
     /// `from` starts where the body starts, at a multiple of 8 when views are read.
-    explicit archive_reader(const_bytes from, encoding as = encoding::native) noexcept
+    explicit archive_reader(const_bytes from, encoding as = encoding::native,
+                            const detail::origin* between = nullptr) noexcept
         : begin_(from.data()),
           at_(begin_),
           end_(begin_ + from.size()),
+          between_(between),
           countable_(from.size()),
           xdr_(as == encoding::xdr) {}
     archive_reader(const archive_reader&) = delete;
@@ -269,11 +277,14 @@ public:
         return ok();
     }
     void leave() noexcept { --depth_; }
+    /// As the writer's: the peer is who sent it.
+    const detail::origin* between() const noexcept { return between_; }
 
 private:
     const std::byte* begin_;
     const std::byte* at_;
     const std::byte* end_;
+    const detail::origin* between_;
     const char* why_ = nullptr;
     std::size_t countable_;  // Elements of containers that may still come.
     unsigned depth_ = 0;

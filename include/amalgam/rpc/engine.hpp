@@ -24,6 +24,8 @@
 
 namespace amalgam {
 
+class interceptor;
+
 /// The ports of an engine: one URI, several at once, or ports that are open already.
 ///     engine one{"tcp://127.0.0.1:0"};  engine two{{"shm://", "tcp://"}};
 struct endpoints {
@@ -57,6 +59,13 @@ struct engine_options {
     /// with 4 KiB on top. While they hold more its requests are answered `overloaded` and run
     /// nothing; when it leaves as much again of those unread, it is cut off.
     std::size_t max_unread_bytes = std::size_t{64} << 20;
+    /// Look at every call; see interceptor.hpp.
+    std::vector<std::shared_ptr<interceptor>> interceptors{};
+    /// How this engine's calls are encoded; replies come in the same. Every engine reads both.
+    amalgam::encoding encoding = amalgam::encoding::native;
+    /// Calls and their replies carry a CRC-32C. What arrives damaged is not run, and its caller
+    /// gets `corrupt`. Peers that do not ask for it check and answer all the same.
+    bool checksum = false;
     /// How long stop() waits for calls that are under way, in either direction.
     std::chrono::milliseconds drain{1000};
 };
@@ -67,10 +76,19 @@ enum class handler : std::uint8_t {
     inline_  ///< On the progress stream, at once: for short ones that never wait.
 };
 
+/// What a caller knows about a procedure.
+struct calling_options {
+    /// Running it twice does no harm: it may be retried; see bound_procedure::retrying().
+    bool idempotent = false;
+};
+
 /// How a procedure is served.
 struct procedure_options {
     handler run = handler::ult;
     pool* in = nullptr;  ///< Whose streams run the ULTs; null: the engine's first.
+    /// Under which id: a name may be served by several, each in its own way. Callers choose by
+    /// `procedure.on(peer, provider)`.
+    std::uint16_t provider = 0;
 };
 
 /// Calls procedures elsewhere and serves its own, over one or several ports.
@@ -102,7 +120,8 @@ public:
 
     /// Serves `name` by `function`, typed by its parameters and result. Parameters of type
     /// std::string_view and std::span<const T> borrow from the message for the handler's time.
-    /// Failure: throws error{invalid} when the name is taken (whatever its signature), is empty
+    /// Failure: throws error{invalid} when the name is taken, or has another signature at another
+    ///          provider, is empty
     ///          or longer than 255 bytes; error{closed} after stop().
     template <typename Function>
     requires(!std::is_function_v<Function>) void define(std::string_view name, Function function,
@@ -119,12 +138,12 @@ public:
             std::make_unique<detail::typed_handler<Function, Signature>>(std::move(function)));
     }
     /// Serves `name` no more; calls under way end in their own time. False: no such name.
-    bool undefine(std::string_view name);
+    bool undefine(std::string_view name, std::uint16_t provider = 0);
 
     /// How to call `name` elsewhere. Asks nobody: whether a peer has it shows in the call.
     template <typename Signature>
-    amalgam::procedure<Signature> procedure(std::string_view name) {
-        return {*core_, intern(name, signature_text<Signature>())};
+    amalgam::procedure<Signature> procedure(std::string_view name, calling_options how = {}) {
+        return {*core_, intern(name, signature_text<Signature>()), how.idempotent};
     }
 
     /// Runs `function()` as a ULT of the engine's first stream and waits for its result. Calls

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -72,17 +74,44 @@ public:
         return timed;
     }
 
+    /// The same, but the call goes before others where messages wait, and is not refused for load
+    /// until twice as many run as would refuse others. For control: few and small calls.
+    bound_procedure urgent() const noexcept {
+        bound_procedure first(*this);
+        first.target_.urgent = true;
+        return first;
+    }
+    /// The same, but a call that ends as overloaded, unreachable or disconnected is made again,
+    /// until `attempts` were made or its deadline is near; a peer that is gone is looked up again
+    /// by its address. Before the second attempt it pauses for `pause`, then twice as long each
+    /// time. Failure: throws error{invalid} unless the procedure was declared idempotent, as a call
+    ///          whose answer was lost may have run.
+    bound_procedure retrying(unsigned attempts,
+                             std::chrono::nanoseconds pause = std::chrono::milliseconds(10)) const {
+        detail::require_idempotent(target_);
+        bound_procedure again(*this);
+        again.target_.attempts = static_cast<std::uint16_t>(std::clamp(attempts, 1u, 1000u));
+        again.target_.pause = pause;
+        return again;
+    }
+    /// The same as a span of this trace. In a handler calls belong to its trace without this.
+    bound_procedure traced(const trace_context& span) const noexcept {
+        bound_procedure with(*this);
+        with.target_.trace = span;
+        return with;
+    }
+
     /// Calls, and parks the ULT or thread until the result is there. Throws amalgam::error.
     result_type operator()(detail::argument_t<A>... arguments) const {
         detail::blocking_call<result_type> call(target_);
-        archive_writer(call.arguments)(arguments...);
+        call.write(arguments...);
         return call.run();
     }
     /// The same, but returns a failure instead of throwing it.
     result<result_type> try_call(detail::argument_t<A>... arguments) const {
         try {
             detail::blocking_call<result_type> call(target_);
-            archive_writer(call.arguments)(arguments...);
+            call.write(arguments...);
             return call.try_run();
         } catch (const error& wrong) {  // Of serialization, or of a place that cannot wait.
             return failure{wrong.code(), wrong.what()};
@@ -93,9 +122,21 @@ public:
     /// this peer wait for room; where nobody can park such a call ends as `overloaded`.
     future<result_type> start(detail::argument_t<A>... arguments) const {
         auto call = std::make_unique<detail::future_call<result_type>>(target_);
-        archive_writer(call->arguments)(arguments...);
+        call->write(arguments...);
         detail::admit(target_);
         return call.release()->launch();
+    }
+    /// Begins the call; `then(result<R>)` is told how it ended, exactly once, on the engine's
+    /// stream, where it must neither wait nor throw. It may run before this returns. Waits
+    /// like start().
+    template <typename Function>
+    requires(std::is_invocable_v<Function&, result<result_type>>) void call_then(
+        Function then, detail::argument_t<A>... arguments) const {
+        auto call =
+            std::make_unique<detail::told_call<result_type, Function>>(target_, std::move(then));
+        call->write(arguments...);
+        detail::admit(target_);
+        call.release()->launch();
     }
     /// Sends the call and wants no answer: a result or failure at the far side goes nowhere,
     /// but for a wrong name or signature, which is logged here. Calls of one ULT to one
@@ -104,7 +145,7 @@ public:
     ///          disconnected, closed.
     void post(detail::argument_t<A>... arguments) const {
         detail::one_way message(target_);
-        archive_writer(message.arguments)(arguments...);
+        message.write(arguments...);
         message.send();
     }
 
@@ -125,19 +166,24 @@ class procedure;
 template <typename R, typename... A>
 class procedure<R(A...)> {
 public:
-    procedure(detail::engine_core& core, const detail::remote_procedure& what) noexcept {
+    procedure(detail::engine_core& core, const detail::remote_procedure& what,
+              bool idempotent) noexcept {
         target_.core = &core;
         target_.what = &what;
+        target_.idempotent = idempotent;
+        target_.as = detail::encoding_of(core);
     }
 
-    bound_procedure<R(A...)> on(const peer& there) const noexcept {
+    /// `provider`: which one of those that serve it there; see procedure_options::provider.
+    bound_procedure<R(A...)> on(const peer& there, std::uint16_t provider = 0) const noexcept {
         detail::call_target target = target_;
         target.to = there;
+        target.provider = provider;
         return bound_procedure<R(A...)>(target);
     }
     /// Looks the address up each time: keep the peer for more than a few calls.
-    bound_procedure<R(A...)> on(std::string_view address) const {
-        return on(detail::look_up(*target_.core, address));
+    bound_procedure<R(A...)> on(std::string_view address, std::uint16_t provider = 0) const {
+        return on(detail::look_up(*target_.core, address), provider);
     }
 
     std::string_view name() const noexcept { return target_.what->name; }

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <amalgam/rpc/peer.hpp>
+
+namespace amalgam::detail {
+
+class engine_core;
+
+/// Whose values an archive carries: the engine at this end of a message, and the peer at the
+/// other. What means something between two processes only (a bulk descriptor) reads and writes
+/// itself by it. Archives over bytes that travel otherwise have none.
+struct origin {
+    engine_core* here = nullptr;
+    peer there;
+};
+
+}  // namespace amalgam::detail
