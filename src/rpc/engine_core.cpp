@@ -122,6 +122,7 @@ void engine_core::expose_counters() {
     show("rpc.transfers_failed", transfers_.counts().failed);
     show("rpc.transferred_bytes", transfers_.counts().bytes);
     show("rpc.malformed", malformed_);
+    show("rpc.corrupt", corrupt_);
     show("rpc.peers_lost", peers_lost_);
 }
 
@@ -194,9 +195,12 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     }
     parsed_message parsed;
     if (const char* wrong = parse(arrived.bytes(), parsed)) {
-        malformed_.add();
+        (parsed.corrupt ? corrupt_ : malformed_).add();
         if (parsed.kind == message_kind::request && arrived.tag() != 0) {
-            serves_.refuse(*from, arrived.tag(), parsed, {errc::mismatch}, wrong);
+            const errc why = parsed.corrupt ? errc::corrupt : errc::mismatch;
+            serves_.refuse(*from, arrived.tag(), parsed, {why}, wrong);
+        } else if (parsed.corrupt && parsed.kind != message_kind::one_way) {
+            calls_.on_damaged(*from, arrived.tag());
         }
         return;
     }

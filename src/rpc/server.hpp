@@ -56,6 +56,9 @@ public:
     void refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
                 std::string_view text) noexcept;
 
+    /// The flags of an answer to a request that had these.
+    std::uint8_t answer_flags(std::uint8_t request, status what) const noexcept;
+
     std::size_t running() const noexcept { return running_; }
     /// How many of those run in pools that `is_outside`.
     template <typename Predicate>
@@ -79,6 +82,8 @@ private:
                 const parsed_message& request);
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request);
+    void send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
+                   std::uint8_t flags) noexcept;
     void send_verdict(peer_state& to, status what, std::uint64_t procedure,
                       std::string_view text) noexcept;
     /// More than so many bytes of answers wait because it does not read them.

@@ -214,6 +214,7 @@ public:
         target_.core = &core;
         target_.what = &what;
         target_.idempotent = idempotent;
+        target_.as = detail::encoding_of(core);
     }
 
     /// `provider`: which one of those that serve it there; see procedure_options::provider.
