@@ -8,43 +8,27 @@
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "rpc/call_extras.hpp"
 #include "rpc/engine_core.hpp"
 
 namespace amalgam::detail {
 
 namespace {
 
-/// A call's own limit, or that of the call the caller serves: the earlier.
-clock::time_point deadline_for(const engine_core& core, std::chrono::nanoseconds timeout) {
-    clock::time_point deadline = clock::time_point::max();
-    if (timeout != std::chrono::nanoseconds::max()) {
-        const clock::time_point now = core.now();
-        if (timeout < deadline - now) deadline = now + timeout;
-    }
-    if (const call_context* serving = call_context::try_current()) {
-        if (const auto outer = serving->deadline()) deadline = std::min(deadline, *outer);
-    }
-    return deadline;
-}
-
 /// A one-way call that another thread makes, on its way to the stream: lives in front of its
 /// arguments, in one buffer.
 struct handed_one_way final : work_unit {
     handed_one_way(buffer held, const call_target& target, clock::time_point until) noexcept
-        : work_unit(&run_it),
-          core(*target.core),
-          what(*target.what),
-          to(target.to),
-          deadline(until),
-          home(std::move(held)) {}
+        : work_unit(&run_it), message(target, until), home(std::move(held)) {}
 
     static void run_it(work_unit& self) noexcept {
         auto& me = static_cast<handed_one_way&>(self);
-        me.core.taken_over();
-        if (peer_state* const there = me.core.peers().find(me.to)) {
-            me.core.calls().post(*there, me.what, me.deadline, me.arguments);
+        engine_core& core = *me.message.core;
+        core.taken_over();
+        if (peer_state* const there = core.peers().find(me.message.to)) {
+            core.calls().post(*there, me.message);
         } else {
-            me.core.calls().lost_one_way();
+            core.calls().lost_one_way();
         }
         destroy(me);
     }
@@ -53,11 +37,9 @@ struct handed_one_way final : work_unit {
         self.~handed_one_way();
     }
 
-    engine_core& core;
-    const remote_procedure& what;
-    peer to;
-    clock::time_point deadline;
-    const_bytes arguments;
+    one_way_message message;
+    std::vector<std::byte> extras;
+    lent_list loans;
     buffer home;
 };
 
@@ -79,20 +61,71 @@ call_record::call_record(const call_target& target)
       arguments(&target.core->buffers()),
       core_(target.core),
       what_(target.what),
-      timeout_(target.timeout),
+      target_(&target),
+      provider_(target.provider),
       submit_(&call_record::run_submit, *this),
       cancel_(&call_record::run_cancel, *this) {
     to = target.to;
+    urgent = target.urgent;
 }
 
 void call_record::submit() noexcept {
-    deadline_ = deadline_for(*core_, timeout_);
+    const call_context* const serving = call_context::try_current();
+    deadline_ = core_->deadline_after(target_->timeout);
+    if (target_->attempts > 1 || window != 0 || !loans_.empty() ||
+        arguments.size() > core_->eager_bytes(to) || needs_dress(*core_, *target_, serving))
+        [[unlikely]] {
+        try {
+            dress(serving);
+        } catch (const error& wrong) {
+            return refuse(wrong.code(),
+                          fmt::format("call of \"{}\": {}", what_->name, wrong.what()));
+        } catch (const std::exception& wrong) {
+            return refuse({errc::no_memory}, wrong.what());
+        }
+    }
     if (core_->on_owner()) return core_->calls().begin(*this);
     if (core_->hand_over(submit_)) return;
-    why.what = {errc::closed};
-    why.sentence = "this engine is stopped and takes no more calls; make a new one";
+    refuse({errc::closed}, "this engine is stopped and takes no more calls; make a new one");
+}
+
+void call_record::dress(const call_context* serving) {
+    extras_.reset(new call_extras);
+    extras_->wire = dress_call(*core_, *target_, false, deadline_, serving);
+    if (!core_->interceptors().empty()) {
+        extras_->watched = true;
+        extras_->began = core_->now();
+    }
+    if (!loans_.empty()) add_loans(extras_->wire, loans_);
+    if (window != 0) {
+        std::byte items[8] = {};
+        store_le(items, window);
+        add_extra(extras_->wire, extra::window, items);
+    }
+    if (arguments.size() > core_->eager_bytes(to)) {
+        const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
+        extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
+        add_key(extras_->wire, extras_->arguments->key(to.port()));
+    }
+    if (target_->attempts == 1) return;
+    extras_->attempts_left = target_->attempts - 1u;
+    extras_->pause = target_->pause;
+    extras_->address = to.address();
+}
+
+/// Ends it before the engine's stream has seen it.
+void call_record::refuse(status what, std::string sentence) noexcept {
+    if (extras_ != nullptr && extras_->watched) {
+        tell_called(*core_, *what_, to, what, core_->now() - extras_->began);
+    }
+    why.what = what;
+    why.sentence = std::move(sentence);
     ended_ = true;
     over();
+}
+
+void drop_extras::operator()(call_extras* which) const noexcept {
+    delete which;
 }
 
 void call_record::request_cancel() noexcept {
@@ -121,15 +154,20 @@ void call_record::raise() const {
 }
 
 void waited_call::wait() {
-    if (core_->driven() && !this_task::in_ult()) {
-        throw error(errc::invalid,
-                    "a call on a network in virtual time cannot be waited for here, because time "
-                    "stands still meanwhile: use start() and loop_network::run_until_idle(), or "
-                    "call from a ULT of engine::spawn()");
-    }
+    core_->check_may_wait();
     who_.waits_for("rpc reply");
     submit();
+    who_.allow_cancel();
+    if (who_.park_until(waiter::time_point::max())) return;
+    // The ULT that waits was canceled, so its call is. It ends all the same.
+    try {
+        const cancel_later it_must_end;
+        core_->on_stream([this] { core_->calls().cancel_waited(*this); });
+    } catch (const error&) {
+        // The engine has ended, and the call with it.
+    }
     who_.park();
+    throw_if_canceled();
 }
 
 buffer_pool* one_way::pool_of(const call_target& target) {
@@ -142,21 +180,33 @@ void one_way::send() {
         cannot_post(target_, errc::invalid,
                     "the peer is nobody, or of another engine; take one from engine::lookup()");
     }
-    const std::size_t limit = core.max_message_bytes(target_.to);
-    if (arguments.size() + target_.what->wire_text.size() + request_bytes > limit) {
-        cannot_post(target_, errc::too_large,
-                    fmt::format("its arguments have {} bytes, more than a message of this "
-                                "transport holds ({}); send them in parts",
-                                arguments.size(), limit));
+    const call_context* const serving = call_context::try_current();
+    const clock::time_point deadline = core.deadline_after(target_.timeout);
+    std::vector<std::byte> extras;
+    if (needs_dress(core, target_, serving)) {
+        extras = dress_call(core, target_, true, deadline, serving);
     }
+    // What fits a message is sent as one, so that one-way calls stay in order.
+    const std::size_t overhead = request_bytes + target_.what->wire_text.size() + max_extras_bytes;
+    if (overhead > core.max_message_bytes(target_.to) ||
+        arguments.size() > core.max_message_bytes(target_.to) - overhead) {
+        auto values = std::make_shared<lent_values>(core, std::move(arguments), target_.to);
+        add_key(extras, values->key(target_.to.port()));
+        const origin between{&core, target_.to, &loans_, nullptr};
+        lend(&between, std::move(values));
+    }
+    if (!loans_.empty()) add_loans(extras, loans_);
     core.admit(target_.to);
-    const clock::time_point deadline = deadline_for(core, target_.timeout);
+    one_way_message message(target_, deadline);
+    message.arguments = arguments.bytes();
+    message.extras = extras;
+    message.loans = &loans_;
     if (core.on_owner()) {
         peer_state* const there = core.peers().find(target_.to);
         if (there == nullptr) {
             cannot_post(target_, errc::disconnected, "the peer is gone; look it up again");
         }
-        if (!core.calls().post(*there, *target_.what, deadline, arguments.bytes())) {
+        if (!core.calls().post(*there, message)) {
             cannot_post(target_, errc::closed, "this engine is stopped; make a new one");
         }
         return;
@@ -166,7 +216,11 @@ void one_way::send() {
     auto* const handed = ::new (home) handed_one_way(std::move(held), target_, deadline);
     std::byte* const bytes = home + sizeof(handed_one_way);
     if (arguments.size() != 0) std::memcpy(bytes, arguments.bytes().data(), arguments.size());
-    handed->arguments = {bytes, arguments.size()};
+    handed->extras = std::move(extras);
+    handed->message.arguments = {bytes, arguments.size()};
+    handed->message.extras = handed->extras;
+    handed->loans = std::move(loans_);
+    handed->message.loans = &handed->loans;
     core.handing_one_way();
     if (core.hand_over(*handed)) return;
     core.taken_over();
@@ -176,6 +230,16 @@ void one_way::send() {
 
 void admit(const call_target& target) {
     if (target.to && target.to.owner() == target.core) target.core->admit(target.to);
+}
+
+void require_idempotent(const call_target& target) {
+    if (target.idempotent) return;
+    throw error(
+        errc::invalid,
+        fmt::format("\"{0}\" cannot be retried, since a call whose answer was lost may have "
+                    "run: if running twice does no harm, say so; example: "
+                    "procedure<int(int)>(\"{0}\", {{.idempotent = true}})",
+                    target.what->name));
 }
 
 peer look_up(engine_core& core, std::string_view address) {

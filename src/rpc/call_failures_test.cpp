@@ -151,7 +151,7 @@ TEST(call_failure, cancel_completes_once_and_shows_at_the_handler) {
     std::vector<bool> seen;
     two.server.define("work", [&] {
         seen.push_back(call_context::current().canceled());
-        this_task::sleep_for(10ms);
+        EXPECT_EQ(error_of([] { this_task::sleep_for(10ms); }).code(), errc::canceled);
         seen.push_back(call_context::current().canceled());
         return 5;
     });
@@ -170,7 +170,7 @@ TEST(call_failure, an_abandoned_future_cancels_its_call) {
     loop_pair two;
     bool canceled = false;
     two.server.define("work", [&] {
-        this_task::sleep_for(10ms);
+        EXPECT_EQ(error_of([] { this_task::sleep_for(10ms); }).code(), errc::canceled);
         canceled = call_context::current().canceled();
     });
     {
@@ -186,7 +186,7 @@ TEST(call_failure, the_callers_death_shows_at_the_handler) {
     loop_pair two;
     bool canceled = false;
     two.server.define("work", [&] {
-        this_task::sleep_for(10ms);
+        EXPECT_EQ(error_of([] { this_task::sleep_for(1h); }).code(), errc::canceled);
         canceled = call_context::current().canceled();
     });
     future<void> call = two.client.procedure<void()>("work").on(two.there()).start();
@@ -216,9 +216,10 @@ TEST(call_failure, too_many_running_calls_are_overloaded) {
     EXPECT_TRUE(later.wait().ok());
 }
 
-TEST(call_failure, what_exceeds_a_message_is_too_large_in_either_direction) {
+TEST(call_failure, what_exceeds_the_limit_for_values_is_too_large_in_either_direction) {
     loop_network net({.max_message_bytes = 10'000});
-    engine server{net.port("server")}, client{net.port("client")};
+    engine server{net.port("server"), {.max_values_bytes = 15'000}};
+    engine client{net.port("client"), {.max_values_bytes = 30'000}};
     server.define("grow", [](std::string text, std::uint32_t to) {
         text.resize(to);
         return text;
@@ -226,13 +227,11 @@ TEST(call_failure, what_exceeds_a_message_is_too_large_in_either_direction) {
     auto grow = client.procedure<std::string(std::string, std::uint32_t)>("grow");
     auto done = client.spawn([&] {
         auto there = grow.on(server.address());
-        EXPECT_EQ(there.try_call(std::string(20'000, 'a'), 1).code(), errc::too_large);
-        const result<std::string> reply = there.try_call("a", 20'000);
-        EXPECT_EQ(reply.code(), errc::too_large);
-        EXPECT_NE(reply.sentence().find("20004 bytes"), std::string::npos);
-        EXPECT_EQ(error_of([&] { there.post(std::string(20'000, 'a'), 1); }).code(),
-                  errc::too_large);
-        EXPECT_EQ(there("a", 9'000).size(), 9'000u);
+        EXPECT_EQ(there(std::string(14'000, 'a'), 29'000).size(), 29'000u);
+        const result<std::string> request = there.try_call(std::string(20'000, 'a'), 1);
+        EXPECT_EQ(request.code(), errc::too_large);
+        EXPECT_NE(request.sentence().find("max_values_bytes (15000)"), std::string::npos);
+        EXPECT_EQ(there.try_call("a", 31'000).code(), errc::too_large);
     });
     net.run_until_idle();
     done.get();

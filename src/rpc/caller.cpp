@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
+#include <amalgam/rpc/detail/stream_call.hpp>
 
+#include "rpc/call_extras.hpp"
 #include "rpc/engine_core.hpp"
 
 namespace amalgam::detail {
@@ -38,6 +40,12 @@ std::string_view advice(errc code) noexcept {
         default:
             return "it failed";
     }
+}
+
+std::uint8_t request_flags(bool naming, const_bytes extras, bool urgent) noexcept {
+    return static_cast<std::uint8_t>((naming ? wire_flag::named : 0) |
+                                     (extras.empty() ? 0 : wire_flag::extras) |
+                                     (urgent ? wire_flag::urgent : 0));
 }
 
 /// A server answers so only when it has compared the names, and they were right.
@@ -114,8 +122,18 @@ void caller::begin(call_record& call) noexcept {
     call.previous_pending_ = nullptr;
     call.next_pending_ = std::exchange(there->pending, &call);
     if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
+    if (!call.loans_.empty() && !core_.lending().keep(there->name, call.loans_)) {
+        return end(call, {errc::no_memory});
+    }
     frame(*there, call);
-    if (call.deadline_ != clock::time_point::max()) arm(call);
+    if (call.deadline_ != clock::time_point::max()) {
+        arm(call, call.deadline_, [](timer& self) noexcept {
+            call_record& late = *static_cast<deadline_timer&>(self).call;
+            caller& calls = late.core_->calls();
+            calls.counts_.timed_out.add();
+            calls.end(late, {errc::timed_out});
+        });
+    }
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
 }
 
@@ -125,27 +143,29 @@ void caller::frame(peer_state& there, call_record& call) noexcept {
         left = to_microseconds(call.deadline_ - core_.now());
     }
     call.naming_ = !there.verified(call.what_->index);
-    write_request(call.header_.data(), message_kind::request, call.naming_, left, call.what_->id);
+    const const_bytes extras = call.extras_ != nullptr ? call.extras_->wire : const_bytes{};
+    write_request(call.header_.data(), {.flags = request_flags(call.naming_, extras, call.urgent),
+                                        .provider = call.provider_,
+                                        .microseconds = left,
+                                        .procedure = call.what_->id});
     const const_bytes header(call.header_.data(), request_bytes);
     call.tag = call.id_;
-    if (call.naming_) {
-        call.pieces = {header, as_bytes(call.what_->wire_text), call.arguments.bytes()};
-        call.piece_count = 3;
+    if (call.naming_ || !extras.empty()) {
+        const const_bytes names = call.naming_ ? as_bytes(call.what_->wire_text) : const_bytes{};
+        const bool elsewhere = call.extras_ != nullptr && call.extras_->arguments != nullptr;
+        const const_bytes values = elsewhere ? const_bytes{} : call.arguments.bytes();
+        call.pieces = {header, extras, names, values};
+        call.piece_count = 4;
     } else {
         call.pieces[0] = call.arguments.with_header(header);
         call.piece_count = 1;
     }
 }
 
-void caller::arm(call_record& call) {
-    call.timer_.emplace(core_.stream(), [](timer& self) noexcept {
-        call_record& late = *static_cast<deadline_timer&>(self).call;
-        caller& calls = late.core_->calls();
-        calls.counts_.timed_out.add();
-        calls.end(late, {errc::timed_out});
-    });
+void caller::arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept) {
+    call.timer_.emplace(core_.stream(), then);
     call.timer_->call = &call;
-    call.timer_->arm(call.deadline_);
+    call.timer_->arm(when);
 }
 
 /// Ends a call that never became one.
@@ -153,6 +173,22 @@ void caller::fail_unsent(call_record& call, status what, std::string_view text) 
     counts_.failed.add();
     explain(call, what, text);
     call.ended_ = true;
+    finish(call);
+}
+
+/// The call is out of every list, and the port has let go of it.
+void caller::finish(call_record& call) noexcept {
+    if (call.extras_ != nullptr) [[unlikely]] {
+        if (result_fetch* const under_way = std::exchange(call.extras_->result, nullptr)) {
+            under_way->give_up();
+        }
+        if (!call.why.what.ok() && try_again_later(call)) return;
+        if (call.extras_->watched) {
+            tell_called(core_, *call.what_, call.to, call.why.what,
+                        core_.now() - call.extras_->began);
+        }
+        call.extras_->arguments.reset();
+    }
     call.over();
 }
 
@@ -164,7 +200,7 @@ void caller::end(call_record& call, status what, std::string_view text) noexcept
     detach(call);
     call.ended_ = true;
     if (call.where == outgoing::at::nowhere) {
-        call.over();
+        finish(call);
         core_.look_whether_quiet();
     } else if (!what.ok()) {
         out_.withdraw(call);  // sent() will say over().
@@ -184,8 +220,9 @@ void caller::explain(call_record& call, status what, std::string_view text) noex
 
 void caller::sent(call_record& call, status what) noexcept {
     call.where = outgoing::at::nowhere;
+    if (!what.ok() && !call.loans_.empty()) core_.lending().withdraw(call.to, call.loans_);
     if (call.ended_) {
-        call.over();
+        finish(call);
         core_.look_whether_quiet();
     } else if (!what.ok()) {
         end(call, what);
@@ -193,7 +230,15 @@ void caller::sent(call_record& call, status what) noexcept {
 }
 
 void caller::cancel(call_record& call) noexcept {
-    if (call.ended_) {
+    cancel_waited(call);
+    call.release();
+}
+
+void caller::cancel_waited(call_record& call) noexcept {
+    if (call.pausing_) {
+        leave_pause(call);
+        fail_unsent(call, {errc::canceled});
+    } else if (call.ended_) {
         // Too late.
     } else if (call.id_ == 0) {
         call.canceled_early_ = true;  // It is still being handed over; begin() will see.
@@ -208,47 +253,132 @@ void caller::cancel(call_record& call) noexcept {
             out_.send_copy(there, id, {bytes});
         }
     }
-    call.release();
 }
 
-bool caller::post(peer_state& there, const remote_procedure& what, clock::time_point deadline,
-                  const_bytes arguments) noexcept {
+void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept {
+    call_record* const call = find(id);
+    if (call == nullptr || call->callee_ != &from) return drop_reply(from, item);
+    const std::uint32_t index = call->what_->index;
+    if (call->naming_) from.set_verified(index, true);
+    loan_ids lent_to_us;
+    try {
+        lent_to_us = to_ids(loans_of(item.extras));
+        const origin between{&core_, from.name, nullptr, &lent_to_us};
+        archive_reader reader(item.body, encoding::native, &between);
+        const bool taken = call->window != 0 && item.what.ok() &&
+                           static_cast<stream_call*>(call)->take_item(reader);
+        if (!taken) {
+            end(*call, {errc::mismatch},
+                reader.ok() ? "a value came that is none of the stream's" : reader.why());
+        }
+    } catch (const std::exception& why) {
+        end(*call, {errc::no_memory}, why.what());
+    }
+    core_.lending().release(from, lent_to_us);
+}
+
+void caller::send_credit(call_record& call, std::uint32_t items) noexcept {
+    if (call.id_ == 0) return;
+    std::byte bytes[credit_bytes];
+    write_credit(bytes, items);
+    out_.send_copy(*call.callee_, call.id_, {bytes});
+}
+
+bool caller::post(peer_state& there, const one_way_message& message) noexcept {
     if (closed_) return false;
+    const remote_procedure& what = *message.what;
     std::uint32_t left = 0;
-    if (deadline != clock::time_point::max()) left = to_microseconds(deadline - core_.now());
+    if (message.deadline != clock::time_point::max()) {
+        left = to_microseconds(message.deadline - core_.now());
+    }
     const bool naming = !there.verified(what.index);
     const const_bytes names = naming ? as_bytes(what.wire_text) : const_bytes{};
     std::byte header[request_bytes];
-    write_request(header, message_kind::one_way, naming, left, what.id);
+    write_request(header, {.kind = message_kind::one_way,
+                           .flags = request_flags(naming, message.extras, message.urgent),
+                           .provider = message.provider,
+                           .microseconds = left,
+                           .procedure = what.id});
     counts_.one_ways.add();
-    return out_.send_copy(there, 0, {header, names, arguments});
+    const bool lends = message.loans != nullptr && !message.loans->empty();
+    if (lends && !core_.lending().keep(there.name, *message.loans)) return false;
+    const bool taken = out_.send_copy(there, 0, {header, message.extras, names, message.arguments},
+                                      {.urgent = message.urgent});
+    if (lends && !taken) core_.lending().withdraw(there.name, *message.loans);
+    return taken;
 }
 
 void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept {
     call_record* const call = find(id);
-    if (call == nullptr || call->callee_ != &from) return counts_.late_replies.add();
+    if (call == nullptr || call->callee_ != &from) return drop_reply(from, reply);
     const std::uint32_t index = call->what_->index;
     if (call->naming_ && comes_after_the_names(reply.what.code)) from.set_verified(index, true);
     if (!reply.what.ok()) {
         if (reply.what == errc::not_found) from.set_verified(index, false);
         return end(*call, reply.what, as_text(reply.body));
     }
-    archive_reader reader(reply.body);
+    if (reply.extras.empty()) {
+        loan_ids nothing;
+        return read_result(*call, reply.body, nothing);
+    }
     try {
-        call->decode(reader);
+        loan_ids lent_to_us = to_ids(loans_of(reply.extras));
+        remote_key key;
+        if (key_in(reply.extras, key)) return fetch(*call, from, key, std::move(lent_to_us));
+        read_result(*call, reply.body, lent_to_us);
+        core_.lending().release(from, lent_to_us);
     } catch (const std::bad_alloc&) {
-        return end(*call, {errc::no_memory});
+        core_.lending().release(from, loans_of(reply.extras));
+        end(*call, {errc::no_memory});
+    }
+}
+
+void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept {
+    counts_.late_replies.add();
+    core_.lending().release(from, loans_of(reply.extras));
+}
+
+void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_to_us) noexcept {
+    const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
+    archive_reader reader(result, encoding::native, &between);
+    try {
+        call.decode(reader);
+    } catch (const std::bad_alloc&) {
+        return end(call, {errc::no_memory});
     } catch (const std::exception& why) {
-        return end(*call, {errc::mismatch}, why.what());
+        return end(call, {errc::mismatch}, why.what());
     } catch (...) {
-        return end(*call, {errc::mismatch}, "reading the result threw something unknown");
+        return end(call, {errc::mismatch}, "reading the result threw something unknown");
     }
     if (!reader.ok() || reader.remaining() != 0) {
-        return end(*call, {errc::mismatch},
+        return end(call, {errc::mismatch},
                    reader.ok() ? "the reply is longer than the result type"
                                : "the reply is no value of the result type");
     }
-    end(*call, {});
+    end(call, {});
+}
+
+/// The call stays pending meanwhile, so whatever else ends it ends the fetch too.
+void caller::fetch(call_record& call, peer_state& from, const remote_key& key,
+                   loan_ids lent_to_us) {
+    if (call.extras_ == nullptr) call.extras_.reset(new call_extras);
+    if (call.extras_->result != nullptr || key.bytes > core_.max_values_bytes()) {
+        core_.lending().release(from, lent_to_us);
+        return end(call, {errc::too_large},
+                   "its result is longer than engine_options::max_values_bytes here");
+    }
+    buffer room = core_.buffers().take(key.bytes);
+    auto* const get =
+        new result_fetch(core_, from.name, key, call, std::move(room), std::move(lent_to_us));
+    call.extras_->result = get;
+    get->begin();
+}
+
+void caller::fetched(call_record& call, const failure& why, const_bytes result,
+                     loan_ids& lent_to_us) noexcept {
+    call.extras_->result = nullptr;
+    if (!why.what.ok()) return end(call, why.what, why.sentence);
+    read_result(call, result, lent_to_us);
 }
 
 void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {
@@ -276,6 +406,62 @@ void caller::close() noexcept {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         if (slots_[i].call != nullptr) end(*slots_[i].call, {errc::closed});
     }
+    while (call_record* const call = pausing_) {
+        leave_pause(*call);
+        fail_unsent(*call, {errc::closed});
+    }
+}
+
+// ---- retries. While it pauses a call is in no list but pausing_, and counts as pending.
+
+bool caller::try_again_later(call_record& call) noexcept {
+    call_extras& more = *call.extras_;
+    const errc why = call.why.what.code;
+    const bool may_pass =
+        why == errc::overloaded || why == errc::unreachable || why == errc::disconnected;
+    if (!may_pass || more.attempts_left == 0 || closed_) return false;
+    const clock::time_point now = core_.now();
+    if (call.deadline_ != clock::time_point::max() && more.pause >= call.deadline_ - now) {
+        return false;
+    }
+    --more.attempts_left;
+    call.ended_ = false;
+    call.pausing_ = true;
+    call.previous_pending_ = nullptr;
+    call.next_pending_ = std::exchange(pausing_, &call);
+    if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
+    ++pending_;
+    arm(call, now + more.pause, [](timer& self) noexcept {
+        call_record& waits = *static_cast<deadline_timer&>(self).call;
+        waits.core_->calls().try_again(waits);
+    });
+    more.pause = more.pause < std::chrono::minutes(1) ? 2 * more.pause : more.pause;
+    return true;
+}
+
+void caller::leave_pause(call_record& call) noexcept {
+    call.pausing_ = false;
+    --pending_;
+    call.timer_.reset();
+    if (call.next_pending_ != nullptr)
+        call.next_pending_->previous_pending_ = call.previous_pending_;
+    (call.previous_pending_ != nullptr ? call.previous_pending_->next_pending_ : pausing_) =
+        call.next_pending_;
+}
+
+void caller::try_again(call_record& call) noexcept {
+    leave_pause(call);
+    counts_.retried.add();
+    if (peers_.find(call.to) == nullptr && !call.extras_->address.empty()) {
+        try {
+            // Where it cannot be reached begin() says so, and the next attempt follows.
+            if (result<peer> again = core_.route_to(call.extras_->address)) call.to = *again;
+        } catch (const std::bad_alloc&) {
+            return fail_unsent(call, {errc::no_memory});
+        }
+    }
+    call.why = {};
+    begin(call);
 }
 
 }  // namespace amalgam::detail

@@ -19,11 +19,33 @@ namespace amalgam::detail {
 struct caller_counts {
     owned_counter calls;          ///< Begun, with an answer to come.
     owned_counter one_ways;       ///< Sent.
+    owned_counter retried;        ///< Made again.
     owned_counter failed;         ///< Calls that ended with anything but a value.
     owned_counter timed_out;      ///< Of those, by their deadline.
     owned_counter late_replies;   ///< Replies to calls that had ended: dropped.
     owned_counter one_ways_lost;  ///< To peers that were gone by then.
     owned_counter refused;        ///< One-way calls that the peer had no procedure for.
+};
+
+/// A one-way call without its types. Borrows its bytes.
+struct one_way_message {
+    one_way_message(const call_target& target, clock::time_point until) noexcept
+        : core(target.core),
+          what(target.what),
+          to(target.to),
+          deadline(until),
+          provider(target.provider),
+          urgent(target.urgent) {}
+
+    engine_core* core;
+    const remote_procedure* what;
+    peer to;
+    clock::time_point deadline;
+    std::uint16_t provider;
+    bool urgent;
+    const_bytes extras;
+    const_bytes arguments;
+    const lent_list* loans = nullptr;
 };
 
 /// The calling side of an engine: calls that wait for replies, by id.
@@ -40,13 +62,19 @@ public:
 
     void begin(call_record& call) noexcept;
     void cancel(call_record& call) noexcept;
+    /// The same for a call whose maker waits here until it is done.
+    void cancel_waited(call_record& call) noexcept;
+    void on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept;
+    void send_credit(call_record& call, std::uint32_t items) noexcept;
     /// Sends a one-way call. False: the engine is stopped, or out of memory.
-    bool post(peer_state& there, const remote_procedure& what, clock::time_point deadline,
-              const_bytes arguments) noexcept;
+    bool post(peer_state& there, const one_way_message& message) noexcept;
     /// One could not be sent, and nobody is there to be told.
     void lost_one_way() noexcept { counts_.one_ways_lost.add(); }
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
+    /// The result of a call, from elsewhere, or why it could not be had.
+    void fetched(call_record& call, const failure& why, const_bytes result,
+                 loan_ids& loans) noexcept;
     void on_verdict(peer_state& from, const parsed_message& verdict) noexcept;
     /// Ends every call to this peer.
     void on_peer_down(peer_state& gone, status why) noexcept;
@@ -55,6 +83,7 @@ public:
     /// All calls do.
     void close() noexcept;
 
+    /// Those between two attempts too.
     std::size_t pending() const noexcept { return pending_; }
     const caller_counts& counts() const noexcept { return counts_; }
 
@@ -70,12 +99,19 @@ private:
     bool take_slot(call_record& call) noexcept;
     call_record* find(std::uint64_t id) noexcept;
     void frame(peer_state& there, call_record& call) noexcept;
-    void arm(call_record& call);
+    void arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept);
     void end(call_record& call, status what, std::string_view text = {}) noexcept;
     void fail_unsent(call_record& call, status what, std::string_view text = {}) noexcept;
     void detach(call_record& call) noexcept;
     void explain(call_record& call, status what, std::string_view text) noexcept;
     void sent(call_record& call, status what) noexcept;
+    void finish(call_record& call) noexcept;
+    void fetch(call_record& call, peer_state& from, const remote_key& key, loan_ids loans);
+    void read_result(call_record& call, const_bytes result, loan_ids& loans) noexcept;
+    void drop_reply(peer_state& from, const parsed_message& reply) noexcept;
+    bool try_again_later(call_record& call) noexcept;
+    void try_again(call_record& call) noexcept;
+    void leave_pause(call_record& call) noexcept;
 
     engine_core& core_;
     known_peers& peers_;
@@ -83,6 +119,7 @@ private:
     std::vector<slot> slots_;
     std::uint32_t first_free_ = none;
     std::size_t pending_ = 0;
+    call_record* pausing_ = nullptr;  // Between two attempts.
     bool closed_ = false;
     caller_counts counts_;
 };

@@ -1,10 +1,13 @@
 #include <cstdint>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/detail/local.hpp>
 
 #include "rpc/engine_core.hpp"
+#include "rpc/wire.hpp"
 
 namespace amalgam {
 
@@ -19,6 +22,8 @@ engine::engine(endpoints where, engine_options options)
         throw;
     }
 }
+
+engine::engine(const engine_config& config) : engine(config.endpoints, config.options) {}
 
 engine::~engine() {
     end();
@@ -49,21 +54,36 @@ result<peer> engine::try_lookup(std::string_view address) {
     }
 }
 
-bool engine::undefine(std::string_view name) {
+bool engine::undefine(std::string_view name, std::uint16_t provider) {
     bool known = false;
-    core_->on_stream([&] { known = core_->serves().procedures().remove(name); });
+    core_->on_stream([&] { known = core_->serves().procedures().remove(name, provider); });
+    core_->streams().reap();
     return known;
 }
 
 void engine::add_handler(std::string_view name, std::string signature, procedure_options options,
-                         std::unique_ptr<detail::handler_base> handler) {
+                         detail::answer_form form, std::unique_ptr<detail::handler_base> handler) {
+    if (form == detail::answer_form::items && options.run == handler::inline_) {
+        throw error(errc::invalid,
+                    fmt::format("\"{}\" streams its answer, so it waits for its caller, which an "
+                                "inline handler cannot: leave procedure_options::run as it is",
+                                name));
+    }
     auto fresh = std::make_unique<detail::served_procedure>();
     fresh->id = detail::procedure_id(name, signature);
     fresh->name = name;
     fresh->signature = std::move(signature);
+    fresh->streams = core_->streams().place(name, options);
     fresh->options = options;
+    fresh->form = form;
     fresh->run = std::move(handler);
-    core_->on_stream([&] { core_->serves().procedures().add(std::move(fresh)); });
+    try {
+        core_->on_stream([&] { core_->serves().procedures().add(std::move(fresh)); });
+    } catch (...) {
+        fresh.reset();
+        core_->streams().reap();
+        throw;
+    }
 }
 
 const detail::remote_procedure& engine::intern(std::string_view name, std::string signature) {
@@ -71,10 +91,34 @@ const detail::remote_procedure& engine::intern(std::string_view name, std::strin
 }
 
 execution_stream& engine::stream(std::size_t index) {
-    return core_->stream(index);
+    return core_->streams().at(index);
 }
 std::size_t engine::stream_count() const noexcept {
-    return core_->stream_count();
+    return core_->streams().count();
+}
+amalgam::pool& engine::pool(std::string_view name) {
+    return core_->streams().find(name);
+}
+void engine::set_progress(progress_options how) {
+    core_->streams().set_progress(how);
+}
+std::string engine::configuration() const {
+    return to_json(core_->configuration());
+}
+std::size_t engine::progress(std::size_t most) {
+    return core_->progress(most);
+}
+int engine::wait_handle() const {
+    return core_->stream().wait_handle();
+}
+std::optional<clock::time_point> engine::next_timer() const noexcept {
+    return core_->stream().next_timer();
+}
+peer_lost_subscription engine::on_peer_lost(std::function<void(const peer&, status)> function) {
+    return core_->listeners().add(std::move(function));
+}
+void engine::check_may_wait() const {
+    core_->check_may_wait();
 }
 clock::time_point engine::now() const noexcept {
     return core_->now();
@@ -95,6 +139,10 @@ std::string peer::address() const {
 
 call_context* call_context::try_current() noexcept {
     return static_cast<call_context*>(detail::task_local());
+}
+
+std::optional<std::string_view> call_context::metadata(std::string_view key) const noexcept {
+    return detail::find_metadata(extras_wire_, key);
 }
 
 call_context& call_context::current() {

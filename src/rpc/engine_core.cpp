@@ -32,7 +32,9 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
       peers_(*this),
       out_(buffers_, std::max<std::size_t>(options_.max_queued, 1)),
       calls_(*this, peers_, out_),
-      serves_(*this, owner, out_, options_) {
+      serves_(*this, owner, out_, options_),
+      transfers_(*this, peers_, exposures_),
+      listeners_(std::make_shared<peer_listeners>(*this)) {
     open_ports(std::move(where));
     try {
         start_streams();
@@ -45,7 +47,9 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
     }
 }
 
-engine_core::~engine_core() = default;
+engine_core::~engine_core() {
+    listeners_->forget_engine();
+}
 
 void engine_core::open_ports(endpoints where) {
     ports_ = std::move(where.ports);
@@ -71,28 +75,21 @@ void engine_core::open_ports(endpoints where) {
                         "ports that run in virtual time and ports that do not cannot share an "
                         "engine: make one engine for each kind");
         }
-        if (each->can().listens) addresses_.push_back(each->address());
+        port_addresses_.push_back(each->can().listens ? each->address() : std::string());
+        if (each->can().listens) addresses_.push_back(port_addresses_.back());
+        uris_.push_back(each->can().listens ? each->address()
+                                            : fmt::format("{}://", each->can().transport));
         limits_.push_back(each->can().max_message_bytes);
-    }
-    if (driven_ && options_.streams > 1) {
-        throw error(errc::invalid,
-                    fmt::format("an engine in virtual time has one stream, not {}: all of it runs "
-                                "inside loop_network::run_until_idle()",
-                                options_.streams));
+        eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
     }
     out_.open(ports_);
+    transfers_.open(ports_);
+    self_ = peers_.meet(peer::self_port, self_link::id).name;
 }
 
 void engine_core::start_streams() {
-    for (std::size_t i = 0; i < std::max(options_.streams, 1u); ++i) {
-        execution_stream_options how;
-        how.name = i == 0 ? options_.name : fmt::format("{}-{}", options_.name, i);
-        how.cpu = i < options_.cpus.size() ? options_.cpus[i] : -1;
-        how.spin = options_.spin;
-        how.driven = driven_;
-        how.clock = driven_ ? clock_ : nullptr;
-        streams_.push_back(std::make_unique<execution_stream>(how));
-    }
+    streams_.start(options_, driven_ ? clock_ : nullptr);
+    if (streams_.driven_by_caller()) loop_thread_ = this_thread();
     driver_.emplace(stream());
     for (std::size_t i = 0; i < ports_.size(); ++i) {
         port_link& link = links_.emplace_back(*this, static_cast<std::uint16_t>(i), *ports_[i]);
@@ -112,6 +109,7 @@ void engine_core::expose_counters() {
     show("rpc.one_ways", calls_.counts().one_ways);
     show("rpc.one_ways_lost", calls_.counts().one_ways_lost);
     show("rpc.one_ways_refused", calls_.counts().refused);
+    show("rpc.retried", calls_.counts().retried);
     show("rpc.failed", calls_.counts().failed);
     show("rpc.timed_out", calls_.counts().timed_out);
     show("rpc.late_replies", calls_.counts().late_replies);
@@ -120,8 +118,23 @@ void engine_core::expose_counters() {
     show("rpc.overloaded", serves_.counts().overloaded);
     show("rpc.cut_off", serves_.counts().cut_off);
     show("rpc.canceled", serves_.counts().canceled);
+    show("rpc.transfers", transfers_.counts().begun);
+    show("rpc.transfers_failed", transfers_.counts().failed);
+    show("rpc.transferred_bytes", transfers_.counts().bytes);
     show("rpc.malformed", malformed_);
     show("rpc.peers_lost", peers_lost_);
+}
+
+clock::time_point engine_core::deadline_after(std::chrono::nanoseconds timeout) const noexcept {
+    clock::time_point deadline = clock::time_point::max();
+    if (timeout != std::chrono::nanoseconds::max()) {
+        const clock::time_point begin = now();
+        if (timeout < deadline - begin) deadline = begin + timeout;
+    }
+    if (const call_context* serving = call_context::try_current()) {
+        if (const auto outer = serving->deadline()) deadline = std::min(deadline, *outer);
+    }
+    return deadline;
 }
 
 bool engine_core::hand_over(work_unit& unit) noexcept {
@@ -165,6 +178,11 @@ void engine_core::admit(const peer& there) {
     }
 }
 
+void engine_core::expose(exposure& mine, const peer* only) {
+    if (ports_.empty()) throw error(errc::closed, "this engine is stopped; make a new one");
+    exposures_.open(mine, ports_, only);
+}
+
 void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     peer_state* from = peers_.find(port, arrived.from());
     if (from == nullptr) {
@@ -192,6 +210,12 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
             return serves_.on_cancel(*from, arrived.tag());
         case message_kind::verdict:
             return calls_.on_verdict(*from, parsed);
+        case message_kind::release:
+            return loans_.on_release(from->name, parsed.body);
+        case message_kind::item:
+            return calls_.on_item(*from, arrived.tag(), parsed);
+        case message_kind::credit:
+            return serves_.on_credit(*from, arrived.tag(), parsed.items);
     }
 }
 
@@ -202,7 +226,10 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     if (why == errc::closed) why = {errc::disconnected};  // We cut it off: no engine is stopped.
     serves_.on_peer_down(gone->name);
     calls_.on_peer_down(*gone, why);
+    transfers_.on_peer_down(*gone, why);
+    loans_.on_peer_down(gone->name);
     out_.drop(*gone, why);
+    listeners_->tell(gone->name, why);
     peers_.forget(*gone);
 }
 

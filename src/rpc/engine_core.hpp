@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -16,13 +17,19 @@
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/counter.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/tasks/event.hpp>
 
 #include "rpc/caller.hpp"
+#include "rpc/engine_streams.hpp"
+#include "rpc/exposure_table.hpp"
 #include "rpc/known_peers.hpp"
+#include "rpc/loans.hpp"
 #include "rpc/outbox.hpp"
+#include "rpc/peer_listeners.hpp"
 #include "rpc/port_link.hpp"
 #include "rpc/server.hpp"
+#include "rpc/transfers.hpp"
 
 namespace amalgam::detail {
 
@@ -47,8 +54,10 @@ public:
     /// The caller may touch what belongs to the stream: it runs on it, or nothing runs beside it.
     bool on_owner() const noexcept {
         const execution_stream* const here = execution_stream::current();
-        return here == streams_.front().get() || (driven_ && here == nullptr);
+        return here == &streams_.first() || (driven_ ? here == nullptr : on_idle_loop());
     }
+    /// Throws error{invalid} where the caller would wait for ever.
+    void check_may_wait() const;
     /// Runs the unit on the stream, in the order handed over. False: the engine has ended.
     bool hand_over(work_unit& unit) noexcept;
     /// Runs `work()` on the stream and returns when it has run. Throws what it throws, and
@@ -61,28 +70,51 @@ public:
     /// Waits until a message to `there` need not queue behind too many others.
     void admit(const peer& there);
 
-    execution_stream& stream(std::size_t index = 0) { return *streams_.at(index); }
-    std::size_t stream_count() const noexcept { return streams_.size(); }
+    engine_streams& streams() noexcept { return streams_; }
+    execution_stream& stream() noexcept { return streams_.first(); }
     clock::time_point now() const noexcept { return clock_->now(); }
     bool driven() const noexcept { return driven_; }
+    const std::vector<std::shared_ptr<interceptor>>& interceptors() const noexcept {
+        return options_.interceptors;
+    }
+    /// A limit from now on, or that of the call the caller serves: the earlier.
+    clock::time_point deadline_after(std::chrono::nanoseconds timeout) const noexcept;
     buffer_pool& buffers() noexcept { return buffers_; }
     counter_set& counters() noexcept { return counters_; }
     std::size_t max_message_bytes(const peer& there) const noexcept;
+    /// Values of more bytes stay where they are, and the message carries a key to them.
+    std::size_t eager_bytes(const peer& there) const noexcept;
+    std::size_t max_values_bytes() const noexcept { return options_.max_values_bytes; }
     const std::vector<std::string>& addresses() const noexcept { return addresses_; }
+    /// Of all ports; empty where one does not listen.
+    const std::vector<std::string>& port_addresses() const noexcept { return port_addresses_; }
+    const peer& self() const noexcept { return self_; }
+    std::uint64_t home() const noexcept { return exposures_.incarnation(); }
     result<peer> lookup(std::string_view address);
     const remote_procedure& intern(std::string_view name, std::string signature);
     /// By the id it travels under; null: nobody here calls it.
     const remote_procedure* procedure_of(std::uint64_t id);
     void stop();
+    std::size_t progress(std::size_t most);
+    /// What it runs by now.
+    engine_config configuration();
+    peer_listeners& listeners() noexcept { return *listeners_; }
 
     // ---- the stream only
 
     caller& calls() noexcept { return calls_; }
     server& serves() noexcept { return serves_; }
     outbox& out() noexcept { return out_; }
+    loans& lending() noexcept { return loans_; }
+    transfers& moves() noexcept { return transfers_; }
+    exposure_table& exposures() noexcept { return exposures_; }
+    /// Shows memory to peers: all, or `only` one. Throws error{closed} after the end.
+    void expose(exposure& mine, const peer* only);
     known_peers& peers() noexcept { return peers_; }
     message_sink& self_sink() noexcept { return self_sink_; }
     std::string address_of(const peer& who);
+    /// What lookup() does, of an address as lookup() keeps it.
+    result<peer> route_to(const std::string& address);
     void on_message(std::uint16_t port, message& arrived) noexcept;
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
     /// To be called when a call, in either direction, has ended.
@@ -91,6 +123,18 @@ public:
     }
 
 private:
+    /// The caller is the engine's loop while this lives: nobody else's progress() runs.
+    class loop_turn {
+    public:
+        explicit loop_turn(engine_core& core) noexcept;
+        ~loop_turn();
+        loop_turn(const loop_turn&) = delete;
+        loop_turn& operator=(const loop_turn&) = delete;
+
+    private:
+        engine_core& core_;
+    };
+
     ~engine_core();
     void open_ports(endpoints where);
     void start_streams();
@@ -98,7 +142,11 @@ private:
     result<peer> find_route(const std::string& address, std::string_view transport);
     bool is_quiet() const noexcept;
     void tell_if_quiet() noexcept;
-    bool on_own_stream() const noexcept;
+    bool on_own_stream() noexcept;
+    /// The thread that calls progress(), while it does not.
+    bool on_idle_loop() const noexcept;
+    static const void* this_thread() noexcept;
+    void drive_until_quiet(clock::duration at_most);
     void wait_until_quiet(clock::duration at_most);
     void end_calls(bool wait);
     void close_now() noexcept;
@@ -110,20 +158,31 @@ private:
     buffer_pool buffers_;
     counter_set counters_;
     std::vector<std::unique_ptr<port>> ports_;
+    std::vector<std::string> uris_;       // Of all, as they can be opened again.
     std::vector<std::string> addresses_;  // Of those that listen.
-    std::vector<std::size_t> limits_;     // max_message_bytes of each.
+    std::vector<std::string> port_addresses_;
+    peer self_;
+    std::vector<std::size_t> limits_;  // max_message_bytes of each.
+    std::vector<std::size_t> eager_;   // eager_bytes of each.
     bool driven_ = false;
     const clock* clock_ = nullptr;
-    std::vector<std::unique_ptr<execution_stream>> streams_;
+    mutable engine_streams streams_;
+    // With progress_by::caller: whose thread that is, and that it is in progress() or stop().
+    std::atomic<const void*> loop_thread_{nullptr};
+    std::atomic<bool> looping_{false};
 
     known_peers peers_;
     outbox out_;
     caller calls_;
     server serves_;
+    exposure_table exposures_;
+    transfers transfers_;
+    loans loans_{out_};
     std::optional<stream_driver> driver_;
     std::deque<port_link> links_;  // Never move: pollers and sinks.
     detail::self_sink self_sink_{*this};
     waiter* quiet_ = nullptr;  // stop(), while it waits.
+    std::shared_ptr<peer_listeners> listeners_;
     owned_counter malformed_;
     owned_counter peers_lost_;
 

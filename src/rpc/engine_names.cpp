@@ -14,6 +14,11 @@ std::size_t engine_core::max_message_bytes(const peer& there) const noexcept {
                                          : std::numeric_limits<std::size_t>::max();
 }
 
+std::size_t engine_core::eager_bytes(const peer& there) const noexcept {
+    return there.port() < eager_.size() ? eager_[there.port()]
+                                        : std::numeric_limits<std::size_t>::max();
+}
+
 result<peer> engine_core::lookup(std::string_view address) {
     const result<uri> parsed = parse_uri(address);
     if (!parsed) return parsed.why();
@@ -26,7 +31,7 @@ result<peer> engine_core::lookup(std::string_view address) {
 result<peer> engine_core::find_route(const std::string& address, std::string_view transport) {
     if (ports_.empty()) return {errc::closed, "this engine is stopped; make a new one"};
     if (std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end()) {
-        return peers_.meet(peer::self_port, self_link::id).name;
+        return self_;
     }
     std::string have;
     for (std::size_t i = 0; i < ports_.size(); ++i) {
@@ -45,6 +50,12 @@ result<peer> engine_core::find_route(const std::string& address, std::string_vie
             fmt::format("no port of this engine speaks {0}, only {1}: give the engine one more "
                         "URI; example: engine{{{{\"{1}://\", \"{0}://\"}}}}",
                         transport, have)};
+}
+
+result<peer> engine_core::route_to(const std::string& address) {
+    const result<uri> parsed = parse_uri(address);
+    if (!parsed) return parsed.why();
+    return find_route(address, parsed->scheme);
 }
 
 std::string engine_core::address_of(const peer& who) {

@@ -9,7 +9,7 @@
 // The end of an engine, in steps that each take bounded time:
 //   1. no new call begins or is served;
 //   2. what is under way may end by itself, for as long as options.drain says;
-//   3. our calls end with `closed`, and the handlers that waited for them may reply;
+//   3. our calls and transfers end with `closed`, and the handlers that waited for them may reply;
 //   4. the ports close, and nothing is handed to the stream any more;
 //   5. the streams end.
 
@@ -21,7 +21,8 @@ constexpr std::chrono::milliseconds last_words{100};
 }  // namespace
 
 bool engine_core::is_quiet() const noexcept {
-    return calls_.pending() == 0 && serves_.running() == 0 && out_.idle();
+    return calls_.pending() == 0 && serves_.running() == 0 && transfers_.pending() == 0 &&
+           out_.idle();
 }
 
 void engine_core::tell_if_quiet() noexcept {
@@ -29,6 +30,7 @@ void engine_core::tell_if_quiet() noexcept {
 }
 
 void engine_core::wait_until_quiet(clock::duration at_most) {
+    if (streams_.driven_by_caller() && on_owner()) return drive_until_quiet(at_most);
     waiter me;
     me.waits_for("rpc calls to end");
     bool quiet = false;
@@ -42,16 +44,20 @@ void engine_core::wait_until_quiet(clock::duration at_most) {
     });
 }
 
-bool engine_core::on_own_stream() const noexcept {
-    const execution_stream* const here = execution_stream::current();
-    return std::any_of(streams_.begin(), streams_.end(),
-                       [here](const auto& each) { return each.get() == here; });
+bool engine_core::on_own_stream() noexcept {
+    return streams_.has(execution_stream::current());
 }
 
 void engine_core::stop() {
     const bool inside = on_own_stream();
     if (!stopping_.exchange(true, std::memory_order_acq_rel)) {
-        end_calls(!inside && !on_owner());
+        listeners_->close();
+        if (streams_.driven_by_caller() && !inside) {
+            const loop_turn mine(*this);
+            end_calls(true);
+        } else {
+            end_calls(!inside && !on_owner());
+        }
         stopped_.set();
     } else if (!inside && !on_owner()) {
         const cancel_later it_must_not_throw;  // ~engine() may be who waits
@@ -70,7 +76,10 @@ void engine_core::end_calls(bool wait) {
             serves_.close();
         });
         if (options_.drain > options_.drain.zero()) wait_until_quiet(options_.drain);
-        on_stream([this] { calls_.close(); });
+        on_stream([this] {
+            calls_.close();
+            transfers_.close();
+        });
         if (options_.drain > options_.drain.zero()) {
             wait_until_quiet(std::min(last_words, options_.drain));
         }
@@ -82,23 +91,24 @@ void engine_core::end_calls(bool wait) {
 }
 
 void engine_core::stop_streams() {
-    for (const auto& each : streams_)
-        each->stop();
+    streams_.stop();
+    listeners_->forget_engine();
 }
 
 void engine_core::close_now() noexcept {
     serves_.close();
     calls_.close();
+    transfers_.close();
     for (const auto& each : ports_)
         each->attach_driver(nullptr);
     for (port_link& each : links_)
         stream().remove_poller(each);
     out_.close();
+    loans_.close();
+    exposures_.close_all();
     ports_.clear();
-    const std::size_t elsewhere = serves_.running_outside([this](const pool& where) {
-        return std::none_of(streams_.begin(), streams_.end(),
-                            [&](const auto& each) { return &each->main_pool() == &where; });
-    });
+    const std::size_t elsewhere =
+        serves_.running_outside([this](const pool& where) { return !streams_.has(where); });
     if (elsewhere == 0) return;
     log(log_level::warn, "rpc", "an engine ended while handlers still ran in a pool of the user's",
         {{"handlers", elsewhere}, {"engine", options_.name}});

@@ -61,7 +61,7 @@ struct hostile final : message_sink {
 bytes request_of(std::uint64_t procedure, std::string_view arguments,
                  detail::message_kind kind = detail::message_kind::request) {
     bytes all(detail::request_bytes);
-    detail::write_request(all.data(), kind, false, 0, procedure);
+    detail::write_request(all.data(), {.kind = kind, .procedure = procedure});
     for (char c : arguments)
         all.push_back(static_cast<std::byte>(c));
     return all;
@@ -122,7 +122,7 @@ TEST(hostile_peer, garbage_is_counted_and_the_server_serves_on) {
 TEST(hostile_peer, a_request_of_another_version_is_told_so) {
     threatened t;
     bytes later = request_of(t.sum, "12345678");
-    later[0] = std::byte{0x21};
+    later[0] = std::byte{0x31};
     t.enemy.send(5, later);
     t.net.run_until_idle();
     EXPECT_EQ(t.enemy.answer().what, errc::mismatch);
@@ -261,7 +261,7 @@ TEST(bare_peer, names_travel_until_an_answer_shows_that_they_were_compared) {
         for (int i = 0; i < 2; ++i) {
             future<void> later = call.start();
             net.run_until_idle();
-            named = server.answer().named;
+            named = server.answer().named();
             bytes reply(detail::reply_bytes);
             detail::write_reply(reply.data(), {answer});
             server.send(server.tags.back(), reply);

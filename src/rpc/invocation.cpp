@@ -1,72 +1,172 @@
 #include "rpc/invocation.hpp"
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/detail/local.hpp>
 
+#include "rpc/answer_record.hpp"
+#include "rpc/elsewhere.hpp"
 #include "rpc/engine_core.hpp"
+#include "rpc/item_sender.hpp"
+#include "rpc/late_answer.hpp"
 #include "rpc/server.hpp"
 #include "rpc/wire.hpp"
 
 namespace amalgam::detail {
 
-invocation::invocation(server& owner, engine& where, served_procedure& what, const peer& from,
-                       std::uint64_t id, bool one_way, clock::time_point deadline) noexcept
-    : owner_(owner), what_(what), id_(id) {
-    from_ = from;
-    where_ = &where;
-    procedure_ = what.name;
-    one_way_ = one_way;
-    deadline_ = deadline;
+served_call::served_call(const arrived_call& call) noexcept
+    : owner_(call.owner), what_(call.what), id_(call.id) {
+    from_ = call.from;
+    where_ = &call.where;
+    procedure_ = call.what.name;
+    provider_ = call.provider;
+    one_way_ = call.one_way;
+    deadline_ = call.deadline;
+}
+
+request_extras::request_extras(const_bytes wire)
+    : bytes(wire.begin(), wire.end()), lent_to_us(to_ids(loans_of(wire))) {
+    const const_bytes span = find_extra(wire, extra::trace);
+    if (!span.empty()) trace = read_trace(span);
+    const const_bytes items = find_extra(wire, extra::window);
+    if (!items.empty()) window = load_le<std::uint32_t>(items.data());
+    is_elsewhere = key_in(wire, elsewhere);
+}
+
+invocation::invocation(const arrived_call& call, ult_core* runs_in) noexcept
+    : served_call(call), runs_in_(runs_in) {}
+
+void invocation::keep_extras(const_bytes wire) {
+    extras_ = std::make_unique<request_extras>(wire);
+    extras_wire_ = extras_->bytes;
+    if (extras_->trace) trace_ = &*extras_->trace;
+}
+
+void invocation::cancel() noexcept {
+    // The order matters where the handler runs on another thread: either it sees the flag before
+    // it begins, or we see that it has begun.
+    set_canceled(std::memory_order_seq_cst);
+    if (runs_in_ != nullptr && begun_.load(std::memory_order_seq_cst)) cancel_ult(*runs_in_);
+}
+
+void invocation::add_credit(std::uint32_t items) noexcept {
+    if (item_sender* const to = items_.load(std::memory_order_acquire)) to->add_credit(items);
 }
 
 void invocation::serve() noexcept {
-    body result(&owner_.core().buffers());
+    if (late_ != nullptr) return serve_late();
+    answer_values values(&owner_.core().buffers());
+    std::string text;
     status what;
     try {
-        std::string text;
-        what = run(result, text);
-        const std::size_t limit = owner_.core().max_message_bytes(from_);
-        if (what.ok() && reply_bytes + result.size() > limit) {
-            what = {errc::too_large};
-            text = fmt::format(
-                "its result has {} bytes, more than a message of this transport "
-                "holds ({}); return it in parts",
-                result.size(), limit - reply_bytes);
-        }
-        if (!what.ok()) {
-            result.clear();
-            archive_writer(result).raw(text.data(), std::min(text.size(), max_sentence_bytes));
-        }
+        what = run(values, text);
     } catch (...) {
         what = {errc::no_memory};
-        result.clear();
     }
-    owner_.conclude(*this, what, result);
+    waited_answer answer(*this, values);
+    answer.frame(what, text);
+    owner_.conclude(*this, answer);
 }
 
-status invocation::run(body& result, std::string& text) {
-    if (deadline_ != clock::time_point::max() && owner_.core().now() >= deadline_) {
-        text = "its deadline passed before it could begin; the server is behind";
-        return {errc::timed_out};
+/// The answer is the responder's affair, unless the handler never got it.
+void invocation::serve_late() noexcept {
+    answer_values unused(nullptr);
+    std::string text;
+    status what;
+    try {
+        what = run(unused, text);
+    } catch (...) {
+        what = {errc::no_memory};
     }
-    void*& slot = task_local();
-    void* const outer = std::exchange(slot, static_cast<call_context*>(this));
-    const status what = run_handler(result, text);
-    slot = outer;
+    if (!what.ok() && late_->claim()) late_->send(what, text);
+    late_->handler_done();
+}
+
+status invocation::run(answer_values& into, std::string& text) {
+    // Where the handler shares the stream with cancel() there is nothing to order.
+    const bool elsewhere = !owner_.core().on_owner();
+    begun_.store(true, elsewhere ? std::memory_order_seq_cst : std::memory_order_relaxed);
+    status what{errc::canceled};
+    if (canceled()) {
+        text = "it was canceled before it began";
+    } else if (deadline_ != clock::time_point::max() && owner_.core().now() >= deadline_) {
+        text = "its deadline passed before it could begin; the server is behind";
+        what = {errc::timed_out};
+    } else {
+        void*& slot = task_local();
+        void* const outer = std::exchange(slot, static_cast<call_context*>(this));
+        what = owner_.core().interceptors().empty() ? run_handler(into, text)
+                                                    : run_watched(into, text);
+        slot = outer;
+    }
+    if (extras_ != nullptr) {
+        for (const std::uint64_t each : extras_->lent_to_us)
+            release_loan(owner_.core(), from_, each);
+    }
     return what;
 }
 
-status invocation::run_handler(body& result, std::string& text) {
+status invocation::run_watched(answer_values& into, std::string& text) {
+    const auto& all = owner_.core().interceptors();
+    const clock::time_point began = owner_.core().now();
+    std::size_t asked = 0;
+    status what;
     try {
-        archive_reader reader(arguments);
-        archive_writer writer(result);
-        if (what_.run->invoke(reader, writer)) return {};
-        text = fmt::format("the arguments do not fit {}: {}", what_.signature,
+        for (; asked < all.size(); ++asked)
+            all[asked]->serving(*this);
+        what = run_handler(into, text);
+    } catch (const error& refused) {
+        what = refused.code();
+        text = refused.what();
+        // These would tell the caller that the procedure is not what it thinks.
+        if (what.ok() || what == errc::not_found || what == errc::mismatch) what = {errc::denied};
+    } catch (const std::exception& wrong) {
+        what = {errc::handler_failed};
+        text = wrong.what();
+    }
+    const clock::duration took = owner_.core().now() - began;
+    while (asked-- > 0)
+        all[asked]->served(*this, what, took);
+    return what;
+}
+
+status invocation::get_arguments(std::string& text) {
+    engine_core& core = owner_.core();
+    large = core.buffers().take(extras_->elsewhere.bytes);
+    const failure why = fetch_values(core, from_, extras_->elsewhere, large);
+    arguments = large.bytes();
+    if (!why.what.ok()) text = "its arguments could not be fetched: " + why.sentence;
+    return why.what;
+}
+
+status invocation::run_handler(answer_values& into, std::string& text) {
+    try {
+        if (extras_ != nullptr && extras_->is_elsewhere) {
+            const status got = get_arguments(text);
+            if (!got.ok()) return got;
+        }
+        engine_core& core = owner_.core();
+        const origin came{&core, from_, nullptr, lent_to_us()};
+        const origin goes{&core, from_, &into.lends, nullptr};
+        archive_reader reader(arguments, encoding::native, &came);
+        archive_writer writer(into.values, encoding::native, &goes);
+        std::optional<item_sender> items;
+        answer_way way;
+        way.late = late_;
+        if (what().form == answer_form::items) {
+            way.items = &items.emplace(*this, extras_ != nullptr ? extras_->window : 0);
+            items_.store(&*items, std::memory_order_release);
+        }
+        struct leave {
+            std::atomic<item_sender*>& items;
+            ~leave() { items.store(nullptr, std::memory_order_relaxed); }
+        } at_end{items_};
+        if (what().run->invoke(reader, writer, way)) return {};
+        text = fmt::format("the arguments do not fit {}: {}", what().signature,
                            reader.ok() ? "there are bytes left over" : reader.why());
         return {errc::mismatch};
     } catch (const error& why) {
@@ -78,22 +178,6 @@ status invocation::run_handler(body& result, std::string& text) {
         text = "the handler threw something that is no std::exception";
     }
     return {errc::handler_failed};
-}
-
-reply_record::reply_record(server& serves, invocation& answers) noexcept
-    : outgoing(&on_sent), work_unit(&run_conclude), owner(serves), call(answers) {
-    is_answer = true;
-}
-
-void reply_record::on_sent(completion& self, status, std::size_t) noexcept {
-    auto& reply = static_cast<reply_record&>(self);
-    reply.where = outgoing::at::nowhere;
-    reply.who->unpark();
-}
-
-void reply_record::run_conclude(work_unit& self) noexcept {
-    auto& reply = static_cast<reply_record&>(self);
-    if (reply.owner.send_reply(reply)) reply.who->unpark();
 }
 
 }  // namespace amalgam::detail

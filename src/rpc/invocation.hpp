@@ -1,68 +1,124 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <amalgam/core/buffer.hpp>
-#include <amalgam/rpc/body.hpp>
+#include <amalgam/fabric/region.hpp>
 #include <amalgam/rpc/call_context.hpp>
-#include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/answers.hpp>
+#include <amalgam/rpc/detail/loans.hpp>
 #include <amalgam/tasks/detail/closure.hpp>
 
 #include "rpc/procedure_table.hpp"
+#include "rpc/wire.hpp"
 
 namespace amalgam::detail {
 
+class item_sender;
+class late_answer;
 class server;
 
-/// One call that is served here: from the arrival of the request until the reply has left.
-/// Lives at the top of its ULT's stack, small arguments right behind it; an inline call lives
-/// on the stream's stack.
+/// A request, as the server hands it to what serves it.
+struct arrived_call {
+    server& owner;
+    engine& where;
+    served_procedure& what;
+    const peer& from;
+    std::uint64_t id;
+    std::uint16_t provider;
+    bool one_way;
+    clock::time_point deadline;
+};
+
+/// What only few requests carry.
+struct request_extras {
+    explicit request_extras(const_bytes wire);
+
+    std::vector<std::byte> bytes;
+    std::optional<trace_context> trace;
+    loan_ids lent_to_us;  ///< That no value has taken over yet.
+    remote_key elsewhere;
+    bool is_elsewhere = false;
+    std::uint32_t window = 0;
+};
+
+/// A call that is served here, as the server finds it again: by its caller and id.
 ///
-/// Threads: the handler's, but for canceled(); tracked and concluded on the engine's stream.
-class invocation final : public call_context {
+/// Threads: the engine's stream, but for call_context.
+class served_call : public call_context {
+public:
+    std::uint64_t id() const noexcept { return id_; }
+    served_procedure& what() const noexcept { return what_; }
+    server& owner() const noexcept { return owner_; }
+    /// Nobody waits for the answer any more: what runs ends with its next wait.
+    virtual void cancel() noexcept = 0;
+    /// The caller wants so many more values.
+    virtual void add_credit(std::uint32_t) noexcept {}
+
+    // For the server's index.
+    served_call* next = nullptr;
+    served_call** link = nullptr;
+
+protected:
+    explicit served_call(const arrived_call& call) noexcept;
+    ~served_call() = default;
+    void set_canceled(std::memory_order order = std::memory_order_relaxed) noexcept {
+        canceled_.store(true, order);
+    }
+
+    server& owner_;
+
+private:
+    served_procedure& what_;
+    std::uint64_t id_;
+};
+
+/// One call while its handler runs. Lives at the top of its ULT's stack, small arguments right
+/// behind it; an inline call lives on the stream's stack.
+///
+/// Threads: the handler's; tracked and concluded on the engine's stream.
+class invocation final : public served_call {
 public:
     /// Arguments up to this are copied behind the object, larger ones take over a buffer.
     static constexpr std::size_t inline_bytes = 256;
 
-    invocation(server& owner, engine& where, served_procedure& what, const peer& from,
-               std::uint64_t id, bool one_way, clock::time_point deadline) noexcept;
+    /// `runs_in`: null for an inline call.
+    invocation(const arrived_call& call, ult_core* runs_in) noexcept;
+    /// Keeps the extras of the request. Throws error{no_memory}.
+    void keep_extras(const_bytes wire);
+    /// The answer will be given by `later`, which is tracked in its stead.
+    void answer_by(late_answer& later) noexcept { late_ = &later; }
 
     /// Runs the handler and sends the reply; on the stack that the call is to run on.
     void serve() noexcept;
+    void cancel() noexcept override;
+    void add_credit(std::uint32_t items) noexcept override;
 
-    std::uint64_t id() const noexcept { return id_; }
-    served_procedure& what() const noexcept { return what_; }
-    void cancel() noexcept { canceled_.store(true, std::memory_order_relaxed); }
+    bool is_inline() const noexcept { return runs_in_ == nullptr; }
+    loan_ids* lent_to_us() const noexcept { return extras_ ? &extras_->lent_to_us : nullptr; }
 
     const_bytes arguments;
     buffer large;  ///< Holds the arguments when they are not inline.
 
-    // For the server's index.
-    invocation* next = nullptr;
-    invocation** link = nullptr;
-
 private:
-    status run(body& result, std::string& text);
-    status run_handler(body& result, std::string& text);
+    status run(answer_values& into, std::string& text);
+    status run_watched(answer_values& into, std::string& text);
+    status run_handler(answer_values& into, std::string& text);
+    status get_arguments(std::string& text);
+    void serve_late() noexcept;
 
-    server& owner_;
-    served_procedure& what_;
-    std::uint64_t id_;
+    std::unique_ptr<request_extras> extras_;
+    ult_core* runs_in_;
+    late_answer* late_ = nullptr;
+    std::atomic<item_sender*> items_{nullptr};
+    std::atomic<bool> begun_{false};
 };
 static_assert(sizeof(invocation) + invocation::inline_bytes <= inline_closure_bytes);
-
-/// A reply on its way out; on the stack of who waits for it to leave.
-struct reply_record final : outgoing, work_unit {
-    reply_record(server& serves, invocation& answers) noexcept;
-
-    static void on_sent(completion& self, status what, std::size_t bytes) noexcept;
-    static void run_conclude(work_unit& self) noexcept;
-
-    server& owner;
-    invocation& call;
-    waiter* who = nullptr;  ///< Parked until the reply has left.
-};
 
 }  // namespace amalgam::detail

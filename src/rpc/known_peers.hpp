@@ -12,6 +12,7 @@ namespace amalgam::detail {
 
 struct outgoing;
 class call_record;
+class transfer_record;
 struct admission;
 
 /// What an engine keeps about one peer, from the first lookup or message until it is gone.
@@ -28,7 +29,8 @@ struct peer_state {
     peer_state* next_queued = nullptr;  ///< Of the peers that flush() looks at.
     bool listed = false;                ///< It is among them.
     admission* admissions = nullptr;
-    call_record* pending = nullptr;  ///< Calls that wait for its reply.
+    call_record* pending = nullptr;        ///< Calls that wait for its reply.
+    transfer_record* transfers = nullptr;  ///< Between its memory and ours.
 
     /// It knows this procedure by name and signature, not only by id.
     bool verified(std::uint32_t procedure) const noexcept {

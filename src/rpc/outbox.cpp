@@ -71,10 +71,15 @@ outbox::result outbox::send(peer_state& there, outgoing& out) noexcept {
 void outbox::append(peer_state& there, outgoing& out) noexcept {
     out.where = outgoing::at::queue;
     out.queue_of = &there;
-    out.previous = there.queue_last;
-    out.next = nullptr;
-    (there.queue_last != nullptr ? there.queue_last->next : there.queue_first) = &out;
-    there.queue_last = &out;
+    outgoing* before = there.queue_last;
+    if (out.urgent) {
+        while (before != nullptr && !before->urgent)
+            before = before->previous;
+    }
+    out.previous = before;
+    out.next = before != nullptr ? before->next : there.queue_first;
+    (out.next != nullptr ? out.next->previous : there.queue_last) = &out;
+    (before != nullptr ? before->next : there.queue_first) = &out;
     ++there.queued;
     if (out.is_answer) there.unread_bytes += weight(out);
     queued_.fetch_add(1, std::memory_order_relaxed);
@@ -94,7 +99,7 @@ void outbox::unlink(peer_state& there, outgoing& out) noexcept {
 }
 
 bool outbox::send_copy(peer_state& there, std::uint64_t tag,
-                       std::initializer_list<const_bytes> pieces, bool is_answer) noexcept {
+                       std::initializer_list<const_bytes> pieces, copy_options how) noexcept {
     if (closed_) return false;
     std::size_t bytes = 0;
     for (const const_bytes& piece : pieces)
@@ -107,7 +112,8 @@ bool outbox::send_copy(peer_state& there, std::uint64_t tag,
     out->tag = tag;
     out->pieces[0] = {at, bytes};
     out->piece_count = 1;
-    out->is_answer = is_answer;
+    out->is_answer = how.is_answer;
+    out->urgent = how.urgent;
     for (const const_bytes& piece : pieces) {
         if (!piece.empty()) std::memcpy(at, piece.data(), piece.size());
         at += piece.size();

@@ -26,7 +26,7 @@ struct admission {
 };
 
 /// Where messages leave: through a port, or to the engine itself. What a full port refuses
-/// waits here, in order per peer, and goes out after the port made progress.
+/// waits here, in order per peer (urgent ones first), and goes out after the port made progress.
 ///
 /// Threads: the engine's stream, but for queued().
 class outbox {
@@ -52,8 +52,16 @@ public:
     result send(peer_state& there, outgoing& out) noexcept;
     /// Sends a copy of the pieces. What becomes of it is not told: for messages that nobody
     /// waits for. False: nothing was taken, for want of memory or because this is closed.
+    struct copy_options {
+        bool is_answer = false;
+        bool urgent = false;
+    };
     bool send_copy(peer_state& there, std::uint64_t tag, std::initializer_list<const_bytes> pieces,
-                   bool is_answer = false) noexcept;
+                   copy_options how) noexcept;
+    bool send_copy(peer_state& there, std::uint64_t tag,
+                   std::initializer_list<const_bytes> pieces) noexcept {
+        return send_copy(there, tag, pieces, {});
+    }
     /// Ends the connection to a peer. Its loss is told later, from the port's progress.
     void cut_off(const peer_state& there) noexcept;
     /// Ends a pending send early, if it is not too late: its completion runs here or later.

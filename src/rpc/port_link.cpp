@@ -8,10 +8,12 @@ std::size_t port_link::poll() noexcept {
     std::size_t happened = where_.progress(budget);
     outbox& out = core_.out();
     out.flush(index_);
+    happened += core_.moves().flush(index_);
     if (index_ == 0 && !out.self().empty()) {
         happened += out.self().deliver(core_.self_sink());
         out.flush(peer::self_port);
     }
+    if (index_ == 0) happened += core_.moves().flush(peer::self_port);
     core_.look_whether_quiet();
     return happened;
 }
@@ -22,7 +24,7 @@ int port_link::wait_handle() const noexcept {
 
 bool port_link::prepare_to_sleep() noexcept {
     // Messages to ourselves come from our own stream only, which is here.
-    return core_.out().self().empty() && where_.prepare_to_sleep();
+    return core_.out().self().empty() && !core_.moves().runnable() && where_.prepare_to_sleep();
 }
 
 void port_link::on_message(message& arrived) noexcept {

@@ -22,35 +22,61 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
                                 "its types short names by amalgam_type_name",
                                 fresh->name, fresh->signature.size(), max_signature_bytes));
     }
-    if (const served_procedure* other = find(fresh->name)) {
-        throw error(errc::invalid,
-                    fmt::format("\"{}\" is defined already, as {}: undefine() it first, or choose "
-                                "another name",
-                                other->name, other->signature));
-    }
-    if (const served_procedure* other = find(fresh->id)) {
-        throw error(errc::invalid, fmt::format("\"{}\" and \"{}\" have the same id by chance: "
-                                               "choose another name for one of them",
-                                               fresh->name, other->name));
+    const std::uint16_t provider = fresh->options.provider;
+    for (const auto& other : all_) {
+        if (!other->defined) continue;
+        if (other->name == fresh->name && other->options.provider == provider) {
+            throw error(errc::invalid,
+                        fmt::format("\"{}\" is defined already, as {}: undefine() it first, or "
+                                    "choose another name or provider",
+                                    other->name, other->signature));
+        }
+        if (other->name == fresh->name && other->signature != fresh->signature) {
+            throw error(errc::invalid,
+                        fmt::format("\"{}\" is {} at provider {}, so it cannot be {} at provider "
+                                    "{}: choose another name for one of them",
+                                    other->name, other->signature, other->options.provider,
+                                    fresh->signature, provider));
+        }
+        if (other->name != fresh->name && other->id == fresh->id) {
+            throw error(errc::invalid, fmt::format("\"{}\" and \"{}\" have the same id by chance: "
+                                                   "choose another name for one of them",
+                                                   fresh->name, other->name));
+        }
     }
     all_.push_back(std::move(fresh));
     rebuild();
 }
 
-bool procedure_table::remove(std::string_view name) {
-    served_procedure* const known = find(name);
-    if (known == nullptr) return false;
-    known->defined = false;
+bool procedure_table::remove(std::string_view name, std::uint16_t provider) {
+    const auto known = std::find_if(all_.begin(), all_.end(), [&](const auto& each) {
+        return each->defined && each->name == name && each->options.provider == provider;
+    });
+    if (known == all_.end()) return false;
+    (*known)->defined = false;
     collect();
     rebuild();
     return true;
 }
 
-served_procedure* procedure_table::find(std::uint64_t id) const noexcept {
+namespace {
+
+// Ids are spread over all 64 bits; providers are few and small.
+std::uint64_t key_of(std::uint64_t id, std::uint16_t provider) noexcept {
+    return id + provider * 0x9E3779B97F4A7C15u;
+}
+
+}  // namespace
+
+served_procedure* procedure_table::find(std::uint64_t id, std::uint16_t provider) const noexcept {
     if (table_.empty()) return nullptr;
+    const std::uint64_t key = key_of(id, provider);
     const std::size_t mask = table_.size() - 1;
-    for (std::size_t at = id & mask; table_[at].what != nullptr; at = (at + 1) & mask) {
-        if (table_[at].id == id) return table_[at].what;
+    for (std::size_t at = key & mask; table_[at].what != nullptr; at = (at + 1) & mask) {
+        served_procedure* const what = table_[at].what;
+        if (table_[at].key == key && what->id == id && what->options.provider == provider) {
+            return what;
+        }
     }
     return nullptr;
 }
@@ -60,6 +86,16 @@ served_procedure* procedure_table::find(std::string_view name) const noexcept {
         return each->defined && each->name == name;
     });
     return at == all_.end() ? nullptr : at->get();
+}
+
+std::string procedure_table::providers_of(std::uint64_t id) const {
+    std::string all;
+    for (const auto& each : all_) {
+        if (!each->defined || each->id != id) continue;
+        all += all.empty() ? "" : ", ";
+        all += std::to_string(each->options.provider);
+    }
+    return all;
 }
 
 void procedure_table::release(served_procedure& used) noexcept {
@@ -72,10 +108,11 @@ void procedure_table::rebuild() {
     const std::size_t mask = fresh.size() - 1;
     for (const auto& each : all_) {
         if (!each->defined) continue;
-        std::size_t at = each->id & mask;
+        const std::uint64_t key = key_of(each->id, each->options.provider);
+        std::size_t at = key & mask;
         while (fresh[at].what != nullptr)
             at = (at + 1) & mask;
-        fresh[at] = {each->id, each.get()};
+        fresh[at] = {key, each.get()};
     }
     table_ = std::move(fresh);
 }

@@ -12,18 +12,22 @@
 
 namespace amalgam::detail {
 
+class stream_group;
+
 /// A procedure as it is served here. Lives until it is undefined and its last call ended.
 struct served_procedure {
     std::uint64_t id = 0;
     std::string name;
     std::string signature;
     procedure_options options;
+    answer_form form = answer_form::result;
+    std::shared_ptr<stream_group> streams;  ///< Its own; or null.
     std::unique_ptr<handler_base> run;
     std::size_t running = 0;
     bool defined = true;
 };
 
-/// The procedures of one engine, by the id they travel under.
+/// The procedures of one engine, by the id they travel under and the provider.
 ///
 /// Threads: the engine's stream.
 /// Cost:    finding one is a probe or two in a table that is at most half full.
@@ -32,16 +36,19 @@ public:
     /// Failure: throws error{invalid} when the name is taken or has no valid length, or when two
     ///          names share an id.
     void add(std::unique_ptr<served_procedure> fresh);
-    bool remove(std::string_view name);
+    bool remove(std::string_view name, std::uint16_t provider);
 
-    served_procedure* find(std::uint64_t id) const noexcept;
+    served_procedure* find(std::uint64_t id, std::uint16_t provider) const noexcept;
+    /// One of that name, whatever its provider.
     served_procedure* find(std::string_view name) const noexcept;
+    /// "0, 2": who serves this id.
+    std::string providers_of(std::uint64_t id) const;
     /// A call to it ended.
     void release(served_procedure& used) noexcept;
 
 private:
     struct entry {
-        std::uint64_t id = 0;
+        std::uint64_t key = 0;
         served_procedure* what = nullptr;
     };
     void rebuild();

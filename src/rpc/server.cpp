@@ -11,7 +11,9 @@
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/log.hpp>
 
+#include "rpc/elsewhere.hpp"
 #include "rpc/engine_core.hpp"
+#include "rpc/late_answer.hpp"
 
 namespace amalgam::detail {
 
@@ -58,6 +60,7 @@ server::server(engine_core& core, engine& where, outbox& out, const engine_optio
       out_(out),
       max_running_(options.max_running),
       max_unread_(options.max_unread_bytes),
+      max_values_(options.max_values_bytes),
       index_(64) {}
 
 void server::on_request(peer_state& from, message& arrived,
@@ -67,7 +70,8 @@ void server::on_request(peer_state& from, message& arrived,
         served_procedure* const what = choose(from, id, request);
         if (what == nullptr) return;
         counts_.served.add();
-        if (what->options.run == handler::inline_) {
+        if (what->options.run == handler::inline_ &&
+            find_extra(request.extras, extra::elsewhere).empty()) {
             run_inline(from, *what, arrived, request);
         } else {
             launch(from, *what, arrived, request);
@@ -81,45 +85,65 @@ void server::on_request(peer_state& from, message& arrived,
 
 served_procedure* server::choose(peer_state& from, std::uint64_t id,
                                  const parsed_message& request) {
-    served_procedure* const what = procedures_.find(request.procedure);
+    served_procedure* const what = procedures_.find(request.procedure, request.provider);
     const bool one_way = request.kind == message_kind::one_way;
     if (closed_) {
         refuse(from, id, request, {errc::closed}, "the engine there is stopping");
-    } else if (what == nullptr && !request.named) {
-        refuse(from, id, request, {errc::not_found}, {});
     } else if (what == nullptr) {
-        const served_procedure* const other = procedures_.find(request.name);
-        if (other != nullptr) {
-            refuse(from, id, request, {errc::mismatch},
-                   fmt::format("\"{}\" is {} there, and {} here", other->name, other->signature,
-                               request.signature));
-        } else {
-            refuse(from, id, request, {errc::not_found},
-                   fmt::format("no procedure \"{}\" is defined there", request.name));
-        }
-    } else if (request.named &&
+        refuse_unknown(from, id, request);
+    } else if (request.named() &&
                (request.name != what->name || request.signature != what->signature)) {
         refuse(from, id, request, {errc::mismatch},
                fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
                            "one of them",
                            request.name, request.signature, what->name, what->signature));
-    } else if (running_ >= max_running_ && !one_way) {
+    } else if (running_ >= (request.has(wire_flag::urgent) ? 2 : 1) * max_running_ && !one_way) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded}, "too many calls run there; try again later");
     } else if (leaves_unread(from, max_unread_) && !one_way) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded},
                "too many answers wait there to be read; read them, then try again");
+    } else if (too_large(request)) {
+        refuse(from, id, request, {errc::too_large},
+               fmt::format("its arguments are more than engine_options::max_values_bytes ({}) "
+                           "there; send them in parts, or as a bulk descriptor",
+                           max_values_));
     } else {
-        if (request.named && one_way) send_verdict(from, {}, request.procedure, {});
+        if (request.named() && one_way) send_verdict(from, {}, request.procedure, {});
         return what;
     }
     return nullptr;
 }
 
+bool server::too_large(const parsed_message& request) const noexcept {
+    remote_key key;
+    return key_in(request.extras, key) && key.bytes > max_values_;
+}
+
+void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request) {
+    const std::string providers = procedures_.providers_of(request.procedure);
+    const served_procedure* const other = procedures_.find(request.name);
+    if (!providers.empty()) {
+        refuse(from, id, request, {errc::not_found},
+               fmt::format("provider {} does not serve it there; these do: {}", request.provider,
+                           providers));
+    } else if (!request.named()) {
+        refuse(from, id, request, {errc::not_found}, {});
+    } else if (other != nullptr) {
+        refuse(from, id, request, {errc::mismatch},
+               fmt::format("\"{}\" is {} there, and {} here", other->name, other->signature,
+                           request.signature));
+    } else {
+        refuse(from, id, request, {errc::not_found},
+               fmt::format("no procedure \"{}\" is defined there", request.name));
+    }
+}
+
 void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
                     std::string_view text) noexcept {
     counts_.refused.add();
+    core_.lending().release(from, loans_of(request.extras));
     text = text.substr(0, max_sentence_bytes);
     if (request.kind == message_kind::one_way) {
         send_verdict(from, what, request.procedure, text);
@@ -128,7 +152,7 @@ void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& re
     } else {
         std::byte bytes[reply_bytes];
         write_reply(bytes, what);
-        out_.send_copy(from, id, {bytes, as_bytes(text)}, true);
+        out_.send_copy(from, id, {bytes, as_bytes(text)}, {.is_answer = true});
     }
 }
 
@@ -137,7 +161,7 @@ void server::send_verdict(peer_state& to, status what, std::uint64_t procedure,
     if (leaves_unread(to, max_unread_)) return;  // It sends the names again, then.
     std::byte bytes[verdict_bytes];
     write_verdict(bytes, what, procedure);
-    out_.send_copy(to, 0, {bytes, as_bytes(text)}, true);
+    out_.send_copy(to, 0, {bytes, as_bytes(text)}, {.is_answer = true});
 }
 
 void server::cut_off(peer_state& from) noexcept {
@@ -156,92 +180,106 @@ clock::time_point server::deadline_of(const parsed_message& request) const noexc
     return core_.now() + std::chrono::microseconds(request.microseconds);
 }
 
+arrived_call server::arrival_of(peer_state& from, served_procedure& what, const message& arrived,
+                                const parsed_message& request) noexcept {
+    return {*this,
+            where_,
+            what,
+            from.name,
+            arrived.tag(),
+            request.provider,
+            request.kind == message_kind::one_way,
+            deadline_of(request)};
+}
+
 void server::launch(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request) {
-    const bool one_way = request.kind == message_kind::one_way;
-    pool& where = what.options.in != nullptr ? *what.options.in : core_.stream().main_pool();
+    const arrived_call how = arrival_of(from, what, arrived, request);
+    pool& where = what.options.in != nullptr ? *what.options.in : core_.streams().handlers();
     ult_core& runs_it = prepare_ult(where, invocation_closure, false);
     void* const closure = closure_of(&runs_it);
-    auto* const call = ::new (closure)
-        invocation(*this, where_, what, from.name, arrived.tag(), one_way, deadline_of(request));
+    auto* const call = ::new (closure) invocation(how, &runs_it);
+    served_call* tracked = call;
     try {
         keep_arguments(*call, static_cast<std::byte*>(closure) + inline_arguments_at, arrived,
                        request.body);
+        if (!request.extras.empty()) call->keep_extras(request.extras);
+        if (what.form == answer_form::late) {
+            auto* const later = new late_answer(how, *call);
+            call->answer_by(*later);
+            tracked = later;
+        }
     } catch (...) {
         call->~invocation();
         drop_ult(runs_it);
         throw;
     }
-    track(*call);
+    track(*tracked);
     start_ult(runs_it);
 }
 
 void server::run_inline(peer_state& from, served_procedure& what, message& arrived,
                         const parsed_message& request) {
-    invocation call(*this, where_, what, from.name, arrived.tag(),
-                    request.kind == message_kind::one_way, deadline_of(request));
+    const arrived_call how = arrival_of(from, what, arrived, request);
+    invocation call(how, nullptr);
     alignas(argument_alignment) std::byte room[invocation::inline_bytes];
     if (reinterpret_cast<std::uintptr_t>(request.body.data()) % 8 == 0) {
         call.arguments = request.body;  // As aligned as a view of them may ask for.
     } else {
         keep_arguments(call, room, arrived, request.body);
     }
-    track(call);
+    if (!request.extras.empty()) call.keep_extras(request.extras);
+    if (what.form == answer_form::late) {
+        auto* const later = new late_answer(how, call);
+        call.answer_by(*later);
+        track(*later);
+    } else {
+        track(call);
+    }
     call.serve();
 }
 
-void server::conclude(invocation& call, status what, body& result) noexcept {
-    std::byte header[reply_bytes];
-    write_reply(header, what);
-    reply_record reply(*this, call);
-    reply.to = call.from();
-    reply.tag = call.id();
-    reply.pieces[0] = result.with_header(header);
-    reply.piece_count = 1;
-    if (!core_.on_owner()) {
-        waiter me;
-        me.waits_for("rpc answer to leave");
-        reply.who = &me;
-        if (core_.hand_over(reply)) me.park();
-    } else if (call.what().options.run == handler::inline_) {
-        // Nobody can wait here, so what the port does not take at once must be copied.
-        peer_state* const there = core_.peers().find(reply.to);
-        if (there != nullptr && !call.one_way()) {
-            out_.send_copy(*there, reply.tag, {reply.pieces[0]}, true);
-        }
-        untrack(call);
-    } else if (!send_reply(reply)) {
-        waiter me;
-        me.waits_for("rpc answer to leave");
-        reply.who = &me;
-        me.park();
+void server::conclude(invocation& call, waited_answer& answer) noexcept {
+    if (!call.is_inline()) return answer.send();
+    // Nobody can wait here, so what the port does not take at once must be copied.
+    peer_state* const there = core_.peers().find(answer.to);
+    if (there != nullptr && !call.one_way() &&
+        core_.lending().keep(answer.to, answer.values.lends)) {
+        const bool taken = out_.send_copy(*there, answer.tag,
+                                          {answer.pieces[0], answer.pieces[1], answer.pieces[2]},
+                                          {.is_answer = true});
+        if (!taken) core_.lending().withdraw(answer.to, answer.values.lends);
     }
+    untrack(call);
 }
 
-bool server::send_reply(reply_record& reply) noexcept {
-    const bool wanted = !reply.call.one_way() && !reply.call.canceled();
-    untrack(reply.call);
+bool server::send_answer(answer_record& answer) noexcept {
+    const bool wanted = !answer.call.one_way() && !answer.call.canceled();
+    if (answer.is_last) untrack(answer.call);
     if (!wanted) return true;
-    peer_state* const there = core_.peers().find(reply.to);
-    return there == nullptr || out_.send(*there, reply) != outbox::result::pending;
+    peer_state* const there = core_.peers().find(answer.to);
+    if (there == nullptr) return true;
+    const lent_list& lends = answer.values.lends;
+    if (!lends.empty() && !core_.lending().keep(answer.to, lends)) return true;
+    return out_.send(*there, answer) != outbox::result::pending;
 }
 
 std::size_t server::bucket(const peer& from, std::uint64_t id) const noexcept {
     return (id + from.slot() * 0x9E3779B97F4A7C15u) & (index_.size() - 1);
 }
 
-void server::track(invocation& call) noexcept {
+void server::track(served_call& call) noexcept {
     ++running_;
     ++call.what().running;
     if (running_ > 2 * index_.size()) grow();
-    invocation*& head = index_[bucket(call.from(), call.id())];
+    served_call*& head = index_[bucket(call.from(), call.id())];
     call.next = head;
     call.link = &head;
     if (head != nullptr) head->link = &call.next;
     head = &call;
 }
 
-void server::untrack(invocation& call) noexcept {
+void server::untrack(served_call& call) noexcept {
     *call.link = call.next;
     if (call.next != nullptr) call.next->link = call.link;
     --running_;
@@ -250,17 +288,17 @@ void server::untrack(invocation& call) noexcept {
 }
 
 void server::grow() {
-    std::vector<invocation*> before;
+    std::vector<served_call*> before;
     try {
         before.resize(4 * index_.size());
     } catch (const std::bad_alloc&) {
         return;  // Longer chains, then.
     }
     before.swap(index_);
-    for (invocation* each : before) {
+    for (served_call* each : before) {
         while (each != nullptr) {
-            invocation* const next = each->next;
-            invocation*& head = index_[bucket(each->from(), each->id())];
+            served_call* const next = each->next;
+            served_call*& head = index_[bucket(each->from(), each->id())];
             each->next = head;
             each->link = &head;
             if (head != nullptr) head->link = &each->next;
@@ -270,17 +308,27 @@ void server::grow() {
     }
 }
 
+served_call* server::find(peer_state& from, std::uint64_t id) noexcept {
+    served_call* each = index_[bucket(from.name, id)];
+    while (each != nullptr && (each->id() != id || each->one_way() || !(each->from() == from.name)))
+        each = each->next;
+    return each;
+}
+
 void server::on_cancel(peer_state& from, std::uint64_t id) noexcept {
-    for (invocation* each = index_[bucket(from.name, id)]; each != nullptr; each = each->next) {
-        if (each->id() != id || each->one_way() || !(each->from() == from.name)) continue;
-        counts_.canceled.add();
-        return each->cancel();
-    }
+    served_call* const call = find(from, id);
+    if (call == nullptr) return;
+    counts_.canceled.add();
+    call->cancel();
+}
+
+void server::on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept {
+    if (served_call* const call = find(from, id)) call->add_credit(items);
 }
 
 void server::on_peer_down(const peer& gone) noexcept {
-    for (invocation* first : index_) {
-        for (invocation* each = first; each != nullptr; each = each->next) {
+    for (served_call* first : index_) {
+        for (served_call* each = first; each != nullptr; each = each->next) {
             if (each->from() == gone && !each->one_way()) each->cancel();
         }
     }

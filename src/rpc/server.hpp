@@ -8,6 +8,7 @@
 #include <amalgam/core/counter.hpp>
 #include <amalgam/fabric/message.hpp>
 
+#include "rpc/answer_record.hpp"
 #include "rpc/invocation.hpp"
 #include "rpc/known_peers.hpp"
 #include "rpc/outbox.hpp"
@@ -44,11 +45,13 @@ public:
     /// New requests are refused with `closed`.
     void close() noexcept { closed_ = true; }
 
+    void on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept;
+
     /// The handler has run: replies, and lets go of the call. Parks the caller until the reply
     /// has left. Any thread that runs handlers.
-    void conclude(invocation& call, status what, body& result) noexcept;
-    /// True: it has left (or nobody wants it); else on_sent will run.
-    bool send_reply(reply_record& reply) noexcept;
+    void conclude(invocation& call, waited_answer& answer) noexcept;
+    /// True: it has left (or nobody wants it); else its on_sent will run.
+    bool send_answer(answer_record& answer) noexcept;
 
     void refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
                 std::string_view text) noexcept;
@@ -58,7 +61,7 @@ public:
     template <typename Predicate>
     std::size_t running_outside(Predicate is_outside) const {
         std::size_t count = 0;
-        for (const invocation* each : index_) {
+        for (const served_call* each : index_) {
             for (; each != nullptr; each = each->next) {
                 const pool* const where = each->what().options.in;
                 count += where != nullptr && is_outside(*where);
@@ -70,6 +73,8 @@ public:
 
 private:
     served_procedure* choose(peer_state& from, std::uint64_t id, const parsed_message& request);
+    bool too_large(const parsed_message& request) const noexcept;
+    void refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request);
     void launch(peer_state& from, served_procedure& what, message& arrived,
                 const parsed_message& request);
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
@@ -82,8 +87,11 @@ private:
     }
     void cut_off(peer_state& from) noexcept;
     clock::time_point deadline_of(const parsed_message& request) const noexcept;
-    void track(invocation& call) noexcept;
-    void untrack(invocation& call) noexcept;
+    void track(served_call& call) noexcept;
+    void untrack(served_call& call) noexcept;
+    served_call* find(peer_state& from, std::uint64_t id) noexcept;
+    arrived_call arrival_of(peer_state& from, served_procedure& what, const message& arrived,
+                            const parsed_message& request) noexcept;
     std::size_t bucket(const peer& from, std::uint64_t id) const noexcept;
     void grow();
 
@@ -93,9 +101,10 @@ private:
     procedure_table procedures_;
     std::size_t max_running_;
     std::size_t max_unread_;
+    std::size_t max_values_;
     std::size_t running_ = 0;
     bool closed_ = false;
-    std::vector<invocation*> index_;  // Running calls by caller and id; chained.
+    std::vector<served_call*> index_;  // Running calls by caller and id; chained.
     server_counts counts_;
 };
 

@@ -1,16 +1,20 @@
 #include "rpc/wire.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include <amalgam/core/hash.hpp>
+#include <amalgam/fabric/region.hpp>
 
 namespace amalgam::detail {
 
 namespace {
 
-constexpr std::uint8_t version = 1;
-constexpr std::uint8_t named_flag = 1;
+constexpr std::uint8_t version = 2;
+constexpr std::size_t trace_bytes = 32;
+constexpr std::size_t extras_head_bytes = 8;
+constexpr std::size_t extra_head_bytes = 8;
 
 // Shared by all kinds: byte 0 holds version and kind, byte 1 flags or a status code.
 std::uint8_t first_byte(message_kind kind) noexcept {
@@ -19,6 +23,43 @@ std::uint8_t first_byte(message_kind kind) noexcept {
 
 constexpr std::size_t round_up_8(std::size_t bytes) noexcept {
     return (bytes + 7) & ~std::size_t{7};
+}
+
+// Calls `visit(key, value)` until it returns true; false: they are not well-formed.
+template <typename Visit>
+bool walk_extras(const_bytes extras, Visit visit) noexcept {
+    for (const_bytes left = extras.subspan(extras_head_bytes); !left.empty();) {
+        if (left.size() < extra_head_bytes) return false;
+        const std::size_t bytes = load_le<std::uint32_t>(left.data() + 4);
+        if (load_le<std::uint16_t>(left.data() + 2) != 0) return false;
+        if (bytes > left.size() - extra_head_bytes) return false;
+        const const_bytes value = left.subspan(extra_head_bytes, bytes);
+        if (visit(load_le<extra>(left.data()), value)) return true;
+        left = left.subspan(extra_head_bytes + round_up_8(bytes));  // All of it is in eights.
+    }
+    return true;
+}
+
+const char* parse_extras(const_bytes bytes, parsed_message& into) noexcept {
+    if (bytes.size() < extras_head_bytes) return "its extras are cut off";
+    const std::size_t all = load_le<std::uint32_t>(bytes.data());
+    if (load_le<std::uint32_t>(bytes.data() + 4) != 0) return "a reserved field is not zero";
+    if (all < extras_head_bytes || all % 8 != 0 || all > max_extras_bytes) {
+        return "its extras have no valid length";
+    }
+    if (bytes.size() < all) return "its extras are cut off";
+    into.extras = bytes.first(all);
+    into.body = bytes.subspan(all);
+    bool sizes_are_right = true;
+    const auto look = [&](extra key, const_bytes value) {
+        if (key == extra::trace) sizes_are_right &= value.size() == trace_bytes;
+        if (key == extra::loans) sizes_are_right &= value.size() % 8 == 0;
+        if (key == extra::elsewhere) sizes_are_right &= value.size() == remote_key::wire_bytes;
+        if (key == extra::window) sizes_are_right &= value.size() == 8;
+        return false;
+    };
+    if (!walk_extras(into.extras, look)) return "its extras are not well-formed";
+    return sizes_are_right ? nullptr : "one of its extras has the wrong length";
 }
 
 const char* parse_names(const_bytes bytes, parsed_message& into) noexcept {
@@ -38,32 +79,58 @@ const char* parse_names(const_bytes bytes, parsed_message& into) noexcept {
 }
 
 const char* parse_request(const_bytes bytes, parsed_message& into) noexcept {
+    using namespace wire_flag;
     if (bytes.size() < request_bytes) return "a request is shorter than its header";
-    const auto flags = load_le<std::uint8_t>(bytes.data() + 1);
-    if ((flags & ~named_flag) != 0) return "a request has flags of a later version";
-    if (load_le<std::uint16_t>(bytes.data() + 2) != 0) return "a reserved field is not zero";
-    into.named = (flags & named_flag) != 0;
+    into.flags = load_le<std::uint8_t>(bytes.data() + 1);
+    if ((into.flags & ~(named | xdr | checked | extras | urgent)) != 0) {
+        return "a request has flags of a later version";
+    }
+    into.provider = load_le<std::uint16_t>(bytes.data() + 2);
     into.microseconds = load_le<std::uint32_t>(bytes.data() + 4);
     into.procedure = load_le<std::uint64_t>(bytes.data() + 8);
     into.body = bytes.subspan(request_bytes);
-    return into.named ? parse_names(into.body, into) : nullptr;
+    if (into.has(extras)) {
+        if (const char* wrong = parse_extras(into.body, into)) return wrong;
+    }
+    return into.named() ? parse_names(into.body, into) : nullptr;
 }
 
 const char* parse_outcome(const_bytes bytes, std::size_t header, parsed_message& into) noexcept {
+    using namespace wire_flag;
     if (bytes.size() < header) return "a reply is shorter than its header";
     const auto code = load_le<errc>(bytes.data() + 1);
-    if (load_le<std::uint16_t>(bytes.data() + 2) != 0) return "a reserved field is not zero";
+    into.flags = load_le<std::uint8_t>(bytes.data() + 2);
+    if (load_le<std::uint8_t>(bytes.data() + 3) != 0) return "a reserved field is not zero";
+    if ((into.flags & ~(xdr | checked | extras)) != 0) {
+        return "a reply has flags of a later version";
+    }
     into.what = {code, load_le<std::int32_t>(bytes.data() + 4)};
     if (header == verdict_bytes) into.procedure = load_le<std::uint64_t>(bytes.data() + 8);
     into.body = bytes.subspan(header);
-    const bool known = code == errc::ok || name(code) != "unknown";
-    return known ? nullptr : "a reply has a status of a later version";
+    if (code != errc::ok && name(code) == "unknown") {
+        return "a reply has a status of a later version";
+    }
+    return into.has(extras) ? parse_extras(into.body, into) : nullptr;
 }
 
-const char* parse_cancel(const_bytes bytes) noexcept {
-    if (bytes.size() != cancel_bytes) return "a cancel has the wrong length";
-    const bool plain = load_le<std::uint64_t>(bytes.data()) == first_byte(message_kind::cancel);
-    return plain ? nullptr : "a reserved field is not zero";
+// What has nothing but a number of 32 bits behind its first byte and three zeros.
+const char* parse_short(const_bytes bytes, parsed_message& into) noexcept {
+    if (bytes.size() < cancel_bytes) return "it is shorter than its header";
+    if (load_le<std::uint32_t>(bytes.data()) != first_byte(into.kind)) {
+        return "a reserved field is not zero";
+    }
+    into.items = load_le<std::uint32_t>(bytes.data() + 4);
+    into.body = bytes.subspan(cancel_bytes);
+    if (into.kind != message_kind::credit && into.items != 0) return "a reserved field is not zero";
+    if (into.kind == message_kind::release ? into.body.size() % 8 != 0 : !into.body.empty()) {
+        return "it has the wrong length";
+    }
+    return nullptr;
+}
+
+void write_short(std::byte* to, message_kind kind, std::uint32_t number) noexcept {
+    store_le(to, std::uint32_t{first_byte(kind)});
+    store_le(to + 4, number);
 }
 
 }  // namespace
@@ -78,40 +145,113 @@ const char* parse(const_bytes bytes, parsed_message& into) noexcept {
         case message_kind::one_way:
             return parse_request(bytes, into);
         case message_kind::reply:
+        case message_kind::item:
             return parse_outcome(bytes, reply_bytes, into);
         case message_kind::verdict:
             return parse_outcome(bytes, verdict_bytes, into);
         case message_kind::cancel:
-            return parse_cancel(bytes);
+        case message_kind::credit:
+        case message_kind::release:
+            return parse_short(bytes, into);
     }
     return "it is of a kind that this version does not know";
 }
 
-void write_request(std::byte* to, message_kind kind, bool named, std::uint32_t microseconds,
-                   std::uint64_t procedure) noexcept {
-    store_le(to, first_byte(kind));
-    store_le(to + 1, named ? named_flag : std::uint8_t{0});
-    store_le(to + 2, std::uint16_t{0});
-    store_le(to + 4, microseconds);
-    store_le(to + 8, procedure);
+const_bytes find_extra(const_bytes extras, extra key) noexcept {
+    const_bytes found;
+    if (extras.empty()) return found;
+    walk_extras(extras, [&](extra each, const_bytes value) {
+        if (each == key) found = value;
+        return each == key;
+    });
+    return found;
 }
 
-void write_reply(std::byte* to, status what) noexcept {
-    store_le(to, first_byte(message_kind::reply));
+void write_request(std::byte* to, const request_header& header) noexcept {
+    store_le(to, first_byte(header.kind));
+    store_le(to + 1, header.flags);
+    store_le(to + 2, header.provider);
+    store_le(to + 4, header.microseconds);
+    store_le(to + 8, header.procedure);
+}
+
+void write_reply(std::byte* to, status what, std::uint8_t flags, message_kind kind) noexcept {
+    store_le(to, first_byte(kind));
     store_le(to + 1, what.code);
-    store_le(to + 2, std::uint16_t{0});
+    store_le(to + 2, std::uint16_t{flags});
     store_le(to + 4, what.native);
 }
 
 void write_cancel(std::byte* to) noexcept {
-    std::memset(to, 0, cancel_bytes);
-    store_le(to, first_byte(message_kind::cancel));
+    write_short(to, message_kind::cancel, 0);
 }
 
 void write_verdict(std::byte* to, status what, std::uint64_t procedure) noexcept {
-    write_reply(to, what);
-    store_le(to, first_byte(message_kind::verdict));
+    write_reply(to, what, 0, message_kind::verdict);
     store_le(to + 8, procedure);
+}
+
+void write_credit(std::byte* to, std::uint32_t items) noexcept {
+    write_short(to, message_kind::credit, items);
+}
+
+void write_release(std::byte* to) noexcept {
+    write_short(to, message_kind::release, 0);
+}
+
+void add_extra(std::vector<std::byte>& extras, extra key, const_bytes value) {
+    const std::size_t start = std::max(extras.size(), extras_head_bytes);
+    const std::size_t end = start + extra_head_bytes + round_up_8(value.size());
+    if (end > max_extras_bytes) {
+        throw error(errc::too_large,
+                    "what is attached to a call, with the loans in its arguments, "
+                    "takes more than 64 KiB: attach less, and send bulk "
+                    "descriptors in several calls");
+    }
+    extras.resize(end);
+    store_le(extras.data(), static_cast<std::uint32_t>(end));
+    std::byte* const at = extras.data() + start;
+    store_le(at, key);
+    store_le(at + 4, static_cast<std::uint32_t>(value.size()));
+    if (!value.empty()) std::memcpy(at + extra_head_bytes, value.data(), value.size());
+}
+
+void add_trace(std::vector<std::byte>& extras, const trace_context& trace) {
+    std::byte bytes[trace_bytes] = {};
+    std::memcpy(bytes, trace.trace_id.data(), trace.trace_id.size());
+    std::memcpy(bytes + 16, trace.span_id.data(), trace.span_id.size());
+    bytes[24] = trace.sampled ? std::byte{1} : std::byte{0};
+    add_extra(extras, extra::trace, bytes);
+}
+
+trace_context read_trace(const_bytes value) noexcept {
+    trace_context trace;
+    std::memcpy(trace.trace_id.data(), value.data(), trace.trace_id.size());
+    std::memcpy(trace.span_id.data(), value.data() + 16, trace.span_id.size());
+    trace.sampled = (value[24] & std::byte{1}) != std::byte{0};
+    return trace;
+}
+
+void add_metadata(std::vector<std::byte>& extras, std::string_view key, std::string_view value) {
+    std::string entry(2, '\0');
+    store_le(entry.data(), static_cast<std::uint16_t>(key.size()));
+    entry += key;
+    entry += value;
+    add_extra(extras, extra::metadata, as_bytes(entry));
+}
+
+std::optional<std::string_view> find_metadata(const_bytes extras, std::string_view key) noexcept {
+    std::optional<std::string_view> found;
+    if (extras.empty()) return found;
+    walk_extras(extras, [&](extra each, const_bytes value) {
+        if (each != extra::metadata || value.size() < 2) return false;
+        const std::size_t length = load_le<std::uint16_t>(value.data());
+        const std::string_view text = as_text(value.subspan(2));
+        if (text.substr(0, length) != key || length > text.size()) return false;
+        found = text.substr(length);
+        return true;
+    });
+    return found;
 }
 
 std::string names_text(std::string_view name, std::string_view signature) {

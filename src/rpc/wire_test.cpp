@@ -16,7 +16,10 @@ using bytes = std::vector<std::byte>;
 
 bytes request(bool named, std::string_view names, std::string_view arguments) {
     bytes all(request_bytes);
-    write_request(all.data(), message_kind::request, named, 7, 0x1122334455667788);
+    write_request(all.data(), {.flags = named ? wire_flag::named : std::uint8_t{0},
+                               .provider = 3,
+                               .microseconds = 7,
+                               .procedure = 0x1122334455667788});
     for (const std::string_view part : {names, arguments}) {
         for (char c : part)
             all.push_back(static_cast<std::byte>(c));
@@ -26,7 +29,7 @@ bytes request(bool named, std::string_view names, std::string_view arguments) {
 
 TEST(rpc_wire, a_request_is_laid_out_as_documented) {
     const bytes all = request(false, "", "ab");
-    const unsigned char expected[] = {0x11, 0,    0,    0,    7,    0,    0,    0,   0x88,
+    const unsigned char expected[] = {0x21, 0,    3,    0,    7,    0,    0,    0,   0x88,
                                       0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 'a', 'b'};
     ASSERT_EQ(all.size(), sizeof expected);
     EXPECT_EQ(std::memcmp(all.data(), expected, sizeof expected), 0);
@@ -44,6 +47,7 @@ TEST(rpc_wire, a_named_request_says_both_texts_and_keeps_arguments_aligned) {
     parsed_message parsed;
     ASSERT_EQ(parse(all, parsed), nullptr);
     EXPECT_EQ(parsed.kind, message_kind::request);
+    EXPECT_EQ(parsed.provider, 3u);
     EXPECT_EQ(parsed.microseconds, 7u);
     EXPECT_EQ(parsed.procedure, 0x1122334455667788u);
     EXPECT_EQ(parsed.name, "sum");
@@ -90,18 +94,80 @@ TEST(rpc_wire, what_is_no_message_is_refused) {
         all[at] = static_cast<std::byte>(value);
         return all;
     };
-    EXPECT_TRUE(refused(changed(0, 0x21)));  // Another version.
-    EXPECT_TRUE(refused(changed(0, 0x1f)));  // Another kind.
-    EXPECT_TRUE(refused(changed(1, 2)));     // A flag of the future.
-    EXPECT_TRUE(refused(changed(2, 1)));     // A reserved field.
-    EXPECT_TRUE(refused({std::byte{0x13}, std::byte{200}, {}, {}, {}, {}, {}, {}}));  // A status.
-    EXPECT_TRUE(refused({std::byte{0x13}, {}, std::byte{1}, {}, {}, {}, {}, {}}));    // Reserved.
+    EXPECT_TRUE(refused(changed(0, 0x11)));  // Another version.
+    EXPECT_TRUE(refused(changed(0, 0x2f)));  // Another kind.
+    EXPECT_TRUE(refused(changed(1, 128)));   // A flag of the future.
+    EXPECT_TRUE(refused({std::byte{0x23}, std::byte{200}, {}, {}, {}, {}, {}, {}}));  // A status.
+    EXPECT_TRUE(refused({std::byte{0x23}, {}, std::byte{1}, {}, {}, {}, {}, {}}));    // A flag.
+    EXPECT_TRUE(refused({std::byte{0x23}, {}, {}, std::byte{1}, {}, {}, {}, {}}));    // Reserved.
     for (std::size_t at = 1; at < cancel_bytes; ++at) {
         bytes cancel(cancel_bytes);
         write_cancel(cancel.data());
         cancel[at] = std::byte{1};
         EXPECT_TRUE(refused(cancel)) << at;
     }
+}
+
+TEST(rpc_wire, extras_are_found_by_key_and_unknown_ones_are_skipped) {
+    std::vector<std::byte> extras;
+    const bytes trace(32, std::byte{7});
+    add_extra(extras, static_cast<extra>(999), as_bytes("of a later version"));
+    add_metadata(extras, "user", "ann");
+    add_metadata(extras, "us", "b");
+    add_extra(extras, extra::trace, trace);
+    EXPECT_EQ(extras.size() % 8, 0u);
+    bytes all(request_bytes);
+    write_request(all.data(), {.flags = wire_flag::named | wire_flag::extras});
+    all.insert(all.end(), extras.begin(), extras.end());
+    const std::string names = names_text("f", "void()");
+    all.insert(all.end(), as_bytes(names).begin(), as_bytes(names).end());
+    all.push_back(std::byte{42});
+    parsed_message parsed;
+    ASSERT_STREQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(find_metadata(parsed.extras, "user"), "ann");
+    EXPECT_EQ(find_metadata(parsed.extras, "us"), "b");
+    EXPECT_EQ(find_metadata(parsed.extras, "u"), std::nullopt);
+    EXPECT_EQ(find_extra(parsed.extras, extra::trace).size(), 32u);
+    EXPECT_TRUE(find_extra(parsed.extras, extra::loans).empty());
+    EXPECT_EQ(parsed.name, "f");
+    EXPECT_EQ(parsed.body.size(), 1u);
+    for (std::size_t length = request_bytes; length + 1 < all.size(); ++length) {
+        EXPECT_NE(parse(const_bytes(all).first(length), parsed), nullptr) << length;
+    }
+}
+
+TEST(rpc_wire, extras_of_the_wrong_shape_are_refused) {
+    const auto refused = [](extra key, std::size_t size) {
+        std::vector<std::byte> extras;
+        add_extra(extras, key, bytes(size));
+        bytes all(reply_bytes);
+        write_reply(all.data(), {}, wire_flag::extras);
+        all.insert(all.end(), extras.begin(), extras.end());
+        parsed_message parsed;
+        return parse(all, parsed) != nullptr;
+    };
+    EXPECT_TRUE(refused(extra::trace, 31));
+    EXPECT_TRUE(refused(extra::loans, 12));
+    EXPECT_TRUE(refused(extra::elsewhere, 48));
+    EXPECT_TRUE(refused(extra::window, 4));
+    EXPECT_FALSE(refused(extra::loans, 16));
+    std::vector<std::byte> extras;
+    EXPECT_THROW(add_extra(extras, extra::metadata, bytes(max_extras_bytes)), error);
+}
+
+TEST(rpc_wire, credits_and_releases_come_back) {
+    bytes all(credit_bytes);
+    parsed_message parsed;
+    write_credit(all.data(), 12);
+    ASSERT_STREQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::credit);
+    EXPECT_EQ(parsed.items, 12u);
+    all.resize(release_bytes + 16);
+    write_release(all.data());
+    ASSERT_STREQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.body.size(), 16u);
+    all.resize(release_bytes + 15);
+    EXPECT_STREQ(parse(all, parsed), "it has the wrong length");
 }
 
 TEST(rpc_wire, ids_differ_by_name_and_by_signature) {

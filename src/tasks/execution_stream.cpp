@@ -49,6 +49,12 @@ void execution_stream::wake() noexcept {
 std::size_t execution_stream::run_ready(std::size_t most) {
     return impl_->run_ready(most);
 }
+int execution_stream::wait_handle() const {
+    return impl_->wait_handle();
+}
+void execution_stream::set_spin(std::chrono::nanoseconds time) noexcept {
+    impl_->set_spin(time);
+}
 void execution_stream::stop() {
     impl_->stop();
 }

@@ -20,6 +20,8 @@ public:
     /// Throws error{invalid} for a descriptor that cannot be waited on, or is watched.
     void watch(int fd);
     void forget(int fd) noexcept;
+    /// Readable when one of them is.
+    int handle() const noexcept { return epoll_.get(); }
 
     /// Until something is readable, the bell rings, or `longest` passed (nothing: no limit).
     void sleep(std::optional<std::chrono::nanoseconds> longest) noexcept;

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 
 namespace amalgam::detail {
 
 /// How long an idle stream polls before it sleeps: as long as that has paid off lately.
+///
+/// Threads: the stream's, but for set().
 class spin_policy {
 public:
     using duration = std::chrono::nanoseconds;
@@ -13,21 +16,26 @@ public:
     static constexpr duration shortest = std::chrono::microseconds(2);
 
     /// Negative: adapt; else that long, always.
-    explicit spin_policy(duration fixed) noexcept
-        : adaptive_(fixed < duration::zero()), limit_(adaptive_ ? longest / 2 : fixed) {}
+    explicit spin_policy(duration fixed) noexcept : fixed_(fixed) {}
 
-    duration limit() const noexcept { return limit_; }
+    /// From now on. Any thread.
+    void set(duration fixed) noexcept { fixed_.store(fixed, std::memory_order_relaxed); }
+
+    duration limit() const noexcept {
+        const duration fixed = fixed_.load(std::memory_order_relaxed);
+        return fixed < duration::zero() ? limit_ : fixed;
+    }
 
     /// It slept for `time`: spinning on would have caught work that came soon, and
     /// was wasted on work that came late.
     void slept(duration time) noexcept {
-        if (!adaptive_) return;
+        if (fixed_.load(std::memory_order_relaxed) >= duration::zero()) return;
         limit_ = time < longest ? std::min(limit_ * 2, longest) : std::max(limit_ / 2, shortest);
     }
 
 private:
-    bool adaptive_;
-    duration limit_;
+    std::atomic<duration> fixed_;
+    duration limit_ = longest / 2;
 };
 
 }  // namespace amalgam::detail

@@ -24,6 +24,7 @@
 #include "tasks/spin_policy.hpp"
 #include "tasks/timer_heap.hpp"
 #include "tasks/ult_core.hpp"
+#include "tasks/wake_up_call.hpp"
 
 namespace amalgam::detail {
 
@@ -163,11 +164,15 @@ public:
 
     // The rest of execution_stream.
     void start();
+    void check_wakeable() const;
+    void get_wakeable();
     void stop();
     std::size_t run_ready(std::size_t most);
     void add_poller(poller& what);
     void remove_poller(poller& what);
     void wake() noexcept;
+    int wait_handle() const;
+    void set_spin(std::chrono::nanoseconds time) noexcept;
     void ring() noexcept { bell_.ring(); }
     time_point now() const noexcept { return clock_->now(); }
     std::chrono::nanoseconds cpu_time() const noexcept;
@@ -253,6 +258,8 @@ private:
     void idle() noexcept;
     void sleep() noexcept;
     bool may_sleep() noexcept;
+    void get_up() noexcept;
+    void lie_down() noexcept;
 
     // initial-exec: one load instead of a call into the dynamic linker.
     [[gnu::tls_model("initial-exec")]] static inline constinit thread_local stream* current_ =
@@ -298,7 +305,9 @@ private:
     std::atomic<bool> wake_pending_{false};
     std::atomic<bool> stopping_{false};
     std::atomic<bool> driving_{false};
-    std::unique_ptr<sleeper> sleeper_;  // null: driven
+    std::unique_ptr<sleeper> sleeper_;            // null: driven, and not wakeable
+    std::unique_ptr<wake_up_call> wake_up_call_;  // null: not wakeable
+    unsigned quiet_nights_ = 0;
     std::mutex stop_lock_;
     seen_by_others<pid_t> thread_id_;
     std::thread thread_;

@@ -22,15 +22,17 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
     : owner_(owner),
       options_(std::move(options)),
       clock_(options_.clock != nullptr ? options_.clock : &clock::steady()),
-      bell_(bell::take(!options_.driven)),
+      bell_(bell::take(!options_.driven || options_.wakeable)),
       spin_(options_.spin) {
     try {
         check_primary();
+        check_wakeable();
         if (order == nullptr) {
             order = std::make_unique<priority_scheduler>(std::vector<pool*>{&own_pool_});
             own_scheduler_ = order.get();
         }
-        if (!options_.driven) sleeper_ = std::make_unique<sleeper>(bell_);
+        if (!options_.driven || options_.wakeable) sleeper_ = std::make_unique<sleeper>(bell_);
+        if (options_.wakeable) get_wakeable();
         orders_.push_back({std::move(order), {}});
         attach_pools(*orders_.front().order);
         if (options_.primary) attach_own_pool();
@@ -228,6 +230,7 @@ void stream::stop() {
         while (round(batch_) != 0 && std::chrono::steady_clock::now() < give_up)
             continue;
     }
+    if (wake_up_call_) lie_down();
     replace_if_asked();  // who asked too late is told so
     detach_all();
 }
@@ -240,6 +243,7 @@ std::size_t stream::run_ready(std::size_t most) {
                                 options_.name));
     }
     const driver only(*this);
+    if (wake_up_call_) get_up();
     std::size_t happened = 0;
     {
         const turn mine(*this);
@@ -248,6 +252,7 @@ std::size_t stream::run_ready(std::size_t most) {
             if (now_happened == 0) break;
             happened += now_happened;
         }
+        if (wake_up_call_) lie_down();
     }
     return happened;
 }

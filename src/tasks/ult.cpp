@@ -66,11 +66,16 @@ void ult::migrate(pool& where) {
 
 void ult::cancel() {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "cancel");
-    core_->requests.fetch_or(ult_core::asked_to_end, std::memory_order_seq_cst);
-    const detail::ult_registry::hold still({&core_, 1});
-    if (still.running(*core_) != nullptr) return;  // it sees the request when it waits next
-    waiter* const at = core_->waiting_on.load(std::memory_order_relaxed);
-    if (at != nullptr && at->cancelable_ && core_->may_be_canceled()) at->expire();
+    detail::cancel_ult(*core_);
+}
+
+void detail::cancel_ult(ult_core& core) noexcept {
+    core.requests.fetch_or(ult_core::asked_to_end, std::memory_order_seq_cst);
+    ult_core* const one = &core;
+    const ult_registry::hold still({&one, 1});
+    if (still.running(core) != nullptr) return;  // it sees the request when it waits next
+    waiter* const at = core.waiting_on.load(std::memory_order_relaxed);
+    if (at != nullptr && at->cancelable_ && core.may_be_canceled()) at->expire();
 }
 
 namespace this_task {

@@ -64,18 +64,22 @@ void read_message(const_bytes input) {
     if (parsed.kind == detail::message_kind::request ||
         parsed.kind == detail::message_kind::one_way) {
         std::byte header[detail::request_bytes];
-        detail::write_request(header, parsed.kind, parsed.named, parsed.microseconds,
-                              parsed.procedure);
+        detail::write_request(header, {parsed.kind, parsed.flags, parsed.provider,
+                                       parsed.microseconds, parsed.procedure});
         require(std::memcmp(header, input.data(), sizeof header) == 0,
                 "a header that is read can be written");
-        require(parsed.named != parsed.name.empty(), "a named request has a name");
+        require(parsed.named() != parsed.name.empty(), "a named request has a name");
     } else {
         std::byte whole[detail::verdict_bytes];
         std::size_t bytes = detail::cancel_bytes;
         if (parsed.kind == detail::message_kind::cancel) {
             detail::write_cancel(whole);
-        } else if (parsed.kind == detail::message_kind::reply) {
-            detail::write_reply(whole, parsed.what);
+        } else if (parsed.kind == detail::message_kind::credit) {
+            detail::write_credit(whole, parsed.items);
+        } else if (parsed.kind == detail::message_kind::release) {
+            detail::write_release(whole);
+        } else if (parsed.kind != detail::message_kind::verdict) {
+            detail::write_reply(whole, parsed.what, parsed.flags, parsed.kind);
             bytes = detail::reply_bytes;
         } else {
             detail::write_verdict(whole, parsed.what, parsed.procedure);
@@ -105,7 +109,8 @@ std::span<const std::string_view> seeds() {
         std::byte header[detail::request_bytes];
         body into;
         archive_writer writer(into);
-        detail::write_request(header, detail::message_kind::request, true, 5000, 99);
+        detail::write_request(
+            header, {.flags = detail::wire_flag::named, .microseconds = 5000, .procedure = 99});
         writer.raw(header, sizeof header);
         const std::string names = detail::names_text("sum", "i32(i32,i32)");
         writer.raw(names.data(), names.size());

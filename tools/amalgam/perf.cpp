@@ -24,6 +24,9 @@ std::span<const perf_test> all_tests() {
          &put_block_bandwidth},
         {"get-block-bandwidth", "one-sided reads between allocated blocks", 1 << 20, 1,
          &get_block_bandwidth},
+        {"bulk-pull", "bulks of another process read", 1 << 20, 4, &bulk_pull},
+        {"bulk-pull-pooled", "likewise, between buffers of caches", 1 << 20, 4, &bulk_pull_pooled},
+        {"bulk-push", "bulks of another process written", 1 << 20, 4, &bulk_push},
         {"stream-rate", "items through a flow from one process to another", 64, 1, &stream_rate}};
     return tests;
 }

@@ -7,6 +7,12 @@
 
 namespace amalgam {
 
+/// What a body held, on its own.
+struct body_bytes {
+    buffer held;
+    const_bytes values;  ///< In `held`.
+};
+
 /// The bytes of one message under construction: a header's room, then the values.
 ///
 /// Small ones live inside the object, larger ones in a buffer that grows by doubling.
@@ -34,6 +40,9 @@ public:
         size_ += bytes;
         return at;
     }
+
+    /// Gives the values away, with the memory they are in; empty afterwards.
+    body_bytes take();
 
     /// The values with `header` copied in front, contiguous; valid like bytes().
     /// Precondition: header.size() <= headroom.

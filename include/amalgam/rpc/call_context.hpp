@@ -1,11 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
+#include <amalgam/core/bytes.hpp>
 #include <amalgam/core/clock.hpp>
 #include <amalgam/rpc/peer.hpp>
+#include <amalgam/rpc/trace_context.hpp>
 
 namespace amalgam {
 
@@ -32,6 +35,15 @@ public:
     engine& where() const noexcept { return *where_; }
     /// The name the procedure is defined by.
     std::string_view procedure() const noexcept { return procedure_; }
+    /// Under which id it was asked for; see procedure_options::provider.
+    std::uint16_t provider() const noexcept { return provider_; }
+    /// Which of the engine's ports the call came by, in the order they were given;
+    /// peer::self_port when the engine called itself.
+    std::size_t port() const noexcept { return from_.port(); }
+    /// The trace that the call belongs to, the call itself being its span; null: none.
+    const trace_context* trace() const noexcept { return trace_; }
+    /// What the caller's interceptors attached under this key; see outgoing_call::attach().
+    std::optional<std::string_view> metadata(std::string_view key) const noexcept;
     /// Nobody waits for an answer.
     bool one_way() const noexcept { return one_way_; }
     /// When the caller stops waiting, by this engine's clock. Calls that the handler makes
@@ -52,6 +64,9 @@ protected:
     std::string_view procedure_;
     clock::time_point deadline_ = clock::time_point::max();
     bool one_way_ = false;
+    std::uint16_t provider_ = 0;
+    const trace_context* trace_ = nullptr;
+    const_bytes extras_wire_;
     std::atomic<bool> canceled_{false};
 };
 

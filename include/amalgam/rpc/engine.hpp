@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -15,7 +17,9 @@
 #include <amalgam/fabric/transport.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/handler.hpp>
+#include <amalgam/rpc/engine_streams.hpp>
 #include <amalgam/rpc/peer.hpp>
+#include <amalgam/rpc/peer_lost.hpp>
 #include <amalgam/rpc/procedure.hpp>
 #include <amalgam/rpc/type_name.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
@@ -23,6 +27,8 @@
 #include <amalgam/tasks/ult.hpp>
 
 namespace amalgam {
+
+class interceptor;
 
 /// The ports of an engine: one URI, several at once, or ports that are open already.
 ///     engine one{"tcp://127.0.0.1:0"};  engine two{{"shm://", "tcp://"}};
@@ -43,9 +49,13 @@ struct endpoints {
 struct engine_options {
     std::string name = "amalgam";  ///< Of its streams, in the OS and in logs.
     /// Execution streams. The first owns the ports and runs handlers; the others run what
-    /// is spawned on them, and handlers that ask for them by `procedure_options::in`.
-    unsigned streams = 1;
-    std::vector<int> cpus{};  ///< The core of each stream, in order; -1 or missing: any.
+    /// is spawned on them, and handlers that ask for them by procedure_options.
+    stream_set streams{};
+    std::vector<pool_options> pools{};  ///< More pools than each stream's own, for them to serve.
+    /// The pool, or the stream, that runs handlers which do not say where; empty: the first stream,
+    /// or with progress_by::own_stream the second.
+    std::string handlers{};
+    progress_options progress{};                     ///< Who looks after the ports, and how.
     std::chrono::nanoseconds spin = adaptive_spin;   ///< Polling time before an idle stream sleeps.
     port_options ports{};                            ///< Of ports opened by URI.
     const transport_registry* transports = nullptr;  ///< Null: the native ones, shared.
@@ -57,6 +67,10 @@ struct engine_options {
     /// with 4 KiB on top. While they hold more its requests are answered `overloaded` and run
     /// nothing; when it leaves as much again of those unread, it is cut off.
     std::size_t max_unread_bytes = std::size_t{64} << 20;
+    /// Arguments of one request that is served, or the result of one call, may take this much.
+    std::size_t max_values_bytes = std::size_t{1} << 30;
+    /// Look at every call; see interceptor.hpp.
+    std::vector<std::shared_ptr<interceptor>> interceptors{};
     /// How long stop() waits for calls that are under way, in either direction.
     std::chrono::milliseconds drain{1000};
 };
@@ -67,23 +81,41 @@ enum class handler : std::uint8_t {
     inline_  ///< On the progress stream, at once: for short ones that never wait.
 };
 
+/// What a caller knows about a procedure.
+struct calling_options {
+    /// Running it twice does no harm: it may be retried; see bound_procedure::retrying().
+    bool idempotent = false;
+};
+
 /// How a procedure is served.
 struct procedure_options {
     handler run = handler::ult;
-    pool* in = nullptr;  ///< Whose streams run the ULTs; null: the engine's first.
+    pool* in = nullptr;  ///< Whose streams run the ULTs; null: as engine_options::handlers says.
+    std::string_view in_pool{};  ///< The same, by its name among the engine's pools.
+    /// Run by so many streams that the engine makes for this procedure alone. They end with
+    /// undefine(), or if calls still run there, with the next one or stop().
+    unsigned streams = 0;
+    /// Under which id: a name may be served by several, each in its own way. Callers choose by
+    /// `procedure.on(peer, provider)`.
+    std::uint16_t provider = 0;
 };
+
+struct engine_config;
 
 /// Calls procedures elsewhere and serves its own, over one or several ports.
 ///
 /// Names that begin with "amalgam." are the engine's own: "amalgam.ping" gives its number back.
 /// Owner:   owns its ports and streams; the destructor is stop().
 /// Threads: any member from any thread or ULT, unless said otherwise. Handlers of one engine
-///          run as ULTs of its first stream: between two waits nobody runs beside them.
+///          run as ULTs of one stream: between two waits nobody runs beside them, unless its
+///          options spread them.
 /// Failure: the constructor throws what the transports say, in one sentence.
 /// Cost:    with nothing to do, no CPU.
 class engine {
 public:
     explicit engine(endpoints where, engine_options options = {});
+    /// As parse_engine_config() and load_engine_config() give it.
+    explicit engine(const engine_config& config);
     engine(const engine&) = delete;
     engine& operator=(const engine&) = delete;
     ~engine();
@@ -102,35 +134,43 @@ public:
 
     /// Serves `name` by `function`, typed by its parameters and result. Parameters of type
     /// std::string_view and std::span<const T> borrow from the message for the handler's time.
-    /// Failure: throws error{invalid} when the name is taken (whatever its signature), is empty
+    /// Failure: throws error{invalid} when the name is taken, or has another signature at another
+    ///          provider, is empty
     ///          or longer than 255 bytes; error{closed} after stop().
     template <typename Function>
     requires(!std::is_function_v<Function>) void define(std::string_view name, Function function,
                                                         procedure_options options = {}) {
-        define<typename detail::callable_signature<Function>::type>(name, std::move(function),
-                                                                    options);
+        using types = detail::served<typename detail::callable_signature<Function>::type>;
+        using typed =
+            detail::typed_handler<Function, typename types::way, typename types::signature>;
+        add_handler(name, signature_text<typename types::signature>(), options, types::form,
+                    std::make_unique<typed>(std::move(function)));
     }
     /// The same for a callable that fits several signatures: define<int(int)>("f", generic).
     template <typename Signature, typename Function>
     requires(std::is_function_v<Signature>) void define(std::string_view name, Function function,
                                                         procedure_options options = {}) {
-        add_handler(
-            name, signature_text<Signature>(), options,
-            std::make_unique<detail::typed_handler<Function, Signature>>(std::move(function)));
+        using typed =
+            detail::typed_handler<Function, typename detail::served<Signature>::way, Signature>;
+        static_assert(detail::callable_as<Function, Signature>,
+                      "the handler cannot be called with the signature's arguments");
+        add_handler(name, signature_text<Signature>(), options, detail::answer_form::result,
+                    std::make_unique<typed>(std::move(function)));
     }
     /// Serves `name` no more; calls under way end in their own time. False: no such name.
-    bool undefine(std::string_view name);
+    bool undefine(std::string_view name, std::uint16_t provider = 0);
 
     /// How to call `name` elsewhere. Asks nobody: whether a peer has it shows in the call.
     template <typename Signature>
-    amalgam::procedure<Signature> procedure(std::string_view name) {
-        return {*core_, intern(name, signature_text<Signature>())};
+    amalgam::procedure<Signature> procedure(std::string_view name, calling_options how = {}) {
+        return {*core_, intern(name, signature_text<Signature>()), how.idempotent};
     }
 
-    /// Runs `function()` as a ULT of the engine's first stream and waits for its result. Calls
-    /// from in there need no hand-over between threads: the fastest way to make many.
+    /// Runs `function()` as a ULT where handlers run and waits for its result. On the stream that
+    /// makes progress, calls need no hand-over between threads: the fastest way to make many.
     template <typename Function>
     auto run(Function function) -> std::invoke_result_t<Function&> {
+        check_may_wait();
         return spawn(std::move(function)).get();
     }
     /// The same without waiting.
@@ -139,7 +179,7 @@ public:
         using value = std::invoke_result_t<Function&>;
         promise<value> result;
         future<value> later = result.get_future();
-        amalgam::post(stream(),
+        amalgam::post(pool(),
                       [result = std::move(result), function = std::move(function)]() mutable {
                           try {
                               if constexpr (std::is_void_v<value>) {
@@ -158,6 +198,42 @@ public:
     /// Execution stream `index`; 0 owns the ports.
     execution_stream& stream(std::size_t index = 0);
     std::size_t stream_count() const noexcept;
+    /// A pool by the name that the options give it, or the stream it belongs to; without one, where
+    /// handlers run that do not say where.
+    /// Failure: throws error{not_found} with the names there are.
+    amalgam::pool& pool(std::string_view name = {});
+    /// Changes how progress is made, while it is made: no message is lost or waits for it. Handlers
+    /// that run stay where they are.
+    /// Failure: throws error{invalid} for a change from or to progress_by::caller, in virtual time,
+    ///          and when the first stream would be left with handlers.
+    void set_progress(progress_options how);
+    /// The options as JSON, with what was left open filled in and the addresses that ports got;
+    /// parse_engine_config() reads it.
+    std::string configuration() const;
+
+    /// With progress_by::caller the engine has no thread for its ports. The loop's thread, which is
+    /// the one that made the engine until another calls progress(), watches wait_handle() with
+    /// epoll or poll, and calls progress() when it is readable: that is all. Outside of a ULT that
+    /// thread must not wait for what only progress() can bring: calls, run() and stop() by another
+    /// thread. Calls and run() throw error{invalid} there; start() and post() are fine.
+    /// Other threads may do anything, as with every engine.
+    ///
+    /// Does what there is to do for ports, timers and ready ULTs, but stops soon after `most`
+    /// things; returns how many it did. Never blocks. After it, the wait handle is readable as soon
+    /// as there is more to do, whoever brought that about.
+    /// Failure: throws error{invalid} inside of itself, and for engines that have a thread.
+    std::size_t progress(std::size_t most = 256);
+    /// Throws error{invalid} for engines that have a thread. Valid until the engine is destroyed.
+    int wait_handle() const;
+    /// When the earliest timer is due; the wait handle tells, too.
+    std::optional<clock::time_point> next_timer() const noexcept;
+
+    /// `function(who, why)` runs once for each peer that is lost from now on: gone, cut off, or not
+    /// reached (`unreachable`). As a ULT where handlers run, so it may wait; one at a time for each
+    /// subscription. Peers that stop() parts from are not lost. Until the subscription ends.
+    [[nodiscard]] peer_lost_subscription on_peer_lost(
+        std::function<void(const peer&, status)> function);
+
     /// The clock that deadlines go by.
     clock::time_point now() const noexcept;
     /// Numbers of this engine, by name: "rpc.calls", "rpc.malformed" …
@@ -175,8 +251,9 @@ public:
 
 private:
     void end();
+    void check_may_wait() const;
     void add_handler(std::string_view name, std::string signature, procedure_options options,
-                     std::unique_ptr<detail::handler_base> handler);
+                     detail::answer_form form, std::unique_ptr<detail::handler_base> handler);
     const detail::remote_procedure& intern(std::string_view name, std::string signature);
 
     detail::engine_core* core_;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +11,7 @@
 
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
+#include <amalgam/rpc/streamed.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
 namespace amalgam {
@@ -32,6 +35,44 @@ template <>
 inline constexpr bool is_borrowed<std::string_view> = true;
 template <typename T>
 inline constexpr bool is_borrowed<std::span<const T>> = true;
+template <template <typename...> typename C, typename... T>
+inline constexpr bool is_borrowed<C<T...>> = (is_borrowed<T> || ...);
+
+}  // namespace detail
+
+namespace detail {
+
+/// What can be asked of a call, whatever its result. `Bound` derives from it.
+template <typename Bound>
+class bound_target {
+public:
+    /// The same with a deadline, counted from each call; it travels with the call. Within a
+    /// handler the earlier of this and the handler's own counts.
+    Bound within(std::chrono::nanoseconds time) const noexcept {
+        Bound timed(static_cast<const Bound&>(*this));
+        timed.target_.timeout = time;
+        return timed;
+    }
+
+    /// The same, but the call goes before others where messages wait, and is not refused for load
+    /// until twice as many run as would refuse others. For control: few and small calls.
+    Bound urgent() const noexcept {
+        Bound first(static_cast<const Bound&>(*this));
+        first.target_.urgent = true;
+        return first;
+    }
+    /// The same as a span of this trace. In a handler calls belong to its trace without this.
+    Bound traced(const trace_context& span) const noexcept {
+        Bound with(static_cast<const Bound&>(*this));
+        with.target_.trace = span;
+        return with;
+    }
+
+protected:
+    explicit bound_target(const call_target& target) noexcept : target_(target) {}
+
+    call_target target_;
+};
 
 }  // namespace detail
 
@@ -50,35 +91,45 @@ class bound_procedure;
 /// Cost:    no allocation in steady state while arguments fit in body::inline_bytes and
 ///          their own serialization allocates nothing.
 template <typename R, typename... A>
-class bound_procedure<R(A...)> {
+class bound_procedure<R(A...)> : public detail::bound_target<bound_procedure<R(A...)>> {
+    using base = detail::bound_target<bound_procedure<R(A...)>>;
+    using base::target_;
+    friend base;
     using result_type = std::remove_cvref_t<R>;
     static_assert(!detail::is_borrowed<result_type>,
                   "a result cannot be a view of the reply: return std::string or std::vector");
-    static_assert(std::is_void_v<R> || std::is_default_constructible_v<result_type>,
-                  "a result must be default-constructible to be read into");
+    static_assert(std::is_void_v<R> || std::is_default_constructible_v<result_type> ||
+                      detail::self_loading<result_type>,
+                  "a result needs a default constructor to be read into, or "
+                  "static T amalgam_load(amalgam::archive_reader&)");
 
 public:
-    explicit bound_procedure(const detail::call_target& target) noexcept : target_(target) {}
+    explicit bound_procedure(const detail::call_target& target) noexcept : base(target) {}
 
-    /// The same with a deadline, counted from each call; it travels with the call. Within a
-    /// handler the earlier of this and the handler's own counts.
-    bound_procedure within(std::chrono::nanoseconds time) const noexcept {
-        bound_procedure timed(*this);
-        timed.target_.timeout = time;
-        return timed;
+    /// The same, but a call that ends as overloaded, unreachable or disconnected is made again,
+    /// until `attempts` were made or its deadline is near; a peer that is gone is looked up again
+    /// by its address. Before the second attempt it pauses for `pause`, then twice as long each
+    /// time. Failure: throws error{invalid} unless the procedure was declared idempotent, as a call
+    ///          whose answer was lost may have run.
+    bound_procedure retrying(unsigned attempts,
+                             std::chrono::nanoseconds pause = std::chrono::milliseconds(10)) const {
+        detail::require_idempotent(target_);
+        bound_procedure again(*this);
+        again.target_.attempts = static_cast<std::uint16_t>(std::clamp(attempts, 1u, 1000u));
+        again.target_.pause = pause;
+        return again;
     }
-
     /// Calls, and parks the ULT or thread until the result is there. Throws amalgam::error.
-    R operator()(detail::argument_t<A>... arguments) const {
+    result_type operator()(detail::argument_t<A>... arguments) const {
         detail::blocking_call<result_type> call(target_);
-        archive_writer(call.arguments)(arguments...);
+        call.write(arguments...);
         return call.run();
     }
     /// The same, but returns a failure instead of throwing it.
     result<result_type> try_call(detail::argument_t<A>... arguments) const {
         try {
             detail::blocking_call<result_type> call(target_);
-            archive_writer(call.arguments)(arguments...);
+            call.write(arguments...);
             return call.try_run();
         } catch (const error& wrong) {  // Of serialization, or of a place that cannot wait.
             return failure{wrong.code(), wrong.what()};
@@ -89,9 +140,21 @@ public:
     /// this peer wait for room; where nobody can park such a call ends as `overloaded`.
     future<result_type> start(detail::argument_t<A>... arguments) const {
         auto call = std::make_unique<detail::future_call<result_type>>(target_);
-        archive_writer(call->arguments)(arguments...);
+        call->write(arguments...);
         detail::admit(target_);
         return call.release()->launch();
+    }
+    /// Begins the call; `then(result<R>)` is told how it ended, exactly once, on the engine's
+    /// stream, where it must neither wait nor throw. It may run before this returns. Waits
+    /// like start().
+    template <typename Function>
+    requires(std::is_invocable_v<Function&, result<result_type>>) void call_then(
+        Function then, detail::argument_t<A>... arguments) const {
+        auto call =
+            std::make_unique<detail::told_call<result_type, Function>>(target_, std::move(then));
+        call->write(arguments...);
+        detail::admit(target_);
+        call.release()->launch();
     }
     /// Sends the call and wants no answer: a result or failure at the far side goes nowhere,
     /// but for a wrong name or signature, which is logged here. Calls of one ULT to one
@@ -100,12 +163,37 @@ public:
     ///          disconnected, closed.
     void post(detail::argument_t<A>... arguments) const {
         detail::one_way message(target_);
-        archive_writer(message.arguments)(arguments...);
+        message.write(arguments...);
         message.send();
     }
+};
 
-private:
-    detail::call_target target_;
+/// The same for a procedure that answers with many values.
+template <typename T, typename... A>
+class bound_procedure<streamed<T>(A...)>
+    : public detail::bound_target<bound_procedure<streamed<T>(A...)>> {
+    using base = detail::bound_target<bound_procedure<streamed<T>(A...)>>;
+    using base::target_;
+    friend base;
+
+public:
+    explicit bound_procedure(const detail::call_target& target) noexcept : base(target) {}
+
+    /// The same, but so many values may be on their way or wait to be read. At least 1.
+    bound_procedure window(std::uint32_t values) const noexcept {
+        bound_procedure other(*this);
+        other.target_.window = std::clamp(values, 1u, 1u << 20);
+        return other;
+    }
+    /// Begins the call. Waits like bound_procedure::start(); reading waits for the values.
+    streamed<T> operator()(detail::argument_t<A>... arguments) const {
+        auto call = std::make_unique<detail::typed_stream_call<T>>(target_);
+        call->write(arguments...);
+        detail::admit(target_);
+        auto* const begun = call.release();
+        begun->launch();
+        return streamed<T>(*begun);
+    }
 };
 
 /// A remote procedure by name and type, at nobody in particular yet.
@@ -121,19 +209,23 @@ class procedure;
 template <typename R, typename... A>
 class procedure<R(A...)> {
 public:
-    procedure(detail::engine_core& core, const detail::remote_procedure& what) noexcept {
+    procedure(detail::engine_core& core, const detail::remote_procedure& what,
+              bool idempotent) noexcept {
         target_.core = &core;
         target_.what = &what;
+        target_.idempotent = idempotent;
     }
 
-    bound_procedure<R(A...)> on(const peer& there) const noexcept {
+    /// `provider`: which one of those that serve it there; see procedure_options::provider.
+    bound_procedure<R(A...)> on(const peer& there, std::uint16_t provider = 0) const noexcept {
         detail::call_target target = target_;
         target.to = there;
+        target.provider = provider;
         return bound_procedure<R(A...)>(target);
     }
     /// Looks the address up each time: keep the peer for more than a few calls.
-    bound_procedure<R(A...)> on(std::string_view address) const {
-        return on(detail::look_up(*target_.core, address));
+    bound_procedure<R(A...)> on(std::string_view address, std::uint16_t provider = 0) const {
+        return on(detail::look_up(*target_.core, address), provider);
     }
 
     std::string_view name() const noexcept { return target_.what->name; }

@@ -29,6 +29,9 @@ struct execution_stream_options {
     const amalgam::clock* clock = nullptr;
     /// True: no thread; the stream runs only inside run_ready(), on the caller's thread.
     bool driven = false;
+    /// Of a driven stream: it has a wait_handle(), for a caller who sleeps between two run_ready().
+    /// Goes by the steady clock only.
+    bool wakeable = false;
     /// True: no thread of its own. The thread that makes the stream becomes one of its ULTs, until
     /// stop(): what it waits for parks it, and the others run meanwhile. It stays on its thread.
     bool primary = false;
@@ -94,6 +97,14 @@ public:
     /// ready units until nothing more is ready or `most` things happened; returns how
     /// many did. Not from inside the same stream.
     std::size_t run_ready(std::size_t most = std::numeric_limits<std::size_t>::max());
+
+    /// Wakeable streams only (else throws error{invalid}): a descriptor that is readable when
+    /// run_ready() would do something, whoever brought that about, and now and then for nothing.
+    /// Watch it with epoll or poll; do not read it. Quiet once the stream is stopped.
+    int wait_handle() const;
+
+    /// Polling time before an idle stream sleeps, from now on, as in execution_stream_options.
+    void set_spin(std::chrono::nanoseconds time) noexcept;
 
     /// Finishes the work that is ready and ends the thread; idempotent. Bounded: work
     /// that stays ready for a second more is left. Not from the stream itself (throws

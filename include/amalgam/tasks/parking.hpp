@@ -13,6 +13,8 @@ class left_behind;
 class stream;
 class ult_registry;
 class wait_list;
+class ult_core;
+void cancel_ult(ult_core& core) noexcept;
 }  // namespace detail
 
 /// Parks the ULT or plain thread that made it, or a coroutine, until somebody unparks it: what
@@ -61,7 +63,7 @@ private:
     friend class detail::stream;
     friend class detail::ult_registry;
     friend class detail::wait_list;
-    friend class ult;
+    friend void detail::cancel_ult(detail::ult_core& core) noexcept;
     enum : std::uint32_t { empty, permit, parked, expired };
 
     void expire() noexcept;

@@ -31,9 +31,12 @@ measurement put_bandwidth(const request&);    ///< One-sided writes, `depth` in 
 measurement get_bandwidth(const request&);    ///< One-sided reads, likewise.
 measurement put_block_bandwidth(const request&);  ///< The same between memory of allocate().
 measurement get_block_bandwidth(const request&);
-measurement rpc_latency(const request&);  ///< Full round trip of a typed call, ULT handler.
-measurement rpc_rate(const request&);     ///< Typed calls with `depth` in flight.
-measurement stream_rate(const request&);  ///< Items through a flow channel between two groups.
+measurement rpc_latency(const request&);       ///< Full round trip of a typed call, ULT handler.
+measurement rpc_rate(const request&);          ///< Typed calls with `depth` in flight.
+measurement bulk_pull(const request&);         ///< Pulls from private memory, `depth` in flight.
+measurement bulk_pull_pooled(const request&);  ///< Between buffers of caches, likewise.
+measurement bulk_push(const request&);         ///< Pushes to private memory, likewise.
+measurement stream_rate(const request&);       ///< Items through a flow channel between two groups.
 
 /// All of them, in the order of the help text.
 std::span<const perf_test> all_tests();

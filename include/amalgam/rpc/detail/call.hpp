@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -14,7 +15,9 @@
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/body.hpp>
+#include <amalgam/rpc/detail/loans.hpp>
 #include <amalgam/rpc/peer.hpp>
+#include <amalgam/rpc/trace_context.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/timer.hpp>
@@ -22,6 +25,10 @@
 
 /// What stands behind a typed call: the part that does not know the types, and the two thin
 /// skins that do (a call somebody waits for, a call behind a future).
+namespace amalgam {
+class call_context;
+}
+
 namespace amalgam::detail {
 
 class engine_core;
@@ -45,10 +52,11 @@ struct outgoing : completion {
 
     amalgam::peer to;
     std::uint64_t tag = 0;
-    std::array<const_bytes, 3> pieces{};
+    std::array<const_bytes, 4> pieces{};
     std::uint8_t piece_count = 0;
     at where = at::nowhere;
     bool is_answer = false;          ///< While it is queued it counts as not read.
+    bool urgent = false;             ///< Queued in front of those that are not.
     peer_state* queue_of = nullptr;  // Of the queue, as are:
     outgoing* previous = nullptr;
     outgoing* next = nullptr;
@@ -61,12 +69,24 @@ struct deadline_timer : timer {
     call_record* call = nullptr;
 };
 
-/// Where a call is to go, and until when it may take.
+/// Where a call is to go, until when it may take, and what else is asked of it.
 struct call_target {
     engine_core* core = nullptr;
     const remote_procedure* what = nullptr;
     amalgam::peer to;
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+    std::chrono::nanoseconds pause{0};  ///< Before the second attempt; then twice as long.
+    std::uint16_t attempts = 1;
+    std::uint16_t provider = 0;
+    bool urgent = false;
+    bool idempotent = false;
+    std::uint32_t window = 64;  ///< Of a stream: values sent and not yet read, at most.
+    std::optional<trace_context> trace{};
+};
+
+struct call_extras;
+struct drop_extras {
+    void operator()(call_extras* which) const noexcept;
 };
 
 /// One call from its arguments to its outcome, without its types.
@@ -78,8 +98,15 @@ public:
     explicit call_record(const call_target& target);
     virtual ~call_record() = default;
 
+    template <typename... T>
+    void write(const T&... values) {
+        const origin between{core_, to, &loans_, nullptr};
+        archive_writer(arguments, encoding::native, &between)(values...);
+    }
+
     body arguments;
-    failure why;  ///< How it ended; ok with a value.
+    std::uint32_t window = 0;  ///< Not 0: it is a stream_call.
+    failure why;               ///< How it ended; ok with a value.
 
 protected:
     /// Hands the call to the engine; over() runs exactly once, here or on the engine's stream.
@@ -105,6 +132,9 @@ private:
         call_record& call;
     };
 
+    friend class result_fetch;
+    void dress(const call_context* serving);
+    void refuse(status what, std::string sentence) noexcept;
     static void on_sent(completion& self, status what, std::size_t bytes) noexcept;
     static void run_submit(work_unit& self) noexcept;
     static void run_cancel(work_unit& self) noexcept;
@@ -112,13 +142,17 @@ private:
     const remote_procedure* what_;
     peer_state* callee_ = nullptr;  // While id_ is set.
     clock::time_point deadline_ = clock::time_point::max();
-    std::chrono::nanoseconds timeout_;
+    const call_target* target_;  // Until submit() returns.
+    std::unique_ptr<call_extras, drop_extras> extras_;
+    std::uint16_t provider_;
+    lent_list loans_;
     call_record* previous_pending_ = nullptr;  // Of the same peer.
     call_record* next_pending_ = nullptr;
     std::uint64_t id_ = 0;         // Slot and generation while a reply may come; else 0.
     bool naming_ = false;          // The request carries name and signature.
     bool canceled_early_ = false;  // Before it was submitted.
     bool ended_ = false;           // The outcome is known; over() waits for the port to let go.
+    bool pausing_ = false;         // Between two attempts.
     errand submit_;
     errand cancel_;
     std::optional<deadline_timer> timer_;
@@ -161,7 +195,34 @@ public:
     }
 
 private:
+    void decode(archive_reader& from) override { emplace_new(value_, from); }
+    std::optional<stored<R>> value_;
+};
+
+/// A call that tells a function how it ended. Deletes itself.
+template <typename R, typename Function>
+class told_call final : public call_record {
+public:
+    told_call(const call_target& target, Function then)
+        : call_record(target), then_(std::move(then)) {}
+
+    /// Precondition: made by new, arguments are in place. Takes the object over.
+    void launch() noexcept { submit(); }
+
+private:
     void decode(archive_reader& from) override { from(value_.emplace()); }
+    void over() noexcept override {
+        if (!why.what.ok()) {
+            then_(result<R>(std::move(why)));
+        } else if constexpr (std::is_void_v<R>) {
+            then_(result<R>());
+        } else {
+            then_(result<R>(std::move(*value_)));
+        }
+        delete this;
+    }
+
+    Function then_;
     std::optional<stored<R>> value_;
 };
 
@@ -199,7 +260,7 @@ private:
         self.add_reference();  // Until release().
         self.request_cancel();
     }
-    void decode(archive_reader& from) override { from(value_.emplace()); }
+    void decode(archive_reader& from) override { emplace_new(value_, from); }
     void over() noexcept override {
         if (!why.what.ok()) {
             this->fail(std::move(why));

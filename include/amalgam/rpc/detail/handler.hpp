@@ -1,12 +1,14 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include <amalgam/rpc/archive.hpp>
+#include <amalgam/rpc/detail/answers.hpp>
+#include <amalgam/rpc/responder.hpp>
+#include <amalgam/rpc/stream_writer.hpp>
+#include <amalgam/rpc/streamed.hpp>
 
 namespace amalgam::detail {
 
@@ -38,13 +40,54 @@ struct callable_signature<R (C::*)(A...) const noexcept> {
     using type = R(A...);
 };
 
+/// From a handler's types to those that callers see, and what it answers by.
+template <typename Signature>
+struct served {
+    using signature = Signature;
+    static constexpr answer_form form = answer_form::result;
+    struct way {
+        explicit way(const answer_way&) noexcept {}
+        template <typename Function, typename... A>
+        decltype(auto) call(Function& function, A&&... arguments) {
+            return function(std::forward<A>(arguments)...);
+        }
+    };
+};
+template <typename R, typename... A>
+struct served<void(responder<R>, A...)> {
+    using signature = R(A...);
+    static constexpr answer_form form = answer_form::late;
+    struct way {
+        explicit way(const answer_way& how) noexcept : late(*how.late) {}
+        template <typename Function, typename... Arguments>
+        void call(Function& function, Arguments&&... arguments) {
+            function(responder<R>(late), std::forward<Arguments>(arguments)...);
+        }
+        late_answer_base& late;
+    };
+};
+template <typename T, typename... A>
+struct served<void(stream_writer<T>&, A...)> {
+    using signature = streamed<T>(A...);
+    static constexpr answer_form form = answer_form::items;
+    struct way {
+        explicit way(const answer_way& how) noexcept : out(*how.items) {}
+        template <typename Function, typename... Arguments>
+        void call(Function& function, Arguments&&... arguments) {
+            function(out, std::forward<Arguments>(arguments)...);
+        }
+        stream_writer<T> out;
+    };
+};
+
 /// What the engine calls when a request arrives; knows the types.
 class handler_base {
 public:
     virtual ~handler_base() = default;
-    /// Reads the arguments, runs, writes the result. False: the arguments do not fit the
-    /// types, and nothing ran. Throws what the user's function throws.
-    virtual bool invoke(archive_reader& arguments, archive_writer& result) = 0;
+    /// Reads the arguments, runs, writes the result, or answers by `how`. False: the arguments do
+    /// not fit the types, and nothing ran. Throws what the user's function throws.
+    virtual bool invoke(archive_reader& arguments, archive_writer& result,
+                        const answer_way& how) = 0;
 };
 
 template <typename T>
@@ -52,33 +95,52 @@ inline constexpr bool is_out_parameter =
     std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>>;
 
 template <typename Function, typename Signature>
+inline constexpr bool callable_as = false;
+template <typename Function, typename R, typename... A>
+inline constexpr bool callable_as<Function, R(A...)> = std::is_invocable_r_v<R, Function&, A...>;
+
+template <typename Function, typename Way, typename Signature>
 class typed_handler;
 
-template <typename Function, typename R, typename... A>
-class typed_handler<Function, R(A...)> final : public handler_base {
+/// `Signature`: what callers see.
+template <typename Function, typename Way, typename R, typename... A>
+class typed_handler<Function, Way, R(A...)> final : public handler_base {
     static_assert((!is_out_parameter<A> && ...),
                   "a handler's parameter cannot be a mutable reference: the caller's variable "
                   "is in another process; return the value instead");
-    static_assert(std::is_invocable_r_v<R, Function&, A...>,
-                  "the handler cannot be called with the signature's arguments");
 
 public:
     explicit typed_handler(Function function) : function_(std::move(function)) {}
 
-    bool invoke(archive_reader& arguments, archive_writer& result) override {
-        std::tuple<std::remove_cvref_t<A>...> values{};
-        std::apply([&](auto&... each) { arguments(each...); }, values);
+    bool invoke(archive_reader& arguments, archive_writer& result, const answer_way& how) override {
+        all values = read(arguments);
         if (!arguments.ok() || arguments.remaining() != 0) return false;
-        auto call = [this](auto&... each) -> R { return function_(static_cast<A&&>(each)...); };
-        if constexpr (std::is_void_v<R>) {
+        Way way(how);
+        const auto call = [&](auto&... each) -> decltype(auto) {
+            return way.call(function_, static_cast<A&&>(each)...);
+        };
+        if constexpr (std::is_void_v<R> || !std::is_same_v<Way, typename served<R(A...)>::way>) {
             std::apply(call, values);
         } else {
-            result(std::apply(call, values));
+            const std::remove_cvref_t<R>& value = std::apply(call, values);
+            result(value);
         }
         return true;
     }
 
 private:
+    using all = std::tuple<std::remove_cvref_t<A>...>;
+
+    static all read(archive_reader& from) {
+        if constexpr ((std::is_default_constructible_v<std::remove_cvref_t<A>> && ...)) {
+            all values{};
+            std::apply([&](auto&... each) { from(each...); }, values);
+            return values;
+        } else {
+            return all{load_new<std::remove_cvref_t<A>>(from)...};  // Braces keep the order.
+        }
+    }
+
     Function function_;
 };
 

@@ -12,6 +12,12 @@ class one_way {
 public:
     explicit one_way(const call_target& target) : arguments(pool_of(target)), target_(target) {}
 
+    template <typename... T>
+    void write(const T&... values) {
+        const origin between{target_.core, target_.to, &loans_, nullptr};
+        archive_writer(arguments, encoding::native, &between)(values...);
+    }
+
     body arguments;
 
     void send();
@@ -19,11 +25,15 @@ public:
 private:
     static buffer_pool* pool_of(const call_target& target);
     const call_target& target_;
+    lent_list loans_;
 };
 
 /// Waits while too many messages to the target's peer are queued. Throws error{overloaded}
 /// where the caller cannot wait.
 void admit(const call_target& target);
+
+/// Throws error{invalid} unless the target's procedure may run twice.
+void require_idempotent(const call_target& target);
 
 /// engine::lookup().
 peer look_up(engine_core& core, std::string_view address);

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <amalgam/rpc/detail/call.hpp>
+
+namespace amalgam::detail {
+
+/// A call that is answered by many values: the part that does not know their type.
+///
+/// Owner:   counted references: the reader's, the engine's until over(), and one for each
+///          request under way to the engine.
+/// Threads: as call_record; next() and leave() by the reader.
+class stream_call : public call_record {
+public:
+    /// Precondition: made by new, arguments are in place.
+    void launch() noexcept;
+    void cancel() noexcept;
+    /// The reader wants no more.
+    void leave() noexcept;
+
+protected:
+    explicit stream_call(const call_target& target);
+
+    /// True: there is a value. False: there will be none; throws when the call failed.
+    bool wait_for_value();
+    /// One value was read: its sender may send another.
+    void value_was_read() noexcept;
+    virtual bool has_value() const noexcept = 0;
+    /// Reads one value, and keeps it when that went well.
+    virtual void decode_item(archive_reader& from) = 0;
+
+    std::mutex busy_;  // Guards the values, ended_, canceled_ and reader_.
+
+private:
+    friend class caller;
+    struct credit_errand : work_unit {
+        credit_errand(run_function what, stream_call& mine) noexcept
+            : work_unit(what), whose(mine) {}
+        stream_call& whose;
+    };
+
+    void over() noexcept final;
+    void release() noexcept final { drop_reference(); }
+    void decode(archive_reader&) final {}
+    bool take_item(archive_reader& from);  // on the stream; false: the values end here
+    static void run_credit(work_unit& self) noexcept;
+    void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+    void drop_reference() noexcept {
+        if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
+
+    std::atomic<std::uint32_t> references_{2};
+    std::uint32_t window_;
+    std::uint32_t read_ = 0;                 // Since the last credit; the reader's.
+    std::atomic<std::uint32_t> granted_{0};  // On their way to the engine's stream.
+    std::uint32_t expected_;                 // May still come; the stream's.
+    bool ended_ = false;
+    bool canceled_ = false;
+    waiter* reader_ = nullptr;
+    credit_errand credit_;
+};
+
+template <typename T>
+class typed_stream_call final : public stream_call {
+public:
+    explicit typed_stream_call(const call_target& target) : stream_call(target) {}
+
+    std::optional<T> next() {
+        if (!wait_for_value()) return std::nullopt;
+        std::optional<T> value;
+        {
+            const std::lock_guard hold(busy_);
+            value.emplace(std::move(values_.front()));
+            values_.pop_front();
+        }
+        value_was_read();
+        return value;
+    }
+
+private:
+    bool has_value() const noexcept override { return !values_.empty(); }
+    void decode_item(archive_reader& from) override {
+        T value{};
+        from(value);
+        if (!from.ok() || from.remaining() != 0) return;
+        const std::lock_guard hold(busy_);
+        values_.push_back(std::move(value));
+    }
+
+    std::deque<T> values_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/result.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+namespace amalgam {
+
+/// An engine before it is made: `engine{config}`. Written as JSON, with the names and the defaults
+/// of engine_options; only `endpoints` must be there, a URI or a list of them:
+///
+///     {"endpoints": ["tcp://127.0.0.1:0", "shm://"],
+///      "pools": {"io": {"kind": "fifo"}, "work": {"kind": "priority", "levels": 4}},
+///      "streams": [{"name": "net", "cpu": 0}, {"pools": ["work", "io"]}, {"pools": ["work"]}],
+///      "handlers": "work",
+///      "progress": {"by": "own_stream", "spin": "always"},
+///      "spin": "20us", "drain": "1s", "max_running": 1000,
+///      "ports": {"silence_limit": "5s"}}
+///
+/// `streams` may be a number, too. Times are numbers with a unit: ns, us, ms or s; `spin` is also
+/// "adaptive" or "always". `engine_options::transports` cannot be written.
+struct engine_config {
+    std::vector<std::string> endpoints;
+    engine_options options{};
+};
+
+/// Reads a config. `origin` ("engine.json") starts every sentence.
+///
+/// Failure: `invalid`, with one sentence that names the place, what was expected, and an example:
+///          engine.json: streams[1].cpu is "two", expected a number from -1 to 1023; example: 0
+result<engine_config> parse_engine_config(std::string_view json,
+                                          std::string_view origin = "config");
+
+/// Reads the file at `path`; as parse_engine_config(), and `not_found` when it cannot be read.
+result<engine_config> load_engine_config(const std::string& path);
+
+/// The config as JSON on one line, with every key; parse_engine_config() gives it back.
+std::string to_json(const engine_config& config);
+
+}  // namespace amalgam

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/peer.hpp>
+#include <amalgam/rpc/trace_context.hpp>
+
+namespace amalgam {
+
+/// A call on its way out, as the caller's interceptors see it.
+class outgoing_call {
+public:
+    std::string_view procedure() const noexcept { return procedure_; }
+    const peer& to() const noexcept { return to_; }
+    std::uint16_t provider() const noexcept { return provider_; }
+    bool one_way() const noexcept { return one_way_; }
+    std::optional<clock::time_point> deadline() const noexcept {
+        if (deadline_ == clock::time_point::max()) return std::nullopt;
+        return deadline_;
+    }
+
+    /// Sends `value` along; the other side reads it by call_context::metadata(key). All that is
+    /// attached to a call may take 64 KiB.
+    void attach(std::string_view key, std::string_view value);
+    const std::optional<trace_context>& trace() const noexcept { return trace_; }
+    /// The call becomes a span of this trace.
+    void set_trace(const trace_context& span) noexcept { trace_ = span; }
+
+protected:
+    outgoing_call() = default;
+    ~outgoing_call() = default;
+
+    std::string_view procedure_;
+    peer to_;
+    std::uint16_t provider_ = 0;
+    bool one_way_ = false;
+    clock::time_point deadline_ = clock::time_point::max();
+    std::optional<trace_context> trace_;
+    std::vector<std::byte> extras_;
+};
+
+/// Looks at every call of an engine, in either direction: for authorization, traces, metrics.
+/// Override what is of interest; `engine_options::interceptors` holds them.
+///
+/// Of several, those before a call run in the order given, those after it in reverse.
+/// Threads: as each member says; several calls at once.
+/// Cost:    an engine without any pays one comparison per call.
+class interceptor {
+public:
+    virtual ~interceptor() = default;
+
+    /// Before a call leaves, where the caller is. May throw amalgam::error to refuse it: that is
+    /// how the call ends, and nothing is sent.
+    virtual void calling(outgoing_call&) {}
+    /// How it ended, and how long it took; on the engine's stream: do not wait. Not for one-way
+    /// calls, and not for what calling() of an interceptor before this one refused.
+    virtual void called(std::string_view /*procedure*/, const peer& /*to*/, status /*how*/,
+                        clock::duration /*took*/) noexcept {}
+
+    /// Before a handler runs, where it will run; may wait, unless the handler is inline. May
+    /// throw amalgam::error to refuse the call: errc::denied reaches the caller as
+    /// that, with its sentence.
+    virtual void serving(call_context&) {}
+    /// The handler has returned (`ok`), failed, or did not run; before the answer leaves.
+    virtual void served(call_context&, status /*how*/, clock::duration /*took*/) noexcept {}
+};
+
+}  // namespace amalgam

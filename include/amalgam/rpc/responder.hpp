@@ -1,0 +1,77 @@
+#pragma once
+
+#include <exception>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <amalgam/rpc/detail/answers.hpp>
+
+namespace amalgam {
+
+/// A handler's first parameter, when it answers otherwise than by returning:
+///
+///     server.define("store", [](responder<int> answer, std::string text) {
+///         answer(text.size());    // the caller goes on
+///         write_to_disk(text);    // and so does the handler
+///     });
+///
+/// It may also be moved away and answered later, by anybody, after the handler returned. The
+/// procedure's result is `R`, as callers see it.
+/// Owner:   one responder per call, movable. Destroyed without an answer, the call fails.
+/// Threads: any, one at a time.
+/// Failure: answering twice throws error{invalid}. Answers that nobody waits for any more go
+///          nowhere.
+/// Cost:    one allocation per call.
+template <typename R>
+class responder {
+public:
+    explicit responder(detail::late_answer_base& to) noexcept : to_(&to) {}
+    responder(responder&& other) noexcept : to_(std::exchange(other.to_, nullptr)) {}
+    responder& operator=(responder&& other) noexcept {
+        responder moved(std::move(other));
+        std::swap(to_, moved.to_);
+        return *this;
+    }
+    ~responder() {
+        if (to_ == nullptr) return;
+        if (!to_->handler_unwinds() && to_->claim()) {
+            to_->send({errc::handler_failed}, "the handler let go of it without an answer");
+        }
+        to_->drop_reference();
+    }
+
+    /// Answers with the result.
+    template <typename... Result>
+    requires(std::is_void_v<R> ? sizeof...(Result) == 0 : sizeof...(Result) == 1) void operator()(
+        const Result&... result) {
+        claim();
+        try {
+            if constexpr (!std::is_void_v<R>) {
+                const std::remove_cvref_t<R>& typed = (result, ...);
+                to_->room().write(to_->core(), to_->about().from(), typed);
+            }
+        } catch (const std::exception& why) {
+            return to_->send({errc::handler_failed}, why.what());
+        }
+        to_->send({});
+    }
+    /// Answers that it failed: the caller gets `handler_failed` with this sentence.
+    void fail(std::string_view why) {
+        claim();
+        to_->send({errc::handler_failed}, why);
+    }
+
+    /// The call: who asked, until when, and whether it was canceled. Valid until the answer.
+    const call_context& call() const noexcept { return to_->about(); }
+
+private:
+    void claim() {
+        if (to_ != nullptr && to_->claim()) return;
+        throw error(errc::invalid, "this call was answered already: answer each call once");
+    }
+
+    detail::late_answer_base* to_;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <amalgam/rpc/detail/answers.hpp>
+
+namespace amalgam {
+
+/// A handler's first parameter, when it answers with any number of values, one after the other:
+///
+///     server.define("count", [](stream_writer<int>& out, int from, int to) {
+///         for (int i = from; i < to; ++i) out(i);
+///     });
+///
+/// The caller iterates over them; see streamed. The handler waits while the caller has as many
+/// as it asked for and has not read them.
+/// Owner:   the engine; lives until the handler returns.
+/// Threads: the handler's.
+template <typename T>
+class stream_writer {
+public:
+    explicit stream_writer(detail::item_sender_base& to) noexcept : to_(to) {}
+    stream_writer(const stream_writer&) = delete;
+    stream_writer& operator=(const stream_writer&) = delete;
+
+    /// Sends the next value. Parks until the caller wants it, and until it has left.
+    /// Failure: throws error{canceled} when the caller wants no more, or is gone: let it
+    ///          through; error{too_large} for a value beyond one message of the transport.
+    void operator()(const T& value) {
+        to_.await_credit();
+        to_.room().write(to_.core(), to_.about().from(), value);
+        to_.send();
+    }
+
+private:
+    detail::item_sender_base& to_;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <amalgam/rpc/detail/stream_call.hpp>
+#include <amalgam/rpc/type_name.hpp>
+
+namespace amalgam {
+
+/// The values that a handler yields one after the other, as its caller reads them:
+///
+///     auto count = client.procedure<streamed<int>(int, int)>("count");
+///     for (int i : count.on(peer)(1, 100)) …
+///
+/// At most a window's worth has been sent and not been read, so a slow reader holds the handler
+/// back, and memory stays bounded; see bound_procedure::window().
+/// Owner:   the one end of a call. Destroyed before the last value it cancels the call: the
+///          handler's next write, or wait, ends.
+/// Threads: one at a time; any ULT or thread.
+/// Failure: next() throws what ended the call, after the values that came before.
+/// Cost:    some allocations per call; per value what a container of `T` takes.
+template <typename T>
+class [[nodiscard]] streamed {
+public:
+    using value_type = T;
+
+    explicit streamed(detail::typed_stream_call<T>& call) noexcept : call_(&call) {}
+    streamed(streamed&& other) noexcept : call_(std::exchange(other.call_, nullptr)) {}
+    streamed& operator=(streamed&& other) noexcept {
+        streamed moved(std::move(other));
+        std::swap(call_, moved.call_);
+        return *this;
+    }
+    ~streamed() {
+        if (call_ != nullptr) call_->leave();
+    }
+
+    /// Parks until there is a value; nothing after the last.
+    std::optional<T> next() { return call_->next(); }
+    /// Asks the handler to end; values that had come may still be read. next() then
+    /// throws error{canceled}.
+    void cancel() { call_->cancel(); }
+
+    /// Reads as it goes: each value is there once.
+    class iterator {
+    public:
+        using iterator_category = std::input_iterator_tag;
+        using value_type = T;
+        using difference_type = std::ptrdiff_t;
+
+        iterator() = default;
+        explicit iterator(streamed& of) : of_(&of) { ++*this; }
+        T& operator*() const { return *value_; }
+        T* operator->() const { return &*value_; }
+        iterator& operator++() {
+            value_ = of_->next();
+            return *this;
+        }
+        void operator++(int) { ++*this; }
+        friend bool operator==(const iterator& at, std::default_sentinel_t) noexcept {
+            return !at.value_.has_value();
+        }
+
+    private:
+        streamed* of_ = nullptr;
+        mutable std::optional<T> value_;
+    };
+    iterator begin() { return iterator(*this); }
+    std::default_sentinel_t end() const noexcept { return {}; }
+
+private:
+    detail::typed_stream_call<T>* call_;
+};
+
+namespace detail {
+template <typename T>
+struct namer<streamed<T>> {
+    static std::string name() { return "stream<" + type_name<T>() + ">"; }
+};
+}  // namespace detail
+
+}  // namespace amalgam

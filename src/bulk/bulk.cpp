@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/bulk/bulk.hpp>
+#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "bulk/bulk_source.hpp"
+
+// What is pulled and pushed.
+
+namespace amalgam {
+namespace detail {
+
+namespace {
+
+/// Tells the progress of a transfer; fails it with what that throws.
+failure told(const std::function<void(std::uint64_t)>& whom, std::uint64_t bytes) noexcept {
+    if (!whom) return {};
+    try {
+        whom(bytes);
+        return {};
+    } catch (const std::exception& why) {
+        try {
+            return {{errc::handler_failed}, fmt::format("on_progress threw: {}", why.what())};
+        } catch (...) {
+        }
+    } catch (...) {
+    }
+    return {{errc::handler_failed}, {}};
+}
+
+/// One pull or push under way.
+class bulk_transfer final : public future_transfer {
+public:
+    bulk_transfer(const transfer_target& target, const bulk_options& how)
+        : future_transfer(target), on_progress_(how.on_progress) {}
+
+private:
+    failure progressed() noexcept override { return told(on_progress_, moved()); }
+    /// Not only asks for the end, but waits for it: the local bytes may be gone next.
+    void abandoned() noexcept override {
+        future_transfer::abandoned();
+        if (ready() || !can_wait_here(*core_)) return;
+        const cancel_later it_must_not_throw;
+        try {
+            wait();
+        } catch (...) {
+            // A tasklet cannot wait.
+        }
+    }
+
+    std::function<void(std::uint64_t)> on_progress_;
+};
+
+future<void> over_already(failure why) {
+    promise<void> told;
+    future<void> later = told.get_future();
+    if (why.what.ok()) {
+        told.set_value();
+    } else {
+        told.set_failure(std::move(why));
+    }
+    return later;
+}
+
+/// Why bytes cannot move between this range of a bulk and local memory.
+failure refusal(const char* verb, const amalgam::bulk& what, access asked, std::uint64_t offset,
+                std::uint64_t bytes) {
+    if (!what && bytes != 0) {
+        return {{errc::invalid},
+                fmt::format("{} of {} bytes: the bulk names no memory; take one from expose() or "
+                            "from a call's arguments",
+                            verb, bytes)};
+    }
+    if (offset > what.bytes() || bytes > what.bytes() - offset) {
+        return {{errc::invalid},
+                fmt::format("{} of {} bytes at offset {}: the bulk has {} bytes; ask for a range "
+                            "within it",
+                            verb, bytes, offset, what.bytes())};
+    }
+    if (!allows(what.rights(), asked)) {
+        return {{errc::denied},
+                fmt::format("{} of {} bytes: the memory was exposed for {} only; expose it with "
+                            "access::{}",
+                            verb, bytes, asked == access::write ? "reading" : "writing",
+                            asked == access::write ? "write" : "read")};
+    }
+    return {};
+}
+
+/// Where the range is, from here. Kept so that a bulk may be destroyed meanwhile.
+result<transfer_target> target_of(const bulk_source& source, std::uint64_t offset,
+                                  const bulk_options& how) {
+    result<bulk_route> way = route_of(source);
+    if (!way) return way.why();
+    return transfer_target{.core = source.core,
+                           .there = way->there,
+                           .key = way->key,
+                           .offset = offset,
+                           .timeout = how.within,
+                           .piece_bytes = how.chunk_bytes};
+}
+
+/// Waits for a transfer that is to be over when the caller goes on.
+failure wait_for(future<void> later) {
+    try {
+        later.get();
+        return {};
+    } catch (const error& why) {
+        return {why.code(), why.what()};
+    }
+}
+
+failure cannot_wait() {
+    return {{errc::invalid},
+            "a transfer on a network in virtual time cannot be waited for here, because time "
+            "stands still meanwhile: use start_pull() or start_push() and "
+            "loop_network::run_until_idle(), or wait in a ULT of engine::spawn()"};
+}
+
+void must_be_fine(failure why) {
+    if (!why.what.ok()) throw error(why.what, why.sentence);
+}
+
+}  // namespace
+}  // namespace detail
+
+using detail::bulk_source;
+
+future<void> bulk::start_pull(std::uint64_t offset, const segments& into,
+                              const bulk_options& how) const {
+    const std::uint64_t bytes = into.bytes();
+    failure why = detail::refusal("pull", *this, access::read, offset, bytes);
+    if (!why.what.ok() || bytes == 0) return detail::over_already(std::move(why));
+    if (source_->what == bulk_source::kind::inside) {
+        const std::byte* at = source_->content.data() + offset_ + offset;
+        for (const mutable_bytes& each : into.list()) {
+            if (!each.empty()) std::memcpy(each.data(), at, each.size());
+            at += each.size();
+        }
+        return detail::over_already(detail::told(how.on_progress, bytes));
+    }
+    const auto target = detail::target_of(*source_, offset_ + offset, how);
+    if (!target) return detail::over_already(target.why());
+    auto one = std::make_unique<detail::bulk_transfer>(*target, how);
+    one->get_copy(into.list());
+    return one.release()->launch();
+}
+
+future<void> bulk::start_push(std::uint64_t offset, const const_segments& from,
+                              const bulk_options& how) const {
+    const std::uint64_t bytes = from.bytes();
+    failure why = detail::refusal("push", *this, access::write, offset, bytes);
+    if (!why.what.ok() || bytes == 0) return detail::over_already(std::move(why));
+    const auto target = detail::target_of(*source_, offset_ + offset, how);
+    if (!target) return detail::over_already(target.why());
+    auto one = std::make_unique<detail::bulk_transfer>(*target, how);
+    one->put_copy(from.list());
+    return one.release()->launch();
+}
+
+result<void> bulk::try_pull(std::uint64_t offset, const segments& into,
+                            const bulk_options& how) const {
+    if (source_ != nullptr && source_->core != nullptr && !detail::can_wait_here(*source_->core)) {
+        return detail::cannot_wait();
+    }
+    return detail::wait_for(start_pull(offset, into, how));
+}
+
+result<void> bulk::try_push(std::uint64_t offset, const const_segments& from,
+                            const bulk_options& how) const {
+    if (source_ != nullptr && source_->core != nullptr && !detail::can_wait_here(*source_->core)) {
+        return detail::cannot_wait();
+    }
+    return detail::wait_for(start_push(offset, from, how));
+}
+
+void bulk::pull(std::uint64_t offset, const segments& into, const bulk_options& how) const {
+    detail::must_be_fine(try_pull(offset, into, how).why());
+}
+
+void bulk::push(std::uint64_t offset, const const_segments& from, const bulk_options& how) const {
+    detail::must_be_fine(try_push(offset, from, how).why());
+}
+
+}  // namespace amalgam

@@ -1,0 +1,302 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/bulk/bulk.hpp>
+#include <amalgam/bulk/bulk_cache.hpp>
+#include <amalgam/bulk/expose.hpp>
+#include <amalgam/fabric/loop.hpp>
+#include <amalgam/rpc/detail/origin.hpp>
+
+#include "bulk/bulk_testing.hpp"
+#include "memory/memory.hpp"
+#include "tasks/sanitizer.hpp"
+
+// What goes wrong with bulks, and what they cost the heap.
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A server that holds a descriptor of the client's, in virtual time.
+struct in_virtual_time {
+    loop_network net;
+    engine server{net.port("server")};
+    engine client{net.port("client")};
+    holder there{server};
+    std::vector<std::byte> memory = pattern(3 << 20);
+    std::vector<std::byte> mine = std::vector<std::byte>(memory.size());
+    exposed shown = expose(client, memory, access::read_write);
+
+    in_virtual_time() {
+        auto sent =
+            client.procedure<void(bulk)>("hold").on(client.lookup(server.address())).start(shown);
+        net.run_until_idle();
+        sent.get();
+    }
+    const bulk& far() const { return there.held; }
+};
+
+TEST(bulk_failures, loss_of_the_origin_ends_transfers_and_descriptors_for_good) {
+    in_virtual_time t;
+    t.net.delay(1ms);
+    auto pull = t.far().start_pull(t.mine);
+    auto push = t.far().start_push(t.mine);
+    t.net.run_for(3ms);
+    t.net.kill("client");
+    t.net.run_until_idle();
+    EXPECT_EQ(pull.wait(), errc::disconnected);
+    EXPECT_EQ(push.wait(), errc::disconnected);
+    EXPECT_EQ(t.far().start_pull(t.mine).wait(), errc::disconnected);
+    EXPECT_EQ(t.net.open_operations(), 0u);
+}
+
+TEST(bulk_failures, descriptor_of_an_earlier_run_is_denied_by_the_next_at_its_address) {
+    in_virtual_time t;
+    engine third{t.net.port("third")};
+    holder at_third(third);
+    auto sent = t.server.procedure<void(bulk)>("hold").on("loop://third").start(t.far());
+    t.net.run_until_idle();
+    sent.get();
+    t.net.kill("client");
+    t.net.run_until_idle();
+    engine again{t.net.restart("client")};
+    auto pull = at_third.held.start_pull(t.mine);
+    t.net.run_until_idle();
+    EXPECT_EQ(pull.wait(), errc::denied);
+}
+
+TEST(bulk_failures, deadline_and_cancel_end_it_in_time) {
+    in_virtual_time t;
+    t.net.delay(1ms);
+    const auto start = t.net.now();
+    auto late = t.far().start_pull(t.mine, {.within = 1500us});
+    auto canceled = t.far().start_push(t.mine);
+    t.net.run_for(1700us);
+    EXPECT_TRUE(late.ready());
+    EXPECT_EQ(late.wait(), errc::timed_out);
+    canceled.cancel();
+    EXPECT_EQ(canceled.wait(), errc::canceled);
+    t.net.run_until_idle();
+    EXPECT_EQ(t.net.open_operations(), 0u);
+    EXPECT_GE(t.net.now() - start, 1700us);
+}
+
+TEST(bulk_failures, handler_pulls_within_the_deadline_of_its_call) {
+    in_virtual_time t;
+    status ended;
+    t.server.define("slow", [&](bulk what) { ended = what.try_pull(t.mine).code(); });
+    t.net.delay(1ms);
+    auto call = t.client.procedure<void(bulk)>("slow")
+                    .on(t.client.lookup("loop://server"))
+                    .within(2500us)
+                    .start(t.shown);
+    t.net.run_until_idle();
+    EXPECT_EQ(call.wait(), errc::timed_out);
+    EXPECT_EQ(ended, errc::timed_out);
+}
+
+TEST(bulk_failures, canceled_ult_goes_on_only_when_the_bytes_are_its_own) {
+    in_virtual_time t;
+    t.net.delay(1ms);
+    errc ended = errc::ok;
+    bool touched_after = false;
+    ult puller = spawn(t.server.stream(), [&] {
+        std::vector<std::byte> into(t.memory.size());
+        try {
+            t.far().pull(into);
+        } catch (const error& why) {
+            ended = why.code().code;
+            touched_after = t.net.open_operations() != 0;
+        }
+    });
+    t.net.run_for(1500us);
+    puller.cancel();
+    t.net.run_until_idle();
+    EXPECT_EQ(ended, errc::canceled);
+    EXPECT_FALSE(touched_after);
+}
+
+TEST(bulk_failures, end_of_either_engine_ends_it) {
+    in_virtual_time t;
+    t.net.delay(1ms);
+    auto pull = t.far().start_pull(t.mine);
+    t.net.run_for(1500us);
+    t.server.stop();
+    EXPECT_EQ(pull.wait(), errc::closed);
+    EXPECT_EQ(t.far().start_pull(t.mine).wait(), errc::closed);
+    t.client.stop();
+    EXPECT_EQ(t.shown.descriptor().start_pull(t.mine).wait(), errc::closed);
+    EXPECT_EQ(thrown_by([&] { const auto late = expose(t.client, t.memory, access::read); }).code(),
+              errc::closed);
+}
+
+TEST(bulk_failures, descriptors_and_what_is_exposed_may_outlive_their_engines) {
+    std::vector<std::byte> memory = pattern(5000), into(5000);
+    exposed left;
+    bulk held;
+    {
+        loop_network net;
+        engine server{net.port("server")}, client{net.port("client")};
+        holder there(server);
+        left = expose(client, memory, access::read);
+        auto sent = client.procedure<void(bulk)>("hold").on("loop://server").start(left);
+        net.run_until_idle();
+        sent.get();
+        held = there.held;
+    }
+    EXPECT_EQ(held.start_pull(into).wait(), errc::closed);
+    EXPECT_EQ(left.descriptor().start_pull(into).wait(), errc::closed);
+    left.close();
+}
+
+TEST(bulk_failures, blocking_where_time_stands_still_is_refused) {
+    in_virtual_time t;
+    EXPECT_EQ(thrown_by([&] { t.far().pull(t.mine); }).code(), errc::invalid);
+    EXPECT_EQ(t.far().try_push(t.mine).code(), errc::invalid);
+}
+
+TEST(bulk_failures, whatever_operation_fails_each_transfer_ends_once) {
+    for (std::uint64_t n = 1;; ++n) {
+        in_virtual_time t;
+        const std::uint64_t before = t.net.operations();
+        t.net.fail_operation(n);
+        auto pull = t.far().start_pull(t.mine);
+        t.net.run_until_idle();
+        ASSERT_TRUE(pull.ready());
+        if (pull.wait().ok()) {
+            ASSERT_EQ(t.mine, t.memory);
+        } else {
+            EXPECT_EQ(pull.wait(), errc::disconnected);
+        }
+        EXPECT_EQ(t.net.open_operations(), 0u);
+        if (t.net.operations() - before < n) break;
+    }
+}
+
+TEST(bulk_failures, descriptor_without_an_engine_says_how_to_send_it) {
+    in_virtual_time t;
+    body bytes;
+    archive_writer writer(bytes);
+    writer(t.shown.descriptor());
+    archive_reader reader(bytes.bytes());
+    bulk got;
+    reader(got);
+    EXPECT_TRUE(reader.ok());
+    EXPECT_EQ(got.bytes(), t.memory.size());
+    const error why = thrown_by([&] { got.start_pull(t.mine).get(); });
+    EXPECT_EQ(why.code(), errc::invalid);
+    EXPECT_NE(std::string(why.what()).find("argument or result"), std::string::npos);
+}
+
+TEST(bulk_failures, forged_descriptors_touch_nothing) {
+    in_virtual_time t;
+    body bytes;
+    const detail::origin out{&t.client.core(), t.client.lookup(t.server.address())};
+    archive_writer(bytes, &out)(t.shown.descriptor());
+    const detail::origin in{&t.server.core(), t.server.lookup(t.client.address())};
+    // Its rights, its length, and each byte of the key: see docs/wire/bulk.md.
+    std::vector<std::size_t> places{1};
+    for (std::size_t at = 24; at < 32; ++at)
+        places.push_back(at);
+    for (std::size_t at = 48; at < 72; ++at)
+        places.push_back(at);
+    for (const std::size_t at : places) {
+        std::vector<std::byte> forged(bytes.bytes().begin(), bytes.bytes().end());
+        forged[at] ^= std::byte{1};
+        archive_reader reader(forged, &in);
+        bulk got;
+        reader(got);
+        if (!reader.ok()) continue;
+        std::vector<std::byte> into(100, std::byte{0});
+        auto push = got.start_push(into);
+        t.net.run_until_idle();
+        EXPECT_EQ(push.wait(), errc::denied) << at;
+    }
+    EXPECT_EQ(t.memory, pattern(t.memory.size()));
+}
+
+/// Whether `work()` went well although allocation number `n` of this thread was to fail.
+template <typename Work>
+bool survives(std::size_t n, Work work) {
+    try {
+        const memory::failing failing(n);
+        work();
+        return !memory::failing::struck();
+    } catch (const std::bad_alloc&) {
+        return false;
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::no_memory) << why.what();
+        return false;
+    }
+}
+
+class bulk_allocations : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(shm, bulk_allocations, testing::Values("shm://"));
+INSTANTIATE_TEST_SUITE_P(tcp, bulk_allocations, testing::Values("tcp://127.0.0.1:0"));
+
+TEST_P(bulk_allocations, whatever_allocation_fails_nothing_is_lost_but_the_operation) {
+    engine server{GetParam()}, client{GetParam()};
+    holder there(server);
+    std::vector<std::byte> memory = pattern(300000), mine(memory.size());
+    const exposed shown = expose(client, memory, access::read_write);
+    client.procedure<void(bulk)>("hold").on(client.lookup(server.address()))(shown);
+    const bulk& far = there.held;
+    const auto all = [&] {
+        const std::vector<mutable_bytes> list{std::span(mine).first(100),
+                                              std::span(mine).subspan(500)};
+        const exposed own = expose(server, list, access::read);
+        std::vector<std::byte> into(5000);
+        own.descriptor().pull(into);
+        far.pull(list);
+        far.push(list);
+        body bytes;
+        archive_writer writer(bytes);
+        writer(own.descriptor());
+        archive_reader reader(bytes.bytes());
+        bulk got;
+        reader(got);
+        bulk_cache cache(server);
+        const bulk pooled = expose_owned(server, cache.take(9000));
+        const bulk vector = expose_owned(server, std::vector<char>(5000));
+    };
+    // In a thread of its own, and on the stream, where what the stream does may fail, too.
+    std::size_t n = 1;
+    while (!survives(n, all))
+        ASSERT_LT(++n, 1000u);
+    EXPECT_GT(n, 20u);
+    n = 1;
+    while (!server.run([&] { return survives(n, all); }))
+        ASSERT_LT(++n, 1000u);
+    EXPECT_GT(n, 30u);
+    EXPECT_EQ(far.pull_all(), memory);
+}
+
+TEST_P(bulk_allocations, transfers_take_none_in_steady_state) {
+    if (detail::sanitized) GTEST_SKIP() << "small blocks are not pooled under sanitizers";
+    engine server{GetParam()}, client{GetParam()};
+    holder there(server);
+    std::vector<std::byte> memory = pattern(300000), mine(memory.size());
+    const exposed shown = expose(client, memory, access::read_write);
+    client.procedure<void(bulk)>("hold").on(client.lookup(server.address()))(shown);
+    const std::uint64_t taken = server.run([&] {
+        std::uint64_t before = 0;
+        for (int i = 0; i < 400; ++i) {
+            if (i == 200) before = memory::allocations();
+            there.held.pull(mine);
+            there.held.push(5, std::span(mine).first(1000));
+        }
+        return memory::allocations() - before;
+    });
+    EXPECT_EQ(taken, 0u);
+}
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <amalgam/bulk/bulk.hpp>
+#include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/exposure.hpp>
+#include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/rpc/peer.hpp>
+
+namespace amalgam::detail {
+
+/// Keeps what is exposed alive, and frees it only after nobody can touch it any more.
+struct held_bytes {
+    std::shared_ptr<void> holder;
+};
+
+/// Memory of this process that is exposed. Its end closes the exposure first, without waiting.
+struct shown_memory : private held_bytes, core_reference, exposure {
+    shown_memory(engine_core& core, scatter segments, access rights, std::shared_ptr<void> held);
+
+    engine_core& core;
+    bool owned;                  ///< It holds its bytes, so whoever was sent it keeps it, too.
+    std::vector<bulk_way> ways;  ///< By port.
+};
+
+/// What all copies and parts of a descriptor share. Immutable.
+struct bulk_source {
+    enum class kind : std::uint8_t {
+        own,     ///< Memory of this process.
+        far,     ///< Of another, or received back from there.
+        inside,  ///< The bytes came along.
+    };
+
+    kind what = kind::far;
+    access rights = access::read;
+    std::shared_ptr<shown_memory> memory;  ///< Own.
+    std::shared_ptr<void> holder;          ///< Own: a pooled buffer.
+
+    engine_core* core = nullptr;          ///< Null: came by an archive that knows none.
+    std::optional<core_reference> alive;  ///< Of a received one.
+    amalgam::peer sender;                 ///< Who sent it; not always whose it is.
+    remote_key home;                      ///< At the engine that exposed it.
+    std::uint16_t direct;                 ///< Which way the sender's port is; no_way: none.
+    std::vector<bulk_way> ways;
+    std::vector<std::byte> content;  ///< Inside.
+
+    const std::vector<bulk_way>& all_ways() const noexcept {
+        return what == kind::own ? memory->ways : ways;
+    }
+};
+
+std::shared_ptr<bulk_source> source_of(std::shared_ptr<shown_memory> memory);
+
+/// How to get there from here.
+struct bulk_route {
+    amalgam::peer there;
+    remote_key key;
+};
+result<bulk_route> route_of(const bulk_source& source);
+
+}  // namespace amalgam::detail

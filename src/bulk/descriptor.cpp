@@ -1,0 +1,202 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/bulk/bulk.hpp>
+#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/detail/origin.hpp>
+
+#include "bulk/bulk_source.hpp"
+
+// What a descriptor is, and how it travels.
+
+namespace amalgam {
+namespace detail {
+
+namespace {
+
+/// Copies a range of a list of segments.
+void copy_range(const std::vector<mutable_bytes>& list, std::uint64_t offset, mutable_bytes into) {
+    for (const mutable_bytes& each : list) {
+        if (into.empty()) return;
+        if (offset >= each.size()) {
+            offset -= each.size();
+            continue;
+        }
+        const auto within = static_cast<std::size_t>(offset);
+        const std::size_t take = std::min(into.size(), each.size() - within);
+        std::memcpy(into.data(), each.data() + within, take);
+        into = into.subspan(take);
+        offset = 0;
+    }
+}
+
+bool is_right(access rights) noexcept {
+    return rights == access::read || rights == access::write || rights == access::read_write;
+}
+
+}  // namespace
+
+result<bulk_route> route_of(const bulk_source& source) {
+    if (source.core == nullptr) {
+        return {errc::invalid,
+                "the descriptor came by an archive that belongs to no engine; send it as an "
+                "argument or result of a procedure"};
+    }
+    if (source.home.incarnation == home_of(*source.core)) {
+        return bulk_route{self_of(*source.core), source.home};
+    }
+    if (source.direct != bulk_image::no_way) {
+        return bulk_route{source.sender, source.ways[source.direct].key};
+    }
+    std::string tried;
+    for (const bulk_way& each : source.ways) {
+        if (each.address.empty()) continue;
+        result<peer> there = find_peer(*source.core, each.address);
+        if (there) return bulk_route{*there, each.key};
+        tried += tried.empty() ? "" : "; ";
+        tried += there.sentence();
+    }
+    return {errc::unreachable,
+            fmt::format("the process that exposed the memory cannot be reached from here: {}",
+                        tried.empty() ? "it does not listen" : tried)};
+}
+
+}  // namespace detail
+
+using detail::bulk_image;
+using detail::bulk_kind;
+using detail::bulk_source;
+
+access bulk::rights() const noexcept {
+    return source_ == nullptr ? access::read : source_->rights;
+}
+
+bool bulk::is_inside() const noexcept {
+    return source_ != nullptr && source_->what == bulk_source::kind::inside;
+}
+
+mutable_bytes bulk::local() const noexcept {
+    if (source_ == nullptr || source_->what != bulk_source::kind::own) return {};
+    const auto& list = source_->memory->segments();
+    if (list.size() != 1) return {};
+    return list.front().subspan(static_cast<std::size_t>(offset_),
+                                static_cast<std::size_t>(bytes_));
+}
+
+peer bulk::from() const {
+    if (source_ == nullptr) return {};
+    if (source_->what == bulk_source::kind::inside) return source_->sender;
+    const result<detail::bulk_route> way = detail::route_of(*source_);
+    return way ? way->there : peer();
+}
+
+bulk bulk::part(std::uint64_t offset, std::uint64_t bytes) const {
+    if (offset > bytes_ || bytes > bytes_ - offset) {
+        throw error(errc::invalid,
+                    fmt::format("a part of {} bytes at offset {} ends past the end of a bulk of {} "
+                                "bytes; ask for one within it",
+                                bytes, offset, bytes_));
+    }
+    return {source_, offset_ + offset, bytes};
+}
+
+std::size_t bulk::elements(std::size_t bytes_each) const {
+    if (bytes_ % bytes_each != 0) {
+        throw error(errc::invalid,
+                    fmt::format("a bulk of {} bytes is no whole number of elements of {} bytes; "
+                                "pull it as the type that was exposed",
+                                bytes_, bytes_each));
+    }
+    return static_cast<std::size_t>(bytes_ / bytes_each);
+}
+
+bulk_image bulk::to_send(const detail::origin* between) const {
+    bulk_image image;
+    if (source_ == nullptr) return image;
+    image.rights = source_->rights;
+    image.bytes = bytes_;
+    if (source_->what == bulk_source::kind::inside) {
+        image.kind = bulk_kind::inside;
+        const auto from = source_->content.begin() + static_cast<std::ptrdiff_t>(offset_);
+        image.content.assign(from, from + static_cast<std::ptrdiff_t>(bytes_));
+        return image;
+    }
+    const bool own = source_->what == bulk_source::kind::own;
+    if (own && !source_->memory->is_open()) {
+        throw error(errc::invalid,
+                    "the memory is not exposed any more, so its descriptor cannot be sent: keep "
+                    "what expose() returned until the far side is done, or use expose_owned()");
+    }
+    if (own && image.rights == access::read && bytes_ <= bulk_image::inside_bytes) {
+        image.kind = bulk_kind::inside;
+        image.content.resize(static_cast<std::size_t>(bytes_));
+        detail::copy_range(source_->memory->segments(), offset_, image.content);
+        return image;
+    }
+    image.kind = bulk_kind::elsewhere;
+    image.offset = offset_;
+    image.home = source_->home;
+    image.ways = source_->all_ways();
+    if (own && between != nullptr && between->here == source_->core && between->there &&
+        !between->there.is_self()) {
+        image.direct = static_cast<std::uint16_t>(between->there.port());
+    }
+    const bool back_home = !own && between != nullptr && between->there == source_->sender;
+    const bool can_be_found = std::any_of(image.ways.begin(), image.ways.end(),
+                                          [](const auto& way) { return !way.address.empty(); });
+    if (!own && !back_home && !can_be_found) {
+        throw error(errc::invalid,
+                    "the descriptor cannot be passed on, because the engine that exposed the "
+                    "memory does not listen; give that engine a URI that does, as "
+                    "tcp://127.0.0.1:0");
+    }
+    return image;
+}
+
+const char* bulk::receive(detail::received_bulk& image, const detail::origin* between, bulk& into) {
+    into = bulk();
+    if (image.kind == bulk_kind::nothing) return nullptr;
+    if (!detail::is_right(image.rights)) return "a descriptor's rights are none there are";
+    auto source = std::make_shared<bulk_source>();
+    source->rights = image.rights;
+    source->direct = bulk_image::no_way;
+    if (between != nullptr && between->here != nullptr) {
+        source->core = between->here;
+        source->alive.emplace(*between->here);
+        source->sender = between->there;
+    }
+    if (image.kind == bulk_kind::inside) {
+        source->what = bulk_source::kind::inside;
+        source->content = std::move(image.content);
+        const std::uint64_t bytes = source->content.size();
+        into = bulk(std::move(source), 0, bytes);
+        return nullptr;
+    }
+    if (image.kind != bulk_kind::elsewhere) return "a descriptor of a kind there is not";
+    const std::uint64_t all = image.home.bytes;
+    if (image.offset > all || image.bytes > all - image.offset) {
+        return "a descriptor names bytes past the end of its memory";
+    }
+    if (image.direct != bulk_image::no_way && image.direct >= image.own_ways.size()) {
+        return "a descriptor comes a way that it does not name";
+    }
+    for (detail::bulk_way& each : image.own_ways) {
+        if (each.address.size() > bulk_image::max_address_bytes) {
+            return "a descriptor's address is too long";
+        }
+        each.key.bytes = all;
+        each.key.rights = image.rights;
+    }
+    source->what = bulk_source::kind::far;
+    source->home = image.home;
+    source->home.rights = image.rights;
+    if (source->sender) source->direct = image.direct;
+    source->ways = std::move(image.own_ways);
+    into = bulk(std::move(source), image.offset, image.bytes);
+    return nullptr;
+}
+
+}  // namespace amalgam

@@ -1,0 +1,75 @@
+#include <utility>
+#include <vector>
+
+#include <amalgam/bulk/bulk_cache.hpp>
+#include <amalgam/bulk/expose.hpp>
+#include <amalgam/rpc/detail/inside.hpp>
+
+#include "bulk/bulk_source.hpp"
+
+namespace amalgam {
+namespace detail {
+
+shown_memory::shown_memory(engine_core& where, scatter segments, access rights,
+                           std::shared_ptr<void> held)
+    : held_bytes{std::move(held)},
+      core_reference(where),
+      exposure(where, segments, rights),
+      core(where),
+      owned(holder != nullptr) {
+    for (std::size_t i = 0; i < port_count(where); ++i)
+        ways.push_back({key(i), port_address(where, i)});
+}
+
+std::shared_ptr<shown_memory> show(engine_core& core, scatter segments, access rights,
+                                   std::shared_ptr<void> holder) {
+    const auto close_then_free = [](shown_memory* gone) {
+        gone->exposure::close(
+            [](exposure& closed) noexcept { delete static_cast<shown_memory*>(&closed); });
+    };
+    return {new shown_memory(core, segments, rights, std::move(holder)), close_then_free};
+}
+
+std::shared_ptr<bulk_source> source_of(std::shared_ptr<shown_memory> memory) {
+    auto source = std::make_shared<bulk_source>();
+    source->what = bulk_source::kind::own;
+    source->rights = memory->rights();
+    source->core = &memory->core;
+    source->home = memory->key(peer::self_port);
+    source->direct = bulk_image::no_way;
+    source->memory = std::move(memory);
+    return source;
+}
+
+amalgam::bulk whole_of(std::shared_ptr<shown_memory> memory) {
+    const std::uint64_t bytes = memory->bytes();
+    return {source_of(std::move(memory)), 0, bytes};
+}
+
+}  // namespace detail
+
+exposed::exposed(std::shared_ptr<detail::shown_memory> memory)
+    : memory_(std::move(memory)), bulk_(detail::whole_of(memory_)) {}
+
+void exposed::close() noexcept {
+    if (memory_ != nullptr) std::exchange(memory_, nullptr)->exposure::close();
+}
+
+exposed expose(engine& where, const segments& bytes, access rights) {
+    return exposed(detail::show(where.core(), bytes.list(), rights, nullptr));
+}
+
+exposed expose(engine& where, const const_segments& bytes) {
+    std::vector<mutable_bytes> list;
+    for (const const_bytes& each : bytes.list())  // Nobody writes: the rights see to that.
+        list.emplace_back(const_cast<std::byte*>(each.data()), each.size());
+    return exposed(detail::show(where.core(), list, access::read, nullptr));
+}
+
+bulk expose_owned(engine& where, buffer&& bytes, access rights) {
+    auto held = std::make_shared<buffer>(std::move(bytes));
+    const mutable_bytes all = held->bytes();
+    return detail::whole_of(detail::show(where.core(), scatter(&all, 1), rights, std::move(held)));
+}
+
+}  // namespace amalgam

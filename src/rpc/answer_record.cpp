@@ -1,0 +1,106 @@
+#include "rpc/answer_record.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "rpc/call_extras.hpp"
+#include "rpc/elsewhere.hpp"
+#include "rpc/engine_core.hpp"
+#include "rpc/server.hpp"
+
+namespace amalgam::detail {
+
+answer_record::answer_record(served_call& answers, answer_values& what, left_function left) noexcept
+    : outgoing(&on_sent), work_unit(&run_send), call(answers), values(what), has_left(left) {
+    is_answer = true;
+    to = answers.from();
+    tag = answers.id();
+}
+
+void answer_record::frame(status what, std::string_view text, message_kind kind) noexcept {
+    try {
+        if (!what.ok()) {
+            values.values.clear();
+            values.lends.clear();
+            archive_writer(values.values)
+                .raw(text.data(), std::min(text.size(), max_sentence_bytes));
+        }
+        pack(what, kind);
+    } catch (...) {
+        values.values.clear();
+        values.lends.clear();
+        extras_.clear();
+        write_reply(header_.data(), {errc::no_memory});
+        pieces[0] = values.values.with_header(header_);
+        piece_count = 1;
+    }
+}
+
+void answer_record::pack(status what, message_kind kind) {
+    engine_core& core = call.owner().core();
+    const std::size_t bytes = values.values.size();
+    if (bytes > core.eager_bytes(to) && !call.one_way()) [[unlikely]] {
+        if (kind == message_kind::reply) {
+            leave_elsewhere();
+        } else if (bytes > core.max_message_bytes(to) - reply_bytes - max_extras_bytes) {
+            throw error(errc::too_large,
+                        fmt::format("a value of {} bytes is more than a message of this transport "
+                                    "holds: stream it in parts, or send a bulk descriptor",
+                                    bytes));
+        }
+    }
+    if (!values.lends.empty()) [[unlikely]]
+        add_loans(extras_, values.lends);
+    write_reply(header_.data(), what, extras_.empty() ? std::uint8_t{0} : wire_flag::extras, kind);
+    if (extras_.empty()) {
+        pieces[0] = values.values.with_header(header_);
+        piece_count = 1;
+    } else {
+        pieces = {header_, extras_, values.values.bytes()};
+        piece_count = 3;
+    }
+}
+
+void answer_record::leave_elsewhere() {
+    engine_core& core = call.owner().core();
+    auto held = std::make_shared<lent_values>(core, std::move(values.values), to);
+    add_key(extras_, held->key(to.port()));
+    const origin between{&core, to, &values.lends, nullptr};
+    lend(&between, std::move(held));
+}
+
+void answer_record::on_sent(completion& self, status what, std::size_t) noexcept {
+    auto& answer = static_cast<answer_record&>(self);
+    answer.where = outgoing::at::nowhere;
+    if (!what.ok() && !answer.values.lends.empty()) {
+        answer.call.owner().core().lending().withdraw(answer.to, answer.values.lends);
+    }
+    answer.has_left(answer);
+}
+
+void answer_record::run_send(work_unit& self) noexcept {
+    auto& answer = static_cast<answer_record&>(self);
+    if (answer.call.owner().send_answer(answer)) answer.has_left(answer);
+}
+
+void waited_answer::send() noexcept {
+    engine_core& core = call.owner().core();
+    if (core.on_owner()) {
+        if (call.owner().send_answer(*this)) return;
+        waiter me;
+        me.waits_for("rpc answer to leave");
+        who = &me;
+        me.park();
+    } else {
+        waiter me;
+        me.waits_for("rpc answer to leave");
+        who = &me;
+        if (core.hand_over(*this)) me.park();
+    }
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,86 @@
+#include "rpc/call_extras.hpp"
+
+#include <fmt/format.h>
+
+#include <amalgam/rpc/interceptor.hpp>
+
+#include "rpc/engine_core.hpp"
+#include "rpc/wire.hpp"
+
+namespace amalgam {
+
+void outgoing_call::attach(std::string_view key, std::string_view value) {
+    if (key.empty() || key.size() > detail::max_name_bytes) {
+        throw error(errc::invalid,
+                    fmt::format("the key of metadata has 1 to {} bytes, not {}; example: \"user\"",
+                                detail::max_name_bytes, key.size()));
+    }
+    detail::add_metadata(extras_, key, value);
+}
+
+namespace detail {
+
+namespace {
+
+/// An outgoing_call that can be made.
+struct dressed_call final : outgoing_call {
+    dressed_call(const call_target& target, bool one_way, clock::time_point deadline) {
+        procedure_ = target.what->name;
+        to_ = target.to;
+        provider_ = target.provider;
+        one_way_ = one_way;
+        deadline_ = deadline;
+    }
+    std::vector<std::byte> take() {
+        if (trace_) add_trace(extras_, *trace_);
+        return std::move(extras_);
+    }
+};
+
+}  // namespace
+
+void add_loans(std::vector<std::byte>& extras, const lent_list& what) {
+    std::vector<std::byte> ids(8 * what.size());
+    for (std::size_t i = 0; i < what.size(); ++i)
+        store_le(ids.data() + 8 * i, what[i].id);
+    add_extra(extras, extra::loans, ids);
+}
+
+bool needs_dress(const engine_core& core, const call_target& target,
+                 const call_context* serving) noexcept {
+    return target.trace || (serving != nullptr && serving->trace() != nullptr) ||
+           !core.interceptors().empty();
+}
+
+std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
+                                  clock::time_point deadline, const call_context* serving) {
+    dressed_call call(target, one_way, deadline);
+    if (target.trace) {
+        call.set_trace(*target.trace);
+    } else if (serving != nullptr && serving->trace() != nullptr) {
+        call.set_trace(serving->trace()->child());
+    }
+    const auto& all = core.interceptors();
+    std::size_t asked = 0;
+    try {
+        for (; asked < all.size(); ++asked)
+            all[asked]->calling(call);
+        return call.take();
+    } catch (const error& why) {
+        if (!one_way) {
+            tell_called(core, *target.what, target.to, why.code(), {}, all.size() - asked);
+        }
+        throw;
+    }
+}
+
+void tell_called(engine_core& core, const remote_procedure& what, const peer& to, status how,
+                 clock::duration took, std::size_t skipped) noexcept {
+    const auto& all = core.interceptors();
+    for (std::size_t i = all.size() - skipped; i-- > 0;)
+        all[i]->called(what.name, to, how, took);
+}
+
+}  // namespace detail
+
+}  // namespace amalgam

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/tasks/timer.hpp>
+
+#include "rpc/elsewhere.hpp"
+
+namespace amalgam::detail {
+
+/// What only few calls need: a trace, metadata, interceptors, another attempt, more than a
+/// message.
+struct call_extras {
+    std::vector<std::byte> wire;  ///< As add_extra() makes them.
+
+    // For interceptors.
+    clock::time_point began{};
+    bool watched = false;  ///< called() has yet to run.
+
+    // For retries.
+    unsigned attempts_left = 0;
+    std::chrono::nanoseconds pause{0};  ///< Before the next; then twice as long.
+    std::string address;                ///< To look the peer up again.
+
+    // For what is more than a message.
+    std::unique_ptr<exposure> arguments;  ///< Shown until the call has ended.
+    result_fetch* result = nullptr;       ///< While it is under way.
+};
+
+/// Asks the interceptors of `core`, and says what goes into the extras of a call. Throws what an
+/// interceptor throws, after called() of those before it.
+std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
+                                  clock::time_point deadline, const call_context* serving);
+void add_loans(std::vector<std::byte>& extras, const lent_list& what);
+/// Some call of this target needs dress_call().
+bool needs_dress(const engine_core& core, const call_target& target,
+                 const call_context* serving) noexcept;
+/// called() of the engine's interceptors, but for the first `skipped` of the reverse order.
+void tell_called(engine_core& core, const remote_procedure& what, const peer& to, status how,
+                 clock::duration took, std::size_t skipped = 0) noexcept;
+
+}  // namespace amalgam::detail

@@ -1,0 +1,288 @@
+#include <array>
+#include <atomic>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "rpc/loop_pair.hpp"
+
+// Engines that live in the event loop of their user.
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr progress_options by_caller{.by = progress_by::caller};
+
+/// An event loop in a thread of its own, with one engine in it, made and destroyed there.
+class loop_thread {
+public:
+    explicit loop_thread(const std::string& uri, engine_options options = {}) {
+        options.progress = by_caller;
+        std::promise<engine*> made;
+        auto ready = made.get_future();
+        thread_ = std::thread([this, uri, options, made = std::move(made)]() mutable {
+            engine here(uri, options);
+            made.set_value(&here);
+            run(here);
+        });
+        engine_ = ready.get();
+    }
+    ~loop_thread() {
+        const std::uint64_t one = 1;
+        EXPECT_EQ(::write(end_.get(), &one, sizeof one), 8);
+        thread_.join();
+    }
+    engine& here() { return *engine_; }
+    int wakes() const { return wakes_; }
+
+private:
+    void run(engine& here) {
+        const unique_fd loop(::epoll_create1(EPOLL_CLOEXEC));
+        for (const int fd : {here.wait_handle(), end_.get()}) {
+            epoll_event wanted{};
+            wanted.events = EPOLLIN;
+            wanted.data.fd = fd;
+            ASSERT_EQ(::epoll_ctl(loop.get(), EPOLL_CTL_ADD, fd, &wanted), 0);
+        }
+        for (;;) {
+            std::array<epoll_event, 4> came{};
+            const int count = ::epoll_wait(loop.get(), came.data(), came.size(), -1);
+            for (int i = 0; i < count; ++i) {
+                if (came[static_cast<std::size_t>(i)].data.fd == end_.get()) return;
+                here.progress();
+            }
+            ++wakes_;
+        }
+    }
+
+    unique_fd end_{::eventfd(0, EFD_CLOEXEC)};
+    std::atomic<int> wakes_{0};
+    engine* engine_ = nullptr;
+    std::thread thread_;
+};
+
+/// What a loop does when nothing else is in it.
+template <typename Done>
+void loop_until(engine& here, Done done) {
+    while (!done()) {
+        pollfd wakes{here.wait_handle(), POLLIN, 0};
+        ASSERT_EQ(::poll(&wakes, 1, -1), 1);
+        here.progress();
+    }
+}
+
+class engine_loop : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(shm, engine_loop, testing::Values("shm://"));
+INSTANTIATE_TEST_SUITE_P(tcp, engine_loop, testing::Values("tcp://127.0.0.1:0"));
+
+TEST_P(engine_loop, threads_that_call_through_a_sleeping_loop_lose_no_wake_up) {
+    loop_thread server(GetParam());
+    loop_thread client(GetParam());
+    server.here().define("sum", [](int a, int b) { return a + b; });
+    auto sum = client.here().procedure<int(int, int)>("sum").on(server.here().address());
+    std::vector<std::thread> threads;
+    std::atomic<int> right{0};
+    for (int t = 0; t < 3; ++t) {
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 500; ++i)
+                right += sum(t, i) == t + i ? 1 : 0;
+        });
+    }
+    for (auto& each : threads)
+        each.join();
+    EXPECT_EQ(right, 1500);
+}
+
+TEST_P(engine_loop, ults_of_it_call_wait_and_sleep) {
+    loop_thread server(GetParam());
+    loop_thread client(GetParam());
+    server.here().define("slow", [](int n) {
+        this_task::sleep_for(1ms);
+        return n;
+    });
+    auto slow = client.here().procedure<int(int)>("slow").on(server.here().address());
+    const int total = client.here().run([&] {
+        int sum = 0;
+        for (int i = 0; i < 20; ++i)
+            sum += slow.within(60s)(i);
+        return sum;
+    });
+    EXPECT_EQ(total, 190);
+    event never;
+    server.here().define("wait", [&] { never.wait(); });
+    auto wait = client.here().procedure<void()>("wait").on(server.here().address());
+    EXPECT_EQ(wait.within(20ms).try_call().code(), errc::timed_out);
+    never.set();
+}
+
+TEST_P(engine_loop, one_thread_has_several_engines_and_starts_calls_between_their_turns) {
+    engine server{GetParam(), {.progress = by_caller}};
+    engine client{GetParam(), {.progress = by_caller}};
+    server.define("sum", [](int a, int b) { return a + b; });
+    const unique_fd loop(::epoll_create1(EPOLL_CLOEXEC));
+    for (engine* each : {&server, &client}) {
+        epoll_event wanted{};
+        wanted.events = EPOLLIN;
+        wanted.data.ptr = each;
+        ASSERT_EQ(::epoll_ctl(loop.get(), EPOLL_CTL_ADD, each->wait_handle(), &wanted), 0);
+    }
+    auto there = client.procedure<int(int, int)>("sum").on(server.address());
+    auto self = client.procedure<int(int, int)>("sum").on(client.address());
+    client.define("sum", [](int a, int b) { return a + b; });
+    for (int i = 0; i < 300; ++i) {
+        // Nothing but the start itself can wake the loop for a call to oneself.
+        future<int> sums[] = {there.start(i, 1), self.start(i, 2)};
+        while (!sums[0].ready() || !sums[1].ready()) {
+            epoll_event came{};
+            ASSERT_EQ(::epoll_wait(loop.get(), &came, 1, -1), 1);
+            static_cast<engine*>(came.data.ptr)->progress();
+        }
+        EXPECT_EQ(sums[0].get(), i + 1);
+        EXPECT_EQ(sums[1].get(), i + 2);
+    }
+}
+
+TEST_P(engine_loop, the_loops_thread_is_refused_what_would_never_end) {
+    engine here{GetParam(), {.progress = by_caller}};
+    here.define("f", [](int n) { return n; });
+    auto f = here.procedure<int(int)>("f").on(here.address());
+    const error refused = error_of([&] { f(1); });
+    EXPECT_EQ(refused.code(), errc::invalid);
+    EXPECT_NE(std::string(refused.what()).find("progress()"), std::string::npos);
+    EXPECT_EQ(error_of([&] { here.run([] {}); }).code(), errc::invalid);
+    // The same from a ULT of the engine waits.
+    future<int> inside = here.spawn([&] { return f(2); });
+    loop_until(here, [&] { return inside.ready(); });
+    EXPECT_EQ(inside.get(), 2);
+    EXPECT_TRUE(here.undefine("f"));
+}
+
+TEST_P(engine_loop, progress_is_refused_inside_itself_and_on_engines_with_a_thread) {
+    engine here{GetParam(), {.progress = by_caller}};
+    future<errc> inside =
+        here.spawn([&] { return error_of([&] { here.progress(); }).code().code; });
+    loop_until(here, [&] { return inside.ready(); });
+    EXPECT_EQ(inside.get(), errc::invalid);
+    engine threaded{GetParam()};
+    EXPECT_EQ(error_of([&] { threaded.progress(); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { threaded.wait_handle(); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { here.set_progress({.by = progress_by::shared}); }).code(),
+              errc::invalid);
+    EXPECT_EQ(error_of([&] { threaded.set_progress(by_caller); }).code(), errc::invalid);
+}
+
+TEST_P(engine_loop, its_stop_drains_calls_under_way) {
+    loop_thread server(GetParam());
+    event began;
+    server.here().define("slow", [&] {
+        began.set();
+        this_task::sleep_for(20ms);
+        return 3;
+    });
+    engine client{GetParam(), {.progress = by_caller, .drain = 30s}};
+    future<int> call = client.procedure<int()>("slow").on(server.here().address()).start();
+    loop_until(client, [&] { return began.is_set(); });
+    client.stop();
+    ASSERT_TRUE(call.ready());
+    EXPECT_EQ(call.get(), 3);
+    EXPECT_EQ(client.progress(), 0u);
+    // A loop that still watches it is left alone.
+    pollfd quiet{client.wait_handle(), POLLIN, 0};
+    EXPECT_EQ(::poll(&quiet, 1, 0), 0);
+}
+
+TEST_P(engine_loop, another_thread_may_end_it_when_its_loop_has_ended) {
+    auto here = std::make_unique<engine>(GetParam(), engine_options{.progress = by_caller});
+    future<void> work = here->spawn([] { this_task::sleep_for(1ms); });
+    std::thread([&] { loop_until(*here, [&] { return work.ready(); }); }).join();
+    here.reset();
+}
+
+TEST_P(engine_loop, a_handler_may_stop_it) {
+    loop_thread client(GetParam());
+    auto server = std::make_unique<engine>(GetParam(), engine_options{.progress = by_caller});
+    std::atomic<bool> stopped{false};
+    server->define("stop", [&] {
+        server->stop();
+        stopped = true;
+    });
+    future<void> call = client.here().procedure<void()>("stop").on(server->address()).start();
+    loop_until(*server, [&] { return stopped.load(); });
+    const errc code = call.wait().code;
+    EXPECT_TRUE(code == errc::disconnected || code == errc::closed) << name(code);
+    server.reset();
+}
+
+TEST_P(engine_loop, a_timer_wakes_it_and_next_timer_says_when) {
+    engine here{GetParam(), {.progress = by_caller}};
+    future<void> nap = here.spawn([] { this_task::sleep_for(30ms); });
+    while (here.progress() != 0)
+        continue;
+    ASSERT_TRUE(here.next_timer().has_value());
+    EXPECT_LE(*here.next_timer(), here.now() + 30ms);
+    int wakes = 0;
+    loop_until(here, [&] {
+        ++wakes;
+        return nap.ready();
+    });
+    EXPECT_FALSE(here.next_timer().has_value());
+    EXPECT_LT(wakes, 20);
+}
+
+std::chrono::nanoseconds cpu_of_process() {
+    timespec used{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+TEST_P(engine_loop, an_idle_one_is_woken_by_nobody) {
+    loop_thread server(GetParam());
+    loop_thread client(GetParam());
+    server.here().define("hello", [] {});
+    auto hello = client.here().procedure<void()>("hello").on(server.here().address());
+    for (int i = 0; i < 100; ++i)
+        hello();
+    // What a timer of another engine counts as 200 ms.
+    engine watch{"shm://"};
+    const auto idle = [&] {
+        const int before = client.wakes() + server.wakes();
+        const auto cpu = cpu_of_process();
+        watch.run([] { this_task::sleep_for(200ms); });
+        EXPECT_LT(cpu_of_process() - cpu, 50ms);
+        return client.wakes() + server.wakes() - before;
+    };
+    EXPECT_LT(idle(), 50);
+}
+
+TEST_P(engine_loop, its_handlers_may_run_on_streams_with_threads) {
+    loop_thread server(GetParam(), {.streams = {{}, {.name = "work"}}, .handlers = "work"});
+    loop_thread client(GetParam());
+    server.here().define("where", [] { return std::string(execution_stream::current()->name()); });
+    server.here().define("inline", [] { return std::string(execution_stream::current()->name()); },
+                         {.run = handler::inline_});
+    const auto ask = [&](const char* name) {
+        return client.here().procedure<std::string()>(name).on(server.here().address())();
+    };
+    for (int i = 0; i < 50; ++i) {
+        EXPECT_EQ(ask("where"), "work");
+        EXPECT_EQ(ask("inline"), "amalgam");
+    }
+}
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,39 @@
+#include "rpc/item_sender.hpp"
+
+#include <algorithm>
+
+#include "rpc/answer_record.hpp"
+#include "rpc/engine_core.hpp"
+#include "rpc/server.hpp"
+
+namespace amalgam::detail {
+
+item_sender::item_sender(invocation& call, std::uint32_t window) noexcept
+    : call_(call),
+      values_(&call.owner().core().buffers()),
+      credit_(std::min(window, most_credit)) {}
+
+engine_core& item_sender::core() noexcept {
+    return call_.owner().core();
+}
+
+void item_sender::await_credit() {
+    if (!call_.canceled()) credit_.acquire();
+    if (call_.canceled()) {
+        throw error(errc::canceled, "the caller of this stream wants no more values, or is gone");
+    }
+}
+
+void item_sender::send() {
+    waited_answer item(call_, values_);
+    item.is_last = false;
+    item.frame({}, {}, message_kind::item);
+    item.send();
+}
+
+void item_sender::add_credit(std::uint32_t items) noexcept {
+    const std::size_t room = most_credit - std::min<std::size_t>(credit_.available(), most_credit);
+    credit_.release(std::min<std::size_t>(items, room));
+}
+
+}  // namespace amalgam::detail

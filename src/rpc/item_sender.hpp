@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include <amalgam/rpc/detail/answers.hpp>
+#include <amalgam/tasks/semaphore.hpp>
+
+#include "rpc/invocation.hpp"
+
+namespace amalgam::detail {
+
+/// The values of a streamed answer, one at a time, as the caller asks for them. Lives on the
+/// handler's stack while the call is tracked.
+///
+/// Threads: the handler's, but add_credit().
+class item_sender final : public item_sender_base {
+public:
+    /// More credit than this is not kept: nobody asks for so much by right.
+    static constexpr std::uint32_t most_credit = 1u << 21;
+
+    item_sender(invocation& call, std::uint32_t window) noexcept;
+
+    const call_context& about() const noexcept override { return call_; }
+    void await_credit() override;
+    answer_values& room() noexcept override { return values_; }
+    engine_core& core() noexcept override;
+    void send() override;
+
+    /// Any thread.
+    void add_credit(std::uint32_t items) noexcept;
+
+private:
+    invocation& call_;
+    answer_values values_;
+    semaphore credit_;
+};
+
+}  // namespace amalgam::detail

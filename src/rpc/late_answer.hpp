@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string_view>
+
+#include <amalgam/rpc/detail/answers.hpp>
+#include <amalgam/rpc/detail/call.hpp>
+
+#include "rpc/answer_record.hpp"
+#include "rpc/invocation.hpp"
+
+namespace amalgam::detail {
+
+/// A call whose handler answers by a responder: tracked in place of its invocation, because it
+/// may live longer, or be over earlier.
+///
+/// Owner:   three references: the responder's, the invocation's, and the engine's until the
+///          answer has left.
+/// Threads: as served_call; the answer comes from any thread.
+class late_answer final : public served_call, public late_answer_base {
+public:
+    late_answer(const arrived_call& call, invocation& handler);
+
+    const call_context& about() const noexcept override { return *this; }
+    bool claim() noexcept override { return !answered_.exchange(true, std::memory_order_relaxed); }
+    answer_values& room() noexcept override { return values_; }
+    engine_core& core() noexcept override;
+    void send(status what, std::string_view text) noexcept override;
+    void drop_reference() noexcept override {
+        if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
+    bool handler_unwinds() const noexcept override;
+
+    /// The invocation ends: its handler cannot be canceled any more.
+    void handler_done() noexcept;
+    void cancel() noexcept override;
+
+private:
+    ~late_answer() = default;
+
+    core_reference alive_;
+    answer_values values_;
+    answer_record record_;
+    std::atomic<unsigned> references_{3};
+    std::atomic<bool> answered_{false};
+    std::mutex busy_;
+    invocation* handler_;
+};
+
+}  // namespace amalgam::detail

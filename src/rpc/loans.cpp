@@ -1,0 +1,138 @@
+#include "rpc/loans.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <utility>
+
+#include <amalgam/core/random.hpp>
+#include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/tasks/work_unit.hpp>
+
+#include "rpc/engine_core.hpp"
+#include "rpc/wire.hpp"
+
+namespace amalgam::detail {
+
+std::uint64_t lend(const origin* between, std::shared_ptr<void> what) {
+    if (between == nullptr || between->lends == nullptr) {
+        throw error(errc::unsupported,
+                    "a bulk descriptor that stands for memory means something to the peer of a "
+                    "call only: send it as an argument or result of a procedure");
+    }
+    static std::atomic<std::uint64_t> latest{random_u64()};
+    const std::uint64_t id = latest.fetch_add(1, std::memory_order_relaxed);
+    between->lends->push_back({id, std::move(what)});
+    return id;
+}
+
+bool take_loan(const origin* between, std::uint64_t id) noexcept {
+    if (between == nullptr || between->received == nullptr) return false;
+    loan_ids& ids = *between->received;
+    const auto at = std::find(ids.begin(), ids.end(), id);
+    if (at == ids.end()) return false;
+    ids.erase(at);
+    return true;
+}
+
+void release_loan(engine_core& core, const peer& lender, std::uint64_t id) noexcept {
+    struct errand final : work_unit {
+        errand(engine_core& where, const peer& whose, std::uint64_t which) noexcept
+            : work_unit(&errand::run_it), alive(where), core(where), lender(whose), id(which) {}
+        static void run_it(work_unit& self) noexcept {
+            const std::unique_ptr<errand> me(static_cast<errand*>(&self));
+            me->tell();
+        }
+        void tell() const noexcept {
+            std::byte bytes[8];
+            store_le(bytes, id);
+            if (peer_state* const there = core.peers().find(lender)) {
+                core.lending().release(*there, const_bytes(bytes));
+            }
+        }
+        core_reference alive;
+        engine_core& core;
+        peer lender;
+        std::uint64_t id;
+    };
+    if (core.on_owner()) return errand(core, lender, id).tell();
+    // Without memory the lender keeps it until this engine is gone.
+    auto* const later = new (std::nothrow) errand(core, lender, id);
+    if (later != nullptr && !core.hand_over(*later)) delete later;
+}
+
+bool loans::keep(const peer& to, const lent_list& what) noexcept {
+    if (what.empty()) return true;
+    try {
+        of_peer& kept = kept_[to];
+        for (const lent& each : what)
+            kept.emplace(each.id, each.what);
+        return true;
+    } catch (const std::bad_alloc&) {
+        withdraw(to, what);
+        return false;
+    }
+}
+
+void loans::drop(const peer& to, std::uint64_t id) noexcept {
+    const auto kept = kept_.find(to);
+    if (kept == kept_.end()) return;
+    const auto at = kept->second.find(id);
+    if (at == kept->second.end()) return;
+    // Its end may release other loans, so it comes when the tables are in order again.
+    const std::shared_ptr<void> last = std::move(at->second);
+    kept->second.erase(at);
+    if (kept->second.empty()) kept_.erase(kept);
+}
+
+void loans::withdraw(const peer& to, const lent_list& what) noexcept {
+    for (const lent& each : what)
+        drop(to, each.id);
+}
+
+void loans::on_release(const peer& from, const_bytes ids) noexcept {
+    for (std::size_t at = 0; at + 8 <= ids.size(); at += 8)
+        drop(from, load_le<std::uint64_t>(ids.data() + at));
+}
+
+void loans::on_peer_down(const peer& gone) noexcept {
+    const auto kept = kept_.find(gone);
+    if (kept == kept_.end()) return;
+    const of_peer last = std::move(kept->second);
+    kept_.erase(kept);
+}
+
+void loans::release(peer_state& lender, const_bytes ids) noexcept {
+    if (ids.empty()) return;
+    std::byte header[release_bytes];
+    write_release(header);
+    out_.send_copy(lender, 0, {header, ids});
+}
+
+void loans::release(peer_state& lender, const loan_ids& ids) noexcept {
+    for (const std::uint64_t each : ids) {
+        std::byte bytes[8];
+        store_le(bytes, each);
+        release(lender, const_bytes(bytes));
+    }
+}
+
+std::size_t loans::size() const noexcept {
+    std::size_t all = 0;
+    for (const auto& each : kept_)
+        all += each.second.size();
+    return all;
+}
+
+const_bytes loans_of(const_bytes extras) noexcept {
+    return find_extra(extras, extra::loans);
+}
+
+loan_ids to_ids(const_bytes wire) {
+    loan_ids ids(wire.size() / 8);
+    for (std::size_t i = 0; i < ids.size(); ++i)
+        ids[i] = load_le<std::uint64_t>(wire.data() + 8 * i);
+    return ids;
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <amalgam/rpc/peer.hpp>
+#include <amalgam/rpc/peer_lost.hpp>
+#include <amalgam/tasks/recursive_mutex.hpp>
+
+namespace amalgam::detail {
+
+class peer_listeners;
+
+/// One subscription: the function, and what keeps its end apart from its calls.
+class peer_listener {
+public:
+    using function = std::function<void(const peer&, status)>;
+
+    peer_listener(std::weak_ptr<peer_listeners> list, function what)
+        : list_(std::move(list)), what_(std::move(what)) {}
+
+    /// In a ULT of its own.
+    void call(const peer& who, status why);
+    void end() noexcept;
+
+private:
+    std::weak_ptr<peer_listeners> list_;
+    function what_;
+    recursive_mutex calling_;
+    std::atomic<bool> ended_{false};
+};
+
+/// Who wants to know of lost peers.
+///
+/// Threads: any, but for tell().
+class peer_listeners : public std::enable_shared_from_this<peer_listeners> {
+public:
+    explicit peer_listeners(engine_core& of) noexcept : of_(&of) {}
+
+    peer_lost_subscription add(peer_listener::function what);
+    void remove(const peer_listener& which) noexcept;
+    /// From the engine's stream: each function runs, soon and once.
+    void tell(const peer& who, status why) noexcept;
+    /// The engine stops: nobody is told any more.
+    void close() noexcept;
+    /// Its streams have ended.
+    void forget_engine() noexcept;
+    /// The caller could wait for a ULT of the engine, and that would end.
+    bool may_wait() noexcept;
+
+private:
+    std::mutex lock_;
+    engine_core* of_;  // Null: it has ended.
+    bool closed_ = false;
+    std::vector<std::shared_ptr<peer_listener>> all_;
+};
+
+}  // namespace amalgam::detail

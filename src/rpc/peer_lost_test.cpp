@@ -1,0 +1,178 @@
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
+
+#include "rpc/loop_pair.hpp"
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+using losses = std::vector<std::pair<peer, errc>>;
+
+TEST(peer_lost, each_subscription_is_told_once_of_each_peer) {
+    loop_pair two;
+    losses first, second;
+    const auto one = two.client.on_peer_lost(
+        [&](const peer& who, status why) { first.emplace_back(who, why.code); });
+    const auto other = two.client.on_peer_lost(
+        [&](const peer& who, status why) { second.emplace_back(who, why.code); });
+    two.server.define("f", [](int n) { return n; });
+    const peer there = two.there();
+    EXPECT_EQ(two.in_client([&] { return two.client.procedure<int(int)>("f").on(there)(1); }), 1);
+    two.net.cut("server");
+    two.net.run_until_idle();
+    EXPECT_EQ(first, (losses{{there, errc::disconnected}}));
+    EXPECT_EQ(second, first);
+    two.net.run_until_idle();
+    EXPECT_EQ(first.size(), 1u);
+}
+
+TEST(peer_lost, the_function_may_wait_and_call) {
+    loop_pair two;
+    engine third{two.net.port("third")};
+    third.define("f", [](int n) { return n; });
+    int answer = 0;
+    const auto told = two.client.on_peer_lost([&](const peer&, status) {
+        this_task::sleep_for(10ms);
+        answer = two.client.procedure<int(int)>("f").on("loop://third")(7);
+    });
+    two.there();
+    two.net.cut("server");
+    two.net.run_until_idle();
+    EXPECT_EQ(answer, 7);
+}
+
+TEST(peer_lost, calls_to_the_peer_have_ended_by_then) {
+    loop_pair two;
+    event never;
+    two.server.define("wait", [&] { never.wait(); });
+    const peer there = two.there();
+    future<void> call = two.client.procedure<void()>("wait").on(there).start();
+    two.net.run_until_idle();
+    bool ended = false;
+    const auto told = two.client.on_peer_lost([&](const peer&, status) { ended = call.ready(); });
+    two.net.cut("server");
+    two.net.run_until_idle();
+    EXPECT_TRUE(ended);
+    never.set();
+}
+
+TEST(peer_lost, an_ended_subscription_is_told_nothing_not_even_what_was_on_its_way) {
+    loop_pair two;
+    int calls = 0;
+    std::optional<peer_lost_subscription> other;
+    // The first to be told ends the other one and itself.
+    std::optional<peer_lost_subscription> one = two.client.on_peer_lost([&](const peer&, status) {
+        ++calls;
+        other.reset();
+        one.reset();
+    });
+    other = two.client.on_peer_lost([&](const peer&, status) { ++calls; });
+    two.there();
+    two.net.cut("server");
+    two.net.run_until_idle();
+    EXPECT_EQ(calls, 1);
+    EXPECT_FALSE(one || other);
+}
+
+TEST(peer_lost, peers_that_stop_parts_from_are_not_lost) {
+    int calls = 0;
+    peer_lost_subscription outlives;
+    {
+        loop_pair two;
+        outlives = two.client.on_peer_lost([&](const peer&, status) { ++calls; });
+        two.server.define("f", [] {});
+        two.in_client([&] { two.client.procedure<void()>("f").on(two.there())(); });
+        two.client.stop();
+        two.net.run_until_idle();
+    }
+    EXPECT_EQ(calls, 0);
+}
+
+TEST(peer_lost, who_throws_from_it_harms_nobody) {
+    loop_pair two;
+    bool told_too = false;
+    const auto throws =
+        two.client.on_peer_lost([](const peer&, status) { throw error(errc::invalid, "no"); });
+    const auto after = two.client.on_peer_lost([&](const peer&, status) { told_too = true; });
+    two.there();
+    two.net.cut("server");
+    two.net.run_until_idle();
+    EXPECT_TRUE(told_too);
+}
+
+class peer_lost_threads : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(shm, peer_lost_threads, testing::Values("shm://"));
+INSTANTIATE_TEST_SUITE_P(tcp, peer_lost_threads, testing::Values("tcp://127.0.0.1:0"));
+
+TEST_P(peer_lost_threads, servers_that_end_are_told_of_once_each) {
+    engine client{GetParam()};
+    std::atomic<int> calls{0};
+    event all;
+    constexpr int servers = 5;
+    const auto told = client.on_peer_lost([&](const peer&, status) {
+        if (++calls == servers) all.set();
+    });
+    for (int i = 0; i < servers; ++i) {
+        engine server{GetParam()};
+        server.define("f", [](int n) { return n; });
+        EXPECT_EQ(client.procedure<int(int)>("f").on(server.address())(i), i);
+    }
+    all.wait();
+    EXPECT_EQ(calls, servers);
+    EXPECT_EQ(counters_of(client)["rpc.peers_lost"], static_cast<std::uint64_t>(servers));
+}
+
+TEST_P(peer_lost_threads, the_end_of_a_subscription_waits_for_its_function) {
+    engine client{GetParam()};
+    event began, go;
+    std::atomic<bool> returned{false};
+    std::optional<peer_lost_subscription> told = client.on_peer_lost([&](const peer&, status) {
+        began.set();
+        go.wait();
+        returned = true;
+    });
+    {
+        engine server{GetParam()};
+        server.define("f", [] {});
+        client.procedure<void()>("f").on(server.address())();
+    }
+    began.wait();
+    std::thread opens([&] { go.set(); });
+    told.reset();
+    EXPECT_TRUE(returned);
+    opens.join();
+}
+
+TEST_P(peer_lost_threads, a_subscription_ends_though_its_function_is_left_behind) {
+    event began, never;
+    peer_lost_subscription told;
+    {
+        engine client{GetParam(), {.drain = 1ms}};
+        told = client.on_peer_lost([&](const peer&, status) {
+            began.set();
+            never.wait();
+        });
+        engine server{GetParam()};
+        server.define("f", [] {});
+        client.procedure<void()>("f").on(server.address())();
+        server.stop();
+        began.wait();
+        client.stop();
+        told.end();
+    }
+}
+
+}  // namespace
+}  // namespace amalgam
