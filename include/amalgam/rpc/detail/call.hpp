@@ -213,6 +213,12 @@ public:
     /// Precondition: made by new, arguments are in place. Takes the object over.
     void launch() noexcept { submit(); }
 
+    // Recycled, as the states of futures are.
+    static void* operator new(std::size_t bytes) { return allocate_block(bytes); }
+    static void operator delete(void* memory, std::size_t bytes) noexcept {
+        free_block(memory, bytes);
+    }
+
 private:
     void decode(archive_reader& from) override { emplace_new(value_, from); }
     void over() noexcept override {
