@@ -409,8 +409,8 @@ TEST(any_size, arguments_and_results_past_the_eager_limit) {
     net.run_until_idle();
     done.get();
     EXPECT_EQ(noted, 65'000u + 66'000u + 299'999u + 1'000'000u + 5'000'000u);
-    EXPECT_EQ(client.core().lending().size(), 0u);
-    EXPECT_EQ(server.core().lending().size(), 0u);
+    EXPECT_EQ(client.core().lending().size().value(), 0u);
+    EXPECT_EQ(server.core().lending().size().value(), 0u);
     EXPECT_EQ(net.open_operations(), 0u);
 }
 
@@ -437,10 +437,10 @@ TEST(any_size, nothing_is_kept_when_an_end_comes_in_between) {
         net.run_until_idle();
         EXPECT_TRUE(call.ready());
         if (faults % 3 != 1) {
-            EXPECT_EQ(client.core().lending().size(), 0u) << faults;
+            EXPECT_EQ(client.core().lending().size().value(), 0u) << faults;
         }
         if (faults % 3 != 0) {
-            EXPECT_EQ(server.core().lending().size(), 0u) << faults;
+            EXPECT_EQ(server.core().lending().size().value(), 0u) << faults;
         }
         EXPECT_EQ(server.core().serves().running(), 0u) << faults;
     }

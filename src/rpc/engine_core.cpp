@@ -113,6 +113,8 @@ void engine_core::expose_counters() {
     show("rpc.failed", calls_.counts().failed);
     show("rpc.timed_out", calls_.counts().timed_out);
     show("rpc.late_replies", calls_.counts().late_replies);
+    show("rpc.running", serves_.counts().running);
+    show("rpc.lent", loans_.size());
     show("rpc.served", serves_.counts().served);
     show("rpc.refused", serves_.counts().refused);
     show("rpc.overloaded", serves_.counts().overloaded);

@@ -97,7 +97,7 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
                fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
                            "one of them",
                            request.name, request.signature, what->name, what->signature));
-    } else if (running_ >= (request.has(wire_flag::urgent) ? 2 : 1) * max_running_ && !one_way) {
+    } else if (running() >= (request.has(wire_flag::urgent) ? 2 : 1) * max_running_ && !one_way) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded}, "too many calls run there; try again later");
     } else if (leaves_unread(from, max_unread_) && !one_way) {
@@ -289,9 +289,9 @@ std::size_t server::bucket(const peer& from, std::uint64_t id) const noexcept {
 }
 
 void server::track(served_call& call) noexcept {
-    ++running_;
+    counts_.running.add();
     ++call.what().running;
-    if (running_ > 2 * index_.size()) grow();
+    if (running() > 2 * index_.size()) grow();
     served_call*& head = index_[bucket(call.from(), call.id())];
     call.next = head;
     call.link = &head;
@@ -302,7 +302,7 @@ void server::track(served_call& call) noexcept {
 void server::untrack(served_call& call) noexcept {
     *call.link = call.next;
     if (call.next != nullptr) call.next->link = call.link;
-    --running_;
+    counts_.running.subtract();
     procedures_.release(call.what());
     core_.look_whether_quiet();
 }
