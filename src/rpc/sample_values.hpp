@@ -139,7 +139,7 @@ void serialize(Archive& archive, free_style& x) {
 }
 
 struct free_split_style {
-    int a = 0;
+    unsigned a = 0;
     bool operator==(const free_split_style&) const = default;
 };
 template <typename Archive>

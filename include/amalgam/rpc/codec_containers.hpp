@@ -124,7 +124,8 @@ struct codec<T> {
                 if (!a.ok()) x.clear();
             } else {
                 const std::span<const value_type> from = a.template view<value_type>(size);
-                x.assign(from.begin(), from.end());
+                x.assign(from.data(),
+                         from.data() + from.size());  // By iterators a string copies twice.
             }
         } else {
             x.clear();
