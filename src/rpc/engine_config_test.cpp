@@ -30,7 +30,8 @@ constexpr const char* everything = R"({
     "progress": {"by": "own_stream", "spin": "5us"},
     "spin": "1ms",
     "ports": {"silence_limit": "2s", "max_queued_bytes": 1000},
-    "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "drain": "1500ms"})";
+    "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "max_values_bytes": 14,
+    "drain": "1500ms"})";
 
 TEST(engine_config, reads_every_option) {
     const engine_config config = read(everything);
@@ -54,6 +55,7 @@ TEST(engine_config, reads_every_option) {
     EXPECT_EQ(options.max_queued, 11u);
     EXPECT_EQ(options.max_running, 12u);
     EXPECT_EQ(options.max_unread_bytes, 13u);
+    EXPECT_EQ(options.max_values_bytes, 14u);
     EXPECT_EQ(options.drain, 1500ms);
 }
 
@@ -201,7 +203,7 @@ constexpr wrong_config wrong[] = {
     {R"("stream": 2)",
      "stream is not known, expected one of: endpoints, name, streams, pools, "
      "handlers, progress, spin, ports, max_queued, max_running, "
-     "max_unread_bytes, drain"},
+     "max_unread_bytes, max_values_bytes, drain"},
     {R"("streams": 0)", "streams is 0, expected a number from 1 to 1024; example: 2"},
     {R"("streams": -18446744073709551615)",
      "streams is -1.8446744073709552e+19, expected a number from 1 to 1024; example: 2"},

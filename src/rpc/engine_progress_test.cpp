@@ -81,10 +81,10 @@ TEST_P(engine_progress, a_handler_that_holds_its_stream_does_not_hold_the_ports)
 }
 
 TEST_P(engine_progress, changes_under_load_and_no_call_is_lost) {
-    engine server{GetParam(), {.name = "s"}};
-    engine client{GetParam(), {.name = "c"}};
     std::mutex lock;
     std::set<std::string> seen;
+    engine server{GetParam(), {.name = "s"}};
+    engine client{GetParam(), {.name = "c"}};
     server.define("f", [&](int n) {
         const std::lock_guard hold(lock);
         seen.insert(stream_here());
@@ -115,7 +115,10 @@ TEST_P(engine_progress, changes_under_load_and_no_call_is_lost) {
     for (auto& each : threads)
         each.join();
     EXPECT_EQ(wrong, 0);
-    EXPECT_EQ(seen, (std::set<std::string>{"s", "s-1"}));
+    {
+        const std::lock_guard hold(lock);
+        EXPECT_EQ(seen, (std::set<std::string>{"s", "s-1"}));
+    }
     EXPECT_EQ(server.stream_count(), 2u);
     EXPECT_EQ(server.stream(1).name(), "s-1");
     EXPECT_EQ(&server.pool("s-1"), &server.stream(1).main_pool());
