@@ -375,7 +375,21 @@ TEST(streamed, peer_loss_deadline_and_cancel_end_it_once) {
                               : how == std::string("deadline") ? errc::timed_out
                                                                : errc::canceled;
         EXPECT_EQ(reader.wait().code, expected) << how;
+        EXPECT_EQ(two.server.core().serves().running(), 0u) << how;
     }
+}
+
+TEST(cancel, a_deadline_that_passed_ends_what_the_handler_waits_for) {
+    loop_pair two;
+    bool ended = false;
+    two.server.define("slow", [&] {
+        EXPECT_EQ(error_of([] { this_task::sleep_for(1h); }).code(), errc::canceled);
+        ended = true;
+    });
+    auto slow = two.client.procedure<void()>("slow").on(two.there()).within(5ms);
+    EXPECT_EQ(two.in_client([&] { return slow.try_call().code().code; }), errc::timed_out);
+    EXPECT_TRUE(ended);
+    EXPECT_EQ(two.server.core().serves().running(), 0u);
 }
 
 TEST(streamed, an_inline_handler_cannot) {

@@ -135,7 +135,7 @@ void caller::begin(call_record& call) noexcept {
             call_record& late = *static_cast<deadline_timer&>(self).call;
             caller& calls = late.core_->calls();
             calls.counts_.timed_out.add();
-            calls.end(late, {errc::timed_out});
+            calls.give_up(late, {errc::timed_out});
         });
     }
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
@@ -253,16 +253,19 @@ void caller::cancel_waited(call_record& call) noexcept {
     } else if (call.id_ == 0) {
         call.canceled_early_ = true;  // It is still being handed over; begin() will see.
     } else {
-        const std::uint64_t id = call.id_;
-        peer_state& there = *call.callee_;
-        const bool left = call.where != outgoing::at::queue;
-        end(call, {errc::canceled});
-        if (left) {
-            std::byte bytes[cancel_bytes];
-            write_cancel(bytes);
-            out_.send_copy(there, id, {bytes});
-        }
+        give_up(call, {errc::canceled});
     }
+}
+
+void caller::give_up(call_record& call, status what, std::string_view text) noexcept {
+    const std::uint64_t id = call.id_;
+    peer_state& there = *call.callee_;
+    const bool left = call.where != outgoing::at::queue;
+    end(call, what, text);
+    if (!left) return;
+    std::byte bytes[cancel_bytes];
+    write_cancel(bytes);
+    out_.send_copy(there, id, {bytes});
 }
 
 void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept {
@@ -278,11 +281,11 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
         const bool taken = call->window != 0 && item.what.ok() &&
                            static_cast<stream_call*>(call)->take_item(reader);
         if (!taken) {
-            end(*call, {errc::mismatch},
-                reader.ok() ? "a value came that is none of the stream's" : reader.why());
+            give_up(*call, {errc::mismatch},
+                    reader.ok() ? "a value came that is none of the stream's" : reader.why());
         }
     } catch (const std::exception& why) {
-        end(*call, {errc::no_memory}, why.what());
+        give_up(*call, {errc::no_memory}, why.what());
     }
     core_.lending().release(from, lent_to_us);
 }
@@ -407,7 +410,7 @@ void caller::fetched(call_record& call, const failure& why, const_bytes result,
 
 void caller::on_damaged(peer_state& from, std::uint64_t id) noexcept {
     call_record* const call = find(id);
-    if (call != nullptr && call->callee_ == &from) end(*call, {errc::corrupt});
+    if (call != nullptr && call->callee_ == &from) give_up(*call, {errc::corrupt});
 }
 
 void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {

@@ -105,6 +105,8 @@ private:
     void frame(peer_state& there, call_record& call) noexcept;
     void arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept);
     void end(call_record& call, status what, std::string_view text = {}) noexcept;
+    /// The same, by a decision of ours: the handler there is told that it works for nobody.
+    void give_up(call_record& call, status what, std::string_view text = {}) noexcept;
     void fail_unsent(call_record& call, status what, std::string_view text = {}) noexcept;
     void detach(call_record& call) noexcept;
     void explain(call_record& call, status what, std::string_view text) noexcept;
