@@ -158,6 +158,13 @@ ROWS = [
          ours=steady_state("rpc-shm"), peers={}, limit=None, goal=lambda row: 0, once=True),
     dict(metric="allocations per call, tcp", unit="1", better="lower", read=value,
          ours=steady_state("rpc-tcp"), peers={}, limit=None, goal=lambda row: 0, once=True),
+    dict(metric="memory of an idle tcp peer, of 10,000", unit="KiB", better="lower",
+         read=lambda line: line["value"] / 1024,
+         ours=(["bench_idle_peers", "memory"], {}), peers={}, limit=None,
+         goal=lambda row: 64, once=True),
+    dict(metric="tcp round trip beside 10,000 idle peers, over alone", unit="times",
+         better="lower", read=value, ours=(["bench_idle_peers", "slowdown"], {}), peers={},
+         limit=None, goal=lambda row: 1.2),
     # The resolution of the kernel's CPU accounting over the 2 s that are watched.
     dict(metric="CPU of an idle engine (shm and tcp)", unit="%", better="lower", read=value,
          ours=steady_state("idle-cpu"), peers={}, limit=None, goal=lambda row: 0.1, once=True),

@@ -21,6 +21,21 @@ TEST(bytes, store_le_puts_the_low_byte_first_at_any_alignment) {
     EXPECT_EQ(load_le<std::uint64_t>(raw.data() + 1), 0x0102030405060708u);
 }
 
+TEST(bytes, store_be_puts_the_high_byte_first_at_any_alignment) {
+    std::array<std::byte, 9> raw{};
+    store_be<std::uint64_t>(raw.data() + 1, 0x0102030405060708u);
+    EXPECT_EQ(raw[0], std::byte{0});
+    EXPECT_EQ(raw[1], std::byte{1});
+    EXPECT_EQ(raw[8], std::byte{8});
+    EXPECT_EQ(load_be<std::uint64_t>(raw.data() + 1), 0x0102030405060708u);
+    store_be(raw.data(), colour::red);
+    EXPECT_EQ(raw[1], std::byte{2});
+    EXPECT_EQ(load_be<colour>(raw.data()), colour::red);
+    store_be(raw.data(), std::uint32_t{0x01020304});
+    EXPECT_EQ(raw[3], std::byte{4});
+    EXPECT_EQ(load_be<std::uint32_t>(raw.data()), 0x01020304u);
+}
+
 TEST(bytes, floats_signs_and_enums_survive) {
     std::array<std::byte, 8> raw{};
     store_le(raw.data(), -2.5);

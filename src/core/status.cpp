@@ -14,6 +14,8 @@ std::string_view name(errc code) noexcept {
             return "timed_out";
         case errc::overloaded:
             return "overloaded";
+        case errc::corrupt:
+            return "corrupt";
         case errc::unreachable:
             return "unreachable";
         case errc::disconnected:

@@ -75,6 +75,17 @@ TEST_P(call_allocations, a_future_takes_none) {
               0u);
 }
 
+TEST_P(call_allocations, a_call_that_tells_a_function_takes_none) {
+    auto sum = at_server<int(int, int)>("sum");
+    int told = 0;
+    EXPECT_EQ(in_steady_state([&] {
+                  sum.call_then([&](result<int> how) { told += *how; }, 1, 2);
+                  sum(1, 2);
+              }),
+              0u);
+    EXPECT_EQ(told, 3 * 4000);
+}
+
 TEST_P(call_allocations, a_deadline_takes_none) {
     auto sum = at_server<int(int, int)>("sum").within(std::chrono::seconds(60));
     EXPECT_EQ(in_steady_state([&] { sum(1, 2); }), 0u);

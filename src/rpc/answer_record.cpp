@@ -46,7 +46,8 @@ void answer_record::pack(status what, message_kind kind) {
     if (bytes > core.eager_bytes(to) && !call.one_way()) [[unlikely]] {
         if (kind == message_kind::reply) {
             leave_elsewhere();
-        } else if (bytes > core.max_message_bytes(to) - reply_bytes - max_extras_bytes) {
+        } else if (bytes >
+                   core.max_message_bytes(to) - reply_bytes - max_extras_bytes - checksum_bytes) {
             throw error(errc::too_large,
                         fmt::format("a value of {} bytes is more than a message of this transport "
                                     "holds: stream it in parts, or send a bulk descriptor",
@@ -55,7 +56,9 @@ void answer_record::pack(status what, message_kind kind) {
     }
     if (!values.lends.empty()) [[unlikely]]
         add_loans(extras_, values.lends);
-    write_reply(header_.data(), what, extras_.empty() ? std::uint8_t{0} : wire_flag::extras, kind);
+    std::uint8_t flags = call.owner().answer_flags(call.flags(), what);
+    if (!extras_.empty()) flags |= wire_flag::extras;
+    write_reply(header_.data(), what, flags, kind);
     if (extras_.empty()) {
         pieces[0] = values.values.with_header(header_);
         piece_count = 1;
@@ -63,6 +66,9 @@ void answer_record::pack(status what, message_kind kind) {
         pieces = {header_, extras_, values.values.bytes()};
         piece_count = 3;
     }
+    if ((flags & wire_flag::checked) == 0) return;
+    checksum_ = checksum_of({pieces.data(), piece_count});
+    pieces[piece_count++] = checksum_;
 }
 
 void answer_record::leave_elsewhere() {

@@ -43,6 +43,7 @@ private:
 
     std::vector<std::byte> extras_;
     alignas(8) std::array<std::byte, reply_bytes> header_;
+    std::array<std::byte, checksum_bytes> checksum_;
 };
 
 /// One that its maker waits for, parked.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <string>
 
@@ -28,6 +29,26 @@ body_bytes body::take() {
     capacity_ = inline_bytes;
     size_ = 0;
     return taken;
+}
+
+std::byte* detail::view_room::fresh(std::size_t bytes) {
+    blocks_.push_back(buffer::of(bytes));
+    capacity_ += bytes;
+    return blocks_.back().data();
+}
+
+std::byte* detail::view_room::take(std::size_t bytes, std::size_t alignment) {
+    if (bytes >= block_bytes / 2) return fresh(bytes);
+    std::size_t skip = (0 - reinterpret_cast<std::uintptr_t>(shared_)) & (alignment - 1);
+    if (skip + bytes > left_) {
+        shared_ = fresh(block_bytes);
+        left_ = block_bytes;
+        skip = 0;
+    }
+    std::byte* const at = shared_ + skip;
+    shared_ = at + bytes;
+    left_ -= skip + bytes;
+    return at;
 }
 
 void detail::throw_too_many(std::size_t elements) {

@@ -63,6 +63,7 @@ call_record::call_record(const call_target& target)
       what_(target.what),
       target_(&target),
       provider_(target.provider),
+      xdr_(target.as == encoding::xdr),
       submit_(&call_record::run_submit, *this),
       cancel_(&call_record::run_cancel, *this) {
     to = target.to;
@@ -240,6 +241,10 @@ void require_idempotent(const call_target& target) {
                     "run: if running twice does no harm, say so; example: "
                     "procedure<int(int)>(\"{0}\", {{.idempotent = true}})",
                     target.what->name));
+}
+
+encoding encoding_of(const engine_core& core) noexcept {
+    return core.encodes_as();
 }
 
 peer look_up(engine_core& core, std::string_view address) {

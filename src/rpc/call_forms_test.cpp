@@ -375,7 +375,21 @@ TEST(streamed, peer_loss_deadline_and_cancel_end_it_once) {
                               : how == std::string("deadline") ? errc::timed_out
                                                                : errc::canceled;
         EXPECT_EQ(reader.wait().code, expected) << how;
+        EXPECT_EQ(two.server.core().serves().running(), 0u) << how;
     }
+}
+
+TEST(cancel, a_deadline_that_passed_ends_what_the_handler_waits_for) {
+    loop_pair two;
+    bool ended = false;
+    two.server.define("slow", [&] {
+        EXPECT_EQ(error_of([] { this_task::sleep_for(1h); }).code(), errc::canceled);
+        ended = true;
+    });
+    auto slow = two.client.procedure<void()>("slow").on(two.there()).within(5ms);
+    EXPECT_EQ(two.in_client([&] { return slow.try_call().code().code; }), errc::timed_out);
+    EXPECT_TRUE(ended);
+    EXPECT_EQ(two.server.core().serves().running(), 0u);
 }
 
 TEST(streamed, an_inline_handler_cannot) {
@@ -409,8 +423,8 @@ TEST(any_size, arguments_and_results_past_the_eager_limit) {
     net.run_until_idle();
     done.get();
     EXPECT_EQ(noted, 65'000u + 66'000u + 299'999u + 1'000'000u + 5'000'000u);
-    EXPECT_EQ(client.core().lending().size(), 0u);
-    EXPECT_EQ(server.core().lending().size(), 0u);
+    EXPECT_EQ(client.core().lending().size().value(), 0u);
+    EXPECT_EQ(server.core().lending().size().value(), 0u);
     EXPECT_EQ(net.open_operations(), 0u);
 }
 
@@ -437,10 +451,10 @@ TEST(any_size, nothing_is_kept_when_an_end_comes_in_between) {
         net.run_until_idle();
         EXPECT_TRUE(call.ready());
         if (faults % 3 != 1) {
-            EXPECT_EQ(client.core().lending().size(), 0u) << faults;
+            EXPECT_EQ(client.core().lending().size().value(), 0u) << faults;
         }
         if (faults % 3 != 0) {
-            EXPECT_EQ(server.core().lending().size(), 0u) << faults;
+            EXPECT_EQ(server.core().lending().size().value(), 0u) << faults;
         }
         EXPECT_EQ(server.core().serves().running(), 0u) << faults;
     }

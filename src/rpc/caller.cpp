@@ -35,6 +35,8 @@ std::string_view advice(errc code) noexcept {
         case errc::too_large:
             return "its arguments are more than one message of this transport holds; send them "
                    "in parts";
+        case errc::corrupt:
+            return "its answer was damaged on the way: the checksum is wrong; call again";
         case errc::no_memory:
             return "there was no memory for it";
         default:
@@ -42,10 +44,12 @@ std::string_view advice(errc code) noexcept {
     }
 }
 
-std::uint8_t request_flags(bool naming, const_bytes extras, bool urgent) noexcept {
+std::uint8_t request_flags(bool naming, const_bytes extras, bool urgent, bool xdr,
+                           bool checked) noexcept {
     return static_cast<std::uint8_t>((naming ? wire_flag::named : 0) |
                                      (extras.empty() ? 0 : wire_flag::extras) |
-                                     (urgent ? wire_flag::urgent : 0));
+                                     (urgent ? wire_flag::urgent : 0) | (xdr ? wire_flag::xdr : 0) |
+                                     (checked ? wire_flag::checked : 0));
 }
 
 /// A server answers so only when it has compared the names, and they were right.
@@ -131,7 +135,7 @@ void caller::begin(call_record& call) noexcept {
             call_record& late = *static_cast<deadline_timer&>(self).call;
             caller& calls = late.core_->calls();
             calls.counts_.timed_out.add();
-            calls.end(late, {errc::timed_out});
+            calls.give_up(late, {errc::timed_out});
         });
     }
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
@@ -144,7 +148,10 @@ void caller::frame(peer_state& there, call_record& call) noexcept {
     }
     call.naming_ = !there.verified(call.what_->index);
     const const_bytes extras = call.extras_ != nullptr ? call.extras_->wire : const_bytes{};
-    write_request(call.header_.data(), {.flags = request_flags(call.naming_, extras, call.urgent),
+    call.checked_ = core_.adds_checksums();
+    const std::uint8_t flags =
+        request_flags(call.naming_, extras, call.urgent, call.xdr_, call.checked_);
+    write_request(call.header_.data(), {.flags = flags,
                                         .provider = call.provider_,
                                         .microseconds = left,
                                         .procedure = call.what_->id});
@@ -160,6 +167,9 @@ void caller::frame(peer_state& there, call_record& call) noexcept {
         call.pieces[0] = call.arguments.with_header(header);
         call.piece_count = 1;
     }
+    if (!call.checked_) return;
+    call.checksum_ = checksum_of({call.pieces.data(), call.piece_count});
+    call.pieces[call.piece_count++] = call.checksum_;
 }
 
 void caller::arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept) {
@@ -243,16 +253,19 @@ void caller::cancel_waited(call_record& call) noexcept {
     } else if (call.id_ == 0) {
         call.canceled_early_ = true;  // It is still being handed over; begin() will see.
     } else {
-        const std::uint64_t id = call.id_;
-        peer_state& there = *call.callee_;
-        const bool left = call.where != outgoing::at::queue;
-        end(call, {errc::canceled});
-        if (left) {
-            std::byte bytes[cancel_bytes];
-            write_cancel(bytes);
-            out_.send_copy(there, id, {bytes});
-        }
+        give_up(call, {errc::canceled});
     }
+}
+
+void caller::give_up(call_record& call, status what, std::string_view text) noexcept {
+    const std::uint64_t id = call.id_;
+    peer_state& there = *call.callee_;
+    const bool left = call.where != outgoing::at::queue;
+    end(call, what, text);
+    if (!left) return;
+    std::byte bytes[cancel_bytes];
+    write_cancel(bytes);
+    out_.send_copy(there, id, {bytes});
 }
 
 void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept {
@@ -264,15 +277,15 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
     try {
         lent_to_us = to_ids(loans_of(item.extras));
         const origin between{&core_, from.name, nullptr, &lent_to_us};
-        archive_reader reader(item.body, &between);
+        archive_reader reader(item.body, item.values_as(), &between);
         const bool taken = call->window != 0 && item.what.ok() &&
                            static_cast<stream_call*>(call)->take_item(reader);
         if (!taken) {
-            end(*call, {errc::mismatch},
-                reader.ok() ? "a value came that is none of the stream's" : reader.why());
+            give_up(*call, {errc::mismatch},
+                    reader.ok() ? "a value came that is none of the stream's" : reader.why());
         }
     } catch (const std::exception& why) {
-        end(*call, {errc::no_memory}, why.what());
+        give_up(*call, {errc::no_memory}, why.what());
     }
     core_.lending().release(from, lent_to_us);
 }
@@ -293,16 +306,22 @@ bool caller::post(peer_state& there, const one_way_message& message) noexcept {
     }
     const bool naming = !there.verified(what.index);
     const const_bytes names = naming ? as_bytes(what.wire_text) : const_bytes{};
+    const bool checked = core_.adds_checksums();
     std::byte header[request_bytes];
     write_request(header, {.kind = message_kind::one_way,
-                           .flags = request_flags(naming, message.extras, message.urgent),
+                           .flags = request_flags(naming, message.extras, message.urgent,
+                                                  message.xdr, checked),
                            .provider = message.provider,
                            .microseconds = left,
                            .procedure = what.id});
     counts_.one_ways.add();
     const bool lends = message.loans != nullptr && !message.loans->empty();
     if (lends && !core_.lending().keep(there.name, *message.loans)) return false;
-    const bool taken = out_.send_copy(there, 0, {header, message.extras, names, message.arguments},
+    const const_bytes pieces[] = {header, message.extras, names, message.arguments};
+    const auto sum = checked ? checksum_of(pieces) : std::array<std::byte, checksum_bytes>{};
+    const bool taken = out_.send_copy(there, 0,
+                                      {pieces[0], pieces[1], pieces[2], pieces[3],
+                                       const_bytes(sum).first(checked ? sum.size() : 0)},
                                       {.urgent = message.urgent});
     if (lends && !taken) core_.lending().withdraw(there.name, *message.loans);
     return taken;
@@ -316,6 +335,14 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
     if (!reply.what.ok()) {
         if (reply.what == errc::not_found) from.set_verified(index, false);
         return end(*call, reply.what, as_text(reply.body));
+    }
+    if (call->checked_ && !reply.has(wire_flag::checked)) {
+        drop_reply(from, reply);
+        return on_damaged(from, id);  // A value answers a checked call only with a checksum.
+    }
+    if (reply.values_as() != (call->xdr_ ? encoding::xdr : encoding::native)) {
+        drop_reply(from, reply);
+        return end(*call, {errc::mismatch}, "the reply is not encoded as the request was");
     }
     if (reply.extras.empty()) {
         loan_ids nothing;
@@ -340,7 +367,7 @@ void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept 
 
 void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_to_us) noexcept {
     const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
-    archive_reader reader(result, &between);
+    archive_reader reader(result, call.xdr_ ? encoding::xdr : encoding::native, &between);
     try {
         call.decode(reader);
     } catch (const std::bad_alloc&) {
@@ -381,6 +408,11 @@ void caller::fetched(call_record& call, const failure& why, const_bytes result,
     read_result(call, result, lent_to_us);
 }
 
+void caller::on_damaged(peer_state& from, std::uint64_t id) noexcept {
+    call_record* const call = find(id);
+    if (call != nullptr && call->callee_ == &from) give_up(*call, {errc::corrupt});
+}
+
 void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {
     const remote_procedure* const what = core_.procedure_of(verdict.procedure);
     if (what == nullptr) return;
@@ -417,8 +449,8 @@ void caller::close() noexcept {
 bool caller::try_again_later(call_record& call) noexcept {
     call_extras& more = *call.extras_;
     const errc why = call.why.what.code;
-    const bool may_pass =
-        why == errc::overloaded || why == errc::unreachable || why == errc::disconnected;
+    const bool may_pass = why == errc::overloaded || why == errc::corrupt ||
+                          why == errc::unreachable || why == errc::disconnected;
     if (!may_pass || more.attempts_left == 0 || closed_) return false;
     const clock::time_point now = core_.now();
     if (call.deadline_ != clock::time_point::max() && more.pause >= call.deadline_ - now) {

@@ -35,6 +35,7 @@ struct one_way_message {
           to(target.to),
           deadline(until),
           provider(target.provider),
+          xdr(target.as == encoding::xdr),
           urgent(target.urgent) {}
 
     engine_core* core;
@@ -42,6 +43,7 @@ struct one_way_message {
     peer to;
     clock::time_point deadline;
     std::uint16_t provider;
+    bool xdr;
     bool urgent;
     const_bytes extras;
     const_bytes arguments;
@@ -75,6 +77,8 @@ public:
     /// The result of a call, from elsewhere, or why it could not be had.
     void fetched(call_record& call, const failure& why, const_bytes result,
                  loan_ids& loans) noexcept;
+    /// An answer to the call arrived, and its checksum is wrong.
+    void on_damaged(peer_state& from, std::uint64_t id) noexcept;
     void on_verdict(peer_state& from, const parsed_message& verdict) noexcept;
     /// Ends every call to this peer.
     void on_peer_down(peer_state& gone, status why) noexcept;
@@ -101,6 +105,8 @@ private:
     void frame(peer_state& there, call_record& call) noexcept;
     void arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept);
     void end(call_record& call, status what, std::string_view text = {}) noexcept;
+    /// The same, by a decision of ours: the handler there is told that it works for nobody.
+    void give_up(call_record& call, status what, std::string_view text = {}) noexcept;
     void fail_unsent(call_record& call, status what, std::string_view text = {}) noexcept;
     void detach(call_record& call) noexcept;
     void explain(call_record& call, status what, std::string_view text) noexcept;

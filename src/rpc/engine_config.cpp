@@ -65,6 +65,7 @@ std::string to_json(const engine_config& config) {
     all["max_queued"] = options.max_queued;
     all["max_running"] = options.max_running;
     all["max_unread_bytes"] = options.max_unread_bytes;
+    all["max_values_bytes"] = options.max_values_bytes;
     all["drain"] = detail::time_text(options.drain);
     return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }

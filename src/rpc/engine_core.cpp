@@ -113,6 +113,8 @@ void engine_core::expose_counters() {
     show("rpc.failed", calls_.counts().failed);
     show("rpc.timed_out", calls_.counts().timed_out);
     show("rpc.late_replies", calls_.counts().late_replies);
+    show("rpc.running", serves_.counts().running);
+    show("rpc.lent", loans_.size());
     show("rpc.served", serves_.counts().served);
     show("rpc.refused", serves_.counts().refused);
     show("rpc.overloaded", serves_.counts().overloaded);
@@ -122,6 +124,7 @@ void engine_core::expose_counters() {
     show("rpc.transfers_failed", transfers_.counts().failed);
     show("rpc.transferred_bytes", transfers_.counts().bytes);
     show("rpc.malformed", malformed_);
+    show("rpc.corrupt", corrupt_);
     show("rpc.peers_lost", peers_lost_);
 }
 
@@ -208,9 +211,12 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     }
     parsed_message parsed;
     if (const char* wrong = parse(arrived.bytes(), parsed)) {
-        malformed_.add();
+        (parsed.corrupt ? corrupt_ : malformed_).add();
         if (parsed.kind == message_kind::request && arrived.tag() != 0) {
-            serves_.refuse(*from, arrived.tag(), parsed, {errc::mismatch}, wrong);
+            const errc why = parsed.corrupt ? errc::corrupt : errc::mismatch;
+            serves_.refuse(*from, arrived.tag(), parsed, {why}, wrong);
+        } else if (parsed.corrupt && parsed.kind != message_kind::one_way) {
+            calls_.on_damaged(*from, arrived.tag());
         }
         return;
     }

@@ -74,6 +74,8 @@ public:
     execution_stream& stream() noexcept { return streams_.first(); }
     clock::time_point now() const noexcept { return clock_->now(); }
     bool driven() const noexcept { return driven_; }
+    encoding encodes_as() const noexcept { return options_.encoding; }
+    bool adds_checksums() const noexcept { return options_.checksum; }
     const std::vector<std::shared_ptr<interceptor>>& interceptors() const noexcept {
         return options_.interceptors;
     }
@@ -186,6 +188,7 @@ private:
     waiter* quiet_ = nullptr;  // stop(), while it waits.
     std::shared_ptr<peer_listeners> listeners_;
     owned_counter malformed_;
+    owned_counter corrupt_;
     owned_counter peers_lost_;
 
     std::mutex procedures_lock_;

@@ -19,7 +19,7 @@
 namespace amalgam::detail {
 
 served_call::served_call(const arrived_call& call) noexcept
-    : owner_(call.owner), what_(call.what), id_(call.id) {
+    : owner_(call.owner), what_(call.what), id_(call.id), flags_(call.flags) {
     from_ = call.from;
     where_ = &call.where;
     procedure_ = call.what.name;
@@ -152,8 +152,8 @@ status invocation::run_handler(answer_values& into, std::string& text) {
         engine_core& core = owner_.core();
         const origin came{&core, from_, nullptr, lent_to_us()};
         const origin goes{&core, from_, &into.lends, nullptr};
-        archive_reader reader(arguments, &came);
-        archive_writer writer(into.values, &goes);
+        archive_reader reader(arguments, values_as(), &came);
+        archive_writer writer(into.values, values_as(), &goes);
         std::optional<item_sender> items;
         answer_way way;
         way.late = late_;

@@ -32,6 +32,7 @@ struct arrived_call {
     const peer& from;
     std::uint64_t id;
     std::uint16_t provider;
+    std::uint8_t flags;
     bool one_way;
     clock::time_point deadline;
 };
@@ -56,6 +57,11 @@ public:
     std::uint64_t id() const noexcept { return id_; }
     served_procedure& what() const noexcept { return what_; }
     server& owner() const noexcept { return owner_; }
+    /// The request's wire_flag: the answer is encoded likewise.
+    std::uint8_t flags() const noexcept { return flags_; }
+    encoding values_as() const noexcept {
+        return (flags_ & wire_flag::xdr) != 0 ? encoding::xdr : encoding::native;
+    }
     /// Nobody waits for the answer any more: what runs ends with its next wait.
     virtual void cancel() noexcept = 0;
     /// The caller wants so many more values.
@@ -77,6 +83,7 @@ protected:
 private:
     served_procedure& what_;
     std::uint64_t id_;
+    std::uint8_t flags_;
 };
 
 /// One call while its handler runs. Lives at the top of its ULT's stack, small arguments right

@@ -24,6 +24,7 @@ public:
     void await_credit() override;
     answer_values& room() noexcept override { return values_; }
     engine_core& core() noexcept override;
+    encoding values_as() const noexcept override { return call_.values_as(); }
     void send() override;
 
     /// Any thread.

@@ -26,6 +26,7 @@ public:
     bool claim() noexcept override { return !answered_.exchange(true, std::memory_order_relaxed); }
     answer_values& room() noexcept override { return values_; }
     engine_core& core() noexcept override;
+    encoding values_as() const noexcept override { return served_call::values_as(); }
     void send(status what, std::string_view text) noexcept override;
     void drop_reference() noexcept override {
         if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;

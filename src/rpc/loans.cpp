@@ -66,7 +66,7 @@ bool loans::keep(const peer& to, const lent_list& what) noexcept {
     try {
         of_peer& kept = kept_[to];
         for (const lent& each : what)
-            kept.emplace(each.id, each.what);
+            size_.add(kept.emplace(each.id, each.what).second ? 1 : 0);
         return true;
     } catch (const std::bad_alloc&) {
         withdraw(to, what);
@@ -82,6 +82,7 @@ void loans::drop(const peer& to, std::uint64_t id) noexcept {
     // Its end may release other loans, so it comes when the tables are in order again.
     const std::shared_ptr<void> last = std::move(at->second);
     kept->second.erase(at);
+    size_.subtract();
     if (kept->second.empty()) kept_.erase(kept);
 }
 
@@ -100,6 +101,7 @@ void loans::on_peer_down(const peer& gone) noexcept {
     if (kept == kept_.end()) return;
     const of_peer last = std::move(kept->second);
     kept_.erase(kept);
+    size_.subtract(last.size());
 }
 
 void loans::release(peer_state& lender, const_bytes ids) noexcept {
@@ -117,11 +119,9 @@ void loans::release(peer_state& lender, const loan_ids& ids) noexcept {
     }
 }
 
-std::size_t loans::size() const noexcept {
-    std::size_t all = 0;
-    for (const auto& each : kept_)
-        all += each.second.size();
-    return all;
+void loans::close() noexcept {
+    const auto last = std::exchange(kept_, {});
+    size_.set(0);
 }
 
 const_bytes loans_of(const_bytes extras) noexcept {

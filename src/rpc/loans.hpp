@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/counter.hpp>
 #include <amalgam/rpc/detail/loans.hpp>
 
 #include "rpc/known_peers.hpp"
@@ -27,14 +28,14 @@ public:
     /// `ids`: as a release message carries them.
     void on_release(const peer& from, const_bytes ids) noexcept;
     void on_peer_down(const peer& gone) noexcept;
-    void close() noexcept { kept_.clear(); }
+    void close() noexcept;
 
     /// Tells `lender` that these are not used any more.
     void release(peer_state& lender, const_bytes ids) noexcept;
     void release(peer_state& lender, const loan_ids& ids) noexcept;
 
     /// Kept for all peers.
-    std::size_t size() const noexcept;
+    const owned_counter& size() const noexcept { return size_; }
 
 private:
     using of_peer = std::unordered_map<std::uint64_t, std::shared_ptr<void>>;
@@ -42,6 +43,7 @@ private:
 
     outbox& out_;
     std::unordered_map<peer, of_peer> kept_;
+    owned_counter size_;
 };
 
 /// The ids in the extras of a message; empty when there are none.

@@ -22,13 +22,7 @@ namespace detail {
 
 void peer_listener::call(const peer& who, status why) {
     const std::lock_guard one(calling_);
-    if (ended_.load(std::memory_order_relaxed)) return;
-    try {
-        what_(who, why);
-    } catch (const std::exception& wrong) {
-        log(log_level::error, "rpc", "a function of on_peer_lost() threw",
-            {{"what", wrong.what()}});
-    }
+    if (!ended_.load(std::memory_order_relaxed)) what_(who, why);
 }
 
 void peer_listener::end() noexcept {

@@ -22,7 +22,7 @@ public:
     peer_listener(std::weak_ptr<peer_listeners> list, function what)
         : list_(std::move(list)), what_(std::move(what)) {}
 
-    /// In a ULT of its own.
+    /// In a ULT of its own, which logs what the function throws.
     void call(const peer& who, status why);
     void end() noexcept;
 

@@ -48,7 +48,7 @@ void keep_arguments(invocation& call, std::byte* room, message& arrived, const_b
     } else {
         const auto at = static_cast<std::size_t>(body.data() - arrived.bytes().data());
         call.large = arrived.take();
-        call.arguments = const_bytes(call.large.bytes()).subspan(at);
+        call.arguments = const_bytes(call.large.bytes()).subspan(at, body.size());
     }
 }
 
@@ -97,7 +97,7 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
                fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
                            "one of them",
                            request.name, request.signature, what->name, what->signature));
-    } else if (running_ >= (request.has(wire_flag::urgent) ? 2 : 1) * max_running_ && !one_way) {
+    } else if (running() >= (request.has(wire_flag::urgent) ? 2 : 1) * max_running_ && !one_way) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded}, "too many calls run there; try again later");
     } else if (leaves_unread(from, max_unread_) && !one_way) {
@@ -150,18 +150,36 @@ void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& re
     } else if (leaves_unread(from, 2 * max_unread_)) {
         cut_off(from);
     } else {
+        const std::uint8_t flags = answer_flags(request.flags, what);
         std::byte bytes[reply_bytes];
-        write_reply(bytes, what);
-        out_.send_copy(from, id, {bytes, as_bytes(text)}, {.is_answer = true});
+        write_reply(bytes, what, flags);
+        send_text(from, id, bytes, text, flags);
     }
 }
 
 void server::send_verdict(peer_state& to, status what, std::uint64_t procedure,
                           std::string_view text) noexcept {
     if (leaves_unread(to, max_unread_)) return;  // It sends the names again, then.
+    const std::uint8_t flags = answer_flags(0, what);
     std::byte bytes[verdict_bytes];
-    write_verdict(bytes, what, procedure);
-    out_.send_copy(to, 0, {bytes, as_bytes(text)}, {.is_answer = true});
+    write_verdict(bytes, what, procedure, flags);
+    send_text(to, 0, bytes, text, flags);
+}
+
+/// Who asks with a checksum is answered with one, and so is everybody where this engine adds them.
+std::uint8_t server::answer_flags(std::uint8_t request, status what) const noexcept {
+    const bool checked = core_.adds_checksums() || (request & wire_flag::checked) != 0;
+    return static_cast<std::uint8_t>((what.ok() ? request & wire_flag::xdr : 0) |
+                                     (checked ? wire_flag::checked : 0));
+}
+
+void server::send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
+                       std::uint8_t flags) noexcept {
+    const const_bytes pieces[] = {header, as_bytes(text)};
+    const bool checked = (flags & wire_flag::checked) != 0;
+    const auto sum = checked ? checksum_of(pieces) : std::array<std::byte, checksum_bytes>{};
+    out_.send_copy(to, id, {pieces[0], pieces[1], const_bytes(sum).first(checked ? sum.size() : 0)},
+                   {.is_answer = true});
 }
 
 void server::cut_off(peer_state& from) noexcept {
@@ -188,6 +206,7 @@ arrived_call server::arrival_of(peer_state& from, served_procedure& what, const 
             from.name,
             arrived.tag(),
             request.provider,
+            request.flags,
             request.kind == message_kind::one_way,
             deadline_of(request)};
 }
@@ -245,9 +264,10 @@ void server::conclude(invocation& call, waited_answer& answer) noexcept {
     peer_state* const there = core_.peers().find(answer.to);
     if (there != nullptr && !call.one_way() &&
         core_.lending().keep(answer.to, answer.values.lends)) {
-        const bool taken = out_.send_copy(*there, answer.tag,
-                                          {answer.pieces[0], answer.pieces[1], answer.pieces[2]},
-                                          {.is_answer = true});
+        const bool taken =
+            out_.send_copy(*there, answer.tag,
+                           {answer.pieces[0], answer.pieces[1], answer.pieces[2], answer.pieces[3]},
+                           {.is_answer = true});
         if (!taken) core_.lending().withdraw(answer.to, answer.values.lends);
     }
     untrack(call);
@@ -269,9 +289,9 @@ std::size_t server::bucket(const peer& from, std::uint64_t id) const noexcept {
 }
 
 void server::track(served_call& call) noexcept {
-    ++running_;
+    counts_.running.add();
     ++call.what().running;
-    if (running_ > 2 * index_.size()) grow();
+    if (running() > 2 * index_.size()) grow();
     served_call*& head = index_[bucket(call.from(), call.id())];
     call.next = head;
     call.link = &head;
@@ -282,7 +302,7 @@ void server::track(served_call& call) noexcept {
 void server::untrack(served_call& call) noexcept {
     *call.link = call.next;
     if (call.next != nullptr) call.next->link = call.link;
-    --running_;
+    counts_.running.subtract();
     procedures_.release(call.what());
     core_.look_whether_quiet();
 }

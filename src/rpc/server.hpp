@@ -21,6 +21,7 @@ class engine_core;
 
 /// What a server counts.
 struct server_counts {
+    owned_counter running;     ///< Now; answered late included.
     owned_counter served;      ///< Calls that were handed to a handler.
     owned_counter refused;     ///< Requests and one-way calls that were not.
     owned_counter overloaded;  ///< Of those, because too many ran.
@@ -56,7 +57,10 @@ public:
     void refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
                 std::string_view text) noexcept;
 
-    std::size_t running() const noexcept { return running_; }
+    /// The flags of an answer to a request that had these.
+    std::uint8_t answer_flags(std::uint8_t request, status what) const noexcept;
+
+    std::size_t running() const noexcept { return counts_.running.value(); }
     /// How many of those run in pools that `is_outside`.
     template <typename Predicate>
     std::size_t running_outside(Predicate is_outside) const {
@@ -79,6 +83,8 @@ private:
                 const parsed_message& request);
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request);
+    void send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
+                   std::uint8_t flags) noexcept;
     void send_verdict(peer_state& to, status what, std::uint64_t procedure,
                       std::string_view text) noexcept;
     /// More than so many bytes of answers wait because it does not read them.
@@ -102,7 +108,6 @@ private:
     std::size_t max_running_;
     std::size_t max_unread_;
     std::size_t max_values_;
-    std::size_t running_ = 0;
     bool closed_ = false;
     std::vector<served_call*> index_;  // Running calls by caller and id; chained.
     server_counts counts_;

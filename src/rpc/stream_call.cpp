@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include <amalgam/rpc/detail/stream_call.hpp>
-#include <amalgam/tasks/ult.hpp>
 
 #include "rpc/engine_core.hpp"
 
@@ -49,12 +48,7 @@ bool stream_call::wait_for_value() {
             const std::lock_guard hold(busy_);
             if (has_value()) return true;
             if (ended_) break;
-            if (core_->driven() && !this_task::in_ult()) {
-                throw error(errc::invalid,
-                            "a stream on a network in virtual time cannot be waited for here, "
-                            "because time stands still meanwhile: read it in a ULT of "
-                            "engine::spawn()");
-            }
+            core_->check_may_wait();
             reader_ = &me;
         }
         me.allow_cancel();

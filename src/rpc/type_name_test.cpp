@@ -1,8 +1,13 @@
+#include <complex>
 #include <deque>
+#include <filesystem>
+#include <forward_list>
 #include <map>
+#include <queue>
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <valarray>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -64,6 +69,15 @@ TEST(type_name, types_that_travel_alike_are_called_alike) {
     EXPECT_EQ(type_name<std::unique_ptr<int>>(), "optional<i32>");
     EXPECT_EQ((type_name<std::array<int, 3>>()), "array<i32,3>");
     EXPECT_EQ((type_name<std::variant<std::monostate, int>>()), "variant<none,i32>");
+    EXPECT_EQ(type_name<std::shared_ptr<const int>>(), "optional<i32>");
+    EXPECT_EQ(type_name<std::forward_list<int>>(), "vector<i32>");
+    EXPECT_EQ(type_name<std::queue<int>>(), "vector<i32>");
+    EXPECT_EQ(type_name<std::priority_queue<int>>(), "vector<i32>");
+    EXPECT_EQ(type_name<std::valarray<int>>(), "vector<i32>");
+    EXPECT_EQ((type_name<std::unordered_multimap<int, bool>>()), "map<i32,bool>");
+    EXPECT_EQ(type_name<std::filesystem::path>(), "string");
+    EXPECT_EQ(type_name<std::complex<float>>(), "complex<f32>");
+    EXPECT_EQ(type_name<std::bitset<12>>(), "bitset<12>");
     EXPECT_EQ(type_name<std::chrono::milliseconds>(), "duration<i64,1/1000>");
     EXPECT_EQ(type_name<std::chrono::sys_seconds>(), "time<duration<i64,1/1>>");
 }

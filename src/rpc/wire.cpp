@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include <amalgam/core/crc32c.hpp>
 #include <amalgam/core/hash.hpp>
 #include <amalgam/fabric/region.hpp>
 
@@ -128,6 +129,24 @@ const char* parse_short(const_bytes bytes, parsed_message& into) noexcept {
     return nullptr;
 }
 
+// Looked at before anything else is: of damaged bytes only this much must be right.
+bool is_checked(const_bytes bytes, message_kind kind) noexcept {
+    if (bytes.size() < 4) return false;
+    const bool calls = kind == message_kind::request || kind == message_kind::one_way;
+    const bool answers =
+        kind == message_kind::reply || kind == message_kind::item || kind == message_kind::verdict;
+    const auto flags = load_le<std::uint8_t>(bytes.data() + (calls ? 1 : 2));
+    return (calls || answers) && (flags & wire_flag::checked) != 0;
+}
+
+bool take_checksum(const_bytes& bytes) noexcept {
+    if (bytes.size() < checksum_bytes) return false;
+    const const_bytes rest = bytes.first(bytes.size() - checksum_bytes);
+    const bool good = load_le<std::uint32_t>(rest.data() + rest.size()) == crc32c(rest);
+    bytes = rest;
+    return good;
+}
+
 void write_short(std::byte* to, message_kind kind, std::uint32_t number) noexcept {
     store_le(to, std::uint32_t{first_byte(kind)});
     store_le(to + 4, number);
@@ -140,6 +159,11 @@ const char* parse(const_bytes bytes, parsed_message& into) noexcept {
     const auto first = load_le<std::uint8_t>(bytes.data());
     if (first >> 4 != version) return "it is of another version of the protocol";
     into.kind = static_cast<message_kind>(first & 15);
+    if (is_checked(bytes, into.kind) && !take_checksum(bytes)) {
+        into.corrupt = true;
+        into.flags = wire_flag::checked;
+        return "it was damaged on the way: its checksum is wrong";
+    }
     switch (into.kind) {
         case message_kind::request:
         case message_kind::one_way:
@@ -167,6 +191,15 @@ const_bytes find_extra(const_bytes extras, extra key) noexcept {
     return found;
 }
 
+std::array<std::byte, checksum_bytes> checksum_of(std::span<const const_bytes> pieces) noexcept {
+    std::uint32_t sum = 0;
+    for (const const_bytes& each : pieces)
+        sum = crc32c(each, sum);
+    std::array<std::byte, checksum_bytes> bytes;
+    store_le(bytes.data(), sum);
+    return bytes;
+}
+
 void write_request(std::byte* to, const request_header& header) noexcept {
     store_le(to, first_byte(header.kind));
     store_le(to + 1, header.flags);
@@ -186,8 +219,9 @@ void write_cancel(std::byte* to) noexcept {
     write_short(to, message_kind::cancel, 0);
 }
 
-void write_verdict(std::byte* to, status what, std::uint64_t procedure) noexcept {
-    write_reply(to, what, 0, message_kind::verdict);
+void write_verdict(std::byte* to, status what, std::uint64_t procedure,
+                   std::uint8_t flags) noexcept {
+    write_reply(to, what, flags, message_kind::verdict);
     store_le(to + 8, procedure);
 }
 

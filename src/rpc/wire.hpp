@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/trace_context.hpp>
 
 /// The messages of rpc, byte by byte: docs/wire/rpc.md. The message's tag is the call's id.
@@ -56,6 +58,7 @@ inline constexpr std::size_t max_sentence_bytes = 4096;
 inline constexpr std::size_t max_name_bytes = 255;
 inline constexpr std::size_t max_signature_bytes = 16384;
 inline constexpr std::size_t max_extras_bytes = 65536;
+inline constexpr std::size_t checksum_bytes = 4;
 
 /// A message taken apart. Views borrow from it.
 struct parsed_message {
@@ -67,12 +70,16 @@ struct parsed_message {
     std::uint64_t procedure = 0;     ///< Request, one-way, verdict.
     std::string_view name;           ///< As long as `flags` has `named`.
     std::string_view signature;
-    const_bytes extras;  ///< Well-formed, for find_extra(); empty: none.
-    status what;         ///< Reply, item, verdict.
-    const_bytes body;    ///< Arguments or result; what failed as text; ids of a release.
+    const_bytes extras;    ///< Well-formed, for find_extra(); empty: none.
+    status what;           ///< Reply, item, verdict.
+    const_bytes body;      ///< Arguments or result; what failed as text; ids of a release.
+    bool corrupt = false;  ///< Refused because of its checksum; only `kind` can be trusted.
 
     bool has(std::uint8_t flag) const noexcept { return (flags & flag) != 0; }
     bool named() const noexcept { return has(wire_flag::named); }
+    encoding values_as() const noexcept {
+        return has(wire_flag::xdr) ? encoding::xdr : encoding::native;
+    }
 };
 
 /// Null when `bytes` are a message; else what is wrong with them, a literal.
@@ -90,12 +97,16 @@ struct request_header {
     std::uint64_t procedure = 0;
 };
 
+/// What goes last in a message that is `checked`: of all of its bytes before.
+std::array<std::byte, checksum_bytes> checksum_of(std::span<const const_bytes> pieces) noexcept;
+
 void write_request(std::byte* to, const request_header& header) noexcept;
 /// `kind`: reply or item.
 void write_reply(std::byte* to, status what, std::uint8_t flags = 0,
                  message_kind kind = message_kind::reply) noexcept;
 void write_cancel(std::byte* to) noexcept;
-void write_verdict(std::byte* to, status what, std::uint64_t procedure) noexcept;
+void write_verdict(std::byte* to, status what, std::uint64_t procedure,
+                   std::uint8_t flags = 0) noexcept;
 void write_credit(std::byte* to, std::uint32_t items) noexcept;
 void write_release(std::byte* to) noexcept;
 

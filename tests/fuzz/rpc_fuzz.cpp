@@ -1,12 +1,6 @@
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include <amalgam/rpc/archive.hpp>
@@ -14,52 +8,19 @@
 #include "fuzz/fuzz.hpp"
 #include "rpc/wire.hpp"
 
-// What rpc reads from bytes of strangers: the message, and the values in it.
+// The messages of rpc, from bytes of strangers; values are in values_fuzz.cpp.
 namespace amalgam::fuzz {
 
 namespace {
 
-struct tree {
-    std::uint16_t value = 0;
-    std::string name;
-    std::vector<tree> children;
-    std::unique_ptr<tree> next;
-    template <typename Archive>
-    void serialize(Archive& a) {
-        a(value, name, children, next);
-    }
-};
-
-/// Whatever can be read can be written, and reads the same again.
-template <typename T>
-void read_as(const_bytes input) {
-    archive_reader reader(input);
-    T value{};
-    reader(value);
-    if (!reader.ok()) {
-        require(reader.remaining() == 0, "after a fault nothing is left to read");
-        return;
-    }
-    body first;
-    archive_writer into_first(first);
-    into_first(value);
-    require(first.size() <= 4 * input.size() + 64, "a value is not much longer than what it is");
-    archive_reader again(first.bytes());
-    T same{};
-    again(same);
-    require(again.ok() && again.remaining() == 0, "what was written can be read");
-    body second;
-    archive_writer into_second(second);
-    into_second(same);
-    require(std::ranges::equal(first.bytes(), second.bytes()), "and is the same value");
-}
-
 void read_message(const_bytes input) {
     detail::parsed_message parsed;
     if (detail::parse(input, parsed) != nullptr) return;
-    const bool inside = parsed.body.empty() ||
-                        (parsed.body.data() >= input.data() &&
-                         parsed.body.data() + parsed.body.size() == input.data() + input.size());
+    const std::size_t behind =
+        parsed.has(detail::wire_flag::checked) ? detail::checksum_bytes : std::size_t{0};
+    const bool inside = parsed.body.empty() || (parsed.body.data() >= input.data() &&
+                                                parsed.body.data() + parsed.body.size() + behind ==
+                                                    input.data() + input.size());
     require(inside || parsed.kind == detail::message_kind::cancel, "the body is the end");
     if (parsed.kind == detail::message_kind::request ||
         parsed.kind == detail::message_kind::one_way) {
@@ -82,22 +43,48 @@ void read_message(const_bytes input) {
             detail::write_reply(whole, parsed.what, parsed.flags, parsed.kind);
             bytes = detail::reply_bytes;
         } else {
-            detail::write_verdict(whole, parsed.what, parsed.procedure);
+            detail::write_verdict(whole, parsed.what, parsed.procedure, parsed.flags);
             bytes = detail::verdict_bytes;
         }
         require(std::memcmp(whole, input.data(), bytes) == 0, "and so can any other");
     }
-    if (!parsed.body.empty()) read_as<std::vector<std::string>>(parsed.body);
+}
+
+/// The message with a right checksum means the same, and with a damaged one nothing.
+void add_checksum(const_bytes input) {
+    detail::parsed_message plain;
+    if (detail::parse(input, plain) != nullptr || plain.has(detail::wire_flag::checked)) return;
+    std::size_t flags = 2;
+    switch (plain.kind) {
+        case detail::message_kind::request:
+        case detail::message_kind::one_way:
+            flags = 1;
+            break;
+        case detail::message_kind::reply:
+        case detail::message_kind::item:
+        case detail::message_kind::verdict:
+            break;
+        default:
+            return;
+    }
+    std::vector<std::byte> message(input.begin(), input.end());
+    message[flags] |= std::byte{detail::wire_flag::checked};
+    const const_bytes piece(message);
+    const auto sum = detail::checksum_of({&piece, 1});
+    message.insert(message.end(), sum.begin(), sum.end());
+    detail::parsed_message checked;
+    require(detail::parse(message, checked) == nullptr, "a checksum makes no message worse");
+    require(std::ranges::equal(checked.body, plain.body), "and is no part of its body");
+    message.back() ^= std::byte{1};
+    detail::parsed_message damaged;
+    require(detail::parse(message, damaged) != nullptr && damaged.corrupt, "damage is seen");
 }
 
 }  // namespace
 
 void run_one(const_bytes input) {
     read_message(input);
-    read_as<std::map<std::uint32_t, std::vector<double>>>(input);
-    read_as<std::vector<std::variant<bool, std::string, std::optional<std::int64_t>>>>(input);
-    read_as<std::pair<std::string, std::array<std::uint16_t, 3>>>(input);
-    read_as<tree>(input);
+    add_checksum(input);
 }
 
 std::span<const std::string_view> seeds() {
@@ -121,19 +108,27 @@ std::span<const std::string_view> seeds() {
         detail::write_verdict(header, {errc::mismatch}, 7);
         keep(header);
         into.clear();
-        tree root;
-        root.name = "root";
-        root.children.resize(2);
-        root.next = std::make_unique<tree>();
-        writer(root);
+        std::vector<std::byte> extras;
+        detail::add_metadata(extras, "key", "value");
+        detail::add_trace(extras, {});
+        detail::write_request(header, {.kind = detail::message_kind::one_way,
+                                       .flags = detail::wire_flag::extras,
+                                       .procedure = 5});
+        writer.raw(header, sizeof header);
+        writer.raw(extras.data(), extras.size());
+        writer.raw("body", 4);
         keep(into.bytes());
         into.clear();
-        writer(std::map<std::uint32_t, std::vector<double>>{{1, {2.5}}, {3, {}}});
+        detail::write_reply(header, {}, detail::wire_flag::checked | detail::wire_flag::xdr);
+        writer.raw(header, detail::reply_bytes);
+        const const_bytes piece = into.bytes();
+        const auto sum = detail::checksum_of({&piece, 1});
+        writer.raw(sum.data(), sum.size());
         keep(into.bytes());
-        into.clear();
-        using any = std::variant<bool, std::string, std::optional<std::int64_t>>;
-        writer(std::vector<any>{any{true}, any{"text"}, any{std::optional<std::int64_t>{4}}});
-        keep(into.bytes());
+        detail::write_credit(header, 9);
+        keep(const_bytes(header, detail::credit_bytes));
+        detail::write_release(header);
+        keep(header);
         return made;
     }();
     static const std::vector<std::string_view> views(texts.begin(), texts.end());

@@ -34,6 +34,12 @@ T byte_swapped(T value) noexcept {
     std::memcpy(&value, raw, sizeof(T));
     return value;
 }
+inline std::uint32_t byte_swapped(std::uint32_t value) noexcept {
+    return __builtin_bswap32(value);
+}
+inline std::uint64_t byte_swapped(std::uint64_t value) noexcept {
+    return __builtin_bswap64(value);
+}
 }  // namespace detail
 
 /// The bytes of a contiguous range of trivially copyable values (vector, string,
@@ -76,6 +82,24 @@ T load_le(const void* from) noexcept {
 template <detail::fixed_width T>
 void store_le(void* to, T value) noexcept {
     if constexpr (std::endian::native == std::endian::big) value = detail::byte_swapped(value);
+    std::memcpy(to, &value, sizeof(T));
+}
+
+/// Reads a big-endian integer, float or enum at any alignment.
+/// Precondition: sizeof(T) bytes are readable at `from`.
+template <detail::fixed_width T>
+T load_be(const void* from) noexcept {
+    T value;
+    std::memcpy(&value, from, sizeof(T));
+    if constexpr (std::endian::native == std::endian::little) value = detail::byte_swapped(value);
+    return value;
+}
+
+/// Writes `value` big-endian at any alignment.
+/// Precondition: sizeof(T) bytes are writable at `to`.
+template <detail::fixed_width T>
+void store_be(void* to, T value) noexcept {
+    if constexpr (std::endian::native == std::endian::little) value = detail::byte_swapped(value);
     std::memcpy(to, &value, sizeof(T));
 }
 

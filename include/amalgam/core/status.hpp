@@ -15,6 +15,7 @@ enum class errc : std::uint8_t {
     // The same request may work later.
     timed_out = 1,   ///< The deadline passed first.
     overloaded = 2,  ///< A bounded queue at the far side is full.
+    corrupt = 3,     ///< Bytes were damaged on the way: their checksum is wrong.
     // Look the peer up again.
     unreachable = 16,   ///< Nothing answers at that address.
     disconnected = 17,  ///< The peer was there and is gone.

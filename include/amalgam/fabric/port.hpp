@@ -112,7 +112,7 @@ public:
 
     /// Memory for regions (or for anything) that peers reach as fast as this port can let them.
     /// A block that cannot be shared, as for want of descriptors, is private memory instead.
-    /// Failure: `invalid` for no bytes; `no_memory`.
+    /// Any thread may call it while the port lives. Failure: `invalid` for no bytes; `no_memory`.
     virtual result<shared_block> allocate(std::size_t bytes) noexcept;
 
     /// Writes into the peer's region, from `offset`. Completed means visible at the target.

@@ -15,9 +15,9 @@ namespace amalgam {
 ///
 /// Owner:   owns its bytes. It may outlive the port, and is not shared any more then. Regions that
 ///          lie inside must be gone before it.
-/// Threads: the port's while the port lives; afterwards like a plain value.
-/// Cost:    a descriptor and some system calls when shared: make few, and large ones. Pages are
-///          taken when they are first touched.
+/// Threads: like a plain value; it may end on any thread.
+/// Cost:    whole pages, which are taken when they are first touched, and a system call or more to
+///          make it and to free it. A long one also takes a descriptor.
 class shared_block {
 public:
     /// The memory and how it is given back; what a transport makes.

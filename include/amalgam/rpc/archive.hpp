@@ -5,14 +5,25 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/rpc/body.hpp>
+#include <amalgam/rpc/detail/view_room.hpp>
+#include <amalgam/rpc/detail/wire_types.hpp>
+#include <amalgam/rpc/detail/xdr.hpp>
 
 namespace amalgam {
+
+/// How values become bytes. A message says which it uses, so every receiver reads both.
+enum class encoding : std::uint8_t {
+    native,  ///< Little-endian, each number in its own width; contiguous ones by one copy.
+    xdr      ///< RFC 4506: big-endian, in units of four bytes.
+};
 
 template <typename T>
 struct codec;  // See codec.hpp.
@@ -24,7 +35,7 @@ struct origin;
 [[noreturn]] void throw_too_many(std::size_t elements);
 }  // namespace detail
 
-/// Writes values into a message body: little-endian, in the order given. See docs/wire/rpc.md.
+/// Writes values into a message body, in the order given. See docs/wire/rpc.md.
 ///
 /// `Into` is a body, or what else has its extend() and size().
 /// Users meet it as the `Archive` of their own `serialize(archive)`: `a(x, y)`, `a & x`, `a << x`.
@@ -33,7 +44,7 @@ struct origin;
 /// Failure: throws error{too_large} when a container holds more than 2^32-1 elements,
 ///          error{no_memory}.
 /// Cost:    one bounds check per value or contiguous range; no allocation within the body's
-///          inline room.
+///          inline room. Which encoding is one bit, looked at per value.
 template <typename Into>
 class basic_archive_writer {
 public:
@@ -41,8 +52,9 @@ public:
     using is_loading = std::false_type;  ///< As boost and cereal name it.
     using is_saving = std::true_type;
 
-    explicit basic_archive_writer(Into& into, const detail::origin* between = nullptr) noexcept
-        : into_(into), between_(between) {}
+    explicit basic_archive_writer(Into& into, encoding as = encoding::native,
+                                  const detail::origin* between = nullptr) noexcept
+        : into_(into), between_(between), xdr_(as == encoding::xdr) {}
 
     template <typename... T>
     basic_archive_writer& operator()(const T&... values) {
@@ -58,18 +70,48 @@ public:
         return (*this)(value);
     }
 
-    /// A number or enum in its own width.
-    template <typename T>
+    bool is_xdr() const noexcept { return xdr_; }
+
+    /// A number or enum in its own width; in XDR in 4 or 8 bytes.
+    template <detail::wire_number T>
     void scalar(T value) {
-        store_le(into_.extend(sizeof(T)), value);
+        if constexpr (sizeof(T) >= 4) {
+            const auto word = detail::to_word(value);
+            store_le(into_.extend(sizeof(T)), xdr_ ? detail::byte_swapped(word) : word);
+        } else if (xdr_) {
+            store_be(into_.extend(4), detail::to_word(value));
+        } else {
+            store_le(into_.extend(sizeof(T)), value);
+        }
     }
-    /// Bytes as they are.
+    /// Bytes as they are; in XDR then zeros up to a multiple of 4.
     void raw(const void* from, std::size_t bytes) {
-        std::byte* to = into_.extend(bytes);
+        const std::size_t whole = xdr_ ? detail::xdr_padded(bytes) : bytes;
+        std::byte* to = into_.extend(whole);
         if (bytes != 0) std::memcpy(to, from, bytes);
+        if (whole != bytes) std::memset(to + bytes, 0, whole - bytes);
     }
-    /// Zeros up to a multiple of `boundary`, a power of two, from the body's start.
+    /// Contiguous elements, without their number.
+    template <detail::bulk T>
+    void elements(const T* from, std::size_t number) {
+        if (!xdr_ || detail::xdr_is_plain<T>) return raw(from, number * sizeof(T));
+        std::byte* to = into_.extend(number * detail::xdr_bytes<T>);
+        for (const T* each = from; each != from + number; ++each) {
+            detail::to_xdr(to, *each);
+            to += detail::xdr_bytes<T>;
+        }
+    }
+    /// Their number, then the elements, where a reader can view them in place.
+    template <detail::bulk T>
+    void block(const T* from, std::size_t number) {
+        count(number);
+        align(detail::wire_alignment<T>);
+        elements(from, number);
+    }
+    /// Zeros up to a multiple of `boundary`, a power of two, from the body's start; in XDR
+    /// nothing.
     void align(std::size_t boundary) {
+        if (xdr_) return;
         std::size_t missing = (0 - into_.size()) & (boundary - 1);
         if (missing != 0) std::memset(into_.extend(missing), 0, missing);
     }
@@ -84,16 +126,18 @@ public:
 private:
     Into& into_;
     const detail::origin* between_;
+    bool xdr_;
 };
 
 using archive_writer = basic_archive_writer<body>;
 
 /// Reads what archive_writer wrote, from bytes nobody vouches for.
 ///
-/// Owner:   borrows the bytes; views read out of it point into them.
+/// Owner:   borrows the bytes; views read out of it point into them or, where XDR has other
+///          bytes than the view's type, into memory of the reader: they live as long as both.
 /// Threads: one at a time.
 /// Failure: sticky, not thrown: past the first fault ok() is false, numbers read as 0 and
-///          containers as empty, so loops over what was read end.
+///          containers as empty, so loops over what was read end. Throws error{no_memory}.
 /// Cost:    memory is allocated only as elements are found in the bytes, so a short message
 ///          never takes much of it.
 class archive_reader {
@@ -105,8 +149,16 @@ public:
     static constexpr unsigned max_depth = 100;
 
     /// `from` starts where the body starts, at a multiple of 8 when views are read.
-    explicit archive_reader(const_bytes from, const detail::origin* between = nullptr) noexcept
-        : begin_(from.data()), at_(begin_), end_(begin_ + from.size()), between_(between) {}
+    explicit archive_reader(const_bytes from, encoding as = encoding::native,
+                            const detail::origin* between = nullptr) noexcept
+        : begin_(from.data()),
+          at_(begin_),
+          end_(begin_ + from.size()),
+          between_(between),
+          countable_(from.size()),
+          xdr_(as == encoding::xdr) {}
+    archive_reader(const archive_reader&) = delete;
+    archive_reader& operator=(const archive_reader&) = delete;
 
     template <typename... T>
     archive_reader& operator()(T&&... values) {
@@ -122,6 +174,7 @@ public:
         return (*this)(value);
     }
 
+    bool is_xdr() const noexcept { return xdr_; }
     bool ok() const noexcept { return why_ == nullptr; }
     /// What was wrong, in a few words; "nothing" while ok().
     std::string_view why() const noexcept { return ok() ? "nothing" : why_; }
@@ -132,36 +185,90 @@ public:
         if (ok()) why_ = why;
         at_ = end_;
     }
-    template <typename T>
+    template <detail::wire_number T>
     T scalar() noexcept {
-        if (remaining() < sizeof(T)) {
+        using word = detail::wire_word<T>;
+        const std::size_t bytes = xdr_ ? sizeof(word) : sizeof(T);
+        if (remaining() < bytes) {
             fail("it ends early");
             return T{};
         }
-        T value = load_le<T>(at_);
-        at_ += sizeof(T);
-        return value;
+        const std::byte* const from = std::exchange(at_, at_ + bytes);
+        if constexpr (sizeof(T) >= 4) {
+            const word found = load_le<word>(from);
+            return detail::from_word<T>(xdr_ ? detail::byte_swapped(found) : found);
+        } else {
+            if (!xdr_) return load_le<T>(from);
+            T value;
+            if (detail::from_xdr(from, value)) return value;
+            fail("a number is out of its type's range");
+            return T{};
+        }
     }
     /// The next bytes, borrowed; empty after a fault.
     const_bytes raw(std::size_t bytes) noexcept {
-        if (remaining() < bytes) {
+        const std::size_t padding = xdr_ ? (0 - bytes) & 3 : 0;
+        if (remaining() < bytes || remaining() - bytes < padding) {
             fail("it ends early");
             return {};
         }
         const_bytes view(at_, bytes);
-        at_ += bytes;
+        at_ += bytes + padding;
         return view;
     }
+    /// As many elements as are there; leaves them alone after a fault.
+    template <detail::bulk T>
+    void elements(T* to, std::size_t number) noexcept {
+        if (!xdr_ || detail::xdr_is_plain<T>) {
+            const const_bytes from = raw(number * sizeof(T));
+            if (!from.empty()) std::memcpy(static_cast<void*>(to), from.data(), from.size());
+            return;
+        }
+        const const_bytes from = raw(number * detail::xdr_bytes<T>);
+        bool good = true;
+        for (std::size_t at = 0; at < from.size(); at += detail::xdr_bytes<T>)
+            good &= detail::from_xdr(from.data() + at, *to++);
+        if (!good) fail("a number is out of its type's range");
+    }
+    /// How many elements a block has, all of which are there: elements() or view() reads them.
+    template <detail::bulk T>
+    std::size_t block() noexcept {
+        const std::size_t number = count(sizeof(T));
+        align(detail::wire_alignment<T>);
+        const bool other = xdr_ && !detail::xdr_is_plain<T>;
+        if (number * (other ? detail::xdr_bytes<T> : sizeof(T)) <= remaining()) return number;
+        fail("it ends early");
+        return 0;
+    }
+    /// The elements of a block: in place where they can be, else decoded into memory that the
+    /// reader keeps: at most twice what the message has, and 4 KiB.
+    template <detail::bulk T>
+    std::span<const T> view(std::size_t number) {
+        const bool aligned = reinterpret_cast<std::uintptr_t>(at_) % alignof(T) == 0;
+        if (aligned && (!xdr_ || detail::xdr_is_plain<T>)) {
+            const const_bytes from = raw(number * sizeof(T));
+            return {reinterpret_cast<const T*>(from.data()), from.size() / sizeof(T)};
+        }
+        if (number == 0) return {};
+        if (!decoded_) decoded_ = std::make_unique<detail::view_room>();
+        T* const to = reinterpret_cast<T*>(decoded_->take(number * sizeof(T), alignof(T)));
+        elements(to, number);
+        if (!ok()) return {};
+        return {to, number};
+    }
     void align(std::size_t boundary) noexcept {
-        raw((0 - static_cast<std::size_t>(at_ - begin_)) & (boundary - 1));
+        if (!xdr_) raw((0 - static_cast<std::size_t>(at_ - begin_)) & (boundary - 1));
     }
     /// How many elements follow, each of at least `each` bytes; 0 after a fault.
     std::size_t count(std::size_t each) noexcept {
         std::size_t elements = scalar<std::uint32_t>();
-        if (elements > remaining() / std::max<std::size_t>(each, 1)) {
+        // The second bound is for users' types of no bytes: nested containers of those could
+        // multiply.
+        if (elements > remaining() / std::max<std::size_t>(each, 1) || elements > countable_) {
             fail("a length is larger than the message");
             return 0;
         }
+        countable_ -= elements;
         return elements;
     }
     /// Around each user type: false, and a fault, when they nest too deep.
@@ -179,7 +286,10 @@ private:
     const std::byte* end_;
     const detail::origin* between_;
     const char* why_ = nullptr;
+    std::size_t countable_;  // Elements of containers that may still come.
     unsigned depth_ = 0;
+    bool xdr_;
+    std::unique_ptr<detail::view_room> decoded_;  // What views point to outside the message.
 };
 
 }  // namespace amalgam

@@ -1,230 +1,23 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <chrono>
-#include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
-#include <ranges>
-#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
 #include <amalgam/rpc/codec.hpp>
 
-/// How the standard library's types travel. Needs no includes of the containers it serves but
-/// those above: maps, sets, lists and deques are recognized by what they can do.
+/// How the standard library's types that are no containers travel.
 namespace amalgam {
-
-namespace detail {
-
-/// vector and string: contiguous and resizable.
-template <typename T>
-concept contiguous_container = std::ranges::contiguous_range<T> &&
-    requires(T& c, std::size_t n, typename T::value_type v) {
-    c.resize(n);
-    c.push_back(std::move(v));
-    typename T::allocator_type;
-};
-
-/// list, deque and vector<bool>.
-template <typename T>
-concept sequence_container = !contiguous_container<T> && std::ranges::sized_range<T> &&
-                             requires(T & c, typename T::value_type v) {
-    c.push_back(std::move(v));
-    typename T::allocator_type;
-};
-
-/// set, map and their relatives.
-template <typename T>
-concept associative_container = std::ranges::sized_range<T> && requires(T& c) {
-    typename T::key_type;
-    typename T::allocator_type;
-    c.clear();
-};
-
-template <typename T>
-struct value_of {
-    using type = T;
-};
-template <typename K, typename V>
-struct value_of<std::pair<const K, V>> {
-    using type = std::pair<K, V>;  // A map's element, as one can read into it.
-};
-
-template <typename Archive, typename Range>
-void save_elements(Archive& a, const Range& range) {
-    a.count(std::ranges::size(range));
-    for (const auto& element : range)
-        a(element);
-}
-
-template <typename Archive, typename T>
-void save_block(Archive& a, const T* data, std::size_t size) {
-    a.count(size);
-    a.align(wire_alignment<T>);
-    a.raw(data, size * sizeof(T));
-}
-
-/// The bytes of `size` elements that save_block() wrote; empty when there are none.
-template <typename T, typename Archive>
-const_bytes load_block(Archive& a) {
-    std::size_t size = a.count(sizeof(T));
-    a.align(wire_alignment<T>);
-    return a.raw(size * sizeof(T));
-}
-
-}  // namespace detail
-
-template <detail::contiguous_container T>
-struct codec<T> {
-    using for_library_type = void;
-    using value_type = typename T::value_type;
-    static constexpr std::size_t min_bytes = 4;
-
-    template <typename Archive>
-    static void save(Archive& a, const T& x) {
-        if constexpr (detail::bulk<value_type>) {
-            detail::save_block(a, x.data(), x.size());
-        } else {
-            detail::save_elements(a, x);
-        }
-    }
-    template <typename Archive>
-    static void load(Archive& a, T& x) {
-        if constexpr (detail::bulk<value_type>) {
-            const_bytes from = detail::load_block<value_type>(a);
-            x.resize(from.size() / sizeof(value_type));
-            if (!from.empty()) std::memcpy(static_cast<void*>(x.data()), from.data(), from.size());
-        } else {
-            x.clear();
-            for (std::size_t n = a.count(codec<value_type>::min_bytes); n != 0 && a.ok(); --n) {
-                value_type element{};
-                a(element);
-                if (a.ok()) x.push_back(std::move(element));
-            }
-        }
-    }
-};
-
-template <detail::sequence_container T>
-struct codec<T> {
-    using for_library_type = void;
-    using value_type = typename T::value_type;
-    static constexpr std::size_t min_bytes = 4;
-
-    template <typename Archive>
-    static void save(Archive& a, const T& x) {
-        a.count(x.size());
-        for (const value_type& element : x)
-            a(element);
-    }
-    template <typename Archive>
-    static void load(Archive& a, T& x) {
-        x.clear();
-        for (std::size_t n = a.count(codec<value_type>::min_bytes); n != 0 && a.ok(); --n) {
-            value_type element{};
-            a(element);
-            if (a.ok()) x.push_back(std::move(element));
-        }
-    }
-};
-
-template <detail::associative_container T>
-struct codec<T> {
-    using for_library_type = void;
-    using value_type = typename detail::value_of<typename T::value_type>::type;
-    static constexpr std::size_t min_bytes = 4;
-
-    template <typename Archive>
-    static void save(Archive& a, const T& x) {
-        detail::save_elements(a, x);
-    }
-    template <typename Archive>
-    static void load(Archive& a, T& x) {
-        x.clear();
-        for (std::size_t n = a.count(codec<value_type>::min_bytes); n != 0 && a.ok(); --n) {
-            value_type element{};
-            a(element);
-            if (a.ok()) x.insert(x.end(), std::move(element));
-        }
-    }
-};
-
-/// Borrowed text: a handler's argument of this type points into the message.
-template <>
-struct codec<std::string_view> {
-    using for_library_type = void;
-    static constexpr std::size_t min_bytes = 4;
-
-    template <typename Archive>
-    static void save(Archive& a, std::string_view x) {
-        detail::save_block(a, x.data(), x.size());
-    }
-    template <typename Archive>
-    static void load(Archive& a, std::string_view& x) {
-        const_bytes from = detail::load_block<char>(a);
-        x = {reinterpret_cast<const char*>(from.data()), from.size()};
-    }
-};
-
-/// Borrowed elements: as std::string_view, on the wire the same as a vector.
-template <typename T>
-struct codec<std::span<const T>> {
-    using for_library_type = void;
-    static constexpr std::size_t min_bytes = 4;
-    static_assert(detail::bulk<T> && alignof(T) <= 8,
-                  "only numbers, enums and trivially serializable types of alignment up to 8 can "
-                  "be borrowed from a message: take a std::vector instead");
-
-    template <typename Archive>
-    static void save(Archive& a, std::span<const T> x) {
-        detail::save_block(a, x.data(), x.size());
-    }
-    template <typename Archive>
-    static void load(Archive& a, std::span<const T>& x) {
-        const_bytes from = detail::load_block<T>(a);
-        x = {reinterpret_cast<const T*>(from.data()), from.size() / sizeof(T)};
-    }
-};
-
-template <typename T, std::size_t N>
-requires(!detail::bulk<T>) struct codec<std::array<T, N>> {
-    using for_library_type = void;
-    static constexpr std::size_t min_bytes = N * codec<T>::min_bytes;
-
-    template <typename Archive>
-    static void save(Archive& a, const std::array<T, N>& x) {
-        for (const T& element : x)
-            a(element);
-    }
-    template <typename Archive>
-    static void load(Archive& a, std::array<T, N>& x) {
-        for (T& element : x)
-            a(element);
-    }
-};
-
-/// A member of array type.
-template <typename T, std::size_t N>
-struct codec<T[N]> {
-    using for_library_type = void;
-    static constexpr std::size_t min_bytes = N * codec<T>::min_bytes;
-
-    template <typename Archive>
-    static void save(Archive& a, const T (&x)[N]) {
-        for (const T& element : x)
-            a(element);
-    }
-    template <typename Archive>
-    static void load(Archive& a, T (&x)[N]) {
-        for (T& element : x)
-            a(element);
-    }
-};
 
 template <typename A, typename B>
 struct codec<std::pair<A, B>> {
@@ -257,7 +50,21 @@ struct codec<std::tuple<T...>> {
     }
 };
 
-/// optional and unique_ptr: one byte, 0 or 1, then the value if there is one.
+namespace detail {
+
+/// Reads a `T` in place, where it has a default constructor.
+template <typename T, typename Archive>
+void emplace_new(std::optional<T>& into, Archive& a) {
+    if constexpr (std::is_default_constructible_v<T>) {
+        a(into.emplace());
+    } else {
+        into.emplace(load_new<T>(a));
+    }
+}
+
+}  // namespace detail
+
+/// optional and pointers: a bool, then the value if there is one.
 template <typename T>
 struct codec<std::optional<T>> {
     using for_library_type = void;
@@ -273,29 +80,51 @@ struct codec<std::optional<T>> {
         bool present = false;
         a(present);
         x.reset();
-        if (present && a.ok()) a(x.emplace());
+        if (present && a.ok()) detail::emplace_new(x, a);
     }
 };
 
+namespace detail {
+
 template <typename T>
-requires(!std::is_array_v<T>) struct codec<std::unique_ptr<T>> {
+struct pointee_codec {
     using for_library_type = void;
+    using value_type = std::remove_const_t<T>;
     static constexpr std::size_t min_bytes = 1;
 
-    template <typename Archive>
-    static void save(Archive& a, const std::unique_ptr<T>& x) {
+    template <typename Archive, typename Pointer>
+    static void save(Archive& a, const Pointer& x) {
+        static_assert(!std::is_polymorphic_v<T> || std::is_final_v<T>,
+                      "a pointer to a base would lose what it points to: send a std::variant of "
+                      "what it may be");
         a(x != nullptr);
-        if (x) a(*x);
+        if (x) a(static_cast<const value_type&>(*x));
     }
-    template <typename Archive>
-    static void load(Archive& a, std::unique_ptr<T>& x) {
+    template <typename Archive, typename Pointer>
+    static void load(Archive& a, Pointer& x) {
         bool present = false;
         a(present);
         x.reset();
         if (!present || !a.ok()) return;
-        x = std::make_unique<T>();
-        a(*x);
+        if constexpr (std::is_default_constructible_v<T>) {
+            auto fresh = std::make_unique<value_type>();
+            a(*fresh);
+            x = std::move(fresh);
+        } else {
+            x = std::make_unique<value_type>(load_new<value_type>(a));
+        }
     }
+};
+
+}  // namespace detail
+
+template <typename T>
+requires(!std::is_array_v<T>) struct codec<std::unique_ptr<T>> : detail::pointee_codec<T> {
+};
+
+/// As a unique_ptr: two that share an object arrive as two objects.
+template <typename T>
+requires(!std::is_array_v<T>) struct codec<std::shared_ptr<T>> : detail::pointee_codec<T> {
 };
 
 template <>
@@ -308,7 +137,7 @@ struct codec<std::monostate> {
     static void load(Archive&, std::monostate&) {}
 };
 
-/// One byte says which alternative.
+/// One byte, in XDR an int, says which alternative.
 template <typename... T>
 struct codec<std::variant<T...>> {
     using for_library_type = void;
@@ -329,8 +158,19 @@ private:
     template <typename Archive, std::size_t... I>
     static void load_alternative(Archive& a, std::variant<T...>& x, std::index_sequence<I...>) {
         std::size_t which = a.template scalar<std::uint8_t>();
-        bool found = ((which == I && (a.ok() ? a(x.template emplace<I>()), true : true)) || ...);
+        if (!a.ok()) return;
+        bool found = ((which == I && load_as<I>(a, x)) || ...);
         if (!found) a.fail("an index is past a variant's last alternative");
+    }
+    template <std::size_t I, typename Archive>
+    static bool load_as(Archive& a, std::variant<T...>& x) {
+        using alternative = std::variant_alternative_t<I, std::variant<T...>>;
+        if constexpr (std::is_default_constructible_v<alternative>) {
+            a(x.template emplace<I>());
+        } else {
+            x.template emplace<I>(detail::load_new<alternative>(a));
+        }
+        return true;
     }
 };
 
@@ -368,5 +208,115 @@ struct codec<std::chrono::time_point<Clock, Duration>> {
         x = std::chrono::time_point<Clock, Duration>(since);
     }
 };
+
+/// Eight bits a byte, the first in the lowest.
+template <std::size_t N>
+struct codec<std::bitset<N>> {
+    using for_library_type = void;
+    using bytes_type = std::array<std::uint8_t, (N + 7) / 8>;
+    static constexpr std::size_t min_bytes = std::tuple_size_v<bytes_type>;
+
+    template <typename Archive>
+    static void save(Archive& a, const std::bitset<N>& x) {
+        bytes_type bytes{};
+        for (std::size_t i = 0; i < N; ++i)
+            if (x[i]) bytes[i / 8] |= static_cast<std::uint8_t>(1u << i % 8);
+        a.elements(bytes.data(), bytes.size());
+    }
+    template <typename Archive>
+    static void load(Archive& a, std::bitset<N>& x) {
+        bytes_type bytes{};
+        a.elements(bytes.data(), bytes.size());
+        for (std::size_t i = 0; i < N; ++i)
+            x[i] = (bytes[i / 8] >> i % 8 & 1) != 0;
+        if constexpr (N % 8 != 0) {
+            if (bytes.back() >> N % 8 != 0) a.fail("a bitset has bits past its end");
+        }
+    }
+};
+
+namespace detail {
+
+/// std::filesystem::path, without including it.
+template <typename T>
+concept path_like = requires(const T& x) {
+    requires std::is_same_v<typename T::string_type, std::string>;
+    { x.native() } -> std::same_as<const std::string&>;
+    { x.lexically_normal() } -> std::same_as<T>;
+};
+
+}  // namespace detail
+
+/// As a string, in the writer's spelling.
+template <detail::path_like T>
+struct codec<T> {
+    using for_library_type = void;
+    static constexpr std::size_t min_bytes = 4;
+
+    template <typename Archive>
+    static void save(Archive& a, const T& x) {
+        a(x.native());
+    }
+    template <typename Archive>
+    static void load(Archive& a, T& x) {
+        std::string_view text;
+        a(text);
+        x = T(text);
+    }
+};
+
+}  // namespace amalgam
+
+// What cereal's users write between the archive and the member is looked through.
+namespace cereal {
+template <typename T>
+class NameValuePair;
+template <typename Base>
+struct base_class;
+template <typename Base>
+struct virtual_base_class;
+}  // namespace cereal
+
+namespace amalgam {
+
+/// CEREAL_NVP(member) is the member.
+template <typename T>
+struct codec<cereal::NameValuePair<T>> {
+    using for_library_type = void;
+    static constexpr std::size_t min_bytes = codec<std::remove_cvref_t<T>>::min_bytes;
+
+    template <typename Archive>
+    static void save(Archive& a, const cereal::NameValuePair<T>& x) {
+        a(x.value);
+    }
+    template <typename Archive>
+    static void load(Archive& a, cereal::NameValuePair<T>& x) {
+        a(x.value);
+    }
+};
+
+namespace detail {
+
+struct base_codec {
+    using for_library_type = void;
+    static constexpr std::size_t min_bytes = 1;
+
+    template <typename Archive, typename Wrapped>
+    static void save(Archive& a, const Wrapped& x) {
+        a(*x.base_ptr);
+    }
+    template <typename Archive, typename Wrapped>
+    static void load(Archive& a, Wrapped& x) {
+        a(*x.base_ptr);
+    }
+};
+
+}  // namespace detail
+
+/// cereal::base_class<base>(this) is the base.
+template <typename T>
+struct codec<cereal::base_class<T>> : detail::base_codec {};
+template <typename T>
+struct codec<cereal::virtual_base_class<T>> : detail::base_codec {};
 
 }  // namespace amalgam

@@ -71,6 +71,11 @@ struct engine_options {
     std::size_t max_values_bytes = std::size_t{1} << 30;
     /// Look at every call; see interceptor.hpp.
     std::vector<std::shared_ptr<interceptor>> interceptors{};
+    /// How this engine's calls are encoded; replies come in the same. Every engine reads both.
+    amalgam::encoding encoding = amalgam::encoding::native;
+    /// Calls and their replies carry a CRC-32C. What arrives damaged is not run, and its caller
+    /// gets `corrupt`. Peers that do not ask for it check and answer all the same.
+    bool checksum = false;
     /// How long stop() waits for calls that are under way, in either direction.
     std::chrono::milliseconds drain{1000};
 };

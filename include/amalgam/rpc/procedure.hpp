@@ -35,6 +35,8 @@ template <>
 inline constexpr bool is_borrowed<std::string_view> = true;
 template <typename T>
 inline constexpr bool is_borrowed<std::span<const T>> = true;
+template <template <typename...> typename C, typename... T>
+inline constexpr bool is_borrowed<C<T...>> = (is_borrowed<T> || ...);
 
 }  // namespace detail
 
@@ -96,8 +98,10 @@ class bound_procedure<R(A...)> : public detail::bound_target<bound_procedure<R(A
     using result_type = std::remove_cvref_t<R>;
     static_assert(!detail::is_borrowed<result_type>,
                   "a result cannot be a view of the reply: return std::string or std::vector");
-    static_assert(std::is_void_v<R> || std::is_default_constructible_v<result_type>,
-                  "a result must be default-constructible to be read into");
+    static_assert(std::is_void_v<R> || std::is_default_constructible_v<result_type> ||
+                      detail::self_loading<result_type>,
+                  "a result needs a default constructor to be read into, or "
+                  "static T amalgam_load(amalgam::archive_reader&)");
 
 public:
     explicit bound_procedure(const detail::call_target& target) noexcept : base(target) {}
@@ -116,7 +120,7 @@ public:
         return again;
     }
     /// Calls, and parks the ULT or thread until the result is there. Throws amalgam::error.
-    R operator()(detail::argument_t<A>... arguments) const {
+    result_type operator()(detail::argument_t<A>... arguments) const {
         detail::blocking_call<result_type> call(target_);
         call.write(arguments...);
         return call.run();
@@ -210,6 +214,7 @@ public:
         target_.core = &core;
         target_.what = &what;
         target_.idempotent = idempotent;
+        target_.as = detail::encoding_of(core);
     }
 
     /// `provider`: which one of those that serve it there; see procedure_options::provider.

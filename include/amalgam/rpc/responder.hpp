@@ -49,7 +49,7 @@ public:
         try {
             if constexpr (!std::is_void_v<R>) {
                 const std::remove_cvref_t<R>& typed = (result, ...);
-                to_->room().write(to_->core(), to_->about().from(), typed);
+                to_->room().write(to_->core(), to_->about().from(), to_->values_as(), typed);
             }
         } catch (const std::exception& why) {
             return to_->send({errc::handler_failed}, why.what());

@@ -26,7 +26,7 @@ public:
     ///          through; error{too_large} for a value beyond one message of the transport.
     void operator()(const T& value) {
         to_.await_credit();
-        to_.room().write(to_.core(), to_.about().from(), value);
+        to_.room().write(to_.core(), to_.about().from(), to_.values_as(), value);
         to_.send();
     }
 

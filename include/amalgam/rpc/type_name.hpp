@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -75,10 +76,13 @@ struct namer {
                 return "set<" + type_name<typename T::key_type>() + ">";
             }
         } else if constexpr (std::is_same_v<T, std::string> ||
-                             std::is_same_v<T, std::string_view>) {
+                             std::is_same_v<T, std::string_view> || path_like<T>) {
             return "string";
-        } else if constexpr (contiguous_container<T> || sequence_container<T>) {
+        } else if constexpr (contiguous_container<T> || sequence_container<T> ||
+                             linked_container<T> || number_container<T> || container_adaptor<T>) {
             return "vector<" + type_name<typename T::value_type>() + ">";
+        } else if constexpr (complex_like<T> && !user_serializable<T>) {
+            return "complex<" + type_name<typename T::value_type>() + ">";
         } else {
             return spelled<T>();
         }
@@ -117,6 +121,14 @@ struct namer<std::optional<T>> {
 template <typename T>
 struct namer<std::unique_ptr<T>> {
     static std::string name() { return "optional<" + type_name<T>() + ">"; }
+};
+template <typename T>
+struct namer<std::shared_ptr<T>> {
+    static std::string name() { return "optional<" + type_name<T>() + ">"; }
+};
+template <std::size_t N>
+struct namer<std::bitset<N>> {
+    static std::string name() { return "bitset<" + std::to_string(N) + ">"; }
 };
 template <>
 struct namer<std::monostate> {

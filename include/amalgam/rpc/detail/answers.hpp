@@ -17,11 +17,11 @@ struct answer_values {
 
     /// Replaces what was written before.
     template <typename... T>
-    void write(engine_core& here, const peer& to, const T&... each) {
+    void write(engine_core& here, const peer& to, encoding as, const T&... each) {
         values.clear();
         lends.clear();
         const origin between{&here, to, &lends, nullptr};
-        archive_writer(values, &between)(each...);
+        archive_writer(values, as, &between)(each...);
     }
 
     body values;
@@ -44,6 +44,7 @@ public:
     /// Where the first writes the result; then it says that it is there.
     virtual answer_values& room() noexcept = 0;
     virtual engine_core& core() noexcept = 0;
+    virtual encoding values_as() const noexcept = 0;
     virtual void send(status what, std::string_view text = {}) noexcept = 0;
     virtual void drop_reference() noexcept = 0;
     /// An exception leaves the handler just now, and says better what happened than a responder
@@ -68,6 +69,7 @@ public:
     virtual void await_credit() = 0;
     virtual answer_values& room() noexcept = 0;
     virtual engine_core& core() noexcept = 0;
+    virtual encoding values_as() const noexcept = 0;
     /// Sends what is in the room; parks until it has left.
     virtual void send() = 0;
 

@@ -52,7 +52,7 @@ struct outgoing : completion {
 
     amalgam::peer to;
     std::uint64_t tag = 0;
-    std::array<const_bytes, 4> pieces{};
+    std::array<const_bytes, 5> pieces{};
     std::uint8_t piece_count = 0;
     at where = at::nowhere;
     bool is_answer = false;          ///< While it is queued it counts as not read.
@@ -81,6 +81,7 @@ struct call_target {
     bool urgent = false;
     bool idempotent = false;
     std::uint32_t window = 64;  ///< Of a stream: values sent and not yet read, at most.
+    encoding as = encoding::native;
     std::optional<trace_context> trace{};
 };
 
@@ -101,7 +102,7 @@ public:
     template <typename... T>
     void write(const T&... values) {
         const origin between{core_, to, &loans_, nullptr};
-        archive_writer(arguments, &between)(values...);
+        archive_writer(arguments, target_->as, &between)(values...);
     }
 
     body arguments;
@@ -150,6 +151,8 @@ private:
     call_record* next_pending_ = nullptr;
     std::uint64_t id_ = 0;         // Slot and generation while a reply may come; else 0.
     bool naming_ = false;          // The request carries name and signature.
+    bool xdr_;                     // As are the arguments.
+    bool checked_ = false;         // The request carries a checksum.
     bool canceled_early_ = false;  // Before it was submitted.
     bool ended_ = false;           // The outcome is known; over() waits for the port to let go.
     bool pausing_ = false;         // Between two attempts.
@@ -157,6 +160,7 @@ private:
     errand cancel_;
     std::optional<deadline_timer> timer_;
     alignas(8) std::array<std::byte, body::headroom> header_;
+    std::array<std::byte, 4> checksum_;
 };
 
 /// A call that its maker waits for, parked.
@@ -195,7 +199,7 @@ public:
     }
 
 private:
-    void decode(archive_reader& from) override { from(value_.emplace()); }
+    void decode(archive_reader& from) override { emplace_new(value_, from); }
     std::optional<stored<R>> value_;
 };
 
@@ -209,8 +213,14 @@ public:
     /// Precondition: made by new, arguments are in place. Takes the object over.
     void launch() noexcept { submit(); }
 
+    // Recycled, as the states of futures are.
+    static void* operator new(std::size_t bytes) { return allocate_block(bytes); }
+    static void operator delete(void* memory, std::size_t bytes) noexcept {
+        free_block(memory, bytes);
+    }
+
 private:
-    void decode(archive_reader& from) override { from(value_.emplace()); }
+    void decode(archive_reader& from) override { emplace_new(value_, from); }
     void over() noexcept override {
         if (!why.what.ok()) {
             then_(result<R>(std::move(why)));
@@ -260,7 +270,7 @@ private:
         self.add_reference();  // Until release().
         self.request_cancel();
     }
-    void decode(archive_reader& from) override { from(value_.emplace()); }
+    void decode(archive_reader& from) override { emplace_new(value_, from); }
     void over() noexcept override {
         if (!why.what.ok()) {
             this->fail(std::move(why));

@@ -113,8 +113,7 @@ public:
     explicit typed_handler(Function function) : function_(std::move(function)) {}
 
     bool invoke(archive_reader& arguments, archive_writer& result, const answer_way& how) override {
-        std::tuple<std::remove_cvref_t<A>...> values{};
-        std::apply([&](auto&... each) { arguments(each...); }, values);
+        all values = read(arguments);
         if (!arguments.ok() || arguments.remaining() != 0) return false;
         Way way(how);
         const auto call = [&](auto&... each) -> decltype(auto) {
@@ -130,6 +129,18 @@ public:
     }
 
 private:
+    using all = std::tuple<std::remove_cvref_t<A>...>;
+
+    static all read(archive_reader& from) {
+        if constexpr ((std::is_default_constructible_v<std::remove_cvref_t<A>> && ...)) {
+            all values{};
+            std::apply([&](auto&... each) { from(each...); }, values);
+            return values;
+        } else {
+            return all{load_new<std::remove_cvref_t<A>>(from)...};  // Braces keep the order.
+        }
+    }
+
     Function function_;
 };
 

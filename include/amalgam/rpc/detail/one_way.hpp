@@ -15,7 +15,7 @@ public:
     template <typename... T>
     void write(const T&... values) {
         const origin between{target_.core, target_.to, &loans_, nullptr};
-        archive_writer(arguments, &between)(values...);
+        archive_writer(arguments, target_.as, &between)(values...);
     }
 
     body arguments;
@@ -34,6 +34,9 @@ void admit(const call_target& target);
 
 /// Throws error{invalid} unless the target's procedure may run twice.
 void require_idempotent(const call_target& target);
+
+/// engine_options::encoding.
+encoding encoding_of(const engine_core& core) noexcept;
 
 /// engine::lookup().
 peer look_up(engine_core& core, std::string_view address);

@@ -87,11 +87,11 @@ public:
 private:
     bool has_value() const noexcept override { return !values_.empty(); }
     void decode_item(archive_reader& from) override {
-        T value{};
-        from(value);
+        std::optional<T> value;
+        emplace_new(value, from);
         if (!from.ok() || from.remaining() != 0) return;
         const std::lock_guard hold(busy_);
-        values_.push_back(std::move(value));
+        values_.push_back(std::move(*value));
     }
 
     std::deque<T> values_;

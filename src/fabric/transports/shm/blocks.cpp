@@ -1,124 +1,157 @@
 #include "fabric/transports/shm/blocks.hpp"
 
 #include <algorithm>
-#include <cerrno>
+#include <bitset>
+#include <functional>
+#include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
-#include "fabric/transports/shm/mapping.hpp"
+#include "fabric/transports/shm/arena.hpp"
 
 namespace amalgam::detail {
 
-class shm_block final : public shared_block::body {
+/// What a table and its blocks have in common, until the last of them is gone.
+class shm_shelf {
 public:
-    shm_block(shm_block_table& table, std::size_t slot, unique_fd fd, shm_mapping memory,
-              std::size_t bytes) noexcept
-        : table_(&table),
-          slot_(slot),
-          fd_(std::move(fd)),
-          memory_(std::move(memory)),
-          bytes_(bytes) {}
-    ~shm_block() override {
-        if (table_ != nullptr) table_->remove(*this);
-        // A peer that sleeps may have it mapped for long: its pages go now.
-        ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-                    static_cast<off_t>(memory_.bytes()));
+    explicit shm_shelf(shm_board& board) noexcept : board_(&board) {}
+
+    struct place {
+        shm_arena* arena;
+        mutable_bytes bytes;
+    };
+
+    result<place> cut(std::size_t bytes) {
+        const std::lock_guard one(lock_);
+        if (bytes <= shm_block_table::largest_cut)
+            for (const auto& arena : arenas_)
+                if (const auto found = arena->cut(bytes)) return place{arena.get(), *found};
+        result<shm_arena*> fresh =
+            add(bytes <= shm_block_table::largest_cut ? shm_block_table::arena_bytes : bytes);
+        if (!fresh) return fresh.why();
+        return place{*fresh, *(*fresh)->cut(bytes)};
     }
 
-    mutable_bytes bytes() const noexcept override { return {memory_.data(), bytes_}; }
-    bool is_shared() const noexcept override { return table_ != nullptr; }
-
-    std::size_t slot() const noexcept { return slot_; }
-    bool holds(const_bytes range) const noexcept {
-        const auto from = reinterpret_cast<std::uintptr_t>(range.data());
-        const auto start = reinterpret_cast<std::uintptr_t>(memory_.data());
-        return from >= start && from - start <= bytes_ && range.size() <= bytes_ - (from - start);
+    void give_back(const place& gone) noexcept {
+        const std::lock_guard one(lock_);
+        gone.arena->give_back(gone.bytes);
+        if (!gone.arena->is_whole()) return;
+        if (board_ != nullptr) board_->withdraw_block(gone.arena->slot);
+        taken_[gone.arena->slot] = false;
+        std::erase_if(arenas_, [&](const auto& arena) { return arena.get() == gone.arena; });
     }
-    void leave_table() noexcept { table_ = nullptr; }
+
+    std::uint64_t names_of(scatter segments) const noexcept {
+        const std::lock_guard one(lock_);
+        std::uint64_t names = 0;
+        if (arenas_.empty()) return names;
+        for (std::size_t i = 0; i < segments.size(); ++i) {
+            const auto next = after(segments[i].data());
+            if (next == arenas_.begin() || !(*(next - 1))->holds(segments[i])) continue;
+            names |= std::uint64_t{(*(next - 1))->slot + 1} << (i * shm_region_slot::block_bits);
+        }
+        return names;
+    }
+
+    bool is_shown() const noexcept {
+        const std::lock_guard one(lock_);
+        return board_ != nullptr;
+    }
+    void hide() noexcept {
+        const std::lock_guard one(lock_);
+        board_ = nullptr;
+    }
+    void note_private(status why) noexcept {
+        const std::lock_guard one(lock_);
+        ++private_.blocks;
+        private_.why = why;
+    }
+    shm_block_table::shortage private_blocks() const noexcept {
+        const std::lock_guard one(lock_);
+        return private_;
+    }
 
 private:
-    shm_block_table* table_;
-    const std::size_t slot_;
-    const unique_fd fd_;
-    const shm_mapping memory_;
-    const std::size_t bytes_;
+    using arena_list = std::vector<std::unique_ptr<shm_arena>>;
+
+    arena_list::const_iterator after(const std::byte* at) const noexcept {
+        return std::upper_bound(
+            arenas_.begin(), arenas_.end(), at,
+            [](const std::byte* x, const auto& arena) { return std::less<>()(x, arena->start()); });
+    }
+
+    result<shm_arena*> add(std::size_t bytes) {
+        if (taken_.all()) return {errc::overloaded, "shm: the board shows no more blocks"};
+        result<shm_arena> made = shm_arena::make(bytes);
+        if (!made) return made.why();
+        auto arena = std::make_unique<shm_arena>(std::move(*made));
+        while (taken_[arena->slot])
+            ++arena->slot;
+        shm_arena& fresh = *arena;
+        arenas_.insert(after(fresh.start()), std::move(arena));
+        taken_[fresh.slot] = true;
+        board_->publish_block(fresh.slot, fresh.shown());
+        return &fresh;
+    }
+
+    mutable std::mutex lock_;
+    shm_board* board_;   // None once the port is gone.
+    arena_list arenas_;  // By address.
+    std::bitset<shm_board_layout::block_count> taken_;
+    shm_block_table::shortage private_;
 };
 
 namespace {
 
-struct before {
-    bool operator()(const std::byte* at, const shm_block* block) const noexcept {
-        return std::less<>()(at, static_cast<const std::byte*>(block->bytes().data()));
-    }
+class shm_block final : public shared_block::body {
+public:
+    shm_block(std::shared_ptr<shm_shelf> shelf, const shm_shelf::place& at,
+              std::size_t bytes) noexcept
+        : shelf_(std::move(shelf)), at_(at), bytes_(bytes) {}
+    ~shm_block() override { shelf_->give_back(at_); }
+
+    mutable_bytes bytes() const noexcept override { return at_.bytes.first(bytes_); }
+    bool is_shared() const noexcept override { return shelf_->is_shown(); }
+
+private:
+    const std::shared_ptr<shm_shelf> shelf_;
+    const shm_shelf::place at_;
+    const std::size_t bytes_;
 };
 
 }  // namespace
 
+shm_block_table::shm_block_table(shm_board& board) : shelf_(std::make_shared<shm_shelf>(board)) {}
+
 shm_block_table::~shm_block_table() {
-    for (shm_block* block : by_address_)
-        block->leave_table();
+    shelf_->hide();
 }
 
 result<shared_block> shm_block_table::allocate(std::size_t bytes) noexcept try {
-    if (bytes == 0) return allocate_private(bytes);
-    result<shared_block> made = allocate_shared(bytes);
-    if (made) return made;
-    ++private_count_;
-    why_private_ = made.code();
-    return allocate_private(bytes);
+    if (bytes == 0 || bytes > ~std::size_t{0} / 2) return allocate_private(bytes);
+    const std::size_t whole = (bytes + shm_page_bytes - 1) / shm_page_bytes * shm_page_bytes;
+    const result<shm_shelf::place> at = shelf_->cut(whole);
+    if (!at) {
+        shelf_->note_private(at.code());
+        return allocate_private(bytes);
+    }
+    try {
+        return shared_block(std::make_unique<shm_block>(shelf_, *at, bytes));
+    } catch (const std::bad_alloc&) {
+        shelf_->give_back(*at);
+        throw;
+    }
 } catch (const std::bad_alloc&) {
     return {errc::no_memory, ""};
 }
 
-result<shared_block> shm_block_table::allocate_shared(std::size_t bytes) {
-    if (taken_.all()) return {errc::overloaded, "shm: the board shows no more blocks"};
-    if (bytes > ~std::size_t{0} / 2)
-        return {errc::no_memory, "shm: a block longer than an address space"};
-    std::size_t slot = 0;
-    while (taken_[slot])
-        ++slot;
-    by_address_.reserve(by_address_.size() + 1);
-
-    const std::size_t whole = (bytes + shm_page_bytes - 1) / shm_page_bytes * shm_page_bytes;
-    result<unique_fd> fd = make_shm_memory(whole);
-    if (!fd) return fd.why();
-    struct stat facts {};
-    shm_mapping memory = shm_mapping::of(fd->get(), 0, whole, /*writable=*/true);
-    if (!memory || ::fstat(fd->get(), &facts) != 0)
-        return failure{{errc::no_memory, errno}, "shm: no address space for a block"};
-    const shm_shown_block shown{.address = reinterpret_cast<std::uint64_t>(memory.data()),
-                                .bytes = whole,
-                                .descriptor = static_cast<std::uint64_t>(fd->get()),
-                                .device = facts.st_dev,
-                                .inode = facts.st_ino};
-    auto block = std::make_unique<shm_block>(*this, slot, std::move(*fd), std::move(memory), bytes);
-    const auto place =
-        std::upper_bound(by_address_.begin(), by_address_.end(), block->bytes().data(), before());
-    by_address_.insert(place, block.get());
-    taken_[slot] = true;
-    board_.publish_block(slot, shown);
-    return shared_block(std::move(block));
-}
-
 std::uint64_t shm_block_table::names_of(scatter segments) const noexcept {
-    std::uint64_t names = 0;
-    if (by_address_.empty()) return names;
-    for (std::size_t i = 0; i < segments.size(); ++i) {
-        const auto next =
-            std::upper_bound(by_address_.begin(), by_address_.end(), segments[i].data(), before());
-        if (next == by_address_.begin() || !(*(next - 1))->holds(segments[i])) continue;
-        names |= std::uint64_t{(*(next - 1))->slot() + 1} << (i * shm_region_slot::block_bits);
-    }
-    return names;
+    return shelf_->names_of(segments);
 }
 
-void shm_block_table::remove(shm_block& block) noexcept {
-    board_.withdraw_block(block.slot());
-    taken_[block.slot()] = false;
-    std::erase(by_address_, &block);
+shm_block_table::shortage shm_block_table::private_blocks() const noexcept {
+    return shelf_->private_blocks();
 }
 
 }  // namespace amalgam::detail

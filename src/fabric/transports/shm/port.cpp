@@ -116,12 +116,11 @@ std::string shm_port::explain() const {
             " With {} of the peers so far they are not: the kernel does not let us open the "
             "peer's descriptors in /proc ({}).",
             blocks_denied_, to_string(blocks_denied_why_));
-    if (blocks_.private_count() > 0)
+    if (const auto [blocks, why] = blocks_.private_blocks(); blocks > 0)
         text += fmt::format(
             " Of the blocks so far, {} are private memory ({}); raise the limit of open files "
-            "(ulimit -n), "
-            "or allocate fewer and larger ones.",
-            blocks_.private_count(), to_string(blocks_.why_private()));
+            "(ulimit -n), or allocate fewer and larger ones.",
+            blocks, to_string(why));
     return text;
 }
 

@@ -53,5 +53,8 @@ dialed open_connection(const binding& from, const socket_address& to);
 
 /// The settings of a connection, for a new socket or for a listening one that passes them on.
 void prepare_socket(int fd, std::chrono::milliseconds silence_limit) noexcept;
+/// Once connected: what the path asks for. Within this machine nothing is lost and no bottleneck
+/// has to be found, so nothing is paced there, whatever the machine does for other paths.
+void suit_to_path(int fd) noexcept;
 
 }  // namespace amalgam::detail

@@ -8,6 +8,7 @@
 
 #include <amalgam/core/log.hpp>
 
+#include "fabric/transports/tcp/binding.hpp"
 #include "fabric/transports/tcp/silence.hpp"
 #include "fabric/transports/tcp/tcp_port.hpp"
 
@@ -163,6 +164,7 @@ void connection::follow(handshake::state outcome) noexcept {
         return home_.turned_away(*this);
     }
     socket_ = handshake_->take_socket();
+    suit_to_path(socket_.get());
     phase_ = phase::up;
     readable_ = true;
     if (!home_.entered(*this)) {

@@ -8,8 +8,9 @@
 namespace amalgam::detail {
 namespace {
 
-// Behind a landing this large, only a header's worth of room: what comes next in such a stream
-// is likely large as well, and must not be copied through the receive buffer.
+// Behind a landing this large, by the same call or the next, only a header's worth of room: what
+// comes next in such a stream is likely large as well, and must not be copied through the receive
+// buffer.
 constexpr std::size_t long_landing_bytes = std::size_t{32} << 10;
 constexpr std::size_t short_room_bytes = 4096;
 // A landing so scattered that one call would read less than this is filled by copying.
@@ -66,7 +67,8 @@ std::size_t frame_reader::places(std::span<iovec, max_places> into,
         if (count != 0) return count;
     }
     if (!hold_receive_buffer(memory)) return 0;
-    into[0] = {in_.data() + end_, in_.size() - end_};
+    const std::size_t room = in_.size() - end_;
+    into[0] = {in_.data() + end_, after_long_ ? std::min(room, short_room_bytes) : room};
     return 1;
 }
 
@@ -86,6 +88,7 @@ void frame_reader::took_of_large(std::size_t bytes) noexcept {
 frame_reader::state frame_reader::took(std::size_t bytes, std::size_t& budget, frame_handler& to,
                                        receive_memory& memory) noexcept {
     if (landing_ == nullptr) {
+        if (bytes > 0) after_long_ = false;
         end_ += bytes;
         return go_on(budget, to, memory);
     }
@@ -123,6 +126,7 @@ frame_reader::state frame_reader::go_on(std::size_t& budget, frame_handler& to,
             landing_ = to.on_large(header, payload);
             if (landing_ == nullptr) return state::malformed;
             large_left_ = header.bytes - payload.size();
+            after_long_ = large_left_ >= long_landing_bytes;
             cursor_ = {};
             begin_ = end_;
             break;

@@ -93,6 +93,7 @@ private:
     std::size_t end_ = 0;
     landing* landing_ = nullptr;
     std::size_t large_left_ = 0;  ///< Bytes of the landing still to come.
+    bool after_long_ = false;     ///< Nothing has come since a long landing.
     segment_cursor cursor_;       ///< In the landing.
 };
 

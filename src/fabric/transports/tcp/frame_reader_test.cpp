@@ -180,6 +180,31 @@ TEST_F(frame_reading, a_used_up_budget_stops_between_frames_and_loses_none) {
     EXPECT_EQ(to.found, sent);
 }
 
+TEST_F(frame_reading, after_a_long_landing_the_next_frame_is_not_read_through_the_receive_buffer) {
+    std::vector<std::byte> first, second;
+    append(first, frame_of(200'000, 1));
+    append(second, frame_of(200'000, 2));
+    ASSERT_EQ(feed_all(const_bytes(first).first(1000), 1000), state::hungry);
+    ASSERT_EQ(feed_all(const_bytes(first).subspan(1000), first.size()), state::hungry);
+    ASSERT_EQ(to.found.size(), 1u);
+    const_bytes rest(second);
+    std::size_t budget = 10;
+    ASSERT_EQ(feed(rest, rest.size(), budget), state::hungry);
+    EXPECT_EQ(to.landings, 2u);
+    EXPECT_GE(rest.size(), 190'000u) << "so much stays to be read where it belongs";
+    ASSERT_EQ(feed_all(rest, rest.size()), state::hungry);
+    EXPECT_EQ(to.found.size(), 2u);
+
+    std::vector<std::byte> small;
+    for (std::uint64_t i = 0; i < 100; ++i)
+        append(small, frame_of(1000, i));
+    rest = small;
+    budget = 200;
+    ASSERT_EQ(feed(rest, rest.size(), budget), state::hungry);
+    ASSERT_EQ(feed(rest, rest.size(), budget), state::hungry);
+    EXPECT_TRUE(rest.empty()) << "small ones come by many again";
+}
+
 TEST_F(frame_reading, a_landing_may_turn_into_a_discarding_one_halfway) {
     std::vector<std::byte> stream;
     append(stream, frame_of(200'000, 1));

@@ -1,6 +1,7 @@
 #include "fabric/transports/tcp/tcp_port.hpp"
 
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 
 #include "fabric/transports/tcp/raw_peer.hpp"
@@ -47,6 +48,37 @@ TEST(tcp_port, a_send_goes_to_the_socket_at_once_and_more_in_a_round_leave_toget
     const std::string together = peer.raw.receive();
     EXPECT_EQ(together.size(), 16 + 6 + 16 + 5u);
     EXPECT_TRUE(here.end->prepare_to_sleep());
+}
+
+/// How the kernel controls congestion on the other end, in this process, of a connected socket.
+std::string congestion_control_behind(const raw_peer& raw) {
+    const socket_address near = socket_address::near_end(raw.fd());
+    const socket_address far = socket_address::far_end(raw.fd());
+    for (int fd = 0; fd < 1024; ++fd) {
+        if (socket_address::near_end(fd) != far || socket_address::far_end(fd) != near) continue;
+        char name[16] = {};
+        socklen_t bytes = sizeof name;
+        ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes);
+        return name;
+    }
+    return "none";
+}
+
+TEST(tcp_port, nothing_is_paced_within_one_machine) {
+    test_port here("tcp://127.0.0.1:0");
+    caller peer(here);
+    EXPECT_EQ(congestion_control_behind(peer.raw), "reno");
+
+    raw_listener far;
+    const peer_id to = here.look_up(far.address());
+    raw_peer heard = far.accept();
+    move_until({&here}, [&] { return heard.has_something(); });
+    EXPECT_TRUE(heard.hear_hello());
+    heard.send(encoded_hello({.incarnation = 2}).bytes());
+    heard.send_frame({.kind = frame_kind::unexpected, .tag = 1}, {});
+    move_until({&here}, [&] { return !here.arrived.empty(); });
+    EXPECT_EQ(here.arrived.front().from, to);
+    EXPECT_EQ(congestion_control_behind(heard), "reno");
 }
 
 TEST(tcp_port, gathered_sends_leave_without_progress_when_they_are_many) {

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/result.hpp>
+#include <amalgam/core/unique_fd.hpp>
+
+#include "fabric/transports/shm/board.hpp"
+#include "fabric/transports/shm/mapping.hpp"
+
+namespace amalgam::detail {
+
+/// A piece of shared memory from which blocks are cut, in whole pages.
+///
+/// Threads: like a plain value.
+class shm_arena {
+public:
+    /// `bytes` is a number of whole pages.
+    /// Failure: `no_memory`; `overloaded` when the process has used half of its descriptors: the
+    /// others are for what cannot do without.
+    static result<shm_arena> make(std::size_t bytes);
+
+    /// As many bytes, zeroed; they are whole pages. Failure: none, when there is no gap that long;
+    /// throws std::bad_alloc.
+    std::optional<mutable_bytes> cut(std::size_t bytes);
+    /// Gives back what was cut. Its pages go at once, also those that a peer has mapped.
+    void give_back(mutable_bytes cut) noexcept;
+    bool is_whole() const noexcept { return cuts_ == 0; }
+
+    const std::byte* start() const noexcept { return memory_.data(); }
+    bool holds(const_bytes range) const noexcept;
+    /// What to show of it. Its version is the board's to choose.
+    const shm_shown_block& shown() const noexcept { return shown_; }
+
+    std::size_t slot = 0;  ///< On the board.
+
+private:
+    struct gap {
+        std::size_t offset;
+        std::size_t bytes;
+    };
+
+    shm_arena(unique_fd fd, shm_mapping memory, const shm_shown_block& shown);
+
+    unique_fd fd_;
+    shm_mapping memory_;
+    shm_shown_block shown_;
+    std::vector<gap> gaps_;  // In order; no two touch. Has room for one more than there are cuts.
+    std::size_t cuts_ = 0;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,274 @@
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/rpc/engine_config.hpp>
+#include <amalgam/tasks/scheduler.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "rpc/loop_pair.hpp"
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+engine_config read(const std::string& json) {
+    return parse_engine_config(json, "e.json").value();
+}
+
+constexpr const char* everything = R"({
+    "endpoints": ["shm://", "tcp://127.0.0.1:0"],
+    "name": "all",
+    "streams": [{"name": "net", "cpu": -1}, {"pools": ["work", "io"], "scheduler": "priority"},
+                {"name": "helper", "pools": ["work"], "scheduler": "work_stealing"}],
+    "pools": {"io": {"kind": "fifo"}, "work": {"kind": "priority", "levels": 7}},
+    "handlers": "work",
+    "progress": {"by": "own_stream", "spin": "5us"},
+    "spin": "1ms",
+    "ports": {"silence_limit": "2s", "max_queued_bytes": 1000},
+    "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "max_values_bytes": 14,
+    "drain": "1500ms"})";
+
+TEST(engine_config, reads_every_option) {
+    const engine_config config = read(everything);
+    const engine_options& options = config.options;
+    EXPECT_EQ(config.endpoints, (std::vector<std::string>{"shm://", "tcp://127.0.0.1:0"}));
+    EXPECT_EQ(options.name, "all");
+    EXPECT_EQ(
+        options.streams,
+        (stream_set{
+            {.name = "net"},
+            {.pools = {"work", "io"}, .scheduler = scheduler_kind::priority},
+            {.name = "helper", .pools = {"work"}, .scheduler = scheduler_kind::work_stealing}}));
+    EXPECT_EQ(options.pools, (std::vector<pool_options>{
+                                 {.name = "io", .kind = pool_kind::fifo},
+                                 {.name = "work", .kind = pool_kind::priority, .levels = 7}}));
+    EXPECT_EQ(options.handlers, "work");
+    EXPECT_EQ(options.progress, (progress_options{progress_by::own_stream, 5us}));
+    EXPECT_EQ(options.spin, 1ms);
+    EXPECT_EQ(options.ports.silence_limit, 2s);
+    EXPECT_EQ(options.ports.max_queued_bytes, 1000u);
+    EXPECT_EQ(options.max_queued, 11u);
+    EXPECT_EQ(options.max_running, 12u);
+    EXPECT_EQ(options.max_unread_bytes, 13u);
+    EXPECT_EQ(options.max_values_bytes, 14u);
+    EXPECT_EQ(options.drain, 1500ms);
+}
+
+TEST(engine_config, what_is_left_out_is_as_in_the_struct) {
+    const engine_config config = read(R"({"endpoints": "shm://"})");
+    EXPECT_EQ(to_json(config), to_json(engine_config{{"shm://"}, {}}));
+    EXPECT_EQ(read(R"({"endpoints": "shm://", "streams": 3})").options.streams, stream_set(3));
+    EXPECT_EQ(read(R"({"endpoints": "shm://", "spin": "always"})").options.spin, always_spin);
+    EXPECT_EQ(read(R"({"endpoints": "shm://", "spin": "adaptive"})").options.spin, adaptive_spin);
+}
+
+TEST(engine_config, what_it_writes_reads_back_the_same) {
+    const std::string once = to_json(read(everything));
+    EXPECT_EQ(to_json(read(once)), once);
+}
+
+TEST(engine_config, the_configuration_of_an_engine_makes_an_equal_one) {
+    std::string first;
+    {
+        engine one(read(everything));
+        first = one.configuration();
+        EXPECT_NE(first.find(one.addresses()[1]), std::string::npos);
+        EXPECT_NE(first.find("all-1"), std::string::npos);  // The stream that had no name.
+    }
+    engine two(read(first));
+    EXPECT_EQ(two.configuration(), first);
+    EXPECT_EQ(two.stream_count(), 3u);
+}
+
+TEST(engine_config, the_configuration_tells_what_changed_since) {
+    engine here{"shm://", {.name = "e"}};
+    here.set_progress({.by = progress_by::own_stream, .spin = 3us});
+    const engine_config now = read(here.configuration());
+    EXPECT_EQ(now.options.progress, (progress_options{progress_by::own_stream, 3us}));
+    EXPECT_EQ(now.options.streams, (stream_set{{.name = "e"}, {.name = "e-1"}}));
+    EXPECT_EQ(now.endpoints, here.addresses());
+    engine tcp{"tcp://"};
+    EXPECT_EQ(read(tcp.configuration()).endpoints, std::vector<std::string>{"tcp://"});
+}
+
+TEST(engine_config, handlers_run_where_the_config_says) {
+    engine server(read(everything));
+    engine client{"shm://"};
+    const auto stream_name = [] { return std::string(execution_stream::current()->name()); };
+    server.define("default", stream_name);
+    server.define("io", stream_name, {.in_pool = "io"});
+    server.define("net", stream_name, {.in_pool = "net"});
+    const auto ask = [&](const char* name) {
+        return client.procedure<std::string()>(name).on(server.address())();
+    };
+    for (int i = 0; i < 20; ++i) {
+        EXPECT_NE(ask("default"), "net");
+        EXPECT_EQ(ask("io"), "all-1");
+        EXPECT_EQ(ask("net"), "net");
+    }
+}
+
+TEST(engine_config, every_kind_of_pool_and_scheduler_serves_calls) {
+    for (const char* kind : {"fifo", "shared_fifo", "lifo", "priority", "work_stealing"}) {
+        for (const char* order : {"in_turn", "priority", "work_stealing"}) {
+            const std::string json = std::string(R"({"endpoints": "shm://", "handlers": "p",
+                "pools": {"p": {"kind": ")") +
+                                     kind + R"("}}, "streams": [{"pools": ["p"], "scheduler": ")" +
+                                     order + R"("}]})";
+            engine server(read(json));
+            engine client{"shm://"};
+            server.define("f", [](int n) { return n; });
+            auto f = client.procedure<int(int)>("f").on(server.address());
+            for (int i = 0; i < 20; ++i)
+                EXPECT_EQ(f(i), i);
+        }
+    }
+}
+
+TEST(engine_config, streams_that_share_a_pool_with_the_ports_serve_calls) {
+    engine server{"shm://",
+                  {.streams = {{.pools = {"all"}}, {.pools = {"all"}}, {.pools = {"all"}}},
+                   .pools = {{.name = "all"}},
+                   .handlers = "all"}};
+    engine client{"shm://"};
+    server.define("f", [](int n) {
+        this_task::yield();
+        return n;
+    });
+    auto f = client.procedure<int(int)>("f").on(server.address());
+    client.run([&] {
+        std::vector<future<int>> calls;
+        for (int i = 0; i < 1000; ++i)
+            calls.push_back(f.start(i));
+        for (int i = 0; i < 1000; ++i)
+            EXPECT_EQ(calls[static_cast<std::size_t>(i)].get(), i);
+    });
+}
+
+TEST(engine_config, a_pool_that_is_not_there_is_refused_with_those_that_are) {
+    engine here{"shm://", {.streams = {{.name = "a"}, {.pools = {"b"}}}, .pools = {{.name = "b"}}}};
+    const error none = error_of([&] { here.pool("c"); });
+    EXPECT_EQ(none.code(), errc::not_found);
+    EXPECT_NE(std::string(none.what()).find("expected one of: b, a"), std::string::npos);
+    EXPECT_EQ(error_of([&] { here.define("f", [] {}, {.in_pool = "c"}); }).code(), errc::not_found);
+    EXPECT_EQ(error_of([&] { here.define("f", [] {}, {.in_pool = "b", .streams = 1}); }).code(),
+              errc::invalid);
+    EXPECT_EQ(&here.pool("a"), &here.stream(0).main_pool());
+    EXPECT_EQ(&here.pool("b"), &here.stream(1).main_pool());
+}
+
+TEST(engine_config, files_are_read_and_a_missing_one_is_named) {
+    const std::string path = testing::TempDir() + "engine_config_test.json";
+    std::ofstream(path) << R"({"endpoints": "shm://"})";
+    EXPECT_EQ(load_engine_config(path).value().endpoints, std::vector<std::string>{"shm://"});
+    std::remove(path.c_str());
+    const auto gone = load_engine_config(path);
+    EXPECT_EQ(gone.code(), errc::not_found);
+    EXPECT_NE(gone.sentence().find(path), std::string::npos);
+}
+
+struct wrong_config {
+    const char* json;      ///< Behind {"endpoints": "shm://", unless it begins with a brace.
+    const char* expected;  ///< The whole sentence, after "e.json: ".
+};
+
+class wrong_engine_configs : public testing::TestWithParam<wrong_config> {};
+
+TEST_P(wrong_engine_configs, get_one_sentence_that_names_the_place) {
+    std::string json = GetParam().json;
+    if (json[0] != '{' && json[0] != '[') json = R"({"endpoints": "shm://", )" + json + "}";
+    const auto config = parse_engine_config(json, "e.json");
+    ASSERT_FALSE(config.ok()) << json;
+    EXPECT_EQ(config.code().code, errc::invalid);
+    EXPECT_EQ(config.sentence(), std::string("e.json: ") + GetParam().expected);
+}
+
+constexpr wrong_config wrong[] = {
+    {"{\n\"endpoints\": ,",
+     R"(line 2 is not JSON, expected an object; example: {"endpoints": "tcp://127.0.0.1:0"})"},
+    {"[1]",
+     R"(the config is [1], expected an object; example: {"endpoints": "tcp://127.0.0.1:0"})"},
+    {"{}", R"(endpoints is missing, expected a URI, or a list of them; )"
+           R"(example: {"endpoints": "tcp://127.0.0.1:0"})"},
+    {R"({"endpoints": []})", R"(endpoints is [], expected a URI, or a list of them; )"
+                             R"(example: ["shm://", "tcp://127.0.0.1:0"])"},
+    {R"({"endpoints": ["shm://", 7]})",
+     R"(endpoints[1] is 7, expected a URI; example: "tcp://127.0.0.1:0")"},
+    {R"("name": "a", "name": "b")", R"(the key "name" appears twice in one object, expected once)"},
+    {R"("stream": 2)",
+     "stream is not known, expected one of: endpoints, name, streams, pools, "
+     "handlers, progress, spin, ports, max_queued, max_running, "
+     "max_unread_bytes, max_values_bytes, drain"},
+    {R"("streams": 0)", "streams is 0, expected a number from 1 to 1024; example: 2"},
+    {R"("streams": -18446744073709551615)",
+     "streams is -1.8446744073709552e+19, expected a number from 1 to 1024; example: 2"},
+    {R"("streams": [])", R"(streams is [], expected a number or a list of 1 to 1024 streams; )"
+                         R"(example: [{"cpu": 0}, {"cpu": 1}])"},
+    {R"("streams": [{"cpu": "two"}])",
+     R"(streams[0].cpu is "two", expected a number from -1 to 1023; example: 0)"},
+    {R"("streams": [{"core": 2}])",
+     "streams[0].core is not known, expected one of: name, cpu, pools, scheduler"},
+    {R"("streams": [{}, {"pools": ["wrk"]}], "pools": {"work": {}})",
+     "pools.work is served by no stream, expected a stream that lists it; example: \"streams\": "
+     "[{}, {\"pools\": [\"work\"]}]"},
+    {R"("streams": [{}, {"pools": ["work", "wrk"]}], "pools": {"work": {}})",
+     R"(streams[1].pools[1] is "wrk", expected one of pools: work)"},
+    {R"("streams": [{"pools": ["w", "w"]}], "pools": {"w": {}})",
+     R"(streams[0].pools has "w" twice, expected each pool once; example: ["w"])"},
+    {R"("streams": [{"pools": ["w"]}, {"pools": ["w"]}], "pools": {"w": {"kind": "fifo"}})",
+     R"(pools.w.kind is fifo, but 2 streams list the pool, expected a kind for several streams; )"
+     R"(example: "shared_fifo")"},
+    {R"("streams": [{"name": "w", "pools": ["w"]}], "pools": {"w": {}})",
+     R"(pools and streams have "w" twice, expected a name for one pool, or one stream that has )"
+     R"(its own; example: "io")"},
+    {R"("streams": [{"name": "a"}, {"name": "a"}])",
+     R"(pools and streams have "a" twice, expected a name for one pool, or one stream that has )"
+     R"(its own; example: "io")"},
+    {R"("pools": ["a"])",
+     R"(pools is ["a"], expected an object of pools by name; example: {"io": {"kind": "fifo"}})"},
+    {R"("pools": {"a": {"kind": "fast"}})",
+     R"(pools.a.kind is "fast", expected one of "shared_fifo", "fifo", "lifo", "priority", )"
+     R"("work_stealing"; example: "shared_fifo")"},
+    {R"("handlers": "x", "name": "e")",
+     R"(handlers is "x", expected one of: e; or nothing, for the first stream's)"},
+    {R"("handlers": "e", "name": "e", "progress": {"by": "own_stream"})",
+     R"(handlers is "e", which the first stream serves, expected a pool of another, as )"
+     R"(progress.by is own_stream; example: "streams": [{}, {"name": "work"}], "handlers": "work")"},
+    {R"("progress": {"by": "magic"})",
+     R"(progress.by is "magic", expected one of "shared", "own_stream", "caller"; )"
+     R"(example: "shared")"},
+    {R"("progress": {"by": "caller"}, "streams": [{"cpu": 0}])",
+     R"(streams[0].cpu is 0, expected -1, as progress.by is caller and the thread is the )"
+     R"(caller's; example: {"cpu": -1})"},
+    {R"("spin": "20")",
+     R"(spin is "20", expected a time in ns, us, ms or s, "adaptive" or "always"; example: "20us")"},
+    {R"("drain": "99999999s")",
+     R"(drain is "99999999s", expected a time in ns, us, ms or s; example: "500ms")"},
+    {R"("ports": {"silence_limit": "0s"})",
+     R"(ports.silence_limit is "0s", expected more than nothing; example: "5s")"},
+    {R"("max_running": 1.5)",
+     "max_running is 1.5, expected a number from 0 to 1125899906842624; example: 16384"},
+};
+INSTANTIATE_TEST_SUITE_P(engine_config, wrong_engine_configs, testing::ValuesIn(wrong));
+
+TEST(engine_config, the_same_mistakes_in_the_struct_get_the_same_sentence) {
+    const error wrong_pool =
+        error_of([] { engine here("shm://", {.streams = {{.pools = {"wrk"}}}}); });
+    EXPECT_EQ(wrong_pool.code(), errc::invalid);
+    EXPECT_NE(std::string(wrong_pool.what()).find("streams[0].pools[0] is \"wrk\""),
+              std::string::npos);
+    loop_network net;
+    EXPECT_EQ(error_of([&] { engine here(net.port("a"), {.streams = 2}); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] {
+                  engine here(net.port("a"), {.progress = {.by = progress_by::caller}});
+              }).code(),
+              errc::invalid);
+}
+
+}  // namespace
+}  // namespace amalgam

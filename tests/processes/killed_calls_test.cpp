@@ -1,0 +1,212 @@
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/random.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/semaphore.hpp>
+
+#include "conformance/child_process.hpp"
+
+// Either side of every form of call, killed at any moment, again and again: each call ends
+// exactly once, and nothing is left of it.
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+using conformance::channel;
+using conformance::child_process;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int rounds = 25;  // Each is some ten times as slow.
+#else
+constexpr int rounds = 250;
+#endif
+
+const std::string large(300'000, 'l');
+
+/// What is called, in either direction. Holds what is answered late.
+struct called {
+    explicit called(engine& where) {
+        where.define("echo", [](std::string text) { return text; });
+        where.define("never", [this] { never.wait(); });
+        where.define("hold", [this](responder<int> answer) { held = std::move(answer); });
+        where.define("count", [](stream_writer<int>& out) {
+            for (int i = 0;; ++i)
+                out(i);
+        });
+        where.define("note", [](std::string) {});
+    }
+    event never;
+    std::optional<responder<int>> held;
+};
+
+/// Calls in every form until the far side is gone; returns how many ended otherwise than once.
+class caller {
+public:
+    explicit caller(engine& where) : where_(where) {}
+
+    int call_until_it_is_gone(const std::string& address) {
+        const peer there = where_.lookup(address);
+        begun_ = ended_ = twice_ = 0;
+        auto echo = where_.procedure<std::string(std::string)>("echo").on(there);
+        std::vector<future<void>> waits;
+        std::vector<future<int>> holds;
+        for (int i = 0; i < 8; ++i) {
+            waits.push_back(where_.procedure<void()>("never").on(there).start());
+            holds.push_back(where_.procedure<int()>("hold").on(there).start());
+        }
+        std::vector<future<void>> ults;
+        for (int i = 0; i < 4; ++i) {
+            ults.push_back(
+                where_.spawn([&, i] { repeat([&] { return echo.try_call(text(i)); }); }));
+            ults.push_back(where_.spawn([&] {
+                try {
+                    for (int each : where_.procedure<streamed<int>()>("count").on(there)())
+                        last_ = each;
+                } catch (const error&) {
+                }
+            }));
+        }
+        while (alive()) {
+            tell(echo);
+            try {
+                where_.procedure<void(std::string)>("note").on(there).post(text(begun_));
+            } catch (const error&) {
+                break;
+            }
+            if (!echo.try_call("x")) break;
+        }
+        for (auto& each : ults)
+            each.get();
+        int open = 0;
+        for (auto& each : waits)
+            open += each.wait().ok();
+        for (auto& each : holds)
+            (void)each.wait();
+        for (int i = begun_; i > 0; --i)
+            told_.acquire();
+        return open + twice_;
+    }
+
+private:
+    bool alive() const { return ended_.load() < 100'000; }
+    static std::string text(int n) { return n % 3 == 0 ? large : std::string(1, 'x'); }
+    template <typename Call>
+    void repeat(Call call) {
+        while (call()) {
+        }
+    }
+    void tell(const bound_procedure<std::string(std::string)>& echo) {
+        ++begun_;
+        auto done = std::make_shared<std::atomic<bool>>(false);
+        try {
+            echo.call_then(
+                [this, done](result<std::string>) {
+                    if (done->exchange(true)) ++twice_;
+                    ++ended_;
+                    told_.release();
+                },
+                text(begun_));
+        } catch (const error&) {
+            --begun_;
+        }
+    }
+
+    engine& where_;
+    int begun_ = 0;
+    std::atomic<int> ended_{0};
+    std::atomic<int> twice_{0};
+    int last_ = 0;
+    semaphore told_{0};
+};
+
+std::uint64_t value_of(engine& which, std::string_view name) {
+    for (const counter_value& each : which.counters().snapshot()) {
+        if (each.name == name) return each.value;
+    }
+    ADD_FAILURE() << "no counter " << name;
+    return 0;
+}
+
+/// Starts processes and kills them after a random time, since a process that has run ULTs should
+/// not fork. Hears "uri", or "uri address" for a client; says the server's address.
+int start_and_kill(channel& parent) {
+    seeded_random chance(20261122);
+    for (;;) {
+        const std::string what = parent.hear();
+        if (what == "end") return 0;
+        const std::size_t space = what.find(' ');
+        const std::string uri = what.substr(0, space);
+        child_process victim([&](channel& me) {
+            engine here{uri, {.drain = 0ms}};
+            const called serves(here);
+            if (space != std::string::npos) {
+                me.say("begun");
+                caller(here).call_until_it_is_gone(what.substr(space + 1));
+            } else {
+                me.say(here.address());
+            }
+            (void)me.hear();
+            return 0;
+        });
+        parent.say(victim.line().hear());
+        std::this_thread::sleep_for(std::chrono::microseconds(chance.below(3000)));
+        victim.kill();
+        parent.say("killed");
+    }
+}
+
+class killed_calls : public testing::TestWithParam<const char*> {
+protected:
+    child_process killer{start_and_kill};
+
+    static bool is_shm() { return std::string_view(GetParam()).starts_with("shm"); }
+    void TearDown() override {
+        killer.line().say("end");
+        EXPECT_EQ(killer.join(), 0);
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(shm, killed_calls, testing::Values("shm://"));
+INSTANTIATE_TEST_SUITE_P(tcp, killed_calls, testing::Values("tcp://127.0.0.1:0"));
+
+TEST_P(killed_calls, of_a_server_end_once_at_the_client) {
+    engine client{is_shm() ? "shm://" : "tcp://"};
+    caller calls(client);
+    for (int i = 0; i < rounds; ++i) {
+        killer.line().say(GetParam());
+        const std::string address = killer.line().hear();
+        ASSERT_EQ(calls.call_until_it_is_gone(address), 0) << "round " << i;
+        ASSERT_EQ(killer.line().hear(), "killed");
+    }
+}
+
+TEST_P(killed_calls, of_a_client_leave_nothing_at_the_server) {
+    engine server{GetParam()};
+    called serves(server);
+    for (int i = 0; i < rounds; ++i) {
+        event lost;
+        const auto watch = server.on_peer_lost([&](const peer&, status) { lost.set(); });
+        killer.line().say(std::string(is_shm() ? "shm:// " : "tcp:// ") + server.address());
+        ASSERT_EQ(killer.line().hear(), "begun");
+        ASSERT_EQ(killer.line().hear(), "killed");
+        // One that died before it had called is not known here, and nothing is left of it.
+        while (!lost.wait_for(10ms) && value_of(server, "rpc.running") != 0) {
+        }
+        serves.held.reset();
+    }
+    while (value_of(server, "rpc.running") != 0)
+        std::this_thread::yield();
+    EXPECT_EQ(value_of(server, "rpc.lent"), 0u);
+}
+
+}  // namespace
+}  // namespace amalgam
