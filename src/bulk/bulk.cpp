@@ -39,23 +39,26 @@ failure told(const std::function<void(std::uint64_t)>& whom, std::uint64_t bytes
 /// One pull or push under way.
 class bulk_transfer final : public future_transfer {
 public:
-    bulk_transfer(const transfer_target& target, const bulk_options& how)
-        : future_transfer(target), on_progress_(how.on_progress) {}
+    bulk_transfer(const transfer_target& target, std::shared_ptr<const bulk_source> source,
+                  const bulk_options& how)
+        : future_transfer(target), source_(std::move(source)), on_progress_(how.on_progress) {}
 
 private:
     failure progressed() noexcept override { return told(on_progress_, moved()); }
     /// Not only asks for the end, but waits for it: the local bytes may be gone next.
     void abandoned() noexcept override {
         future_transfer::abandoned();
-        if (ready() || !can_wait_here(*core_)) return;
+        if (ready()) return;
         const cancel_later it_must_not_throw;
         try {
+            check_may_wait(*core_);
             wait();
         } catch (...) {
-            // A tasklet cannot wait.
+            // Nor can a tasklet.
         }
     }
 
+    std::shared_ptr<const bulk_source> source_;  // What was lent is used until the end.
     std::function<void(std::uint64_t)> on_progress_;
 };
 
@@ -95,7 +98,7 @@ failure refusal(const char* verb, const amalgam::bulk& what, access asked, std::
     return {};
 }
 
-/// Where the range is, from here. Kept so that a bulk may be destroyed meanwhile.
+/// Where the range is, from here.
 result<transfer_target> target_of(const bulk_source& source, std::uint64_t offset,
                                   const bulk_options& how) {
     result<bulk_route> way = route_of(source);
@@ -108,25 +111,10 @@ result<transfer_target> target_of(const bulk_source& source, std::uint64_t offse
                            .piece_bytes = how.chunk_bytes};
 }
 
-/// Waits for a transfer that is to be over when the caller goes on.
-failure wait_for(future<void> later) {
-    try {
-        later.get();
-        return {};
-    } catch (const error& why) {
-        return {why.code(), why.what()};
-    }
-}
-
-failure cannot_wait() {
-    return {{errc::invalid},
-            "a transfer on a network in virtual time cannot be waited for here, because time "
-            "stands still meanwhile: use start_pull() or start_push() and "
-            "loop_network::run_until_idle(), or wait in a ULT of engine::spawn()"};
-}
-
-void must_be_fine(failure why) {
-    if (!why.what.ok()) throw error(why.what, why.sentence);
+/// What is to be waited for can come to its end meanwhile.
+void check_may_wait_for(const bulk_source* source) {
+    const bool asks = source != nullptr && source->what != bulk_source::kind::inside;
+    if (asks && source->core != nullptr) check_may_wait(*source->core);
 }
 
 }  // namespace
@@ -149,7 +137,7 @@ future<void> bulk::start_pull(std::uint64_t offset, const segments& into,
     }
     const auto target = detail::target_of(*source_, offset_ + offset, how);
     if (!target) return detail::over_already(target.why());
-    auto one = std::make_unique<detail::bulk_transfer>(*target, how);
+    auto one = std::make_unique<detail::bulk_transfer>(*target, source_, how);
     one->get_copy(into.list());
     return one.release()->launch();
 }
@@ -161,33 +149,39 @@ future<void> bulk::start_push(std::uint64_t offset, const const_segments& from,
     if (!why.what.ok() || bytes == 0) return detail::over_already(std::move(why));
     const auto target = detail::target_of(*source_, offset_ + offset, how);
     if (!target) return detail::over_already(target.why());
-    auto one = std::make_unique<detail::bulk_transfer>(*target, how);
+    auto one = std::make_unique<detail::bulk_transfer>(*target, source_, how);
     one->put_copy(from.list());
     return one.release()->launch();
 }
 
+void bulk::pull(std::uint64_t offset, const segments& into, const bulk_options& how) const {
+    detail::check_may_wait_for(source_.get());
+    start_pull(offset, into, how).get();
+}
+
+void bulk::push(std::uint64_t offset, const const_segments& from, const bulk_options& how) const {
+    detail::check_may_wait_for(source_.get());
+    start_push(offset, from, how).get();
+}
+
 result<void> bulk::try_pull(std::uint64_t offset, const segments& into,
                             const bulk_options& how) const {
-    if (source_ != nullptr && source_->core != nullptr && !detail::can_wait_here(*source_->core)) {
-        return detail::cannot_wait();
+    try {
+        pull(offset, into, how);
+        return {};
+    } catch (const error& why) {
+        return failure{why.code(), why.what()};
     }
-    return detail::wait_for(start_pull(offset, into, how));
 }
 
 result<void> bulk::try_push(std::uint64_t offset, const const_segments& from,
                             const bulk_options& how) const {
-    if (source_ != nullptr && source_->core != nullptr && !detail::can_wait_here(*source_->core)) {
-        return detail::cannot_wait();
+    try {
+        push(offset, from, how);
+        return {};
+    } catch (const error& why) {
+        return failure{why.code(), why.what()};
     }
-    return detail::wait_for(start_push(offset, from, how));
-}
-
-void bulk::pull(std::uint64_t offset, const segments& into, const bulk_options& how) const {
-    detail::must_be_fine(try_pull(offset, into, how).why());
-}
-
-void bulk::push(std::uint64_t offset, const const_segments& from, const bulk_options& how) const {
-    detail::must_be_fine(try_push(offset, from, how).why());
 }
 
 }  // namespace amalgam

@@ -133,7 +133,7 @@ private:
 
     std::shared_ptr<cache_block> make(std::size_t of) {
         auto block = std::make_shared<cache_block>();
-        cache_memory memory = allocate_cache_memory(engine_, smallest << of);
+        port_memory memory = memory_.allocate(smallest << of);
         block->bytes = memory.bytes;
         block->size_class = of;
         block->source = source_of(
@@ -143,6 +143,7 @@ private:
 
     engine_core& engine_;
     core_reference alive_;
+    cache_memory memory_{engine_};
     bulk_cache_options options_;
     mutable std::mutex lock_;
     std::array<std::shared_ptr<cache_block>, classes> idle_;
@@ -195,7 +196,7 @@ bulk_cache_counts bulk_cache::counts() const noexcept {
     return core_->counts();
 }
 
-bulk expose_owned(engine& where, bulk_buffer&& bytes, access rights) {
+bulk expose_owned(engine& where, bulk_buffer&& bytes) {
     if (!bytes) return {};
     const std::uint64_t size = bytes.size();
     auto source = detail::source_of(bytes.block_->source->memory);
@@ -203,12 +204,6 @@ bulk expose_owned(engine& where, bulk_buffer&& bytes, access rights) {
         throw error(errc::invalid,
                     "the buffer's cache belongs to another engine; expose it with that one");
     }
-    if (!allows(source->rights, rights)) {
-        throw error(errc::denied,
-                    "the cache's buffers were not registered with these rights; say them in "
-                    "bulk_cache_options::rights");
-    }
-    source->rights = rights;
     source->holder = std::make_shared<bulk_buffer>(std::move(bytes));
     return {std::move(source), 0, size};
 }

@@ -206,7 +206,7 @@ TEST(bulk_failures, forged_descriptors_touch_nothing) {
     std::vector<std::size_t> places{1};
     for (std::size_t at = 24; at < 32; ++at)
         places.push_back(at);
-    for (std::size_t at = 48; at < 72; ++at)
+    for (std::size_t at = 56; at < 80; ++at)
         places.push_back(at);
     for (const std::size_t at : places) {
         std::vector<std::byte> forged(bytes.bytes().begin(), bytes.bytes().end());

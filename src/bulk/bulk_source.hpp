@@ -9,6 +9,7 @@
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/exposure.hpp>
+#include <amalgam/rpc/detail/loans.hpp>
 #include <amalgam/rpc/detail/transfer.hpp>
 #include <amalgam/rpc/peer.hpp>
 
@@ -26,6 +27,28 @@ struct shown_memory : private held_bytes, core_reference, exposure {
     engine_core& core;
     bool owned;                  ///< It holds its bytes, so whoever was sent it keeps it, too.
     std::vector<bulk_way> ways;  ///< By port.
+};
+
+/// What a message lent to us, until this ends.
+class borrowed_loan {
+public:
+    borrowed_loan() = default;
+    borrowed_loan(const borrowed_loan&) = delete;
+    borrowed_loan& operator=(const borrowed_loan&) = delete;
+    ~borrowed_loan() {
+        if (id_ != 0) release_loan(*core_, lender_, id_);
+    }
+    void take(engine_core& core, const amalgam::peer& lender, std::uint64_t id) noexcept {
+        core_ = &core;
+        lender_ = lender;
+        id_ = id;
+    }
+    explicit operator bool() const noexcept { return id_ != 0; }
+
+private:
+    engine_core* core_ = nullptr;
+    amalgam::peer lender_;
+    std::uint64_t id_ = 0;
 };
 
 /// What all copies and parts of a descriptor share. Immutable.
@@ -48,7 +71,12 @@ struct bulk_source {
     std::uint16_t direct;                 ///< Which way the sender's port is; no_way: none.
     std::vector<bulk_way> ways;
     std::vector<std::byte> content;  ///< Inside.
+    borrowed_loan loan;              ///< Far: of memory that its descriptor owns.
 
+    /// It is there as long as somebody holds the descriptor, or was sent it.
+    bool is_owned() const noexcept {
+        return loan || holder != nullptr || (memory != nullptr && memory->owned);
+    }
     const std::vector<bulk_way>& all_ways() const noexcept {
         return what == kind::own ? memory->ways : ways;
     }

@@ -1,14 +1,26 @@
 #include "bulk/cache_memory.hpp"
 
-#include <new>
+#include <utility>
 
 namespace amalgam::detail {
 
-cache_memory allocate_cache_memory(engine_core&, std::size_t bytes) {
-    constexpr std::align_val_t page{4096};
-    void* const memory = ::operator new(bytes, page);
-    std::shared_ptr<void> holder(memory, [](void* gone) { ::operator delete(gone, page); });
-    return {std::move(holder), {static_cast<std::byte*>(memory), bytes}};
+port_memory cache_memory::allocate(std::size_t bytes) {
+    if (bytes > piece_bytes / 4) return allocate_port_memory(core_, bytes);
+    for (;;) {
+        {
+            const std::lock_guard one(lock_);
+            if (piece_bytes - cut_ >= bytes) {
+                const mutable_bytes mine = piece_.bytes.subspan(cut_, bytes);
+                cut_ += bytes;
+                return {piece_.holder, mine};
+            }
+        }
+        // Not under the lock: who allocates may be parked meanwhile.
+        port_memory fresh = allocate_port_memory(core_, piece_bytes);
+        const std::lock_guard one(lock_);
+        std::swap(piece_, fresh);  // The one before ends after the lock, if it is not in use.
+        cut_ = 0;
+    }
 }
 
 }  // namespace amalgam::detail

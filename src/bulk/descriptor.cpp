@@ -6,6 +6,7 @@
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/detail/loans.hpp>
 #include <amalgam/rpc/detail/origin.hpp>
 
 #include "bulk/bulk_source.hpp"
@@ -153,6 +154,9 @@ bulk_image bulk::to_send(const detail::origin* between) const {
                     "memory does not listen; give that engine a URI that does, as "
                     "tcp://127.0.0.1:0");
     }
+    if (source_->is_owned()) {
+        image.loan = detail::lend(between, std::const_pointer_cast<bulk_source>(source_));
+    }
     return image;
 }
 
@@ -195,6 +199,12 @@ const char* bulk::receive(detail::received_bulk& image, const detail::origin* be
     source->home.rights = image.rights;
     if (source->sender) source->direct = image.direct;
     source->ways = std::move(image.own_ways);
+    if (image.loan != 0) {
+        if (source->core == nullptr || !detail::take_loan(between, image.loan)) {
+            return "a descriptor names a loan that its message does not make";
+        }
+        source->loan.take(*source->core, source->sender, image.loan);
+    }
     into = bulk(std::move(source), image.offset, image.bytes);
     return nullptr;
 }

@@ -31,11 +31,7 @@ public:
                                     "and {}; example: pull_pipelined(1 << 20, 4, work)",
                                     chunk, depth));
         }
-        if (core != nullptr && !can_wait_here(*core)) {
-            throw error(errc::invalid,
-                        "a pipeline on a network in virtual time runs in a ULT only: call it "
-                        "from one of engine::spawn()");
-        }
+        if (core != nullptr) check_may_wait(*core);
         if (core != nullptr && how.within != std::chrono::nanoseconds::max()) {
             deadline_ = now_of(*core) + how.within;
         }

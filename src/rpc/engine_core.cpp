@@ -181,6 +181,20 @@ void engine_core::admit(const peer& there) {
     }
 }
 
+shared_block engine_core::allocate(std::size_t bytes) {
+    if (ports_.empty()) throw error(errc::closed, "this engine is stopped; make a new one");
+    for (const std::unique_ptr<port>& each : ports_) {
+        result<shared_block> block = each->allocate(bytes);
+        if (!block) {
+            throw error(block.code(), block.sentence().empty()
+                                          ? fmt::format("no memory for a block of {} bytes", bytes)
+                                          : block.sentence());
+        }
+        if (block->is_shared() || each == ports_.back()) return std::move(*block);
+    }
+    return {};
+}
+
 void engine_core::expose(exposure& mine, const peer* only) {
     if (ports_.empty()) throw error(errc::closed, "this engine is stopped; make a new one");
     exposures_.open(mine, ports_, only);

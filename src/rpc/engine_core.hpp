@@ -112,6 +112,8 @@ public:
     exposure_table& exposures() noexcept { return exposures_; }
     /// Shows memory to peers: all, or `only` one. Throws error{closed} after the end.
     void expose(exposure& mine, const peer* only);
+    /// Of the first port whose peers can map it; else private. Throws likewise.
+    shared_block allocate(std::size_t bytes);
     known_peers& peers() noexcept { return peers_; }
     message_sink& self_sink() noexcept { return self_sink_; }
     std::string address_of(const peer& who);

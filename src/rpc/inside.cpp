@@ -1,5 +1,8 @@
+#include <memory>
+
+#include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
-#include <amalgam/tasks/ult.hpp>
+#include <amalgam/tasks/parking.hpp>
 
 #include "rpc/engine_core.hpp"
 
@@ -27,8 +30,36 @@ result<peer> find_peer(engine_core& core, std::string_view address) {
 clock::time_point now_of(const engine_core& core) noexcept {
     return core.now();
 }
-bool can_wait_here(const engine_core& core) noexcept {
-    return !core.driven() || this_task::in_ult();
+void check_may_wait(const engine_core& core) {
+    core.check_may_wait();
+}
+
+namespace {
+
+/// A block belongs to its port's thread while the port lives.
+struct block_holder {
+    explicit block_holder(engine_core& where) noexcept : alive(where), core(where) {}
+    block_holder(const block_holder&) = delete;
+    ~block_holder() {
+        const cancel_later it_must_not_throw;
+        try {
+            core.on_stream([this] { block = shared_block(); });
+        } catch (...) {
+            // The engine has ended, and the port: the block is like any value now.
+        }
+    }
+
+    core_reference alive;
+    engine_core& core;
+    shared_block block;
+};
+
+}  // namespace
+
+port_memory allocate_port_memory(engine_core& core, std::size_t bytes) {
+    const auto holder = std::make_shared<block_holder>(core);
+    core.on_stream([&] { holder->block = core.allocate(bytes); });
+    return {holder, holder->block.bytes()};
 }
 
 }  // namespace amalgam::detail

@@ -53,7 +53,7 @@ public:
 
 private:
     friend class bulk_cache;
-    friend bulk expose_owned(engine& where, bulk_buffer&& bytes, access rights);
+    friend bulk expose_owned(engine& where, bulk_buffer&& bytes);
     bulk_buffer(std::shared_ptr<detail::cache_core> cache,
                 std::shared_ptr<detail::cache_block> block, std::size_t size) noexcept;
 

@@ -70,8 +70,9 @@ requires(detail::one_segment<Owner&> && !std::is_lvalue_reference_v<Owner> &&
     return detail::whole_of(detail::show(where.core(), scatter(&all, 1), rights, std::move(held)));
 }
 bulk expose_owned(engine& where, buffer&& bytes, access rights = access::read);
-/// A buffer of a cache is registered already; it goes back there in the end.
-/// Failure: throws error{denied} when the cache's buffers do not have these rights.
-bulk expose_owned(engine& where, bulk_buffer&& bytes, access rights = access::read);
+/// A buffer of a cache is registered already, with the rights of all its buffers; it goes back
+/// there in the end.
+/// Failure: throws error{invalid} when the cache belongs to another engine.
+bulk expose_owned(engine& where, bulk_buffer&& bytes);
 
 }  // namespace amalgam

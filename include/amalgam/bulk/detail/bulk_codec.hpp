@@ -39,6 +39,7 @@ struct bulk_image {
     std::uint64_t bytes = 0;
     std::uint64_t offset = 0;  ///< Within the region.
     remote_key home;           ///< At the engine that exposed it; its length and rights count.
+    std::uint64_t loan = 0;    ///< By which the receiver keeps the memory; 0: it does not.
     std::uint16_t direct = no_way;
     std::span<const bulk_way> ways;
     std::vector<std::byte> content;
@@ -66,7 +67,8 @@ struct codec<bulk> {
         a.scalar(std::uint16_t{0});
         if (image.kind == detail::bulk_kind::inside) a(image.content);
         if (image.kind != detail::bulk_kind::elsewhere) return;
-        a(image.bytes, image.offset, image.home.bytes, image.home.secret, image.home.incarnation);
+        a(image.bytes, image.offset, image.home.bytes, image.home.secret, image.home.incarnation,
+          image.loan);
         for (const detail::bulk_way& each : image.ways)
             a(each.key.secret, each.key.region, each.key.incarnation, each.address);
     }
@@ -82,7 +84,7 @@ struct codec<bulk> {
         if (image.kind == detail::bulk_kind::inside) a(image.content);
         if (image.kind == detail::bulk_kind::elsewhere) {
             a(image.bytes, image.offset, image.home.bytes, image.home.secret,
-              image.home.incarnation);
+              image.home.incarnation, image.loan);
             if (ways > detail::bulk_image::max_ways) a.fail("a descriptor has too many ways");
             for (std::size_t i = 0; i < ways && a.ok(); ++i) {
                 detail::bulk_way& each = image.own_ways.emplace_back();

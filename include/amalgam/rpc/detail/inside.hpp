@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include <amalgam/core/bytes.hpp>
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/rpc/peer.hpp>
@@ -25,7 +27,15 @@ const std::string& port_address(const engine_core& core, std::size_t port) noexc
 result<peer> find_peer(engine_core& core, std::string_view address);
 /// The clock that its deadlines go by.
 clock::time_point now_of(const engine_core& core) noexcept;
-/// False: its time stands still while the caller would wait.
-bool can_wait_here(const engine_core& core) noexcept;
+/// Throws error{invalid} where the caller would wait for ever.
+void check_may_wait(const engine_core& core);
+/// Memory that peers on the same host reach as fast as a port of the engine can let them: see
+/// port::allocate(). Given back on the engine's stream, whoever drops it.
+/// Failure: throws error{no_memory}, error{closed}.
+struct port_memory {
+    std::shared_ptr<void> holder;
+    mutable_bytes bytes;
+};
+port_memory allocate_port_memory(engine_core& core, std::size_t bytes);
 
 }  // namespace amalgam::detail
