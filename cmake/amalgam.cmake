@@ -55,7 +55,7 @@ endfunction()
 
 # amalgam_test(uri_test SOURCES uri_test.cpp LINKS amalgam::core [TIMEOUT 60] [LABELS processes] [SERIAL])
 # Every gtest case becomes one ctest case with a watchdog; with AMALGAM_TEST_PROGRAMS every program
-# does, which saves starting it for each case.
+# does that starts no others, which saves starting it for each case.
 function(amalgam_test name)
   if(NOT AMALGAM_TESTS)
     return()
@@ -77,7 +77,7 @@ function(amalgam_test name)
   # Templates of ours are optimized in there, too, but nobody waits for the last percent.
   # GCC at -O1 also takes an optional that holds nothing for one that is read.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1;-Wno-maybe-uninitialized>)
-  if(AMALGAM_TEST_PROGRAMS)
+  if(AMALGAM_TEST_PROGRAMS AND NOT "processes" IN_LIST arg_LABELS)
     add_test(NAME ${name} COMMAND ${name})
     list(REMOVE_AT properties 0 1)
     set_tests_properties(${name} PROPERTIES TIMEOUT 600 ${properties})

@@ -37,6 +37,8 @@ request_extras::request_extras(const_bytes wire)
     is_elsewhere = key_in(wire, elsewhere);
 }
 
+request_extras::~request_extras() = default;
+
 invocation::invocation(const arrived_call& call, ult_core* runs_in) noexcept
     : served_call(call), runs_in_(runs_in) {}
 
@@ -154,17 +156,19 @@ status invocation::run_handler(answer_values& into, std::string& text) {
         const origin goes{&core, from_, &into.lends, nullptr};
         archive_reader reader(arguments, values_as(), &came);
         archive_writer writer(into.values, values_as(), &goes);
-        std::optional<item_sender> items;
         answer_way way;
         way.late = late_;
         if (what().form == answer_form::items) {
-            way.items = &items.emplace(*this, extras_ != nullptr ? extras_->window : 0);
-            items_.store(&*items, std::memory_order_release);
+            if (extras_ == nullptr || extras_->window == 0) {
+                text =
+                    "its answer is a stream, and the request does not say how many values to send";
+                return {errc::mismatch};
+            }
+            // Credit may come until the call is over, so it stays until then.
+            extras_->items = std::make_unique<item_sender>(*this, extras_->window);
+            way.items = extras_->items.get();
+            items_.store(extras_->items.get(), std::memory_order_release);
         }
-        struct leave {
-            std::atomic<item_sender*>& items;
-            ~leave() { items.store(nullptr, std::memory_order_relaxed); }
-        } at_end{items_};
         if (what().run->invoke(reader, writer, way)) return {};
         text = fmt::format("the arguments do not fit {}: {}", what().signature,
                            reader.ok() ? "there are bytes left over" : reader.why());

@@ -40,6 +40,7 @@ struct arrived_call {
 /// What only few requests carry.
 struct request_extras {
     explicit request_extras(const_bytes wire);
+    ~request_extras();
 
     std::vector<std::byte> bytes;
     std::optional<trace_context> trace;
@@ -47,6 +48,7 @@ struct request_extras {
     remote_key elsewhere;
     bool is_elsewhere = false;
     std::uint32_t window = 0;
+    std::unique_ptr<item_sender> items;  ///< Of a streamed answer; as long as the call.
 };
 
 /// A call that is served here, as the server finds it again: by its caller and id.
