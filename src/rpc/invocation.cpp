@@ -32,8 +32,8 @@ request_extras::request_extras(const_bytes wire)
     : bytes(wire.begin(), wire.end()), lent_to_us(to_ids(loans_of(wire))) {
     const const_bytes span = find_extra(wire, extra::trace);
     if (!span.empty()) trace = read_trace(span);
-    const const_bytes items = find_extra(wire, extra::window);
-    if (!items.empty()) window = load_le<std::uint32_t>(items.data());
+    const const_bytes first = find_extra(wire, extra::window);
+    if (!first.empty()) window = load_le<std::uint32_t>(first.data());
     is_elsewhere = key_in(wire, elsewhere);
 }
 
