@@ -200,7 +200,7 @@ TEST(bulk_failures, forged_descriptors_touch_nothing) {
     in_virtual_time t;
     body bytes;
     const detail::origin out{&t.client.core(), t.client.lookup(t.server.address())};
-    archive_writer(bytes, &out)(t.shown.descriptor());
+    archive_writer(bytes, encoding::native, &out)(t.shown.descriptor());
     const detail::origin in{&t.server.core(), t.server.lookup(t.client.address())};
     // Its rights, its length, and each byte of the key: see docs/wire/bulk.md.
     std::vector<std::size_t> places{1};
@@ -211,7 +211,7 @@ TEST(bulk_failures, forged_descriptors_touch_nothing) {
     for (const std::size_t at : places) {
         std::vector<std::byte> forged(bytes.bytes().begin(), bytes.bytes().end());
         forged[at] ^= std::byte{1};
-        archive_reader reader(forged, &in);
+        archive_reader reader(forged, encoding::native, &in);
         bulk got;
         reader(got);
         if (!reader.ok()) continue;
@@ -239,7 +239,7 @@ bool survives(std::size_t n, Work work) {
 }
 
 class bulk_allocations : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(shm, bulk_allocations, testing::Values("shm://"));
+INSTANTIATE_TEST_SUITE_P(shm, bulk_allocations, testing::ValuesIn(over_shm({"shm://"})));
 INSTANTIATE_TEST_SUITE_P(tcp, bulk_allocations, testing::Values("tcp://127.0.0.1:0"));
 
 TEST_P(bulk_allocations, whatever_allocation_fails_nothing_is_lost_but_the_operation) {

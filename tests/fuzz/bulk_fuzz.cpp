@@ -35,7 +35,7 @@ world& here() {
 void run_one(const_bytes input) {
     world& w = here();
     const detail::origin between{&w.server.core(), w.from};
-    archive_reader reader(input, &between);
+    archive_reader reader(input, encoding::native, &between);
     bulk got;
     reader(got);
     if (!reader.ok()) return require(!got, "what is refused names nothing");
@@ -49,12 +49,12 @@ void run_one(const_bytes input) {
     require(push.wait() != errc::ok || into.empty() || got.is_inside(), "nobody may write");
     body again;
     try {
-        archive_writer(again, &between)(got);
+        archive_writer(again, encoding::native, &between)(got);
     } catch (const error& why) {
         require(why.code() == errc::invalid, "it cannot be passed on");
         return;
     }
-    archive_reader second(again.bytes(), &between);
+    archive_reader second(again.bytes(), encoding::native, &between);
     bulk same;
     second(same);
     require(second.ok() && same.bytes() == got.bytes(), "what was written can be read");
@@ -70,7 +70,7 @@ std::span<const std::string_view> seeds() {
             for (const detail::origin* known :
                  {&between, static_cast<const detail::origin*>(nullptr)}) {
                 body into;
-                archive_writer(into, known)(each);
+                archive_writer(into, encoding::native, known)(each);
                 made.emplace_back(reinterpret_cast<const char*>(into.bytes().data()), into.size());
             }
         }

@@ -201,7 +201,7 @@ TEST_P(killed_calls, of_a_client_leave_nothing_at_the_server) {
         // One that died before it had called is not known here, and nothing is left of it.
         while (!lost.wait_for(10ms) && value_of(server, "rpc.running") != 0) {
         }
-        serves.held.reset();
+        server.run([&] { serves.held.reset(); });
     }
     while (value_of(server, "rpc.running") != 0)
         std::this_thread::yield();
