@@ -239,7 +239,8 @@ bool survives(std::size_t n, Work work) {
 }
 
 class bulk_allocations : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(shm, bulk_allocations, testing::ValuesIn(over_shm({"shm://"})));
+INSTANTIATE_TEST_SUITE_P(shm, bulk_allocations,
+                         testing::ValuesIn(unless_thread_sanitizer({"shm://"})));
 INSTANTIATE_TEST_SUITE_P(tcp, bulk_allocations, testing::Values("tcp://127.0.0.1:0"));
 
 TEST_P(bulk_allocations, whatever_allocation_fails_nothing_is_lost_but_the_operation) {

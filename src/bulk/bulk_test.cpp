@@ -38,7 +38,8 @@ protected:
 };
 
 INSTANTIATE_TEST_SUITE_P(loop, bulk_on, testing::Values("loop://"));
-INSTANTIATE_TEST_SUITE_P(shm, bulk_on, testing::ValuesIn(over_shm({"shm://", "shm://?rma=ring"})));
+INSTANTIATE_TEST_SUITE_P(shm, bulk_on,
+                         testing::ValuesIn(unless_thread_sanitizer({"shm://", "shm://?rma=ring"})));
 INSTANTIATE_TEST_SUITE_P(tcp, bulk_on, testing::Values("tcp://127.0.0.1:0"));
 
 TEST_P(bulk_on, handler_pulls_what_it_was_sent_and_pushes_back) {

@@ -212,7 +212,7 @@ TEST_F(owned, archive_that_is_no_message_refuses_it) {
 }
 
 class owned_on : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(shm, owned_on, testing::ValuesIn(over_shm({"shm://"})));
+INSTANTIATE_TEST_SUITE_P(shm, owned_on, testing::ValuesIn(unless_thread_sanitizer({"shm://"})));
 INSTANTIATE_TEST_SUITE_P(tcp, owned_on, testing::Values("tcp://127.0.0.1:0"));
 
 TEST_P(owned_on, pooled_buffers_come_back_from_the_far_side) {

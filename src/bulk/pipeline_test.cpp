@@ -33,7 +33,7 @@ protected:
 };
 
 INSTANTIATE_TEST_SUITE_P(loop, pipelined, testing::Values("loop://"));
-INSTANTIATE_TEST_SUITE_P(shm, pipelined, testing::ValuesIn(over_shm({"shm://"})));
+INSTANTIATE_TEST_SUITE_P(shm, pipelined, testing::ValuesIn(unless_thread_sanitizer({"shm://"})));
 INSTANTIATE_TEST_SUITE_P(tcp, pipelined, testing::Values("tcp://127.0.0.1:0"));
 
 TEST_P(pipelined, chunks_come_in_order_and_whole) {
@@ -116,8 +116,9 @@ TEST(pipelined_in_virtual_time, deadline_counts_for_all_of_it_and_at_most_depth_
 }
 
 class cached : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(shm, cached, testing::ValuesIn(over_shm({"shm://"})));
-INSTANTIATE_TEST_SUITE_P(tcp, cached, testing::Values("tcp://127.0.0.1:0"));
+INSTANTIATE_TEST_SUITE_P(shm, cached, testing::ValuesIn(unless_thread_sanitizer({"shm://"})));
+INSTANTIATE_TEST_SUITE_P(tcp, cached,
+                         testing::ValuesIn(unless_thread_sanitizer({"tcp://127.0.0.1:0"})));
 
 TEST_P(cached, buffers_are_registered_once_and_reach_each_other) {
     engine server{GetParam()}, client{GetParam()};
