@@ -76,7 +76,8 @@ function(amalgam_test name)
   endif()
   # Templates of ours are optimized in there, too, but nobody waits for the last percent.
   # GCC at -O1 also takes an optional that holds nothing for one that is read.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1;-Wno-maybe-uninitialized>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>
+                                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   if(AMALGAM_TEST_PROGRAMS AND NOT "processes" IN_LIST arg_LABELS)
     add_test(NAME ${name} COMMAND ${name})
     list(REMOVE_AT properties 0 1)
