@@ -39,9 +39,12 @@ int serve(channel& parent, const std::string& uri) {
     server.define("wait", [&](int) { never.wait(); });
     server.define("note", [](int) {});
     server.define("watch", [&] {
-        while (!call_context::current().canceled())
-            this_task::sleep_for(1ms);
-        ++canceled;
+        try {
+            for (;;)
+                this_task::sleep_for(1ms);
+        } catch (const error&) {
+            canceled += call_context::current().canceled() ? 1 : 0;
+        }
     });
     server.define("canceled", [&] { return canceled.load(); });
     parent.say(server.address());
