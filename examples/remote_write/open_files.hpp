@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/rpc/peer.hpp>
+#include <amalgam/tasks/mutex.hpp>
+
+#include "protocol.hpp"
+
+namespace remote_write {
+
+/// One open file. Threads: any.
+/// Failure: throws std::runtime_error with one sentence.
+class local_file {
+public:
+    local_file(amalgam::unique_fd fd, std::string name, open_mode mode)
+        : fd_(std::move(fd)), name_(std::move(name)), mode_(mode) {}
+
+    std::uint64_t bytes() const;
+    void check_mode(open_mode needed) const;
+    void write(amalgam::const_bytes from, std::uint64_t offset) const;
+    /// Fills `into`; it is an error when the file ends before.
+    void read(amalgam::mutable_bytes into, std::uint64_t offset) const;
+
+private:
+    amalgam::unique_fd fd_;
+    std::string name_;
+    open_mode mode_;
+};
+
+/// The files of one directory that clients have open. Nobody gets out of the directory: a name has
+/// no slash in it, and a symbolic link is not followed.
+///
+/// Threads: any ULT or thread; files are opened and closed beside the lock.
+/// Failure: throws std::runtime_error with one sentence.
+class open_files {
+public:
+    static constexpr std::size_t max_open = 1024;
+
+    explicit open_files(const std::string& directory);
+
+    opened_file open(const amalgam::peer& who, std::string_view name, open_mode mode);
+    file_info stat(std::string_view name) const;
+    /// Who opened it may use it, nobody else.
+    std::shared_ptr<const local_file> find(const amalgam::peer& who, std::uint64_t handle);
+    void close(const amalgam::peer& who, std::uint64_t handle);
+    void close_all_of(const amalgam::peer& who);
+
+private:
+    struct entry {
+        amalgam::peer owner;
+        std::shared_ptr<const local_file> file;
+    };
+    amalgam::unique_fd open_in_directory(std::string_view name, int flags) const;
+    std::unordered_map<std::uint64_t, entry>::iterator owned(const amalgam::peer& who,
+                                                             std::uint64_t handle);
+
+    amalgam::unique_fd directory_;
+    amalgam::mutex lock_;
+    std::unordered_map<std::uint64_t, entry> open_;
+    std::uint64_t last_handle_ = 0;
+};
+
+}  // namespace remote_write

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <amalgam/bulk/bulk.hpp>
+
+/// What a client asks of a server: the five procedures of an I/O forwarder. The bytes of files do
+/// not travel in the calls: a call names the client's memory, and the server fetches from it or
+/// stores to it, chunk by chunk.
+namespace remote_write {
+
+enum class open_mode : std::uint8_t {
+    read = 0,    ///< The file must be there.
+    replace = 1  ///< To write: made when it is not there, emptied when it is.
+};
+
+struct opened_file {
+    std::uint64_t handle = 0;  ///< For who opened it only, and as long as that is there.
+    std::uint64_t bytes = 0;
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(handle, bytes);
+    }
+};
+
+struct file_info {
+    std::uint64_t bytes = 0;
+    std::int64_t modified_seconds = 0;  ///< Since 1970.
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(bytes, modified_seconds);
+    }
+};
+
+/// Opens a file by its name in the server's directory.
+inline constexpr const char* open_name = "remote_write.open";
+using open_signature = opened_file(std::string name, open_mode);
+/// Writes all of `from` to the file, from `offset`; returns how many bytes that were.
+inline constexpr const char* write_name = "remote_write.write";
+using write_signature = std::uint64_t(std::uint64_t handle, std::uint64_t offset,
+                                      amalgam::bulk from);
+/// Fills `into` from the file, from `offset`; returns how many bytes there were.
+inline constexpr const char* read_name = "remote_write.read";
+using read_signature = std::uint64_t(std::uint64_t handle, std::uint64_t offset,
+                                     amalgam::bulk into);
+inline constexpr const char* stat_name = "remote_write.stat";
+using stat_signature = file_info(std::string name);
+inline constexpr const char* close_name = "remote_write.close";
+using close_signature = void(std::uint64_t handle);
+
+/// A transfer holds so many chunks of so many bytes at the server, whatever the file's size.
+inline constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t chunks_in_flight = 4;
+
+}  // namespace remote_write
