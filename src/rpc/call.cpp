@@ -72,7 +72,7 @@ call_record::call_record(const call_target& target)
 
 void call_record::submit() noexcept {
     const call_context* const serving = call_context::try_current();
-    deadline_ = core_->deadline_after(target_->timeout);
+    deadline_ = core_->deadline_after(target_->timeout, serving);
     if (target_->attempts > 1 || window != 0 || !loans_.empty() ||
         arguments.size() > core_->eager_bytes(to) || needs_dress(*core_, *target_, serving))
         [[unlikely]] {
@@ -182,7 +182,7 @@ void one_way::send() {
                     "the peer is nobody, or of another engine; take one from engine::lookup()");
     }
     const call_context* const serving = call_context::try_current();
-    const clock::time_point deadline = core.deadline_after(target_.timeout);
+    const clock::time_point deadline = core.deadline_after(target_.timeout, serving);
     std::vector<std::byte> extras;
     if (needs_dress(core, target_, serving)) {
         extras = dress_call(core, target_, true, deadline, serving);

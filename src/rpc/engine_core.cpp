@@ -128,13 +128,14 @@ void engine_core::expose_counters() {
     show("rpc.peers_lost", peers_lost_);
 }
 
-clock::time_point engine_core::deadline_after(std::chrono::nanoseconds timeout) const noexcept {
+clock::time_point engine_core::deadline_after(std::chrono::nanoseconds timeout,
+                                              const call_context* serving) const noexcept {
     clock::time_point deadline = clock::time_point::max();
     if (timeout != std::chrono::nanoseconds::max()) {
         const clock::time_point begin = now();
         if (timeout < deadline - begin) deadline = begin + timeout;
     }
-    if (const call_context* serving = call_context::try_current()) {
+    if (serving != nullptr) {
         if (const auto outer = serving->deadline()) deadline = std::min(deadline, *outer);
     }
     return deadline;

@@ -79,8 +79,9 @@ public:
     const std::vector<std::shared_ptr<interceptor>>& interceptors() const noexcept {
         return options_.interceptors;
     }
-    /// A limit from now on, or that of the call the caller serves: the earlier.
-    clock::time_point deadline_after(std::chrono::nanoseconds timeout) const noexcept;
+    /// A limit from now on, or that of the call that is served here, if any: the earlier.
+    clock::time_point deadline_after(std::chrono::nanoseconds timeout,
+                                     const call_context* serving) const noexcept;
     buffer_pool& buffers() noexcept { return buffers_; }
     counter_set& counters() noexcept { return counters_; }
     std::size_t max_message_bytes(const peer& there) const noexcept;

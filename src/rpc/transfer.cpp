@@ -1,3 +1,4 @@
+#include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -33,7 +34,7 @@ void transfer_record::put(gather from) noexcept {
 }
 
 void transfer_record::submit() noexcept {
-    deadline_ = core_->deadline_after(timeout_);
+    deadline_ = core_->deadline_after(timeout_, call_context::try_current());
     if (core_->on_owner()) return core_->moves().begin(*this);
     if (core_->hand_over(submit_)) return;
     why.what = {errc::closed};
