@@ -10,6 +10,7 @@
 #include <amalgam/rpc/detail/exposure.hpp>
 #include <amalgam/rpc/detail/transfer.hpp>
 
+#include "conformance/random_segments.hpp"
 #include "rpc/engine_core.hpp"
 #include "rpc/loop_pair.hpp"
 
@@ -17,27 +18,6 @@ namespace amalgam::detail {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::vector<std::byte> pattern(std::size_t bytes, unsigned seed = 1) {
-    std::vector<std::byte> made(bytes);
-    seeded_random random(seed);
-    for (std::byte& each : made)
-        each = static_cast<std::byte>(random());
-    return made;
-}
-
-/// Cuts bytes into up to `count` segments at random places; some are empty.
-template <typename Bytes>
-std::vector<Bytes> cut(Bytes whole, std::size_t count, seeded_random& random) {
-    std::vector<Bytes> parts;
-    while (count-- > 1) {
-        const std::size_t length = random.below(whole.size() + 1);
-        parts.push_back(whole.first(length));
-        whole = whole.subspan(length);
-    }
-    parts.push_back(whole);
-    return parts;
-}
 
 /// How a transfer that was started here ended.
 struct started {
