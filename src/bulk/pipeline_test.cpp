@@ -117,12 +117,13 @@ TEST(pipelined_in_virtual_time, deadline_counts_for_all_of_it_and_at_most_depth_
 }
 
 class cached : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(loop, cached, testing::Values("loop://"));
 INSTANTIATE_TEST_SUITE_P(shm, cached, testing::ValuesIn(unless_thread_sanitizer({"shm://"})));
 INSTANTIATE_TEST_SUITE_P(tcp, cached,
                          testing::ValuesIn(unless_thread_sanitizer({"tcp://127.0.0.1:0"})));
 
 TEST_P(cached, buffers_are_registered_once_and_reach_each_other) {
-    engine server{GetParam()}, client{GetParam()};
+    engine server{one_more(GetParam())}, client{one_more(GetParam())};
     holder there(server);
     bulk_cache of_client(client), of_server(server);
     const auto hold = client.procedure<void(bulk)>("hold").on(client.lookup(server.address()));
@@ -148,7 +149,7 @@ TEST_P(cached, buffers_are_registered_once_and_reach_each_other) {
 }
 
 TEST_P(cached, limit_is_kept_and_idle_memory_makes_room) {
-    engine here{GetParam()};
+    engine here{one_more(GetParam())};
     bulk_cache cache(here, {.max_bytes = 64 << 10});
     bulk_buffer small = cache.take(1);
     EXPECT_EQ(small.capacity(), 4096u);
@@ -167,7 +168,7 @@ TEST_P(cached, limit_is_kept_and_idle_memory_makes_room) {
 TEST_P(cached, buffers_outlive_their_cache_and_engine) {
     bulk_buffer left;
     {
-        engine here{GetParam()};
+        engine here{one_more(GetParam())};
         bulk_cache cache(here);
         left = cache.take(5000);
     }
@@ -176,7 +177,7 @@ TEST_P(cached, buffers_outlive_their_cache_and_engine) {
 }
 
 TEST_P(cached, exposed_as_its_own_a_buffer_returns_when_the_last_descriptor_is_gone) {
-    engine here{GetParam()};
+    engine here{one_more(GetParam())};
     bulk_cache cache(here, {.rights = access::read});
     bulk_buffer mine = cache.take(5000);
     mine.data()[4] = std::byte{44};
@@ -189,7 +190,7 @@ TEST_P(cached, exposed_as_its_own_a_buffer_returns_when_the_last_descriptor_is_g
     copy = bulk();
     while (cache.counts().bytes_in_use != 0)  // Peers must be kept off it first, by the stream.
         std::this_thread::yield();
-    engine other{GetParam()};
+    engine other{one_more(GetParam())};
     EXPECT_EQ(thrown_by([&] { expose_owned(other, cache.take(10)); }).code(), errc::invalid);
 }
 
