@@ -43,9 +43,10 @@ void answer_record::frame(status what, std::string_view text, message_kind kind)
 void answer_record::pack(status what, message_kind kind) {
     engine_core& core = call.owner().core();
     const std::size_t bytes = values.values.size();
+    std::uint8_t flags = call.owner().answer_flags(call.flags(), what);
     if (bytes > core.eager_bytes(to) && !call.one_way()) [[unlikely]] {
         if (kind == message_kind::reply) {
-            leave_elsewhere();
+            leave_elsewhere((flags & wire_flag::checked) != 0);
         } else if (bytes >
                    core.max_message_bytes(to) - reply_bytes - max_extras_bytes - checksum_bytes) {
             throw error(errc::too_large,
@@ -56,7 +57,6 @@ void answer_record::pack(status what, message_kind kind) {
     }
     if (!values.lends.empty()) [[unlikely]]
         add_loans(extras_, values.lends);
-    std::uint8_t flags = call.owner().answer_flags(call.flags(), what);
     if (!extras_.empty()) flags |= wire_flag::extras;
     write_reply(header_.data(), what, flags, kind);
     if (extras_.empty()) {
@@ -71,10 +71,10 @@ void answer_record::pack(status what, message_kind kind) {
     pieces[piece_count++] = checksum_;
 }
 
-void answer_record::leave_elsewhere() {
+void answer_record::leave_elsewhere(bool checked) {
     engine_core& core = call.owner().core();
     auto held = std::make_shared<lent_values>(core, std::move(values.values), to);
-    add_key(extras_, held->key(to.port()));
+    add_elsewhere(extras_, held->key(to.port()), held->bytes(), checked);
     const origin between{&core, to, &values.lends, nullptr};
     lend(&between, std::move(held));
 }

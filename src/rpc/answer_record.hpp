@@ -39,7 +39,7 @@ struct answer_record : outgoing, work_unit {
 
 private:
     void pack(status what, message_kind kind);
-    void leave_elsewhere();
+    void leave_elsewhere(bool checked);
 
     std::vector<std::byte> extras_;
     alignas(8) std::array<std::byte, reply_bytes> header_;

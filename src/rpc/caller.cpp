@@ -350,8 +350,9 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
     }
     try {
         loan_ids lent_to_us = to_ids(loans_of(reply.extras));
-        remote_key key;
-        if (key_in(reply.extras, key)) return fetch(*call, from, key, std::move(lent_to_us));
+        if (const auto elsewhere = elsewhere_in(reply.extras)) {
+            return fetch(*call, from, *elsewhere, std::move(lent_to_us));
+        }
         read_result(*call, reply.body, lent_to_us);
         core_.lending().release(from, lent_to_us);
     } catch (const std::bad_alloc&) {
@@ -386,17 +387,17 @@ void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_t
 }
 
 /// The call stays pending meanwhile, so whatever else ends it ends the fetch too.
-void caller::fetch(call_record& call, peer_state& from, const remote_key& key,
+void caller::fetch(call_record& call, peer_state& from, const values_elsewhere& what,
                    loan_ids lent_to_us) {
     if (call.extras_ == nullptr) call.extras_.reset(new call_extras);
-    if (call.extras_->result != nullptr || key.bytes > core_.max_values_bytes()) {
+    if (call.extras_->result != nullptr || what.key.bytes > core_.max_values_bytes()) {
         core_.lending().release(from, lent_to_us);
         return end(call, {errc::too_large},
                    "its result is longer than engine_options::max_values_bytes here");
     }
-    buffer room = core_.buffers().take(key.bytes);
+    buffer room = core_.buffers().take(what.key.bytes);
     auto* const get =
-        new result_fetch(core_, from.name, key, call, std::move(room), std::move(lent_to_us));
+        new result_fetch(core_, from.name, what, call, std::move(room), std::move(lent_to_us));
     call.extras_->result = get;
     get->begin();
 }

@@ -15,6 +15,8 @@
 
 namespace amalgam::detail {
 
+struct values_elsewhere;
+
 /// What a caller counts.
 struct caller_counts {
     owned_counter calls;          ///< Begun, with an answer to come.
@@ -112,7 +114,7 @@ private:
     void explain(call_record& call, status what, std::string_view text) noexcept;
     void sent(call_record& call, status what) noexcept;
     void finish(call_record& call) noexcept;
-    void fetch(call_record& call, peer_state& from, const remote_key& key, loan_ids loans);
+    void fetch(call_record& call, peer_state& from, const values_elsewhere& what, loan_ids loans);
     void read_result(call_record& call, const_bytes result, loan_ids& loans) noexcept;
     void drop_reply(peer_state& from, const parsed_message& reply) noexcept;
     bool try_again_later(call_record& call) noexcept;

@@ -117,8 +117,8 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
 }
 
 bool server::too_large(const parsed_message& request) const noexcept {
-    remote_key key;
-    return key_in(request.extras, key) && key.bytes > max_values_;
+    const auto elsewhere = elsewhere_in(request.extras);
+    return elsewhere && elsewhere->key.bytes > max_values_;
 }
 
 void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request) {

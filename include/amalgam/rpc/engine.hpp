@@ -73,8 +73,9 @@ struct engine_options {
     std::vector<std::shared_ptr<interceptor>> interceptors{};
     /// How this engine's calls are encoded; replies come in the same. Every engine reads both.
     amalgam::encoding encoding = amalgam::encoding::native;
-    /// Calls and their replies carry a CRC-32C. What arrives damaged is not run, and its caller
-    /// gets `corrupt`. Peers that do not ask for it check and answer all the same.
+    /// Calls and their replies carry a CRC-32C, also of values that are fetched. What arrives
+    /// damaged is not run, and its caller gets `corrupt`. Peers that do not ask for it check and
+    /// answer all the same.
     bool checksum = false;
     /// How long stop() waits for calls that are under way, in either direction.
     std::chrono::milliseconds drain{1000};
