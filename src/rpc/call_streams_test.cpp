@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -137,6 +139,115 @@ TEST(streamed, an_inline_handler_cannot) {
                   two.server.define("s", [](stream_writer<int>&) {}, {.run = handler::inline_});
               }).code(),
               errc::invalid);
+}
+
+void stream_texts(stream_writer<std::string>& out, const std::vector<std::size_t>& sizes) {
+    for (const std::size_t each : sizes)
+        out(std::string(each, static_cast<char>('a' + each % 26)));
+}
+using text_stream = streamed<std::string>(std::vector<std::size_t>);
+
+TEST(streamed, values_of_any_size_come_in_order) {
+    for (const bool checksum : {false, true}) {
+        loop_network net({.max_message_bytes = 300'000});
+        engine server{net.port("server")};
+        engine client{net.port("client"), {.checksum = checksum}};
+        server.define("texts", stream_texts);
+        client.define("texts", stream_texts);
+        const std::vector<std::size_t> sizes{5, 1'000'000, 7, 150'000, 150'001, 0, 299'999};
+        auto done = client.spawn([&] {
+            for (const std::string& where : {server.address(), client.address()}) {
+                std::vector<std::size_t> got;
+                for (const std::string& text :
+                     client.procedure<text_stream>("texts").on(where)(sizes)) {
+                    got.push_back(text.size());
+                    EXPECT_EQ(text,
+                              std::string(text.size(), static_cast<char>('a' + text.size() % 26)));
+                }
+                EXPECT_EQ(got, sizes);
+            }
+        });
+        net.run_until_idle();
+        done.get();
+        EXPECT_EQ(server.core().lending().size().value(), 0u);
+        EXPECT_EQ(client.core().lending().size().value(), 0u);
+        EXPECT_EQ(net.open_operations(), 0u);
+    }
+}
+
+TEST(streamed, large_values_go_one_at_a_time_and_as_many_as_were_asked_for) {
+    loop_pair two;
+    two.net.delay(10us);
+    std::size_t written = 0;
+    two.server.define("large", [&](stream_writer<std::string>& out) {
+        for (;; ++written)
+            out(std::string(200'000, 'l'));
+    });
+    auto values =
+        two.client.procedure<streamed<std::string>()>("large").on(two.there()).window(3)();
+    std::size_t most_lent = 0;
+    for (int i = 0; i < 200; ++i) {
+        two.net.run_for(10us);
+        most_lent = std::max<std::size_t>(most_lent, two.server.core().lending().size().value());
+    }
+    EXPECT_EQ(written, 3u);
+    EXPECT_EQ(most_lent, 1u);
+    values.cancel();
+    two.net.run_until_idle();
+}
+
+TEST(streamed, a_large_value_is_released_whatever_ends_the_call_in_between) {
+    for (int moment = 0; moment < 60; ++moment) {
+        loop_network net;
+        net.delay(10us);
+        engine server{net.port("server")}, client{net.port("client")};
+        errc seen = errc::ok;
+        server.define("large", [&](stream_writer<std::string>& out) {
+            try {
+                for (;;)
+                    out(std::string(200'000, 'l'));
+            } catch (const error& why) {
+                seen = why.code().code;
+                throw;
+            }
+        });
+        const auto when = std::chrono::microseconds(4 * moment);
+        auto large =
+            client.procedure<streamed<std::string>()>("large").on(server.address()).window(4);
+        if (moment % 5 == 4) large = large.within(when);
+        std::optional<streamed<std::string>> values(large());
+        net.run_for(when);
+        if (moment % 5 == 0) net.kill("server");
+        if (moment % 5 == 1) net.kill("client");
+        if (moment % 5 == 2) values->cancel();
+        if (moment % 5 == 3) values.reset();
+        net.run_until_idle();
+        if (moment % 5 != 1) {
+            EXPECT_EQ(client.core().moves().pending(), 0u) << moment;
+        }
+        if (moment > 10) {
+            EXPECT_EQ(seen, errc::canceled) << moment;
+        }
+        EXPECT_EQ(server.core().serves().running(), 0u) << moment;
+        EXPECT_EQ(server.core().lending().size().value(), 0u) << moment;
+    }
+}
+
+TEST(streamed, a_value_that_is_more_than_the_reader_takes_ends_the_call) {
+    loop_network net;
+    engine server{net.port("server")};
+    engine client{net.port("client"), {.max_values_bytes = 500'000}};
+    server.define("texts", stream_texts);
+    auto done = client.spawn([&] {
+        auto texts =
+            client.procedure<text_stream>("texts").on(server.address())({400'000, 600'000, 1});
+        EXPECT_EQ(texts.next()->size(), 400'000u);
+        EXPECT_EQ(error_of([&] { texts.next(); }).code(), errc::too_large);
+    });
+    net.run_until_idle();
+    done.get();
+    EXPECT_EQ(server.core().lending().size().value(), 0u);
+    EXPECT_EQ(server.core().serves().running(), 0u);
 }
 
 // ---- any size

@@ -41,8 +41,9 @@ std::optional<values_elsewhere> elsewhere_in(const_bytes extras) noexcept {
     return found;
 }
 
-lent_values::lent_values(engine_core& core, body&& values, const peer& only)
-    : alive_(core), values_(values.take()) {
+lent_values::lent_values(engine_core& core, body&& values, const peer& only,
+                         std::shared_ptr<event> returned)
+    : alive_(core), values_(values.take()), returned_(std::move(returned)) {
     // Regions are of bytes that may be written, as far as their types go; this one's rights say
     // that it is not.
     const mutable_bytes all(const_cast<std::byte*>(values_.values.data()), values_.values.size());

@@ -14,6 +14,7 @@
 #include <amalgam/rpc/detail/exposure.hpp>
 #include <amalgam/rpc/detail/loans.hpp>
 #include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/tasks/event.hpp>
 
 /// Values that are more than a transport moves eagerly stay where they were written, and the
 /// message carries a key to them: its receiver gets them one-sidedly.
@@ -42,8 +43,15 @@ std::optional<values_elsewhere> elsewhere_in(const_bytes extras) noexcept;
 /// Values that a message lends, with the memory they are in.
 class lent_values {
 public:
-    /// Takes the values over. Throws error{no_memory}, error{closed}.
-    lent_values(engine_core& core, body&& values, const peer& only);
+    /// Takes the values over. `returned`: is set at the end, when no peer uses them any more; or
+    /// null. Throws error{no_memory}, error{closed}.
+    lent_values(engine_core& core, body&& values, const peer& only,
+                std::shared_ptr<event> returned = nullptr);
+    lent_values(const lent_values&) = delete;
+    lent_values& operator=(const lent_values&) = delete;
+    ~lent_values() {
+        if (returned_) returned_->set();
+    }
     const_bytes bytes() const noexcept { return values_.values; }
     const remote_key& key(std::size_t port) const noexcept { return shown_->key(port); }
 
@@ -51,6 +59,7 @@ private:
     core_reference alive_;
     body_bytes values_;
     std::unique_ptr<exposure> shown_;
+    std::shared_ptr<event> returned_;
 };
 
 /// Gets the arguments of a request, for who can wait. `into` is as long as the key says.
@@ -58,7 +67,8 @@ private:
 failure fetch_values(engine_core& core, const peer& from, const values_elsewhere& what,
                      buffer& into);
 
-/// A result on its way to a call that waits for it. Deletes itself; the call may end first.
+/// A result, or a value of a stream, on its way to a call that waits for it. Deletes itself; the
+/// call may end first.
 ///
 /// Threads: the engine's stream.
 class result_fetch final : public transfer_record {

@@ -67,7 +67,8 @@ struct engine_options {
     /// with 4 KiB on top. While they hold more its requests are answered `overloaded` and run
     /// nothing; when it leaves as much again of those unread, it is cut off.
     std::size_t max_unread_bytes = std::size_t{64} << 20;
-    /// Arguments of one request that is served, or the result of one call, may take this much.
+    /// Arguments of one request that is served, or the result of one call, or one value of a
+    /// stream, may take this much.
     std::size_t max_values_bytes = std::size_t{1} << 30;
     /// Look at every call; see interceptor.hpp.
     std::vector<std::shared_ptr<interceptor>> interceptors{};
