@@ -158,7 +158,9 @@ public:
     }
     /// Sends the call and wants no answer: a result or failure at the far side goes nowhere,
     /// but for a wrong name or signature, which is logged here. Calls of one ULT to one
-    /// peer start there in the order of posting. Waits like start() when too many queue up.
+    /// peer start there in the order of posting, but for those whose arguments are more than a
+    /// message of the transport holds (1 GiB, but for loop://): they start when those have been
+    /// fetched, and later ones may overtake them. Waits like start() when too many queue up.
     /// Failure: throws only for what is known at once: no_memory, too_large, overloaded,
     ///          disconnected, closed.
     void post(detail::argument_t<A>... arguments) const {
