@@ -359,5 +359,39 @@ TEST(urgent, goes_before_others_and_is_served_when_they_are_refused) {
     done.get();
 }
 
+engine_options handlers_in(pool_kind kind) {
+    engine_options how;
+    how.streams = {{.pools = {"p"}}};
+    how.pools = {{.name = "p", .kind = kind}};
+    how.handlers = "p";
+    return how;
+}
+
+TEST(urgent, starts_before_handlers_that_are_ready_in_every_kind_of_pool) {
+    std::vector<engine_options> all{{}};
+    for (const pool_kind kind : {pool_kind::fifo, pool_kind::shared_fifo, pool_kind::lifo,
+                                 pool_kind::priority, pool_kind::work_stealing})
+        all.push_back(handlers_in(kind));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        loop_network net;
+        engine server{net.port("server"), all[i]};
+        engine client{net.port("client")};
+        std::vector<int> order;
+        server.define("note", [&](int n) { order.push_back(n); });
+        auto note = client.procedure<void(int)>("note").on(server.address());
+        auto done = client.spawn([&] {
+            for (int n = 0; n < 20; ++n)
+                note.post(n);
+            note.urgent().post(100);
+            note.urgent().post(101);
+        });
+        net.run_until_idle();
+        done.get();
+        ASSERT_EQ(order.size(), 22u) << i;
+        EXPECT_EQ(order[0], 100) << i;
+        EXPECT_EQ(order[1], 101) << i;
+    }
+}
+
 }  // namespace
 }  // namespace amalgam

@@ -234,7 +234,7 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
         throw;
     }
     track(*tracked);
-    start_ult(runs_it);
+    request.has(wire_flag::urgent) ? start_ult_first(runs_it) : start_ult(runs_it);
 }
 
 void server::run_inline(peer_state& from, served_procedure& what, message& arrived,

@@ -54,8 +54,9 @@ public:
         return timed;
     }
 
-    /// The same, but the call goes before others where messages wait, and is not refused for load
-    /// until twice as many run as would refuse others. For control: few and small calls.
+    /// The same, but the call goes before others where messages wait, its handler starts before
+    /// those that are ready to start, and it is not refused for load until twice as many run as
+    /// would refuse others. For control: few and small calls.
     Bound urgent() const noexcept {
         Bound first(static_cast<const Bound&>(*this));
         first.target_.urgent = true;
