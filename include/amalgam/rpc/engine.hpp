@@ -100,7 +100,7 @@ struct procedure_options {
     pool* in = nullptr;  ///< Whose streams run the ULTs; null: as engine_options::handlers says.
     std::string_view in_pool{};  ///< The same, by its name among the engine's pools.
     /// Run by so many streams that the engine makes for this procedure alone. They end with
-    /// undefine(), or if calls still run there, with the next one or stop().
+    /// undefine(), or if calls still run there, with the next define() or undefine(), or stop().
     unsigned streams = 0;
     /// Under which id: a name may be served by several, each in its own way. Callers choose by
     /// `procedure.on(peer, provider)`.
