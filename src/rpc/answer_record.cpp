@@ -5,8 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "rpc/call_extras.hpp"
 #include "rpc/elsewhere.hpp"
 #include "rpc/engine_core.hpp"
@@ -21,7 +19,7 @@ answer_record::answer_record(served_call& answers, answer_values& what, left_fun
     tag = answers.id();
 }
 
-void answer_record::frame(status what, std::string_view text, message_kind kind) noexcept {
+void answer_record::frame(status what, std::string_view text) noexcept {
     try {
         if (!what.ok()) {
             values.values.clear();
@@ -29,7 +27,7 @@ void answer_record::frame(status what, std::string_view text, message_kind kind)
             archive_writer(values.values)
                 .raw(text.data(), std::min(text.size(), max_sentence_bytes));
         }
-        pack(what, kind);
+        pack(what, message_kind::reply);
     } catch (...) {
         values.values.clear();
         values.lends.clear();
@@ -40,23 +38,18 @@ void answer_record::frame(status what, std::string_view text, message_kind kind)
     }
 }
 
-void answer_record::pack(status what, message_kind kind) {
-    engine_core& core = call.owner().core();
-    const std::size_t bytes = values.values.size();
-    if (bytes > core.eager_bytes(to) && !call.one_way()) [[unlikely]] {
-        if (kind == message_kind::reply) {
-            leave_elsewhere();
-        } else if (bytes >
-                   core.max_message_bytes(to) - reply_bytes - max_extras_bytes - checksum_bytes) {
-            throw error(errc::too_large,
-                        fmt::format("a value of {} bytes is more than a message of this transport "
-                                    "holds: stream it in parts, or send a bulk descriptor",
-                                    bytes));
-        }
+void answer_record::frame_item(std::shared_ptr<event>& returned) {
+    pack({}, message_kind::item, &returned);
+}
+
+void answer_record::pack(status what, message_kind kind, std::shared_ptr<event>* returned) {
+    std::uint8_t flags = call.owner().answer_flags(call.flags(), what);
+    if (values.values.size() > call.owner().core().eager_bytes(to) && !call.one_way())
+        [[unlikely]] {
+        leave_elsewhere((flags & wire_flag::checked) != 0, returned);
     }
     if (!values.lends.empty()) [[unlikely]]
         add_loans(extras_, values.lends);
-    std::uint8_t flags = call.owner().answer_flags(call.flags(), what);
     if (!extras_.empty()) flags |= wire_flag::extras;
     write_reply(header_.data(), what, flags, kind);
     if (extras_.empty()) {
@@ -71,10 +64,12 @@ void answer_record::pack(status what, message_kind kind) {
     pieces[piece_count++] = checksum_;
 }
 
-void answer_record::leave_elsewhere() {
+void answer_record::leave_elsewhere(bool checked, std::shared_ptr<event>* returned) {
     engine_core& core = call.owner().core();
-    auto held = std::make_shared<lent_values>(core, std::move(values.values), to);
-    add_key(extras_, held->key(to.port()));
+    if (returned != nullptr) *returned = std::make_shared<event>();
+    auto held = std::make_shared<lent_values>(core, std::move(values.values), to,
+                                              returned != nullptr ? *returned : nullptr);
+    add_elsewhere(extras_, held->key(to.port()), held->bytes(), checked);
     const origin between{&core, to, &values.lends, nullptr};
     lend(&between, std::move(held));
 }

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include <amalgam/rpc/detail/answers.hpp>
 #include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
@@ -26,8 +28,11 @@ struct answer_record : outgoing, work_unit {
 
     /// Makes it ready to be sent: a failure's text in place of the values, a header, values that
     /// are too many for a message put elsewhere. Where there is no memory it becomes `no_memory`.
-    void frame(status what, std::string_view text,
-               message_kind kind = message_kind::reply) noexcept;
+    void frame(status what, std::string_view text) noexcept;
+    /// The same for a value of a stream. Throws error{no_memory}, error{closed}; then nothing is
+    /// to be sent. `returned` is set once the peer does not use the value any more, if it is
+    /// elsewhere, and else null.
+    void frame_item(std::shared_ptr<event>& returned);
 
     static void on_sent(completion& self, status what, std::size_t bytes) noexcept;
     static void run_send(work_unit& self) noexcept;
@@ -38,8 +43,8 @@ struct answer_record : outgoing, work_unit {
     bool is_last = true;  ///< The call ends with it.
 
 private:
-    void pack(status what, message_kind kind);
-    void leave_elsewhere();
+    void pack(status what, message_kind kind, std::shared_ptr<event>* returned = nullptr);
+    void leave_elsewhere(bool checked, std::shared_ptr<event>* returned);
 
     std::vector<std::byte> extras_;
     alignas(8) std::array<std::byte, reply_bytes> header_;

@@ -106,7 +106,8 @@ void call_record::dress(const call_context* serving) {
     if (arguments.size() > core_->eager_bytes(to)) {
         const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
         extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
-        add_key(extras_->wire, extras_->arguments->key(to.port()));
+        add_elsewhere(extras_->wire, extras_->arguments->key(to.port()), arguments.bytes(),
+                      core_->adds_checksums());
     }
     if (target_->attempts == 1) return;
     extras_->attempts_left = target_->attempts - 1u;
@@ -192,7 +193,8 @@ void one_way::send() {
     if (overhead > core.max_message_bytes(target_.to) ||
         arguments.size() > core.max_message_bytes(target_.to) - overhead) {
         auto values = std::make_shared<lent_values>(core, std::move(arguments), target_.to);
-        add_key(extras, values->key(target_.to.port()));
+        add_elsewhere(extras, values->key(target_.to.port()), values->bytes(),
+                      core.adds_checksums());
         const origin between{&core, target_.to, &loans_, nullptr};
         lend(&between, std::move(values));
     }

@@ -273,21 +273,49 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
     if (call == nullptr || call->callee_ != &from) return drop_reply(from, item);
     const std::uint32_t index = call->what_->index;
     if (call->naming_) from.set_verified(index, true);
-    loan_ids lent_to_us;
-    try {
-        lent_to_us = to_ids(loans_of(item.extras));
-        const origin between{&core_, from.name, nullptr, &lent_to_us};
-        archive_reader reader(item.body, item.values_as(), &between);
-        const bool taken = call->window != 0 && item.what.ok() &&
-                           static_cast<stream_call*>(call)->take_item(reader);
-        if (!taken) {
-            give_up(*call, {errc::mismatch},
-                    reader.ok() ? "a value came that is none of the stream's" : reader.why());
-        }
-    } catch (const std::exception& why) {
-        give_up(*call, {errc::no_memory}, why.what());
+    const char* const wrong = wrong_item(*call, item);
+    if (wrong != nullptr) {
+        core_.lending().release(from, loans_of(item.extras));
+        return give_up(*call, {errc::mismatch}, wrong);
     }
-    core_.lending().release(from, lent_to_us);
+    auto& stream = static_cast<stream_call&>(*call);
+    if (item.extras.empty()) {
+        loan_ids nothing;
+        return read_item(stream, item.body, nothing);
+    }
+    try {
+        loan_ids lent_to_us = to_ids(loans_of(item.extras));
+        if (const auto elsewhere = elsewhere_in(item.extras)) {
+            stream.fetching_ = true;
+            return fetch(stream, from, *elsewhere, std::move(lent_to_us));
+        }
+        read_item(stream, item.body, lent_to_us);
+        core_.lending().release(from, lent_to_us);
+    } catch (const std::bad_alloc&) {
+        core_.lending().release(from, loans_of(item.extras));
+        give_up(*call, {errc::no_memory});
+    }
+}
+
+const char* caller::wrong_item(const call_record& call, const parsed_message& item) noexcept {
+    if (call.window == 0 || !item.what.ok()) return "a value came that is none of the stream's";
+    const auto& stream = static_cast<const stream_call&>(call);
+    if (stream.expected_ == 0) return "more values came than were asked for";
+    if (stream.fetching_) return "a value came before the one that is fetched was released";
+    return item.has(wire_flag::xdr) == call.xdr_ ? nullptr
+                                                 : "a value is not encoded as the request was";
+}
+
+void caller::read_item(stream_call& call, const_bytes item, loan_ids& lent_to_us) noexcept {
+    const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
+    archive_reader reader(item, call.xdr_ ? encoding::xdr : encoding::native, &between);
+    try {
+        if (call.take_item(reader)) return;
+        give_up(call, {errc::mismatch},
+                reader.ok() ? "a value came that is none of the stream's" : reader.why());
+    } catch (const std::exception& why) {
+        give_up(call, {errc::no_memory}, why.what());
+    }
 }
 
 void caller::send_credit(call_record& call, std::uint32_t items) noexcept {
@@ -350,8 +378,13 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
     }
     try {
         loan_ids lent_to_us = to_ids(loans_of(reply.extras));
-        remote_key key;
-        if (key_in(reply.extras, key)) return fetch(*call, from, key, std::move(lent_to_us));
+        if (const auto elsewhere = elsewhere_in(reply.extras)) {
+            if (call->window != 0) {
+                core_.lending().release(from, lent_to_us);
+                return end(*call, {errc::mismatch}, "the end of a stream brings no value");
+            }
+            return fetch(*call, from, *elsewhere, std::move(lent_to_us));
+        }
         read_result(*call, reply.body, lent_to_us);
         core_.lending().release(from, lent_to_us);
     } catch (const std::bad_alloc&) {
@@ -386,17 +419,21 @@ void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_t
 }
 
 /// The call stays pending meanwhile, so whatever else ends it ends the fetch too.
-void caller::fetch(call_record& call, peer_state& from, const remote_key& key,
+void caller::fetch(call_record& call, peer_state& from, const values_elsewhere& what,
                    loan_ids lent_to_us) {
     if (call.extras_ == nullptr) call.extras_.reset(new call_extras);
-    if (call.extras_->result != nullptr || key.bytes > core_.max_values_bytes()) {
+    if (call.extras_->result != nullptr || what.key.bytes > core_.max_values_bytes()) {
         core_.lending().release(from, lent_to_us);
-        return end(call, {errc::too_large},
-                   "its result is longer than engine_options::max_values_bytes here");
+        return give_up(call, {errc::too_large},
+                       "its result is longer than engine_options::max_values_bytes here");
     }
-    buffer room = core_.buffers().take(key.bytes);
+    buffer room = core_.buffers().try_take(what.key.bytes);
+    if (room.size() != what.key.bytes) {
+        core_.lending().release(from, lent_to_us);
+        return give_up(call, {errc::no_memory});
+    }
     auto* const get =
-        new result_fetch(core_, from.name, key, call, std::move(room), std::move(lent_to_us));
+        new result_fetch(core_, from.name, what, call, std::move(room), std::move(lent_to_us));
     call.extras_->result = get;
     get->begin();
 }
@@ -404,8 +441,11 @@ void caller::fetch(call_record& call, peer_state& from, const remote_key& key,
 void caller::fetched(call_record& call, const failure& why, const_bytes result,
                      loan_ids& lent_to_us) noexcept {
     call.extras_->result = nullptr;
-    if (!why.what.ok()) return end(call, why.what, why.sentence);
-    read_result(call, result, lent_to_us);
+    if (!why.what.ok()) return give_up(call, why.what, why.sentence);
+    if (call.window == 0) return read_result(call, result, lent_to_us);
+    auto& stream = static_cast<stream_call&>(call);
+    stream.fetching_ = false;
+    read_item(stream, result, lent_to_us);
 }
 
 void caller::on_damaged(peer_state& from, std::uint64_t id) noexcept {

@@ -15,6 +15,9 @@
 
 namespace amalgam::detail {
 
+class stream_call;
+struct values_elsewhere;
+
 /// What a caller counts.
 struct caller_counts {
     owned_counter calls;          ///< Begun, with an answer to come.
@@ -74,7 +77,8 @@ public:
     void lost_one_way() noexcept { counts_.one_ways_lost.add(); }
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
-    /// The result of a call, from elsewhere, or why it could not be had.
+    /// The result of a call, or the next value of its stream, from elsewhere; or why it could not
+    /// be had.
     void fetched(call_record& call, const failure& why, const_bytes result,
                  loan_ids& loans) noexcept;
     /// An answer to the call arrived, and its checksum is wrong.
@@ -112,7 +116,9 @@ private:
     void explain(call_record& call, status what, std::string_view text) noexcept;
     void sent(call_record& call, status what) noexcept;
     void finish(call_record& call) noexcept;
-    void fetch(call_record& call, peer_state& from, const remote_key& key, loan_ids loans);
+    void fetch(call_record& call, peer_state& from, const values_elsewhere& what, loan_ids loans);
+    static const char* wrong_item(const call_record& call, const parsed_message& item) noexcept;
+    void read_item(stream_call& call, const_bytes item, loan_ids& loans) noexcept;
     void read_result(call_record& call, const_bytes result, loan_ids& loans) noexcept;
     void drop_reply(peer_state& from, const parsed_message& reply) noexcept;
     bool try_again_later(call_record& call) noexcept;

@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-#include <fmt/format.h>
+#include <amalgam/core/crc32c.hpp>
 
 #include "rpc/engine_core.hpp"
 #include "rpc/wire.hpp"
@@ -22,36 +22,50 @@ transfer_target target_of(engine_core& core, const peer& from, const remote_key&
 
 }  // namespace
 
-void add_key(std::vector<std::byte>& extras, const remote_key& key) {
+bool values_elsewhere::are(const_bytes fetched) const noexcept {
+    return !checksum || *checksum == crc32c(fetched);
+}
+
+void add_elsewhere(std::vector<std::byte>& extras, const remote_key& key, const_bytes values,
+                   bool checked) {
     add_extra(extras, extra::elsewhere, key.encode());
+    if (checked) add_extra(extras, extra::checksum, checksum_of({&values, 1}));
 }
 
-bool key_in(const_bytes extras, remote_key& into) noexcept {
+std::optional<values_elsewhere> elsewhere_in(const_bytes extras) noexcept {
     const const_bytes wire = find_extra(extras, extra::elsewhere);
-    if (wire.empty()) return false;
-    into = remote_key::decode(wire.first<remote_key::wire_bytes>());
-    return true;
+    if (wire.empty()) return std::nullopt;
+    values_elsewhere found{remote_key::decode(wire.first<remote_key::wire_bytes>())};
+    const const_bytes sum = find_extra(extras, extra::checksum);
+    if (!sum.empty()) found.checksum = load_le<std::uint32_t>(sum.data());
+    return found;
 }
 
-lent_values::lent_values(engine_core& core, body&& values, const peer& only)
-    : alive_(core), values_(values.take()) {
+lent_values::lent_values(engine_core& core, body&& values, const peer& only,
+                         std::shared_ptr<event> returned)
+    : alive_(core), values_(values.take()), returned_(std::move(returned)) {
     // Regions are of bytes that may be written, as far as their types go; this one's rights say
     // that it is not.
     const mutable_bytes all(const_cast<std::byte*>(values_.values.data()), values_.values.size());
     shown_ = std::make_unique<exposure>(core, scatter(&all, 1), access::read, only);
 }
 
-failure fetch_values(engine_core& core, const peer& from, const remote_key& key, buffer& into) {
+failure fetch_values(engine_core& core, const peer& from, const values_elsewhere& what,
+                     buffer& into) {
     const mutable_bytes all = into.bytes();
-    waited_transfer get(target_of(core, from, key));
+    waited_transfer get(target_of(core, from, what.key));
     get.get(scatter(&all, 1));
-    return get.run();
+    if (const failure& why = get.run(); !why.what.ok()) return why;
+    if (what.are(all)) return {};
+    core.on_stream([&core] { core.found_damage(); });
+    return {{errc::corrupt}, std::string(damaged_elsewhere)};
 }
 
-result_fetch::result_fetch(engine_core& core, const peer& from, const remote_key& key,
+result_fetch::result_fetch(engine_core& core, const peer& from, const values_elsewhere& what,
                            call_record& whose, buffer room, loan_ids loans)
-    : transfer_record(target_of(core, from, key)),
+    : transfer_record(target_of(core, from, what.key)),
       from_(from),
+      what_(what),
       call_(&whose),
       room_(std::move(room)),
       into_(room_.bytes()),
@@ -66,6 +80,10 @@ void result_fetch::give_up() noexcept {
 }
 
 void result_fetch::over() noexcept {
+    if (why.what.ok() && !what_.are(room_.bytes())) {
+        core_->found_damage();
+        why = {{errc::corrupt}, std::string(damaged_elsewhere)};
+    }
     if (call_ != nullptr) core_->calls().fetched(*call_, why, room_.bytes(), loans_);
     if (peer_state* const there = core_->peers().find(from_)) {
         core_->lending().release(*there, loans_);

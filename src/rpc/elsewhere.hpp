@@ -3,7 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include <amalgam/core/buffer.hpp>
@@ -13,6 +14,7 @@
 #include <amalgam/rpc/detail/exposure.hpp>
 #include <amalgam/rpc/detail/loans.hpp>
 #include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/tasks/event.hpp>
 
 /// Values that are more than a transport moves eagerly stay where they were written, and the
 /// message carries a key to them: its receiver gets them one-sidedly.
@@ -21,34 +23,58 @@ namespace amalgam::detail {
 class engine_core;
 class call_record;
 
-void add_key(std::vector<std::byte>& extras, const remote_key& key);
-/// False: the values are in the message.
-bool key_in(const_bytes extras, remote_key& into) noexcept;
+/// Where the values of a message are, when they are not in it.
+struct values_elsewhere {
+    remote_key key;  ///< As long as they are.
+    std::optional<std::uint32_t> checksum{};
+
+    /// What was fetched is what was sent, as far as its sender said.
+    bool are(const_bytes fetched) const noexcept;
+};
+inline constexpr std::string_view damaged_elsewhere =
+    "its values were damaged when they were fetched: the checksum is wrong; call again";
+
+/// `values`: with their checksum if `checked`, as the message itself has one.
+void add_elsewhere(std::vector<std::byte>& extras, const remote_key& key, const_bytes values,
+                   bool checked);
+/// Nothing: the values are in the message.
+std::optional<values_elsewhere> elsewhere_in(const_bytes extras) noexcept;
 
 /// Values that a message lends, with the memory they are in.
 class lent_values {
 public:
-    /// Takes the values over. Throws error{no_memory}, error{closed}.
-    lent_values(engine_core& core, body&& values, const peer& only);
+    /// Takes the values over. `returned`: is set at the end, when no peer uses them any more; or
+    /// null. Throws error{no_memory}, error{closed}.
+    lent_values(engine_core& core, body&& values, const peer& only,
+                std::shared_ptr<event> returned = nullptr);
+    lent_values(const lent_values&) = delete;
+    lent_values& operator=(const lent_values&) = delete;
+    ~lent_values() {
+        if (returned_) returned_->set();
+    }
+    const_bytes bytes() const noexcept { return values_.values; }
     const remote_key& key(std::size_t port) const noexcept { return shown_->key(port); }
 
 private:
     core_reference alive_;
     body_bytes values_;
     std::unique_ptr<exposure> shown_;
+    std::shared_ptr<event> returned_;
 };
 
 /// Gets the arguments of a request, for who can wait. `into` is as long as the key says.
-/// Failure: what transfers end with; `too_large` past the engine's limit.
-failure fetch_values(engine_core& core, const peer& from, const remote_key& key, buffer& into);
+/// Failure: what transfers end with; `corrupt`. Throws error{canceled} when its ULT is canceled.
+failure fetch_values(engine_core& core, const peer& from, const values_elsewhere& what,
+                     buffer& into);
 
-/// A result on its way to a call that waits for it. Deletes itself; the call may end first.
+/// A result, or a value of a stream, on its way to a call that waits for it. Deletes itself; the
+/// call may end first.
 ///
 /// Threads: the engine's stream.
 class result_fetch final : public transfer_record {
 public:
-    result_fetch(engine_core& core, const peer& from, const remote_key& key, call_record& whose,
-                 buffer room, loan_ids loans);
+    result_fetch(engine_core& core, const peer& from, const values_elsewhere& what,
+                 call_record& whose, buffer room, loan_ids loans);
     void begin() noexcept { submit(); }
     /// The call has ended otherwise.
     void give_up() noexcept;
@@ -61,6 +87,7 @@ private:
     }
 
     peer from_;
+    values_elsewhere what_;
     call_record* call_;
     buffer room_;
     mutable_bytes into_;

@@ -1,5 +1,6 @@
 #include <complex>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -7,8 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/crc32c.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "rpc/elsewhere.hpp"
 #include "rpc/loop_pair.hpp"
 #include "rpc/sample_values.hpp"
 #include "rpc/wire.hpp"
@@ -236,6 +239,128 @@ TEST(checksum, an_idempotent_call_whose_answer_was_damaged_is_made_again) {
     }
     EXPECT_EQ(call.get(), 5);
     EXPECT_EQ(counters_of(client)["rpc.corrupt"], 1u);
+}
+
+/// A text as it is written, in memory of a bare port's.
+struct shown_text {
+    explicit shown_text(bare_port& where, const std::string& text) {
+        archive_writer writer(values);
+        writer(text);
+        memory.assign(values.bytes().begin(), values.bytes().end());
+        shown = where.line->open_region(mutable_bytes(memory), access::read).value();
+    }
+    std::vector<std::byte> behind(std::vector<std::byte> header) const {
+        std::vector<std::byte> extras;
+        detail::add_elsewhere(extras, shown.key(), values.bytes(), true);
+        header.insert(header.end(), extras.begin(), extras.end());
+        return with_checksum(std::move(header));
+    }
+
+    body values;
+    std::vector<std::byte> memory;
+    region shown;
+};
+
+constexpr std::uint8_t checked_elsewhere = detail::wire_flag::checked | detail::wire_flag::extras;
+const std::string large(100'000, 'l');
+
+TEST(checksum, arguments_that_were_damaged_when_they_were_fetched_run_nothing) {
+    loop_network net;
+    engine server{net.port("server")};
+    std::size_t seen = 0;
+    server.define("keep", [&](std::string_view text) { seen += text.size(); });
+    bare_port bare(net);
+    bare.there = bare.line->lookup(server.address()).value();
+    shown_text text(bare, large);
+    const auto call = [&](detail::message_kind kind) {
+        std::vector<std::byte> header(detail::request_bytes);
+        detail::write_request(header.data(),
+                              {.kind = kind,
+                               .flags = checked_elsewhere,
+                               .procedure = detail::procedure_id("keep", "void(string)")});
+        bare.send(kind == detail::message_kind::request ? 9 : 0, text.behind(header));
+        net.run_until_idle();
+    };
+    call(detail::message_kind::request);
+    EXPECT_TRUE(bare.parsed().what.ok());
+    EXPECT_EQ(seen, large.size());
+    text.memory[50'000] ^= std::byte{1};
+    call(detail::message_kind::request);
+    EXPECT_EQ(bare.parsed().what, errc::corrupt);
+    EXPECT_NE(detail::as_text(bare.parsed().body).find("checksum"), std::string_view::npos);
+    call(detail::message_kind::one_way);
+    EXPECT_EQ(seen, large.size());
+    EXPECT_EQ(counters_of(server)["rpc.corrupt"], 2u);
+}
+
+TEST(checksum, a_result_that_was_damaged_when_it_was_fetched_ends_the_call_as_corrupt) {
+    for (const std::byte damage : {std::byte{0}, std::byte{1}}) {
+        loop_network net;
+        bare_port bare(net);
+        engine client(net.port("client"), {.checksum = true});
+        auto call = client.procedure<std::string()>("f").on(bare.line->address()).start();
+        net.run_until_idle();
+        shown_text text(bare, large);
+        text.memory[50'000] ^= damage;
+        std::vector<std::byte> header(detail::reply_bytes);
+        detail::write_reply(header.data(), {}, checked_elsewhere);
+        bare.send(bare.tag, text.behind(header));
+        net.run_until_idle();
+        if (damage == std::byte{0}) {
+            EXPECT_EQ(call.get(), large);
+        } else {
+            const error why = error_of([&] { call.get(); });
+            EXPECT_EQ(why.code(), errc::corrupt);
+            EXPECT_NE(std::string_view(why.what()).find("checksum"), std::string_view::npos);
+        }
+        EXPECT_EQ(counters_of(client)["rpc.corrupt"], std::to_integer<unsigned>(damage));
+    }
+}
+
+TEST(checksum, of_values_elsewhere_goes_with_every_checked_message) {
+    loop_network net({.max_message_bytes = 90'000});
+    bare_port bare(net);
+    const auto sum_of = [&] { return detail::elsewhere_in(bare.parsed().extras)->checksum; };
+    body values;
+    archive_writer writer(values);
+    writer(large);
+    const std::optional<std::uint32_t> expected = crc32c(values.bytes());
+
+    engine checks(net.port("checks"), {.checksum = true});
+    auto f = checks.procedure<void(std::string)>("f").on(bare.line->address());
+    future<void> call = f.start(large);
+    net.run_until_idle();
+    EXPECT_EQ(sum_of(), expected);
+    f.post(large);
+    net.run_until_idle();
+    EXPECT_EQ(sum_of(), expected);
+    engine plain(net.port("plain"));
+    plain.procedure<void(std::string)>("f").on(bare.line->address()).post(large);
+    net.run_until_idle();
+    EXPECT_EQ(sum_of(), std::nullopt);
+
+    plain.define("give", [] { return large; });
+    bare.there = bare.line->lookup(plain.address()).value();
+    for (const std::uint8_t flags : {std::uint8_t{0}, detail::wire_flag::checked}) {
+        std::vector<std::byte> request(detail::request_bytes);
+        detail::write_request(
+            request.data(),
+            {.flags = flags, .procedure = detail::procedure_id("give", "string()")});
+        bare.send(7, flags == 0 ? request : with_checksum(request));
+        net.run_until_idle();
+        EXPECT_EQ(sum_of(), flags == 0 ? std::nullopt : expected);
+    }
+}
+
+TEST(checksum, values_of_any_size_travel_with_one) {
+    encoding_pair pair({.checksum = true});
+    pair.server.define("echo", [](std::string text) { return text; });
+    pair.in_client([&] {
+        auto echo =
+            pair.client.procedure<std::string(std::string)>("echo").on(pair.server.address());
+        EXPECT_EQ(echo(large), large);
+    });
+    EXPECT_EQ(counters_of(pair.server)["rpc.corrupt"], 0u);
 }
 
 }  // namespace

@@ -80,10 +80,11 @@ void engine::add_handler(std::string_view name, std::string signature, procedure
     try {
         core_->on_stream([&] { core_->serves().procedures().add(std::move(fresh)); });
     } catch (...) {
-        fresh.reset();
+        fresh.reset();  // Its streams have nothing to do.
         core_->streams().reap();
         throw;
     }
+    core_->streams().reap();
 }
 
 const detail::remote_procedure& engine::intern(std::string_view name, std::string signature) {

@@ -66,6 +66,8 @@ std::string to_json(const engine_config& config) {
     all["max_running"] = options.max_running;
     all["max_unread_bytes"] = options.max_unread_bytes;
     all["max_values_bytes"] = options.max_values_bytes;
+    all["encoding"] = word_of(detail::encoding_words, options.encoding);
+    all["checksum"] = options.checksum;
     all["drain"] = detail::time_text(options.drain);
     return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -121,10 +121,10 @@ void read_progress(const json_reader& from, progress_options& into) {
 }
 
 engine_config read_config(const json_reader& from) {
-    from.expect_object(
-        {"endpoints", "name", "streams", "pools", "handlers", "progress", "spin", "ports",
-         "max_queued", "max_running", "max_unread_bytes", "max_values_bytes", "drain"},
-        config_example);
+    from.expect_object({"endpoints", "name", "streams", "pools", "handlers", "progress", "spin",
+                        "ports", "max_queued", "max_running", "max_unread_bytes",
+                        "max_values_bytes", "encoding", "checksum", "drain"},
+                       config_example);
     if (!from.has("endpoints")) {
         from.fail(
             fmt::format("endpoints is missing, expected a URI, or a list of them; example: {}",
@@ -146,6 +146,10 @@ engine_config read_config(const json_reader& from) {
     read_size(from, "max_running", options.max_running);
     read_size(from, "max_unread_bytes", options.max_unread_bytes);
     read_size(from, "max_values_bytes", options.max_values_bytes);
+    if (from.has("encoding")) {
+        options.encoding = from.at("encoding").word(detail::encoding_words);
+    }
+    if (from.has("checksum")) options.checksum = from.at("checksum").truth(true);
     if (from.has("drain")) options.drain = read_milliseconds(from.at("drain"));
     try {
         engine_options filled = options;

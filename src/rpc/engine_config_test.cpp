@@ -31,6 +31,7 @@ constexpr const char* everything = R"({
     "spin": "1ms",
     "ports": {"silence_limit": "2s", "max_queued_bytes": 1000},
     "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "max_values_bytes": 14,
+    "encoding": "xdr", "checksum": true,
     "drain": "1500ms"})";
 
 TEST(engine_config, reads_every_option) {
@@ -56,6 +57,8 @@ TEST(engine_config, reads_every_option) {
     EXPECT_EQ(options.max_running, 12u);
     EXPECT_EQ(options.max_unread_bytes, 13u);
     EXPECT_EQ(options.max_values_bytes, 14u);
+    EXPECT_EQ(options.encoding, encoding::xdr);
+    EXPECT_TRUE(options.checksum);
     EXPECT_EQ(options.drain, 1500ms);
 }
 
@@ -203,7 +206,7 @@ constexpr wrong_config wrong[] = {
     {R"("stream": 2)",
      "stream is not known, expected one of: endpoints, name, streams, pools, "
      "handlers, progress, spin, ports, max_queued, max_running, "
-     "max_unread_bytes, max_values_bytes, drain"},
+     "max_unread_bytes, max_values_bytes, encoding, checksum, drain"},
     {R"("streams": 0)", "streams is 0, expected a number from 1 to 1024; example: 2"},
     {R"("streams": -18446744073709551615)",
      "streams is -1.8446744073709552e+19, expected a number from 1 to 1024; example: 2"},
@@ -247,6 +250,9 @@ constexpr wrong_config wrong[] = {
      R"(caller's; example: {"cpu": -1})"},
     {R"("spin": "20")",
      R"(spin is "20", expected a time in ns, us, ms or s, "adaptive" or "always"; example: "20us")"},
+    {R"("encoding": "json")",
+     R"(encoding is "json", expected one of "native", "xdr"; example: "native")"},
+    {R"("checksum": "on")", R"(checksum is "on", expected true or false; example: true)"},
     {R"("drain": "99999999s")",
      R"(drain is "99999999s", expected a time in ns, us, ms or s; example: "500ms")"},
     {R"("ports": {"silence_limit": "0s"})",

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/engine_streams.hpp>
 
 /// How the choices of a config are spelled.
@@ -24,5 +25,8 @@ inline constexpr std::pair<std::string_view, progress_by> progress_words[] = {
     {"shared", progress_by::shared},
     {"own_stream", progress_by::own_stream},
     {"caller", progress_by::caller}};
+
+inline constexpr std::pair<std::string_view, encoding> encoding_words[] = {
+    {"native", encoding::native}, {"xdr", encoding::xdr}};
 
 }  // namespace amalgam::detail

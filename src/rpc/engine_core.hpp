@@ -121,6 +121,8 @@ public:
     /// What lookup() does, of an address as lookup() keeps it.
     result<peer> route_to(const std::string& address);
     void on_message(std::uint16_t port, message& arrived) noexcept;
+    /// What arrived, or was fetched, is not what its checksum is of.
+    void found_damage() noexcept { corrupt_.add(); }
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
     /// To be called when a call, in either direction, has ended.
     void look_whether_quiet() noexcept {

@@ -190,25 +190,32 @@ TEST_P(engine_progress, a_procedure_has_streams_of_its_own_until_it_is_undefined
 TEST_P(engine_progress, streams_of_a_procedure_end_when_its_last_call_has) {
     engine server{GetParam()};
     engine client{GetParam()};
-    event began, go;
-    server.define("slow",
-                  [&] {
-                      began.set();
-                      go.wait();
-                      return 1;
-                  },
-                  {.streams = 2});
-    future<int> call = client.procedure<int()>("slow").on(server.address()).start();
-    began.wait();
-    wait_for_threads("slow", 2);
-    EXPECT_TRUE(server.undefine("slow"));
-    wait_for_threads("slow", 2);  // The call goes on there.
-    go.set();
-    EXPECT_EQ(call.get(), 1);
-    // The next one to define or undefine ends them, once the handler's ULT is gone, too.
-    while (threads_named("slow") != 0) {
-        EXPECT_FALSE(server.undefine("slow"));
-        std::this_thread::yield();
+    int others = 0;
+    for (const bool define : {true, false}) {
+        event began, go;
+        server.define("slow",
+                      [&] {
+                          began.set();
+                          go.wait();
+                          return 1;
+                      },
+                      {.streams = 2});
+        future<int> call = client.procedure<int()>("slow").on(server.address()).start();
+        began.wait();
+        wait_for_threads("slow", 2);
+        EXPECT_TRUE(server.undefine("slow"));
+        wait_for_threads("slow", 2);  // The call goes on there.
+        go.set();
+        EXPECT_EQ(call.get(), 1);
+        // The next one to define or undefine ends them, once the handler's ULT is gone, too.
+        while (threads_named("slow") != 0) {
+            if (define) {
+                server.define(std::to_string(++others), [] {});
+            } else {
+                EXPECT_FALSE(server.undefine("slow"));
+            }
+            std::this_thread::yield();
+        }
     }
 }
 

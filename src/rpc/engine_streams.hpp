@@ -49,7 +49,8 @@ public:
     pool& find(std::string_view name);
     /// Resolves what the options of a procedure say by name or number into `in`.
     std::shared_ptr<stream_group> place(std::string_view procedure, procedure_options& how);
-    /// Ends the streams of procedures that are gone, as far as nothing runs there any more.
+    /// Ends the streams of procedures that are gone, as far as nothing runs there any more. On one
+    /// of the engine's own streams it leaves that to the next who comes from elsewhere.
     void reap();
 
     void set_progress(const progress_options& how);

@@ -8,6 +8,7 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "rpc/elsewhere.hpp"
 #include "rpc/engine_core.hpp"
 #include "rpc/loop_pair.hpp"
 #include "rpc/wire.hpp"
@@ -292,6 +293,45 @@ TEST(hostile_peer, a_result_that_does_not_fit_is_a_mismatch) {
         enemy.send(enemy.tags.back(), reply);
         net.run_until_idle();
         EXPECT_EQ(later.wait().code, errc::mismatch);
+    }
+}
+
+TEST(hostile_peer, that_sends_on_before_its_large_value_was_fetched_ends_the_stream) {
+    for (const auto kind : {detail::message_kind::item, detail::message_kind::reply}) {
+        loop_network net;
+        hostile enemy(net);
+        engine client{net.port("client")};
+        bytes memory(100'000);
+        const region shown = enemy.line->open_region(mutable_bytes(memory), access::read).value();
+        auto values = client.procedure<streamed<std::string>()>("f").on(enemy.line->address())();
+        net.run_until_idle();
+        bytes extras;
+        detail::add_elsewhere(extras, shown.key(), memory, false);
+        const bytes loan{std::byte{1}, {}, {}, {}, {}, {}, {}, std::byte{2}};
+        detail::add_extra(extras, detail::extra::loans, loan);
+        bytes large(detail::reply_bytes), next(detail::reply_bytes);
+        detail::write_reply(large.data(), {}, detail::wire_flag::extras,
+                            detail::message_kind::item);
+        large.insert(large.end(), extras.begin(), extras.end());
+        detail::write_reply(next.data(), {}, 0, kind);
+        if (kind == detail::message_kind::item) next.resize(next.size() + 4);
+        const std::uint64_t id = enemy.tags.back();
+        enemy.send(id, large);
+        enemy.send(id, next);
+        net.run_until_idle();
+        auto reader = client.spawn([&] { values.next(); });
+        net.run_until_idle();
+        EXPECT_EQ(reader.wait().code, errc::mismatch);
+        std::size_t released = 0;
+        for (const bytes& each : enemy.got) {
+            detail::parsed_message parsed;
+            ASSERT_EQ(detail::parse(each, parsed), nullptr);
+            if (parsed.kind != detail::message_kind::release) continue;
+            released += parsed.body.size() / 8;
+            EXPECT_TRUE(std::equal(loan.begin(), loan.end(), parsed.body.begin()));
+        }
+        EXPECT_EQ(released, 1u);
+        EXPECT_EQ(client.core().moves().pending(), 0u);
     }
 }
 

@@ -34,7 +34,7 @@ request_extras::request_extras(const_bytes wire)
     if (!span.empty()) trace = read_trace(span);
     const const_bytes first = find_extra(wire, extra::window);
     if (!first.empty()) window = load_le<std::uint32_t>(first.data());
-    is_elsewhere = key_in(wire, elsewhere);
+    elsewhere = elsewhere_in(wire);
 }
 
 request_extras::~request_extras() = default;
@@ -138,8 +138,8 @@ status invocation::run_watched(answer_values& into, std::string& text) {
 
 status invocation::get_arguments(std::string& text) {
     engine_core& core = owner_.core();
-    large = core.buffers().take(extras_->elsewhere.bytes);
-    const failure why = fetch_values(core, from_, extras_->elsewhere, large);
+    large = core.buffers().take(extras_->elsewhere->key.bytes);
+    const failure why = fetch_values(core, from_, *extras_->elsewhere, large);
     arguments = large.bytes();
     if (!why.what.ok()) text = "its arguments could not be fetched: " + why.sentence;
     return why.what;
@@ -147,7 +147,7 @@ status invocation::get_arguments(std::string& text) {
 
 status invocation::run_handler(answer_values& into, std::string& text) {
     try {
-        if (extras_ != nullptr && extras_->is_elsewhere) {
+        if (extras_ != nullptr && extras_->elsewhere) {
             const status got = get_arguments(text);
             if (!got.ok()) return got;
         }

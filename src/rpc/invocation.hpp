@@ -9,12 +9,12 @@
 #include <vector>
 
 #include <amalgam/core/buffer.hpp>
-#include <amalgam/fabric/region.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/answers.hpp>
 #include <amalgam/rpc/detail/loans.hpp>
 #include <amalgam/tasks/detail/closure.hpp>
 
+#include "rpc/elsewhere.hpp"
 #include "rpc/procedure_table.hpp"
 #include "rpc/wire.hpp"
 
@@ -45,8 +45,7 @@ struct request_extras {
     std::vector<std::byte> bytes;
     std::optional<trace_context> trace;
     loan_ids lent_to_us;  ///< That no value has taken over yet.
-    remote_key elsewhere;
-    bool is_elsewhere = false;
+    std::optional<values_elsewhere> elsewhere;
     std::uint32_t window = 0;
     std::unique_ptr<item_sender> items;  ///< Of a streamed answer; as long as the call.
 };

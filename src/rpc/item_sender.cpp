@@ -1,6 +1,9 @@
 #include "rpc/item_sender.hpp"
 
 #include <algorithm>
+#include <memory>
+
+#include <amalgam/tasks/event.hpp>
 
 #include "rpc/answer_record.hpp"
 #include "rpc/engine_core.hpp"
@@ -19,6 +22,10 @@ engine_core& item_sender::core() noexcept {
 
 void item_sender::await_credit() {
     if (!call_.canceled()) credit_.acquire();
+    check_wanted();
+}
+
+void item_sender::check_wanted() const {
     if (call_.canceled()) {
         throw error(errc::canceled, "the caller of this stream wants no more values, or is gone");
     }
@@ -27,8 +34,14 @@ void item_sender::await_credit() {
 void item_sender::send() {
     waited_answer item(call_, values_);
     item.is_last = false;
-    item.frame({}, {}, message_kind::item);
+    std::shared_ptr<event> returned;
+    item.frame_item(returned);
     item.send();
+    // From here on only the engine keeps what was lent: its end is what the next line waits for.
+    values_.lends.clear();
+    if (!returned) return;
+    if (!call_.canceled()) returned->wait();
+    check_wanted();
 }
 
 void item_sender::add_credit(std::uint32_t items) noexcept {

@@ -31,6 +31,8 @@ public:
     void add_credit(std::uint32_t items) noexcept;
 
 private:
+    void check_wanted() const;
+
     invocation& call_;
     answer_values values_;
     semaphore credit_;

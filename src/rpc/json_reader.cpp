@@ -114,6 +114,11 @@ std::int64_t json_reader::number(std::int64_t least, std::int64_t most,
     return value_.get<std::int64_t>();
 }
 
+bool json_reader::truth(bool example) const {
+    if (!value_.is_boolean()) unexpected("true or false", example ? "true" : "false");
+    return value_.get<bool>();
+}
+
 std::chrono::nanoseconds json_reader::time(std::string_view or_else,
                                            std::string_view example) const {
     const auto wrong = [&] {

@@ -46,6 +46,8 @@ public:
     /// "20us": a number and ns, us, ms or s.
     std::chrono::nanoseconds time(std::string_view or_else, std::string_view example) const;
 
+    bool truth(bool example) const;
+
     /// One of a few words.
     template <typename Value, std::size_t N>
     Value word(const std::pair<std::string_view, Value> (&words)[N]) const {

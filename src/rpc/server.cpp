@@ -117,8 +117,8 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
 }
 
 bool server::too_large(const parsed_message& request) const noexcept {
-    remote_key key;
-    return key_in(request.extras, key) && key.bytes > max_values_;
+    const auto elsewhere = elsewhere_in(request.extras);
+    return elsewhere && elsewhere->key.bytes > max_values_;
 }
 
 void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request) {
@@ -234,7 +234,7 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
         throw;
     }
     track(*tracked);
-    start_ult(runs_it);
+    request.has(wire_flag::urgent) ? start_ult_first(runs_it) : start_ult(runs_it);
 }
 
 void server::run_inline(peer_state& from, served_procedure& what, message& arrived,

@@ -87,11 +87,11 @@ void stream_call::run_credit(work_unit& self) noexcept {
     mine.drop_reference();
 }
 
+void stream_call::decode(archive_reader& from) {
+    if (fetching_) from.fail("the stream ended before its last value was released");
+}
+
 bool stream_call::take_item(archive_reader& from) {
-    if (expected_ == 0) {
-        from.fail("more values came than were asked for");
-        return false;
-    }
     --expected_;
     decode_item(from);
     if (!from.ok() || from.remaining() != 0) return false;

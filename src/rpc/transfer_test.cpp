@@ -297,6 +297,27 @@ TEST(transfer, what_progress_says_ends_it) {
     EXPECT_EQ(p.net.open_operations(), 0u);
 }
 
+TEST(transfer, ends_with_a_cancel_of_who_waits_for_it) {
+    transfer_pair p;
+    p.net.delay(1ms);
+    mutable_bytes into(p.mine);
+    errc seen = errc::ok;
+    p.in_client([&] {
+        ult waits = spawn(p.client.pool(), [&] {
+            waited_transfer get(p.target());
+            get.get(scatter(&into, 1));
+            seen = error_of([&] { get.run(); }).code().code;
+            EXPECT_EQ(get.why.what, errc::canceled);
+            EXPECT_EQ(p.client.core().moves().pending(), 0u);
+        });
+        this_task::sleep_for(500us);
+        waits.cancel();
+        waits.join();
+    });
+    EXPECT_EQ(seen, errc::canceled);
+    EXPECT_EQ(p.net.open_operations(), 0u);
+}
+
 class transfer_threads : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(shm, transfer_threads, testing::Values("shm://"));
 INSTANTIATE_TEST_SUITE_P(tcp, transfer_threads, testing::Values("tcp://127.0.0.1:0"));

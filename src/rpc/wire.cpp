@@ -56,6 +56,7 @@ const char* parse_extras(const_bytes bytes, parsed_message& into) noexcept {
         if (key == extra::trace) sizes_are_right &= value.size() == trace_bytes;
         if (key == extra::loans) sizes_are_right &= value.size() % 8 == 0;
         if (key == extra::elsewhere) sizes_are_right &= value.size() == remote_key::wire_bytes;
+        if (key == extra::checksum) sizes_are_right &= value.size() == checksum_bytes;
         if (key == extra::window) sizes_are_right &= value.size() == 8;
         return false;
     };

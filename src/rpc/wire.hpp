@@ -44,7 +44,8 @@ enum class extra : std::uint16_t {
     metadata = 2,   ///< Once for each: the length of its key (2), the key, the value.
     loans = 3,      ///< Ids, 8 bytes each: what the message lends; see `release`.
     elsewhere = 4,  ///< 40 bytes: the key of the memory where the values are.
-    window = 5      ///< 8 bytes: a streamed answer is wanted, and how many items may come at first.
+    window = 5,     ///< 8 bytes: a streamed answer is wanted, and how many items may come at first.
+    checksum = 6    ///< 4 bytes: of the values that are elsewhere.
 };
 
 inline constexpr std::size_t request_bytes = 16;

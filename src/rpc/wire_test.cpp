@@ -150,6 +150,7 @@ TEST(rpc_wire, extras_of_the_wrong_shape_are_refused) {
     EXPECT_TRUE(refused(extra::loans, 12));
     EXPECT_TRUE(refused(extra::elsewhere, 48));
     EXPECT_TRUE(refused(extra::window, 4));
+    EXPECT_TRUE(refused(extra::checksum, 8));
     EXPECT_FALSE(refused(extra::loans, 16));
     std::vector<std::byte> extras;
     EXPECT_THROW(add_extra(extras, extra::metadata, bytes(max_extras_bytes)), error);

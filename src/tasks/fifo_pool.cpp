@@ -6,6 +6,23 @@ namespace amalgam {
 
 void fifo_pool::push(work_unit& unit) noexcept {
     if (on_own_stream()) return push_own(unit);
+    push_outside(unit);
+}
+
+// In the inbox it is marked by being its own predecessor, which no unit of a list is.
+void fifo_pool::push_by_priority(work_unit& unit) noexcept {
+    if (!on_own_stream()) {
+        unit.prev_in_pool = &unit;
+        // First, as the pool's life may end with the push. A look in between costs only time: the
+        // unit then waits for the next, as any other does.
+        unlooked_.store(0, std::memory_order_relaxed);
+        return push_outside(unit);
+    }
+    own_.push_by_priority(unit);
+    add_own_size(1);
+}
+
+void fifo_pool::push_outside(work_unit& unit) noexcept {
     // Read first: once the unit is visible it may run, and end, the life of this pool.
     detail::bell* const bell = pool::own_.bell.load(std::memory_order_relaxed);
     inbox_size_.fetch_add(1, std::memory_order_relaxed);
@@ -20,6 +37,7 @@ void fifo_pool::push(work_unit& unit) noexcept {
 }
 
 void fifo_pool::drain_inbox() noexcept {
+    unlooked_.store(most_unlooked, std::memory_order_relaxed);
     work_unit* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
     work_unit* oldest = nullptr;
     while (newest != nullptr) {
@@ -31,7 +49,11 @@ void fifo_pool::drain_inbox() noexcept {
     std::size_t count = 0;
     while (oldest != nullptr) {
         work_unit* const newer = oldest->next_in_pool;
-        own_.push_back(*oldest);
+        if (oldest->prev_in_pool == oldest) {
+            own_.push_by_priority(*oldest);
+        } else {
+            own_.push_back(*oldest);
+        }
         oldest = newer;
         ++count;
     }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <random>
@@ -42,9 +43,19 @@ void compare_with_deque(bool on_stream, unsigned seed) {
             ASSERT_EQ(pool.size(), model.size());
             ASSERT_EQ(pool.empty(), model.empty());
             if (random() % 2 == 0 && !free.empty()) {
-                pool.push(*free.back());
-                model.push_back(free.back());
+                numbered& unit = *free.back();
                 free.pop_back();
+                unit.priority = static_cast<std::uint8_t>(random() % 3);
+                if (random() % 8 == 0) {
+                    pool.push_by_priority(unit);
+                    const auto lower = [&](const numbered* each) {
+                        return each->priority < unit.priority;
+                    };
+                    model.insert(std::find_if(model.begin(), model.end(), lower), &unit);
+                } else {
+                    pool.push(unit);
+                    model.push_back(&unit);
+                }
             } else {
                 auto* const got = static_cast<numbered*>(pool.pop());
                 ASSERT_EQ(got, model.empty() ? nullptr : model.front());
@@ -80,6 +91,28 @@ TEST(fifo_pool, takes_in_what_others_push_while_its_own_work_goes_on) {
     std::thread([&] { post(stream, [&] { stop = true; }); }).join();
     stream.run_ready();
     EXPECT_TRUE(stop);
+}
+
+TEST(fifo_pool, gives_what_others_push_by_priority_at_once) {
+    execution_stream stream(execution_stream_options{.driven = true});
+    pool& where = stream.main_pool();
+    numbered urgent(1);
+    urgent.priority = 1;
+    std::vector<numbered> others(20);
+    for (std::size_t skipped = 0; skipped < 10; ++skipped) {
+        post_tasklet(stream, [&] {
+            for (numbered& each : others)
+                where.push(each);
+            for (std::size_t i = 0; i < skipped; ++i)
+                EXPECT_EQ(where.pop(), &others[i]);
+            std::thread([&] { where.push_by_priority(urgent); }).join();
+            EXPECT_EQ(where.pop(), &urgent);
+            EXPECT_EQ(where.pop(), &others[skipped]);
+            while (where.pop() != nullptr)
+                continue;
+        });
+        stream.run_ready();
+    }
 }
 
 TEST(fifo_pool, keeps_each_pushers_order_and_loses_nothing) {

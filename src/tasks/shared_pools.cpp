@@ -22,12 +22,16 @@ bool take_out(detail::unit_list& of, work_unit& unit) noexcept {
 
 }  // namespace
 
-void shared_pool::add(work_unit& unit, bool yielded) noexcept {
+void shared_pool::add(work_unit& unit, as what) noexcept {
     detail::bell* sleeping = nullptr;
     {
         // Once it is let go the unit may run, and end, the life of this pool.
         const std::lock_guard hold(busy_);
-        link(unit, yielded);
+        if (what == as::by_priority) {
+            link_by_priority(unit);
+        } else {
+            link(unit, what == as::yielded);
+        }
         size_.store(size_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         sleeping = claim_sleeper();
     }
@@ -35,11 +39,15 @@ void shared_pool::add(work_unit& unit, bool yielded) noexcept {
 }
 
 void shared_pool::push(work_unit& unit) noexcept {
-    add(unit, false);
+    add(unit, as::ready);
+}
+
+void shared_pool::push_by_priority(work_unit& unit) noexcept {
+    add(unit, as::by_priority);
 }
 
 void shared_pool::requeue(work_unit& unit) noexcept {
-    add(unit, true);
+    add(unit, as::yielded);
 }
 
 work_unit* shared_pool::pop() noexcept {
@@ -108,6 +116,7 @@ void work_stealing_pool::link(work_unit& unit, bool yielded) noexcept {
 
 work_unit* work_stealing_pool::unlink() noexcept {
     constexpr unsigned fairness = 16;
+    if (!first_.empty()) return first_.pop_front();
     const bool own = stream::calls_for(*this);
     const bool queue_first = !own || ++turn_ % fairness == 0;
     if (queue_first && !queue_.empty()) return queue_.pop_front();
@@ -116,7 +125,7 @@ work_unit* work_stealing_pool::unlink() noexcept {
 }
 
 bool work_stealing_pool::unlink(work_unit& unit) noexcept {
-    return take_out(made_, unit) || take_out(queue_, unit);
+    return take_out(made_, unit) || take_out(queue_, unit) || take_out(first_, unit);
 }
 
 }  // namespace amalgam

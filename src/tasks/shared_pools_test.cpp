@@ -27,6 +27,7 @@ struct numbered final : work_unit {
 struct model {
     std::function<void(std::deque<numbered*>&, numbered&, bool yielded)> put;
     std::function<numbered*(std::deque<numbered*>&)> take;
+    bool has_first = true;  ///< What is pushed by priority goes before those of a lower one.
 };
 
 numbered* take_front(std::deque<numbered*>& units) {
@@ -67,6 +68,16 @@ void compare(pool& tested, const model& should) {
             unit.priority = static_cast<std::uint8_t>(random() % 6);
             what < 6 ? tested.push(unit) : tested.requeue(unit);
             should.put(inside, unit, what >= 6);
+        } else if (what == 14 && should.has_first && !free.empty()) {
+            numbered& unit = *free.back();
+            free.pop_back();
+            unit.priority = static_cast<std::uint8_t>(random() % 4);
+            tested.push_by_priority(unit);
+            inside.insert(std::find_if(inside.begin(), inside.end(),
+                                       [&](const numbered* each) {
+                                           return std::min<int>(each->priority, 3) < unit.priority;
+                                       }),
+                          &unit);
         } else if (what == 15 && !inside.empty()) {
             numbered* const any = inside[random() % inside.size()];
             ASSERT_TRUE(tested.remove(*any));
@@ -91,7 +102,28 @@ TEST(shared_pools, behave_as_their_models) {
     priority_pool urgent(4);
     compare(urgent, by_priority);
     work_stealing_pool deque;
-    compare(deque, fifo);  // for all but its own stream
+    compare(deque, {fifo.put, fifo.take, false});  // for all but its own stream
+}
+
+TEST(work_stealing_pool, gives_anybody_what_came_by_priority_first) {
+    work_stealing_pool pool;
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
+                            execution_stream_options{.driven = true});
+    std::vector<numbered> units(6);
+    units[2].priority = units[5].priority = 9;
+    units[3].priority = 1;
+    post_tasklet(pool, [&] {
+        pool.push(units[0]);
+        for (const std::size_t each : {3u, 2u, 5u})
+            pool.push_by_priority(units[each]);
+        pool.push(units[1]);
+        EXPECT_EQ(pool.pop(), &units[2]);
+        std::thread([&] { EXPECT_EQ(pool.pop(), &units[5]); }).join();
+        EXPECT_TRUE(pool.remove(units[3]));
+        EXPECT_EQ(pool.pop(), &units[1]);
+        EXPECT_EQ(pool.pop(), &units[0]);
+    });
+    stream.run_ready();
 }
 
 TEST(work_stealing_pool, gives_its_own_stream_the_newest_and_others_the_oldest) {

@@ -1,6 +1,7 @@
 #include "tasks/ult_core.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -232,6 +233,13 @@ void drop_ult(ult_core& core) noexcept {
     core.made_at_home = false;
     stream::count_ults(*core.home(), 1, here);
     core.home()->push(core);
+}
+
+void start_ult_first(ult_core& core) noexcept {
+    core.priority = std::numeric_limits<decltype(core.priority)>::max();
+    core.made_at_home = false;
+    stream::count_ults(*core.home(), 1, stream::current());
+    core.home()->push_by_priority(core);
 }
 
 }  // namespace amalgam::detail

@@ -55,6 +55,13 @@ protected:
                 },
                 here);
             server.define(
+                "grow",
+                [](stream_writer<std::string>& out, std::size_t most) {
+                    for (std::size_t bytes = 0; bytes <= most; bytes = 10 * bytes + 100)
+                        out(std::string(bytes, 'g'));
+                },
+                here);
+            server.define(
                 "early",
                 [this](responder<int> answer, int n) {
                     answer(n);
@@ -202,6 +209,13 @@ TEST_P(call_forms, answered_by_many_values) {
             }
             EXPECT_EQ(next, 500u);
         }
+        std::size_t bytes = 0;
+        for (const std::string& each :
+             at<streamed<std::string>(std::size_t)>("grow", provider)(1'000'000)) {
+            EXPECT_EQ(each, std::string(bytes, 'g'));
+            bytes = 10 * bytes + 100;
+        }
+        EXPECT_GT(bytes, 1'000'000u);
         auto left = at<streamed<std::uint64_t>(std::uint64_t)>("count", provider)(1'000'000'000);
         EXPECT_EQ(left.next(), 0u);
     });

@@ -67,14 +67,16 @@ struct engine_options {
     /// with 4 KiB on top. While they hold more its requests are answered `overloaded` and run
     /// nothing; when it leaves as much again of those unread, it is cut off.
     std::size_t max_unread_bytes = std::size_t{64} << 20;
-    /// Arguments of one request that is served, or the result of one call, may take this much.
+    /// Arguments of one request that is served, or the result of one call, or one value of a
+    /// stream, may take this much.
     std::size_t max_values_bytes = std::size_t{1} << 30;
     /// Look at every call; see interceptor.hpp.
     std::vector<std::shared_ptr<interceptor>> interceptors{};
     /// How this engine's calls are encoded; replies come in the same. Every engine reads both.
     amalgam::encoding encoding = amalgam::encoding::native;
-    /// Calls and their replies carry a CRC-32C. What arrives damaged is not run, and its caller
-    /// gets `corrupt`. Peers that do not ask for it check and answer all the same.
+    /// Calls and their replies carry a CRC-32C, also of values that are fetched. What arrives
+    /// damaged is not run, and its caller gets `corrupt`. Peers that do not ask for it check and
+    /// answer all the same.
     bool checksum = false;
     /// How long stop() waits for calls that are under way, in either direction.
     std::chrono::milliseconds drain{1000};
@@ -98,7 +100,7 @@ struct procedure_options {
     pool* in = nullptr;  ///< Whose streams run the ULTs; null: as engine_options::handlers says.
     std::string_view in_pool{};  ///< The same, by its name among the engine's pools.
     /// Run by so many streams that the engine makes for this procedure alone. They end with
-    /// undefine(), or if calls still run there, with the next one or stop().
+    /// undefine(), or if calls still run there, with the next define() or undefine(), or stop().
     unsigned streams = 0;
     /// Under which id: a name may be served by several, each in its own way. Callers choose by
     /// `procedure.on(peer, provider)`.

@@ -18,10 +18,12 @@ namespace amalgam {
 ///      "handlers": "work",
 ///      "progress": {"by": "own_stream", "spin": "always"},
 ///      "spin": "20us", "drain": "1s", "max_running": 1000,
+///      "encoding": "xdr", "checksum": true,
 ///      "ports": {"silence_limit": "5s"}}
 ///
 /// `streams` may be a number, too. Times are numbers with a unit: ns, us, ms or s; `spin` is also
-/// "adaptive" or "always". `engine_options::transports` cannot be written.
+/// "adaptive" or "always"; `encoding` is "native" or "xdr". `engine_options::transports` and
+/// `interceptors` cannot be written.
 struct engine_config {
     std::vector<std::string> endpoints;
     engine_options options{};

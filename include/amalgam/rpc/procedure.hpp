@@ -54,8 +54,9 @@ public:
         return timed;
     }
 
-    /// The same, but the call goes before others where messages wait, and is not refused for load
-    /// until twice as many run as would refuse others. For control: few and small calls.
+    /// The same, but the call goes before others where messages wait, its handler starts before
+    /// those that are ready to start, and it is not refused for load until twice as many run as
+    /// would refuse others. For control: few and small calls.
     Bound urgent() const noexcept {
         Bound first(static_cast<const Bound&>(*this));
         first.target_.urgent = true;
@@ -158,7 +159,9 @@ public:
     }
     /// Sends the call and wants no answer: a result or failure at the far side goes nowhere,
     /// but for a wrong name or signature, which is logged here. Calls of one ULT to one
-    /// peer start there in the order of posting. Waits like start() when too many queue up.
+    /// peer start there in the order of posting, but for those whose arguments are more than a
+    /// message of the transport holds (1 GiB, but for loop://): they start when those have been
+    /// fetched, and later ones may overtake them. Waits like start() when too many queue up.
     /// Failure: throws only for what is known at once: no_memory, too_large, overloaded,
     ///          disconnected, closed.
     void post(detail::argument_t<A>... arguments) const {

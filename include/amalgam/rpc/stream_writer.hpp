@@ -21,9 +21,11 @@ public:
     stream_writer(const stream_writer&) = delete;
     stream_writer& operator=(const stream_writer&) = delete;
 
-    /// Sends the next value. Parks until the caller wants it, and until it has left.
-    /// Failure: throws error{canceled} when the caller wants no more, or is gone: let it
-    ///          through; error{too_large} for a value beyond one message of the transport.
+    /// Sends the next value, of any size. Parks until the caller wants it, and until it has left;
+    /// one that is more than the transport moves eagerly stays here, and this parks until the
+    /// caller has fetched it: so such values go one at a time.
+    /// Failure: throws error{canceled} when the caller wants no more, is gone, or found the value
+    ///          more than its engine_options::max_values_bytes: let it through.
     void operator()(const T& value) {
         to_.await_credit();
         to_.room().write(to_.core(), to_.about().from(), to_.values_as(), value);

@@ -17,7 +17,7 @@ namespace amalgam {
 ///     for (int i : count.on(peer)(1, 100)) …
 ///
 /// At most a window's worth has been sent and not been read, so a slow reader holds the handler
-/// back, and memory stays bounded; see bound_procedure::window().
+/// back, and memory stays bounded; see bound_procedure::window(), which counts values of any size.
 /// Owner:   the one end of a call. Destroyed before the last value it cancels the call: the
 ///          handler's next write, or wait, ends.
 /// Threads: one at a time; any ULT or thread.

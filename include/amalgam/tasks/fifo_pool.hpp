@@ -17,6 +17,7 @@ public:
     ~fifo_pool() override { drop_left(); }
 
     void push(work_unit& unit) noexcept override;
+    void push_by_priority(work_unit& unit) noexcept override;
     work_unit* pop() noexcept override { return pop_in_turn(pops_++); }
     bool remove(work_unit& unit) noexcept override;
     bool empty() const noexcept override;
@@ -26,8 +27,8 @@ private:
     friend class detail::stream;
 
     /// `turn`: changes by one with each pop. Others write the inbox, so it is not looked at every
-    /// time; but not only when all else is done, or ULTs that yield to each other would keep all
-    /// others out.
+    /// time, unless they say so; but not only when all else is done, or ULTs that yield to each
+    /// other would keep all others out.
     work_unit* pop_in_turn(std::size_t turn) noexcept {
         look_at_inbox(turn);
         work_unit* const first = own_.pop_front();
@@ -35,8 +36,7 @@ private:
         return first;
     }
     void look_at_inbox(std::size_t turn) noexcept {
-        constexpr std::size_t often = 8;
-        if ((turn % often == 0 || own_.empty()) &&
+        if (((turn & unlooked_.load(std::memory_order_relaxed)) == 0 || own_.empty()) &&
             inbox_.load(std::memory_order_relaxed) != nullptr) {
             drain_inbox();
         }
@@ -57,12 +57,17 @@ private:
         own_size_.store(own_size_.load(std::memory_order_relaxed) + static_cast<std::size_t>(more),
                         std::memory_order_relaxed);
     }
+    void push_outside(work_unit& unit) noexcept;
     void drain_inbox() noexcept;
+
+    static constexpr std::size_t most_unlooked = 7;  // Pops between two looks; one less than 2^n.
 
     // The serving stream's part.
     detail::unit_list own_;
     std::size_t pops_ = 0;
     std::atomic<std::size_t> own_size_{0};  // written by the serving stream only
+    // Others set it to 0 for what is not to wait.
+    std::atomic<std::size_t> unlooked_{most_unlooked};
     // Everybody else's part, on its own line: newest first, taken whole.
     alignas(64) std::atomic<work_unit*> inbox_{nullptr};
     std::atomic<std::size_t> inbox_size_{0};

@@ -34,6 +34,9 @@ public:
 
     /// Adds a ready unit, from any thread. Never allocates.
     virtual void push(work_unit& unit) noexcept = 0;
+    /// The same, but whatever the pool's order, it comes before the first unit that waits and has a
+    /// lower work_unit::priority. A pool that knows no better just pushes it.
+    virtual void push_by_priority(work_unit& unit) noexcept { push(unit); }
     /// Takes back a unit that yielded: whatever the pool's order, the others come first.
     virtual void requeue(work_unit& unit) noexcept { push(unit); }
     /// Takes the next unit, or null. Only a serving stream calls it.

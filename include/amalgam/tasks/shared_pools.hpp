@@ -17,6 +17,7 @@ namespace amalgam {
 class shared_pool : public pool {
 public:
     void push(work_unit& unit) noexcept final;
+    void push_by_priority(work_unit& unit) noexcept final;
     void requeue(work_unit& unit) noexcept final;
     work_unit* pop() noexcept final;
     bool remove(work_unit& unit) noexcept final;
@@ -27,11 +28,13 @@ protected:
     explicit shared_pool() noexcept : pool(pool_access::any_stream) {}
 
 private:
+    enum class as { ready, yielded, by_priority };
+    void add(work_unit& unit, as what) noexcept;
     // With the lock held.
     virtual void link(work_unit& unit, bool yielded) noexcept = 0;
+    virtual void link_by_priority(work_unit& unit) noexcept = 0;
     virtual work_unit* unlink() noexcept = 0;
     virtual bool unlink(work_unit& unit) noexcept = 0;
-    void add(work_unit& unit, bool yielded) noexcept;
 
     alignas(64) mutable detail::spin_lock busy_;
     std::atomic<std::size_t> size_{0};
@@ -44,6 +47,7 @@ public:
 
 private:
     void link(work_unit& unit, bool) noexcept override { units_.push_back(unit); }
+    void link_by_priority(work_unit& unit) noexcept override { units_.push_by_priority(unit); }
     work_unit* unlink() noexcept override { return units_.pop_front(); }
     bool unlink(work_unit& unit) noexcept override;
     detail::unit_list units_;
@@ -56,6 +60,7 @@ public:
 
 private:
     void link(work_unit& unit, bool yielded) noexcept override;
+    void link_by_priority(work_unit& unit) noexcept override { units_.push_by_priority(unit); }
     work_unit* unlink() noexcept override { return units_.pop_front(); }
     bool unlink(work_unit& unit) noexcept override;
     detail::unit_list units_;
@@ -73,6 +78,7 @@ public:
 private:
     detail::unit_list& level_of(const work_unit& unit) noexcept;
     void link(work_unit& unit, bool) noexcept override { level_of(unit).push_back(unit); }
+    void link_by_priority(work_unit& unit) noexcept override { link(unit, false); }
     work_unit* unlink() noexcept override;
     bool unlink(work_unit& unit) noexcept override;
     std::vector<detail::unit_list> levels_;
@@ -82,14 +88,17 @@ private:
 /// in its cache; others, who steal, take the oldest, which is most often the largest piece of work.
 /// What yields or comes from outside waits in a queue beside it, of which thieves take first, and
 /// its own stream when the deque is empty and every 16th time, so that nothing waits for ever.
+/// What came by push_by_priority() goes before all of these.
 class work_stealing_pool final : public shared_pool {
 public:
     ~work_stealing_pool() override { drop_left(); }
 
 private:
     void link(work_unit& unit, bool yielded) noexcept override;
+    void link_by_priority(work_unit& unit) noexcept override { first_.push_by_priority(unit); }
     work_unit* unlink() noexcept override;
     bool unlink(work_unit& unit) noexcept override;
+    detail::unit_list first_;  // by priority, for anybody
     detail::unit_list made_;   // newest in front
     detail::unit_list queue_;  // oldest in front
     unsigned turn_ = 0;

@@ -70,7 +70,7 @@ public:
     virtual answer_values& room() noexcept = 0;
     virtual engine_core& core() noexcept = 0;
     virtual encoding values_as() const noexcept = 0;
-    /// Sends what is in the room; parks until it has left.
+    /// Sends what is in the room; parks until it has left, or was fetched.
     virtual void send() = 0;
 
 protected:

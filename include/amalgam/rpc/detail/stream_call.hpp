@@ -48,7 +48,7 @@ private:
 
     void over() noexcept final;
     void release() noexcept final { drop_reference(); }
-    void decode(archive_reader&) final {}
+    void decode(archive_reader& from) final;
     bool take_item(archive_reader& from);  // on the stream; false: the values end here
     static void run_credit(work_unit& self) noexcept;
     void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
@@ -61,6 +61,7 @@ private:
     std::uint32_t read_ = 0;                 // Since the last credit; the reader's.
     std::atomic<std::uint32_t> granted_{0};  // On their way to the engine's stream.
     std::uint32_t expected_;                 // May still come; the stream's.
+    bool fetching_ = false;                  // A value from elsewhere; the stream's.
     bool ended_ = false;
     bool canceled_ = false;
     waiter* reader_ = nullptr;

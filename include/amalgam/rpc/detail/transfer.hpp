@@ -135,7 +135,8 @@ private:
 class waited_transfer : public transfer_record {
 public:
     using transfer_record::transfer_record;
-    /// Submits, and returns when it is over. Throws error{invalid} where nobody can wait.
+    /// Submits, and returns when it is over. Throws error{invalid} where nobody can wait;
+    /// error{canceled}, when it is over, if the ULT that waits was canceled meanwhile.
     const failure& run();
 
 private:

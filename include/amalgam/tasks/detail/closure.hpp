@@ -49,7 +49,8 @@ ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable,
                       const ult_options& options);
 void drop_ult(ult_core& core) noexcept;  // its closure could not be made
 void start_ult(ult_core& core) noexcept;
-void cancel_ult(ult_core& core) noexcept;  // it has not ended
+void start_ult_first(ult_core& core) noexcept;  // before what is ready already, of the top priority
+void cancel_ult(ult_core& core) noexcept;       // it has not ended
 
 class tasklet_core;
 struct prepared_tasklet {

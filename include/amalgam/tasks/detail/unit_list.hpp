@@ -29,6 +29,19 @@ public:
         (first_ == nullptr ? last_ : first_->prev_in_pool) = &unit;
         first_ = &unit;
     }
+    /// In front of the first unit of a lower priority. Cost: a step for each of those before it.
+    void push_by_priority(work_unit& unit) noexcept {
+        work_unit* at = first_;
+        while (at != nullptr && at->priority >= unit.priority)
+            at = at->next_in_pool;
+        if (at == nullptr) return push_back(unit);
+        if (at == first_) return push_front(unit);
+        unit.prev_in_pool = at->prev_in_pool;
+        unit.next_in_pool = at;
+        unit.listed_in.store(this, std::memory_order_relaxed);
+        at->prev_in_pool->next_in_pool = &unit;
+        at->prev_in_pool = &unit;
+    }
     work_unit* pop_front() noexcept {
         work_unit* const unit = first_;
         if (unit == nullptr) return nullptr;

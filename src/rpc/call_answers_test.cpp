@@ -1,19 +1,17 @@
-#include <array>
 #include <memory>
-#include <numeric>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/event.hpp>
 
 #include "rpc/engine_core.hpp"
 #include "rpc/loop_pair.hpp"
 
-// Every way to call and to answer, on the deterministic network.
+// Who answers a call and how it ends, on the deterministic network.
 
 namespace amalgam {
 namespace {
@@ -263,122 +261,6 @@ TEST(cancel, before_the_handler_begins_keeps_it_from_running) {
     EXPECT_EQ(ran, 0);
 }
 
-// ---- streams
-
-TEST(streamed, values_come_in_order_to_the_end) {
-    loop_pair two;
-    two.server.define("count", [](stream_writer<int>& out, int from, int to) {
-        for (int i = from; i < to; ++i)
-            out(i);
-    });
-    auto count = two.client.procedure<streamed<int>(int, int)>("count");
-    EXPECT_EQ(count.signature(), "stream<i32>(i32,i32)");
-    two.in_client([&] {
-        for (const int values : {0, 1, 64, 1000}) {
-            std::vector<int> got;
-            for (int each : count.on(two.there())(3, 3 + values))
-                got.push_back(each);
-            std::vector<int> expected(static_cast<std::size_t>(values));
-            std::iota(expected.begin(), expected.end(), 3);
-            EXPECT_EQ(got, expected);
-        }
-    });
-    EXPECT_EQ(two.net.open_operations(), 0u);
-}
-
-TEST(streamed, a_reader_that_does_not_read_holds_the_handler_back) {
-    loop_pair two;
-    int written = 0;
-    two.server.define("numbers", [&](stream_writer<std::string>& out) {
-        for (; written < 100; ++written)
-            out(std::to_string(written));
-    });
-    auto numbers = two.client.procedure<streamed<std::string>()>("numbers").on(two.there());
-    streamed<std::string> some = numbers.window(8)();
-    two.net.run_until_idle();
-    EXPECT_EQ(written, 8);
-    two.in_client([&] {
-        for (int i = 0; i < 5; ++i)
-            EXPECT_EQ(some.next(), std::to_string(i));
-    });
-    EXPECT_GT(written, 8);
-    EXPECT_LE(written, 5 + 8);
-    two.in_client([&] {
-        int rest = 0;
-        while (some.next())
-            ++rest;
-        EXPECT_EQ(rest, 95);
-    });
-}
-
-TEST(streamed, leaving_early_ends_the_handlers_next_write) {
-    loop_pair two;
-    errc seen = errc::ok;
-    two.server.define("for_ever", [&](stream_writer<int>& out) {
-        try {
-            for (int i = 0;; ++i)
-                out(i);
-        } catch (const error& why) {
-            seen = why.code().code;
-            throw;
-        }
-    });
-    two.in_client([&] {
-        auto endless = two.client.procedure<streamed<int>()>("for_ever").on(two.there())();
-        EXPECT_EQ(endless.next(), 0);
-        EXPECT_EQ(endless.next(), 1);
-    });
-    EXPECT_EQ(seen, errc::canceled);
-    EXPECT_EQ(two.server.core().serves().running(), 0u);
-    EXPECT_EQ(two.net.open_operations(), 0u);
-}
-
-TEST(streamed, a_failure_comes_after_the_values_before_it) {
-    loop_pair two;
-    two.server.define("three", [](stream_writer<int>& out) {
-        for (int i = 0; i < 3; ++i)
-            out(i);
-        throw std::runtime_error("no more");
-    });
-    two.in_client([&] {
-        auto three = two.client.procedure<streamed<int>()>("three").on(two.there())();
-        for (int i = 0; i < 3; ++i)
-            EXPECT_EQ(three.next(), i);
-        const error why = error_of([&] { three.next(); });
-        EXPECT_EQ(why.code(), errc::handler_failed);
-        EXPECT_NE(std::string(why.what()).find("no more"), std::string::npos);
-    });
-}
-
-TEST(streamed, peer_loss_deadline_and_cancel_end_it_once) {
-    for (const char* how : {"kill", "deadline", "cancel"}) {
-        loop_pair two;
-        two.server.define("slow", [](stream_writer<int>& out) {
-            for (int i = 0;; ++i) {
-                out(i);
-                this_task::sleep_for(10ms);
-            }
-        });
-        auto slow = two.client.procedure<streamed<int>()>("slow").on(two.there());
-        if (how == std::string("deadline")) slow = slow.within(25ms);
-        auto values = slow();
-        two.net.run_for(22ms);
-        if (how == std::string("kill")) two.net.kill("server");
-        if (how == std::string("cancel")) values.cancel();
-        two.net.run_until_idle();
-        auto reader = two.client.spawn([&] {
-            while (values.next()) {
-            }
-        });
-        two.net.run_until_idle();
-        const errc expected = how == std::string("kill")       ? errc::disconnected
-                              : how == std::string("deadline") ? errc::timed_out
-                                                               : errc::canceled;
-        EXPECT_EQ(reader.wait().code, expected) << how;
-        EXPECT_EQ(two.server.core().serves().running(), 0u) << how;
-    }
-}
-
 TEST(cancel, a_deadline_that_passed_ends_what_the_handler_waits_for) {
     loop_pair two;
     bool ended = false;
@@ -390,74 +272,6 @@ TEST(cancel, a_deadline_that_passed_ends_what_the_handler_waits_for) {
     EXPECT_EQ(two.in_client([&] { return slow.try_call().code().code; }), errc::timed_out);
     EXPECT_TRUE(ended);
     EXPECT_EQ(two.server.core().serves().running(), 0u);
-}
-
-TEST(streamed, an_inline_handler_cannot) {
-    loop_pair two;
-    EXPECT_EQ(error_of([&] {
-                  two.server.define("s", [](stream_writer<int>&) {}, {.run = handler::inline_});
-              }).code(),
-              errc::invalid);
-}
-
-// ---- any size
-
-TEST(any_size, arguments_and_results_past_the_eager_limit) {
-    loop_network net({.max_message_bytes = 300'000});
-    engine server{net.port("server")}, client{net.port("client")};
-    server.define("echo", [](std::string text) { return text; });
-    server.define("echo_inline", [](std::string text) { return text; }, {.run = handler::inline_});
-    std::size_t noted = 0;
-    server.define("note", [&](std::string text) { noted += text.size(); });
-    auto done = client.spawn([&] {
-        for (const std::size_t bytes : {65'000u, 66'000u, 299'999u, 1'000'000u, 5'000'000u}) {
-            const std::string text(bytes, static_cast<char>('a' + bytes % 26));
-            EXPECT_EQ(client.procedure<std::string(std::string)>("echo").on(server.address())(text),
-                      text);
-            EXPECT_EQ(client.procedure<std::string(std::string)>("echo_inline")
-                          .on(server.address())(text),
-                      text);
-            client.procedure<void(std::string)>("note").on(server.address()).post(text);
-        }
-    });
-    net.run_until_idle();
-    done.get();
-    EXPECT_EQ(noted, 65'000u + 66'000u + 299'999u + 1'000'000u + 5'000'000u);
-    EXPECT_EQ(client.core().lending().size().value(), 0u);
-    EXPECT_EQ(server.core().lending().size().value(), 0u);
-    EXPECT_EQ(net.open_operations(), 0u);
-}
-
-TEST(any_size, nothing_is_kept_when_an_end_comes_in_between) {
-    const std::string large(1'000'000, 'l');
-    for (int faults = 0; faults < 40; ++faults) {
-        loop_network net;
-        engine server{net.port("server")}, client{net.port("client")};
-        server.define("echo", [](std::string text) { return text; });
-        auto echo = client.procedure<std::string(std::string)>("echo").on(server.address());
-        future<std::string> call = echo.start(large);
-        client.procedure<std::string(std::string)>("echo").on(server.address()).post(large);
-        net.run_for(std::chrono::microseconds(20 * faults));
-        switch (faults % 3) {
-            case 0:
-                net.kill("server");
-                break;
-            case 1:
-                net.kill("client");
-                break;
-            default:
-                call.cancel();
-        }
-        net.run_until_idle();
-        EXPECT_TRUE(call.ready());
-        if (faults % 3 != 1) {
-            EXPECT_EQ(client.core().lending().size().value(), 0u) << faults;
-        }
-        if (faults % 3 != 0) {
-            EXPECT_EQ(server.core().lending().size().value(), 0u) << faults;
-        }
-        EXPECT_EQ(server.core().serves().running(), 0u) << faults;
-    }
 }
 
 // ---- retries
@@ -545,117 +359,38 @@ TEST(urgent, goes_before_others_and_is_served_when_they_are_refused) {
     done.get();
 }
 
-// ---- interceptors, metadata, traces
-
-struct watcher : interceptor {
-    std::vector<std::string> seen;
-    std::string tag;
-    bool refuses_outgoing = false;
-    bool refuses_incoming = false;
-
-    void calling(outgoing_call& call) override {
-        if (refuses_outgoing) throw error(errc::denied, "not from here");
-        if (!tag.empty()) call.attach("user", tag);
-        seen.push_back("calling " + std::string(call.procedure()));
-    }
-    void called(std::string_view procedure, const peer&, status how,
-                clock::duration took) noexcept override {
-        EXPECT_GE(took, clock::duration::zero());
-        seen.push_back("called " + std::string(procedure) + " " + std::string(name(how.code)));
-    }
-    void serving(call_context& call) override {
-        if (refuses_incoming) throw error(errc::denied, "you may not");
-        seen.push_back("serving " + std::string(call.procedure()) + " for " +
-                       std::string(call.metadata("user").value_or("nobody")));
-    }
-    void served(call_context& call, status how, clock::duration) noexcept override {
-        seen.push_back("served " + std::string(call.procedure()) + " " +
-                       std::string(name(how.code)));
-    }
-};
-
-TEST(interceptors, see_every_call_on_both_sides) {
-    loop_network net;
-    auto there = std::make_shared<watcher>();
-    auto here = std::make_shared<watcher>();
-    auto outer = std::make_shared<watcher>();
-    here->tag = "ann";
-    engine server{net.port("server"), {.interceptors = {there}}};
-    engine client{net.port("client"), {.interceptors = {outer, here}}};
-    server.define("f", [](int n) {
-        if (n == 0) throw std::runtime_error("zero");
-    });
-    auto done = client.spawn([&] {
-        auto f = client.procedure<void(int)>("f").on(server.address());
-        f(1);
-        EXPECT_EQ(f.try_call(0).code(), errc::handler_failed);
-        f.post(2);
-        this_task::sleep_for(1ms);
-        there->refuses_incoming = true;
-        const result<void> refused = f.try_call(3);
-        EXPECT_EQ(refused.code(), errc::denied);
-        EXPECT_NE(refused.sentence().find("you may not"), std::string::npos);
-        here->refuses_outgoing = true;
-        EXPECT_EQ(f.try_call(4).code(), errc::denied);
-        EXPECT_EQ(error_of([&] { f.post(5); }).code(), errc::denied);
-    });
-    net.run_until_idle();
-    done.get();
-    EXPECT_EQ(here->seen, (std::vector<std::string>{"calling f", "called f ok", "calling f",
-                                                    "called f handler_failed", "calling f",
-                                                    "calling f", "called f denied"}));
-    EXPECT_EQ(outer->seen.back(), "calling f");
-    EXPECT_EQ(outer->seen.at(outer->seen.size() - 2), "called f denied");
-    EXPECT_EQ(there->seen, (std::vector<std::string>{"serving f for ann", "served f ok",
-                                                     "serving f for ann", "served f handler_failed",
-                                                     "serving f for ann", "served f ok"}));
+engine_options handlers_in(pool_kind kind) {
+    engine_options how;
+    how.streams = {{.pools = {"p"}}};
+    how.pools = {{.name = "p", .kind = kind}};
+    how.handlers = "p";
+    return how;
 }
 
-TEST(trace, goes_with_a_call_and_those_that_its_handler_makes) {
-    loop_network net;
-    engine back{net.port("back")}, front{net.port("front")}, client{net.port("client")};
-    std::vector<trace_context> seen;
-    back.define("deep", [&] {
-        ASSERT_NE(call_context::current().trace(), nullptr);
-        seen.push_back(*call_context::current().trace());
-    });
-    front.define("ask", [&] {
-        ASSERT_NE(call_context::current().trace(), nullptr);
-        seen.push_back(*call_context::current().trace());
-        front.procedure<void()>("deep").on(back.address())();
-    });
-    front.define("plain", [] { EXPECT_EQ(call_context::current().trace(), nullptr); });
-    const trace_context root = trace_context::start();
-    auto done = client.spawn([&] {
-        client.procedure<void()>("ask").on(front.address()).traced(root)();
-        client.procedure<void()>("plain").on(front.address())();
-    });
-    net.run_until_idle();
-    done.get();
-    ASSERT_EQ(seen.size(), 2u);
-    EXPECT_EQ(seen[0], root);
-    EXPECT_EQ(seen[1].trace_id, root.trace_id);
-    EXPECT_NE(seen[1].span_id, root.span_id);
-    EXPECT_TRUE(seen[1].sampled);
-}
-
-TEST(trace, is_spelled_as_the_w3c_does) {
-    const std::string text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    const auto read = trace_context::parse(text);
-    ASSERT_TRUE(read.has_value());
-    EXPECT_EQ(read->traceparent(), text);
-    EXPECT_TRUE(read->sampled);
-    EXPECT_TRUE(trace_context::parse("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x"));
-    for (const char* wrong : {"", "00", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0",
-                              "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
-                              "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-                              "00-4BF92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-                              "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-                              "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
-                              "00-4bf92f3577b34da6a3ce929d0e0e4736x00f067aa0ba902b7-01"}) {
-        EXPECT_FALSE(trace_context::parse(wrong)) << wrong;
+TEST(urgent, starts_before_handlers_that_are_ready_in_every_kind_of_pool) {
+    std::vector<engine_options> all{{}};
+    for (const pool_kind kind : {pool_kind::fifo, pool_kind::shared_fifo, pool_kind::lifo,
+                                 pool_kind::priority, pool_kind::work_stealing})
+        all.push_back(handlers_in(kind));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        loop_network net;
+        engine server{net.port("server"), all[i]};
+        engine client{net.port("client")};
+        std::vector<int> order;
+        server.define("note", [&](int n) { order.push_back(n); });
+        auto note = client.procedure<void(int)>("note").on(server.address());
+        auto done = client.spawn([&] {
+            for (int n = 0; n < 20; ++n)
+                note.post(n);
+            note.urgent().post(100);
+            note.urgent().post(101);
+        });
+        net.run_until_idle();
+        done.get();
+        ASSERT_EQ(order.size(), 22u) << i;
+        EXPECT_EQ(order[0], 100) << i;
+        EXPECT_EQ(order[1], 101) << i;
     }
-    EXPECT_NE(trace_context::start(), trace_context::start());
 }
 
 }  // namespace
