@@ -46,6 +46,15 @@ function(amalgam_library name)
   set_property(GLOBAL APPEND PROPERTY AMALGAM_LAYERS amalgam_${name})
 endfunction()
 
+# amalgam_together(rpc SOURCES call.cpp caller.cpp …)
+# These sources of a layer are compiled as one: the way of a message goes through all of them, and
+# so the compiler sees it whole. Names in their anonymous namespaces must differ.
+function(amalgam_together name)
+  cmake_parse_arguments(arg "" "" "SOURCES" ${ARGN})
+  set_target_properties(amalgam_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  set_source_files_properties(${arg_SOURCES} TARGET_DIRECTORY amalgam_${name} PROPERTIES UNITY_GROUP ${name})
+endfunction()
+
 # amalgam_transport(tcp SOURCES tcp.cpp TESTS tcp_test.cpp [TEST_LINKS amalgam_test_memory])
 # A native transport: its sources join the fabric library, its tests become tests.
 function(amalgam_transport name)

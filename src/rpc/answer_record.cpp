@@ -32,8 +32,9 @@ void answer_record::frame(status what, std::string_view text) noexcept {
         values.values.clear();
         values.lends.clear();
         extras_.clear();
-        write_reply(header_.data(), {errc::no_memory});
-        pieces[0] = values.values.with_header(header_);
+        std::byte* const header = values.values.front(reply_bytes);
+        write_reply(header, {errc::no_memory});
+        pieces[0] = {header, reply_bytes};
         piece_count = 1;
     }
 }
@@ -51,12 +52,13 @@ void answer_record::pack(status what, message_kind kind, std::shared_ptr<event>*
     if (!values.lends.empty()) [[unlikely]]
         add_loans(extras_, values.lends);
     if (!extras_.empty()) flags |= wire_flag::extras;
-    write_reply(header_.data(), what, flags, kind);
+    std::byte* const header = values.values.front(reply_bytes);
+    write_reply(header, what, flags, kind);
     if (extras_.empty()) {
-        pieces[0] = values.values.with_header(header_);
+        pieces[0] = {header, reply_bytes + values.values.size()};
         piece_count = 1;
     } else {
-        pieces = {header_, extras_, values.values.bytes()};
+        pieces = {const_bytes(header, reply_bytes), extras_, values.values.bytes()};
         piece_count = 3;
     }
     if ((flags & wire_flag::checked) == 0) return;

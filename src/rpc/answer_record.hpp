@@ -47,7 +47,6 @@ private:
     void leave_elsewhere(bool checked, std::shared_ptr<event>* returned);
 
     std::vector<std::byte> extras_;
-    alignas(8) std::array<std::byte, reply_bytes> header_;
     std::array<std::byte, checksum_bytes> checksum_;
 };
 

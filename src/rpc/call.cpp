@@ -63,9 +63,7 @@ call_record::call_record(const call_target& target)
       what_(target.what),
       target_(&target),
       provider_(target.provider),
-      xdr_(target.as == encoding::xdr),
-      submit_(&call_record::run_submit, *this),
-      cancel_(&call_record::run_cancel, *this) {
+      xdr_(target.as == encoding::xdr) {
     to = target.to;
     urgent = target.urgent;
 }
@@ -86,7 +84,7 @@ void call_record::submit() noexcept {
         }
     }
     if (core_->on_owner()) return core_->calls().begin(*this);
-    if (core_->hand_over(submit_)) return;
+    if (core_->hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
     refuse({errc::closed}, "this engine is stopped and takes no more calls; make a new one");
 }
 
@@ -133,7 +131,7 @@ void drop_extras::operator()(call_extras* which) const noexcept {
 void call_record::request_cancel() noexcept {
     if (core_->on_owner()) return core_->calls().cancel(*this);
     // A core that has ended has ended this call too.
-    if (!core_->hand_over(cancel_)) release();
+    if (!core_->hand_over(cancel_.emplace(&call_record::run_cancel, *this))) release();
 }
 
 void call_record::run_submit(work_unit& self) noexcept {
@@ -160,7 +158,7 @@ void waited_call::wait() {
     who_.waits_for("rpc reply");
     submit();
     who_.allow_cancel();
-    if (who_.park_until(waiter::time_point::max())) return;
+    if (who_.park_once_until(waiter::time_point::max())) return;
     // The ULT that waits was canceled, so its call is. It ends all the same.
     try {
         const cancel_later it_must_end;

@@ -151,20 +151,20 @@ void caller::frame(peer_state& there, call_record& call) noexcept {
     call.checked_ = core_.adds_checksums();
     const std::uint8_t flags =
         request_flags(call.naming_, extras, call.urgent, call.xdr_, call.checked_);
-    write_request(call.header_.data(), {.flags = flags,
-                                        .provider = call.provider_,
-                                        .microseconds = left,
-                                        .procedure = call.what_->id});
-    const const_bytes header(call.header_.data(), request_bytes);
+    std::byte* const header = call.arguments.front(request_bytes);
+    write_request(header, {.flags = flags,
+                           .provider = call.provider_,
+                           .microseconds = left,
+                           .procedure = call.what_->id});
     call.tag = call.id_;
     if (call.naming_ || !extras.empty()) {
         const const_bytes names = call.naming_ ? as_bytes(call.what_->wire_text) : const_bytes{};
         const bool elsewhere = call.extras_ != nullptr && call.extras_->arguments != nullptr;
         const const_bytes values = elsewhere ? const_bytes{} : call.arguments.bytes();
-        call.pieces = {header, extras, names, values};
+        call.pieces = {const_bytes(header, request_bytes), extras, names, values};
         call.piece_count = 4;
     } else {
-        call.pieces[0] = call.arguments.with_header(header);
+        call.pieces[0] = {header, request_bytes + call.arguments.size()};
         call.piece_count = 1;
     }
     if (!call.checked_) return;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -86,7 +87,10 @@ public:
     counter_set& counters() noexcept { return counters_; }
     std::size_t max_message_bytes(const peer& there) const noexcept;
     /// Values of more bytes stay where they are, and the message carries a key to them.
-    std::size_t eager_bytes(const peer& there) const noexcept;
+    std::size_t eager_bytes(const peer& there) const noexcept {
+        return there.port() < eager_.size() ? eager_[there.port()]
+                                            : std::numeric_limits<std::size_t>::max();
+    }
     std::size_t max_values_bytes() const noexcept { return options_.max_values_bytes; }
     const std::vector<std::string>& addresses() const noexcept { return addresses_; }
     /// Of all ports; empty where one does not listen.

@@ -14,11 +14,6 @@ std::size_t engine_core::max_message_bytes(const peer& there) const noexcept {
                                          : std::numeric_limits<std::size_t>::max();
 }
 
-std::size_t engine_core::eager_bytes(const peer& there) const noexcept {
-    return there.port() < eager_.size() ? eager_[there.port()]
-                                        : std::numeric_limits<std::size_t>::max();
-}
-
 result<peer> engine_core::lookup(std::string_view address) {
     const result<uri> parsed = parse_uri(address);
     if (!parsed) return parsed.why();

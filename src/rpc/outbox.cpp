@@ -44,17 +44,17 @@ outbox::link& outbox::link_to(std::uint16_t port) noexcept {
     return port == peer::self_port ? links_.back() : links_[port];
 }
 
-posted outbox::post(std::uint16_t port, outgoing& out) noexcept {
+posted outbox::post(const peer& to, outgoing& out) noexcept {
     const gather pieces(out.pieces.data(), out.piece_count);
-    if (port == peer::self_port) return self_.post(out.tag, pieces);
-    return links_[port].where->post_send(out.to.id(), out.tag, pieces, out);
+    if (to.is_self()) return self_.post(out.tag, pieces);
+    return links_[to.port()].where->post_send(to.id(), out.tag, pieces, out);
 }
 
 outbox::result outbox::send(peer_state& there, outgoing& out) noexcept {
     if (closed_) return result::closed;
     out.to = there.name;
     if (there.queue_first == nullptr) {
-        switch (post(static_cast<std::uint16_t>(there.name.port()), out)) {
+        switch (post(there.name, out)) {
             case posted::done:
                 return result::done;
             case posted::pending:
@@ -142,7 +142,7 @@ void outbox::flush(link& through) noexcept {
     for (peer_state** at = &through.first_queued; *at != nullptr;) {
         peer_state& there = **at;
         while (outgoing* const out = there.queue_first) {
-            const posted how = post(static_cast<std::uint16_t>(there.name.port()), *out);
+            const posted how = post(there.name, *out);
             if (how == posted::full) break;
             unlink(there, *out);
             if (how == posted::pending) {

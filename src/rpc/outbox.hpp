@@ -90,7 +90,7 @@ private:
         peer_state* first_queued = nullptr;
     };
 
-    posted post(std::uint16_t port, outgoing& out) noexcept;
+    posted post(const peer& to, outgoing& out) noexcept;
     link& link_to(std::uint16_t port) noexcept;
     void append(peer_state& there, outgoing& out) noexcept;
     void unlink(peer_state& there, outgoing& out) noexcept;

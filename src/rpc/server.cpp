@@ -104,7 +104,7 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded},
                "too many answers wait there to be read; read them, then try again");
-    } else if (too_large(request)) {
+    } else if (!request.extras.empty() && too_large(request)) {
         refuse(from, id, request, {errc::too_large},
                fmt::format("its arguments are more than engine_options::max_values_bytes ({}) "
                            "there; send them in parts, or as a bulk descriptor",

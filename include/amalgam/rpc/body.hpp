@@ -44,13 +44,9 @@ public:
     /// Gives the values away, with the memory they are in; empty afterwards.
     body_bytes take();
 
-    /// The values with `header` copied in front, contiguous; valid like bytes().
-    /// Precondition: header.size() <= headroom.
-    const_bytes with_header(const_bytes header) noexcept {
-        std::byte* start = values_ - header.size();
-        std::memcpy(start, header.data(), header.size());
-        return {start, header.size() + size_};
-    }
+    /// Room for a header, right in front of the values; valid like bytes().
+    /// Precondition: bytes <= headroom.
+    std::byte* front(std::size_t bytes) noexcept { return values_ - bytes; }
 
 private:
     void grow(std::size_t bytes);

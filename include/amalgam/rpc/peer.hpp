@@ -49,7 +49,7 @@ private:
     detail::engine_core* owner_ = nullptr;
     peer_id id_;
     std::uint32_t slot_ = 0;  // Of the engine's table; checked against id_.
-    std::uint16_t port_ = 0;
+    std::uint32_t port_ = 0;  // So wide that a copy is made of whole words, and read back at once.
 };
 
 }  // namespace amalgam

@@ -47,6 +47,9 @@ public:
     /// The same, but no later than `deadline` (by the clock of the ULT's stream).
     /// False: the deadline passed and no permit was used; unpark() may still come.
     bool park_until(time_point deadline) noexcept;
+    /// The same for who will be unparked once and no more: the permit stays there, unused, which
+    /// saves an atomic exchange.
+    bool park_once_until(time_point deadline) noexcept;
     /// From now on ult::cancel() ends a park as a deadline does.
     void allow_cancel() noexcept { cancelable_ = true; }
     /// For list_ults(): what the owner waits for, in a word, as "mutex". A literal: it is not
@@ -67,8 +70,6 @@ private:
     enum : std::uint32_t { empty, permit, parked, expired };
 
     void expire() noexcept;
-    // For who will be unparked once: leaves the permit there, which saves an atomic exchange.
-    bool park_once_until(time_point deadline) noexcept;
     void wait_unit(time_point deadline) noexcept;
     void wait_unit_until(time_point deadline) noexcept;
     bool park_thread(const time_point* deadline) noexcept;

@@ -149,17 +149,16 @@ private:
     lent_list loans_;
     call_record* previous_pending_ = nullptr;  // Of the same peer.
     call_record* next_pending_ = nullptr;
-    std::uint64_t id_ = 0;         // Slot and generation while a reply may come; else 0.
-    bool naming_ = false;          // The request carries name and signature.
-    bool xdr_;                     // As are the arguments.
-    bool checked_ = false;         // The request carries a checksum.
-    bool canceled_early_ = false;  // Before it was submitted.
-    bool ended_ = false;           // The outcome is known; over() waits for the port to let go.
-    bool pausing_ = false;         // Between two attempts.
-    errand submit_;
-    errand cancel_;
+    std::uint64_t id_ = 0;          // Slot and generation while a reply may come; else 0.
+    bool naming_ = false;           // The request carries name and signature.
+    bool xdr_;                      // As are the arguments.
+    bool checked_ = false;          // The request carries a checksum.
+    bool canceled_early_ = false;   // Before it was submitted.
+    bool ended_ = false;            // The outcome is known; over() waits for the port to let go.
+    bool pausing_ = false;          // Between two attempts.
+    std::optional<errand> submit_;  // Only where another thread calls,
+    std::optional<errand> cancel_;  // or cancels.
     std::optional<deadline_timer> timer_;
-    alignas(8) std::array<std::byte, body::headroom> header_;
     std::array<std::byte, 4> checksum_;
 };
 

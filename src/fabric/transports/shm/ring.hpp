@@ -89,21 +89,20 @@ public:
     bool broken() const noexcept { return broken_; }
 
 private:
-    /// Up to shm_short_bytes, by two or three moves that overlap; a call would cost more.
+    /// Up to shm_short_bytes, in line, as a call would cost more. By words and not by more at
+    /// once: what was written last is in such pieces, and a load of several of them would wait
+    /// until all have reached the cache.
     static void copy_short(std::byte* to, const_bytes from) noexcept {
-        const std::byte* const source = from.data();
-        const std::size_t bytes = from.size();
-        if (bytes >= 16) {
-            if (bytes > 32) std::memcpy(to + 16, source + 16, 16);
-            std::memcpy(to, source, 16);
-            std::memcpy(to + bytes - 16, source + bytes - 16, 16);
-        } else if (bytes >= 8) {
+        const std::byte* source = from.data();
+        std::size_t left = from.size();
+        for (; left >= 8; left -= 8, to += 8, source += 8)
             std::memcpy(to, source, 8);
-            std::memcpy(to + bytes - 8, source + bytes - 8, 8);
-        } else {
-            for (std::size_t i = 0; i < bytes; ++i)
-                to[i] = source[i];
+        if (left >= 4) {
+            std::memcpy(to, source, 4);
+            left -= 4, to += 4, source += 4;
         }
+        for (; left > 0; --left)
+            *to++ = *source++;
     }
 
     /// Where the payload of the next record goes, with no part of a header behind its end.
@@ -121,7 +120,16 @@ private:
 
     void publish(const frame_header& frame, std::size_t lines) noexcept {
         std::byte* const at = place_.line(tail_);
-        std::memcpy(at + offsetof(shm_record_header, frame), &frame, sizeof frame);
+        // Field by field, as it was written just now: see copy_short().
+        std::byte* const to = at + offsetof(shm_record_header, frame);
+        const auto copy = [to](const auto& field, std::size_t offset) {
+            std::memcpy(to + offset, &field, sizeof field);
+        };
+        copy(frame.bytes, offsetof(frame_header, bytes));
+        copy(frame.kind, offsetof(frame_header, kind));
+        copy(frame.flags, offsetof(frame_header, flags));
+        copy(frame.extra, offsetof(frame_header, extra));
+        copy(frame.tag, offsetof(frame_header, tag));
         if (fenced_)
             place_.sequence(at).exchange(tail_, std::memory_order_seq_cst);
         else
