@@ -40,6 +40,15 @@ def open_mpi(fabric, size):
             "bench_open_mpi", str(size), SECONDS], {}
 
 
+def grpc(wait, over, size, depth=1):
+    return ["bench_grpc", wait, over, str(size), str(depth), SECONDS], {}
+
+
+def both_grpc(over, size, depth=1):
+    """Which of its two ways to wait is its best depends on the machine."""
+    return {"gRPC polling": grpc("poll", over, size, depth), "gRPC": grpc("sleep", over, size, depth)}
+
+
 def steady_state(what):
     return ["bench_steady_state", what], {}
 
@@ -106,18 +115,20 @@ ROWS = [
          goal=None),
     dict(metric="typed RPC round trip, ULT handler, shm", unit="us", better="lower", read=us,
          ours=perf("rpc-latency", "shm://", 8),
-         peers={"UCX AM posix (no RPC)": ucx_am("posix,cma", 8)},
+         peers={"UCX AM posix (no RPC)": ucx_am("posix,cma", 8), **both_grpc("unix", 8)},
          limit=("hand-written ring", shared_ring(8)),
          goal=lambda row: 0.35),
     dict(metric="typed RPC round trip, ULT handler, tcp", unit="us", better="lower", read=us,
          ours=perf("rpc-latency", "tcp://127.0.0.1:0", 8),
-         peers={"UCX AM tcp (no RPC)": ucx_am("tcp", 8)},
+         peers={"UCX AM tcp (no RPC)": ucx_am("tcp", 8), **both_grpc("tcp", 8)},
          limit=("raw socket", raw_socket("latency", 8)),
          goal=lambda row: 1.15 * row["limit"]),
     dict(metric="RPC rate, shm, 64 B, 16 in flight", unit="calls/s", better="higher", read=rate,
-         ours=perf("rpc-rate", "shm://", 64, 16), peers={}, limit=None, goal=None),
+         ours=perf("rpc-rate", "shm://", 64, 16), peers=both_grpc("unix", 64, 16), limit=None,
+         goal=None),
     dict(metric="RPC rate, tcp, 64 B, 64 in flight", unit="calls/s", better="higher", read=rate,
-         ours=perf("rpc-rate", "tcp://127.0.0.1:0", 64, 64), peers={}, limit=None, goal=None),
+         ours=perf("rpc-rate", "tcp://127.0.0.1:0", 64, 64), peers=both_grpc("tcp", 64, 64),
+         limit=None, goal=None),
     dict(metric="get 1 MiB, shm, private memory", unit="GiB/s", better="higher", read=gib,
          ours=perf("get-bandwidth", "shm://", 1 << 20),
          peers={"UCX get cma": ucx_get("posix,cma", "own", 1 << 20)},
