@@ -53,6 +53,10 @@ def steady_state(what):
     return ["bench_steady_state", what], {}
 
 
+def many_clients(transport):
+    return ["bench_many_clients", transport, "worst-over-best"], {}
+
+
 def tasks(program, question, seconds=TASK_SECONDS):
     return ["bench_" + program, question, seconds], {}
 
@@ -129,6 +133,12 @@ ROWS = [
     dict(metric="RPC rate, tcp, 64 B, 64 in flight", unit="calls/s", better="higher", read=rate,
          ours=perf("rpc-rate", "tcp://127.0.0.1:0", 64, 64), peers=both_grpc("tcp", 64, 64),
          limit=None, goal=None),
+    dict(metric="server throughput, 1 to 64 clients, worst over best, shm", unit="times",
+         better="higher", read=value, ours=many_clients("shm"), peers={}, limit=None,
+         goal=lambda row: 0.8, once=True),
+    dict(metric="server throughput, 1 to 64 clients, worst over best, tcp", unit="times",
+         better="higher", read=value, ours=many_clients("tcp"), peers={}, limit=None,
+         goal=lambda row: 0.8, once=True),
     dict(metric="get 1 MiB, shm, private memory", unit="GiB/s", better="higher", read=gib,
          ours=perf("get-bandwidth", "shm://", 1 << 20),
          peers={"UCX get cma": ucx_get("posix,cma", "own", 1 << 20)},
