@@ -204,6 +204,13 @@ ROWS = [
     task_row("mutex lock + unlock, uncontended", "mutex", "boost_fiber argobots std_thread",
              lambda row: 9),
     task_row("channel hop between two ULTs", "channel-hop", "boost_fiber", lambda row: 25),
+    # The "peer" is the same call in the native encoding.
+    dict(metric="instructions: call with a struct of ten fields in XDR, beside native",
+         unit="instructions", better="lower", read=value,
+         ours=instructions("encodings", "call-xdr"),
+         peers={"native": instructions("encodings", "call-native")}, limit=None,
+         goal=lambda row: 1.05 * row["peers"]["native"] if "native" in row["peers"] else None,
+         once=True),
     count_row("ULT yield", "yield", "boost_fiber argobots"),
     count_row("ULT create + join, one by one", "create-join", "boost_fiber argobots"),
     count_row("ULT create + join, batches of 1000", "create-join-batch",
