@@ -57,6 +57,10 @@ def many_clients(transport):
     return ["bench_many_clients", transport, "worst-over-best"], {}
 
 
+def pipelined_write(transport):
+    return ["bench_pipelined_write", transport], {}
+
+
 def tasks(program, question, seconds=TASK_SECONDS):
     return ["bench_" + program, question, seconds], {}
 
@@ -166,6 +170,12 @@ ROWS = [
          read=gib,
          ours=perf("bulk-pull", "tcp://127.0.0.1:0", 1 << 20, 4), peers={},
          limit=("raw socket", raw_socket("stream", 64)), goal=lambda row: 6.6),
+    dict(metric="pipelined write of 256 MiB, shm, over the slower of wire and disk (tmpfs)",
+         unit="times", better="higher", read=value, ours=pipelined_write("shm"), peers={},
+         limit=None, goal=lambda row: 0.9, once=True),
+    dict(metric="pipelined write of 256 MiB, tcp, over the slower of wire and disk (tmpfs)",
+         unit="times", better="higher", read=value, ours=pipelined_write("tcp"), peers={},
+         limit=None, goal=lambda row: 0.9, once=True),
     dict(metric="stream of 64 B items, shm", unit="items/s", better="higher", read=rate,
          ours=perf("stream-rate", "shm://", 64), peers={}, limit=None, goal=lambda row: 5e6),
     dict(metric="stream of 64 B items, tcp", unit="items/s", better="higher", read=rate,
