@@ -49,8 +49,11 @@ def both_grpc(over, size, depth=1):
     return {"gRPC polling": grpc("poll", over, size, depth), "gRPC": grpc("sleep", over, size, depth)}
 
 
-def mercury(test, protocol, size, depth=1):
-    return ["bench_mercury", test, protocol, str(size), str(depth), SECONDS], {}
+def mercury_and_thallium(test, protocol, size, depth=1):
+    """Mercury has callbacks, Thallium ULTs on top of it; they answer the same questions."""
+    asked = [test, protocol, str(size), str(depth), SECONDS]
+    return {f"Mercury {protocol}, no ULT": (["bench_mercury", *asked], {}),
+            f"Thallium {protocol}": (["bench_thallium", *asked], {})}
 
 
 def steady_state(what):
@@ -133,24 +136,24 @@ ROWS = [
     dict(metric="typed RPC round trip, ULT handler, shm", unit="us", better="lower", read=us,
          ours=perf("rpc-latency", "shm://", 8),
          peers={"UCX AM posix (no RPC)": ucx_am("posix,cma", 8), **both_grpc("unix", 8),
-                "Mercury na+sm, no ULT": mercury("latency", "na+sm", 8)},
+                **mercury_and_thallium("latency", "na+sm", 8)},
          limit=("hand-written ring", shared_ring(8)),
          goal=lambda row: 0.25),
     dict(metric="typed RPC round trip, ULT handler, tcp", unit="us", better="lower", read=us,
          ours=perf("rpc-latency", "tcp://127.0.0.1:0", 8),
          peers={"UCX AM tcp (no RPC)": ucx_am("tcp", 8), **both_grpc("tcp", 8),
-                "Mercury ofi+tcp, no ULT": mercury("latency", "ofi+tcp", 8)},
+                **mercury_and_thallium("latency", "ofi+tcp", 8)},
          limit=("raw socket", raw_socket("latency", 8)),
          goal=lambda row: 1.1 * row["limit"] if row["limit"] else None),
     dict(metric="RPC rate, shm, 64 B, 16 in flight", unit="calls/s", better="higher", read=rate,
          ours=perf("rpc-rate", "shm://", 64, 16),
          peers={**both_grpc("unix", 64, 16),
-                "Mercury na+sm, no ULT": mercury("rate", "na+sm", 64, 16)},
+                **mercury_and_thallium("rate", "na+sm", 64, 16)},
          limit=None, goal=lambda row: 8e6),
     dict(metric="RPC rate, tcp, 64 B, 64 in flight", unit="calls/s", better="higher", read=rate,
          ours=perf("rpc-rate", "tcp://127.0.0.1:0", 64, 64),
          peers={**both_grpc("tcp", 64, 64),
-                "Mercury ofi+tcp, no ULT": mercury("rate", "ofi+tcp", 64, 64)},
+                **mercury_and_thallium("rate", "ofi+tcp", 64, 64)},
          limit=None, goal=lambda row: 1.5e6),
     dict(metric="server throughput, 1 to 64 clients, worst over best, shm", unit="times",
          better="higher", read=value, ours=many_clients("shm"), peers={}, limit=None,
@@ -177,7 +180,7 @@ ROWS = [
          read=gib,
          ours=perf("bulk-pull", "shm://", 1 << 20, 4),
          peers={"UCX get cma": ucx_get("posix,cma", "own", 1 << 20, 4),
-                "Mercury na+sm": mercury("bulk", "na+sm", 1 << 20, 4)},
+                **mercury_and_thallium("bulk", "na+sm", 1 << 20, 4)},
          limit=("cross-memory attach", raw_memory("cross", 1 << 20)),
          goal=lambda row: below(13, 0.97, row["limit"])),
     dict(metric="bulk pull 1 MiB, shm, pooled memory, 4 in flight", unit="GiB/s", better="higher",
@@ -189,7 +192,7 @@ ROWS = [
     dict(metric="bulk pull 1 MiB, tcp, 4 in flight", unit="GiB/s", better="higher", read=gib,
          ours=perf("bulk-pull", "tcp://127.0.0.1:0", 1 << 20, 4),
          peers={"UCX get tcp": ucx_get("tcp", "own", 1 << 20, 4),
-                "Mercury ofi+tcp": mercury("bulk", "ofi+tcp", 1 << 20, 4)},
+                **mercury_and_thallium("bulk", "ofi+tcp", 1 << 20, 4)},
          limit=("raw socket", raw_socket("stream", 64)),
          goal=lambda row: min(6.6, max(row["peers"].values(), default=6.6))),
     dict(metric="pipelined write of 256 MiB, shm, over the slower of wire and disk (tmpfs)",
