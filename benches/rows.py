@@ -46,7 +46,8 @@ def grpc(wait, over, size, depth=1):
 
 def both_grpc(over, size, depth=1):
     """Which of its two ways to wait is its best depends on the machine."""
-    return {"gRPC polling": grpc("poll", over, size, depth), "gRPC": grpc("sleep", over, size, depth)}
+    return {"gRPC polling": grpc("poll", over, size, depth),
+            "gRPC": grpc("sleep", over, size, depth)}
 
 
 def mercury_and_thallium(test, protocol, size, depth=1):
