@@ -58,12 +58,25 @@ struct board {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-board& share_a_board() {
+struct unmap {
+    void operator()(board* at) const noexcept { ::munmap(at, sizeof *at); }
+};
+
+std::unique_ptr<board, unmap> share_a_board() {
     void* at =
         ::mmap(nullptr, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) throw error(errc::no_memory, "no memory could be shared with clients");
-    return *new (at) board;
+    return std::unique_ptr<board, unmap>(new (at) board);
 }
+
+/// Ends the clients' loops, whatever happens.
+struct end_of_calls {
+    explicit end_of_calls(board& on) : shared(on) {}
+    end_of_calls(const end_of_calls&) = delete;
+    end_of_calls& operator=(const end_of_calls&) = delete;
+    ~end_of_calls() { shared.over = true; }
+    board& shared;
+};
 
 void serve(const std::string& uri, perf::channel& talk) {
     engine server(uri, {.name = "server", .spin = always_spin});
@@ -95,11 +108,13 @@ void be_a_client(const std::string& uri, const std::string& address, const board
     }
     for (auto& caller : callers)
         caller.get();
+    talk.write_line("done");
 }
 
 /// Calls that `clients` processes get answered in a second.
 double rate(const std::string& uri, std::size_t clients) {
-    board& shared = share_a_board();
+    const auto memory = share_a_board();
+    board& shared = *memory;
     perf::forked_peer server([&](perf::channel& talk) { serve(uri, talk); });
     const std::string address = server.talk().read_line();
     std::vector<std::unique_ptr<perf::forked_peer>> all;
@@ -108,6 +123,7 @@ double rate(const std::string& uri, std::size_t clients) {
             [&, i](perf::channel& talk) { be_a_client(uri, address, shared, shared.of[i], talk); },
             0));
     }
+    const end_of_calls at_last(shared);
     for (const auto& each : all)
         each->talk().read_line();
     for (const auto& each : all)
@@ -119,11 +135,9 @@ double rate(const std::string& uri, std::size_t clients) {
     std::this_thread::sleep_for(window);
     const std::uint64_t calls = shared.calls() - before;
     const double per_s = static_cast<double>(calls) / perf::seconds_since(begin);
-    for (const auto& each : all)
-        if (each->talk().closed()) each->talk().read_line();  // It throws why that client ended.
     shared.over = true;
-    all.clear();
-    ::munmap(&shared, sizeof shared);
+    for (const auto& each : all)
+        each->talk().read_line();  // It throws why a client failed.
     return per_s;
 }
 
