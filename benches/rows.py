@@ -40,8 +40,33 @@ def open_mpi(fabric, size):
             "bench_open_mpi", str(size), SECONDS], {}
 
 
+def grpc(wait, over, size, depth=1):
+    return ["bench_grpc", wait, over, str(size), str(depth), SECONDS], {}
+
+
+def both_grpc(over, size, depth=1):
+    """Which of its two ways to wait is its best depends on the machine."""
+    return {"gRPC polling": grpc("poll", over, size, depth),
+            "gRPC": grpc("sleep", over, size, depth)}
+
+
+def mercury_and_thallium(test, protocol, size, depth=1):
+    """Mercury has callbacks, Thallium ULTs on top of it; they answer the same questions."""
+    asked = [test, protocol, str(size), str(depth), SECONDS]
+    return {f"Mercury {protocol}, no ULT": (["bench_mercury", *asked], {}),
+            f"Thallium {protocol}": (["bench_thallium", *asked], {})}
+
+
 def steady_state(what):
     return ["bench_steady_state", what], {}
+
+
+def many_clients(transport):
+    return ["bench_many_clients", transport, "worst-over-best"], {}
+
+
+def pipelined_write(transport):
+    return ["bench_pipelined_write", transport], {}
 
 
 def tasks(program, question, seconds=TASK_SECONDS):
@@ -55,6 +80,11 @@ def instructions(program, question):
 def within(figure):
     """A goal of so many nanoseconds, or of half what Argobots takes, where that is more."""
     return lambda row: max(figure, row["peers"].get("Argobots", 0) / 2)
+
+
+def below(figure, part, limit):
+    """A goal of so much, or of that part of the limit, where that is less."""
+    return figure if limit is None else min(figure, part * limit)
 
 
 def us(line):
@@ -106,45 +136,72 @@ ROWS = [
          goal=None),
     dict(metric="typed RPC round trip, ULT handler, shm", unit="us", better="lower", read=us,
          ours=perf("rpc-latency", "shm://", 8),
-         peers={"UCX AM posix (no RPC)": ucx_am("posix,cma", 8)},
+         peers={"UCX AM posix (no RPC)": ucx_am("posix,cma", 8), **both_grpc("unix", 8),
+                **mercury_and_thallium("latency", "na+sm", 8)},
          limit=("hand-written ring", shared_ring(8)),
-         goal=lambda row: 0.35),
+         goal=lambda row: 0.25),
     dict(metric="typed RPC round trip, ULT handler, tcp", unit="us", better="lower", read=us,
          ours=perf("rpc-latency", "tcp://127.0.0.1:0", 8),
-         peers={"UCX AM tcp (no RPC)": ucx_am("tcp", 8)},
+         peers={"UCX AM tcp (no RPC)": ucx_am("tcp", 8), **both_grpc("tcp", 8),
+                **mercury_and_thallium("latency", "ofi+tcp", 8)},
          limit=("raw socket", raw_socket("latency", 8)),
-         goal=lambda row: 1.15 * row["limit"]),
+         goal=lambda row: 1.1 * row["limit"] if row["limit"] else None),
     dict(metric="RPC rate, shm, 64 B, 16 in flight", unit="calls/s", better="higher", read=rate,
-         ours=perf("rpc-rate", "shm://", 64, 16), peers={}, limit=None, goal=None),
+         ours=perf("rpc-rate", "shm://", 64, 16),
+         peers={**both_grpc("unix", 64, 16),
+                **mercury_and_thallium("rate", "na+sm", 64, 16)},
+         limit=None, goal=lambda row: 8e6),
     dict(metric="RPC rate, tcp, 64 B, 64 in flight", unit="calls/s", better="higher", read=rate,
-         ours=perf("rpc-rate", "tcp://127.0.0.1:0", 64, 64), peers={}, limit=None, goal=None),
+         ours=perf("rpc-rate", "tcp://127.0.0.1:0", 64, 64),
+         peers={**both_grpc("tcp", 64, 64),
+                **mercury_and_thallium("rate", "ofi+tcp", 64, 64)},
+         limit=None, goal=lambda row: 1.5e6),
+    dict(metric="server throughput, 1 to 64 clients, worst over best, shm", unit="times",
+         better="higher", read=value, ours=many_clients("shm"), peers={}, limit=None,
+         goal=lambda row: 0.8, once=True),
+    dict(metric="server throughput, 1 to 64 clients, worst over best, tcp", unit="times",
+         better="higher", read=value, ours=many_clients("tcp"), peers={}, limit=None,
+         goal=lambda row: 0.8, once=True),
     dict(metric="get 1 MiB, shm, private memory", unit="GiB/s", better="higher", read=gib,
          ours=perf("get-bandwidth", "shm://", 1 << 20),
          peers={"UCX get cma": ucx_get("posix,cma", "own", 1 << 20)},
          limit=("cross-memory attach", raw_memory("cross", 1 << 20)),
-         goal=lambda row: min(13, 0.97 * row["limit"])),
+         goal=lambda row: below(13, 0.97, row["limit"])),
     dict(metric="get 1 MiB, shm, allocated blocks", unit="GiB/s", better="higher", read=gib,
          ours=perf("get-block-bandwidth", "shm://", 1 << 20),
          peers={"UCX get posix": ucx_get("posix,cma", "block", 1 << 20)},
          limit=("memcpy", raw_memory("copy", 1 << 20)),
-         goal=lambda row: min(50, 0.95 * row["limit"])),
+         goal=lambda row: below(50, 0.95, row["limit"])),
     dict(metric="get 1 MiB, tcp, 4 in flight", unit="GiB/s", better="higher", read=gib,
          ours=perf("get-bandwidth", "tcp://127.0.0.1:0", 1 << 20, 4),
          peers={"UCX get tcp": ucx_get("tcp", "own", 1 << 20, 4)},
          limit=("raw socket", raw_socket("stream", 64)),
          goal=lambda row: min(6.6, row["peers"].get("UCX get tcp", 6.6))),
-    dict(metric="bulk pull 1 MiB, shm, private memory", unit="GiB/s", better="higher",
+    dict(metric="bulk pull 1 MiB, shm, private memory, 4 in flight", unit="GiB/s", better="higher",
          read=gib,
-         ours=perf("bulk-pull", "shm://", 1 << 20, 4), peers={}, limit=None,
-         goal=lambda row: 13),
-    dict(metric="bulk pull 1 MiB, shm, pooled memory", unit="GiB/s", better="higher",
+         ours=perf("bulk-pull", "shm://", 1 << 20, 4),
+         peers={"UCX get cma": ucx_get("posix,cma", "own", 1 << 20, 4),
+                **mercury_and_thallium("bulk", "na+sm", 1 << 20, 4)},
+         limit=("cross-memory attach", raw_memory("cross", 1 << 20)),
+         goal=lambda row: below(13, 0.97, row["limit"])),
+    dict(metric="bulk pull 1 MiB, shm, pooled memory, 4 in flight", unit="GiB/s", better="higher",
          read=gib,
-         ours=perf("bulk-pull-pooled", "shm://", 1 << 20, 4), peers={}, limit=None,
-         goal=lambda row: 50),
-    dict(metric="bulk pull 1 MiB, tcp", unit="GiB/s", better="higher",
-         read=gib,
-         ours=perf("bulk-pull", "tcp://127.0.0.1:0", 1 << 20, 4), peers={},
-         limit=("raw socket", raw_socket("stream", 64)), goal=lambda row: 6.6),
+         ours=perf("bulk-pull-pooled", "shm://", 1 << 20, 4),
+         peers={"UCX get posix": ucx_get("posix,cma", "block", 1 << 20, 4)},
+         limit=("memcpy", raw_memory("copy", 1 << 20)),
+         goal=lambda row: below(50, 0.95, row["limit"])),
+    dict(metric="bulk pull 1 MiB, tcp, 4 in flight", unit="GiB/s", better="higher", read=gib,
+         ours=perf("bulk-pull", "tcp://127.0.0.1:0", 1 << 20, 4),
+         peers={"UCX get tcp": ucx_get("tcp", "own", 1 << 20, 4),
+                **mercury_and_thallium("bulk", "ofi+tcp", 1 << 20, 4)},
+         limit=("raw socket", raw_socket("stream", 64)),
+         goal=lambda row: min(6.6, max(row["peers"].values(), default=6.6))),
+    dict(metric="pipelined write of 256 MiB, shm, over the slower of wire and disk (tmpfs)",
+         unit="times", better="higher", read=value, ours=pipelined_write("shm"), peers={},
+         limit=None, goal=lambda row: 0.9, once=True),
+    dict(metric="pipelined write of 256 MiB, tcp, over the slower of wire and disk (tmpfs)",
+         unit="times", better="higher", read=value, ours=pipelined_write("tcp"), peers={},
+         limit=None, goal=lambda row: 0.9, once=True),
     dict(metric="stream of 64 B items, shm", unit="items/s", better="higher", read=rate,
          ours=perf("stream-rate", "shm://", 64), peers={}, limit=None, goal=lambda row: 5e6),
     dict(metric="stream of 64 B items, tcp", unit="items/s", better="higher", read=rate,
@@ -183,6 +240,13 @@ ROWS = [
     task_row("mutex lock + unlock, uncontended", "mutex", "boost_fiber argobots std_thread",
              lambda row: 9),
     task_row("channel hop between two ULTs", "channel-hop", "boost_fiber", lambda row: 25),
+    # The "peer" is the same call in the native encoding.
+    dict(metric="instructions: call with a struct of ten fields in XDR, beside native",
+         unit="instructions", better="lower", read=value,
+         ours=instructions("encodings", "call-xdr"),
+         peers={"native": instructions("encodings", "call-native")}, limit=None,
+         goal=lambda row: 1.05 * row["peers"]["native"] if "native" in row["peers"] else None,
+         once=True),
     count_row("ULT yield", "yield", "boost_fiber argobots"),
     count_row("ULT create + join, one by one", "create-join", "boost_fiber argobots"),
     count_row("ULT create + join, batches of 1000", "create-join-batch",

@@ -73,7 +73,7 @@ bool channel::closed() const {
     return ::poll(&waiting, 1, 0) > 0 && (waiting.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
 }
 
-forked_peer::forked_peer(const std::function<void(channel&)>& peer) {
+forked_peer::forked_peer(const std::function<void(channel&)>& peer, int processor) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         throw error(status{errc::no_memory, errno}, "could not make a socket pair for the peer");
@@ -86,7 +86,7 @@ forked_peer::forked_peer(const std::function<void(channel&)>& peer) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(1);
         ours.reset();
-        pin_to_processor(1);
+        pin_to_processor(processor);
         channel talk(std::move(theirs));
         try {
             peer(talk);

@@ -32,14 +32,14 @@ private:
     unique_fd fd_;
 };
 
-/// Runs `peer` in a forked process, pinned to the second processor, and keeps this process on
-/// the first. The destructor tells the peer to end and reaps it; a failure of the peer that was
-/// not heard before goes to the standard error stream.
+/// Runs `peer` in a forked process, pinned to the second processor unless told, and keeps this
+/// process on the first. The destructor tells the peer to end and reaps it; a failure of the peer
+/// that was not heard before goes to the standard error stream.
 ///
 /// Precondition: this process has one thread.
 class forked_peer {
 public:
-    explicit forked_peer(const std::function<void(channel&)>& peer);
+    explicit forked_peer(const std::function<void(channel&)>& peer, int processor = 1);
     forked_peer(const forked_peer&) = delete;
     forked_peer& operator=(const forked_peer&) = delete;
     ~forked_peer();
