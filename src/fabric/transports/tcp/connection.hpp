@@ -19,7 +19,8 @@ class tcp_port;
 ///
 /// What is posted goes to the socket at once when nothing waits before it. From the second small
 /// frame on within one round of the port they are gathered, and leave together in the next
-/// round. What the socket does not take waits in the queue until it does.
+/// round; after a round of several, from the first on. What the socket does not take waits in the
+/// queue until it does.
 ///
 ///     entering -> up -> over            over: link_down() or shut() was called
 ///                  |-> broken -> over   broken: a write failed; what came before is still read
@@ -113,7 +114,9 @@ private:
     bool timeout_lifted_ = false;
     unsigned fruitless_ = 0;
     int broken_by_ = 0;               ///< errno.
-    std::uint64_t last_round_ = 0;    ///< In which a frame was written directly.
+    std::uint64_t last_round_ = 0;    ///< In which a frame was sent.
+    unsigned sent_in_round_ = 0;      ///< Frames.
+    bool crowded_ = false;            ///< In the round before that there were several.
     std::size_t unproven_bytes_ = 0;  ///< Sent since all was known to be acknowledged.
     frame_reader reader_;
     send_queue queue_;

@@ -56,9 +56,13 @@ posted connection::send(const frame_header& header, gather payload, completion* 
     const wire_header wire = to_wire(header);
     if (phase_ == phase::entering) return enqueue(wire, payload, on_sent, on_sent == nullptr);
     watch_sent(bytes + wire.size());
-    const bool first = last_round_ != home_.round();
-    last_round_ = home_.round();
-    if (queue_.empty() && (first || !small)) return write_or_queue(wire, payload, on_sent, bytes);
+    if (last_round_ != home_.round()) {
+        crowded_ = sent_in_round_ > 1;
+        sent_in_round_ = 0;
+        last_round_ = home_.round();
+    }
+    const bool at_once = sent_in_round_++ == 0 && !crowded_;
+    if (queue_.empty() && (at_once || !small)) return write_or_queue(wire, payload, on_sent, bytes);
     return enqueue(wire, payload, on_sent, small);
 }
 

@@ -64,6 +64,24 @@ std::string congestion_control_behind(const raw_peer& raw) {
     return "none";
 }
 
+TEST(tcp_port, after_a_round_of_several_sends_the_next_gathers_from_its_first) {
+    test_port here("tcp://127.0.0.1:0");
+    caller peer(here);
+    here.end->progress();
+    ASSERT_TRUE(here.send(peer.id, 1, "first"));
+    ASSERT_TRUE(here.send(peer.id, 2, "second"));
+    here.end->progress();
+    while (peer.raw.has_something())
+        peer.raw.receive();
+    ASSERT_TRUE(here.send(peer.id, 3, "third"));
+    EXPECT_FALSE(peer.raw.has_something());
+    EXPECT_FALSE(here.end->prepare_to_sleep()) << "it would sleep on what it has not sent";
+    here.end->progress();
+    EXPECT_EQ(peer.raw.receive().substr(16), "third");
+    ASSERT_TRUE(here.send(peer.id, 4, "fourth"));
+    EXPECT_EQ(peer.raw.receive().substr(16), "fourth") << "the round before had one send only";
+}
+
 TEST(tcp_port, nothing_is_paced_within_one_machine) {
     test_port here("tcp://127.0.0.1:0");
     caller peer(here);
