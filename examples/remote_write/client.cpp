@@ -42,7 +42,7 @@ double transfer::mib_per_second() const noexcept {
 client::client(const std::string& address)
     : engine_(caller_uri(address), {.name = "client"}), server_(engine_.lookup(address)) {}
 
-transfer client::put(const std::string& file, const std::string& name, unsigned pieces) {
+transfer client::put(const std::string& file, const std::string& name, unsigned pieces, bool sync) {
     const mapped_file local = mapped_file::open(file, pieces);
     const auto open = engine_.procedure<open_signature>(open_name).on(server_);
     const auto write = engine_.procedure<write_signature>(write_name).on(server_);
@@ -54,6 +54,7 @@ transfer client::put(const std::string& file, const std::string& name, unsigned 
         const am::exposed shown = am::expose(engine_, am::const_segments(local.pieces()));
         check_all(write(there.handle, 0, shown), local.bytes(), name);
     }
+    if (sync) engine_.procedure<sync_signature>(sync_name).on(server_)(there.handle);
     close(there.handle);
     const double took = watch.seconds();
     return {local.bytes(), took, local.sha256()};

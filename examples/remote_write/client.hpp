@@ -27,8 +27,10 @@ class client {
 public:
     explicit client(const std::string& address);
 
-    /// Ships a local file, out of so many pieces of memory.
-    transfer put(const std::string& file, const std::string& name, unsigned pieces = 1);
+    /// Ships a local file, out of so many pieces of memory. `sync`: it is on the server's disk when
+    /// this returns, and the time for that is in the transfer's.
+    transfer put(const std::string& file, const std::string& name, unsigned pieces = 1,
+                 bool sync = false);
     transfer get(const std::string& name, const std::string& file);
     file_info stat(const std::string& name);
 

@@ -1,8 +1,14 @@
 // Ships files to a server that writes them to its disk, chunk by chunk, whatever their size:
 //
 //     remote_write serve tcp://127.0.0.1:7000 directory
-//     remote_write put tcp://127.0.0.1:7000 big.dat copy.dat
+//     remote_write put tcp://127.0.0.1:7000 big.dat copy.dat --sync
 //     remote_write demo
+//
+// A put has ended when the server's kernel has all bytes; with --sync, when its disk has. The speed
+// that is printed is that of the slowest of four: reading the local file, the wire, the server's
+// page cache, and with --sync, or once that cache is full of what is not written yet, its disk. The
+// hash is computed afterwards.
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <ctime>
@@ -25,11 +31,12 @@ struct usage_error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// A command line: words, and options with their values.
+/// A command line: words, and options with their values, if they have one.
 struct command_line {
     std::vector<std::string> words;
     std::map<std::string, std::string> options;
 
+    bool has(const std::string& flag) const { return options.count(flag) != 0; }
     /// A number from 1 to `most`; bytes may end in KiB, MiB or GiB.
     std::uint64_t number(const std::string& option, std::uint64_t otherwise,
                          std::uint64_t most) const {
@@ -54,6 +61,7 @@ struct command {
     const char* usage;
     std::size_t words;
     std::vector<std::string> options;
+    std::vector<std::string> flags;  ///< Options without a value.
     int (*run)(const command_line&);
 };
 
@@ -78,7 +86,7 @@ int run_serve(const command_line& line) {
 
 int run_put(const command_line& line) {
     const auto pieces = static_cast<unsigned>(line.number("--segments", 1, 1024));
-    print(client(line.words[0]).put(line.words[1], line.words[2], pieces));
+    print(client(line.words[0]).put(line.words[1], line.words[2], pieces, line.has("--sync")));
     return 0;
 }
 
@@ -112,14 +120,17 @@ const std::map<std::string, command> commands{
      {"serve URI DIRECTORY [--transfers 4] [--disk-streams 2]",
       2,
       {"--transfers", "--disk-streams"},
+      {},
       run_serve}},
-    {"put", {"put ADDRESS FILE NAME [--segments 1]", 3, {"--segments"}, run_put}},
-    {"get", {"get ADDRESS NAME FILE", 3, {}, run_get}},
-    {"stat", {"stat ADDRESS NAME", 2, {}, run_stat}},
+    {"put",
+     {"put ADDRESS FILE NAME [--segments 1] [--sync]", 3, {"--segments"}, {"--sync"}, run_put}},
+    {"get", {"get ADDRESS NAME FILE", 3, {}, {}, run_get}},
+    {"stat", {"stat ADDRESS NAME", 2, {}, {}, run_stat}},
     {"demo",
      {"demo [--bytes 64MiB] [--clients 4] [--uri shm://]",
       0,
       {"--bytes", "--clients", "--uri"},
+      {},
       run_demo}}};
 
 int run(const std::vector<std::string>& arguments) {
@@ -138,9 +149,14 @@ int run(const std::vector<std::string>& arguments) {
             line.words.push_back(word);
             continue;
         }
-        bool known = false;
-        for (const std::string& option : what.options)
-            known = known || option == word;
+        const auto among = [&word](const std::vector<std::string>& known) {
+            return std::find(known.begin(), known.end(), word) != known.end();
+        };
+        if (among(what.flags)) {
+            line.options[word] = {};
+            continue;
+        }
+        const bool known = among(what.options);
         if (!known || i + 1 == arguments.size())
             throw usage_error("the option " + word + (known ? " has no value" : " is not known") +
                               ", expected: remote_write " + what.usage);

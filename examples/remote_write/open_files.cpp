@@ -31,6 +31,12 @@ void check_name(std::string_view name) {
                                  "without slashes; example: results.dat");
 }
 
+void write_back(int fd, std::string_view name) {
+    while (::fsync(fd) != 0) {
+        if (errno != EINTR) fail("the file " + quoted(name) + " cannot be brought to the disk");
+    }
+}
+
 struct stat look_at(int fd, std::string_view name) {
     struct stat info {};
     if (::fstat(fd, &info) != 0) fail("the file " + quoted(name) + " cannot be looked at");
@@ -61,6 +67,10 @@ void local_file::write(amalgam::const_bytes from, std::uint64_t offset) const {
         from = from.subspan(static_cast<std::size_t>(done));
         offset += static_cast<std::uint64_t>(done);
     }
+}
+
+void local_file::sync() const {
+    write_back(fd_.get(), name_);
 }
 
 void local_file::read(amalgam::mutable_bytes into, std::uint64_t offset) const {
@@ -134,6 +144,11 @@ std::unordered_map<std::uint64_t, open_files::entry>::iterator open_files::owned
 std::shared_ptr<const local_file> open_files::find(const amalgam::peer& who, std::uint64_t handle) {
     const std::lock_guard hold(lock_);
     return owned(who, handle)->second.file;
+}
+
+void open_files::sync(const amalgam::peer& who, std::uint64_t handle) {
+    find(who, handle)->sync();
+    write_back(directory_.get(), ".");
 }
 
 void open_files::close(const amalgam::peer& who, std::uint64_t handle) {

@@ -26,6 +26,7 @@ public:
     std::uint64_t bytes() const;
     void check_mode(open_mode needed) const;
     void write(amalgam::const_bytes from, std::uint64_t offset) const;
+    void sync() const;
     /// Fills `into`; it is an error when the file ends before.
     void read(amalgam::mutable_bytes into, std::uint64_t offset) const;
 
@@ -50,6 +51,8 @@ public:
     file_info stat(std::string_view name) const;
     /// Who opened it may use it, nobody else.
     std::shared_ptr<const local_file> find(const amalgam::peer& who, std::uint64_t handle);
+    /// Waits until the file, and the directory that names it, are on the disk.
+    void sync(const amalgam::peer& who, std::uint64_t handle);
     void close(const amalgam::peer& who, std::uint64_t handle);
     void close_all_of(const amalgam::peer& who);
 

@@ -6,7 +6,7 @@
 
 #include <amalgam/bulk/bulk.hpp>
 
-/// What a client asks of a server: the five procedures of an I/O forwarder. The bytes of files do
+/// What a client asks of a server: the procedures of an I/O forwarder. The bytes of files do
 /// not travel in the calls: a call names the client's memory, and the server fetches from it or
 /// stores to it, chunk by chunk.
 namespace remote_write {
@@ -47,6 +47,9 @@ using write_signature = std::uint64_t(std::uint64_t handle, std::uint64_t offset
 inline constexpr const char* read_name = "remote_write.read";
 using read_signature = std::uint64_t(std::uint64_t handle, std::uint64_t offset,
                                      amalgam::bulk into);
+/// When it returns what was written to the file is on the disk, and its name is.
+inline constexpr const char* sync_name = "remote_write.sync";
+using sync_signature = void(std::uint64_t handle);
 inline constexpr const char* stat_name = "remote_write.stat";
 using stat_signature = file_info(std::string name);
 inline constexpr const char* close_name = "remote_write.close";

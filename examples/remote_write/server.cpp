@@ -126,6 +126,8 @@ void define_procedures(am::engine& engine, const std::shared_ptr<store>& files) 
                   [files, client](std::uint64_t handle, std::uint64_t offset, am::bulk into) {
                       return files->read(client(), handle, offset, into);
                   });
+    engine.define(sync_name,
+                  [files, client](std::uint64_t handle) { files->files().sync(client(), handle); });
     engine.define(stat_name, [files](std::string_view name) { return files->files().stat(name); });
     engine.define(close_name, [files, client](std::uint64_t handle) {
         files->files().close(client(), handle);
