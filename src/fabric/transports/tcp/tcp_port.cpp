@@ -13,13 +13,15 @@
 namespace amalgam::detail {
 namespace {
 
-// Asking the sockets that were busy lately is as dear as asking epoll, and gets the bytes at
-// once; so epoll, which knows of all others, is asked in one round of so many.
-constexpr unsigned rounds_per_poll = 32;
-// Fruitless reads after which a connection is left to epoll: when it is the only one, and when
-// there are others to look after.
-constexpr unsigned patience_alone = 1024;
-constexpr unsigned patience_among_others = 16;
+// Asking a socket that was busy lately is as dear as asking epoll, and gets the bytes at once; so
+// epoll, which knows of all others, is asked after so many of those.
+constexpr std::size_t reads_per_poll = 32;
+
+/// Fruitless reads after which a connection is left to epoll, as one of so many: the more there
+/// are, the less likely it is that the next bytes come for this one.
+constexpr std::size_t patience_among(std::size_t busy) noexcept {
+    return busy == 1 ? 1024 : std::max<std::size_t>(128 / busy, 2);
+}
 
 capabilities abilities(const tcp_port::setup& with) {
     capabilities can;
@@ -254,7 +256,7 @@ std::size_t tcp_port::read_all(std::size_t budget) noexcept {
 }
 
 void tcp_port::prune_active() noexcept {
-    const unsigned patience = active_.size() == 1 ? patience_alone : patience_among_others;
+    const std::size_t patience = patience_among(active_.size());
     std::erase_if(active_, [&](connection* who) {
         const bool stays = who->is_readable() || (who->is_up() && who->fruitless() < patience);
         who->is_active = stays;
@@ -264,8 +266,9 @@ void tcp_port::prune_active() noexcept {
 
 std::size_t tcp_port::move_frames(std::size_t budget) noexcept {
     ++round_;
-    if (active_.empty() || blocked_ > 0 || ++rounds_unasked_ >= rounds_per_poll) {
-        rounds_unasked_ = 0;
+    reads_unasked_ += active_.size();
+    if (active_.empty() || blocked_ > 0 || reads_unasked_ >= reads_per_poll) {
+        reads_unasked_ = 0;
         events_.poll();
     }
     std::size_t done = work_off(budget);
@@ -278,7 +281,7 @@ std::size_t tcp_port::move_frames(std::size_t budget) noexcept {
 bool tcp_port::arm() noexcept {
     if (std::exchange(has_new_room_, false)) return false;
     if (!with_work_.empty() || !turned_away_.empty()) return false;
-    rounds_unasked_ = rounds_per_poll;
+    reads_unasked_ = reads_per_poll;
     return std::none_of(active_.begin(), active_.end(),
                         [](const connection* who) { return who->is_readable(); });
 }

@@ -118,8 +118,8 @@ private:
     std::vector<connection*> working_;    ///< Those of them whose turn it is.
     std::vector<connection*> turned_away_;
     std::uint64_t round_ = 1;
-    unsigned rounds_unasked_ = 0;  ///< Since epoll was asked.
-    std::size_t turn_ = 0;         ///< Who is read from first.
+    std::size_t reads_unasked_ = 0;  ///< Of connections, since epoll was asked.
+    std::size_t turn_ = 0;           ///< Who is read from first.
     bool has_new_room_ = false;
     int blocked_ = 0;  ///< Connections that wait for room in their socket.
 };
