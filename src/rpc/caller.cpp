@@ -1,13 +1,9 @@
 #include "rpc/caller.hpp"
 
-#include <exception>
 #include <new>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include <amalgam/core/log.hpp>
-#include <amalgam/rpc/detail/stream_call.hpp>
 
 #include "rpc/call_extras.hpp"
 #include "rpc/engine_core.hpp"
@@ -50,12 +46,6 @@ std::uint8_t request_flags(bool naming, const_bytes extras, bool urgent, bool xd
                                      (extras.empty() ? 0 : wire_flag::extras) |
                                      (urgent ? wire_flag::urgent : 0) | (xdr ? wire_flag::xdr : 0) |
                                      (checked ? wire_flag::checked : 0));
-}
-
-/// A server answers so only when it has compared the names, and they were right.
-bool comes_after_the_names(errc answer) noexcept {
-    return answer == errc::ok || answer == errc::handler_failed || answer == errc::timed_out ||
-           answer == errc::too_large || answer == errc::overloaded;
 }
 
 }  // namespace
@@ -268,56 +258,6 @@ void caller::give_up(call_record& call, status what, std::string_view text) noex
     out_.send_copy(there, id, {bytes});
 }
 
-void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept {
-    call_record* const call = find(id);
-    if (call == nullptr || call->callee_ != &from) return drop_reply(from, item);
-    const std::uint32_t index = call->what_->index;
-    if (call->naming_) from.set_verified(index, true);
-    const char* const wrong = wrong_item(*call, item);
-    if (wrong != nullptr) {
-        core_.lending().release(from, loans_of(item.extras));
-        return give_up(*call, {errc::mismatch}, wrong);
-    }
-    auto& stream = static_cast<stream_call&>(*call);
-    if (item.extras.empty()) {
-        loan_ids nothing;
-        return read_item(stream, item.body, nothing);
-    }
-    try {
-        loan_ids lent_to_us = to_ids(loans_of(item.extras));
-        if (const auto elsewhere = elsewhere_in(item.extras)) {
-            stream.fetching_ = true;
-            return fetch(stream, from, *elsewhere, std::move(lent_to_us));
-        }
-        read_item(stream, item.body, lent_to_us);
-        core_.lending().release(from, lent_to_us);
-    } catch (const std::bad_alloc&) {
-        core_.lending().release(from, loans_of(item.extras));
-        give_up(*call, {errc::no_memory});
-    }
-}
-
-const char* caller::wrong_item(const call_record& call, const parsed_message& item) noexcept {
-    if (call.window == 0 || !item.what.ok()) return "a value came that is none of the stream's";
-    const auto& stream = static_cast<const stream_call&>(call);
-    if (stream.expected_ == 0) return "more values came than were asked for";
-    if (stream.fetching_) return "a value came before the one that is fetched was released";
-    return item.has(wire_flag::xdr) == call.xdr_ ? nullptr
-                                                 : "a value is not encoded as the request was";
-}
-
-void caller::read_item(stream_call& call, const_bytes item, loan_ids& lent_to_us) noexcept {
-    const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
-    archive_reader reader(item, call.xdr_ ? encoding::xdr : encoding::native, &between);
-    try {
-        if (call.take_item(reader)) return;
-        give_up(call, {errc::mismatch},
-                reader.ok() ? "a value came that is none of the stream's" : reader.why());
-    } catch (const std::exception& why) {
-        give_up(call, {errc::no_memory}, why.what());
-    }
-}
-
 void caller::send_credit(call_record& call, std::uint32_t items) noexcept {
     if (call.id_ == 0) return;
     std::byte bytes[credit_bytes];
@@ -353,119 +293,6 @@ bool caller::post(peer_state& there, const one_way_message& message) noexcept {
                                       {.urgent = message.urgent});
     if (lends && !taken) core_.lending().withdraw(there.name, *message.loans);
     return taken;
-}
-
-void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept {
-    call_record* const call = find(id);
-    if (call == nullptr || call->callee_ != &from) return drop_reply(from, reply);
-    const std::uint32_t index = call->what_->index;
-    if (call->naming_ && comes_after_the_names(reply.what.code)) from.set_verified(index, true);
-    if (!reply.what.ok()) {
-        if (reply.what == errc::not_found) from.set_verified(index, false);
-        return end(*call, reply.what, as_text(reply.body));
-    }
-    if (call->checked_ && !reply.has(wire_flag::checked)) {
-        drop_reply(from, reply);
-        return on_damaged(from, id);  // A value answers a checked call only with a checksum.
-    }
-    if (reply.values_as() != (call->xdr_ ? encoding::xdr : encoding::native)) {
-        drop_reply(from, reply);
-        return end(*call, {errc::mismatch}, "the reply is not encoded as the request was");
-    }
-    if (reply.extras.empty()) {
-        loan_ids nothing;
-        return read_result(*call, reply.body, nothing);
-    }
-    try {
-        loan_ids lent_to_us = to_ids(loans_of(reply.extras));
-        if (const auto elsewhere = elsewhere_in(reply.extras)) {
-            if (call->window != 0) {
-                core_.lending().release(from, lent_to_us);
-                return end(*call, {errc::mismatch}, "the end of a stream brings no value");
-            }
-            return fetch(*call, from, *elsewhere, std::move(lent_to_us));
-        }
-        read_result(*call, reply.body, lent_to_us);
-        core_.lending().release(from, lent_to_us);
-    } catch (const std::bad_alloc&) {
-        core_.lending().release(from, loans_of(reply.extras));
-        end(*call, {errc::no_memory});
-    }
-}
-
-void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept {
-    counts_.late_replies.add();
-    core_.lending().release(from, loans_of(reply.extras));
-}
-
-void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_to_us) noexcept {
-    const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
-    archive_reader reader(result, call.xdr_ ? encoding::xdr : encoding::native, &between);
-    try {
-        call.decode(reader);
-    } catch (const std::bad_alloc&) {
-        return end(call, {errc::no_memory});
-    } catch (const std::exception& why) {
-        return end(call, {errc::mismatch}, why.what());
-    } catch (...) {
-        return end(call, {errc::mismatch}, "reading the result threw something unknown");
-    }
-    if (!reader.ok() || reader.remaining() != 0) {
-        return end(call, {errc::mismatch},
-                   reader.ok() ? "the reply is longer than the result type"
-                               : "the reply is no value of the result type");
-    }
-    end(call, {});
-}
-
-/// The call stays pending meanwhile, so whatever else ends it ends the fetch too.
-void caller::fetch(call_record& call, peer_state& from, const values_elsewhere& what,
-                   loan_ids lent_to_us) {
-    if (call.extras_ == nullptr) call.extras_.reset(new call_extras);
-    if (call.extras_->result != nullptr || what.key.bytes > core_.max_values_bytes()) {
-        core_.lending().release(from, lent_to_us);
-        return give_up(call, {errc::too_large},
-                       "its result is longer than engine_options::max_values_bytes here");
-    }
-    buffer room = core_.buffers().try_take(what.key.bytes);
-    if (room.size() != what.key.bytes) {
-        core_.lending().release(from, lent_to_us);
-        return give_up(call, {errc::no_memory});
-    }
-    auto* const get =
-        new result_fetch(core_, from.name, what, call, std::move(room), std::move(lent_to_us));
-    call.extras_->result = get;
-    get->begin();
-}
-
-void caller::fetched(call_record& call, const failure& why, const_bytes result,
-                     loan_ids& lent_to_us) noexcept {
-    call.extras_->result = nullptr;
-    if (!why.what.ok()) return give_up(call, why.what, why.sentence);
-    if (call.window == 0) return read_result(call, result, lent_to_us);
-    auto& stream = static_cast<stream_call&>(call);
-    stream.fetching_ = false;
-    read_item(stream, result, lent_to_us);
-}
-
-void caller::on_damaged(peer_state& from, std::uint64_t id) noexcept {
-    call_record* const call = find(id);
-    if (call != nullptr && call->callee_ == &from) give_up(*call, {errc::corrupt});
-}
-
-void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {
-    const remote_procedure* const what = core_.procedure_of(verdict.procedure);
-    if (what == nullptr) return;
-    from.set_verified(what->index, verdict.what.ok());
-    if (verdict.what.ok()) return;
-    counts_.refused.add();
-    // Who stops need not say so first, and a one-way call may always come too late.
-    const bool too_late = verdict.what == errc::closed;
-    log(too_late ? log_level::debug : log_level::warn, "rpc", "a one-way call was refused",
-        {{"procedure", what->name},
-         {"peer", core_.address_of(from.name)},
-         {"status", verdict.what.code},
-         {"why", as_text(verdict.body)}});
 }
 
 void caller::on_peer_down(peer_state& gone, status why) noexcept {
