@@ -88,13 +88,13 @@ engine_options two_streams() {
 }
 
 void serve(const std::string& uri, const std::string& directory, perf::channel& talk) {
+    const scratch_file file(directory);
     // One processor could only do one after the other: the network's stream shares the first with
     // the client, which has little to do, and the disk's has the second.
     perf::pin_to_processor(0);
     engine server(uri, two_streams());
     server.run([] { perf::pin_to_processor(1); });
     bulk_cache buffers(server);
-    const scratch_file file(directory);
     const pipeline_options how{.buffers = &buffers};
     server.define("wire", [&](const bulk& from) {
         return rate_of([&] {
