@@ -41,6 +41,7 @@ void serve(const request& asked, bool pooled, channel& talk) {
     }
     talk.write_line(server.address());
     talk.read_line();
+    server.stop();  // Its handler uses what ends before it does.
 }
 
 using start_one = std::function<future<void>(const bulk& there, mutable_bytes local)>;
