@@ -22,11 +22,12 @@ engine_options polling(const char* name) {
 
 /// Shows its memory, of the heap or of a cache, until the measuring process closes the channel.
 void serve(const request& asked, bool pooled, channel& talk) {
-    engine server(asked.uri, polling("perf-server"));
+    // Before the engine, so that its handler is over when they end, also by an exception.
     std::optional<bulk_cache> cache;
     bulk_buffer buffer;
     std::vector<std::byte> memory;
     exposed shown;
+    engine server(asked.uri, polling("perf-server"));
     if (pooled) {
         buffer = cache.emplace(server).take(asked.size_bytes);
     } else {
@@ -41,7 +42,6 @@ void serve(const request& asked, bool pooled, channel& talk) {
     }
     talk.write_line(server.address());
     talk.read_line();
-    server.stop();  // Its handler uses what ends before it does.
 }
 
 using start_one = std::function<future<void>(const bulk& there, mutable_bytes local)>;
