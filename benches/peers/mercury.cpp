@@ -3,11 +3,8 @@
 //   mercury rate    na+sm|ofi+tcp SIZE DEPTH SECONDS    DEPTH calls in flight
 //   mercury bulk    na+sm|ofi+tcp SIZE DEPTH SECONDS    DEPTH pulls in flight, from heap to heap
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,8 +14,7 @@
 
 #include <amalgam/core/status.hpp>
 
-#include "perf/measurement.hpp"
-#include "perf/pair.hpp"
+#include "peers/na_questions.hpp"
 
 namespace {
 
@@ -231,46 +227,26 @@ double rate(client& me, std::vector<operation>& all, double seconds, Start&& sta
     return static_cast<double>(done) / elapsed;
 }
 
+perf::measurement measure(const bench::na_question& asked, const std::string& address) {
+    client me(asked.uri, address, asked.size);
+    std::vector<operation> all = me.operations(asked.depth);
+    perf::measurement m;
+    if (asked.test == "latency") {
+        m = perf::measure_round_trips(asked.seconds, [&] {
+            me.start_call(all[0]);
+            me.wait(all[0]);
+        });
+    } else if (asked.test == "rate") {
+        m.ops_per_s = rate(me, all, asked.seconds, [&](operation& one) { me.start_call(one); });
+    } else {
+        me.prepare_pulls(all);
+        m.ops_per_s = rate(me, all, asked.seconds, [&](operation& one) { me.start_pull(one); });
+    }
+    return m;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    const std::string_view test = argc == 6 ? argv[1] : "";
-    if (test != "latency" && test != "rate" && test != "bulk") {
-        std::fprintf(stderr, "usage: %s latency|rate|bulk na+sm|ofi+tcp SIZE DEPTH SECONDS\n",
-                     argv[0]);
-        return 2;
-    }
-    const std::string protocol = argv[2];
-    const std::string uri = protocol.ends_with("tcp") ? protocol + "://127.0.0.1" : protocol;
-    const auto size = static_cast<std::size_t>(std::atoll(argv[3]));
-    const auto depth = static_cast<std::size_t>(std::atoll(argv[4]));
-    const double seconds = std::atof(argv[5]);
-    try {
-        perf::forked_peer peer([&](perf::channel& talk) { serve(uri, size, talk); });
-        client me(uri, peer.talk().read_line(), size);
-        std::vector<operation> all = me.operations(depth);
-        perf::measurement m;
-        if (test == "latency") {
-            m = perf::measure_round_trips(seconds, [&] {
-                me.start_call(all[0]);
-                me.wait(all[0]);
-            });
-        } else if (test == "rate") {
-            m.ops_per_s = rate(me, all, seconds, [&](operation& one) { me.start_call(one); });
-        } else {
-            me.prepare_pulls(all);
-            m.ops_per_s = rate(me, all, seconds, [&](operation& one) { me.start_pull(one); });
-        }
-        m.test = test;
-        m.uri = "mercury " + protocol;
-        m.size_bytes = size;
-        m.depth = depth;
-        m.bytes_per_s = m.ops_per_s * static_cast<double>(size);
-        std::puts(perf::to_json(m).c_str());
-        std::fflush(stdout);
-        return 0;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s: %s\n", argv[0], e.what());
-        return 1;
-    }
+    return bench::answer_na(argc, argv, "mercury", &serve, &measure);
 }

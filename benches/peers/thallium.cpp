@@ -4,19 +4,15 @@
 //   thallium rate    na+sm|ofi+tcp SIZE DEPTH SECONDS    DEPTH calls in flight
 //   thallium bulk    na+sm|ofi+tcp SIZE DEPTH SECONDS    DEPTH pulls in flight, from heap to heap
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <thallium.hpp>
 #include <thallium/serialization/stl/string.hpp>
 
-#include "perf/measurement.hpp"
-#include "perf/pair.hpp"
+#include "peers/na_questions.hpp"
 
 namespace {
 
@@ -81,8 +77,9 @@ double rate(std::size_t depth, double seconds, Start&& start) {
     return static_cast<double>(done) / elapsed;
 }
 
-perf::measurement measure(tl::engine& client, std::string_view test, const std::string& address,
-                          std::size_t size, std::size_t depth, double seconds) {
+perf::measurement measure(tl::engine& client, const bench::na_question& asked,
+                          const std::string& address) {
+    const auto& [test, uri, size, depth, seconds] = asked;
     const tl::endpoint there = client.lookup(address);
     const tl::remote_procedure count = client.define("count");
     const std::string bytes(size, 'x');
@@ -108,32 +105,12 @@ perf::measurement measure(tl::engine& client, std::string_view test, const std::
 }  // namespace
 
 int main(int argc, char** argv) {
-    const std::string_view test = argc == 6 ? argv[1] : "";
-    if (test != "latency" && test != "rate" && test != "bulk") {
-        std::fprintf(stderr, "usage: %s latency|rate|bulk na+sm|ofi+tcp SIZE DEPTH SECONDS\n",
-                     argv[0]);
-        return 2;
-    }
-    const std::string protocol = argv[2];
-    const std::string uri = protocol.ends_with("tcp") ? protocol + "://127.0.0.1" : protocol;
-    const auto size = static_cast<std::size_t>(std::atoll(argv[3]));
-    const auto depth = static_cast<std::size_t>(std::atoll(argv[4]));
-    try {
-        perf::forked_peer peer([&](perf::channel& talk) { serve(uri, size, talk); });
-        const std::string address = peer.talk().read_line();
-        tl::engine client(uri, THALLIUM_CLIENT_MODE, configuration(false));
-        auto m = measure(client, test, address, size, depth, std::atof(argv[5]));
-        client.finalize();
-        m.test = test;
-        m.uri = "thallium " + protocol;
-        m.size_bytes = size;
-        m.depth = depth;
-        m.bytes_per_s = m.ops_per_s * static_cast<double>(size);
-        std::puts(perf::to_json(m).c_str());
-        std::fflush(stdout);
-        return 0;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s: %s\n", argv[0], e.what());
-        return 1;
-    }
+    return bench::answer_na(argc, argv, "thallium", &serve,
+                            [](const bench::na_question& asked, const std::string& address) {
+                                tl::engine client(asked.uri, THALLIUM_CLIENT_MODE,
+                                                  configuration(false));
+                                const auto m = measure(client, asked, address);
+                                client.finalize();
+                                return m;
+                            });
 }

@@ -157,17 +157,7 @@ void waited_call::wait() {
     core_->check_may_wait();
     who_.waits_for("rpc reply");
     submit();
-    who_.allow_cancel();
-    if (who_.park_once_until(waiter::time_point::max())) return;
-    // The ULT that waits was canceled, so its call is. It ends all the same.
-    try {
-        const cancel_later it_must_end;
-        core_->on_stream([this] { core_->calls().cancel_waited(*this); });
-    } catch (const error&) {
-        // The engine has ended, and the call with it.
-    }
-    who_.park();
-    throw_if_canceled();
+    core_->wait_for_end(who_, [this] { core_->calls().cancel_waited(*this); });
 }
 
 buffer_pool* one_way::pool_of(const call_target& target) {

@@ -65,6 +65,11 @@ public:
     /// error{closed} when the engine has ended.
     template <typename Work>
     void on_stream(Work&& work);
+    /// Parks `who` until a call or transfer of its own unparks it, once. When the ULT that waits is
+    /// canceled, `cancel()` runs on the stream; what was lent stays so until the end, and then this
+    /// throws error{canceled}.
+    template <typename Cancel>
+    void wait_for_end(waiter& who, Cancel&& cancel);
     /// One-way calls of other threads are counted between handing_one_way() and taken_over().
     void handing_one_way() noexcept { handed_over_.fetch_add(1, std::memory_order_relaxed); }
     void taken_over() noexcept { handed_over_.fetch_sub(1, std::memory_order_relaxed); }
@@ -238,6 +243,20 @@ void engine_core::on_stream(Work&& work) {
     }
     there.who.park();
     if (there.failed) std::rethrow_exception(there.failed);
+}
+
+template <typename Cancel>
+void engine_core::wait_for_end(waiter& who, Cancel&& cancel) {
+    who.allow_cancel();
+    if (who.park_once_until(waiter::time_point::max())) return;
+    try {
+        const cancel_later it_must_end;
+        on_stream(cancel);
+    } catch (const error&) {
+        // The engine has ended, and what is waited for with it.
+    }
+    who.park();
+    throw_if_canceled();
 }
 
 }  // namespace amalgam::detail

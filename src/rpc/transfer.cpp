@@ -63,17 +63,7 @@ const failure& waited_transfer::run() {
     core_->check_may_wait();
     who_.waits_for("rpc transfer");
     submit();
-    who_.allow_cancel();
-    if (who_.park_until(waiter::time_point::max())) return why;
-    // The ULT that waits was canceled, so the transfer is. Its bytes are lent until it has ended.
-    try {
-        const cancel_later it_must_end;
-        core_->on_stream([this] { core_->moves().cancel(*this); });
-    } catch (const error&) {
-        // The engine has ended, and the transfer with it.
-    }
-    who_.park();
-    throw_if_canceled();
+    core_->wait_for_end(who_, [this] { core_->moves().cancel(*this); });
     return why;
 }
 
