@@ -22,22 +22,13 @@ def shared_ring(size):
     return ["bench_shared_ring", str(size), SECONDS], {}
 
 
-def ucx_am(transports, size):
-    return ["bench_ucx_am", str(size), SECONDS], {"UCX_TLS": transports}
-
-
-def ucx_get(transports, memory, size, depth=1):
-    return ["bench_ucx_get", memory, str(size), str(depth), SECONDS], {"UCX_TLS": transports}
+def bare(library, test, over, size, depth=1):
+    """A program of benches/peers, which `amalgam perf --vs` runs, too."""
+    return ["amalgam-peer-" + library, test, over, str(size), str(depth), SECONDS], {}
 
 
 def raw_memory(way, size):
     return ["bench_raw_memory", way, str(size), SECONDS], {}
-
-
-def open_mpi(fabric, size):
-    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    return ["mpirun", *as_root, "-n", "2", "--bind-to", "core", "--mca", "btl", fabric + ",self",
-            "bench_open_mpi", str(size), SECONDS], {}
 
 
 def grpc(wait, over, size, depth=1):
@@ -126,23 +117,27 @@ def count_row(metric, question, peers):
 ROWS = [
     dict(metric="message round trip, shm, 8 B", unit="us", better="lower", read=us,
          ours=perf("message-latency", "shm://", 8),
-         peers={"Open MPI vader": open_mpi("vader", 8), "UCX AM posix": ucx_am("posix,cma", 8)},
+         peers={"Open MPI vader": bare("mpi", "message-latency", "shm", 8),
+                "UCX AM posix": bare("ucx", "message-latency", "shm", 8)},
          limit=("hand-written ring", shared_ring(8)),
          goal=lambda row: max(0.15, row["peers"].get("Open MPI vader", 0.15))),
     dict(metric="message round trip, tcp, 8 B", unit="us", better="lower", read=us,
          ours=perf("message-latency", "tcp://127.0.0.1:0", 8),
-         peers={"Open MPI tcp": open_mpi("tcp", 8), "UCX AM tcp": ucx_am("tcp", 8)},
+         peers={"Open MPI tcp": bare("mpi", "message-latency", "tcp", 8),
+                "UCX AM tcp": bare("ucx", "message-latency", "tcp", 8)},
          limit=("raw socket", raw_socket("latency", 8)),
          goal=None),
     dict(metric="typed RPC round trip, ULT handler, shm", unit="us", better="lower", read=us,
          ours=perf("rpc-latency", "shm://", 8),
-         peers={"UCX AM posix (no RPC)": ucx_am("posix,cma", 8), **both_grpc("unix", 8),
+         peers={"UCX AM posix (no RPC)": bare("ucx", "message-latency", "shm", 8),
+                **both_grpc("unix", 8),
                 **mercury_and_thallium("latency", "na+sm", 8)},
          limit=("hand-written ring", shared_ring(8)),
          goal=lambda row: 0.25),
     dict(metric="typed RPC round trip, ULT handler, tcp", unit="us", better="lower", read=us,
          ours=perf("rpc-latency", "tcp://127.0.0.1:0", 8),
-         peers={"UCX AM tcp (no RPC)": ucx_am("tcp", 8), **both_grpc("tcp", 8),
+         peers={"UCX AM tcp (no RPC)": bare("ucx", "message-latency", "tcp", 8),
+                **both_grpc("tcp", 8),
                 **mercury_and_thallium("latency", "ofi+tcp", 8)},
          limit=("raw socket", raw_socket("latency", 8)),
          goal=lambda row: 1.1 * row["limit"] if row["limit"] else None),
@@ -164,35 +159,35 @@ ROWS = [
          goal=lambda row: 0.8, once=True),
     dict(metric="get 1 MiB, shm, private memory", unit="GiB/s", better="higher", read=gib,
          ours=perf("get-bandwidth", "shm://", 1 << 20),
-         peers={"UCX get cma": ucx_get("posix,cma", "own", 1 << 20)},
+         peers={"UCX get cma": bare("ucx", "get-bandwidth", "shm", 1 << 20)},
          limit=("cross-memory attach", raw_memory("cross", 1 << 20)),
          goal=lambda row: below(13, 0.97, row["limit"])),
     dict(metric="get 1 MiB, shm, allocated blocks", unit="GiB/s", better="higher", read=gib,
          ours=perf("get-block-bandwidth", "shm://", 1 << 20),
-         peers={"UCX get posix": ucx_get("posix,cma", "block", 1 << 20)},
+         peers={"UCX get posix": bare("ucx", "get-block-bandwidth", "shm", 1 << 20)},
          limit=("memcpy", raw_memory("copy", 1 << 20)),
          goal=lambda row: below(50, 0.95, row["limit"])),
     dict(metric="get 1 MiB, tcp, 4 in flight", unit="GiB/s", better="higher", read=gib,
          ours=perf("get-bandwidth", "tcp://127.0.0.1:0", 1 << 20, 4),
-         peers={"UCX get tcp": ucx_get("tcp", "own", 1 << 20, 4)},
+         peers={"UCX get tcp": bare("ucx", "get-bandwidth", "tcp", 1 << 20, 4)},
          limit=("raw socket", raw_socket("stream", 64)),
          goal=lambda row: min(6.6, row["peers"].get("UCX get tcp", 6.6))),
     dict(metric="bulk pull 1 MiB, shm, private memory, 4 in flight", unit="GiB/s", better="higher",
          read=gib,
          ours=perf("bulk-pull", "shm://", 1 << 20, 4),
-         peers={"UCX get cma": ucx_get("posix,cma", "own", 1 << 20, 4),
+         peers={"UCX get cma": bare("ucx", "get-bandwidth", "shm", 1 << 20, 4),
                 **mercury_and_thallium("bulk", "na+sm", 1 << 20, 4)},
          limit=("cross-memory attach", raw_memory("cross", 1 << 20)),
          goal=lambda row: below(13, 0.97, row["limit"])),
     dict(metric="bulk pull 1 MiB, shm, pooled memory, 4 in flight", unit="GiB/s", better="higher",
          read=gib,
          ours=perf("bulk-pull-pooled", "shm://", 1 << 20, 4),
-         peers={"UCX get posix": ucx_get("posix,cma", "block", 1 << 20, 4)},
+         peers={"UCX get posix": bare("ucx", "get-block-bandwidth", "shm", 1 << 20, 4)},
          limit=("memcpy", raw_memory("copy", 1 << 20)),
          goal=lambda row: below(50, 0.95, row["limit"])),
     dict(metric="bulk pull 1 MiB, tcp, 4 in flight", unit="GiB/s", better="higher", read=gib,
          ours=perf("bulk-pull", "tcp://127.0.0.1:0", 1 << 20, 4),
-         peers={"UCX get tcp": ucx_get("tcp", "own", 1 << 20, 4),
+         peers={"UCX get tcp": bare("ucx", "get-bandwidth", "tcp", 1 << 20, 4),
                 **mercury_and_thallium("bulk", "ofi+tcp", 1 << 20, 4)},
          limit=("raw socket", raw_socket("stream", 64)),
          goal=lambda row: min(6.6, max(row["peers"].values(), default=6.6))),

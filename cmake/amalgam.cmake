@@ -26,6 +26,32 @@ if(AMALGAM_SANITIZE)
   endif()
 endif()
 
+# What nearly every source includes. CI's instrumented builds read it once
+# (AMALGAM_PRECOMPILED_HEADERS); in the others each source shows that it includes what it uses.
+set(amalgam_common_headers <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map>
+                           <memory> <mutex> <optional> <span> <string> <string_view> <thread>
+                           <vector> <fmt/format.h>)
+
+# amalgam_precompile(target [more headers]): once for this target
+function(amalgam_precompile target)
+  if(AMALGAM_PRECOMPILED_HEADERS)
+    target_precompile_headers(${target} PRIVATE ${amalgam_common_headers} ${ARGN})
+  endif()
+endfunction()
+
+# once for all tests, whose flags are the same: the first compiles the headers
+function(amalgam_precompile_test target)
+  get_property(first GLOBAL PROPERTY AMALGAM_FIRST_TEST)
+  if(NOT AMALGAM_PRECOMPILED_HEADERS)
+    return()
+  elseif(first)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  else()
+    amalgam_precompile(${target} <gtest/gtest.h>)
+    set_property(GLOBAL PROPERTY AMALGAM_FIRST_TEST ${target})
+  endif()
+endfunction()
+
 # amalgam_library(core SOURCES a.cpp DEPENDS other_layer LINKS fmt::fmt PRIVATE_LINKS x)
 # A layer: target amalgam_<name>, alias amalgam::<name>.
 function(amalgam_library name)
@@ -43,6 +69,7 @@ function(amalgam_library name)
   endforeach()
   target_link_libraries(amalgam_${name} PUBLIC ${arg_LINKS}
                         PRIVATE ${arg_PRIVATE_LINKS} $<BUILD_INTERFACE:amalgam_flags>)
+  amalgam_precompile(amalgam_${name})
   set_property(GLOBAL APPEND PROPERTY AMALGAM_LAYERS amalgam_${name})
 endfunction()
 
@@ -66,6 +93,26 @@ function(amalgam_transport name)
   endif()
 endfunction()
 
+include(${CMAKE_CURRENT_LIST_DIR}/plugin.cmake)
+
+# amalgam_plugin(ucx SOURCES ucx.cpp LINKS UCX TESTS ucx_test.cpp)
+# A transport of ours that programs load at run time, when its library was found; installed beside
+# the others. Its tests find it in the build folder.
+function(amalgam_plugin name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS;TESTS" ${ARGN})
+  amalgam_transport_plugin(${name} SOURCES ${arg_SOURCES} LINKS ${arg_LINKS} fmt::fmt amalgam_flags)
+  set(target amalgam_transport_${name})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_LIBDIR}/amalgam)
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/amalgam)
+  if(arg_TESTS)
+    amalgam_test(${name}_transport_test SOURCES ${arg_TESTS} LINKS amalgam_conformance)
+    if(TARGET ${name}_transport_test)
+      add_dependencies(${name}_transport_test ${target})
+    endif()
+  endif()
+endfunction()
+
 # amalgam_test(uri_test SOURCES uri_test.cpp LINKS amalgam::core [TIMEOUT 60] [LABELS processes] [SERIAL]
 #              [ONE_THREAD])        nothing for ThreadSanitizer to see: not built for it
 # Every gtest case becomes one ctest case with a watchdog; with AMALGAM_TEST_PROGRAMS every program
@@ -80,7 +127,8 @@ function(amalgam_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(${name} PRIVATE ${arg_LINKS} GTest::gtest_main amalgam_flags)
+  target_link_libraries(${name} PRIVATE ${arg_LINKS} GTest::gtest_main fmt::fmt amalgam_flags)
+  amalgam_precompile_test(${name})
   set(properties TIMEOUT ${arg_TIMEOUT})
   if(arg_LABELS)
     list(APPEND properties LABELS ${arg_LABELS})

@@ -8,6 +8,7 @@
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/detail/routed_transfer.hpp>
 #include <amalgam/rpc/detail/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -36,23 +37,25 @@ failure told(const std::function<void(std::uint64_t)>& whom, std::uint64_t bytes
     return {{errc::handler_failed}, {}};
 }
 
-/// One pull or push under way.
-class bulk_transfer final : public future_transfer {
+/// One pull or push under way: a future_transfer or a routed_transfer.
+template <typename Transfer>
+class bulk_transfer final : public Transfer {
 public:
-    bulk_transfer(const transfer_target& target, std::shared_ptr<const bulk_source> source,
+    template <typename Target>
+    bulk_transfer(const Target& target, std::shared_ptr<const bulk_source> source,
                   const bulk_options& how)
-        : future_transfer(target), source_(std::move(source)), on_progress_(how.on_progress) {}
+        : Transfer(target), source_(std::move(source)), on_progress_(how.on_progress) {}
 
 private:
-    failure progressed() noexcept override { return told(on_progress_, moved()); }
+    failure progressed() noexcept override { return told(on_progress_, this->moved()); }
     /// Not only asks for the end, but waits for it: the local bytes may be gone next.
     void abandoned() noexcept override {
-        future_transfer::abandoned();
-        if (ready()) return;
+        Transfer::abandoned();
+        if (this->ready()) return;
         const cancel_later it_must_not_throw;
         try {
-            check_may_wait(*core_);
-            wait();
+            check_may_wait(*this->core_);
+            this->wait();
         } catch (...) {
             // Nor can a tasklet.
         }
@@ -111,6 +114,23 @@ result<transfer_target> target_of(const bulk_source& source, std::uint64_t offse
                            .piece_bytes = how.chunk_bytes};
 }
 
+/// Starts what `lend(transfer)` has given its local bytes.
+template <typename Lend>
+future<void> start(const std::shared_ptr<const bulk_source>& source, const transfer_target& target,
+                   const bulk_options& how, Lend lend) {
+    if (target.there.is_self() || !knows_routes(*source->core)) {
+        auto one = std::make_unique<bulk_transfer<future_transfer>>(target, source, how);
+        lend(*one);
+        return one.release()->launch();
+    }
+    routed_target by_any{.first = target, .home = source->home.incarnation, .striped = how.striped};
+    for (const bulk_way& each : source->all_ways())
+        by_any.keys.push_back(each.key);
+    auto one = std::make_unique<bulk_transfer<routed_transfer>>(by_any, source, how);
+    lend(*one);
+    return one.release()->launch();
+}
+
 /// What is to be waited for can come to its end meanwhile.
 void check_may_wait_for(const bulk_source* source) {
     const bool asks = source != nullptr && source->what != bulk_source::kind::inside;
@@ -137,9 +157,7 @@ future<void> bulk::start_pull(std::uint64_t offset, const segments& into,
     }
     const auto target = detail::target_of(*source_, offset_ + offset, how);
     if (!target) return detail::over_already(target.why());
-    auto one = std::make_unique<detail::bulk_transfer>(*target, source_, how);
-    one->get_copy(into.list());
-    return one.release()->launch();
+    return detail::start(source_, *target, how, [&](auto& one) { one.get_copy(into.list()); });
 }
 
 future<void> bulk::start_push(std::uint64_t offset, const const_segments& from,
@@ -149,9 +167,7 @@ future<void> bulk::start_push(std::uint64_t offset, const const_segments& from,
     if (!why.what.ok() || bytes == 0) return detail::over_already(std::move(why));
     const auto target = detail::target_of(*source_, offset_ + offset, how);
     if (!target) return detail::over_already(target.why());
-    auto one = std::make_unique<detail::bulk_transfer>(*target, source_, how);
-    one->put_copy(from.list());
-    return one.release()->launch();
+    return detail::start(source_, *target, how, [&](auto& one) { one.put_copy(from.list()); });
 }
 
 void bulk::pull(std::uint64_t offset, const segments& into, const bulk_options& how) const {

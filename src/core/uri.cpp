@@ -57,14 +57,7 @@ std::string shown(std::string_view text) {
 }
 
 /// What follows "://".
-enum class rest_of : std::uint8_t {
-    required_name,
-    optional_name,
-    host,
-    device_host,
-    nothing,
-    other
-};
+enum class rest_of : std::uint8_t { required_name, optional_name, host, device_host, rank, other };
 
 /// What one scheme looks like.
 struct form {
@@ -85,9 +78,9 @@ constexpr std::array forms{
     form{"ofi", "ofi+PROTO://[DOMAIN/]HOST:PORT", "ofi+tcp://127.0.0.1:7000", rest_of::device_host,
          true},
     form{"mpi",
-         "mpi+dynamic or mpi+static",
-         "mpi+dynamic",
-         rest_of::nothing,
+         "mpi+dynamic or mpi+static[://RANK[:PORT]]",
+         "mpi+static://1",
+         rest_of::rank,
          true,
          {"dynamic", "static"}},
 };
@@ -158,7 +151,7 @@ private:
         if (out_.scheme == "na") return parse_na(protocol, slashes);
         form_ = &form_of(out_.scheme);
         if (!parse_protocol(protocol, plus != text.npos)) return false;
-        return slashes || form_->rest == rest_of::nothing || missing_slashes();
+        return slashes || form_->rest == rest_of::rank || missing_slashes();
     }
 
     /// Mercury's name for shared memory.
@@ -192,8 +185,8 @@ private:
 
     bool parse_rest(std::string_view rest) {
         switch (form_->rest) {
-            case rest_of::nothing:
-                return rest.empty() || surplus("address", rest);
+            case rest_of::rank:
+                return rest.empty() || parse_rank(rest);
             case rest_of::device_host:
                 return parse_device(rest);
             case rest_of::host:
@@ -233,6 +226,20 @@ private:
         }
         out_.device = device;
         return parse_authority(rest.substr(slash + 1));
+    }
+
+    /// RANK[:[PORT]], of mpi+static.
+    bool parse_rank(std::string_view text) {
+        if (out_.protocol != "static") return surplus("address", text);
+        const std::size_t colon = std::min(text.find(':'), text.size());
+        const std::string_view digits = text.substr(0, colon);
+        std::int32_t rank = -1;
+        auto [end, bad] = std::from_chars(digits.begin(), digits.end(), rank);
+        if (bad != std::errc{} || end != digits.end() || rank < 0) {
+            return wrong("rank", digits, "a number from 0");
+        }
+        out_.host = std::to_string(rank);
+        return parse_port(text.substr(colon));
     }
 
     /// [HOST][:[PORT]]
@@ -381,7 +388,7 @@ result<uri> parse_uri(std::string_view text) {
 std::string to_string(const uri& u) {
     std::string out = u.scheme;
     if (!u.protocol.empty()) out += '+' + u.protocol;
-    if (u.scheme != "mpi") out += "://";
+    if (u.scheme != "mpi" || !u.host.empty()) out += "://";
     if (!u.device.empty()) out += u.device + '/';
     bool ipv6 = u.host.find(':') != u.host.npos;
     out += ipv6 ? '[' + u.host + ']' : u.host;

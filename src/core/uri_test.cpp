@@ -85,6 +85,13 @@ TEST(uri, reads_mpi_with_or_without_slashes) {
     EXPECT_EQ(to_string(uri::parse("mpi+static://")), "mpi+static");
 }
 
+TEST(uri, reads_a_rank_and_which_of_its_ports) {
+    EXPECT_EQ(uri::parse("mpi+static://12").host, "12");
+    EXPECT_EQ(uri::parse("mpi+static://12").port, std::nullopt);
+    EXPECT_EQ(uri::parse("mpi+static://012:3").port, 3);
+    EXPECT_EQ(to_string(uri::parse("mpi+static://012:3")), "mpi+static://12:3");
+}
+
 TEST(uri, keeps_what_an_unknown_transport_will_read) {
     uri u = uri::parse("unix:///run/job.sock");
     EXPECT_EQ(u.scheme, "unix");
@@ -171,7 +178,12 @@ constexpr refused every_part[] = {
     {"ucx+tcp://d v/h:1", "device \"d v\""},
     {"mpi", "the protocol is missing"},
     {"mpi+other", "protocol \"other\""},
-    {"mpi+static://x", "address \"x\""},
+    {"mpi+static://x", "rank \"x\""},
+    {"mpi+static://-1", "rank \"-1\""},
+    {"mpi+static://:1", "rank \"\""},
+    {"mpi+static://99999999999", "rank \"99999999999\""},
+    {"mpi+static://1:x", "port \"x\""},
+    {"mpi+dynamic://1", "address \"1\""},
     {"unix:// x", "address \" x\""},
     {"tcp://h:1?", "the option is missing"},
     {"tcp://h:1?a", "option \"a\""},

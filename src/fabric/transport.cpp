@@ -4,17 +4,29 @@
 
 #include <amalgam/fabric/transport.hpp>
 
+#include "fabric/plugin_folders.hpp"
 #include "fabric/transports/loop/loop.hpp"
 #include "fabric/transports/shm/shm.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
 
 namespace amalgam {
 
+transport_registry::transport_registry() = default;
+transport_registry::transport_registry(transport_registry&&) noexcept = default;
+transport_registry& transport_registry::operator=(transport_registry&&) noexcept = default;
+transport_registry::~transport_registry() = default;
+
 transport_registry transport_registry::native() {
     transport_registry all;
     all.add(detail::make_loop_transport());
     all.add(detail::make_shm_transport());
     all.add(detail::make_tcp_transport());
+    return all;
+}
+
+transport_registry transport_registry::installed() {
+    transport_registry all = native();
+    all.plugins_ = std::make_unique<detail::plugin_folders>();
     return all;
 }
 
@@ -26,13 +38,25 @@ void transport_registry::add(std::unique_ptr<transport> one) {
 const transport* transport_registry::find(std::string_view name) const noexcept {
     for (const auto& one : all_)
         if (one->name() == name) return one.get();
-    return nullptr;
+    if (plugins_ == nullptr) return nullptr;
+    const auto loaded = plugins_->load(name);
+    return loaded ? *loaded : nullptr;
 }
 
 std::vector<transport_info> transport_registry::describe() const {
     std::vector<transport_info> infos;
     for (const auto& one : all_)
         infos.push_back(one->describe());
+    if (plugins_ == nullptr) return infos;
+    for (const std::string& name : plugins_->names()) {
+        if (std::any_of(all_.begin(), all_.end(), [&](auto& one) { return one->name() == name; }))
+            continue;
+        const auto loaded = plugins_->load(name);
+        transport_info broken;
+        broken.name = name;
+        broken.why_not = loaded.sentence();
+        infos.push_back(loaded ? (*loaded)->describe() : std::move(broken));
+    }
     return infos;
 }
 
@@ -43,16 +67,26 @@ result<std::unique_ptr<port>> transport_registry::open(std::string_view where,
     const transport* chosen = find(parsed->scheme);
     if (chosen != nullptr) return chosen->open(*parsed, options);
 
-    std::string names;
-    for (const auto& one : all_) {
-        if (!names.empty()) names += ", ";
-        names += one->name();
+    const std::string example =
+        all_.empty() ? "tcp://127.0.0.1:0" : all_.front()->describe().example;
+    std::vector<std::string> names;
+    for (const auto& one : all_)
+        names.emplace_back(one->name());
+    if (plugins_ != nullptr) {
+        for (std::string& name : plugins_->names()) {
+            if (name == parsed->scheme)
+                return {errc::unsupported,
+                        fmt::format("uri \"{}\": the transport \"{}\" cannot be loaded: {} "
+                                    "example: {}",
+                                    where, name, plugins_->load(name).sentence(), example)};
+            names.push_back(std::move(name));
+        }
     }
     return {
         errc::not_found,
         fmt::format("uri \"{}\": there is no transport \"{}\"; expected one of: {}; example: {}",
-                    where, parsed->scheme, names.empty() ? "(none)" : names,
-                    all_.empty() ? "tcp://127.0.0.1:0" : all_.front()->describe().example)};
+                    where, parsed->scheme,
+                    names.empty() ? "(none)" : fmt::format("{}", fmt::join(names, ", ")), example)};
 }
 
 }  // namespace amalgam

@@ -114,7 +114,7 @@ private:
                             "dots, commas, quotes and equal signs; example: G1",
                             name));
         expect(group.is_object(), path, group, "an object", R"({"endpoint": "shm://g1"})");
-        check_keys(group, path, {"endpoint", "replicas", "threads", "env"});
+        check_keys(group, path, {"endpoint", "replicas", "threads", "env", "host"});
 
         group_config read;
         read.name = name;
@@ -123,7 +123,32 @@ private:
                 natural(group["threads"], path + ".threads", flow_config::max_threads));
         read_endpoints(group, path, read);
         if (group.contains("env")) read_env(group["env"], path + ".env", read);
+        if (group.contains("host")) read_hosts(group["host"], path + ".host", read);
         return read;
+    }
+
+    void read_hosts(const json& given, const std::string& path, group_config& into) const {
+        if (!given.is_array()) {
+            into.hosts.assign(into.replicas(), host(given, path));
+            return;
+        }
+        for (const json& one : given)
+            into.hosts.push_back(host(one, path));
+        if (into.hosts.size() != into.replicas())
+            fail(fmt::format("{} lists {} hosts, expected {}: one for each replica", path,
+                             into.hosts.size(), into.replicas()));
+    }
+
+    std::string host(const json& value, const std::string& path) const {
+        expect(value.is_string(), path, value, "a host that ssh knows, or a list of them",
+               "\"node7\"");
+        auto name = value.get<std::string>();
+        // What starts with a dash would be an option to ssh.
+        bool good =
+            !name.starts_with('-') &&
+            std::none_of(name.begin(), name.end(), [](unsigned char c) { return c <= ' '; });
+        expect(good, path, value, "a host that ssh knows", "\"me@node7\"");
+        return name;
     }
 
     std::uint64_t natural(const json& value, const std::string& path, std::uint64_t most) const {
@@ -194,7 +219,8 @@ private:
         for (const group_config& group : config.groups) {
             for (std::size_t i = 0; i < group.replicas(); ++i) {
                 if (!has_fixed_address(group.endpoints[i])) continue;
-                std::string canonical = to_string(uri::parse(group.endpoints[i]));
+                std::string canonical =
+                    group.host(i) + " " + to_string(uri::parse(group.endpoints[i]));
                 for (const auto& [uri_text, label] : taken)
                     if (uri_text == canonical)
                         fail(
@@ -249,6 +275,7 @@ std::string to_json(const flow_config& config) {
                 env[key] = value;
             one["env"] = std::move(env);
         }
+        if (!group.hosts.empty()) one["host"] = group.hosts;
         groups[group.name] = std::move(one);
     }
     return json{{"groups", std::move(groups)}}.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -263,6 +290,7 @@ bool has_fixed_address(std::string_view endpoint) {
     if (!parsed) return true;
     if (parsed->scheme == "shm" || parsed->scheme == "loop") return !parsed->name.empty();
     if (parsed->scheme == "tcp") return parsed->port.value_or(0) != 0;
+    if (parsed->scheme == "mpi" && parsed->host.empty()) return false;
     return parsed->port != 0;
 }
 

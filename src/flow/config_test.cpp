@@ -53,6 +53,25 @@ TEST(flow_config, a_group_of_one_process_is_labeled_by_its_name) {
               "G");
 }
 
+TEST(flow_config, hosts_are_one_for_all_replicas_or_one_for_each) {
+    flow_config config = read(
+        R"({"groups": {"G": {"endpoint": "tcp://eth0:0", "replicas": 2, "host": "me@node7"},
+                       "H": {"endpoint": "tcp://eth0:0", "replicas": 2, "host": ["", "node8"]},
+                       "I": {"endpoint": "shm://"}}})");
+    EXPECT_EQ(config.groups[0].host(1), "me@node7");
+    EXPECT_EQ(config.groups[1].host(0), "");
+    EXPECT_EQ(config.groups[1].host(1), "node8");
+    EXPECT_EQ(config.groups[2].host(0), "");
+    EXPECT_EQ(read(to_json(config)), config);
+}
+
+TEST(flow_config, two_hosts_may_have_the_same_fixed_address) {
+    EXPECT_EQ(read(R"({"groups": {"G": {"endpoint": "tcp://eth0:7000", "host": "node7"},
+                                  "H": {"endpoint": "tcp://eth0:7000", "host": "node8"}}})")
+                  .groups.size(),
+              2u);
+}
+
 TEST(flow_config, what_it_writes_reads_back_the_same) {
     flow_config config =
         read(R"({"groups": {"G": {"endpoint": ["shm://a", "tcp://127.0.0.1:9"], "threads": 1},
@@ -83,6 +102,12 @@ TEST_P(wrong_configs, get_one_sentence_that_names_the_place) {
 }
 
 constexpr wrong_config wrong[] = {
+    {R"({"groups": {"G": {"endpoint": "shm://", "host": 7}}})",
+     R"(groups.G.host is 7, expected a host that ssh knows, or a list of them; example: "node7")"},
+    {R"({"groups": {"G": {"endpoint": "shm://", "host": "-oProxyCommand=x"}}})",
+     R"(groups.G.host is "-oProxyCommand=x", expected a host that ssh knows; example: "me@node7")"},
+    {R"({"groups": {"G": {"endpoint": "shm://", "replicas": 2, "host": ["a"]}}})",
+     "groups.G.host lists 1 hosts, expected 2: one for each replica"},
     {"{\n\"groups\": ,", R"(line 2 is not JSON, expected an object; example: {"groups": )"
                          R"({"G1": {"endpoint": "tcp://127.0.0.1:0"}}})"},
     {"[1]", R"(the config is [1], expected an object; example: {"groups": )"
@@ -105,7 +130,7 @@ constexpr wrong_config wrong[] = {
      R"(groups.G1.endpoint is "tcp://", which does not listen, expected an address; )"
      R"(example: "tcp://127.0.0.1:0")"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "thread": 1}}})",
-     "groups.G1.thread is not known, expected one of: endpoint, replicas, threads, env"},
+     "groups.G1.thread is not known, expected one of: endpoint, replicas, threads, env, host"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "threads": 0}}})",
      "groups.G1.threads is 0, expected a number from 1 to 1024; example: 2"},
     {R"({"groups": {"G1": {"endpoint": "shm://", "replicas": "2"}}})",

@@ -1,21 +1,20 @@
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
 #include <cstdlib>
-#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/launcher.hpp>
 
-#include "flow/descendants.hpp"
+#include "flow/guarded.hpp"
 #include "flow/launcher_supervisor.hpp"
+#include "flow/rendezvous.hpp"
 
 namespace amalgam {
 namespace {
@@ -43,78 +42,64 @@ void check(const launch_options& options) {
                     "example: amalgam run -c config.json -- ./wordcount text.txt");
 }
 
-sigset_t block_signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    for (int one : {SIGINT, SIGTERM, SIGHUP, SIGCHLD})
-        sigaddset(&set, one);
-    ::sigprocmask(SIG_BLOCK, &set, nullptr);
-    return set;
+bool any(const flow_config& config, bool on_a_host) {
+    for (const group_config& group : config.groups)
+        for (std::size_t i = 0; i < group.replicas(); ++i)
+            if (group.host(i).empty() != on_a_host) return true;
+    return false;
 }
 
-/// The supervisor's process. Its own process group keeps a terminal's Ctrl-C from it: it hears
-/// of that from us, once.
-[[noreturn]] void supervise(const launch_options& options, const std::string& program,
-                            unique_fd launcher) noexcept {
-    try {
-        ::setpgid(0, 0);
-        ::signal(SIGPIPE, SIG_IGN);
-        ::signal(SIGTTOU, SIG_IGN);  // Else a terminal with "tostop" would stop it.
-        detail::adopt_orphans();
-        ::_exit(detail::supervisor(options, program, std::move(launcher)).run());
-    } catch (const std::exception& wrong) {
-        std::fprintf(stderr, "amalgam run: %s\n", wrong.what());
-        ::_exit(1);
-    }
+/// Those of mpi+static find each other as ranks only.
+void check_needs_no_ranks(const launch_options& options) {
+    for (const group_config& group : options.config.groups)
+        for (const std::string& endpoint : group.endpoints)
+            if (uri::parse(endpoint).scheme == "mpi")
+                throw error(errc::invalid,
+                            fmt::format("groups.{}.endpoint is \"{}\", for processes that mpirun "
+                                        "starts, expected to be started by it; example: "
+                                        "mpirun -n {} amalgam run -c config.json -- {}",
+                                        group.name, endpoint, detail::process_count(options.config),
+                                        fmt::join(options.command, " ")));
 }
 
-/// Passes signals on to the supervisor until it has ended; the second one ends it the hard way.
-int wait_for_supervisor(pid_t supervisor, const sigset_t& signals) {
-    int asked_to_end = 0;
-    for (;;) {
-        int signal = ::sigwaitinfo(&signals, nullptr);
-        if (signal < 0) continue;
-        if (signal != SIGCHLD) {
-            ::kill(supervisor, asked_to_end++ == 0 ? signal : SIGKILL);
-            continue;
-        }
-        int status = 0;
-        if (::waitpid(supervisor, &status, WNOHANG) != supervisor) continue;
-        if (WIFEXITED(status)) return WEXITSTATUS(status);
-        // What it had started is ours now, but for what died with it.
-        detail::kill_descendants(std::chrono::seconds(10));
-        std::fprintf(stderr, "amalgam run: %s; stopped all groups\n",
-                     asked_to_end > 1 ? "asked to end twice"
-                                      : "the process that supervised the groups was killed");
-        return 128 + WTERMSIG(status);
+/// Inside mpirun or srun: becomes the process that this rank is. They start and end the others,
+/// and show what those print.
+[[noreturn]] void become_rank(const launch_options& options, std::size_t rank) {
+    const auto [index, replica] = detail::nth_process(options.config, rank);
+    const group_config& group = options.config.groups[index];
+    const std::string file = detail::find_program(options.command.front()).value();
+    const auto& view = options.view;
+    if (!view.empty() && std::find(view.begin(), view.end(), group.name) == view.end()) {
+        const int nothing = ::open("/dev/null", O_WRONLY);
+        ::dup2(nothing, STDOUT_FILENO);
+        ::dup2(nothing, STDERR_FILENO);
     }
+    ::setenv("AMALGAM_CONFIG", to_json(options.config).c_str(), 1);
+    detail::become(file, options.command, group, replica);
 }
 
 }  // namespace
 
 int launch(const launch_options& options) {
     check(options);
-    const std::string program = detail::find_program(options.command.front()).value();
-
-    // The kernel closes our end however we end: that is how the supervisor learns of it.
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0)
-        throw error(status{errc::no_memory, errno}, "the system gives no pipe to the launcher");
-    unique_fd theirs(ends[0]);
-    unique_fd ours(ends[1]);
-
-    sigset_t signals = block_signals();
-    detail::adopt_orphans();
-    std::fflush(nullptr);
-    pid_t supervisor = ::fork();
-    if (supervisor < 0)
-        throw error(status{errc::no_memory, errno}, "the system gives no process to the launcher");
-    if (supervisor == 0) {
-        ours.reset();
-        supervise(options, program, std::move(theirs));
+    // A rank alone starts all itself: so does who got a shell from srun.
+    if (const detail::job_rank here = detail::job_rank_from_environment(); here.size > 1) {
+        try {
+            detail::check_rank_count(here, options.config, "the config");
+        } catch (const detail::told_error&) {
+            return 1;
+        }
+        become_rank(options, here.rank);
     }
-    theirs.reset();
-    return wait_for_supervisor(supervisor, signals);
+    check_needs_no_ranks(options);
+    // On a host it is looked for there.
+    std::string program;
+    if (any(options.config, false)) program = detail::find_program(options.command.front()).value();
+    if (any(options.config, true))
+        (void)detail::find_program(options.ssh.empty() ? "" : options.ssh.front()).value();
+    return detail::run_guarded([&](unique_fd guard) {
+        return detail::supervisor(options, program, std::move(guard)).run();
+    });
 }
 
 }  // namespace amalgam

@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "flow/remote_process.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -31,19 +33,11 @@ std::pair<unique_fd, unique_fd> make_pipe(const std::string& label) {
     return {unique_fd(ends[0]), unique_fd(ends[1])};
 }
 
-/// What the new process does before it becomes the program. Only its own copies of things
-/// are touched; it never returns.
-[[noreturn]] void become(const std::string& file, const std::vector<std::string>& command,
-                         const group_config& group, std::size_t replica, pid_t launcher, int out,
-                         int err, int control) {
+/// What every new process does first.
+void begin(pid_t launcher, int out, int err) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != launcher) ::_exit(127);  // It died before the line above.
-
-    sigset_t none;
-    sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    ::signal(SIGPIPE, SIG_DFL);
 
     // A background process group that reads a terminal is stopped by it.
     if (::isatty(STDIN_FILENO) != 0) {
@@ -52,23 +46,6 @@ std::pair<unique_fd, unique_fd> make_pipe(const std::string& label) {
     }
     ::dup2(out, STDOUT_FILENO);
     ::dup2(err, STDERR_FILENO);
-    ::fcntl(control, F_SETFD, 0);
-
-    for (const auto& [name, value] : group.env)
-        ::setenv(name.c_str(), value.c_str(), 1);
-    ::setenv(control_variable, fmt::format("{}", control).c_str(), 1);
-    ::setenv("AMALGAM_GROUP", group.name.c_str(), 1);
-    ::setenv("AMALGAM_REPLICA", fmt::format("{}", replica).c_str(), 1);
-
-    std::vector<char*> arguments;
-    for (const std::string& one : command)
-        arguments.push_back(const_cast<char*>(one.c_str()));
-    arguments.push_back(nullptr);
-    ::execv(file.c_str(), arguments.data());
-    std::string why =
-        fmt::format("the program \"{}\" cannot be run ({})\n", file, std::strerror(errno));
-    [[maybe_unused]] auto told = ::write(STDERR_FILENO, why.data(), why.size());
-    ::_exit(126);
 }
 
 bool can_run(const std::string& file) {
@@ -120,10 +97,28 @@ result<std::string> find_program(const std::string& name) {
                         name, std::strerror(why))};
 }
 
-launched_process start_process(const flow_config& config, std::size_t group, std::size_t replica,
-                               const std::string& file, const std::vector<std::string>& command,
-                               bool shown) {
-    const group_config& about = config.groups[group];
+void become(const std::string& file, const std::vector<std::string>& command,
+            const group_config& group, std::size_t replica) {
+    for (const auto& [name, value] : group.env)
+        ::setenv(name.c_str(), value.c_str(), 1);
+    ::setenv("AMALGAM_GROUP", group.name.c_str(), 1);
+    ::setenv("AMALGAM_REPLICA", fmt::format("{}", replica).c_str(), 1);
+
+    std::vector<char*> arguments;
+    for (const std::string& one : command)
+        arguments.push_back(const_cast<char*>(one.c_str()));
+    arguments.push_back(nullptr);
+    ::execv(file.c_str(), arguments.data());
+    std::string why =
+        fmt::format("the program \"{}\" cannot be run ({})\n", file, std::strerror(errno));
+    [[maybe_unused]] auto told = ::write(STDERR_FILENO, why.data(), why.size());
+    ::_exit(126);
+}
+
+launched_process start_process(const launch_options& options, std::size_t group,
+                               std::size_t replica, const std::string& file, bool shown) {
+    const group_config& about = options.config.groups[group];
+    const std::string host = about.host(replica);
     std::string label = process_label(about, replica);
     auto [out_here, out_there] = make_pipe(label);
     auto [err_here, err_there] = make_pipe(label);
@@ -135,36 +130,38 @@ launched_process start_process(const flow_config& config, std::size_t group, std
     pid_t self = ::getpid();
     pid_t pid = ::fork();
     if (pid < 0) no_room("process", label);
-    if (pid == 0)
-        become(file, command, about, replica, self, out_there.get(), err_there.get(),
-               control_there.get());
+    if (pid == 0) {
+        begin(self, out_there.get(), err_there.get());
+        if (!host.empty()) stand_for_remote(options, group, replica, control_there.get());
+        sigset_t none;
+        sigemptyset(&none);
+        ::sigprocmask(SIG_SETMASK, &none, nullptr);
+        ::signal(SIGPIPE, SIG_DFL);
+        ::fcntl(control_there.get(), F_SETFD, 0);
+        ::setenv(control_variable, fmt::format("{}", control_there.get()).c_str(), 1);
+        become(file, options.command, about, replica);
+    }
     ::setpgid(pid, pid);  // Here too: whoever of us comes first.
 
-    launched_process started{.label = label,
-                             .group = group,
-                             .replica = replica,
-                             .pid = pid,
-                             .running = true,
-                             .wait_status = 0,
-                             .end_order = 0,
-                             .out = std::move(out_here),
-                             .err = std::move(err_here),
-                             .out_lines = line_prefixer(shown ? label : ""),
-                             .err_lines = line_prefixer(shown ? label : ""),
-                             .control = std::move(control_here),
-                             .talk = control_line(ends[0]),
-                             .ready = false,
-                             .address = {},
-                             .graph = {},
-                             .last_words = {},
-                             .because_of_other = false};
-    control_message welcome;
-    welcome.what = control_message::kind::welcome;
-    welcome.group = about.name;
-    welcome.replica = replica;
-    welcome.config = to_json(config);
-    started.talk.send(welcome);
-    return started;
+    return launched_process{.label = label,
+                            .group = group,
+                            .replica = replica,
+                            .where = host.empty() ? fmt::format("pid {}", pid) : "on " + host,
+                            .pid = pid,
+                            .running = true,
+                            .wait_status = 0,
+                            .end_order = 0,
+                            .out = std::move(out_here),
+                            .err = std::move(err_here),
+                            .out_lines = line_prefixer(shown ? label : ""),
+                            .err_lines = line_prefixer(shown ? label : ""),
+                            .control = std::move(control_here),
+                            .talk = control_line(ends[0]),
+                            .ready = false,
+                            .address = {},
+                            .graph = {},
+                            .last_words = {},
+                            .because_of_other = false};
 }
 
 }  // namespace amalgam::detail

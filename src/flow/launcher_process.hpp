@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include <amalgam/core/unique_fd.hpp>
-#include <amalgam/flow/config.hpp>
+#include <amalgam/flow/launcher.hpp>
 
 #include "flow/control.hpp"
 #include "flow/launcher_output.hpp"
@@ -20,7 +20,8 @@ struct launched_process {
     std::string label;  ///< "G2", or "G2.1"
     std::size_t group;
     std::size_t replica;
-    pid_t pid = -1;
+    std::string where;  ///< "pid 4711", or "on node7"
+    pid_t pid = -1;     ///< Of what stands for it here, when it is on a host.
     bool running = false;
     int wait_status = 0;  ///< As waitpid() gave it, once not running.
     int end_order = 0;    ///< 1 for the first to end.
@@ -48,11 +49,15 @@ int exit_code_of(int wait_status) noexcept;
 /// Failure: `not_found` with a sentence.
 result<std::string> find_program(const std::string& name);
 
-/// Starts `command` (found at `file`) as replica `replica` of group `group`. It runs in a
-/// process group of its own, dies with this process, and is welcomed over its control line.
+/// Turns this process into replica `replica` of `group`: `command`, found at `file`.
+[[noreturn]] void become(const std::string& file, const std::vector<std::string>& command,
+                         const group_config& group, std::size_t replica);
+
+/// Starts replica `replica` of group `group`: the command, found at `file`, or what stands for it
+/// here when it is on a host. It runs in a process group of its own and dies with this process;
+/// over its control line it waits for the welcome.
 /// Failure: throws error{no_memory} when the system gives no process or descriptor.
-launched_process start_process(const flow_config& config, std::size_t group, std::size_t replica,
-                               const std::string& file, const std::vector<std::string>& command,
-                               bool shown);
+launched_process start_process(const launch_options& options, std::size_t group,
+                               std::size_t replica, const std::string& file, bool shown);
 
 }  // namespace amalgam::detail

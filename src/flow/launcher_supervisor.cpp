@@ -72,8 +72,15 @@ void supervisor::start_all() {
         bool shown =
             view.empty() || std::find(view.begin(), view.end(), groups[group].name) != view.end();
         for (std::size_t i = 0; i < groups[group].replicas(); ++i)
-            processes_.push_back(
-                start_process(options_.config, group, i, program_, options_.command, shown));
+            processes_.push_back(start_process(options_, group, i, program_, shown));
+    }
+    control_message welcome;
+    welcome.what = control_message::kind::welcome;
+    welcome.config = to_json(options_.config);
+    for (launched_process& one : processes_) {
+        welcome.group = groups[one.group].name;
+        welcome.replica = one.replica;
+        one.talk.send(welcome);
     }
 }
 
@@ -183,9 +190,9 @@ void supervisor::check_that_nobody_left_early() {
     if (!somebody_waits) return;
     for (const launched_process& one : processes_)
         if (!one.running)
-            stop_the_others(1, fmt::format("group {} (pid {}) ended without running its part of "
+            stop_the_others(1, fmt::format("group {} ({}) ended without running its part of "
                                            "the graph; stopped the others",
-                                           one.label, one.pid));
+                                           one.label, one.where));
 }
 
 void supervisor::introduce_when_all_are_ready() {
@@ -249,7 +256,7 @@ void supervisor::blame() {
     exit_code_ = cut_short ? 1 : exit_code_of(first->wait_status);
     std::string how = cut_short ? "failed" : "ended with " + describe_end(first->wait_status);
     std::string words = first->last_words.empty() ? "" : ": " + first->last_words;
-    say(fmt::format("group {} (pid {}) {}{}; stopped the others", first->label, first->pid, how,
+    say(fmt::format("group {} ({}) {}{}; stopped the others", first->label, first->where, how,
                     words));
 }
 

@@ -130,6 +130,16 @@ TEST_F(launcher, an_endpoint_that_stays_in_one_process_is_refused) {
     EXPECT_TRUE(has(output, "groups.G1.endpoint is \"loop://x\", which stays inside one process"));
 }
 
+TEST_F(launcher, endpoints_of_ranks_outside_of_mpirun_are_refused_with_the_right_command) {
+    write_config(R"({"groups": {"G1": {"endpoint": "mpi+static"}, "G2": {"endpoint": "shm://"}}})");
+    auto [code, output] = run({"count"});
+    EXPECT_EQ(code, 1);
+    EXPECT_EQ(output, std::string("amalgam: groups.G1.endpoint is \"mpi+static\", for processes "
+                                  "that mpirun starts, expected to be started by it; example: "
+                                  "mpirun -n 2 amalgam run -c config.json -- ") +
+                          FLOW_TEST_PROGRAM + " count\n");
+}
+
 TEST_F(launcher, a_program_that_is_not_there_is_named) {
     child_process launched = child_process::run(
         {AMALGAM_TOOL, "run", "-c", folder_ + "/c.json", "--", "./no-such-program"});

@@ -1,21 +1,29 @@
 #include "flow/rendezvous.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
 #include <string_view>
 #include <thread>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <amalgam/core/unique_fd.hpp>
 
 #include "flow/control.hpp"
+#include "flow/pmix.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -26,6 +34,17 @@ std::size_t read_number(const char* variable, std::string_view text) {
     if (wrong == std::errc{} && end == text.data() + text.size()) return number;
     throw error(errc::invalid,
                 fmt::format("{} is \"{}\", expected a number from 0; example: 0", variable, text));
+}
+
+/// What this process was started by, as a shell takes it.
+std::string own_command() {
+    std::ifstream file("/proc/self/cmdline", std::ios::binary);
+    std::string command(std::istreambuf_iterator<char>(file), {});
+    for (char& c : command)
+        if (c == '\0') c = ' ';
+    while (command.ends_with(' '))
+        command.pop_back();
+    return command;
 }
 
 /// Started by `amalgam run`, which knows everybody.
@@ -97,31 +116,21 @@ private:
     std::thread watch_;
 };
 
-/// Started by hand, on whatever machine: addresses are the config's.
-class by_hand final : public rendezvous {
+/// What the variables say of this process's part: the same for all ways without a launcher.
+class of_config : public rendezvous {
 public:
-    by_hand(const std::string& path, const char* group, const char* replica) {
-        config_ = load_flow_config(path).value();
-        const group_config* mine = config_.find(group);
-        if (mine == nullptr)
-            throw error(errc::invalid, fmt::format("AMALGAM_GROUP is \"{}\", expected a group of "
-                                                   "{}; example: {}",
-                                                   group, path, config_.groups.front().name));
-        group_ = group;
-        if (replica != nullptr) replica_ = read_number("AMALGAM_REPLICA", replica);
-        if (replica_ >= mine->replicas())
-            throw error(errc::invalid, fmt::format("AMALGAM_REPLICA is {}, but group {} has {} "
-                                                   "processes, expected a number below that",
-                                                   replica_, group, mine->replicas()));
-        for (const group_config& one : config_.groups)
-            for (const std::string& endpoint : one.endpoints)
-                if (!has_fixed_address(endpoint))
-                    throw error(errc::invalid,
-                                fmt::format("{}: groups.{}.endpoint is \"{}\", which nobody knows "
-                                            "beforehand, expected a fixed one, or a start by "
-                                            "amalgam run; example: \"tcp://127.0.0.1:7000\"",
-                                            path, one.name, endpoint));
+    of_config(flow_config config, std::string group, std::size_t replica) {
+        config_ = std::move(config);
+        group_ = std::move(group);
+        replica_ = replica;
     }
+    bool tell_failure(const run_failure&) override { return false; }
+};
+
+/// Started by hand, on whatever machine: addresses are the config's.
+class by_hand final : public of_config {
+public:
+    using of_config::of_config;
 
     std::vector<std::vector<std::string>> meet(const std::string&, const std::string&) override {
         std::vector<std::vector<std::string>> all;
@@ -130,10 +139,200 @@ public:
         return all;
     }
     bool tell_refusal(const std::string&) override { return false; }
-    bool tell_failure(const run_failure&) override { return false; }
 };
 
+/// For ranks whose sentence another one tells: that one ends first, and with it all, since mpirun
+/// and srun end the others at once and with nothing said.
+void let_another_tell() {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+}
+
+/// What all ranks find out alike, the first of them tells.
+[[noreturn]] void refuse_as(std::size_t rank, const std::string& sentence) {
+    if (rank == 0) throw error(errc::invalid, sentence);
+    let_another_tell();
+    throw told_error(errc::invalid, sentence);
+}
+
+/// One of the ranks of an mpirun or srun, who tell each other where they are.
+class by_rank final : public of_config {
+public:
+    by_rank(flow_config config, std::string group, std::size_t replica, job_rank here)
+        : of_config(std::move(config), std::move(group), replica), here_(here) {}
+
+    std::vector<std::vector<std::string>> meet(const std::string& own_address,
+                                               const std::string& graph) override {
+        control_message mine;
+        mine.what = control_message::kind::ready;
+        mine.address = own_address;
+        mine.graph = graph;
+        std::vector<std::vector<std::string>> addresses;
+        for (const group_config& one : config_.groups)
+            addresses.emplace_back(one.replicas());
+        const auto all = exchange(mine);
+        for (const rank_message& one : all)
+            if (one.said.what == control_message::kind::refused) {
+                let_another_tell();
+                throw told_error(errc::invalid, one.said.sentence);
+            }
+        for (const rank_message& one : all) {
+            if (one.said.graph != all.front().said.graph)
+                refuse_as(here_.rank,
+                          fmt::format("groups {} and {} built different graphs, expected the same "
+                                      "nodes, pipelines and groups in every process",
+                                      all.front().label(config_), one.label(config_)));
+            std::string& address = addresses[one.group][one.replica];
+            if (!address.empty())
+                refuse_as(
+                    here_.rank,
+                    fmt::format("two processes say that they are {}, expected one for each of "
+                                "{}",
+                                one.label(config_), list_processes(config_)));
+            address = one.said.address.empty() ? "-" : one.said.address;
+        }
+        return addresses;
+    }
+
+    bool tell_refusal(const std::string& sentence) override {
+        if (exchanged_) return false;  // Then it is this one's to tell.
+        control_message refused;
+        refused.what = control_message::kind::refused;
+        refused.sentence = sentence;
+        const auto all = exchange(refused);
+        const auto first = std::find_if(all.begin(), all.end(), [](const rank_message& one) {
+            return one.said.what == control_message::kind::refused;
+        });
+        if (static_cast<std::size_t>(first - all.begin()) == here_.rank) return false;
+        let_another_tell();
+        return true;
+    }
+
+private:
+    struct rank_message {
+        std::size_t group;
+        std::size_t replica;
+        control_message said;
+
+        std::string label(const flow_config& config) const {
+            return process_label(config.groups[group], replica);
+        }
+    };
+
+    /// What every rank says, in their order.
+    std::vector<rank_message> exchange(const control_message& mine) {
+        exchanged_ = true;
+        const std::string own = fmt::format("{} {} {}", group_, replica_, encode(mine));
+        std::vector<rank_message> all;
+        for (const std::string& text : pmix_.all_say(own, here_.size)) {
+            std::istringstream words(text);
+            std::string group, line;
+            rank_message one{};
+            words >> group >> one.replica >> std::ws;
+            std::getline(words, line);
+            while (one.group < config_.groups.size() && config_.groups[one.group].name != group)
+                ++one.group;
+            auto said = decode_control(line);
+            if (!said || one.group == config_.groups.size() ||
+                one.replica >= config_.groups[one.group].replicas())
+                throw error(errc::mismatch,
+                            fmt::format("one of the processes has another config, as it says that "
+                                        "it is {}.{}, expected one of {}",
+                                        group, one.replica, list_processes(config_)));
+            one.said = std::move(said).value();
+            all.push_back(std::move(one));
+        }
+        return all;
+    }
+
+    pmix_exchange pmix_;
+    job_rank here_;
+    bool exchanged_ = false;
+};
+
+/// The first group with an endpoint that nobody knows beforehand, and that.
+std::optional<std::pair<std::string, std::string>> unknown_endpoint(const flow_config& config) {
+    for (const group_config& one : config.groups)
+        for (const std::string& endpoint : one.endpoints)
+            if (!has_fixed_address(endpoint)) return {{one.name, endpoint}};
+    return std::nullopt;
+}
+
+/// Without a launcher: `origin` is how sentences name the config.
+std::unique_ptr<rendezvous> rendezvous_of_config(flow_config config, const std::string& origin) {
+    const job_rank here = job_rank_from_environment();
+    const char* named = std::getenv("AMALGAM_GROUP");
+    std::string group;
+    std::size_t replica = 0;
+    if (named != nullptr) {
+        group = named;
+        const group_config* mine = config.find(group);
+        if (mine == nullptr)
+            throw error(errc::invalid, fmt::format("AMALGAM_GROUP is \"{}\", expected a group of "
+                                                   "{}; example: {}",
+                                                   group, origin, config.groups.front().name));
+        if (const char* text = std::getenv("AMALGAM_REPLICA"))
+            replica = read_number("AMALGAM_REPLICA", text);
+        if (replica >= mine->replicas())
+            throw error(errc::invalid, fmt::format("AMALGAM_REPLICA is {}, but group {} has {} "
+                                                   "processes, expected a number below that",
+                                                   replica, group, mine->replicas()));
+    } else if (*here.starter != '\0') {
+        check_rank_count(here, config, origin);
+        const auto [index, nth] = nth_process(config, here.rank);
+        group = config.groups[index].name;
+        replica = nth;
+    } else {
+        throw error(errc::invalid,
+                    "AMALGAM_CONFIG is set without AMALGAM_GROUP, expected the "
+                    "group this process is; example: AMALGAM_GROUP=G1");
+    }
+
+    const auto unknown = unknown_endpoint(config);
+    if (!unknown) return std::make_unique<by_hand>(std::move(config), std::move(group), replica);
+    if (*here.starter != '\0' && pmix_exchange::is_here()) {
+        check_rank_count(here, config, origin);
+        return std::make_unique<by_rank>(std::move(config), std::move(group), replica, here);
+    }
+    throw error(errc::invalid, fmt::format("{}: groups.{}.endpoint is \"{}\", which nobody knows "
+                                           "beforehand, expected a fixed one, or a start by "
+                                           "amalgam run, mpirun or srun --mpi=pmix; "
+                                           "example: \"tcp://127.0.0.1:7000\"",
+                                           origin, unknown->first, unknown->second));
+}
+
 }  // namespace
+
+std::size_t process_count(const flow_config& config) {
+    std::size_t count = 0;
+    for (const group_config& one : config.groups)
+        count += one.replicas();
+    return count;
+}
+
+std::pair<std::size_t, std::size_t> nth_process(const flow_config& config, std::size_t n) {
+    std::size_t group = 0;
+    while (n >= config.groups[group].replicas())
+        n -= config.groups[group++].replicas();
+    return {group, n};
+}
+
+std::string list_processes(const flow_config& config) {
+    std::vector<std::string> labels;
+    for (const group_config& group : config.groups)
+        for (std::size_t i = 0; i < group.replicas(); ++i)
+            labels.push_back(process_label(group, i));
+    return fmt::format("{} ({})", labels.size(), fmt::join(labels, ", "));
+}
+
+void check_rank_count(const job_rank& here, const flow_config& config, const std::string& origin) {
+    if (here.size == process_count(config)) return;
+    const bool slurm = std::string_view(here.starter) == "srun";
+    const std::string sentence = fmt::format(
+        "{} started {} process{}, but {} has {}, expected as many; example: {} -n {} {}",
+        here.starter, here.size, here.size == 1 ? "" : "es", origin, list_processes(config),
+        slurm ? "srun --mpi=pmix -K" : here.starter, process_count(config), own_command());
+    refuse_as(here.rank, sentence);
+}
 
 std::unique_ptr<rendezvous> rendezvous_from_environment() {
     if (const char* control = std::getenv(control_variable))
@@ -146,11 +345,10 @@ std::unique_ptr<rendezvous> rendezvous_from_environment() {
                     fmt::format("AMALGAM_GROUP is \"{}\" without AMALGAM_CONFIG, expected both, or "
                                 "a start by amalgam run, where a process runs one graph once",
                                 group));
-    if (group == nullptr)
-        throw error(errc::invalid,
-                    "AMALGAM_CONFIG is set without AMALGAM_GROUP, expected the "
-                    "group this process is; example: AMALGAM_GROUP=G1");
-    return std::make_unique<by_hand>(config, group, std::getenv("AMALGAM_REPLICA"));
+    if (std::string_view(config).starts_with('{'))
+        return rendezvous_of_config(parse_flow_config(config, "AMALGAM_CONFIG").value(),
+                                    "AMALGAM_CONFIG");
+    return rendezvous_of_config(load_flow_config(config).value(), config);
 }
 
 }  // namespace amalgam::detail

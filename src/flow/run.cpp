@@ -21,12 +21,7 @@ namespace amalgam {
 namespace {
 
 using detail::run_failure;
-
-/// Thrown once somebody else has told the user: run_main() then prints nothing.
-class told_error : public error {
-public:
-    using error::error;
-};
+using detail::told_error;
 
 /// Thrown once the graph has run, and failed: no refusal any more.
 class ended_error : public error {

@@ -25,7 +25,7 @@ struct handed_one_way final : work_unit {
         auto& me = static_cast<handed_one_way&>(self);
         engine_core& core = *me.message.core;
         core.taken_over();
-        if (peer_state* const there = core.peers().find(me.message.to)) {
+        if (peer_state* const there = core.way_to(me.message.to)) {
             core.calls().post(*there, me.message);
         } else {
             core.calls().lost_one_way();
@@ -102,6 +102,7 @@ void call_record::dress(const call_context* serving) {
         add_extra(extras_->wire, extra::window, items);
     }
     if (arguments.size() > core_->eager_bytes(to)) {
+        to = core_->way_now(to);
         const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
         extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
         add_elsewhere(extras_->wire, extras_->arguments->key(to.port()), arguments.bytes(),
@@ -111,6 +112,15 @@ void call_record::dress(const call_context* serving) {
     extras_->attempts_left = target_->attempts - 1u;
     extras_->pause = target_->pause;
     extras_->address = to.address();
+}
+
+/// Shows arguments that are elsewhere once more, by the port of the way that they go now.
+void call_record::show_arguments() {
+    const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
+    extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
+    const const_bytes old_key = find_extra(extras_->wire, extra::elsewhere);
+    const auto key = extras_->arguments->key(to.port()).encode();
+    std::copy(key.begin(), key.end(), const_cast<std::byte*>(old_key.data()));
 }
 
 /// Ends it before the engine's stream has seen it.
@@ -180,9 +190,9 @@ void one_way::send() {
     const std::size_t overhead = request_bytes + target_.what->wire_text.size() + max_extras_bytes;
     if (overhead > core.max_message_bytes(target_.to) ||
         arguments.size() > core.max_message_bytes(target_.to) - overhead) {
-        auto values = std::make_shared<lent_values>(core, std::move(arguments), target_.to);
-        add_elsewhere(extras, values->key(target_.to.port()), values->bytes(),
-                      core.adds_checksums());
+        const peer way = core.way_now(target_.to);
+        auto values = std::make_shared<lent_values>(core, std::move(arguments), way);
+        add_elsewhere(extras, values->key(way.port()), values->bytes(), core.adds_checksums());
         const origin between{&core, target_.to, &loans_, nullptr};
         lend(&between, std::move(values));
     }
@@ -193,7 +203,7 @@ void one_way::send() {
     message.extras = extras;
     message.loans = &loans_;
     if (core.on_owner()) {
-        peer_state* const there = core.peers().find(target_.to);
+        peer_state* const there = core.way_to(target_.to);
         if (there == nullptr) {
             cannot_post(target_, errc::disconnected, "the peer is gone; look it up again");
         }

@@ -105,7 +105,8 @@ void caller::begin(call_record& call) noexcept {
                            "the peer belongs to another engine; look its address up with the "
                            "engine that calls");
     }
-    peer_state* const there = peers_.find(call.to);
+    peer_state* there = peers_.find(call.to);
+    if (there == nullptr) there = turn(call);
     if (there == nullptr) return fail_unsent(call, {errc::disconnected});
     if (call.deadline_ != clock::time_point::max() && core_.now() >= call.deadline_) {
         return fail_unsent(call, {errc::timed_out}, "its deadline had passed before it was sent");
@@ -129,6 +130,21 @@ void caller::begin(call_record& call) noexcept {
         });
     }
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
+}
+
+/// The way that the call was to go is lost: it takes another one, if there is any.
+peer_state* caller::turn(call_record& call) noexcept {
+    peer_state* const there = core_.way_to(call.to);
+    if (there == nullptr) return nullptr;
+    const bool other_port = there->name.port() != call.to.port();
+    call.to = there->name;
+    if (!other_port || call.extras_ == nullptr || call.extras_->arguments == nullptr) return there;
+    try {
+        call.show_arguments();
+        return there;
+    } catch (const std::exception&) {
+        return nullptr;
+    }
 }
 
 void caller::frame(peer_state& there, call_record& call) noexcept {
@@ -351,7 +367,7 @@ void caller::leave_pause(call_record& call) noexcept {
 void caller::try_again(call_record& call) noexcept {
     leave_pause(call);
     counts_.retried.add();
-    if (peers_.find(call.to) == nullptr && !call.extras_->address.empty()) {
+    if (core_.way_to(call.to) == nullptr && !call.extras_->address.empty()) {
         try {
             // Where it cannot be reached begin() says so, and the next attempt follows.
             if (result<peer> again = core_.route_to(call.extras_->address)) call.to = *again;

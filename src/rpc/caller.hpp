@@ -106,6 +106,7 @@ private:
 
     bool take_slot(call_record& call) noexcept;
     call_record* find(std::uint64_t id) noexcept;
+    peer_state* turn(call_record& call) noexcept;
     void frame(peer_state& there, call_record& call) noexcept;
     void arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept);
     void end(call_record& call, status what, std::string_view text = {}) noexcept;

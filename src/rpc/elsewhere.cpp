@@ -85,7 +85,7 @@ void result_fetch::over() noexcept {
         why = {{errc::corrupt}, std::string(damaged_elsewhere)};
     }
     if (call_ != nullptr) core_->calls().fetched(*call_, why, room_.bytes(), loans_);
-    if (peer_state* const there = core_->peers().find(from_)) {
+    if (peer_state* const there = core_->way_to(from_)) {
         core_->lending().release(*there, loans_);
     }
     drop_hold();

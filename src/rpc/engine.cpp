@@ -17,6 +17,15 @@ engine::engine(endpoints where, engine_options options)
         // What `amalgam ping` calls: every engine answers it.
         define("amalgam.ping", [](std::uint64_t number) { return number; },
                {.run = handler::inline_});
+        define(detail::introduction::procedure,
+               [this](const detail::introduction& asked) {
+                   return core_->introduced(call_context::current().from(), asked);
+               },
+               {.run = handler::inline_});
+        define(
+            "amalgam.part",
+            [this](std::uint32_t number) { core_->part(call_context::current().from(), number); },
+            {.run = handler::inline_});
     } catch (...) {
         end();
         throw;
@@ -52,6 +61,27 @@ result<peer> engine::try_lookup(std::string_view address) {
     } catch (const error& why) {
         return failure{why.code(), why.what()};
     }
+}
+
+peer engine::lookup(std::span<const std::string> addresses) {
+    core_->check_may_wait();
+    return start_lookup(addresses).get();
+}
+
+peer engine::lookup(std::initializer_list<std::string_view> addresses) {
+    return lookup(std::vector<std::string>(addresses.begin(), addresses.end()));
+}
+
+result<peer> engine::try_lookup(std::span<const std::string> addresses) {
+    try {
+        return lookup(addresses);
+    } catch (const error& why) {
+        return failure{why.code(), why.what()};
+    }
+}
+
+future<peer> engine::start_lookup(std::span<const std::string> addresses) {
+    return core_->start_lookup({addresses.begin(), addresses.end()});
 }
 
 bool engine::undefine(std::string_view name, std::uint16_t provider) {
@@ -136,6 +166,13 @@ std::string peer::address() const {
     std::string address;
     owner_->on_stream([&] { address = owner_->address_of(*this); });
     return address;
+}
+
+std::string peer::explain() const {
+    if (owner_ == nullptr) return "nobody: no address was looked up";
+    std::string text;
+    owner_->on_stream([&] { text = owner_->explain(*this); });
+    return text;
 }
 
 call_context* call_context::try_current() noexcept {

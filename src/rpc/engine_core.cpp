@@ -20,8 +20,8 @@ namespace {
 /// What engines use that were not handed a registry. One for the process, so that what is
 /// probed about the machine is probed once, and so that loop:// ports of two engines meet.
 const transport_registry& default_transports() {
-    static const transport_registry native = transport_registry::native();
-    return native;
+    static const transport_registry installed = transport_registry::installed();
+    return installed;
 }
 
 }  // namespace
@@ -157,11 +157,11 @@ bool engine_core::hand_over(work_unit& unit) noexcept {
 
 void engine_core::admit(const peer& there) {
     const auto enter = [&](admission& me) {
-        peer_state* const state = peers_.find(there);
+        peer_state* const state = way_to(there);
         return state == nullptr || out_.admit(*state, me);
     };
     if (on_owner()) {
-        peer_state* const state = peers_.find(there);
+        peer_state* const state = way_to(there);
         if (state == nullptr || !out_.must_wait(*state)) return;
         if (!this_task::in_ult()) {
             throw error(errc::overloaded,
@@ -232,7 +232,7 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
         case message_kind::verdict:
             return calls_.on_verdict(*from, parsed);
         case message_kind::release:
-            return loans_.on_release(from->name, parsed.body);
+            return on_release(*from, parsed.body);
         case message_kind::item:
             return calls_.on_item(*from, arrived.tag(), parsed);
         case message_kind::credit:
@@ -245,13 +245,24 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     if (gone == nullptr) return;
     peers_lost_.add();
     if (why == errc::closed) why = {errc::disconnected};  // We cut it off: no engine is stopped.
+    const auto engine = gone->introduced ? routes_.lose(*gone) : nullptr;
     serves_.on_peer_down(gone->name);
     calls_.on_peer_down(*gone, why);
     transfers_.on_peer_down(*gone, why);
-    loans_.on_peer_down(gone->name);
     out_.drop(*gone, why);
-    listeners_->tell(gone->name, why);
+    if (engine == nullptr) {
+        forget_name(gone->name, gone->untold, why);
+    } else if (engine->routes.empty()) {
+        for (const known_engine::name& each : engine->lost)
+            forget_name(each.who, each.untold, why);
+    }
     peers_.forget(*gone);
+}
+
+/// Nobody is reached by this name any more.
+void engine_core::forget_name(const peer& gone, bool untold, status why) noexcept {
+    loans_.on_peer_down(gone);
+    if (!untold) listeners_->tell(gone, why);
 }
 
 }  // namespace amalgam::detail

@@ -20,6 +20,7 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/future.hpp>
 
 #include "rpc/caller.hpp"
 #include "rpc/engine_streams.hpp"
@@ -29,6 +30,7 @@
 #include "rpc/outbox.hpp"
 #include "rpc/peer_listeners.hpp"
 #include "rpc/port_link.hpp"
+#include "rpc/routes.hpp"
 #include "rpc/server.hpp"
 #include "rpc/transfers.hpp"
 
@@ -96,6 +98,9 @@ public:
         return there.port() < eager_.size() ? eager_[there.port()]
                                             : std::numeric_limits<std::size_t>::max();
     }
+    std::chrono::milliseconds silence_limit() const noexcept {
+        return options_.ports.silence_limit;
+    }
     std::size_t max_values_bytes() const noexcept { return options_.max_values_bytes; }
     const std::vector<std::string>& addresses() const noexcept { return addresses_; }
     /// Of all ports; empty where one does not listen.
@@ -103,6 +108,12 @@ public:
     const peer& self() const noexcept { return self_; }
     std::uint64_t home() const noexcept { return exposures_.incarnation(); }
     result<peer> lookup(std::string_view address);
+    /// Finds who is known by these addresses; see engine::lookup().
+    future<peer> start_lookup(const std::vector<std::string>& addresses);
+    /// The peer, or when that way is lost another one to the same engine, if there is any.
+    peer way_now(const peer& to);
+    /// Some peer may be known by several ways.
+    bool knows_routes() const noexcept { return knows_routes_.load(std::memory_order_relaxed); }
     const remote_procedure& intern(std::string_view name, std::string signature);
     /// By the id it travels under; null: nobody here calls it.
     const remote_procedure* procedure_of(std::uint64_t id);
@@ -125,6 +136,26 @@ public:
     /// Of the first port whose peers can map it; else private. Throws likewise.
     shared_block allocate(std::size_t bytes);
     known_peers& peers() noexcept { return peers_; }
+    route_table& routes() noexcept { return routes_; }
+    /// The state of the peer, or of another way to the same engine; null: it is gone.
+    peer_state* way_to(const peer& to) noexcept {
+        peer_state* const there = peers_.find(to);
+        return there != nullptr ? there : routes_.instead_of(to);
+    }
+    /// Starts to reach an address by one port. What was not known before is untold.
+    result<peer> dial(std::uint16_t port, const std::string& address);
+    const capabilities& can(std::size_t port) const noexcept { return ports_[port]->can(); }
+    std::size_t ports() const noexcept { return ports_.size(); }
+    bool is_own(const std::string& address) const noexcept;
+    /// Another engine shows who it is; the answer shows it who we are.
+    introduction introduced(const peer& from, const introduction& asked);
+    /// The way becomes one of this engine's.
+    void add_route(const std::shared_ptr<known_engine>& engine, peer_state& way,
+                   const introduction& said, std::size_t order);
+    std::uint32_t next_route_number() noexcept { return ++route_numbers_; }
+    /// Another engine has given up a way to us, so that nothing that still is on it may arrive.
+    void part(const peer& from, std::uint32_t number);
+    std::string explain(const peer& who);
     message_sink& self_sink() noexcept { return self_sink_; }
     std::string address_of(const peer& who);
     /// What lookup() does, of an address as lookup() keeps it.
@@ -133,6 +164,7 @@ public:
     /// What arrived, or was fetched, is not what its checksum is of.
     void found_damage() noexcept { corrupt_.add(); }
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
+    void on_release(const peer_state& from, const_bytes ids) noexcept;
     /// To be called when a call, in either direction, has ended.
     void look_whether_quiet() noexcept {
         if (quiet_ != nullptr) tell_if_quiet();
@@ -156,6 +188,7 @@ private:
     void start_streams();
     void expose_counters();
     result<peer> find_route(const std::string& address, std::string_view transport);
+    void forget_name(const peer& gone, bool untold, status why) noexcept;
     bool is_quiet() const noexcept;
     void tell_if_quiet() noexcept;
     bool on_own_stream() noexcept;
@@ -188,6 +221,9 @@ private:
     std::atomic<bool> looping_{false};
 
     known_peers peers_;
+    route_table routes_{peers_};
+    std::atomic<bool> knows_routes_{false};
+    std::uint32_t route_numbers_ = 0;
     outbox out_;
     caller calls_;
     server serves_;

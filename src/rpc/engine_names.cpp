@@ -23,23 +23,33 @@ result<peer> engine_core::lookup(std::string_view address) {
     return std::move(*found);
 }
 
+bool engine_core::is_own(const std::string& address) const noexcept {
+    return std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end();
+}
+
+result<peer> engine_core::dial(std::uint16_t port, const std::string& address) {
+    if (ports_.empty()) return {errc::closed, "this engine is stopped; make a new one"};
+    result<peer_id> id = ports_[port]->lookup(address);
+    if (!id) return id.why();
+    const bool is_new = peers_.find(port, *id) == nullptr;
+    peer_state& state = peers_.meet(port, *id);
+    if (is_new) state.untold = true;
+    if (state.address.empty()) state.address = address;
+    return state.name;
+}
+
 result<peer> engine_core::find_route(const std::string& address, std::string_view transport) {
     if (ports_.empty()) return {errc::closed, "this engine is stopped; make a new one"};
-    if (std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end()) {
-        return self_;
-    }
+    if (is_own(address)) return self_;
     std::string have;
     for (std::size_t i = 0; i < ports_.size(); ++i) {
         const std::string_view speaks = ports_[i]->can().transport;
         have += have.empty() ? "" : ", ";
         have += speaks;
         if (speaks != transport) continue;
-        const auto port = static_cast<std::uint16_t>(i);
-        result<peer_id> id = ports_[i]->lookup(address);
-        if (!id) return id.why();
-        peer_state& state = peers_.meet(port, *id);
-        if (state.address.empty()) state.address = address;
-        return state.name;
+        result<peer> there = dial(static_cast<std::uint16_t>(i), address);
+        if (there) peers_.find(*there)->untold = false;
+        return there;
     }
     return {errc::unsupported,
             fmt::format("no port of this engine speaks {0}, only {1}: give the engine one more "
@@ -55,10 +65,10 @@ result<peer> engine_core::route_to(const std::string& address) {
 
 std::string engine_core::address_of(const peer& who) {
     if (who.is_self()) return addresses_.empty() ? "this engine itself" : addresses_.front();
-    const peer_state* const known = peers_.find(who);
+    const peer_state* const known = way_to(who);
     if (known != nullptr && !known->address.empty()) return known->address;
     if (known == nullptr || ports_.empty()) return "a peer that is gone";
-    return ports_[who.port()]->peer_address(who.id());
+    return ports_[known->name.port()]->peer_address(known->name.id());
 }
 
 const remote_procedure& engine_core::intern(std::string_view name, std::string signature) {

@@ -27,6 +27,9 @@ result<peer> find_peer(engine_core& core, std::string_view address) {
         return failure{why.code(), why.what()};
     }
 }
+bool knows_routes(const engine_core& core) noexcept {
+    return core.knows_routes();
+}
 clock::time_point now_of(const engine_core& core) noexcept {
     return core.now();
 }

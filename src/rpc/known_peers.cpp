@@ -52,6 +52,8 @@ void known_peers::forget(peer_state& gone) noexcept {
     gone.name = peer();
     gone.address.clear();
     gone.verified_.clear();
+    gone.introduced = false;
+    gone.untold = false;
     free_.push_back(slot);
 }
 

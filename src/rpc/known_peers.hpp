@@ -28,6 +28,8 @@ struct peer_state {
     std::size_t unread_bytes = 0;       ///< What the answers among them count for.
     peer_state* next_queued = nullptr;  ///< Of the peers that flush() looks at.
     bool listed = false;                ///< It is among them.
+    bool introduced = false;            ///< See route_table.
+    bool untold = false;                ///< No user was given this name: its loss is not told.
     admission* admissions = nullptr;
     call_record* pending = nullptr;        ///< Calls that wait for its reply.
     transfer_record* transfers = nullptr;  ///< Between its memory and ours.

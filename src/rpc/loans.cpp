@@ -46,7 +46,7 @@ void release_loan(engine_core& core, const peer& lender, std::uint64_t id) noexc
         void tell() const noexcept {
             std::byte bytes[8];
             store_le(bytes, id);
-            if (peer_state* const there = core.peers().find(lender)) {
+            if (peer_state* const there = core.way_to(lender)) {
                 core.lending().release(*there, const_bytes(bytes));
             }
         }

@@ -367,6 +367,11 @@ void transfers::let_go(transfer_record& mine) noexcept {
     core_.look_whether_quiet();
 }
 
+void transfers::let_go() noexcept {
+    --pending_;
+    core_.look_whether_quiet();
+}
+
 void transfers::cancel(transfer_record& mine) noexcept {
     if (mine.state_ == transfer_record::state::fresh) {
         mine.canceled_early_ = true;  // It is still being handed over; begin() will see.

@@ -71,7 +71,12 @@ public:
     /// Ends all; new ones end with `closed`.
     void close() noexcept;
 
+    /// One that consists of several counts as pending from here,
+    void hold() noexcept { ++pending_; }
+    /// to here.
+    void let_go() noexcept;
     std::size_t pending() const noexcept { return pending_; }
+    bool is_closed() const noexcept { return closed_; }
     const transfer_counts& counts() const noexcept { return counts_; }
 
 private:

@@ -158,6 +158,7 @@ void pour(transport_suite& suite, channel& parent, op_kind kind) {
 
 TEST_P(transport_suite, process_killed_in_the_midst_of_its_own_doing_harms_nobody) {
     if (!between_processes()) GTEST_SKIP() << "its ports do not leave the process";
+    if (!can(&capabilities::isolates_killed)) GTEST_SKIP() << "its ports share what a kill breaks";
     mutable_bytes memory = patterned(served_bytes, 1);
     for (op_kind kind : {op_kind::send, op_kind::send_expected, op_kind::put, op_kind::get}) {
         for (int after : rounds({0, 2, 10, 100})) {

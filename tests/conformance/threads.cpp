@@ -1,3 +1,4 @@
+#include <atomic>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -64,6 +65,7 @@ TEST_P(transport_suite, ports_in_two_threads_stream_and_transfer_at_once) {
     const_bytes source = patterned(200000, 2);
     remote_key key = target.key();
 
+    std::atomic<bool> far_is_done = false;
     std::thread far([&] {
         std::uint64_t came = 0;
         bool last_came = false;
@@ -78,6 +80,7 @@ TEST_P(transport_suite, ports_in_two_threads_stream_and_transfer_at_once) {
         run(
             over.b, [] { return true; }, [&] { return last_came; });
         EXPECT_EQ(came, count);
+        far_is_done = true;
     });
     std::uint64_t sent = 0;
     operation* refused = nullptr;
@@ -112,7 +115,11 @@ TEST_P(transport_suite, ports_in_two_threads_stream_and_transfer_at_once) {
         return true;
     };
     run(over.a, send_last, [&] { return last->over(); });
-    over.a.progress();  // What was gathered leaves here at the latest.
+    // What was copied may still be on its way out.
+    while (!far_is_done) {
+        pollfd handle{over.a.end().wait_handle(), POLLIN, 0};
+        if (over.a.progress() == 0) ::poll(&handle, 1, 1);
+    }
     far.join();
     EXPECT_TRUE(is_pattern(near_memory, 2));
 }

@@ -29,17 +29,17 @@ std::uint64_t next_number() {
     return ++last;
 }
 
-std::string filled_in(std::string where) {
-    if (auto hole = where.find("{}"); hole != std::string::npos)
-        where.replace(hole, 2, std::to_string(::getpid()) + "-" + std::to_string(next_number()));
-    return where;
-}
-
 }  // namespace
 
 std::chrono::milliseconds patience() {
     const char* given = std::getenv("AMALGAM_PATIENCE_SECONDS");
     return std::chrono::seconds(given != nullptr ? std::atoi(given) : 100);
+}
+
+std::string filled_in(std::string where) {
+    if (auto hole = where.find("{}"); hole != std::string::npos)
+        where.replace(hole, 2, std::to_string(::getpid()) + "-" + std::to_string(next_number()));
+    return where;
 }
 
 bool describe_transport(std::string scheme, transport_traits traits) {
@@ -56,6 +56,15 @@ std::vector<std::size_t> message_sizes() {
     }
     if (slow_build) all.push_back(std::size_t{64} << 20);
     return all;
+}
+
+void transport_suite::SetUp() {
+#if defined(__SANITIZE_THREAD__)
+    // All but those tests have one thread, and the rest is long.
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    if (name.find("threads") == std::string::npos)
+        GTEST_SKIP() << "nothing for ThreadSanitizer to see";
+#endif
 }
 
 void transport_suite::TearDown() {
@@ -232,9 +241,9 @@ mutable_bytes transport_suite::patterned(std::size_t bytes, std::uint64_t seed) 
     return made;
 }
 
-bool transport_suite::between_processes() {
-    child_process& asked = spawn(
-        [&](channel& parent) { parent.say(open().end().can().between_processes ? "yes" : "no"); });
+bool transport_suite::can(bool capabilities::*what) {
+    child_process& asked =
+        spawn([&](channel& parent) { parent.say(open().end().can().*what ? "yes" : "no"); });
     std::string answer = asked.line().hear();
     EXPECT_EQ(asked.join(), 0);
     return answer == "yes";

@@ -31,13 +31,15 @@ namespace amalgam::conformance {
 /// What the suite must know of a transport beyond its URI; all optional but where noted.
 struct transport_traits {
     /// Where ports come from; out-of-tree transports add themselves here.
-    std::function<transport_registry()> registry = &transport_registry::native;
+    std::function<transport_registry()> registry = &transport_registry::installed;
     /// Connects to `address` without a port of ours, does what no honest peer would (`seed`
     /// chooses what) and returns once the far side has ended the connection. Runs in a process
     /// of its own. Required of transports between processes whose bytes others can write.
     std::function<void(const std::string& address, std::uint64_t seed)> send_garbage{};
     /// Moves virtual time on; called when no port has anything to do.
     std::function<void()> pass_time{};
+    /// Known without asking a port: ports of the test's process do not leave it.
+    bool stays_within_process = false;
 };
 
 /// Tells the suite more about the transport whose URIs begin with `scheme`. Called before
@@ -62,6 +64,9 @@ inline constexpr bool slow_build = false;
 /// pages, powers of two, up to 64 MiB.
 std::vector<std::size_t> message_sizes();
 
+/// The URI with a number of its own in the place of "{}".
+std::string filled_in(std::string where);
+
 /// A connection, and what each end calls the other.
 struct connection {
     node& a;
@@ -72,6 +77,8 @@ struct connection {
 
 class transport_suite : public testing::TestWithParam<std::string> {
 public:
+    void SetUp() override;
+
     // ---- opening
 
     node& open(const port_options& options = {});
@@ -115,9 +122,12 @@ public:
 
     // ---- processes
 
-    /// Whether ports of this transport reach other processes. Asked in a child, so that this
-    /// process stays fit to fork.
-    bool between_processes();
+    /// What ports of this transport can do. Asked in a child, so that this process stays fit to
+    /// fork.
+    bool can(bool capabilities::*what);
+    bool between_processes() {
+        return !traits().stays_within_process && can(&capabilities::between_processes);
+    }
     /// Forks a child that has this fixture, too. Precondition: no port is open here yet.
     child_process& spawn(const std::function<void(channel& parent)>& body);
 

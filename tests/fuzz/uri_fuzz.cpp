@@ -42,7 +42,7 @@ std::span<const std::string_view> seeds() {
         "ucx+rc://mlx5_0:1/10.0.0.1:7000",
         "ofi+verbs;ofi_rxm://mlx5_0/[::1]:7000",
         "mpi+dynamic",
-        "mpi+static://",
+        "mpi+static://1:2",
         "unix:///run/job.sock",
         "rdma+ib://[a]:b:c",
         "tcp://h:1?nodelay=no&path=/a=b",

@@ -12,6 +12,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
 #include <amalgam/fabric/transport.hpp>
@@ -118,7 +119,7 @@ private:
         port_.reset();
         port_options options;
         options.silence_limit = std::chrono::milliseconds(limit_ms);
-        port_ = transport_registry::native().open(uri, options).value();
+        port_ = transport_registry::installed().open(uri, options).value();
         port_->set_sink(this);
         return port_->address();
     }
@@ -154,9 +155,13 @@ private:
     std::unique_ptr<port> port_;
 };
 
+/// With a view of /sys of its own, where libraries look for interfaces: it shows those of the
+/// network that its reader was in when it was mounted.
 int enter_new_network() {
-    if (::unshare(CLONE_NEWNET) == 0) return 0;
-    return errno;
+    if (::unshare(CLONE_NEWNET | CLONE_NEWNS) != 0) return errno;
+    if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return errno;
+    if (::mount("sysfs", "/sys", "sysfs", 0, nullptr) != 0) return errno;
+    return 0;
 }
 
 }  // namespace

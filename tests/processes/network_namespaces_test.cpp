@@ -19,24 +19,57 @@ std::string port_of(const std::string& address) {
     return address.substr(address.rfind(':') + 1);
 }
 
-TEST(network, a_caller_behind_address_translation_is_answered_on_its_own_connection) {
-    AMALGAM_NEEDS_NETWORKS(true);
+/// Once for each transport that this build has and that goes from network to network.
+using between_networks = testing::TestWithParam<std::string>;
+
+INSTANTIATE_TEST_SUITE_P(tcp, between_networks, testing::Values("tcp"));
+#ifdef AMALGAM_WITH_OFI
+INSTANTIATE_TEST_SUITE_P(ofi, between_networks, testing::Values("ofi+tcp"));
+#endif
+#ifdef AMALGAM_WITH_UCX
+INSTANTIATE_TEST_SUITE_P(ucx, between_networks, testing::Values("ucx+tcp"));
+#endif
+
+/// Two subnets with a router in between.
+struct two_subnets {
+    two_subnets() {
+        caller.plug("up0", "10.1.0.2/24", router, "home0", "10.1.0.1/24");
+        router.plug("out0", "10.2.0.1/24", server, "net0", "10.2.0.2/24");
+        caller.run("ip route add default via 10.1.0.1");
+        router.run("sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'");
+    }
     network_host caller, router, server;
-    caller.plug("up0", "10.1.0.2/24", router, "home0", "10.1.0.1/24");
-    router.plug("out0", "10.2.0.1/24", server, "net0", "10.2.0.2/24");
-    caller.run("ip route add default via 10.1.0.1");
-    router.run("sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'");
-    router.run(
+};
+
+TEST_P(between_networks, a_caller_behind_address_translation_is_answered_on_its_own_connection) {
+    AMALGAM_NEEDS_NETWORKS(true);
+    two_subnets net;
+    net.router.run(
         "nft 'table ip nat { chain out { type nat hook postrouting priority 100; "
         "oifname out0 masquerade; }; }'");
 
-    const std::string address = server.open("tcp://10.2.0.2:0");
-    EXPECT_EQ(caller.open("tcp://"), "");
-    EXPECT_EQ(caller.send(address, "question"), "ok");
+    const std::string address = net.server.open(GetParam() + "://10.2.0.2:0");
+    EXPECT_EQ(net.caller.open(GetParam() + "://"), "");
+    EXPECT_EQ(net.caller.send(address, "question"), "ok");
     // The server sees the router only, and has no route to the caller.
-    EXPECT_TRUE(begins(server.receive(), "question from tcp://10.2.0.1:"));
-    EXPECT_EQ(server.reply("answer"), "ok");
-    EXPECT_EQ(caller.receive(), "answer from " + address);
+    EXPECT_TRUE(begins(net.server.receive(), "question from " + GetParam() + "://10.2.0.1:"));
+    EXPECT_EQ(net.server.reply("answer"), "ok");
+    EXPECT_EQ(net.caller.receive(), "answer from " + address);
+}
+
+TEST_P(between_networks, hosts_in_two_subnets_reach_each_other_over_a_router) {
+    AMALGAM_NEEDS_NETWORKS(true);
+    two_subnets net;
+    net.server.run("ip route add default via 10.2.0.1");
+
+    const std::string there = net.server.open(GetParam() + "://10.2.0.2:0");
+    const std::string here = net.caller.open(GetParam() + "://up0:0");
+    EXPECT_TRUE(begins(there, GetParam() + "://10.2.0.2:"));
+    EXPECT_TRUE(begins(here, GetParam() + "://10.1.0.2:"));
+    EXPECT_EQ(net.caller.send(there, "go"), "ok");
+    EXPECT_TRUE(begins(net.server.receive(), "go from " + GetParam() + "://10.1.0.2:"));
+    EXPECT_EQ(net.server.send(here, "back"), "ok");
+    EXPECT_TRUE(begins(net.caller.receive(), "back from " + GetParam() + "://10.2.0.2:"));
 }
 
 /// Two hosts with two cables between them.
@@ -136,6 +169,17 @@ TEST_F(two_cables, a_cut_shorter_than_the_limit_loses_nothing) {
     EXPECT_TRUE(begins(there->receive(), "during"));
     EXPECT_EQ(here->lost(), 0);
 }
+
+#ifdef AMALGAM_WITH_OFI
+TEST_F(two_cables, a_filter_for_the_second_connection_of_libfabric_makes_a_host_unreachable) {
+    const std::string address = there->open("ofi+tcp://10.1.0.2:7000");
+    here->open("ofi+tcp://10.1.0.1:0", 300);
+    there->run(
+        "nft 'table ip f { chain i { type filter hook input priority 0; tcp dport != 7000 drop; }; "
+        "}'");
+    EXPECT_EQ(here->send(address, "x"), "unreachable");
+}
+#endif
 
 TEST_F(two_cables, a_host_that_never_answers_is_unreachable_when_the_limit_is_over) {
     here->open("tcp://10.1.0.1:0", 300);

@@ -1,12 +1,20 @@
 // The command line tool as a user meets it: real processes, what they print, their exit codes.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <amalgam/fabric/transport.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 namespace {
@@ -43,12 +51,17 @@ TEST(tool_info, lists_every_native_transport) {
 }
 
 TEST(tool_info, json_says_the_same_as_the_table) {
+    const auto table = amalgam_tool("info");
     const auto got = amalgam_tool("info --json");
     ASSERT_EQ(got.code, 0) << got.output;
     const auto parsed = nlohmann::json::parse(got.output);
-    ASSERT_EQ(parsed["transports"].size(), 3u);
-    for (const auto& one : parsed["transports"])
-        EXPECT_TRUE(one["usable"].get<bool>()) << one;
+    std::set<std::string> usable;
+    for (const auto& one : parsed["transports"]) {
+        EXPECT_TRUE(has(table.output, one["name"])) << one;
+        if (one["usable"].get<bool>()) usable.insert(one["name"]);
+    }
+    for (const char* native : {"loop", "shm", "tcp"})
+        EXPECT_TRUE(usable.contains(native)) << native;
 }
 
 TEST(tool_info, explain_opens_the_port_and_says_where_it_listens) {
@@ -101,6 +114,8 @@ TEST(tool, help_is_printed_with_code_0) {
 class tool_ping : public testing::TestWithParam<const char*> {};
 
 TEST_P(tool_ping, answers_with_round_trips_and_code_0) {
+    const auto opened = amalgam::transport_registry::installed().open(GetParam());
+    if (!opened) GTEST_SKIP() << opened.sentence();
     amalgam::engine server(GetParam());
     const auto got = amalgam_tool("ping " + server.address() + " --count 3 --interval 0");
     EXPECT_EQ(got.code, 0) << got.output;
@@ -108,6 +123,19 @@ TEST_P(tool_ping, answers_with_round_trips_and_code_0) {
 }
 
 INSTANTIATE_TEST_SUITE_P(native, tool_ping, testing::Values("shm://", "tcp://127.0.0.1:0"));
+INSTANTIATE_TEST_SUITE_P(plugins, tool_ping,
+                         testing::Values("ucx+tcp://127.0.0.1:0", "ucx+shm://127.0.0.1:0",
+                                         "ofi+tcp://127.0.0.1:0"));
+
+TEST(tool_ping_several, addresses_of_one_engine_tells_which_is_used_and_why) {
+    amalgam::engine server({"tcp://127.0.0.1:0", "shm://"});
+    const auto all = server.addresses();
+    const auto got = amalgam_tool("ping " + all[0] + " " + all[1] + " --count 2 --interval 0");
+    EXPECT_EQ(got.code, 0) << got.output;
+    EXPECT_TRUE(has(got.output, all[1] + " is used (on this host")) << got.output;
+    EXPECT_TRUE(has(got.output, all[0] + " (works too, over the network")) << got.output;
+    EXPECT_TRUE(has(got.output, all[1] + ": call 2:")) << got.output;
+}
 
 TEST(tool_ping_nobody, ends_with_code_1_and_says_unreachable) {
     std::string gone;
@@ -139,9 +167,6 @@ TEST_P(tool_perf, each_test_prints_one_json_object_with_every_field) {
 }
 
 TEST_P(tool_perf, all_runs_every_test) {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a process that ran ULTs may not fork one that has threads, says its checker";
-#endif
     const auto got =
         amalgam_tool(std::string("perf all --seconds 0.05 --json --uri ") + GetParam());
     ASSERT_EQ(got.code, 0) << got.output;
@@ -149,6 +174,18 @@ TEST_P(tool_perf, all_runs_every_test) {
 }
 
 INSTANTIATE_TEST_SUITE_P(native, tool_perf, testing::Values("shm://", "tcp://127.0.0.1:0"));
+
+#ifdef AMALGAM_WITH_MPI
+TEST(tool_perf_by_ranks, starts_mpirun_and_measures_between_two) {
+    for (const std::string test : {"rpc-latency", "bulk-pull", "stream-rate"}) {
+        const auto got = amalgam_tool("perf " + test + " --seconds 0.02 --json --uri mpi+static");
+        ASSERT_EQ(got.code, 0) << got.output;
+        const auto m = nlohmann::json::parse(got.output);
+        EXPECT_EQ(m["test"], test);
+        EXPECT_GT(m["ops_per_s"].get<double>(), 0);
+    }
+}
+#endif
 
 TEST(tool_perf_misuse, an_unknown_test_is_told_which_there_are) {
     const auto got = amalgam_tool("perf speed");
@@ -168,4 +205,85 @@ TEST(tool_perf_misuse, a_transport_within_one_process_is_refused_with_the_reason
     const auto got = amalgam_tool("perf message-latency --uri loop://here --seconds 0.05");
     EXPECT_EQ(got.code, 1);
     EXPECT_TRUE(has(got.output, "two")) << got.output;
+}
+
+TEST(tool_perf_vs, a_missing_library_is_one_line_and_the_rest_goes_on) {
+    const auto got =
+        amalgam_tool("perf all --vs nosuch --seconds 0.02 --uri shm:// --uri tcp://127.0.0.1:0");
+    EXPECT_EQ(got.code, 0) << got.output;
+    EXPECT_TRUE(has(got.output,
+                    "amalgam perf: there is no program amalgam-peer-nosuch beside this one or in "
+                    "PATH, so nosuch is left out; it is built with Amalgam where the library is "
+                    "installed\n"))
+        << got.output;
+    EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1 + 1 + 22) << got.output;
+}
+
+/// A folder with a peer that answers every question with a figure that is known.
+class tool_perf_with_a_peer : public testing::Test {
+protected:
+    void SetUp() override {
+        folder_ = testing::TempDir() + "peer" + std::to_string(::getpid());
+        ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
+        std::ofstream(folder_ + "/amalgam-peer-known") << R"(#!/bin/sh
+[ $1 != put-bandwidth ] || exit 3
+echo a warning >&2
+echo "{\"test\":\"$1\",\"uri\":\"known $2\",\"size_bytes\":$3,\"depth\":$4,\"ops_per_s\":1e6,\"bytes_per_s\":1073741824,\"p50_us\":1,\"p99_us\":1}"
+)";
+        ASSERT_EQ(::chmod((folder_ + "/amalgam-peer-known").c_str(), 0700), 0);
+        path_ = std::getenv("PATH");
+        ::setenv("PATH", (folder_ + ":" + path_).c_str(), 1);
+    }
+    void TearDown() override {
+        ::setenv("PATH", path_.c_str(), 1);
+        ::unlink((folder_ + "/amalgam-peer-known").c_str());
+        ::unlink((folder_ + "/out.svg").c_str());
+        ::rmdir(folder_.c_str());
+    }
+    std::string folder_, path_;
+};
+
+TEST_F(tool_perf_with_a_peer, prints_ours_over_theirs) {
+    const auto got = amalgam_tool("perf rpc-latency --vs known --seconds 0.05");
+    ASSERT_EQ(got.code, 0) << got.output;
+    std::istringstream words(got.output.substr(got.output.find('\n') + 1));
+    std::string test, uri, size, depth, unit, ours, theirs, ratio;
+    words >> test >> uri >> size >> depth >> unit >> ours >> theirs >> ratio;
+    EXPECT_EQ(test, "rpc-latency");
+    EXPECT_EQ(unit, "us");
+    EXPECT_EQ(theirs, "1.000");
+    EXPECT_TRUE(ratio.ends_with("x")) << ratio;
+    EXPECT_NEAR(std::stod(ratio), std::stod(ours), 0.01);
+}
+
+TEST_F(tool_perf_with_a_peer, shows_nothing_where_the_library_has_no_such_thing) {
+    for (const char* test : {"bulk-push", "stream-rate"}) {
+        const auto got = amalgam_tool(std::string("perf ") + test + " --vs known --seconds 0.05");
+        ASSERT_EQ(got.code, 0) << got.output;
+        EXPECT_TRUE(got.output.ends_with("            -      -\n")) << got.output;
+    }
+}
+
+TEST_F(tool_perf_with_a_peer, draws_a_line_for_each_uri_and_library) {
+    const auto got = amalgam_tool(
+        "perf message-latency --seconds 0.01 --uri shm:// --uri "
+        "tcp://127.0.0.1:0 --vs known --plot " +
+        folder_ + "/out.svg");
+    ASSERT_EQ(got.code, 0) << got.output;
+    std::ifstream file(folder_ + "/out.svg");
+    const std::string svg(std::istreambuf_iterator<char>(file), {});
+    EXPECT_TRUE(svg.starts_with("<svg xmlns=")) << svg;
+    EXPECT_TRUE(svg.ends_with("</svg>\n"));
+    for (const char* text : {">amalgam shm://<", ">amalgam tcp://127.0.0.1:0<", ">bare known shm<",
+                             ">bare known tcp<", ">size (bytes)<", ">round trip (us)<", ">256 Ki<",
+                             ">message-latency: full round trip of a message<"})
+        EXPECT_TRUE(has(svg, text)) << text << " in " << svg;
+    EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1 + 2 + 2 * 7);
+}
+
+TEST(tool_perf_misuse, an_image_that_cannot_be_written_is_told_before_anything_is_measured) {
+    const auto got = amalgam_tool("perf all --plot /no/such/folder/out.svg");
+    EXPECT_EQ(got.code, 1);
+    EXPECT_TRUE(has(got.output, "the file \"/no/such/folder/out.svg\" cannot be written"))
+        << got.output;
 }

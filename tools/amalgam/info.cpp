@@ -70,7 +70,7 @@ void add_info(CLI::App& app) {
                         "Open this URI and say what was chosen, and why");
     command->add_flag("--json", options->json, "Print JSON");
     command->callback([options] {
-        const auto registry = transport_registry::native();
+        const auto registry = transport_registry::installed();
         if (!options->explain.empty())
             explain(registry, options->explain);
         else if (options->json)

@@ -1,7 +1,10 @@
 #include <cstdio>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -9,25 +12,36 @@
 #include <amalgam/core/uri.hpp>
 
 #include "commands.hpp"
+#include "perf/comparison.hpp"
+#include "perf/plot.hpp"
 #include "perf/tests.hpp"
 
 namespace amalgam::perf {
 
 std::span<const perf_test> all_tests() {
+    using enum figure;
     static constexpr perf_test tests[] = {
-        {"message-latency", "full round trip of a message", 8, 1, &message_latency},
-        {"rpc-latency", "full round trip of a typed call, handled by a ULT", 8, 1, &rpc_latency},
-        {"rpc-rate", "typed calls with several in flight", 64, 16, &rpc_rate},
-        {"put-bandwidth", "one-sided writes", 1 << 20, 4, &put_bandwidth},
-        {"get-bandwidth", "one-sided reads", 1 << 20, 4, &get_bandwidth},
+        {"message-latency", "full round trip of a message", 8, 1, &message_latency, time,
+         "message-latency"},
+        {"rpc-latency", "full round trip of a typed call, handled by a ULT", 8, 1, &rpc_latency,
+         time, "message-latency"},
+        {"rpc-rate", "typed calls with several in flight", 64, 16, &rpc_rate, rate, ""},
+        {"put-bandwidth", "one-sided writes", 1 << 20, 4, &put_bandwidth, bandwidth,
+         "put-bandwidth"},
+        {"get-bandwidth", "one-sided reads", 1 << 20, 4, &get_bandwidth, bandwidth,
+         "get-bandwidth"},
         {"put-block-bandwidth", "one-sided writes between allocated blocks", 1 << 20, 1,
-         &put_block_bandwidth},
+         &put_block_bandwidth, bandwidth, "put-block-bandwidth"},
         {"get-block-bandwidth", "one-sided reads between allocated blocks", 1 << 20, 1,
-         &get_block_bandwidth},
-        {"bulk-pull", "bulks of another process read", 1 << 20, 4, &bulk_pull},
-        {"bulk-pull-pooled", "likewise, between buffers of caches", 1 << 20, 4, &bulk_pull_pooled},
-        {"bulk-push", "bulks of another process written", 1 << 20, 4, &bulk_push},
-        {"stream-rate", "items through a flow from one process to another", 64, 1, &stream_rate}};
+         &get_block_bandwidth, bandwidth, "get-block-bandwidth"},
+        {"bulk-pull", "bulks of another process read", 1 << 20, 4, &bulk_pull, bandwidth,
+         "get-bandwidth"},
+        {"bulk-pull-pooled", "likewise, between buffers of caches", 1 << 20, 4, &bulk_pull_pooled,
+         bandwidth, "get-block-bandwidth"},
+        {"bulk-push", "bulks of another process written", 1 << 20, 4, &bulk_push, bandwidth,
+         "put-bandwidth"},
+        {"stream-rate", "items through a flow from one process to another", 64, 1, &stream_rate,
+         rate, ""}};
     return tests;
 }
 
@@ -38,7 +52,10 @@ namespace {
 
 struct perf_options {
     std::string test;
-    perf::request asked{.uri = "shm://"};
+    std::vector<std::string> uris{"shm://"};
+    perf::request asked;
+    std::vector<std::string> vs;
+    std::string plot;
     bool json = false;
 };
 
@@ -49,33 +66,112 @@ std::string names_of_tests() {
     return names;
 }
 
-perf::measurement run_one(const perf::perf_test& test, const perf_options& options) {
-    perf::request asked = options.asked;
-    if (asked.size_bytes == 0) asked.size_bytes = test.default_size_bytes;
-    if (asked.depth == 0) asked.depth = test.default_depth;
-    perf::measurement m = test.run(asked);
-    m.test = test.name;
-    m.uri = asked.uri;
-    m.size_bytes = asked.size_bytes;
-    m.depth = asked.depth;
-    return m;
+/// The tests, URIs and libraries of a command line, and how what they give is shown.
+class perf_run {
+public:
+    explicit perf_run(const perf_options& options) : options_(options), compare_(options.vs) {}
+
+    /// One measurement of ours and the peers', shown; `size_bytes` 0 is what was asked.
+    perf::comparison run(const perf::perf_test& test, const std::string& uri,
+                         std::size_t size_bytes = 0) {
+        perf::request asked = options_.asked;
+        asked.uri = uri;
+        if (size_bytes != 0) asked.size_bytes = size_bytes;
+        if (asked.size_bytes == 0) asked.size_bytes = test.default_size_bytes;
+        if (asked.depth == 0) asked.depth = test.default_depth;
+        perf::comparison one = compare_.run(test, asked);
+        show(test, one);
+        return one;
+    }
+
+    /// One test by size: a line for each URI and each library.
+    perf::plot_panel sweep(const perf::perf_test& test) {
+        const bool time = test.shows == perf::figure::time;
+        std::map<std::string, perf::plot_line> lines;
+        std::vector<std::string> order;
+        const auto add = [&](const std::string& name, const perf::measurement& m) {
+            if (lines.emplace(name, perf::plot_line{name, {}}).second) order.push_back(name);
+            auto& points = lines[name].points;
+            const auto size = static_cast<double>(m.size_bytes);
+            // Two URIs over one medium have the same peers.
+            if (points.empty() || points.back().first < size)
+                points.emplace_back(size, perf::figure_of(test, m));
+        };
+        for (const std::string& uri : options_.uris)
+            for (std::size_t size = time ? 8 : 512; size <= (std::size_t{2} << 20); size *= 8) {
+                const perf::comparison one = run(test, uri, size);
+                add("amalgam " + uri, one.ours);
+                for (const auto& peer : one.peers)
+                    if (peer) add("bare " + peer->uri, *peer);
+            }
+        perf::plot_panel panel{std::string(test.name) + ": " + std::string(test.what),
+                               time                               ? "round trip (us)"
+                               : test.shows == perf::figure::rate ? "rate (1/s)"
+                                                                  : "bandwidth (GiB/s)",
+                               {}};
+        for (const std::string& name : order)
+            panel.lines.push_back(lines[name]);
+        return panel;
+    }
+
+private:
+    void show(const perf::perf_test& test, const perf::comparison& one) {
+        if (!std::exchange(headed_, true) && !options_.json)
+            fmt::print("{}\n", options_.vs.empty() ? perf::table_head() : compare_.table_head());
+        if (options_.json) {
+            fmt::print("{}\n", perf::to_json(one.ours));
+            for (const auto& peer : one.peers)
+                if (peer) fmt::print("{}\n", perf::to_json(*peer));
+        } else {
+            fmt::print("{}\n", options_.vs.empty() ? perf::table_row(one.ours)
+                                                   : compare_.table_row(test, one));
+        }
+        std::fflush(stdout);
+    }
+
+    const perf_options& options_;
+    perf::comparer compare_;
+    bool headed_ = false;
+};
+
+bool is_drawn(const perf::perf_test& test, const perf_options& options) {
+    // Of all, what a program sees of a transport; the rest is drawn when asked for by name.
+    return options.test == test.name || test.name == "rpc-latency" || test.name == "bulk-pull";
 }
 
 void perf_command(const perf_options& options) {
-    (void)parse_uri(options.asked.uri).value();  // A wrong one is told here, before anything forks.
-    bool found = false;
-    for (const auto& test : perf::all_tests()) {
-        if (options.test != "all" && options.test != test.name) continue;
-        const perf::measurement m = run_one(test, options);
-        if (!std::exchange(found, true) && !options.json) fmt::print("{}\n", perf::table_head());
-        fmt::print("{}\n", options.json ? perf::to_json(m) : perf::table_row(m));
-        std::fflush(stdout);
-    }
-    if (!found)
+    for (const std::string& uri : options.uris)
+        (void)parse_uri(uri).value();  // A wrong one is told here, before anything forks.
+    std::vector<const perf::perf_test*> chosen;
+    for (const auto& test : perf::all_tests())
+        if (options.test == "all" || options.test == test.name) chosen.push_back(&test);
+    if (chosen.empty())
         throw error(errc::not_found,
                     fmt::format("there is no test \"{}\"; expected all or one of: {}; example: "
                                 "amalgam perf rpc-latency --uri shm://",
                                 options.test, names_of_tests()));
+    std::ofstream image;
+    if (!options.plot.empty()) {
+        image.open(options.plot);
+        if (!image)
+            throw error(errc::invalid,
+                        fmt::format("the file \"{}\" cannot be written, expected one for the "
+                                    "image; example: --plot perf.svg",
+                                    options.plot));
+    }
+
+    perf_run running(options);
+    for (const perf::perf_test* test : chosen)
+        for (const std::string& uri : options.uris)
+            running.run(*test, uri);
+    if (options.plot.empty()) return;
+    std::vector<perf::plot_panel> panels;
+    for (const perf::perf_test* test : chosen)
+        if (is_drawn(*test, options)) panels.push_back(running.sweep(*test));
+    image << perf::to_svg(panels) << std::flush;
+    if (!image)
+        throw error(errc::invalid,
+                    fmt::format("the file \"{}\" cannot be written to its end", options.plot));
 }
 
 }  // namespace
@@ -84,10 +180,20 @@ void add_perf(CLI::App& app) {
     auto options = std::make_shared<perf_options>();
     auto* command = app.add_subcommand(
         "perf", "Measure one transport between this process and a peer it forks, both pinned");
-    command->footer("example: amalgam perf rpc-latency --uri shm://");
+    command->footer("example: amalgam perf all --uri shm:// --vs ucx,ofi,mpi --plot perf.svg");
     command->add_option("test", options->test, "all, or one of: " + names_of_tests())->required();
-    command->add_option("--uri", options->asked.uri, "Where the peer listens")
+    command
+        ->add_option("--uri", options->uris, "Where the peer listens; may be given several times")
+        ->expected(1)
+        ->take_all()
         ->capture_default_str();
+    command
+        ->add_option("--vs", options->vs,
+                     "Bare libraries to compare with, by their programs amalgam-peer-NAME: "
+                     "ucx,ofi,mpi")
+        ->delimiter(',');
+    command->add_option("--plot", options->plot,
+                        "Draws latency and bandwidth by size into this SVG file");
     command->add_option("--size", options->asked.size_bytes, "Bytes per operation")
         ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 30));
     command->add_option("--depth", options->asked.depth, "Operations in flight")

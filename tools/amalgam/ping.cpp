@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -17,7 +18,7 @@ namespace amalgam::tool {
 namespace {
 
 struct ping_options {
-    std::string uri;
+    std::vector<std::string> uris;
     unsigned count = 4;
     unsigned interval_ms = 200;
     unsigned timeout_ms = 1000;
@@ -31,14 +32,20 @@ std::string caller_uri(const uri& there) {
 
 /// Exit code 0: every call was answered in time; 1: some were not.
 void ping(const ping_options& options) {
-    const uri there = uri::parse(options.uri);
-    const std::string name = to_string(there);
-    engine client(caller_uri(there), {.name = "ping"});
+    std::vector<std::string> ports;
+    for (const std::string& each : options.uris) {
+        const std::string one = caller_uri(uri::parse(each));
+        if (std::find(ports.begin(), ports.end(), one) == ports.end()) ports.push_back(one);
+    }
+    engine client(ports, {.name = "ping"});
+    const bool several = options.uris.size() > 1;  // Of one engine.
     const auto echo = client.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
 
     double best = 0, worst = 0, sum = 0;
     unsigned answered = 0;
-    peer target = client.lookup(name);
+    peer target = several ? client.lookup(options.uris) : client.lookup(options.uris.front());
+    std::string name = target.address();
+    if (several) fmt::print("{}\n", target.explain());
     for (unsigned i = 0; i < options.count; ++i) {
         if (i != 0) std::this_thread::sleep_for(std::chrono::milliseconds(options.interval_ms));
         const auto start = clock::steady().now();
@@ -49,7 +56,11 @@ void ping(const ping_options& options) {
         if (!answer) {
             fmt::print("{}: call {}: {}\n", name, i + 1, answer.sentence());
             if (answer.code() == errc::disconnected || answer.code() == errc::unreachable)
-                target = client.lookup(name);
+                if (const result<peer> again =
+                        several ? client.try_lookup(options.uris) : client.try_lookup(name)) {
+                    target = *again;
+                    name = target.address();
+                }
         } else {
             fmt::print("{}: call {}: {:.1f} us\n", name, i + 1, us);
             best = answered == 0 ? us : std::min(best, us);
@@ -74,7 +85,10 @@ void add_ping(CLI::App& app) {
     auto* command = app.add_subcommand(
         "ping", "Call an engine and show the round trips; exit code 1 when one is not answered");
     command->footer("example: amalgam ping tcp://127.0.0.1:7000");
-    command->add_option("uri", options->uri, "The engine's address, as engine::address() gives it")
+    command
+        ->add_option("uri", options->uris,
+                     "The engine's address; given several, as engine::addresses() lists them, it "
+                     "says which is used and why")
         ->required();
     command->add_option("--count", options->count, "How many calls")
         ->check(CLI::Range(1, 1000000))

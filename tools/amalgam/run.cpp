@@ -1,4 +1,5 @@
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,14 +16,28 @@ struct run_options {
     std::vector<std::string> view;
     std::vector<std::string> command;
     double grace_s = 3;
+    std::string ssh = "ssh";
+    std::string remote_amalgam;
+    double silence_s = 30;
+    bool agent = false;
 };
 
+std::chrono::milliseconds milliseconds(double seconds) {
+    return std::chrono::milliseconds(static_cast<long>(seconds * 1000));
+}
+
 void run(const run_options& options) {
+    if (options.agent) throw exit_code{serve_launcher()};
     launch_options launched;
     launched.config = load_flow_config(options.config).value();
     launched.command = options.command;
     launched.view = options.view;
-    launched.grace = std::chrono::milliseconds(static_cast<long>(options.grace_s * 1000));
+    launched.grace = milliseconds(options.grace_s);
+    launched.ssh = CLI::detail::split_up(options.ssh);
+    launched.remote_amalgam = options.remote_amalgam.empty()
+                                  ? std::filesystem::read_symlink("/proc/self/exe").string()
+                                  : options.remote_amalgam;
+    launched.host_silence = milliseconds(options.silence_s);
     throw exit_code{launch(launched)};
 }
 
@@ -30,19 +45,32 @@ void run(const run_options& options) {
 
 void add_run(CLI::App& app) {
     auto options = std::make_shared<run_options>();
-    CLI::App* sub = app.add_subcommand("run", "Starts every group of a flow program here");
+    CLI::App* sub = app.add_subcommand("run", "Starts every group of a flow program");
     sub->footer("example: amalgam run --config groups.json -- ./program");
-    sub->add_option("-c,--config", options->config, "JSON file that names each group's endpoint")
-        ->required();
+    sub->add_option("-c,--config", options->config, "JSON file that names each group's endpoint");
     sub->add_option("--view", options->view, "Shows only these groups: G1,G2")->delimiter(',');
     sub->add_option("--grace", options->grace_s,
                     "Seconds the other groups get to end by themselves when one has failed")
         ->check(CLI::Range(0.0, 86400.0))
         ->capture_default_str();
-    sub->add_option("program", options->command, "After --: the program and its arguments")
-        ->required();
+    sub->add_option("--ssh", options->ssh,
+                    "How a group's host is reached: \"ssh -p 2222 -i key\"; may not ask for a "
+                    "password")
+        ->capture_default_str();
+    sub->add_option("--remote-amalgam", options->remote_amalgam,
+                    "Where amalgam is on the hosts; as here if not given");
+    sub->add_option("--silence", options->silence_s,
+                    "Seconds after which a host that is not heard of is lost")
+        ->check(CLI::Range(0.1, 86400.0))
+        ->capture_default_str();
+    sub->add_flag("--agent", options->agent)->group("");  // The other end of --ssh.
+    sub->add_option("program", options->command, "After --: the program and its arguments");
     sub->positionals_at_end();
-    sub->callback([options] { run(*options); });
+    sub->callback([options, sub] {
+        for (const char* needed : {"--config", "program"})
+            if (!options->agent && sub->count(needed) == 0) throw CLI::RequiredError(needed);
+        run(*options);
+    });
 }
 
 }  // namespace amalgam::tool

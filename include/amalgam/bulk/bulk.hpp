@@ -39,6 +39,10 @@ struct bulk_options {
     /// Told how many bytes have moved, after each piece, on the engine's stream: it must not
     /// wait. What it throws ends the transfer with `handler_failed`.
     std::function<void(std::uint64_t bytes_done)> on_progress{};
+    /// Over all ways at once that lead to the engine whose memory it is, when that was looked up
+    /// by several addresses (see engine::lookup()) or has looked this engine up so: each takes
+    /// the next piece when it is done with one. Pays where the ways are wires of their own.
+    bool striped = false;
 };
 
 /// How a pipelined transfer goes about it.

@@ -24,7 +24,7 @@ struct uri_option {
 ///     shm://[NAME]                           same host; alias na+sm://[NAME]
 ///     tcp://[HOST|IP|INTERFACE][:[PORT]]     [IPv6] and [IPv6%ZONE] in brackets
 ///     ucx+PROTO://[DEVICE/][HOST][:[PORT]]   likewise ofi+PROTO://[DOMAIN/]…
-///     mpi+dynamic, mpi+static                with or without "://"
+///     mpi+static[://RANK[:PORT]]             the ports of a rank differ in PORT; or mpi+dynamic
 ///     OTHER[+PROTO]://ANYTHING               out-of-tree transports
 ///
 /// Each may end in `?key=value&key=value`. No host at all, as in `tcp://`, means: can
@@ -40,7 +40,7 @@ struct uri {
     std::string scheme;    ///< The transport's name: "tcp", "shm", "ucx".
     std::string protocol;  ///< "tcp" of ucx+tcp, "dynamic" of mpi+dynamic, or empty.
     std::string device;    ///< The device of ucx, the domain of ofi, or empty.
-    std::string host;      ///< Host, address (IPv6 without brackets) or interface, or empty.
+    std::string host;      ///< Host, address (IPv6 without brackets), interface or rank, or empty.
     std::optional<std::uint16_t> port;  ///< 0 asks for a free one; none when not given.
     std::string name;                 ///< Of loop and shm; of other schemes all that follows "://".
     std::vector<uri_option> options;  ///< In the order given; keys are unique.

@@ -36,6 +36,8 @@ struct capabilities {
     bool listens = false;  ///< Others can look address() up.
     bool between_processes = true;
     bool between_hosts = false;
+    /// A process killed in the midst of sending harms no connection but its own.
+    bool isolates_killed = true;
     bool driven = false;  ///< Runs in virtual time, by attach_driver(): no thread may poll it.
 };
 

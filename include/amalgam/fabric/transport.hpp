@@ -47,30 +47,42 @@ public:
                                                const port_options& options) const = 0;
 };
 
+namespace detail {
+class plugin_folders;
+}
+
 /// The transports a program can choose from by URI.
 ///
 /// Threads: build it in one thread; const members may run concurrently then.
 class transport_registry {
 public:
-    transport_registry() = default;
-    transport_registry(transport_registry&&) = default;
-    transport_registry& operator=(transport_registry&&) = default;
+    transport_registry();
+    transport_registry(transport_registry&&) noexcept;
+    transport_registry& operator=(transport_registry&&) noexcept;
+    ~transport_registry();
 
     /// A registry that holds the native ones: loop, shm, tcp.
     static transport_registry native();
+    /// The native ones, and those of plug-ins, each loaded when it is first asked for; where they
+    /// are looked for: see plugin.hpp. Cost: as native().
+    static transport_registry installed();
 
     /// Adds one; a later one of the same name replaces the earlier.
     void add(std::unique_ptr<transport> one);
+    /// Failure: nullptr, also for a plug-in that cannot be loaded.
     const transport* find(std::string_view name) const noexcept;
+    /// Of all, also of plug-ins that cannot be loaded. Loads every plug-in.
     std::vector<transport_info> describe() const;
 
     /// Opens the port that `where` names.
-    /// Failure: what the URI parser says; `not_found` with the names there are.
+    /// Failure: what the URI parser says; `not_found` with the names there are; `unsupported` for a
+    ///          plug-in that cannot be loaded, with the reason.
     result<std::unique_ptr<port>> open(std::string_view where,
                                        const port_options& options = {}) const;
 
 private:
     std::vector<std::unique_ptr<transport>> all_;
+    std::unique_ptr<detail::plugin_folders> plugins_;
 };
 
 }  // namespace amalgam

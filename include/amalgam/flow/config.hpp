@@ -19,7 +19,12 @@ struct group_config {
     unsigned threads = 0;
     /// Set in the environment of the group's processes, in this order.
     std::vector<std::pair<std::string, std::string>> env;
+    /// Where the launcher starts each of its processes over ssh, as ssh takes it ("node7",
+    /// "me@node7"); an empty text, or an empty list, means here.
+    std::vector<std::string> hosts{};
 
+    /// Where that replica is started; empty means here.
+    std::string host(std::size_t replica) const { return hosts.empty() ? "" : hosts[replica]; }
     std::size_t replicas() const noexcept { return endpoints.size(); }
     friend bool operator==(const group_config&, const group_config&) = default;
 };
@@ -30,9 +35,10 @@ struct group_config {
 ///         "G1": {"endpoint": "tcp://127.0.0.1:0"},
 ///         "G2": {"endpoint": "tcp://127.0.0.1:0", "replicas": 2, "threads": 1,
 ///                "env": {"AMALGAM_LOG": "info"}},
-///         "G3": {"endpoint": "shm://merge"}}}
+///         "G3": {"endpoint": "tcp://eth0:0", "host": "node7"}}}
 ///
-/// `endpoint` is a URI, or a list with one for each replica. Port 0 and an unnamed `shm://`
+/// `endpoint` is a URI, or a list with one for each replica; so is `host` the name of a machine
+/// that ssh reaches, or a list. Port 0 and an unnamed `shm://`
 /// give each process an address of its own, which the launcher passes to the others.
 struct flow_config {
     static constexpr std::size_t max_replicas = 1024;  ///< Of one group.

@@ -17,10 +17,19 @@ struct launch_options {
     std::vector<std::string> view;
     /// How long the others may take to end after SIGTERM, before they are killed.
     std::chrono::milliseconds grace{3000};
+
+    /// How a group's `host` is reached: a program and its arguments, to which the host and one
+    /// command are added. It must not ask for a password.
+    std::vector<std::string> ssh{"ssh"};
+    /// Where the tool `amalgam` is on the hosts; a name without a slash is looked for in PATH.
+    std::string remote_amalgam = "amalgam";
+    /// A host that is not heard of for so long is lost; it ends by itself what it runs.
+    std::chrono::milliseconds host_silence{30000};
 };
 
-/// Starts every process of every group on this machine, shows their output line by line
-/// behind "[G2] ", and waits for all of them. When one fails, or a signal asks to end, stops
+/// Starts every process of every group, here or on its host over ssh, with this process's
+/// environment and working folder; shows their output line by line behind "[G2] ", and waits for
+/// all of them. When one fails, or a signal asks to end, stops
 /// the others.
 ///
 /// Returns what to exit with: 0 when every process ended with 0; the first failure's exit
@@ -33,5 +42,12 @@ struct launch_options {
 /// Cost:    two processes of its own. Each keeps the other's end from leaving anything behind:
 ///          whatever the groups started ends too, also when one of the two is killed.
 int launch(const launch_options& options);
+
+/// The other end of launch() on a host, which ssh starts as `amalgam run --agent`: runs one
+/// process as the launcher at the standard input and output asks, and ends it with all that it
+/// started when the launcher is gone, or the way to it.
+///
+/// Returns what to exit with. Threads and cost: as launch().
+int serve_launcher();
 
 }  // namespace amalgam

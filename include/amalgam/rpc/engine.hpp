@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -138,6 +139,28 @@ public:
     ///          of this engine speaks its transport.
     peer lookup(std::string_view address);
     result<peer> try_lookup(std::string_view address);
+
+    /// Finds an engine that is known by several addresses, as addresses() gives them, and names it
+    /// by the best that works: this engine itself, then this process, this host, the network;
+    /// among equals one whose transfers need no messages, then the first of the list. Asks
+    /// behind every address who is there, and waits until all have answered, but no longer than
+    /// 200 ms after the first; parks the ULT or thread. See peer::explain().
+    ///
+    /// When that way is lost, new calls and descriptors' transfers go by the next best; calls under
+    /// way end with `disconnected` (or are made again: bound_procedure::retrying()). Only when
+    /// no way is left is the peer lost. Ways that were lost are not tried again: look up again.
+    ///
+    /// Never uses an address behind which another engine answers. One that other hosts may have,
+    /// too (shm://…), is used only when an address of the list that means the same everywhere
+    /// (tcp://…) leads to the same engine, or there is none in the list.
+    /// Failure: throws error{unreachable} with what is wrong with each address; error{invalid} for
+    ///          a malformed one or none, and where the caller cannot wait; error{unsupported}
+    ///          when no port of this engine speaks any of the transports.
+    peer lookup(std::span<const std::string> addresses);
+    peer lookup(std::initializer_list<std::string_view> addresses);
+    result<peer> try_lookup(std::span<const std::string> addresses);
+    /// The same without waiting.
+    future<peer> start_lookup(std::span<const std::string> addresses);
 
     /// Serves `name` by `function`, typed by its parameters and result. Parameters of type
     /// std::string_view and std::span<const T> borrow from the message for the handler's time.

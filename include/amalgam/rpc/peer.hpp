@@ -18,6 +18,7 @@ class engine_core;
 ///
 /// Stays the name of that one run of that one process: when it went down, calls end with
 /// `disconnected`, also after a restart at the same address. Look the address up again then.
+/// One that was looked up by several addresses goes on by another when a way to it is lost.
 /// Owner:   a plain value; the engine must outlive its use.
 /// Threads: like a plain value.
 class peer {
@@ -29,9 +30,13 @@ public:
     explicit operator bool() const noexcept { return owner_ != nullptr; }
     /// Where it was looked up or came from. Not for hot paths. Empty when it is gone.
     std::string address() const;
+    /// One sentence: by which way it is reached now and why, and what became of its other
+    /// addresses. For people; not for hot paths.
+    std::string explain() const;
     /// The engine itself.
     bool is_self() const noexcept { return port_ == self_port; }
-    /// Which of the engine's ports leads there, in the order they were given.
+    /// Which of the engine's ports leads there, in the order they were given; of a peer with
+    /// several addresses, to the one that was best when it was looked up.
     std::size_t port() const noexcept { return port_; }
 
     friend bool operator==(const peer& a, const peer& b) noexcept {

@@ -2,6 +2,7 @@
 #include <array>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -81,6 +82,12 @@ public:
     void on_message(message& m) noexcept override {
         to_ = m.from();
         tag_ = m.tag();
+        // The other side has the last answer before we hear that its memory is ours again.
+        waits_ = op_.busy;
+        if (waits_) {
+            next_ = m.take();
+            return;
+        }
         // The answer is lent until completion, so one that is not copied is kept until then.
         if (m.bytes().size() > at_.can().inline_bytes) {
             kept_ = m.take();
@@ -91,7 +98,14 @@ public:
         answer();
     }
     void answer_again() noexcept {
-        if (refused_) answer();
+        if (refused_) {
+            answer();
+        } else if (waits_ && !op_.busy) {
+            waits_ = false;
+            kept_ = std::move(next_);
+            bytes_ = kept_.bytes();
+            answer();
+        }
     }
 
 private:
@@ -110,9 +124,10 @@ private:
     port& at_;
     peer_id to_;
     std::uint64_t tag_ = 0;
-    buffer kept_;
+    buffer kept_, next_;
     const_bytes bytes_;
     bool refused_ = false;
+    bool waits_ = false;
     one_operation op_;
 };
 
@@ -142,7 +157,7 @@ void serve(port& at, channel& talk, After&& after_progress) {
 }
 
 std::unique_ptr<port> open_port(const std::string& uri) {
-    auto opened = transport_registry::native().open(uri);
+    auto opened = transport_registry::installed().open(uri);
     if (!opened) throw error(opened.code(), opened.sentence());
     if (!opened->get()->can().between_processes)
         throw error(errc::unsupported,

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct measurement {
 
 /// One JSON object, no line end.
 std::string to_json(const measurement&);
+/// Back from it; nothing when it is no such object.
+std::optional<measurement> measurement_from_json(const std::string& text);
 /// The head, and a row, of the table for people.
 std::string table_head();
 std::string table_row(const measurement&);

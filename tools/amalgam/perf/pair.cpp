@@ -1,14 +1,18 @@
 #include "perf/pair.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +26,36 @@ constexpr char failure_mark = '!';
 
 [[noreturn]] void peer_left() {
     throw error(errc::disconnected, "the other process of the measurement ended early");
+}
+
+/// The measured side's part of a measurement: what goes wrong is told to the other side.
+void run_peer(const std::function<void(channel&)>& peer, channel& talk) {
+    try {
+        peer(talk);
+    } catch (const error& e) {
+        if (e.code() != errc::disconnected) talk.write_failure(e.what());
+    } catch (const std::exception& e) {
+        talk.write_failure(e.what());
+    }
+}
+
+/// A socket between the two ranks, of which rank 0 listens.
+unique_fd meet(const std::string& name, bool listens) {
+    sockaddr_un where{};
+    where.sun_family = AF_UNIX;
+    const std::size_t bytes = std::min(name.size(), sizeof where.sun_path - 1);
+    std::memcpy(where.sun_path + 1, name.data(), bytes);
+    const auto* at = reinterpret_cast<const sockaddr*>(&where);
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
+    unique_fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (listens) {
+        if (::bind(fd.get(), at, length) != 0 || ::listen(fd.get(), 1) != 0)
+            throw error(status{errc::no_memory, errno}, "the ranks got no socket to talk over");
+        return unique_fd(::accept4(fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    }
+    while (::connect(fd.get(), at, length) != 0)
+        ::usleep(1000);  // Until the other rank listens; mpirun ends this one if it never does.
+    return fd;
 }
 
 }  // namespace
@@ -74,6 +108,21 @@ bool channel::closed() const {
 }
 
 forked_peer::forked_peer(const std::function<void(channel&)>& peer, int processor) {
+    const char* ranks = std::getenv(ranks_variable);
+    if (ranks == nullptr) {
+        fork_peer(peer, processor);
+        return;
+    }
+    const bool is_peer = std::strcmp(std::getenv("OMPI_COMM_WORLD_RANK"), "0") != 0;
+    pin_to_processor(is_peer ? processor : 0);
+    channel_ = channel(meet(ranks, !is_peer));
+    if (!is_peer) return;
+    run_peer(peer, channel_);
+    channel_ = channel(unique_fd{});  // The other rank waits for that, and MPI's end for it.
+    std::exit(0);
+}
+
+void forked_peer::fork_peer(const std::function<void(channel&)>& peer, int processor) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         throw error(status{errc::no_memory, errno}, "could not make a socket pair for the peer");
@@ -88,13 +137,7 @@ forked_peer::forked_peer(const std::function<void(channel&)>& peer, int processo
         ours.reset();
         pin_to_processor(processor);
         channel talk(std::move(theirs));
-        try {
-            peer(talk);
-        } catch (const error& e) {
-            if (e.code() != errc::disconnected) talk.write_failure(e.what());
-        } catch (const std::exception& e) {
-            talk.write_failure(e.what());
-        }
+        run_peer(peer, talk);
         ::_exit(0);
     }
     pin_to_processor(0);
@@ -104,7 +147,7 @@ forked_peer::forked_peer(const std::function<void(channel&)>& peer, int processo
 forked_peer::~forked_peer() {
     if (const std::string unheard = channel_.last_failure(); !unheard.empty())
         std::fprintf(stderr, "amalgam perf: peer: %s\n", unheard.c_str());
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    while (pid_ > 0 && ::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
 }
 

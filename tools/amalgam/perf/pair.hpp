@@ -32,9 +32,16 @@ private:
     unique_fd fd_;
 };
 
+/// Names, in the environment, the socket by which the two ranks of an mpirun talk; as systems name
+/// abstract sockets.
+inline constexpr const char* ranks_variable = "AMALGAM_PERF_RANKS";
+
 /// Runs `peer` in a forked process, pinned to the second processor unless told, and keeps this
 /// process on the first. The destructor tells the peer to end and reaps it; a failure of the peer
 /// that was not heard before goes to the standard error stream.
+///
+/// Where ranks_variable is set, the peer is rank 1: there the constructor runs `peer`, and ends the
+/// process.
 ///
 /// Precondition: this process has one thread.
 class forked_peer {
@@ -47,8 +54,10 @@ public:
     channel& talk() noexcept { return channel_; }
 
 private:
+    void fork_peer(const std::function<void(channel&)>& peer, int processor);
+
     channel channel_{unique_fd{}};
-    pid_t pid_ = -1;
+    pid_t pid_ = -1;  ///< -1: a rank, which nobody here reaps.
 };
 
 /// Binds the calling process to the n-th processor it may use; false if it has fewer.

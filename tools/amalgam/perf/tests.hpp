@@ -17,6 +17,9 @@ struct request {
     double seconds = 2;
 };
 
+/// What a test is about.
+enum class figure { time, rate, bandwidth };
+
 /// A test `amalgam perf` knows: each forks its own peer.
 struct perf_test {
     std::string_view name;
@@ -24,6 +27,10 @@ struct perf_test {
     std::size_t default_size_bytes;
     std::size_t default_depth;
     measurement (*run)(const request&);
+    figure shows;
+    /// What a bare library is asked for comparison, see benches/peers/peer.hpp; empty where none
+    /// has the same.
+    std::string_view peer_test;
 };
 
 measurement message_latency(const request&);  ///< Full round trip of a message, both ends polling.

@@ -135,6 +135,7 @@ private:
 
     friend class result_fetch;
     void dress(const call_context* serving);
+    void show_arguments();
     void refuse(status what, std::string sentence) noexcept;
     static void on_sent(completion& self, status what, std::size_t bytes) noexcept;
     static void run_submit(work_unit& self) noexcept;

@@ -25,6 +25,8 @@ std::size_t port_count(const engine_core& core) noexcept;
 const std::string& port_address(const engine_core& core, std::size_t port) noexcept;
 /// engine::lookup(), but for its exceptions of want of memory.
 result<peer> find_peer(engine_core& core, std::string_view address);
+/// Some peer may be known by several ways: see routed_transfer.
+bool knows_routes(const engine_core& core) noexcept;
 /// The clock that its deadlines go by.
 clock::time_point now_of(const engine_core& core) noexcept;
 /// Throws error{invalid} where the caller would wait for ever.

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "fabric/frame.hpp"
+#include "fabric/send_queue.hpp"
 #include "fabric/transports/tcp/deadlines.hpp"
 #include "fabric/transports/tcp/frame_reader.hpp"
 #include "fabric/transports/tcp/handshake.hpp"
 #include "fabric/transports/tcp/poller.hpp"
-#include "fabric/transports/tcp/send_queue.hpp"
 
 namespace amalgam::detail {
 

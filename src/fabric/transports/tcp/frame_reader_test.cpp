@@ -9,7 +9,7 @@
 
 #include <amalgam/core/random.hpp>
 
-#include "fabric/transports/tcp/wire_header.hpp"
+#include "fabric/wire_header.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
@@ -17,7 +18,7 @@
 
 namespace amalgam::detail {
 
-/// For tests: a tcp port with a record of what came.
+/// For tests: a port, of tcp where nothing else is said, with a record of what came.
 struct test_port final : message_sink {
     struct arrival {
         peer_id from;
@@ -27,7 +28,8 @@ struct test_port final : message_sink {
     using operation = conformance::text_operation;
 
     explicit test_port(const std::string& where, const port_options& options = {})
-        : end(make_tcp_transport()->open(uri::parse(where), options).value()) {
+        : test_port(make_tcp_transport()->open(uri::parse(where), options).value()) {}
+    explicit test_port(std::unique_ptr<port> opened) : end(std::move(opened)) {
         end->set_sink(this);
     }
 

@@ -11,7 +11,7 @@
 #include <amalgam/fabric/message.hpp>
 
 #include "fabric/segments.hpp"
-#include "fabric/transports/tcp/wire_header.hpp"
+#include "fabric/wire_header.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "fabric/transports/tcp/send_queue.hpp"
+#include "fabric/send_queue.hpp"
 
 #include <array>
 #include <cstring>

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "perf/measurement.hpp"
+#include "perf/pair.hpp"
+
+namespace amalgam::bench {
+
+/// What a bare library is asked, by `amalgam perf --vs` and by benches/run.py: a program for each,
+/// which answers with one line of JSON.
+///
+///     amalgam-peer-ucx TEST OVER SIZE DEPTH SECONDS
+///
+/// TEST is message-latency, put-bandwidth or get-bandwidth (of memory of the program's own), or
+/// put-block-bandwidth or get-block-bandwidth (of memory that the library allocates); OVER is shm
+/// or tcp. Exit code 3: the library has no such thing.
+struct peer_question {
+    std::string test;
+    std::string over;
+    std::size_t size = 0;
+    std::size_t depth = 1;
+    double seconds = 0;
+
+    bool is(const char* one) const { return test == one; }
+    bool puts() const { return is("put-bandwidth") || is("put-block-bandwidth"); }
+    bool gets() const { return is("get-bandwidth") || is("get-block-bandwidth"); }
+    bool block() const { return is("put-block-bandwidth") || is("get-block-bandwidth"); }
+};
+
+constexpr int not_offered = 3;
+
+/// The question on the command line; ends the program with a sentence when it is none.
+inline peer_question peer_question_of(int argc, char** argv) {
+    peer_question asked;
+    if (argc == 6)
+        asked = {argv[1], argv[2], static_cast<std::size_t>(std::atoll(argv[3])),
+                 static_cast<std::size_t>(std::atoll(argv[4])), std::atof(argv[5])};
+    const bool known = asked.is("message-latency") || asked.puts() || asked.gets();
+    if (!known || (asked.over != "shm" && asked.over != "tcp") || asked.depth == 0) {
+        std::fprintf(stderr,
+                     "usage: %s message-latency|put-bandwidth|get-bandwidth|put-block-bandwidth|"
+                     "get-block-bandwidth shm|tcp SIZE DEPTH SECONDS\n",
+                     argv[0]);
+        std::exit(2);
+    }
+    return asked;
+}
+
+/// Prints what was measured, round trips or transfers a second.
+inline void print_answer(const peer_question& asked, const char* library, perf::measurement m) {
+    m.test = asked.test;
+    m.uri = std::string(library) + " " + asked.over;
+    m.size_bytes = asked.size;
+    m.depth = asked.depth;
+    m.bytes_per_s =
+        m.ops_per_s * static_cast<double>(asked.size) * (asked.is("message-latency") ? 2 : 1);
+    std::puts(perf::to_json(m).c_str());
+    std::fflush(stdout);
+}
+
+/// The main() of a peer whose two processes find each other by a line between them:
+/// `serve(question, channel)` in one of its own, and `measure(question, channel)`, whose figures
+/// are printed.
+template <typename Serve, typename Measure>
+int answer_peer(int argc, char** argv, const char* library, Serve&& serve, Measure&& measure) {
+    const peer_question asked = peer_question_of(argc, argv);
+    try {
+        perf::forked_peer peer([&](perf::channel& talk) { serve(asked, talk); });
+        print_answer(asked, library, measure(asked, peer.talk()));
+        return 0;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s: %s\n", argv[0], e.what());
+        return 1;
+    }
+}
+
+/// Text of bytes, and back: what one process tells the other in a line.
+inline std::string to_hex(const void* from, std::size_t bytes) {
+    static constexpr char digits[] = "0123456789abcdef";
+    std::string hex;
+    for (std::size_t i = 0; i < bytes; ++i) {
+        const auto byte = static_cast<const unsigned char*>(from)[i];
+        hex += digits[byte >> 4];
+        hex += digits[byte & 15];
+    }
+    return hex;
+}
+inline std::string from_hex(const std::string& hex) {
+    std::string bytes;
+    for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+        bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    return bytes;
+}
+
+/// Calls `progress()`, which says whether it did something, until the other process has gone.
+template <typename Progress>
+void serve_until_closed(perf::channel& talk, Progress&& progress) {
+    for (unsigned idle = 0;;)
+        if (!progress() && ++idle % (1u << 16) == 0 && talk.closed()) return;
+}
+
+}  // namespace amalgam::bench

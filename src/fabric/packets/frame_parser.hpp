@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include <amalgam/core/bytes.hpp>
+
+#include "fabric/frame.hpp"
+#include "fabric/segments.hpp"
+
+namespace amalgam::detail {
+
+/// Who gets what a frame_parser finds.
+class frame_taker {
+public:
+    virtual verdict on_frame(const frame_header&, const_bytes payload) noexcept = 0;
+    /// Where the rest of a frame goes of which `prefix` has come; nullptr: malformed.
+    virtual landing* on_part(const frame_header&, const_bytes prefix) noexcept = 0;
+    virtual verdict on_part_end() noexcept = 0;
+
+protected:
+    ~frame_taker() = default;
+};
+
+/// Finds frames in bytes that come in pieces of any length. A frame that lies whole in a piece is
+/// handed over where it is; of one that goes on behind it, the rest goes where it belongs.
+///
+/// Owner:   holds 80 bytes at most, of a frame that was cut near its beginning.
+/// Threads: the port's.
+class frame_parser {
+public:
+    explicit frame_parser(std::uint32_t max_frame_bytes) noexcept : max_bytes_(max_frame_bytes) {}
+
+    /// Takes the bytes from `from` on until they are used up (`taken`) or a verdict stops it;
+    /// moves `from` behind what was used. After `pause` call again with the rest.
+    verdict feed(const_bytes& from, frame_taker& to) noexcept;
+
+private:
+    static constexpr std::size_t header_bytes = sizeof(frame_header);
+    static constexpr std::size_t least_prefix = 64;
+
+    verdict begin(const_bytes& from, frame_taker& to) noexcept;
+    verdict go_on(const_bytes& from, frame_taker& to) noexcept;
+    verdict take_whole_or_part(const frame_header&, const_bytes& rest, frame_taker& to) noexcept;
+
+    std::uint32_t max_bytes_;
+    std::array<std::byte, header_bytes + least_prefix> held_;
+    std::size_t held_bytes_ = 0;
+    landing* into_ = nullptr;  ///< Of the frame that goes on.
+    std::size_t missing_ = 0;  ///< Bytes of it that have not come.
+    segment_cursor at_;        ///< In into_->into.
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,370 @@
+#include "fabric/packets/introduced_carrier.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/random.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+// Tags of what the tcp ports say to each other. Set out in docs/wire/packets.md.
+constexpr std::uint64_t greeting_tag = 0x316f7274'6c616d41u;  // "Amaltro1" on the wire.
+constexpr std::uint64_t farewell_tag = greeting_tag + 1;
+constexpr std::size_t max_scheme_bytes = 64;
+
+// How long packets that an end announced may take after its farewell, on a path of their own.
+constexpr std::chrono::milliseconds last_packets{1000};
+
+constexpr long longest_nap_ms = 64;
+
+// greeting = own_id:u64 scheme_bytes:u16 scheme name
+constexpr std::size_t greeting_head = 10;
+
+}  // namespace
+
+void introduced_link::close() noexcept {
+    if (state_ == state::over) return;
+    home_->say_farewell(*this);
+    home_->drop(*this, {errc::closed});
+}
+
+introduced_carrier::introduced_carrier(std::unique_ptr<port> tcp, std::string scheme)
+    : tcp_(std::move(tcp)), scheme_(std::move(scheme)), both_(::epoll_create1(EPOLL_CLOEXEC)) {
+    if (!both_) throw error(status{errc::no_memory, errno}, "no descriptor is left for the port");
+    sleep_also_on(tcp_->wait_handle());
+}
+
+void introduced_carrier::sleep_also_on(int fd) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (fd < 0 || ::epoll_ctl(both_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+        throw error(status{errc::no_memory, errno}, "no descriptor is left for the port");
+}
+
+void introduced_carrier::sleep_briefly(bool soon) {
+    if (!timer_) {
+        timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+        sleep_also_on(timer_.get());
+    }
+    if (soon) nap_ms_ = 1;
+    const itimerspec in_a_moment{{0, 0}, {0, nap_ms_ * 1'000'000}};
+    ::timerfd_settime(timer_.get(), 0, &in_a_moment, nullptr);
+    timer_is_set_ = true;
+    nap_ms_ = std::min(2 * nap_ms_, longest_nap_ms);
+}
+
+void introduced_carrier::end_introductions() noexcept {
+    ending_ = true;
+    tcp_->set_sink(nullptr);
+    tcp_.reset();
+    release_parted();
+}
+
+void introduced_carrier::start(packet_events& events) noexcept {
+    events_ = &events;
+    tcp_->set_sink(this);
+}
+
+// ---- addresses
+
+std::string introduced_carrier::address() const {
+    const std::string inner = tcp_->address();
+    return inner.empty() ? inner : scheme_ + inner.substr(inner.find(':'));
+}
+
+std::string introduced_carrier::explain() const {
+    return fmt::format("{}; peers are met over tcp, which {}", explain_paths(), tcp_->explain());
+}
+
+std::string introduced_carrier::to_tcp(std::string_view address) const {
+    const std::size_t rest = address.find("://");
+    return "tcp" + std::string(address.substr(rest));
+}
+
+result<std::string> introduced_carrier::canonical(std::string_view address) const {
+    result<uri> parsed = parse_uri(address);
+    if (!parsed) return parsed.why();
+    const auto wrong = [&](std::string_view what) {
+        return failure{
+            {errc::invalid},
+            fmt::format("uri \"{}\": {}; example: {}://127.0.0.1:7000", address, what, scheme_)};
+    };
+    const std::string scheme = parsed->scheme + "+" + parsed->protocol;
+    if (scheme != scheme_) return wrong(fmt::format("a {} port reaches its like only", scheme_));
+    if (!parsed->device.empty()) return wrong("the address to reach has no device");
+    if (parsed->host.empty()) return wrong("the host to reach is missing");
+    if (parsed->port.value_or(0) == 0) return wrong("the port number to reach is missing");
+    if (!parsed->options.empty()) return wrong("addresses have no options");
+    return to_string(*parsed);
+}
+
+// ---- meeting
+
+result<packet_link*> introduced_carrier::connect(std::string_view address) {
+    // The tcp port gives one peer for one address as long as it lives, also one that we left and
+    // that is not gone yet: that connection is ended first.
+    result<peer_id> peer = tcp_->lookup(to_tcp(address));
+    if (!peer) return peer.why();
+    if (of(*peer) != nullptr)
+        return {errc::internal, "the connection to this address is still ending"};
+    introduced_link& made = add(*peer);
+    try {
+        greet(made);
+    } catch (const std::bad_alloc&) {
+        made.state_ = introduced_link::state::over;
+        tcp_->close(*peer);
+        by_peer_.erase(*peer);
+        throw;
+    }
+    return static_cast<packet_link*>(&made);
+}
+
+introduced_link& introduced_carrier::add(peer_id who) {
+    links_.push_back(make_link());
+    introduced_link& made = *links_.back();
+    made.home_ = this;
+    made.peer_ = who;
+    made.own_id_ = random_nonzero_u64();
+    leaving_.reserve(links_.size());
+    parted_.reserve(links_.size());
+    by_peer_.emplace(who, &made);
+    by_id_.emplace(made.own_id_, &made);
+    return made;
+}
+
+void introduced_carrier::greet(introduced_link& link) {
+    const const_bytes name = own_name();
+    auto& out = link.said_;
+    out.bytes.resize(greeting_head + scheme_.size() + name.size());
+    store_le(out.bytes.data(), link.own_id_);
+    store_le(out.bytes.data() + 8, static_cast<std::uint16_t>(scheme_.size()));
+    std::memcpy(out.bytes.data() + greeting_head, scheme_.data(), scheme_.size());
+    if (!name.empty())
+        std::memcpy(out.bytes.data() + greeting_head + scheme_.size(), name.data(), name.size());
+    out.piece = out.bytes;
+    // The first on its connection: there is room.
+    const posted how = tcp_->post_send(link.peer_, greeting_tag, {&out.piece, 1}, out);
+    out.pending = how == posted::pending;
+    if (how == posted::full) throw std::bad_alloc();
+}
+
+void introduced_carrier::on_message(message& arrived) noexcept {
+    introduced_link* link = of(arrived.from());
+    const const_bytes bytes = arrived.bytes();
+    if (arrived.tag() == greeting_tag && link == nullptr) {
+        try {
+            link = &add(arrived.from());
+            const std::string from = tcp_->peer_address(arrived.from());
+            link->was_accepted_ = true;
+            ++upcalls_;
+            if (!events_->accepted(*link,
+                                   scheme_ + from.substr(std::min(from.find(':'), from.size()))))
+                throw std::bad_alloc();
+            greet(*link);
+        } catch (const std::bad_alloc&) {
+            if (link == nullptr || link->user == nullptr) {
+                tcp_->close(arrived.from());
+                if (link != nullptr) drop(*link, {errc::no_memory});
+            } else {
+                lost(*link, {errc::no_memory});
+            }
+            return;
+        }
+        return take_greeting(*link, bytes);
+    }
+    if (link == nullptr) return;
+    if (arrived.tag() == greeting_tag && link->state_ == introduced_link::state::greeting)
+        return take_greeting(*link, bytes);
+    if (arrived.tag() == farewell_tag && bytes.size() == 8) {
+        link->farewell_ = true;
+        link->announced_ = load_le<std::uint64_t>(bytes.data());
+        return;
+    }
+    log(log_level::warn, "fabric", "a peer broke the protocol and was dropped",
+        {{"peer", tcp_->peer_address(arrived.from())}});
+    lost(*link, {errc::disconnected, EPROTO});
+}
+
+void introduced_carrier::take_greeting(introduced_link& link, const_bytes bytes) noexcept {
+    const auto refuse = [&](status why) { lost(link, why); };
+    if (bytes.size() < greeting_head) return refuse({errc::disconnected, EPROTO});
+    const std::size_t scheme_bytes = load_le<std::uint16_t>(bytes.data() + 8);
+    const const_bytes rest = bytes.subspan(greeting_head);
+    if (scheme_bytes > std::min(rest.size(), max_scheme_bytes))
+        return refuse({errc::disconnected, EPROTO});
+    const std::string_view theirs(reinterpret_cast<const char*>(rest.data()), scheme_bytes);
+    if (theirs != scheme_) {
+        log(log_level::warn, "fabric", "a peer of another kind was dropped",
+            {{"peer", tcp_->peer_address(link.peer_)},
+             {"its_kind", theirs},
+             {"our_kind", scheme_}});
+        return refuse({errc::mismatch});
+    }
+    link.their_id_ = load_le<std::uint64_t>(bytes.data());
+    const const_bytes name = rest.subspan(scheme_bytes);
+    if (!link.was_accepted_ || !caller_goes_first()) return open(link, name);
+    try {
+        link.name_.assign(name.begin(), name.end());
+    } catch (const std::bad_alloc&) {
+        refuse({errc::no_memory});
+    }
+}
+
+void introduced_carrier::open(introduced_link& link, const_bytes name) noexcept {
+    const status opened = open_path(link, name);
+    if (!opened.ok()) return lost(link, opened);
+    link.state_ = introduced_link::state::open;
+    ++upcalls_;
+    events_->room(link);
+}
+
+introduced_link* introduced_carrier::of(peer_id who) noexcept {
+    const auto found = by_peer_.find(who);
+    return found == by_peer_.end() ? nullptr : found->second;
+}
+
+introduced_link* introduced_carrier::find(std::uint64_t own_id) noexcept {
+    const auto found = by_id_.find(own_id);
+    return found == by_id_.end() ? nullptr : found->second;
+}
+
+// ---- packets
+
+void introduced_carrier::arrived(introduced_link& link, const_bytes packet) noexcept {
+    if (link.state_ == introduced_link::state::greeting && !link.name_.empty()) {
+        const std::vector<std::byte> name = std::exchange(link.name_, {});
+        open(link, name);
+    }
+    if (link.state_ == introduced_link::state::over) return;
+    ++link.received_;
+    ++upcalls_;
+    events_->received(link, packet);
+}
+
+std::size_t introduced_carrier::progress(std::size_t budget) noexcept {
+    upcalls_ = 0;
+    move_packets(budget);
+    // What packets do not need happens seldom, and costs a system call to ask for.
+    if (++rounds_ % rounds_per_look == 0 || std::exchange(slept_, false)) tcp_->progress();
+    if (!leaving_.empty()) let_go();
+    if (!parted_.empty()) release_parted();
+    if (upcalls_ > 0) nap_ms_ = 1;
+    return upcalls_;
+}
+
+bool introduced_carrier::arm() noexcept {
+    slept_ = true;
+    if (std::exchange(timer_is_set_, false)) {
+        constexpr itimerspec never{};
+        ::timerfd_settime(timer_.get(), 0, &never, nullptr);
+    }
+    return leaving_.empty() && tcp_->prepare_to_sleep() && arm_paths();
+}
+
+// ---- parting
+
+void introduced_carrier::say_farewell(introduced_link& link) noexcept {
+    auto& out = link.said_;
+    if (link.state_ != introduced_link::state::open || tcp_ == nullptr || out.pending) return;
+    out.bytes.resize(sizeof link.sent_);  // Less than the greeting was.
+    store_le(out.bytes.data(), link.sent_);
+    out.piece = out.bytes;
+    // When it is not sent the other end learns of the end by the connection alone.
+    out.pending =
+        tcp_->post_send(link.peer_, farewell_tag, {&out.piece, 1}, out) == posted::pending;
+}
+
+/// Forgets the link; no upcalls for it any more.
+void introduced_carrier::drop(introduced_link& link, status why) noexcept {
+    if (link.state_ == introduced_link::state::over) return;
+    if (link.state_ == introduced_link::state::leaving)
+        leaving_.erase(std::find(leaving_.begin(), leaving_.end(), &link));
+    else if (tcp_ != nullptr)
+        tcp_->close(link.peer_);
+    link.state_ = introduced_link::state::over;
+    by_peer_.erase(link.peer_);
+    by_id_.erase(link.own_id_);
+    close_path(link, why.code != errc::closed);
+}
+
+void introduced_carrier::lost(introduced_link& link, status why) noexcept {
+    if (link.state_ == introduced_link::state::over) return;
+    drop(link, why);
+    ++upcalls_;
+    events_->down(link, why);
+}
+
+void introduced_carrier::on_peer_down(peer_id who, status why) noexcept {
+    introduced_link* link = of(who);
+    if (link == nullptr || link->state_ == introduced_link::state::leaving) return;
+    leave(*link, why);
+}
+
+/// The other end is gone: what it sent before may still be on its way.
+void introduced_carrier::leave(introduced_link& link, status why) noexcept {
+    link.state_ = introduced_link::state::leaving;
+    link.why_ = why;
+    link.leaves_at_ = clock::steady().now();
+    if (link.farewell_) link.leaves_at_ += last_packets;
+    leaving_.push_back(&link);
+}
+
+void introduced_carrier::let_go() noexcept {
+    const clock::time_point now = clock::steady().now();
+    // One at a time: an upcall may close others.
+    for (bool again = true; again;) {
+        again = false;
+        for (introduced_link* link : leaving_) {
+            const bool all_came = link->farewell_ && link->received_ >= link->announced_;
+            if (!all_came && now < link->leaves_at_) continue;
+            if (!link->farewell_) {  // What a killed process had sent.
+                for (int i = 0; i < 64 && move_packets(64) > 0; ++i) {
+                }
+                if (link->state_ != introduced_link::state::leaving) {
+                    again = true;
+                    break;
+                }
+            }
+            lost(*link, link->why_);
+            again = true;
+            break;
+        }
+    }
+}
+
+void introduced_carrier::release(packet_link& link) noexcept {
+    auto& one = static_cast<introduced_link&>(link);
+    drop(one, {errc::closed});
+    const auto at = std::find_if(links_.begin(), links_.end(),
+                                 [&](const auto& each) { return each.get() == &one; });
+    std::unique_ptr<introduced_link> taken = std::move(*at);
+    at->swap(links_.back());
+    links_.pop_back();
+    if (taken->said_.pending)
+        parted_.push_back(std::move(taken));
+    else
+        release_path(std::move(taken));
+}
+
+void introduced_carrier::release_parted() noexcept {
+    for (std::size_t i = 0; i < parted_.size();) {
+        if (parted_[i]->said_.pending) {
+            ++i;
+            continue;
+        }
+        release_path(std::move(parted_[i]));
+        parted_[i].swap(parted_.back());
+        parted_.pop_back();
+    }
+}
+
+}  // namespace amalgam::detail

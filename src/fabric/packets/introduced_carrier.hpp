@@ -1,0 +1,169 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/fabric/packets.hpp>
+#include <amalgam/fabric/port.hpp>
+
+namespace amalgam::detail {
+
+class introduced_carrier;
+
+/// A connection of an introduced_carrier.
+class introduced_link : public packet_link {
+public:
+    virtual ~introduced_link() = default;
+
+    void close() noexcept final;
+
+    /// What the other end calls this connection in the packets it sends here, and how it wants to
+    /// be called itself.
+    std::uint64_t own_id() const noexcept { return own_id_; }
+    std::uint64_t their_id() const noexcept { return their_id_; }
+
+protected:
+    /// Each packet that left, and each that came: so that the end waits for the last of them.
+    void count_sent() noexcept { ++sent_; }
+    bool is_open() const noexcept { return state_ == state::open; }
+    /// The other end came here; else this one went there.
+    bool was_accepted() const noexcept { return was_accepted_; }
+
+private:
+    friend class introduced_carrier;
+    enum class state : std::uint8_t { greeting, open, leaving, over };
+
+    /// The greeting, at the end the farewell, while it is sent.
+    struct outgoing : completion {
+        outgoing() : completion(&on_done) {}
+        static void on_done(completion& self, status, std::size_t) noexcept {
+            static_cast<outgoing&>(self).pending = false;
+        }
+        std::vector<std::byte> bytes;
+        const_bytes piece;
+        bool pending = false;
+    };
+
+    introduced_carrier* home_ = nullptr;
+    peer_id peer_{};
+    state state_ = state::greeting;
+    std::uint64_t own_id_ = 0;
+    std::uint64_t their_id_ = 0;
+    std::uint64_t sent_ = 0;
+    std::uint64_t received_ = 0;
+    std::uint64_t announced_ = 0;  ///< How many the other end sent; known once it said farewell.
+    bool farewell_ = false;
+    bool was_accepted_ = false;
+    status why_;                   ///< Of leaving.
+    clock::time_point leaves_at_;  ///< Leaving: the latest time.
+    outgoing said_;
+    std::vector<std::byte> name_;  ///< The other end's, until its first packet comes.
+};
+
+/// A carrier over a library that moves packets between named ends, but leaves it to others how
+/// these learn their names and that one is gone. Both are done by a tcp port of its own: it
+/// listens where the URI says, so interface, address and port number are what was asked for; on
+/// each of its connections the ends tell each other their names; and when that connection is lost,
+/// the peer is, within the time and for the reasons that hold for tcp.
+///
+/// Threads: the port's.
+class introduced_carrier : public packet_carrier, private message_sink {
+public:
+    void start(packet_events& events) noexcept final;
+    std::string address() const final;
+    std::string explain() const final;
+    result<std::string> canonical(std::string_view address) const final;
+    result<packet_link*> connect(std::string_view address) final;
+    void release(packet_link& link) noexcept final;
+    std::size_t progress(std::size_t budget) noexcept final;
+    int wait_handle() const noexcept final { return both_.get(); }
+    bool arm() noexcept final;
+
+protected:
+    /// `scheme` stands before "://": "ucx+tcp"; only ends of one scheme meet.
+    /// Failure: throws error{no_memory}.
+    introduced_carrier(std::unique_ptr<port> tcp, std::string scheme);
+    /// Call it first in the destructor.
+    void end_introductions() noexcept;
+    /// Call it in the constructor.
+    void sleep_also_on(int fd);
+    /// For libraries that do not tell of everything by a descriptor: whoever falls asleep wakes up
+    /// in a millisecond, when `soon`, else later and later while nothing comes, up to 64 ms. Call
+    /// it in the constructor, to make that possible, and in arm_paths().
+    void sleep_briefly(bool soon);
+
+    // ---- what each library provides
+
+    /// How the other end reaches this one.
+    virtual const_bytes own_name() const noexcept = 0;
+    virtual std::string explain_paths() const = 0;
+    virtual std::unique_ptr<introduced_link> make_link() = 0;
+    /// The other end's name is known: packets may be sent. Failure: the connection is lost.
+    virtual status open_path(introduced_link&, const_bytes name) noexcept = 0;
+    /// Whether the end that was called opens its path only when the first packet comes: for
+    /// libraries in which two that reach for each other at once may miss each other.
+    virtual bool caller_goes_first() const noexcept { return false; }
+    /// Nothing is sent any more; what was, still leaves, unless nobody is there (`dead`). May run
+    /// inside of an upcall.
+    virtual void close_path(introduced_link&, bool dead) noexcept = 0;
+    /// The link is not named any more: destroy it when the library has let go of it.
+    virtual void release_path(std::unique_ptr<introduced_link>) noexcept = 0;
+    /// Moves packets; returns how many came. Calls arrived() and lost().
+    virtual std::size_t move_packets(std::size_t budget) noexcept = 0;
+    virtual bool arm_paths() noexcept = 0;
+
+    // ---- for each library, inside of move_packets()
+
+    /// nullptr: no connection of that id takes packets.
+    introduced_link* find(std::uint64_t own_id) noexcept;
+    void arrived(introduced_link&, const_bytes packet) noexcept;
+    void lost(introduced_link&, status why) noexcept;
+    packet_events& events() noexcept { return *events_; }
+    /// Where the other end was looked up, or came from: "tcp://10.0.0.5:7000".
+    std::string met_at(const introduced_link& link) const { return tcp_->peer_address(link.peer_); }
+
+private:
+    friend class introduced_link;
+    static constexpr std::uint64_t rounds_per_look = 64;
+
+    void on_message(message& arrived) noexcept override;
+    void on_peer_down(peer_id, status why) noexcept override;
+
+    std::string to_tcp(std::string_view address) const;
+    introduced_link& add(peer_id who);
+    void greet(introduced_link&);
+    void take_greeting(introduced_link&, const_bytes bytes) noexcept;
+    void open(introduced_link&, const_bytes name) noexcept;
+    introduced_link* of(peer_id who) noexcept;
+    void say_farewell(introduced_link&) noexcept;
+    void drop(introduced_link&, status why) noexcept;
+    void leave(introduced_link&, status why) noexcept;
+    void let_go() noexcept;
+    void release_parted() noexcept;
+
+    std::unique_ptr<port> tcp_;
+    std::string scheme_;
+    packet_events* events_ = nullptr;
+    unique_fd both_;   ///< An epoll set: the tcp port's, and the library's.
+    unique_fd timer_;  ///< See sleep_briefly().
+    bool timer_is_set_ = false;
+    long nap_ms_ = 1;
+    bool ending_ = false;
+    std::size_t upcalls_ = 0;
+    std::uint64_t rounds_ = 0;
+    bool slept_ = false;
+    std::vector<std::unique_ptr<introduced_link>> links_;
+    std::unordered_map<std::uint64_t, introduced_link*> by_id_;
+    std::unordered_map<peer_id, introduced_link*> by_peer_;
+    std::vector<introduced_link*> leaving_;
+    std::vector<std::unique_ptr<introduced_link>> parted_;  ///< Whose last word is not sent.
+};
+
+}  // namespace amalgam::detail

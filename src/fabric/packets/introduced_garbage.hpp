@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <amalgam/core/random.hpp>
+
+#include "fabric/transports/tcp/raw_peer.hpp"
+
+namespace amalgam::detail {
+
+/// For tests: says to an introduced_carrier at `address` what none of its like would, and returns
+/// once that one has hung up. What libraries make of a wrong name in a right greeting is theirs.
+inline void send_wrong_introduction(const std::string& address, std::uint64_t seed) {
+    seeded_random dice(seed);
+    raw_peer at("tcp" + address.substr(address.find("://")));
+    const auto noise = [&](std::size_t bytes) {
+        std::vector<std::byte> made(bytes);
+        for (std::byte& one : made)
+            one = static_cast<std::byte>(dice());
+        return made;
+    };
+    switch (dice.below(4)) {
+        case 0:
+            at.send(noise(16 + dice.below(2000)));
+            break;
+        case 1: {  // No greeting, but a message of a tag that means nothing.
+            at.shake_hands();
+            at.send_frame({.kind = frame_kind::unexpected, .tag = dice()}, noise(100));
+            ::shutdown(at.fd(), SHUT_WR);
+            break;
+        }
+        case 2: {  // A greeting that is too short, or ends within its scheme.
+            at.shake_hands();
+            at.send_frame({.kind = frame_kind::unexpected, .tag = 0x316f7274'6c616d41u},
+                          noise(dice.below(12)));
+            break;
+        }
+        default: {  // A greeting of another kind of port.
+            at.shake_hands();
+            std::vector<std::byte> greeting = noise(8);
+            for (char c : std::string("\4\0loop", 6))
+                greeting.push_back(static_cast<std::byte>(c));
+            at.send_frame({.kind = frame_kind::unexpected, .tag = 0x316f7274'6c616d41u}, greeting);
+            break;
+        }
+    }
+    at.wait_for_the_end();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,117 @@
+#include "fabric/plugin_folders.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <set>
+#include <system_error>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/fabric/plugin.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view before_name = "amalgam-transport-";
+constexpr std::string_view after_name = ".so";
+
+/// Loads one shared object. It stays loaded also when it is refused: its code may have run.
+result<std::unique_ptr<transport>> load_file(const std::string& file, std::string_view name) {
+    void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) return {errc::unsupported, fmt::format("{}.", ::dlerror())};
+    using entry = const transport_plugin* (*)();
+    const auto ask = reinterpret_cast<entry>(::dlsym(handle, "amalgam_transport_plugin"));
+    if (ask == nullptr)
+        return {errc::mismatch,
+                fmt::format("{} is no transport of Amalgam: it has no amalgam_transport_plugin; "
+                            "see AMALGAM_TRANSPORT_PLUGIN in amalgam/fabric/plugin.hpp.",
+                            file)};
+    const transport_plugin* plugin = ask();
+    if (plugin->interface_version != plugin_interface_version)
+        return {errc::mismatch,
+                fmt::format("{} was built for version {} of the plug-in interface, this program "
+                            "for {}: build both with one Amalgam.",
+                            file, plugin->interface_version, plugin_interface_version)};
+    if (std::strcmp(plugin->abi, plugin_abi) != 0)
+        return {errc::mismatch,
+                fmt::format("{} was built with \"{}\", this program with \"{}\": build both with "
+                            "one C++ library.",
+                            file, plugin->abi, plugin_abi)};
+    try {
+        std::unique_ptr<transport> made(plugin->make());
+        if (made != nullptr && made->name() == name) return made;
+        return {
+            errc::mismatch,
+            fmt::format("{} brings a transport called \"{}\", which its file name does not say.",
+                        file, made == nullptr ? "" : made->name())};
+    } catch (const std::exception& why) {
+        return {errc::unsupported, fmt::format("{} did not start: {}", file, why.what())};
+    }
+}
+
+}  // namespace
+
+plugin_folders::plugin_folders() {
+    if (const char* path = std::getenv("AMALGAM_PLUGIN_PATH")) {
+        std::string_view rest(path);
+        while (!rest.empty()) {
+            const std::string_view one = rest.substr(0, rest.find(':'));
+            if (!one.empty()) folders_.emplace_back(one);
+            rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+        }
+    }
+    std::error_code ignored;
+    const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
+    if (!program.empty())
+        folders_.push_back(program.parent_path().parent_path() / AMALGAM_PLUGIN_SUBFOLDER);
+    folders_.emplace_back(AMALGAM_PLUGIN_FOLDER);
+}
+
+std::vector<std::string> plugin_folders::names() const {
+    std::set<std::string> names;
+    for (const std::string& folder : folders_) {
+        std::error_code ignored;
+        for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+            std::string name = entry.path().filename();
+            if (name.size() <= before_name.size() + after_name.size() ||
+                !name.starts_with(before_name) || !name.ends_with(after_name))
+                continue;
+            name.resize(name.size() - after_name.size());
+            names.insert(name.substr(before_name.size()));
+        }
+    }
+    return {names.begin(), names.end()};
+}
+
+std::string plugin_folders::file_of(std::string_view name) const {
+    for (const std::string& folder : folders_) {
+        std::string file = fmt::format("{}/{}{}{}", folder, before_name, name, after_name);
+        std::error_code ignored;
+        if (fs::exists(file, ignored)) return file;
+    }
+    return {};
+}
+
+result<const transport*> plugin_folders::load(std::string_view name) noexcept try {
+    const std::lock_guard lock(mutex_);
+    auto known = loaded_.find(name);
+    if (known == loaded_.end()) {
+        const std::string file = file_of(name);
+        if (file.empty()) return {errc::not_found, fmt::format("there is no plug-in \"{}\"", name)};
+        auto fresh = load_file(file, name);
+        if (!fresh) log(log_level::info, "fabric", fresh.sentence());
+        known = loaded_.emplace(std::string(name), std::move(fresh)).first;
+    }
+    if (!known->second) return known->second.why();
+    return static_cast<const transport*>(known->second->get());
+} catch (const std::bad_alloc&) {
+    return {errc::no_memory, ""};
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/fabric/transport.hpp>
+
+namespace amalgam::detail {
+
+/// The folders that hold transports as shared objects, and what was loaded from them.
+///
+/// Threads: any; a first load() holds up others.
+class plugin_folders {
+public:
+    /// Those of AMALGAM_PLUGIN_PATH, then the install's.
+    plugin_folders();
+    explicit plugin_folders(std::vector<std::string> folders) : folders_(std::move(folders)) {}
+
+    /// Of all that lie there, loadable or not, in order.
+    std::vector<std::string> names() const;
+    /// The transport of that name, loaded now if it is not. It lives as long as this object.
+    /// Failure: `not_found`; `unsupported` or `mismatch` with one sentence about the file.
+    result<const transport*> load(std::string_view name) noexcept;
+
+private:
+    std::string file_of(std::string_view name) const;
+
+    std::vector<std::string> folders_;
+    std::mutex mutex_;
+    std::map<std::string, result<std::unique_ptr<transport>>, std::less<>> loaded_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/fabric/plugin.hpp>
+
+#include "fabric/packets/meeting.hpp"
+#include "fabric/transports/ofi/ofi_connected_carrier.hpp"
+#include "fabric/transports/ofi/ofi_named_carrier.hpp"
+#include "fabric/transports/tcp/binding.hpp"
+#include "fabric/transports/tcp/interfaces.hpp"
+#include "fabric/transports/tcp/tcp.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+constexpr const char* example = "ofi+tcp://127.0.0.1:0";
+
+failure wrong(const uri& where, status why, std::string_view what) {
+    return wrong_uri(where, why, what, example);
+}
+
+/// A domain that is an interface says where to listen, too, when nothing else does.
+uri place_of(const uri& where, const std::vector<interface_address>& machine) {
+    uri tcp = meeting_place(where);
+    if (tcp.host.empty() && tcp.port && preferred_address(machine, where.device))
+        tcp.host = where.device;
+    return tcp;
+}
+
+socket_address address_of(const fi_info& found) {
+    if (found.src_addr == nullptr ||
+        (found.addr_format != FI_SOCKADDR_IN && found.addr_format != FI_SOCKADDR_IN6))
+        return {};
+    return {*static_cast<const sockaddr*>(found.src_addr),
+            static_cast<socklen_t>(found.src_addrlen)};
+}
+
+class ofi_transport final : public transport {
+public:
+    std::string_view name() const noexcept override { return "ofi"; }
+
+    transport_info describe() const override {
+        const std::uint32_t version = fi_version();
+        const ofi_machine here = ofi_on_this_machine();
+        transport_info info;
+        info.name = "ofi";
+        info.summary =
+            fmt::format("libfabric {}.{}, messages", FI_MAJOR(version), FI_MINOR(version));
+        info.example = example;
+        info.usable = !here.providers.empty();
+        if (!info.usable) info.why_not = "libfabric finds no device it can use here.";
+        info.details = {fmt::format("protocols: {}", fmt::join(here.providers, ", ")),
+                        fmt::format("domains: {}", fmt::join(here.domains, ", ")),
+                        "rma: by messages that the target's progress carries out"};
+        return info;
+    }
+
+    result<std::unique_ptr<port>> open(const uri& where, const port_options& options) const override
+        try {
+        if (where.protocol.empty())
+            return wrong(where, {errc::invalid},
+                         fmt::format("the protocol is missing; libfabric has here: {}",
+                                     fmt::join(ofi_on_this_machine().providers, ", ")));
+        if (const auto flaw = flaw_of(where.protocol); !flaw.empty())
+            return wrong(
+                where, {errc::unsupported},
+                fmt::format("libfabric's \"{}\" is not used, since it {}", where.protocol, flaw));
+        const auto machine = interface_addresses();
+        const uri tcp = place_of(where, machine);
+        result<binding> bound = choose_binding(tcp, machine);
+        if (!bound) return retold(where, bound.why(), example);
+
+        ofi_wish wish{where.protocol, where.device, bound->source};
+        result<ofi_info> found = find_ofi(wish);
+        if (!found) return wrong(where, found.why().what, found.why().sentence);
+        if ((*found)->ep_attr->max_msg_size < ofi_carrier::packet_bytes)
+            return wrong(where, {errc::unsupported},
+                         fmt::format("libfabric's \"{}\" carries messages of {} bytes only, and "
+                                     "needed are {}",
+                                     where.protocol, (*found)->ep_attr->max_msg_size,
+                                     ofi_carrier::packet_bytes));
+        auto meeting = make_tcp_transport()->open(tcp, options);
+        if (!meeting) return retold(where, meeting.why(), example);
+
+        packet_port_traits traits;
+        traits.transport = "ofi";
+        traits.packet_bytes = ofi_carrier::packet_bytes;
+        traits.listens = meeting.value()->can().listens;
+        traits.between_hosts = true;
+        return make_packet_port(
+            make_carrier(where, options, *bound, wish, std::move(*found), std::move(*meeting)),
+            traits, options);
+    } catch (const error& why) {
+        return wrong(where, why.code(), why.what());
+    }
+
+private:
+    static std::unique_ptr<packet_carrier> make_carrier(const uri& where,
+                                                        const port_options& options,
+                                                        const binding& bound, const ofi_wish& wish,
+                                                        ofi_info found, std::unique_ptr<port> tcp) {
+        std::string scheme = "ofi+" + where.protocol;
+        std::string chosen = fmt::format("libfabric moves messages by its provider \"{}\"",
+                                         found->fabric_attr->prov_name);
+        socket_address source = wish.source;
+        if (!source && !wish.domain.empty()) source = address_of(*found);
+        if (!wish.domain.empty() || source)
+            chosen += fmt::format(" in the domain {}", found->domain_attr->name);
+        if (!wish.connected())
+            return std::make_unique<ofi_named_carrier>(std::move(tcp), std::move(scheme),
+                                                       std::move(found), std::move(chosen));
+        if (source) chosen += " from " + source.host();
+        return std::make_unique<ofi_connected_carrier>(
+            std::move(tcp), std::move(scheme), std::move(found), std::move(chosen),
+            ofi_connected_carrier::place{bound.listen.value_or(socket_address()),
+                                         source ? source.with_port(0) : socket_address()},
+            options.silence_limit);
+    }
+};
+
+}  // namespace
+}  // namespace amalgam::detail
+
+AMALGAM_TRANSPORT_PLUGIN([]() -> amalgam::transport* { return new amalgam::detail::ofi_transport; })

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/fabric/plugin.hpp>
+
+#include "fabric/packets/meeting.hpp"
+#include "fabric/transports/tcp/interfaces.hpp"
+#include "fabric/transports/tcp/socket_address.hpp"
+#include "fabric/transports/tcp/tcp.hpp"
+#include "fabric/transports/ucx/ucx_carrier.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+constexpr const char* example = "ucx+tcp://127.0.0.1:0";
+
+failure wrong(const uri& where, status why, std::string_view what) {
+    return wrong_uri(where, why, what, example);
+}
+
+bool has_device(const std::vector<ucx_resource>& all, std::string_view device) {
+    return std::any_of(all.begin(), all.end(),
+                       [&](const ucx_resource& one) { return one.device == device; });
+}
+
+std::string devices_of(const std::vector<ucx_resource>& all) {
+    std::vector<std::string> names;
+    for (const ucx_resource& one : all)
+        if (std::find(names.begin(), names.end(), one.device) == names.end())
+            names.push_back(one.device);
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// The interface that has this address; empty: none, or it stands for all.
+std::string interface_of(const std::string& host, const std::vector<interface_address>& machine) {
+    for (const interface_address& one : machine) {
+        if (one.interface == host) return host;
+        if (auto address = socket_address::numeric(host, 0);
+            address && one.address.same_host(*address))
+            return one.interface;
+    }
+    return {};
+}
+
+class ucx_transport final : public transport {
+public:
+    std::string_view name() const noexcept override { return "ucx"; }
+
+    transport_info describe() const override {
+        unsigned major = 0, minor = 0, release = 0;
+        ucp_get_version(&major, &minor, &release);
+        const auto all = ucx_resources();
+        transport_info info;
+        info.name = "ucx";
+        info.summary = fmt::format("UCX {}.{}.{}, active messages", major, minor, release);
+        info.example = example;
+        info.usable = !all.empty();
+        if (!info.usable) info.why_not = "UCX finds no device it can use here.";
+        info.details = {"protocols: all, shm, " + transports_of(all), "devices: " + devices_of(all),
+                        "rma: by messages that the target's progress carries out"};
+        return info;
+    }
+
+    result<std::unique_ptr<port>> open(const uri& where, const port_options& options) const override
+        try {
+        const auto all = ucx_resources();
+        if (where.protocol.empty())
+            return wrong(where, {errc::invalid},
+                         "the protocol is missing; UCX has here: all, shm, " + transports_of(all));
+        if (!serves(all, where.protocol))
+            return wrong(where, {errc::unsupported},
+                         fmt::format("UCX finds no device for \"{}\" on this machine; it has: all, "
+                                     "shm, {}",
+                                     where.protocol, transports_of(all)));
+        if (!where.device.empty() && !has_device(all, where.device))
+            return wrong(where, {errc::unreachable},
+                         fmt::format("UCX has no device \"{}\" here; it has: {}", where.device,
+                                     devices_of(all)));
+        auto meeting = make_tcp_transport()->open(meeting_place(where), options);
+        if (!meeting) return retold(where, meeting.why(), example);
+
+        const bool listens = meeting.value()->can().listens;
+        const auto machine = interface_addresses();
+        std::string device = where.device;
+        if (device.empty() && !where.host.empty()) device = interface_of(where.host, machine);
+        const bool ipv6 = where.host.find(':') != std::string::npos;
+        auto worker = std::make_unique<ucx_worker>(where.protocol, device, ipv6);
+        const bool between_hosts = !stays_on_host(where.protocol);
+        std::string chosen = fmt::format("UCX moves messages by \"{}\"", where.protocol);
+        if (between_hosts)
+            chosen += device.empty() ? ", over any device that reaches the peer"
+                                     : fmt::format(", over the network by {} only", device);
+        packet_port_traits traits;
+        traits.transport = "ucx";
+        traits.packet_bytes = ucx_carrier::packet_bytes;
+        traits.listens = listens;
+        traits.between_hosts = between_hosts;
+        // Of a killed process its half-written cell stays in the queue of shared memory that all
+        // others use, too.
+        traits.isolates_killed = !uses_shared_memory(where.protocol);
+        ucx_carrier::setup with{"ucx+" + where.protocol, std::move(chosen), between_hosts};
+        auto carrier =
+            std::make_unique<ucx_carrier>(std::move(*meeting), std::move(worker), std::move(with));
+        return make_packet_port(std::move(carrier), traits, options);
+    } catch (const error& why) {
+        return wrong(where, why.code(), why.what());
+    }
+};
+
+}  // namespace
+}  // namespace amalgam::detail
+
+AMALGAM_TRANSPORT_PLUGIN([]() -> amalgam::transport* { return new amalgam::detail::ucx_transport; })

@@ -1,0 +1,184 @@
+#include "fabric/transports/ucx/ucx_library.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include <fmt/format.h>
+#include <uct/api/uct.h>
+
+namespace amalgam::detail {
+namespace {
+
+constexpr const char* tcp_segment = "68000";  // Bytes: ucx_carrier::packet_bytes, and room.
+
+void add_resources(uct_component_h component, const uct_md_resource_desc_t& domain,
+                   std::vector<ucx_resource>& all) {
+    uct_md_config_t* config = nullptr;
+    if (uct_md_config_read(component, nullptr, nullptr, &config) != UCS_OK) return;
+    uct_md_h opened = nullptr;
+    const ucs_status_t how = uct_md_open(component, domain.md_name, config, &opened);
+    uct_config_release(config);
+    if (how != UCS_OK) return;
+    uct_tl_resource_desc_t* list = nullptr;
+    unsigned count = 0;
+    if (uct_md_query_tl_resources(opened, &list, &count) == UCS_OK) {
+        for (unsigned i = 0; i < count; ++i)
+            all.push_back({list[i].tl_name, list[i].dev_name});
+        uct_release_tl_resource_list(list);
+    }
+    uct_md_close(opened);
+}
+
+bool begins_with(std::string_view text, std::string_view head) {
+    return text.substr(0, head.size()) == head;
+}
+
+bool is_shared_memory(std::string_view transport) {
+    return transport == "shm" || transport == "sm" || transport == "posix" || transport == "sysv" ||
+           transport == "xpmem" || transport == "cma" || transport == "knem";
+}
+
+[[noreturn]] void fail(std::string_view doing, ucs_status_t what) {
+    throw error(from_ucx(what, errc::unsupported),
+                fmt::format("UCX cannot {}: {}", doing, ucs_status_string(what)));
+}
+
+struct config_release {
+    void operator()(ucp_config_t* one) const noexcept { ucp_config_release(one); }
+};
+
+}  // namespace
+
+std::vector<ucx_resource> ucx_resources() {
+    std::vector<ucx_resource> all;
+    uct_component_h* components = nullptr;
+    unsigned count = 0;
+    if (uct_query_components(&components, &count) != UCS_OK) return all;
+    for (unsigned i = 0; i < count; ++i) {
+        uct_component_attr_t attributes{};
+        attributes.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
+        if (uct_component_query(components[i], &attributes) != UCS_OK) continue;
+        std::vector<uct_md_resource_desc_t> domains(attributes.md_resource_count);
+        attributes.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
+        attributes.md_resources = domains.data();
+        if (domains.empty() || uct_component_query(components[i], &attributes) != UCS_OK) continue;
+        for (const auto& domain : domains)
+            add_resources(components[i], domain, all);
+    }
+    uct_release_component_list(components);
+    return all;
+}
+
+std::string transports_of(const std::vector<ucx_resource>& all) {
+    std::vector<std::string> names;
+    for (const ucx_resource& one : all)
+        names.push_back(one.transport);
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool serves(const std::vector<ucx_resource>& all, std::string_view protocol) {
+    return std::any_of(all.begin(), all.end(), [&](const ucx_resource& one) {
+        if (protocol == "all") return true;
+        if (protocol == "shm" || protocol == "sm") return is_shared_memory(one.transport);
+        // "rc" stands for rc_verbs and rc_mlx5, and so on.
+        return one.transport == protocol || begins_with(one.transport, std::string(protocol) + "_");
+    });
+}
+
+bool uses_shared_memory(std::string_view protocol) {
+    return protocol == "all" || is_shared_memory(protocol);
+}
+
+bool stays_on_host(std::string_view protocol) {
+    return protocol == "self" || is_shared_memory(protocol);
+}
+
+status from_ucx(ucs_status_t what, errc otherwise) noexcept {
+    errc code = otherwise;
+    switch (what) {
+        case UCS_OK:
+            code = errc::ok;
+            break;
+        case UCS_ERR_NO_MEMORY:
+            code = errc::no_memory;
+            break;
+        case UCS_ERR_CANCELED:
+            code = errc::canceled;
+            break;
+        case UCS_ERR_UNREACHABLE:
+        case UCS_ERR_REJECTED:
+            code = errc::unreachable;
+            break;
+        case UCS_ERR_CONNECTION_RESET:
+        case UCS_ERR_NOT_CONNECTED:
+        case UCS_ERR_ENDPOINT_TIMEOUT:
+        case UCS_ERR_TIMED_OUT:
+            code = errc::disconnected;
+            break;
+        default:
+            break;
+    }
+    return {code, what};
+}
+
+ucx_worker::ucx_worker(const std::string& protocol, const std::string& device, bool ipv6) {
+    ucp_config_t* raw = nullptr;
+    if (ucs_status_t how = ucp_config_read(nullptr, nullptr, &raw); how != UCS_OK)
+        fail("read its settings", how);
+    const std::unique_ptr<ucp_config_t, config_release> config(raw);
+    const auto set = [&](const char* key, const std::string& value) {
+        if (ucs_status_t how = ucp_config_modify(config.get(), key, value.c_str()); how != UCS_OK)
+            fail(fmt::format("be told that {} is {}", key, value), how);
+    };
+    set("TLS", protocol);
+    if (!device.empty()) set("NET_DEVICES", device);
+    // Shared memory, too, is to say when a peer is gone.
+    if (uses_shared_memory(protocol)) set("MM_ERROR_HANDLING", "y");
+    if (ipv6) set("TCP_AF_PRIO", "inet6,inet");
+    if (protocol == "tcp" || protocol == "all") {
+        // UCX aborts when a peer dies while memory of ours is lent to its tcp. Segments that hold a
+        // packet each, with UCX's headers, make the copy cheaper than the loan was.
+        set("ZCOPY_THRESH", "inf");
+        set("TCP_TX_SEG_SIZE", tcp_segment);
+        set("TCP_RX_SEG_SIZE", tcp_segment);
+    }
+
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
+    params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+    params.name = "amalgam";
+    if (ucs_status_t how = ucp_init(&params, config.get(), &context_); how != UCS_OK)
+        fail(fmt::format("open \"{}\"", protocol), how);
+
+    ucp_worker_params_t worker{};
+    worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    worker.thread_mode = UCS_THREAD_MODE_SINGLE;
+    ucs_status_t how = ucp_worker_create(context_, &worker, &worker_);
+    if (how == UCS_OK) how = ucp_worker_get_efd(worker_, &event_fd_);
+    if (how == UCS_OK) return;
+    if (worker_ != nullptr) ucp_worker_destroy(worker_);
+    ucp_cleanup(context_);
+    fail(fmt::format("make a worker for \"{}\"", protocol), how);
+}
+
+std::vector<std::byte> ucx_worker::name() const {
+    ucp_address_t* name = nullptr;
+    std::size_t bytes = 0;
+    if (ucs_status_t how = ucp_worker_get_address(worker_, &name, &bytes); how != UCS_OK)
+        fail("tell its name", how);
+    const auto* first = reinterpret_cast<const std::byte*>(name);
+    std::vector<std::byte> copy(first, first + bytes);
+    ucp_worker_release_address(worker_, name);
+    return copy;
+}
+
+ucx_worker::~ucx_worker() {
+    ucp_worker_destroy(worker_);
+    ucp_cleanup(context_);
+}
+
+}  // namespace amalgam::detail

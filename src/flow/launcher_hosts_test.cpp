@@ -1,0 +1,234 @@
+// `amalgam run` with groups on a second host over ssh. tests/launchers/with_sshd makes that host.
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "conformance/child_process.hpp"
+#include "flow/test_reports.hpp"
+
+namespace amalgam {
+namespace {
+
+using conformance::child_process;
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+/// The command's output, and that it ended well.
+std::string output_of(const std::string& command) {
+    child_process done = child_process::run({"sh", "-c", command});
+    std::string output = done.output();
+    EXPECT_EQ(done.join(), 0) << command << ": " << output;
+    return output;
+}
+
+class launcher_hosts : public testing::Test {
+protected:
+    void SetUp() override {
+        const char* ssh = std::getenv("AMALGAM_TEST_SSH");
+        if (ssh == nullptr) GTEST_SKIP() << "started without tests/launchers/with_sshd";
+        ssh_ = ssh;
+        // Not by our number: it is small, and the next one's too, in a namespace of our own.
+        folder_ = testing::TempDir() + "amalgam_hosts_XXXXXX";
+        ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+        // Neither could open the other's endpoint.
+        write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0"},
+                        "G2": {"endpoint": "tcp://10.9.0.2:0", "host": "10.9.0.2",
+                               "env": {"GREETING": "hello  'there'"}},
+                        "G3": {"endpoint": "tcp://10.9.0.1:0"})");
+    }
+    void TearDown() override {
+        if (!folder_.empty()) output_of("rm -rf " + folder_);
+    }
+
+    void write_config(const std::string& groups) {
+        std::ofstream(folder_ + "/c.json") << "{\"groups\": {" << groups << "}}";
+    }
+    child_process start(const std::vector<std::string>& command,
+                        const std::vector<std::string>& options = {}) {
+        std::vector<std::string> argv{AMALGAM_TOOL, "run", "-c",      folder_ + "/c.json",
+                                      "--ssh",      ssh_,  "--grace", "10"};
+        argv.insert(argv.end(), options.begin(), options.end());
+        argv.push_back("--");
+        argv.insert(argv.end(), command.begin(), command.end());
+        return child_process::run(argv);
+    }
+    struct outcome {
+        int code;
+        std::string output;
+    };
+    outcome run(const std::vector<std::string>& command,
+                const std::vector<std::string>& options = {}) {
+        child_process launched = start(command, options);
+        std::string output = launched.output();
+        return {launched.join(), output};
+    }
+    outcome run_shell(const std::string& script, const std::vector<std::string>& options = {}) {
+        return run({"sh", "-c", script}, options);
+    }
+
+    std::string ssh_, folder_;
+};
+
+TEST_F(launcher_hosts, groups_on_two_hosts_run_one_graph) {
+    auto [code, output] = run({FLOW_TEST_PROGRAM, "count"});
+    EXPECT_EQ(code, 0);
+    EXPECT_EQ(output, "[G3] got 1000\n");
+}
+
+TEST_F(launcher_hosts, all_groups_may_be_elsewhere) {
+    write_config(R"("G1": {"endpoint": "shm://", "host": "root@10.9.0.2"},
+                    "G2": {"endpoint": "shm://", "replicas": 2, "host": ["10.9.0.2", "10.9.0.2"]},
+                    "G3": {"endpoint": "shm://", "host": "ssh://10.9.0.2"})");
+    auto [code, output] = run({FLOW_TEST_PROGRAM, "count"});
+    EXPECT_EQ(code, 0);
+    // The last item may overtake others, which the other replica has.
+    EXPECT_TRUE(output.starts_with("[G3] got ")) << output;
+}
+
+TEST_F(launcher_hosts, environment_folder_and_arguments_are_as_here) {
+    ::setenv("CARRIED", "a  \"b\"\n$c", 1);
+    auto [code, output] = run({"sh", "-c",
+                               "[ $AMALGAM_GROUP = G2 ] || exit 0; pwd; printf '%s\\n' "
+                               "\"$CARRIED\" \"$GREETING\" \"$AMALGAM_REPLICA\" \"$1\"; "
+                               "ip -br address | grep -c 10.9.0.2; echo wrong >&2",
+                               "name", "two  words' \""});
+    EXPECT_EQ(code, 0);
+    char here[4096];
+    for (const std::string& line :
+         {std::string(::getcwd(here, sizeof here)), std::string("a  \"b\""), std::string("$c"),
+          std::string("hello  'there'"), std::string("0"), std::string("two  words' \""),
+          std::string("1"), std::string("wrong")})
+        EXPECT_TRUE(has(output, "[G2] " + line + "\n")) << line << " in " << output;
+}
+
+TEST_F(launcher_hosts, a_lot_of_output_arrives_whole_and_in_order) {
+    auto [code, output] = run_shell("[ $AMALGAM_GROUP = G2 ] && seq 200000 || true");
+    EXPECT_EQ(code, 0);
+    std::string expected;
+    for (int i = 1; i <= 200000; ++i)
+        expected += "[G2] " + std::to_string(i) + "\n";
+    EXPECT_TRUE(output == expected) << output.size() << " bytes, expected " << expected.size();
+}
+
+TEST_F(launcher_hosts, the_exit_code_of_a_group_elsewhere_is_the_runs) {
+    auto [code, output] = run({FLOW_TEST_PROGRAM, "exit"});
+    EXPECT_EQ(code, 7);
+    EXPECT_EQ(output,
+              "amalgam run: group G2 (on 10.9.0.2) ended with exit code 7; stopped the others\n");
+}
+
+TEST_F(launcher_hosts, a_signal_that_ends_a_group_elsewhere_is_told_as_here) {
+    auto [code, output] = run_shell("[ $AMALGAM_GROUP = G2 ] && kill -9 $$; exec sleep 1000");
+    EXPECT_EQ(code, 128 + SIGKILL);
+    EXPECT_TRUE(has(output, "group G2 (on 10.9.0.2) ended with signal 9 (killed); stopped"))
+        << output;
+}
+
+TEST_F(launcher_hosts, a_node_that_throws_elsewhere_is_blamed_by_name) {
+    auto [code, output] = run({FLOW_TEST_PROGRAM, "throw"});
+    EXPECT_EQ(code, 1);
+    EXPECT_TRUE(has(output,
+                    "group G2 (on 10.9.0.2) ended with exit code 1: the node \"middle\" "
+                    "failed: no more than 100; stopped the others\n"))
+        << output;
+}
+
+TEST_F(launcher_hosts, a_request_to_end_reaches_groups_elsewhere) {
+    detail::test_reports reports(folder_ + "/fifo");
+    child_process launched = start({"sh", "-c",
+                                    "trap 'echo bye; exit 0' TERM; exec 9>" + reports.path() +
+                                        "; echo G 1 >&9; while :; do sleep 0.01; done"},
+                                   {"--view", "G2"});
+    reports.wait_for(3);
+    launched.signal(SIGTERM);
+    EXPECT_TRUE(has(launched.output(), "[G2] bye\n"));
+    EXPECT_EQ(launched.join(), 128 + SIGTERM);
+    reports.wait_until_nothing_is_left();
+}
+
+TEST_F(launcher_hosts, nothing_is_left_when_the_launcher_is_killed) {
+    detail::test_reports reports(folder_ + "/fifo");
+    child_process launched = start({FLOW_TEST_PROGRAM, "parent", reports.path()});
+    reports.wait_for(6);
+    launched.kill();
+    reports.wait_until_nothing_is_left();
+}
+
+TEST_F(launcher_hosts, nothing_is_left_when_ssh_is_killed) {
+    detail::test_reports reports(folder_ + "/fifo");
+    child_process launched = start({FLOW_TEST_PROGRAM, "parent", reports.path()});
+    reports.wait_for(6);
+    output_of("pkill -9 -x ssh");  // In a namespace of our own: nobody else's.
+    std::string output = launched.output();
+    EXPECT_EQ(launched.join(), 255);
+    EXPECT_TRUE(has(output,
+                    "group G2 (on 10.9.0.2) ended with exit code 255: the connection to "
+                    "10.9.0.2 is lost: ssh ended with signal 9 (killed); stopped the "
+                    "others\n"))
+        << output;
+    reports.wait_until_nothing_is_left();
+}
+
+TEST_F(launcher_hosts, a_cut_cable_ends_both_sides) {
+    detail::test_reports reports(folder_ + "/fifo");
+    child_process launched =
+        start({FLOW_TEST_PROGRAM, "parent", reports.path()}, {"--silence", "3"});
+    reports.wait_for(6);
+    output_of("ip link set wire down");
+    std::string output = launched.output();
+    EXPECT_NE(launched.join(), 0);
+    EXPECT_TRUE(has(output, "10.9.0.2 was silent for 3 s")) << output;
+    reports.wait_until_nothing_is_left();
+    output_of("ip link set wire up; ip address replace 10.9.0.1/24 dev wire");
+}
+
+TEST_F(launcher_hosts, a_host_that_is_not_there_is_told_with_a_command_to_try) {
+    write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0"},
+                    "G2": {"endpoint": "tcp://10.9.0.3:0", "host": "me@nowhere.invalid"},
+                    "G3": {"endpoint": "tcp://10.9.0.1:0"})");
+    auto [code, output] = run({FLOW_TEST_PROGRAM, "count"});
+    EXPECT_EQ(code, 255);
+    EXPECT_TRUE(has(output,
+                    "amalgam run: group G2 (on me@nowhere.invalid) ended with exit code "
+                    "255: ssh does not get to me@nowhere.invalid, expected a login "
+                    "without a password, and amalgam as new as here; try: "))
+        << output;
+}
+
+TEST_F(launcher_hosts, an_amalgam_that_is_not_there_is_told) {
+    auto [code, output] =
+        run({FLOW_TEST_PROGRAM, "count"}, {"--remote-amalgam", "/no/such/amalgam"});
+    EXPECT_EQ(code, 127);
+    EXPECT_TRUE(has(output,
+                    ": there is no program \"/no/such/amalgam\" on 10.9.0.2, expected "
+                    "amalgam there as here; example: --remote-amalgam "
+                    "/usr/local/bin/amalgam; stopped the others\n"))
+        << output;
+}
+
+TEST_F(launcher_hosts, a_program_that_is_not_there_is_told) {
+    write_config(R"("G1": {"endpoint": "shm://", "host": "10.9.0.2"})");
+    auto [code, output] = run({"./no-such-program"});
+    EXPECT_EQ(code, 126);
+    EXPECT_TRUE(has(output,
+                    "amalgam run: group G1 (on 10.9.0.2) ended with exit code 126: the "
+                    "program \"./no-such-program\" cannot be run (No such file"))
+        << output;
+}
+
+TEST_F(launcher_hosts, an_ssh_that_is_not_there_starts_nothing) {
+    ssh_ = "no-such-ssh -p 22";
+    auto [code, output] = run({FLOW_TEST_PROGRAM, "count"});
+    EXPECT_EQ(code, 1);
+    EXPECT_TRUE(has(output, "amalgam: the program \"no-such-ssh\" cannot be run")) << output;
+}
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,428 @@
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/detail/routed_transfer.hpp>
+#include <amalgam/rpc/procedure.hpp>
+
+#include "rpc/engine_core.hpp"
+#include "rpc/transfers.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+/// Another way may do what this one cannot.
+bool is_loss_of_way(errc code) noexcept {
+    return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
+}
+
+}  // namespace
+
+/// What moves the pieces of a way one after the other. A turn of the stream lies between two, so
+/// others have theirs.
+class routed_transfer::lane final : public work_unit {
+public:
+    lane(routed_transfer& whose, std::size_t by) noexcept
+        : work_unit([](work_unit& self) noexcept {
+              auto& mine = static_cast<lane&>(self);
+              mine.whose_.run(mine);
+          }),
+          way(by),
+          whose_(whose) {}
+
+    void move(const transfer_target& target, bool is_put) noexcept {
+        record_.emplace(target, *this);
+        if (is_put) {
+            record_->put(from);
+        } else {
+            record_->get(into);
+        }
+        moving = true;
+        record_->begin();
+    }
+    void cancel(transfers& moves) noexcept { moves.cancel(*record_); }
+    const failure& why() const noexcept { return record_->why; }
+
+    const std::size_t way;  ///< Index.
+    bool busy = false;      ///< Waits for its turn, or moves.
+    bool moving = false;
+    clock::time_point began;  ///< The piece.
+    piece what;
+    std::vector<mutable_bytes> into;
+    std::vector<const_bytes> from;
+
+private:
+    class record final : public transfer_record {
+    public:
+        record(const transfer_target& target, lane& on) : transfer_record(target), on_(on) {}
+        void begin() noexcept { submit(); }
+
+    private:
+        void over() noexcept override { on_.whose_.over(on_); }
+        lane& on_;
+    };
+
+    routed_transfer& whose_;
+    std::optional<record> record_;
+};
+
+routed_transfer::routed_transfer(const routed_target& target)
+    : core_(target.first.core),
+      alive_(*core_),
+      target_(target),
+      begin_([](work_unit& self) noexcept { static_cast<errand&>(self).whose.begin(); }, *this),
+      cancel_(
+          [](work_unit& self) noexcept {
+              routed_transfer& mine = static_cast<errand&>(self).whose;
+              mine.cancel();
+          },
+          *this) {
+    if (target_.first.piece_bytes == 0) target_.first.piece_bytes = transfers::default_piece_bytes;
+}
+
+routed_transfer::~routed_transfer() = default;
+
+void routed_transfer::get_copy(scatter into) {
+    into_.assign(into.begin(), into.end());
+    for (const mutable_bytes& each : into)
+        total_ += each.size();
+}
+
+void routed_transfer::put_copy(gather from) {
+    is_put_ = true;
+    from_.assign(from.begin(), from.end());
+    for (const const_bytes& each : from)
+        total_ += each.size();
+}
+
+future<void> routed_transfer::launch() noexcept {
+    on_abandon([](void* self) noexcept { static_cast<routed_transfer*>(self)->abandoned(); }, this);
+    add_reference();  // The future's; ours goes in release().
+    future<void> later(*this);
+    deadline_ = core_->deadline_after(target_.first.timeout, call_context::try_current());
+    if (core_->on_owner()) {
+        begin();
+    } else if (!core_->hand_over(begin_)) {
+        fail({{errc::closed}, "this engine is stopped and transfers nothing more; make a new one"});
+        drop_reference();
+    }
+    return later;
+}
+
+void routed_transfer::abandoned() noexcept {
+    add_reference();  // Until cancel().
+    if (core_->on_owner()) return cancel();
+    // A core that has ended has ended this transfer too.
+    if (!core_->hand_over(cancel_)) drop_reference();
+}
+
+void routed_transfer::cancel() noexcept {
+    if (!begun_) {
+        canceled_early_ = true;  // It is still being handed over; begin() will see.
+    } else if (!ended_) {
+        ++busy_;
+        end({{errc::canceled}, "the transfer was canceled"});
+        release();
+    }
+    drop_reference();
+}
+
+void routed_transfer::begin() noexcept {
+    begun_ = true;
+    began_ = core_->now();
+    busy_ = 1;
+    core_->moves().hold();
+    try {
+        if (canceled_early_) {
+            end({{errc::canceled}, "the transfer was canceled"});
+        } else {
+            find_ways();
+            open_ways();
+            if (ways_.empty()) {
+                end({{errc::disconnected},
+                     fmt::format("transfer of {} bytes: the peer is gone, and its memory with it",
+                                 total_)});
+            }
+        }
+    } catch (const std::bad_alloc&) {
+        end({{errc::no_memory}, {}});
+    }
+    release();
+}
+
+/// All ways by which the memory can be reached, beginning with the one that was asked for.
+void routed_transfer::find_ways() {
+    const transfer_target& first = target_.first;
+    const peer_state* const there = core_->way_to(first.there);
+    if (there == nullptr) return;
+    if (const auto engine = core_->routes().engine_of(there->name);
+        engine != nullptr && engine->home == target_.home) {
+        for (const route& each : engine->routes) {
+            if (each.far_port >= target_.keys.size()) continue;
+            const remote_key& key = target_.keys[each.far_port];
+            if (key.incarnation != 0) ways_.push_back({each.way, key, each.number});
+        }
+        std::stable_partition(ways_.begin(), ways_.end(),
+                              [&](const way& each) { return each.to == there->name; });
+    }
+    if (ways_.empty()) ways_.push_back({there->name, first.key});
+}
+
+/// Uses as many ways as are to be used at once.
+void routed_transfer::open_ways() {
+    const std::size_t piece_bytes = target_.first.piece_bytes;
+    const std::size_t window =
+        std::clamp<std::size_t>(transfers::window_bytes / piece_bytes, 2, transfers::max_window);
+    std::size_t in_use = 0;
+    for (const way& each : ways_)
+        in_use += each.used && !each.lost ? 1 : 0;
+    for (std::size_t i = 0; i < ways_.size() && (in_use == 0 || target_.striped); ++i) {
+        if (ways_[i].used) continue;
+        again_.reserve(lanes_.size() + window);
+        for (std::size_t n = 0; n < window; ++n)
+            lanes_.push_back(std::make_unique<lane>(*this, i));
+        ways_[i].used = true;
+        ++in_use;
+    }
+    wake();
+}
+
+/// Lanes that have nothing to do look again, as far as there is anything.
+void routed_transfer::wake() noexcept {
+    std::uint64_t left = pieces_left();
+    // One of each way in turn, so that few pieces go over all of them.
+    for (bool more = true; more && left != 0;) {
+        more = false;
+        std::size_t before = ways_.size();
+        for (const auto& each : lanes_) {
+            if (left == 0) return;
+            if (each->busy || each->way == before || ways_[each->way].lost) continue;
+            before = each->way;
+            more = true;
+            --left;
+            schedule(*each);
+        }
+    }
+}
+
+void routed_transfer::schedule(lane& on) noexcept {
+    if (!core_->moves().is_closed()) {
+        on.busy = true;
+        ++ways_[on.way].busy;
+        ++busy_;
+        if (core_->hand_over(on)) return;
+        rest(on);
+        --busy_;  // Whoever calls holds one more.
+    }
+    end({{errc::closed}, "this engine is stopped and transfers nothing more; make a new one"});
+}
+
+void routed_transfer::rest(lane& on) noexcept {
+    on.busy = on.moving = false;
+    --ways_[on.way].busy;
+}
+
+std::uint64_t routed_transfer::pieces_left() const noexcept {
+    const std::uint64_t bytes = target_.first.piece_bytes;
+    return again_.size() + (total_ - fresh_.offset + bytes - 1) / bytes;
+}
+
+/// Whether one more piece by this way would be there before the others had moved all that is left:
+/// a slow way should not be what everybody waits for in the end.
+bool routed_transfer::is_worth_it(std::size_t by) const noexcept {
+    const way& mine = ways_[by];
+    const clock::duration so_far = core_->now() - began_;
+    if (mine.done == 0 || so_far <= clock::duration::zero()) return true;
+    std::uint64_t left = pieces_left();
+    std::uint64_t others_did = 0;
+    for (const way& each : ways_) {
+        if (&each == &mine || each.lost || each.busy == 0) continue;
+        others_did += each.done;
+        left += each.busy;
+    }
+    // latest <= left / (others_did / so_far)
+    return static_cast<double>(mine.latest.count()) * static_cast<double>(others_did) <=
+           static_cast<double>(left) * static_cast<double>(so_far.count());
+}
+
+/// The next piece: one that a lost way left, else a fresh one.
+bool routed_transfer::take(piece& next) noexcept {
+    if (!again_.empty()) {
+        next = again_.back();
+        again_.pop_back();
+        return true;
+    }
+    if (fresh_.offset == total_) return false;
+    next = fresh_;
+    next.bytes = std::min<std::uint64_t>(target_.first.piece_bytes, total_ - fresh_.offset);
+    fresh_.offset += next.bytes;
+    for (std::uint64_t left = next.bytes; left != 0;) {
+        const std::size_t here = segment_bytes(fresh_.segment) - fresh_.within;
+        if (left < here) {
+            fresh_.within += static_cast<std::size_t>(left);
+            break;
+        }
+        left -= here;
+        ++fresh_.segment;
+        fresh_.within = 0;
+    }
+    return true;
+}
+
+/// The local bytes of a piece.
+void routed_transfer::slice(lane& on) const {
+    on.into.clear();
+    on.from.clear();
+    std::size_t within = on.what.within;
+    std::uint64_t left = on.what.bytes;
+    for (std::size_t i = on.what.segment; left != 0; ++i) {
+        const auto bytes =
+            static_cast<std::size_t>(std::min<std::uint64_t>(left, segment_bytes(i) - within));
+        if (is_put_) {
+            on.from.push_back(from_[i].subspan(within, bytes));
+        } else {
+            on.into.push_back(into_[i].subspan(within, bytes));
+        }
+        left -= bytes;
+        within = 0;
+    }
+}
+
+void routed_transfer::run(lane& on) noexcept {
+    const way& by = ways_[on.way];
+    if (ended_ || by.lost || !is_worth_it(on.way) || !take(on.what)) {
+        rest(on);
+        return release();
+    }
+    try {
+        slice(on);
+        transfer_target target = target_.first;
+        target.there = by.to;
+        target.key = by.key;
+        target.offset += on.what.offset;
+        target.timeout = time_left();
+        on.began = core_->now();
+        on.move(target, is_put_);  // Nothing of this may be there after it.
+    } catch (const std::bad_alloc&) {
+        rest(on);
+        end({{errc::no_memory}, {}});
+        release();
+    }
+}
+
+std::chrono::nanoseconds routed_transfer::time_left() const noexcept {
+    if (deadline_ == clock::time_point::max()) return std::chrono::nanoseconds::max();
+    return std::max<clock::duration>(deadline_ - core_->now(), clock::duration::zero());
+}
+
+/// A piece has ended.
+void routed_transfer::over(lane& on) noexcept {
+    rest(on);
+    if (ended_) return release();
+    const failure& why = on.why();
+    if (why.what.ok()) {
+        moved_ += on.what.bytes;
+        way& by = ways_[on.way];
+        ++by.done;
+        by.latest = core_->now() - on.began;
+        if (failure wrong = progressed(); !wrong.what.ok()) {
+            end(std::move(wrong));
+        } else if (moved_ == total_) {
+            part_from_lost();
+        } else {
+            schedule(on);
+        }
+    } else if (is_loss_of_way(why.what.code)) {
+        lose(on);
+    } else {
+        end(failure(why));
+    }
+    release();
+}
+
+/// What was under way is done again by others: to get or put the same bytes twice is to do it once.
+void routed_transfer::lose(lane& on) noexcept {
+    way& by = ways_[on.way];
+    by.lost = true;
+    by.owes = is_put_;
+    again_.push_back(on.what);  // There is room for one of each lane.
+    try {
+        open_ways();
+    } catch (const std::bad_alloc&) {
+        return end({{errc::no_memory}, {}});
+    }
+    const bool all_lost =
+        std::all_of(ways_.begin(), ways_.end(), [](const way& each) { return each.lost; });
+    if (all_lost) end(failure(on.why()));
+}
+
+/// All is moved. But of a put that a lost way had under way, bytes may still wait on the far side,
+/// and arrive when the memory there has been changed: so that side gives up the way first.
+void routed_transfer::part_from_lost() noexcept {
+    const auto owing =
+        std::find_if(ways_.begin(), ways_.end(), [](const way& each) { return each.owes; });
+    if (owing == ways_.end()) return end({});
+    const auto other =
+        std::find_if(ways_.begin(), ways_.end(), [](const way& each) { return !each.lost; });
+    if (other == ways_.end()) {
+        return end({{errc::disconnected},
+                    "all was sent, but then the last way to the peer was lost, too"});
+    }
+    try {
+        static constexpr const char* name = "amalgam.part";
+        using signature = void(std::uint32_t);
+        const procedure<signature> part(*core_, core_->intern(name, signature_text<signature>()),
+                                        true);
+        ++busy_;
+        part.on(other->to)
+            .within(time_left())
+            .call_then(
+                [this, owing, other](const result<void>& how) noexcept {
+                    if (ended_) return release();
+                    if (how) {
+                        owing->owes = false;
+                    } else if (is_loss_of_way(how.code().code)) {
+                        other->lost = true;
+                    } else {
+                        end(failure(how.why()));
+                    }
+                    if (!ended_) part_from_lost();
+                    release();
+                },
+                owing->number);
+    } catch (const error& why) {
+        --busy_;
+        end({why.code(), why.what()});
+    } catch (const std::bad_alloc&) {
+        --busy_;
+        end({{errc::no_memory}, {}});
+    }
+}
+
+void routed_transfer::end(failure why) noexcept {
+    if (ended_) return;
+    ended_ = true;
+    why_ = std::move(why);
+    for (const auto& each : lanes_) {
+        if (each->moving) each->cancel(core_->moves());
+    }
+}
+
+/// Whoever held it does not any more.
+void routed_transfer::release() noexcept {
+    if (--busy_ != 0) return;
+    if (!ended_) return;
+    core_->moves().let_go();
+    if (why_.what.ok()) {
+        set();
+    } else {
+        fail(std::move(why_));
+    }
+    drop_reference();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,54 @@
+// The bare libraries themselves, where they were built: each answers every question it knows.
+#include <cstdio>
+#include <string>
+#include <tuple>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+struct asked {
+    const char* test;
+    int size;
+    int depth;
+};
+
+class peers : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(peers, answer_with_a_figure_for_every_size) {
+    const auto& [library, over] = GetParam();
+    const std::string program = AMALGAM_PEERS "/amalgam-peer-" + library;
+    if (::access(program.c_str(), X_OK) != 0) GTEST_SKIP() << "built without " << library;
+    for (const asked& one : {asked{"message-latency", 8, 1}, asked{"message-latency", 1 << 16, 1},
+                             asked{"put-bandwidth", 1 << 16, 2}, asked{"get-bandwidth", 1 << 16, 2},
+                             asked{"get-block-bandwidth", 4096, 1}}) {
+        const std::string command = program + " " + one.test + " " + over + " " +
+                                    std::to_string(one.size) + " " + std::to_string(one.depth) +
+                                    " 0.01 2>&1 </dev/null";
+        std::FILE* pipe = ::popen(command.c_str(), "r");
+        ASSERT_NE(pipe, nullptr);
+        std::string output;
+        char piece[4096];
+        for (std::size_t n; (n = std::fread(piece, 1, sizeof piece, pipe)) > 0;)
+            output.append(piece, n);
+        const int ended = ::pclose(pipe);
+        if (WIFEXITED(ended) && WEXITSTATUS(ended) == 3) continue;  // It has no such thing.
+        ASSERT_EQ(ended, 0) << command << ": " << output;
+        const auto start = output.find('{');
+        ASSERT_NE(start, std::string::npos) << command << ": " << output;
+        const auto m = nlohmann::json::parse(output.substr(start, output.find('}') + 1 - start));
+        EXPECT_EQ(m["test"], one.test);
+        EXPECT_EQ(m["uri"], library + " " + over);
+        EXPECT_EQ(m["size_bytes"], one.size);
+        EXPECT_GT(m["bytes_per_s"].get<double>(), 0);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(all, peers,
+                         testing::Combine(testing::Values("ucx", "ofi", "mpi"),
+                                          testing::Values("shm", "tcp")));
+
+}  // namespace
