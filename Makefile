@@ -38,6 +38,7 @@ bench:
 check:
 	@scripts/check_format
 	@scripts/check_layers
+	@scripts/check_names
 	@scripts/check_headers
 	@scripts/check_readme
 

@@ -32,7 +32,7 @@ set(amalgam_common_headers <algorithm> <array> <atomic> <chrono> <cstdint> <cstr
                            <memory> <mutex> <optional> <span> <string> <string_view> <thread>
                            <vector> <fmt/format.h>)
 
-# amalgam_precompile(target [more headers]): once for this target
+# amalgam_precompile(target [more headers]): once for this target; again, to add to them
 function(amalgam_precompile target)
   if(AMALGAM_PRECOMPILED_HEADERS)
     target_precompile_headers(${target} PRIVATE ${amalgam_common_headers} ${ARGN})
@@ -47,7 +47,7 @@ function(amalgam_precompile_test target)
   elseif(first)
     target_precompile_headers(${target} REUSE_FROM ${first})
   else()
-    amalgam_precompile(${target} <gtest/gtest.h>)
+    amalgam_precompile(${target} <gtest/gtest.h> <amalgam/rpc/engine.hpp>)
     set_property(GLOBAL PROPERTY AMALGAM_FIRST_TEST ${target})
   endif()
 endfunction()

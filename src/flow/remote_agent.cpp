@@ -69,11 +69,11 @@ public:
 
 private:
     /// What the process says, and as what that travels; none before there is one.
-    std::vector<std::pair<unique_fd*, frame_kind>> sources() {
+    std::vector<std::pair<unique_fd*, remote_frame_kind>> sources() {
         if (!process_) return {};
-        return {{&process_->control, frame_kind::control},
-                {&process_->out, frame_kind::out},
-                {&process_->err, frame_kind::err}};
+        return {{&process_->control, remote_frame_kind::control},
+                {&process_->out, remote_frame_kind::out},
+                {&process_->err, remote_frame_kind::err}};
     }
 
     void wait() {
@@ -90,7 +90,8 @@ private:
             if (info.ssi_signo != SIGCHLD) end(128 + static_cast<int>(info.ssi_signo));
         if (!to_launcher_.empty() && ready > 0 && watched[3].revents != 0)
             to_launcher_.write_some();
-        if (process_ && clock::now() - last_said_ >= silence_ / 4) say(frame_kind::alive, "");
+        if (process_ && clock::now() - last_said_ >= silence_ / 4)
+            say(remote_frame_kind::alive, "");
         if (watched[0].revents != 0) {
             read_frames();
         } else if (launcher_is_silent()) {
@@ -117,15 +118,15 @@ private:
     void take_frames() {
         while (auto next = frames_.next()) {
             switch (next->kind) {
-                case frame_kind::start:
+                case remote_frame_kind::start:
                     start(next->bytes);
                     break;
-                case frame_kind::control:
+                case remote_frame_kind::control:
                     if (process_ && process_->control)
                         (void)::send(process_->control.get(), next->bytes.data(),
                                      next->bytes.size(), MSG_NOSIGNAL);
                     break;
-                case frame_kind::signal:
+                case remote_frame_kind::signal:
                     if (process_ && process_->running && !next->bytes.empty())
                         ::kill(-process_->pid, next->bytes.front());
                     break;
@@ -160,16 +161,16 @@ private:
             process_ = start_process(options_, group, asked->replica,
                                      find_program(options_.command.at(0)).value(), true);
         } catch (const std::exception& wrong) {
-            say(frame_kind::refused, wrong.what());
+            say(remote_frame_kind::refused, wrong.what());
             flush();
             end(1);
         }
     }
 
-    void pass_on(unique_fd& from, frame_kind kind) {
+    void pass_on(unique_fd& from, remote_frame_kind kind) {
         char piece[16384];
         while (from && !to_launcher_.full()) {
-            const ssize_t got = kind == frame_kind::control
+            const ssize_t got = kind == remote_frame_kind::control
                                     ? ::recv(from.get(), piece, sizeof piece, MSG_DONTWAIT)
                                     : ::read(from.get(), piece, sizeof piece);
             if (got > 0) {
@@ -203,11 +204,11 @@ private:
                 flush();
                 pass_on(*from, kind);
             } while (to_launcher_.full());
-        say(frame_kind::ended, std::to_string(process_->wait_status));
+        say(remote_frame_kind::ended, std::to_string(process_->wait_status));
         flush();
     }
 
-    void say(frame_kind kind, std::string_view bytes) {
+    void say(remote_frame_kind kind, std::string_view bytes) {
         add_frame(to_launcher_, kind, bytes);
         last_said_ = clock::now();
     }
@@ -235,7 +236,7 @@ private:
     unique_fd from_launcher_ = take_over(STDIN_FILENO);
     unique_fd to_launcher_fd_ = take_over(STDOUT_FILENO);  // A socket or a pipe, as sshd likes.
     output_queue to_launcher_{to_launcher_fd_.get()};
-    frame_reader frames_;
+    remote_frame_reader frames_;
     launch_options options_;
     std::optional<launched_process> process_;  // Once started.
     std::chrono::milliseconds silence_{0};

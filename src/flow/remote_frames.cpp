@@ -17,7 +17,7 @@ std::optional<std::size_t> number(std::string_view text) {
 
 }  // namespace
 
-void add_frame(output_queue& into, frame_kind kind, std::string_view bytes) {
+void add_frame(output_queue& into, remote_frame_kind kind, std::string_view bytes) {
     std::string head(1, static_cast<char>(kind));
     for (unsigned shift = 0; shift < 32; shift += 8)
         head += static_cast<char>(bytes.size() >> shift);
@@ -25,7 +25,7 @@ void add_frame(output_queue& into, frame_kind kind, std::string_view bytes) {
     into.add(bytes);
 }
 
-std::optional<frame> frame_reader::next() {
+std::optional<remote_frame> remote_frame_reader::next() {
     if (!greeting_.empty()) {
         const std::size_t at = read_.find(greeting_);
         if (at == std::string::npos) {
@@ -40,12 +40,12 @@ std::optional<frame> frame_reader::next() {
     for (unsigned i = 0; i < 4; ++i)
         length |= std::size_t{static_cast<unsigned char>(read_[1 + i])} << (8 * i);
     const auto kind = static_cast<unsigned char>(read_[0]);
-    if (kind > static_cast<unsigned char>(frame_kind::alive) || length > max_frame_bytes) {
+    if (kind > static_cast<unsigned char>(remote_frame_kind::alive) || length > max_frame_bytes) {
         nonsense_ = true;
         return std::nullopt;
     }
     if (read_.size() < head_bytes + length) return std::nullopt;
-    frame found{static_cast<frame_kind>(kind), read_.substr(head_bytes, length)};
+    remote_frame found{static_cast<remote_frame_kind>(kind), read_.substr(head_bytes, length)};
     read_.erase(0, head_bytes + length);
     return found;
 }

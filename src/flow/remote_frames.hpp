@@ -25,30 +25,39 @@ namespace amalgam::detail {
 ///
 /// A frame is its kind (1 byte), the length of what follows (4 bytes, little-endian), and that.
 /// Whoever sees the other end closed, or hears nothing for long, ends too.
-enum class frame_kind : std::uint8_t { start, control, out, err, signal, refused, ended, alive };
+enum class remote_frame_kind : std::uint8_t {
+    start,
+    control,
+    out,
+    err,
+    signal,
+    refused,
+    ended,
+    alive
+};
 
-struct frame {
-    frame_kind kind;
+struct remote_frame {
+    remote_frame_kind kind;
     std::string bytes;
 };
 
 /// The version is part of it: two that differ are not fit for each other.
 inline constexpr std::string_view remote_greeting = "\x01amalgam agent 1\n";
 
-void add_frame(output_queue& into, frame_kind kind, std::string_view bytes);
+void add_frame(output_queue& into, remote_frame_kind kind, std::string_view bytes);
 
 /// Cuts what was read into frames.
-class frame_reader {
+class remote_frame_reader {
 public:
     /// Nobody of ours sends longer ones.
     static constexpr std::size_t max_frame_bytes = std::size_t{64} << 20;
 
     /// `greeting`: skips all before it, and it.
-    explicit frame_reader(std::string_view greeting = "") : greeting_(greeting) {}
+    explicit remote_frame_reader(std::string_view greeting = "") : greeting_(greeting) {}
 
     void feed(std::string_view bytes) { read_.append(bytes); }
     /// The next one that is there as a whole.
-    std::optional<frame> next();
+    std::optional<remote_frame> next();
     bool greeted() const noexcept { return greeting_.empty(); }
     /// What came was no frame; no next one will be found.
     bool nonsense() const noexcept { return nonsense_; }

@@ -31,32 +31,33 @@ std::string bytes_of(Add add) {
 TEST(remote_frames, arrive_as_they_were_sent_however_they_are_cut) {
     const std::string text("any\0bytes\n\xff", 11), large(70000, 'x');
     const std::string bytes = bytes_of([&](output_queue& queue) {
-        add_frame(queue, frame_kind::out, text);
-        add_frame(queue, frame_kind::alive, "");
-        add_frame(queue, frame_kind::err, large);
+        add_frame(queue, remote_frame_kind::out, text);
+        add_frame(queue, remote_frame_kind::alive, "");
+        add_frame(queue, remote_frame_kind::err, large);
     });
-    frame_reader reader;
-    std::vector<frame> got;
+    remote_frame_reader reader;
+    std::vector<remote_frame> got;
     for (char one : bytes) {
         reader.feed({&one, 1});
         while (auto next = reader.next())
             got.push_back(*next);
     }
     ASSERT_EQ(got.size(), 3u);
-    EXPECT_EQ(got[0].kind, frame_kind::out);
+    EXPECT_EQ(got[0].kind, remote_frame_kind::out);
     EXPECT_EQ(got[0].bytes, text);
-    EXPECT_EQ(got[1].kind, frame_kind::alive);
+    EXPECT_EQ(got[1].kind, remote_frame_kind::alive);
     EXPECT_EQ(got[1].bytes, "");
     EXPECT_EQ(got[2].bytes, large);
 }
 
 TEST(remote_frames, what_a_login_prints_before_the_greeting_is_skipped) {
-    frame_reader reader(remote_greeting);
+    remote_frame_reader reader(remote_greeting);
     reader.feed("Welcome to node7\n");
     EXPECT_FALSE(reader.next());
     EXPECT_FALSE(reader.greeted());
-    reader.feed(std::string(remote_greeting) +
-                bytes_of([](output_queue& queue) { add_frame(queue, frame_kind::ended, "0"); }));
+    reader.feed(std::string(remote_greeting) + bytes_of([](output_queue& queue) {
+                    add_frame(queue, remote_frame_kind::ended, "0");
+                }));
     auto next = reader.next();
     ASSERT_TRUE(next);
     EXPECT_EQ(next->bytes, "0");
@@ -67,7 +68,7 @@ TEST(remote_frames, what_a_login_prints_before_the_greeting_is_skipped) {
 TEST(remote_frames, other_bytes_are_nonsense_and_no_frame) {
     for (const std::string& bytes :
          {std::string("hello world"), std::string("\0\xff\xff\xff\xff", 5)}) {
-        frame_reader reader;
+        remote_frame_reader reader;
         reader.feed(bytes);
         EXPECT_FALSE(reader.next());
         EXPECT_TRUE(reader.nonsense());

@@ -66,7 +66,7 @@ public:
     /// Returns how the process ended, as waitpid() would.
     int run() {
         start_ssh();
-        add_frame(to_agent_, frame_kind::start,
+        add_frame(to_agent_, remote_frame_kind::start,
                   encode({.folder = std::filesystem::current_path().string(),
                           .config = to_json(options_.config),
                           .group = about_.name,
@@ -148,10 +148,10 @@ private:
         signalfd_siginfo info;
         while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
             const char number = static_cast<char>(info.ssi_signo);
-            say(frame_kind::signal, {&number, 1});
+            say(remote_frame_kind::signal, {&number, 1});
         }
         if (watched[2].revents != 0) read_control();
-        if (clock::now() - last_said_ >= turn) say(frame_kind::alive, "");
+        if (clock::now() - last_said_ >= turn) say(remote_frame_kind::alive, "");
         if (watched[3].revents != 0) to_agent_.write_some();
         if (watched[4].revents != 0) out_.write_some();
         if (watched[5].revents != 0) err_.write_some();
@@ -168,7 +168,7 @@ private:
     void read_control() {
         char piece[4096];
         const ssize_t got = ::recv(control_, piece, sizeof piece, MSG_DONTWAIT);
-        if (got > 0) say(frame_kind::control, {piece, static_cast<std::size_t>(got)});
+        if (got > 0) say(remote_frame_kind::control, {piece, static_cast<std::size_t>(got)});
         if (got == 0) ::_exit(1);  // The launcher is gone.
     }
 
@@ -184,19 +184,19 @@ private:
     void take_frames() {
         while (auto next = frames_.next()) {
             switch (next->kind) {
-                case frame_kind::control:
+                case remote_frame_kind::control:
                     (void)::send(control_, next->bytes.data(), next->bytes.size(), MSG_NOSIGNAL);
                     break;
-                case frame_kind::out:
+                case remote_frame_kind::out:
                     out_.add(next->bytes);
                     break;
-                case frame_kind::err:
+                case remote_frame_kind::err:
                     err_.add(next->bytes);
                     break;
-                case frame_kind::refused:
+                case remote_frame_kind::refused:
                     fail(126, next->bytes);
                     break;
-                case frame_kind::ended:
+                case remote_frame_kind::ended:
                     ended_ = true;
                     wait_status_ = std::atoi(next->bytes.c_str());
                     break;
@@ -228,7 +228,7 @@ private:
                          fmt::join(options_.ssh, " "), host_, way));
     }
 
-    void say(frame_kind kind, std::string_view bytes) {
+    void say(remote_frame_kind kind, std::string_view bytes) {
         add_frame(to_agent_, kind, bytes);
         last_said_ = clock::now();
     }
@@ -252,7 +252,7 @@ private:
     pid_t ssh_ = -1;
     output_queue to_agent_{-1};
     output_queue out_{STDOUT_FILENO}, err_{STDERR_FILENO};
-    frame_reader frames_{remote_greeting};
+    remote_frame_reader frames_{remote_greeting};
     clock::time_point last_heard_{}, last_said_{};
     bool ended_ = false;
     int wait_status_ = 0;

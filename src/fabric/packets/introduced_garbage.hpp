@@ -13,7 +13,7 @@ namespace amalgam::detail {
 /// once that one has hung up. What libraries make of a wrong name in a right greeting is theirs.
 inline void send_wrong_introduction(const std::string& address, std::uint64_t seed) {
     seeded_random dice(seed);
-    raw_peer at("tcp" + address.substr(address.find("://")));
+    tcp_raw_peer at("tcp" + address.substr(address.find("://")));
     const auto noise = [&](std::size_t bytes) {
         std::vector<std::byte> made(bytes);
         for (std::byte& one : made)

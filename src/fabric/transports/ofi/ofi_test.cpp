@@ -63,11 +63,11 @@ TEST(ofi_transport, ends_without_connections_carry_messages_and_tell_of_loss) {
         SCOPED_TRACE(where);
         auto opened = transport_registry::installed().open(where);
         if (opened.code() == errc::unsupported) GTEST_SKIP() << opened.sentence();
-        test_port here(std::move(opened).value());
-        test_port there(transport_registry::installed().open(where).value());
+        tcp_test_port here(std::move(opened).value());
+        tcp_test_port there(transport_registry::installed().open(where).value());
         const auto [to_there, to_here] = connect(here, there);
         const std::string large(1'000'000, 'x');
-        test_port::operation go, come;
+        tcp_test_port::operation go, come;
         (void)here.post(to_there, 1, large, go);
         (void)there.post(to_here, 2, large, come);
         move_until({&here, &there},
@@ -102,10 +102,10 @@ TEST(ofi_transport, domain_that_is_asked_for_is_the_one_that_is_used) {
 TEST(ofi_transport, other_end_whose_program_stands_still_is_waited_for) {
     constexpr std::chrono::milliseconds limit(200);
     raw_listener standing_still;  // Its kernel takes the second connection, and nobody else does.
-    test_port far("tcp://127.0.0.1:0");
-    test_port here(transport_registry::installed().open("ofi+tcp://", {limit}).value());
+    tcp_test_port far("tcp://127.0.0.1:0");
+    tcp_test_port here(transport_registry::installed().open("ofi+tcp://", {limit}).value());
     const peer_id there = here.look_up("ofi+" + far.end->address());
-    test_port::operation op;
+    tcp_test_port::operation op;
     EXPECT_EQ(here.post(there, 1, "x", op), posted::pending);
     move_until({&here, &far}, [&] { return !far.arrived.empty(); });
     const auto& greeting = far.arrived.front();

@@ -218,7 +218,7 @@ TEST_F(shm_blocks_test, segments_are_named_by_the_blocks_they_lie_in) {
 
 /// Two ports that may not attach to each other's memory.
 struct shm_blocks_ports : testing::Test {
-    test_port owner{"shm://?rma=blocks"}, asker{"shm://?rma=blocks"};
+    shm_test_port owner{"shm://?rma=blocks"}, asker{"shm://?rma=blocks"};
     peer_id to = asker.reach(owner);
 
     void meet() {

@@ -42,8 +42,8 @@ struct shm_offer_test : testing::Test {
         EXPECT_TRUE(std::equal(right.begin(), right.end(), peer.tray())) << "from " << from;
     }
 
-    test_port here{"shm://"};
-    raw_peer peer{here.end().address()};
+    shm_test_port here{"shm://"};
+    shm_raw_peer peer{here.end().address()};
     std::vector<std::byte> bytes{std::vector<std::byte>(message_bytes)};
     std::vector<std::byte> sent;
     std::array<const_bytes, 3> segments;

@@ -39,19 +39,19 @@ TEST(shm_port, option_that_means_nothing_is_refused_with_those_that_do) {
 }
 
 TEST(shm_port, name_in_use_is_refused_and_says_by_whom) {
-    test_port first("shm://");
+    shm_test_port first("shm://");
     const failure why = refusal(first.end().address());
     EXPECT_EQ(why.what, errc::overloaded);
     EXPECT_TRUE(says(why.sentence, "process " + std::to_string(::getpid()))) << why.sentence;
 }
 
 TEST(shm_port, ports_without_a_name_have_different_ones) {
-    test_port a("shm://"), b("shm://");
+    shm_test_port a("shm://"), b("shm://");
     EXPECT_NE(a.end().address(), b.end().address());
 }
 
 TEST(shm_port, caller_that_does_not_listen_gets_its_answers) {
-    test_port server("shm://"), caller("shm://?listen=no");
+    shm_test_port server("shm://"), caller("shm://?listen=no");
     EXPECT_TRUE(caller.end().address().empty());
     EXPECT_FALSE(caller.end().can().listens);
     server.echo = true;
@@ -62,16 +62,16 @@ TEST(shm_port, caller_that_does_not_listen_gets_its_answers) {
 }
 
 TEST(shm_port, explains_what_was_chosen_and_why) {
-    test_port ring("shm://?rma=ring");
+    shm_test_port ring("shm://?rma=ring");
     EXPECT_TRUE(says(ring.end().explain(), "the URI says rma=ring")) << ring.end().explain();
     EXPECT_EQ(ring.end().can().rma, rma_mode::emulated);
-    test_port named("shm://");
+    shm_test_port named("shm://");
     EXPECT_TRUE(says(named.end().explain(), named.end().address().substr(6)));
 }
 
 TEST(shm_port, peer_that_claims_to_have_read_what_was_never_written_is_dropped) {
-    test_port here("shm://");
-    raw_peer peer(here.end().address());
+    shm_test_port here("shm://");
+    shm_raw_peer peer(here.end().address());
     greet(peer, here);
     const std::vector<std::byte> bytes(8);
     peer.write(frame_kind::unexpected, 8, bytes, 1);
@@ -90,10 +90,10 @@ TEST(shm_port, peer_that_claims_to_have_read_what_was_never_written_is_dropped) 
 TEST(shm_port, who_connects_and_says_nothing_is_sent_away_in_time) {
     port_options impatient;
     impatient.silence_limit = 50ms;
-    test_port here("shm://", impatient);
-    raw_peer silent(here.end().address());
+    shm_test_port here("shm://", impatient);
+    shm_raw_peer silent(here.end().address());
     std::thread moving([&] { silent.wait_until_dropped(); });
-    test_port other("shm://");
+    shm_test_port other("shm://");
     other.send(other.reach(here), 1, {});
     move_until({&here, &other},
                [&] { return here.tags.size() == 1 && !still_there(silent.socket()); });
@@ -104,21 +104,21 @@ TEST(shm_port, who_connects_and_says_nothing_is_sent_away_in_time) {
 TEST(shm_port, crowd_in_the_door_keeps_no_honest_caller_out_for_ever) {
     port_options impatient;
     impatient.silence_limit = 100ms;
-    test_port here("shm://", impatient);
+    shm_test_port here("shm://", impatient);
     std::vector<unique_fd> crowd;
     const std::string name = here.end().address().substr(6);
     for (std::size_t i = 0; i < shm_door::max_newcomers + 50; ++i) {
         crowd.push_back(connect_to(name));
         here.progress();
     }
-    test_port caller("shm://");
+    shm_test_port caller("shm://");
     caller.send(caller.reach(here), 5, {});
     move_until({&here, &caller}, [&] { return !here.tags.empty(); });
     EXPECT_EQ(here.tags[0], 5u);
 }
 
 TEST(shm_port, region_of_more_segments_than_the_board_shows_is_served_by_frames) {
-    test_port owner("shm://"), caller("shm://");
+    shm_test_port owner("shm://"), caller("shm://");
     std::vector<std::byte> memory(1000);
     std::vector<mutable_bytes> segments;
     for (std::size_t at = 0; at < memory.size(); at += 100)
@@ -141,8 +141,8 @@ TEST(shm_port, region_of_more_segments_than_the_board_shows_is_served_by_frames)
 }
 
 TEST(shm_port, region_is_not_given_back_while_a_peer_copies) {
-    test_port here("shm://");
-    raw_peer peer(here.end().address());
+    shm_test_port here("shm://");
+    shm_raw_peer peer(here.end().address());
     greet(peer, here);
     std::vector<std::byte> memory(64);
     region target = here.end().open_region(memory, access::read_write).value();
@@ -167,7 +167,7 @@ TEST(shm_port, large_message_survives_that_its_region_closes_while_it_is_on_offe
     // offered from the region's own memory.
     constexpr std::size_t bytes = std::size_t{8} << 20;
     for (int after = 0; after < 12; ++after) {
-        test_port owner("shm://"), caller("shm://");
+        shm_test_port owner("shm://"), caller("shm://");
         std::vector<std::byte> memory(bytes, std::byte{7});
         std::vector<mutable_bytes> segments;
         for (std::size_t at = 0; at < bytes; at += bytes / 8)

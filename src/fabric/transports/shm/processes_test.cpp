@@ -67,7 +67,7 @@ remote_key key_from(const std::string& hex) {
 
 /// Opens a port and memory full of 5s, tells its parent, and echoes until the parent speaks.
 int serve(channel& parent) {
-    test_port here("shm://");
+    shm_test_port here("shm://");
     here.echo = true;
     std::vector<std::byte> memory(memory_bytes, std::byte{5});
     const region target = here.end().open_region(memory, access::read_write).value();
@@ -79,7 +79,7 @@ int serve(channel& parent) {
 }
 
 /// Everything between this process and a serving one works: short and large messages, transfers.
-void expect_all_works(test_port& here, peer_id to, const remote_key& key) {
+void expect_all_works(shm_test_port& here, peer_id to, const remote_key& key) {
     const std::vector<std::byte> shorts(30, std::byte{1});
     here.send(to, 1, shorts);
     move_until({&here}, [&] { return !here.tags.empty(); });
@@ -110,7 +110,7 @@ void expect_all_works(test_port& here, peer_id to, const remote_key& key) {
 TEST(shm_processes, port_that_the_kernel_denies_cross_memory_attach_works_through_the_ring) {
     child_process denied([](channel& parent) {
         deny_cross_memory();
-        test_port here("shm://");
+        shm_test_port here("shm://");
         EXPECT_EQ(here.end().can().rma, rma_mode::emulated);
         const auto infos = transport_registry::native().describe();
         const auto shm = std::find_if(infos.begin(), infos.end(),
@@ -137,13 +137,13 @@ TEST(shm_processes, peer_that_the_kernel_denies_cross_memory_attach_is_served_an
     const std::string address = server.line().hear();
     const remote_key key = key_from(server.line().hear());
     EXPECT_NE(server.line().hear().find("denies cross-memory attach"), std::string::npos);
-    test_port here("shm://");
+    shm_test_port here("shm://");
     expect_all_works(here, here.end().lookup(address).value(), key);
 }
 
 TEST(shm_processes, refusal_that_comes_after_the_connection_falls_back_to_frames) {
     child_process caller([](channel& parent) {
-        test_port here("shm://");
+        shm_test_port here("shm://");
         EXPECT_EQ(here.end().can().rma, rma_mode::cross_memory);
         const peer_id to = here.end().lookup(parent.hear()).value();
         const remote_key key = key_from(parent.hear());
@@ -176,14 +176,15 @@ struct checking_sink final : message_sink {
 };
 
 /// Moves a port on until something is reached. Runs the last first; if it sleeps, once it is armed.
-using waiting = void (*)(test_port&, const std::function<bool()>&, const std::function<void()>&);
+using waiting = void (*)(shm_test_port&, const std::function<bool()>&,
+                         const std::function<void()>&);
 
 /// More large messages than may be on offer at once, to one whose kernel says no then.
 void send_to_one_that_is_denied(waiting wait) {
     const auto nothing = [] {};
     constexpr std::uint64_t count = shm_offer::max_open + 4;
     child_process receiver([&](channel& parent) {
-        test_port here("shm://");
+        shm_test_port here("shm://");
         checking_sink sink;
         here.end().set_sink(&sink);
         parent.say(here.end().address());
@@ -204,7 +205,7 @@ void send_to_one_that_is_denied(waiting wait) {
     std::vector<std::vector<std::byte>> memory(2 + count);
     std::vector<std::array<const_bytes, 3>> parts(2 + count);
     std::deque<recorded> sends(2 + count);
-    test_port here("shm://");
+    shm_test_port here("shm://");
     const peer_id to = here.end().lookup(receiver.line().hear()).value();
     here.send(to, 1, {});
     std::optional<std::string> word;
@@ -234,7 +235,7 @@ void send_to_one_that_is_denied(waiting wait) {
 }
 
 TEST(shm_processes, refusal_that_comes_while_messages_are_on_offer_loses_none) {
-    send_to_one_that_is_denied([](test_port& one, const std::function<bool()>& reached,
+    send_to_one_that_is_denied([](shm_test_port& one, const std::function<bool()>& reached,
                                   const std::function<void()>& begin) {
         begin();
         move_until({&one}, reached);
@@ -267,7 +268,7 @@ TEST(shm_processes, killed_process_leaves_nothing_behind) {
     const std::string name = address.substr(std::string("shm://").size());
     ASSERT_TRUE(is_socket_name(name)) << "it was looked for in the right place";
     {
-        test_port here("shm://");
+        shm_test_port here("shm://");
         const std::vector<std::byte> large(std::size_t{1} << 20);
         here.send(here.end().lookup(address).value(), 1, large);
         here.progress();
@@ -286,7 +287,7 @@ TEST(shm_processes, killed_process_leaves_nothing_behind) {
 
 TEST(shm_processes, process_killed_while_its_child_holds_its_descriptors_is_gone_all_the_same) {
     child_process server([](channel& parent) {
-        test_port here("shm://");
+        shm_test_port here("shm://");
         here.echo = true;
         bool forked = false;
         parent.say(here.end().address());
@@ -305,7 +306,7 @@ TEST(shm_processes, process_killed_while_its_child_holds_its_descriptors_is_gone
         });
         return 0;
     });
-    test_port here("shm://");
+    shm_test_port here("shm://");
     here.send(here.end().lookup(server.line().hear()).value(), 1, {});
     move_until({&here}, [&] { return !here.tags.empty(); });
     EXPECT_EQ(server.line().hear(), "forked");

@@ -44,7 +44,7 @@ frame_kind unknown_kind(seeded_random& dice) {
 
 /// An offer that is right in all but what `spoil` does to it.
 template <typename Spoil>
-void offer(raw_peer& peer, Spoil&& spoil) {
+void offer(shm_raw_peer& peer, Spoil&& spoil) {
     struct {
         shm_offer head;
         shm_foreign_range range;
@@ -60,7 +60,7 @@ void offer(raw_peer& peer, Spoil&& spoil) {
 
 }  // namespace
 
-raw_peer::raw_peer(std::string_view address)
+shm_raw_peer::shm_raw_peer(std::string_view address)
     : pair_memory_(make_shm_memory(shm_pair_layout::bytes).value().release()),
       board_memory_(make_shm_memory(shm_board_layout::bytes).value().release()),
       origins_{random_u64(), random_u64()},
@@ -72,7 +72,7 @@ raw_peer::raw_peer(std::string_view address)
         socket_ = connect_to(name);
 }
 
-shm_greeting raw_peer::proper() const {
+shm_greeting shm_raw_peer::proper() const {
     shm_greeting say;
     say.incarnation = probe_.token;
     say.probe = reinterpret_cast<std::uint64_t>(&probe_);
@@ -81,15 +81,15 @@ shm_greeting raw_peer::proper() const {
     return say;
 }
 
-void raw_peer::say(const shm_greeting& greeting, int pair, int board) {
+void shm_raw_peer::say(const shm_greeting& greeting, int pair, int board) {
     check(send_greeting(socket_.get(), greeting, pair, board), "send a greeting");
 }
 
-void raw_peer::send_bytes(std::string_view bytes) {
+void shm_raw_peer::send_bytes(std::string_view bytes) {
     check(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0, "send");
 }
 
-void raw_peer::greet() {
+void shm_raw_peer::greet() {
     say(proper(), pair_memory_.get(), board_memory_.get());
     shm_received_greeting answer;
     wait_for(socket_.get(), POLLIN);
@@ -98,8 +98,8 @@ void raw_peer::greet() {
         shm_mapping::of(answer.board.get(), 0, shm_board_layout::bytes, /*writable=*/false));
 }
 
-void raw_peer::write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
-                     std::uint64_t tag) {
+void shm_raw_peer::write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
+                         std::uint64_t tag) {
     frame_header header;
     header.bytes = claimed_bytes;
     header.kind = kind;
@@ -112,12 +112,12 @@ void raw_peer::write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes p
     }
 }
 
-void raw_peer::ring() {
+void shm_raw_peer::ring() {
     const char bell = 0;
     (void)!::send(socket_.get(), &bell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void raw_peer::wait_until_dropped() {
+void shm_raw_peer::wait_until_dropped() {
     std::array<char, 256> bells;
     for (;;) {
         wait_for(socket_.get(), POLLIN | POLLRDHUP);
@@ -127,7 +127,7 @@ void raw_peer::wait_until_dropped() {
 
 void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
     seeded_random dice(seed);
-    raw_peer peer(address);
+    shm_raw_peer peer(address);
     // The first kinds of harm are done instead of a greeting, the others after one.
     const std::uint64_t kind = seed % 20;
     if (kind >= 5) peer.greet();

@@ -16,10 +16,10 @@ namespace amalgam::detail {
 
 /// For tests: one who connects to a port without a port of its own, and so can do what no honest
 /// peer would. Each step throws std::runtime_error when the kernel refuses it.
-class raw_peer {
+class shm_raw_peer {
 public:
     /// Connects to "shm://NAME" and says nothing.
-    explicit raw_peer(std::string_view address);
+    explicit shm_raw_peer(std::string_view address);
 
     int socket() const noexcept { return socket_.get(); }
     /// Says hello as it should be, and waits for the answer.

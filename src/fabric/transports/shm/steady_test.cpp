@@ -19,7 +19,7 @@ struct counter_sink final : message_sink {
 class shm_steady_state : public testing::TestWithParam<const char*> {};
 
 TEST_P(shm_steady_state, takes_no_memory_for_messages_and_transfers) {
-    test_port a(GetParam()), b(GetParam());
+    shm_test_port a(GetParam()), b(GetParam());
     const peer_id to = a.reach(b);
     counter_sink sink;
     b.end().set_sink(&sink);

@@ -10,19 +10,19 @@
 
 namespace amalgam::detail {
 
-struct test_port::lent_send {
+struct shm_test_port::lent_send {
     const_bytes bytes;
     recorded done;
 };
 
-test_port::test_port(const std::string& where, const port_options& options)
+shm_test_port::shm_test_port(const std::string& where, const port_options& options)
     : end_(transport_registry::native().open(where, options).value()) {
     end_->set_sink(this);
 }
 
-test_port::~test_port() = default;
+shm_test_port::~shm_test_port() = default;
 
-void test_port::send(peer_id to, std::uint64_t tag, const_bytes bytes) {
+void shm_test_port::send(peer_id to, std::uint64_t tag, const_bytes bytes) {
     sends_.push_back(std::make_unique<lent_send>());
     lent_send& one = *sends_.back();
     one.bytes = bytes;
@@ -30,7 +30,7 @@ void test_port::send(peer_id to, std::uint64_t tag, const_bytes bytes) {
         end_->progress();
 }
 
-void test_port::on_message(message& arrived) noexcept {
+void shm_test_port::on_message(message& arrived) noexcept {
     const const_bytes bytes = arrived.bytes();
     tags.push_back(arrived.tag());
     last.assign(bytes.begin(), bytes.end());
@@ -38,16 +38,16 @@ void test_port::on_message(message& arrived) noexcept {
     if (echo) send(arrived.from(), arrived.tag(), bytes);
 }
 
-void move_until(std::initializer_list<test_port*> ports, const std::function<bool()>& reached) {
+void move_until(std::initializer_list<shm_test_port*> ports, const std::function<bool()>& reached) {
     while (!reached()) {
         std::size_t moved = 0;
-        for (test_port* one : ports)
+        for (shm_test_port* one : ports)
             moved += one->progress();
         if (moved == 0) std::this_thread::yield();
     }
 }
 
-void sleep_until(test_port& port, const std::function<bool()>& reached,
+void sleep_until(shm_test_port& port, const std::function<bool()>& reached,
                  const std::function<void()>& once_armed) {
     for (bool first = true; !reached();) {
         if (port.progress() > 0 || !port.end().prepare_to_sleep()) continue;
@@ -57,7 +57,7 @@ void sleep_until(test_port& port, const std::function<bool()>& reached,
     }
 }
 
-void greet(raw_peer& peer, test_port& port) {
+void greet(shm_raw_peer& peer, shm_test_port& port) {
     std::atomic<bool> greeted{false};
     std::thread waiting([&] {
         peer.greet();

@@ -15,14 +15,14 @@ namespace amalgam::detail {
 using testing_support::recorded;
 
 /// For tests of this transport alone: a port that notes what comes.
-class test_port final : public message_sink {
+class shm_test_port final : public message_sink {
 public:
-    explicit test_port(const std::string& where, const port_options& options = {});
-    ~test_port();
+    explicit shm_test_port(const std::string& where, const port_options& options = {});
+    ~shm_test_port();
 
     port& end() noexcept { return *end_; }
     std::size_t progress() noexcept { return end_->progress(); }
-    peer_id reach(test_port& other) { return end_->lookup(other.end().address()).value(); }
+    peer_id reach(shm_test_port& other) { return end_->lookup(other.end().address()).value(); }
     /// Posts an unexpected message until it is taken, and forgets it: `bytes` stay lent.
     void send(peer_id to, std::uint64_t tag, const_bytes bytes);
 
@@ -43,14 +43,14 @@ private:
 };
 
 /// Moves all ports on until `reached`; the test's watchdog is the bound.
-void move_until(std::initializer_list<test_port*> ports, const std::function<bool()>& reached);
+void move_until(std::initializer_list<shm_test_port*> ports, const std::function<bool()>& reached);
 /// As move_until(), asleep whenever the port lets us; `once_armed` runs before the first sleep.
 void sleep_until(
-    test_port& port, const std::function<bool()>& reached,
+    shm_test_port& port, const std::function<bool()>& reached,
     const std::function<void()>& once_armed = [] {});
 
-class raw_peer;
+class shm_raw_peer;
 /// Both sides of a greeting wait for each other.
-void greet(raw_peer& peer, test_port& port);
+void greet(shm_raw_peer& peer, shm_test_port& port);
 
 }  // namespace amalgam::detail

@@ -115,14 +115,14 @@ TEST(tcp_opening, an_address_of_another_machine_is_answered_with_our_own) {
 }
 
 TEST(tcp_opening, the_loopback_interface_by_name_is_an_address_others_can_use) {
-    test_port named("tcp://lo:0"), caller("tcp://");
+    tcp_test_port named("tcp://lo:0"), caller("tcp://");
     EXPECT_EQ(named.end->address().substr(0, 16), "tcp://127.0.0.1:");
     connect(caller, named);
 }
 
 TEST(tcp_opening, a_wildcard_port_is_reached_by_what_it_says_it_is) {
     for (const char* where : {"tcp://0.0.0.0:0", "tcp://:0"}) {
-        test_port wide(where), caller("tcp://");
+        tcp_test_port wide(where), caller("tcp://");
         EXPECT_EQ(wide.end->address().find("0.0.0.0"), std::string::npos);
         EXPECT_EQ(wide.end->address().find("[::]"), std::string::npos);
         connect(caller, wide);
@@ -131,14 +131,14 @@ TEST(tcp_opening, a_wildcard_port_is_reached_by_what_it_says_it_is) {
 
 TEST(tcp_opening, what_a_port_bound_to_ipv4_connects_to_sees_that_address) {
     raw_listener far;
-    test_port here("tcp://127.0.0.2:0");
+    tcp_test_port here("tcp://127.0.0.2:0");
     here.look_up(far.address());
-    raw_peer seen = far.accept();
+    tcp_raw_peer seen = far.accept();
     EXPECT_EQ(socket_address::far_end(seen.fd()).host(), "127.0.0.2");
 }
 
 TEST(tcp_lookup, addresses_that_name_nobody_are_invalid) {
-    test_port here("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0");
     for (const char* where : {"tcp://", "tcp://127.0.0.1", "tcp://127.0.0.1:0", "tcp://0.0.0.0:5",
                               "tcp://[::]:5", "shm://x", "nonsense", "tcp://127.0.0.1:5?a=b"}) {
         auto found = here.end->lookup(where);
@@ -152,16 +152,16 @@ TEST(tcp_lookup, addresses_that_name_nobody_are_invalid) {
 }
 
 TEST(tcp_lookup, spellings_of_one_address_are_one_peer) {
-    test_port here("tcp://"), there("tcp://[::1]:0");
+    tcp_test_port here("tcp://"), there("tcp://[::1]:0");
     const std::string number = std::to_string(*uri::parse(there.end->address()).port);
     EXPECT_EQ(here.look_up("tcp://[::1]:" + number), here.look_up("TCP://[0:0::0:1]:" + number));
 }
 
 TEST(tcp_lookup, a_host_name_is_resolved_while_the_port_goes_on) {
-    test_port here("tcp://"), there("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://"), there("tcp://127.0.0.1:0");
     const std::string number = std::to_string(*uri::parse(there.end->address()).port);
     const peer_id named = here.look_up("tcp://localhost:" + number);
-    test_port::operation op;
+    tcp_test_port::operation op;
     EXPECT_EQ(here.post(named, 1, "by name", op), posted::pending);
     move_until({&here, &there}, [&] { return op.over; });
     EXPECT_EQ(op.code, errc::ok);
@@ -170,8 +170,8 @@ TEST(tcp_lookup, a_host_name_is_resolved_while_the_port_goes_on) {
 }
 
 TEST(tcp_lookup, a_name_that_nobody_knows_is_unreachable) {
-    test_port here("tcp://");
-    test_port::operation op;
+    tcp_test_port here("tcp://");
+    tcp_test_port::operation op;
     EXPECT_EQ(here.post(here.look_up("tcp://no-such-host.invalid:7"), 1, "x", op), posted::pending);
     move_until({&here}, [&] { return op.over; });
     EXPECT_EQ(op.code, errc::unreachable);

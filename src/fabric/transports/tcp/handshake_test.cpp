@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Waits, while `here` goes on, until it has ended its connection to `at`.
-void expect_dropped(test_port& here, raw_peer& at) {
+void expect_dropped(tcp_test_port& here, tcp_raw_peer& at) {
     move_until({&here}, [&] {
         if (!at.has_something()) return false;
         char byte;
@@ -22,16 +22,16 @@ void expect_dropped(test_port& here, raw_peer& at) {
 }
 
 /// How the first operation to `peer` ends.
-errc fate_of(test_port& here, peer_id peer) {
-    test_port::operation op;
+errc fate_of(tcp_test_port& here, peer_id peer) {
+    tcp_test_port::operation op;
     EXPECT_EQ(here.post(peer, 1, "x", op), posted::pending);
     move_until({&here}, [&] { return op.over; });
     return op.code;
 }
 
 TEST(handshake, frames_before_the_hello_are_never_delivered) {
-    test_port here("tcp://127.0.0.1:0");
-    raw_peer eager(here.end->address());
+    tcp_test_port here("tcp://127.0.0.1:0");
+    tcp_raw_peer eager(here.end->address());
     eager.send_frame({.kind = frame_kind::unexpected, .tag = 5},
                      as_bytes_of(std::string_view("hi")));
     expect_dropped(here, eager);
@@ -39,8 +39,8 @@ TEST(handshake, frames_before_the_hello_are_never_delivered) {
 }
 
 TEST(handshake, frames_behind_the_hello_in_one_piece_are_delivered) {
-    test_port here("tcp://127.0.0.1:0");
-    raw_peer quick(here.end->address());
+    tcp_test_port here("tcp://127.0.0.1:0");
+    tcp_raw_peer quick(here.end->address());
     const encoded_hello ours({.incarnation = 1});
     std::string all(reinterpret_cast<const char*>(ours.bytes().data()), ours.bytes().size());
     const wire_header header = to_wire({.bytes = 2, .kind = frame_kind::unexpected, .tag = 5});
@@ -53,17 +53,17 @@ TEST(handshake, frames_behind_the_hello_in_one_piece_are_delivered) {
 }
 
 TEST(handshake, a_silent_stranger_is_dropped_when_the_limit_is_over) {
-    test_port here("tcp://127.0.0.1:0", {.silence_limit = 50ms});
-    raw_peer silent(here.end->address());
-    raw_peer slow(here.end->address());
+    tcp_test_port here("tcp://127.0.0.1:0", {.silence_limit = 50ms});
+    tcp_raw_peer silent(here.end->address());
+    tcp_raw_peer slow(here.end->address());
     slow.send("Am");
     expect_dropped(here, silent);
     expect_dropped(here, slow);
 }
 
 TEST(handshake, the_hello_names_incarnation_and_address) {
-    test_port here("tcp://127.0.0.1:0");
-    raw_peer caller(here.end->address());
+    tcp_test_port here("tcp://127.0.0.1:0");
+    tcp_raw_peer caller(here.end->address());
     caller.send(encoded_hello({.incarnation = 3}).bytes());
     move_until({&here}, [&] { return caller.has_something(); });
     ASSERT_TRUE(caller.hear_hello());
@@ -72,8 +72,8 @@ TEST(handshake, the_hello_names_incarnation_and_address) {
 }
 
 TEST(handshake, a_caller_of_another_version_is_told_ours_and_dropped) {
-    test_port here("tcp://127.0.0.1:0");
-    raw_peer old(here.end->address());
+    tcp_test_port here("tcp://127.0.0.1:0");
+    tcp_raw_peer old(here.end->address());
     old.send(encoded_hello({.version = 900, .incarnation = 3}).bytes());
     move_until({&here}, [&] { return old.has_something(); });
     ASSERT_TRUE(old.hear_hello());
@@ -83,22 +83,22 @@ TEST(handshake, a_caller_of_another_version_is_told_ours_and_dropped) {
 
 TEST(handshake, a_port_of_another_version_is_a_mismatch) {
     raw_listener far;
-    test_port here("tcp://");
+    tcp_test_port here("tcp://");
     const peer_id there = here.look_up(far.address());
     move_until({&here}, [&] { return far.has_caller(); });
-    raw_peer old = far.accept();
+    tcp_raw_peer old = far.accept();
     old.send(encoded_hello({.version = 900, .incarnation = 3}).bytes());
     EXPECT_EQ(fate_of(here, there), errc::mismatch);
 }
 
 TEST(handshake, nothing_is_sent_before_the_other_side_said_hello) {
     raw_listener far;
-    test_port here("tcp://");
+    tcp_test_port here("tcp://");
     const peer_id there = here.look_up(far.address());
-    test_port::operation op;
+    tcp_test_port::operation op;
     EXPECT_EQ(here.post(there, 1, "secret", op), posted::pending);
     move_until({&here}, [&] { return far.has_caller(); });
-    raw_peer seen = far.accept();
+    tcp_raw_peer seen = far.accept();
     move_until({&here}, [&] { return seen.has_something(); });
     ASSERT_TRUE(seen.hear_hello());
     here.end->progress();
@@ -112,7 +112,7 @@ TEST(handshake, nothing_is_sent_before_the_other_side_said_hello) {
 
 TEST(handshake, a_listener_of_another_protocol_is_unreachable) {
     raw_listener far;
-    test_port here("tcp://");
+    tcp_test_port here("tcp://");
     const peer_id there = here.look_up(far.address());
     move_until({&here}, [&] { return far.has_caller(); });
     far.accept().send("HTTP/1.1 400 Bad Request\r\n\r\n");
@@ -121,7 +121,7 @@ TEST(handshake, a_listener_of_another_protocol_is_unreachable) {
 
 TEST(handshake, one_that_accepts_and_says_nothing_is_unreachable_when_the_limit_is_over) {
     raw_listener far;  // The kernel accepts for it.
-    test_port here("tcp://", {.silence_limit = 50ms});
+    tcp_test_port here("tcp://", {.silence_limit = 50ms});
     EXPECT_EQ(fate_of(here, here.look_up(far.address())), errc::unreachable);
 }
 
@@ -133,7 +133,7 @@ TEST(handshake, nobody_at_the_port_is_unreachable_also_where_the_kernel_could_ca
         raw_listener gone;
         nobody = gone.address();
     }
-    test_port here("tcp://");
+    tcp_test_port here("tcp://");
     for (int i = 0; i < 300; ++i)
         ASSERT_EQ(fate_of(here, here.look_up(nobody)), errc::unreachable);
 }
@@ -165,7 +165,7 @@ TEST_F(dialing, the_next_address_is_tried_when_one_refuses) {
     now = way.dial({at(nobody), at("tcp://[::1]:1"), at(far.address())});
     while (!far.has_caller())
         events.poll();
-    raw_peer there = far.accept();
+    tcp_raw_peer there = far.accept();
     there.send(encoded_hello({.incarnation = 9}).bytes());
     while (now == handshake::state::waiting)
         events.poll();
@@ -199,8 +199,8 @@ TEST_F(dialing, time_is_shared_between_the_addresses) {
 }
 
 TEST(reception, without_descriptors_callers_wait_and_nothing_spins) {
-    test_port here("tcp://127.0.0.1:0");
-    raw_peer first(here.end->address());
+    tcp_test_port here("tcp://127.0.0.1:0");
+    tcp_raw_peer first(here.end->address());
     rlimit limit;
     ::getrlimit(RLIMIT_NOFILE, &limit);
     const rlimit none{static_cast<rlim_t>(first.fd() + 1), limit.rlim_max};

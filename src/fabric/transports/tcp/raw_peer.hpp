@@ -20,11 +20,12 @@
 namespace amalgam::detail {
 
 /// For tests: the far end of a connection, with no port behind it. Calls wait.
-class raw_peer {
+class tcp_raw_peer {
 public:
     /// Connects to a port. Failure: throws std::runtime_error.
-    explicit raw_peer(const std::string& address) : raw_peer(address, uri::parse(address)) {}
-    explicit raw_peer(unique_fd connected) : socket_(std::move(connected)) {}
+    explicit tcp_raw_peer(const std::string& address)
+        : tcp_raw_peer(address, uri::parse(address)) {}
+    explicit tcp_raw_peer(unique_fd connected) : socket_(std::move(connected)) {}
 
     int fd() const noexcept { return socket_.get(); }
 
@@ -83,7 +84,7 @@ public:
     hello theirs;
 
 private:
-    raw_peer(const std::string& address, const uri& where) {
+    tcp_raw_peer(const std::string& address, const uri& where) {
         const auto to = socket_address::numeric(where.host, where.port.value());
         socket_.reset(::socket(to->family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
         int on = 1;
@@ -106,8 +107,8 @@ public:
             throw std::runtime_error("cannot listen on the loopback");
     }
     std::string address() const { return socket_address::near_end(socket_.get()).uri(); }
-    raw_peer accept() {
-        return raw_peer(unique_fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+    tcp_raw_peer accept() {
+        return tcp_raw_peer(unique_fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
     }
     bool has_caller() const {
         pollfd handle{socket_.get(), POLLIN, 0};

@@ -20,10 +20,10 @@ TEST(tcp_port, an_idle_connection_is_small) {
 
 /// A connected raw peer and what the port calls it.
 struct caller {
-    raw_peer raw;
+    tcp_raw_peer raw;
     peer_id id;
 
-    explicit caller(test_port& here) : raw(here.end->address()) {
+    explicit caller(tcp_test_port& here) : raw(here.end->address()) {
         raw.send(encoded_hello({.incarnation = 1}).bytes());
         move_until({&here}, [&] { return raw.has_something(); });
         EXPECT_TRUE(raw.hear_hello());
@@ -35,7 +35,7 @@ struct caller {
 };
 
 TEST(tcp_port, a_send_goes_to_the_socket_at_once_and_more_in_a_round_leave_together) {
-    test_port here("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0");
     caller peer(here);
     here.end->progress();
     ASSERT_TRUE(here.send(peer.id, 1, "first"));
@@ -51,7 +51,7 @@ TEST(tcp_port, a_send_goes_to_the_socket_at_once_and_more_in_a_round_leave_toget
 }
 
 /// How the kernel controls congestion on the other end, in this process, of a connected socket.
-std::string congestion_control_behind(const raw_peer& raw) {
+std::string congestion_control_behind(const tcp_raw_peer& raw) {
     const socket_address near = socket_address::near_end(raw.fd());
     const socket_address far = socket_address::far_end(raw.fd());
     for (int fd = 0; fd < 1024; ++fd) {
@@ -65,7 +65,7 @@ std::string congestion_control_behind(const raw_peer& raw) {
 }
 
 TEST(tcp_port, after_a_round_of_several_sends_the_next_gathers_from_its_first) {
-    test_port here("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0");
     caller peer(here);
     here.end->progress();
     ASSERT_TRUE(here.send(peer.id, 1, "first"));
@@ -83,13 +83,13 @@ TEST(tcp_port, after_a_round_of_several_sends_the_next_gathers_from_its_first) {
 }
 
 TEST(tcp_port, nothing_is_paced_within_one_machine) {
-    test_port here("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0");
     caller peer(here);
     EXPECT_EQ(congestion_control_behind(peer.raw), "reno");
 
     raw_listener far;
     const peer_id to = here.look_up(far.address());
-    raw_peer heard = far.accept();
+    tcp_raw_peer heard = far.accept();
     move_until({&here}, [&] { return heard.has_something(); });
     EXPECT_TRUE(heard.hear_hello());
     heard.send(encoded_hello({.incarnation = 2}).bytes());
@@ -100,7 +100,7 @@ TEST(tcp_port, nothing_is_paced_within_one_machine) {
 }
 
 TEST(tcp_port, gathered_sends_leave_without_progress_when_they_are_many) {
-    test_port here("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0");
     caller peer(here);
     for (int i = 0; i < 1000; ++i)
         ASSERT_TRUE(here.send(peer.id, 1, std::string(100, 'x')));
@@ -111,10 +111,10 @@ TEST(tcp_port, gathered_sends_leave_without_progress_when_they_are_many) {
 }
 
 TEST(tcp_port, a_large_send_keeps_its_place_between_small_ones) {
-    test_port here("tcp://127.0.0.1:0"), there("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0"), there("tcp://127.0.0.1:0");
     auto [to, back] = connect(here, there);
     const std::string large(3'000'000, 'L');
-    test_port::operation op;
+    tcp_test_port::operation op;
     ASSERT_TRUE(here.send(to, 1, "before"));
     ASSERT_TRUE(here.send(to, 2, "just before"));
     ASSERT_NE(here.post(to, 3, large, op), posted::full);
@@ -126,9 +126,9 @@ TEST(tcp_port, a_large_send_keeps_its_place_between_small_ones) {
 }
 
 TEST(tcp_port, what_was_done_arrives_though_the_port_ends_at_once) {
-    test_port there("tcp://127.0.0.1:0");
+    tcp_test_port there("tcp://127.0.0.1:0");
     {
-        test_port here("tcp://127.0.0.1:0");
+        tcp_test_port here("tcp://127.0.0.1:0");
         auto [to, back] = connect(here, there);
         // Unread bytes at the end would make the kernel reset the connection.
         ASSERT_TRUE(there.send(back, 1, "never read"));
@@ -141,15 +141,15 @@ TEST(tcp_port, what_was_done_arrives_though_the_port_ends_at_once) {
 }
 
 TEST(tcp_port, answers_that_came_before_the_end_are_read_though_a_send_finds_it_broken) {
-    test_port here("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0");
     caller peer(here);
     peer.raw.send_frame({.kind = frame_kind::unexpected, .tag = 9},
                         as_bytes_of(std::string_view("answer")));
     peer.raw.wait_until_delivered();
     const linger hard{1, 0};  // The end comes as a reset.
     ::setsockopt(peer.raw.fd(), SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
-    peer.raw = raw_peer(unique_fd());
-    test_port::operation ops[3];
+    peer.raw = tcp_raw_peer(unique_fd());
+    tcp_test_port::operation ops[3];
     for (auto& op : ops)
         static_cast<void>(here.post(peer.id, 1, "too late", op));
     move_until({&here}, [&] { return !here.lost.empty(); });
@@ -160,10 +160,10 @@ TEST(tcp_port, answers_that_came_before_the_end_are_read_though_a_send_finds_it_
 TEST(tcp_port, a_peer_that_does_not_read_for_long_is_kept) {
     // Its host answers every probe of the kernel; it is busy, not gone.
     const port_options impatient{.silence_limit = 1000ms};
-    test_port here("tcp://127.0.0.1:0", impatient), there("tcp://127.0.0.1:0", impatient);
+    tcp_test_port here("tcp://127.0.0.1:0", impatient), there("tcp://127.0.0.1:0", impatient);
     auto [to, back] = connect(here, there);
     const std::string large(1 << 20, 'x');
-    std::deque<test_port::operation> ops;
+    std::deque<tcp_test_port::operation> ops;
     std::size_t posts = 0;
     for (posted how = posted::done; ops.size() < 64 && how != posted::full;) {
         how = here.post(to, posts, large, ops.emplace_back());
@@ -179,9 +179,9 @@ TEST(tcp_port, a_peer_that_does_not_read_for_long_is_kept) {
 }
 
 TEST(tcp_port, nobody_who_was_refused_sleeps_through_the_new_room) {
-    test_port here("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0");
     caller peer(here);
-    test_port::operation op;
+    tcp_test_port::operation op;
     const auto fill = [&] {
         while (here.post(peer.id, 1, std::string(100, 'x'), op) == posted::done) {
         }
@@ -200,7 +200,7 @@ TEST(tcp_port, nobody_who_was_refused_sleeps_through_the_new_room) {
 }
 
 TEST(tcp_port, one_busy_peer_does_not_keep_the_others_waiting) {
-    test_port here("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0");
     caller busy(here), quiet(here);
     const std::string large(60'000, 'x');
     for (int i = 0; i < 20; ++i)
@@ -216,7 +216,7 @@ TEST(tcp_port, one_busy_peer_does_not_keep_the_others_waiting) {
 }
 
 TEST(tcp_port, two_that_look_each_other_up_have_a_connection_each) {
-    test_port a("tcp://127.0.0.1:0"), b("tcp://127.0.0.1:0");
+    tcp_test_port a("tcp://127.0.0.1:0"), b("tcp://127.0.0.1:0");
     auto [b_at_a, a_at_b] = connect(a, b);
     auto [a_found, b_found] = connect(b, a);
     EXPECT_NE(a_found, a_at_b);
@@ -226,9 +226,9 @@ TEST(tcp_port, two_that_look_each_other_up_have_a_connection_each) {
 }
 
 TEST(tcp_port, a_port_can_look_itself_up) {
-    test_port here("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0");
     const peer_id self = here.look_up(here.end->address());
-    test_port::operation op;
+    tcp_test_port::operation op;
     EXPECT_EQ(here.post(self, 1, "to myself", op), posted::pending);
     move_until({&here}, [&] { return !here.arrived.empty(); });
     EXPECT_EQ(here.arrived.front().text, "to myself");
@@ -245,14 +245,14 @@ TEST(tcp_port, a_thousand_peers_are_served_at_once) {
     files.rlim_cur = files.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &files);
 
-    test_port here("tcp://127.0.0.1:0");
+    tcp_test_port here("tcp://127.0.0.1:0");
     here.on_arrival = [&](message& what) {
         ASSERT_TRUE(here.send(what.from(), what.tag(), "yes"));
     };
-    std::deque<test_port> all;
-    std::deque<test_port::operation> ops;
+    std::deque<tcp_test_port> all;
+    std::deque<tcp_test_port::operation> ops;
     for (std::size_t i = 0; i < peers; ++i) {
-        test_port& one = all.emplace_back("tcp://");
+        tcp_test_port& one = all.emplace_back("tcp://");
         ASSERT_EQ(one.post(one.look_up(here.end->address()), i, "here?", ops.emplace_back()),
                   posted::pending);
     }
@@ -260,7 +260,7 @@ TEST(tcp_port, a_thousand_peers_are_served_at_once) {
     while (answered < peers) {
         here.end->progress();
         answered = 0;
-        for (test_port& one : all) {
+        for (tcp_test_port& one : all) {
             one.end->progress();
             answered += one.arrived.size();
         }

@@ -13,7 +13,7 @@ std::vector<std::byte> noise(seeded_random& dice, std::size_t bytes) {
     return made;
 }
 
-void before_the_hello(raw_peer& at, seeded_random& dice) {
+void before_the_hello(tcp_raw_peer& at, seeded_random& dice) {
     switch (dice.below(4)) {
         case 0:
             at.send(noise(dice, 16 + dice.below(2000)));
@@ -38,7 +38,7 @@ void before_the_hello(raw_peer& at, seeded_random& dice) {
     }
 }
 
-void after_the_hello(raw_peer& at, seeded_random& dice) {
+void after_the_hello(tcp_raw_peer& at, seeded_random& dice) {
     at.shake_hands();
     switch (dice.below(5)) {
         case 0: {  // A kind that no release has.
@@ -72,7 +72,7 @@ void after_the_hello(raw_peer& at, seeded_random& dice) {
 const bool described = conformance::describe_transport(
     "tcp", {.send_garbage = [](const std::string& address, std::uint64_t seed) {
         seeded_random dice(seed);
-        raw_peer at(address);
+        tcp_raw_peer at(address);
         dice.chance(0.5) ? before_the_hello(at, dice) : after_the_hello(at, dice);
         at.wait_for_the_end();
     }});

@@ -19,7 +19,7 @@
 namespace amalgam::detail {
 
 /// For tests: a port, of tcp where nothing else is said, with a record of what came.
-struct test_port final : message_sink {
+struct tcp_test_port final : message_sink {
     struct arrival {
         peer_id from;
         std::uint64_t tag;
@@ -27,9 +27,9 @@ struct test_port final : message_sink {
     };
     using operation = conformance::text_operation;
 
-    explicit test_port(const std::string& where, const port_options& options = {})
-        : test_port(make_tcp_transport()->open(uri::parse(where), options).value()) {}
-    explicit test_port(std::unique_ptr<port> opened) : end(std::move(opened)) {
+    explicit tcp_test_port(const std::string& where, const port_options& options = {})
+        : tcp_test_port(make_tcp_transport()->open(uri::parse(where), options).value()) {}
+    explicit tcp_test_port(std::unique_ptr<port> opened) : end(std::move(opened)) {
         end->set_sink(this);
     }
 
@@ -61,12 +61,12 @@ struct test_port final : message_sink {
 
 /// Moves these on until `reached`, asleep where nothing is to be done. The watchdog of the test
 /// ends a wait in vain.
-inline void move_until(std::initializer_list<test_port*> all,
+inline void move_until(std::initializer_list<tcp_test_port*> all,
                        const std::function<bool()>& reached) {
     while (!reached()) {
         std::size_t ran = 0;
         std::vector<pollfd> handles;
-        for (test_port* one : all) {
+        for (tcp_test_port* one : all) {
             ran += one->end->progress();
             if (one->end->prepare_to_sleep())
                 handles.push_back({one->end->wait_handle(), POLLIN, 0});
@@ -78,9 +78,9 @@ inline void move_until(std::initializer_list<test_port*> all,
 }
 
 /// Connects `from` to `to`. Returns what each calls the other.
-inline std::pair<peer_id, peer_id> connect(test_port& from, test_port& to) {
+inline std::pair<peer_id, peer_id> connect(tcp_test_port& from, tcp_test_port& to) {
     const peer_id there = from.look_up(to.end->address());
-    test_port::operation op;
+    tcp_test_port::operation op;
     const posted how = from.post(there, 0, "hello", op);
     move_until({&from, &to},
                [&] { return !to.arrived.empty() && (how == posted::done || op.over); });
