@@ -159,10 +159,7 @@ private:
     fi_addr_t peer_ = FI_ADDR_UNSPEC;
 };
 
-void serve(const peer_question& asked, perf::channel& talk) {
-    endpoint me(asked);
-    talk.write_line(me.address());
-    me.connect(talk.read_line());
+void serve(const peer_question& asked, endpoint& me, perf::channel& talk) {
     std::vector<char> memory(asked.size), answer(asked.size);
     fid_mr* region = me.map(memory, 1);
     if (asked.is("message-latency")) {
@@ -185,7 +182,8 @@ void serve(const peer_question& asked, perf::channel& talk) {
     bench::serve_until_closed(talk, [&] { return me.progress(); });
 }
 
-perf::measurement round_trips(const peer_question& asked, endpoint& me) {
+perf::measurement round_trips(const peer_question& asked, endpoint& me, perf::channel& talk) {
+    talk.read_line();
     std::vector<char> bytes(asked.size), into(asked.size);
     fid_mr* region = me.map(bytes, 1);
     fid_mr* answers = me.map(into, 2);
@@ -217,20 +215,14 @@ perf::measurement transfers(const peer_question& asked, endpoint& me, perf::chan
     return m;
 }
 
+perf::measurement measure(const peer_question& asked, endpoint& me, perf::channel& talk) {
+    return asked.is("message-latency") ? round_trips(asked, me, talk) : transfers(asked, me, talk);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     // It has no memory of its own to offer.
     if (bench::peer_question_of(argc, argv).block()) return bench::not_offered;
-    return bench::answer_peer(argc, argv, "ofi", &serve,
-                              [](const peer_question& asked, perf::channel& talk) {
-                                  endpoint me(asked);
-                                  const std::string there = talk.read_line();
-                                  talk.write_line(me.address());
-                                  me.connect(there);
-                                  if (!asked.is("message-latency"))
-                                      return transfers(asked, me, talk);
-                                  talk.read_line();
-                                  return round_trips(asked, me);
-                              });
+    return bench::answer_peer_by_address<endpoint>(argc, argv, "ofi", &serve, &measure);
 }

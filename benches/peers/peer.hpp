@@ -79,6 +79,28 @@ int answer_peer(int argc, char** argv, const char* library, Serve&& serve, Measu
     }
 }
 
+/// As above, for a library whose ends, `End`s, connect by each other's addresses.
+/// `measure(question, end, channel)` begins once both are connected.
+template <typename End, typename Serve, typename Measure>
+int answer_peer_by_address(int argc, char** argv, const char* library, Serve&& serve,
+                           Measure&& measure) {
+    return answer_peer(
+        argc, argv, library,
+        [&](const peer_question& asked, perf::channel& talk) {
+            End me(asked);
+            talk.write_line(me.address());
+            me.connect(talk.read_line());
+            serve(asked, me, talk);
+        },
+        [&](const peer_question& asked, perf::channel& talk) {
+            End me(asked);
+            const std::string there = talk.read_line();
+            talk.write_line(me.address());
+            me.connect(there);
+            return measure(asked, me, talk);
+        });
+}
+
 /// Text of bytes, and back: what one process tells the other in a line.
 inline std::string to_hex(const void* from, std::size_t bytes) {
     static constexpr char digits[] = "0123456789abcdef";

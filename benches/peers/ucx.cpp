@@ -126,10 +126,7 @@ private:
     std::vector<char> arrived_;
 };
 
-void serve(const peer_question& asked, perf::channel& talk) {
-    worker me(asked);
-    talk.write_line(me.address());
-    me.connect(talk.read_line());
+void serve(const peer_question& asked, worker& me, perf::channel& talk) {
     std::vector<char> memory(asked.size);
     if (asked.is("message-latency")) {
         talk.write_line("ready");
@@ -153,7 +150,8 @@ void serve(const peer_question& asked, perf::channel& talk) {
     bench::serve_until_closed(talk, [&] { return me.progress(); });
 }
 
-perf::measurement round_trips(const peer_question& asked, worker& me) {
+perf::measurement round_trips(const peer_question& asked, worker& me, perf::channel& talk) {
+    talk.read_line();
     const std::vector<char> bytes(asked.size);
     std::uint64_t expected = 0;
     return perf::measure_round_trips(asked.seconds, [&] {
@@ -192,18 +190,12 @@ perf::measurement transfers(const peer_question& asked, worker& me, perf::channe
     return m;
 }
 
+perf::measurement measure(const peer_question& asked, worker& me, perf::channel& talk) {
+    return asked.is("message-latency") ? round_trips(asked, me, talk) : transfers(asked, me, talk);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    return bench::answer_peer(argc, argv, "ucx", &serve,
-                              [](const peer_question& asked, perf::channel& talk) {
-                                  worker me(asked);
-                                  const std::string there = talk.read_line();
-                                  talk.write_line(me.address());
-                                  me.connect(there);
-                                  if (!asked.is("message-latency"))
-                                      return transfers(asked, me, talk);
-                                  talk.read_line();
-                                  return round_trips(asked, me);
-                              });
+    return bench::answer_peer_by_address<worker>(argc, argv, "ucx", &serve, &measure);
 }

@@ -8,6 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include <sys/eventfd.h>
+
+#include <amalgam/core/unique_fd.hpp>
+
 #include "fabric/framed_port.hpp"
 #include "fabric/segments.hpp"
 
@@ -61,7 +65,7 @@ public:
 
     std::string address() const override { return "scripted://here"; }
     std::string explain() const override { return "a test asked for it"; }
-    int wait_handle() const noexcept override { return -1; }
+    int wait_handle() const noexcept override { return handle_.get(); }
 
     using framed_port::accepted;
     using framed_port::begin_landing;
@@ -106,6 +110,9 @@ protected:
     bool arm() noexcept override { return true; }
     void release(frame_link& link) noexcept override { released.push_back(&link); }
     void resume(frame_link& link) noexcept override { ++static_cast<scripted_link&>(link).resumes; }
+
+private:
+    unique_fd handle_{::eventfd(0, EFD_CLOEXEC)};
 };
 
 }  // namespace amalgam::detail

@@ -10,6 +10,7 @@ mpi_outbox::mpi_outbox(mpi_library& mpi) : mpi_(mpi) {
     requests_.reserve(4 * max_packets);
     sent_.reserve(4 * max_packets);
     ended_.resize(4 * max_packets);
+    spare_words_.reserve(4 * max_packets);
 }
 
 /// False: MPI did not take it.
@@ -50,19 +51,29 @@ posted mpi_outbox::send(int rank, std::uint16_t port, packet& one) noexcept {
 
 bool mpi_outbox::say(int rank, std::uint16_t port, const mpi_word& word) noexcept {
     if (requests_.size() == requests_.capacity()) return false;
-    std::unique_ptr<std::byte[]> bytes(new (std::nothrow) std::byte[mpi_word::wire_bytes]);
-    if (bytes == nullptr) return false;
+    std::unique_ptr<std::byte[]> bytes;
+    if (spare_words_.empty()) {
+        bytes.reset(new (std::nothrow) std::byte[mpi_word::wire_bytes]);
+        if (bytes == nullptr) return false;
+    } else {
+        bytes = std::move(spare_words_.back());
+        spare_words_.pop_back();
+    }
     word.encode(bytes.get());
     MPI_Request request = MPI_REQUEST_NULL;
     bool has_left = false;
-    if (!begin(bytes.get(), mpi_word::wire_bytes, rank, port, request, has_left)) return false;
-    if (has_left) return true;
+    const bool begun = begin(bytes.get(), mpi_word::wire_bytes, rank, port, request, has_left);
+    if (!begun || has_left) {
+        spare_words_.push_back(std::move(bytes));
+        return begun;
+    }
     requests_.push_back(request);
     sent_.push_back({rank, nullptr, std::move(bytes)});
     return true;
 }
 
 void mpi_outbox::remove(std::size_t at) noexcept {
+    if (sent_[at].bytes != nullptr) spare_words_.push_back(std::move(sent_[at].bytes));
     requests_[at] = requests_.back();
     requests_.pop_back();
     sent_[at] = std::move(sent_.back());

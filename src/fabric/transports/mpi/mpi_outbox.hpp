@@ -51,6 +51,7 @@ private:
     mpi_library& mpi_;
     std::vector<MPI_Request> requests_;
     std::vector<sent> sent_;  ///< For each request.
+    std::vector<std::unique_ptr<std::byte[]>> spare_words_;
     std::vector<int> ended_;
     int failed_rank_ = -1;
     std::size_t next_slice_ = 0;  ///< Where tell() goes on.
