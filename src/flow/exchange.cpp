@@ -33,10 +33,11 @@ auto& edge_of(Map& edges, std::uint32_t edge) {
 exchange::exchange(graph_core& graph, const flow_config& config, seat here, engine& over,
                    part& nodes, const run_options& options)
     : graph_(graph), config_(config), here_(here), over_(over), part_(nodes), options_(options) {
-    derive_channels(options);
+    derive_channels();
     part_.on_failure([this] {
         for (auto& [edge, out] : out_)
-            out.channel->stop();
+            for (auto& channel : out.channels)
+                channel->stop();
         for (auto& [edge, in] : in_)
             in.channel->stop();
         std::unique_lock hold(lock_);
@@ -45,9 +46,9 @@ exchange::exchange(graph_core& graph, const flow_config& config, seat here, engi
     serve();
 }
 
-void exchange::derive_channels(const run_options& options) {
+void exchange::derive_channels() {
     auto add_companions = [this](std::size_t group, bool sends_to_us) {
-        for (std::size_t i = 0; i < config_.find(graph_.group_names()[group])->replicas(); ++i) {
+        for (std::size_t i = 0; i < replicas_of(group); ++i) {
             seat who{group, i};
             bool known = std::any_of(companions_.begin(), companions_.end(), [&](const auto& one) {
                 return one->who == who && one->sends_to_us == sends_to_us;
@@ -60,9 +61,6 @@ void exchange::derive_channels(const run_options& options) {
             companions_.push_back(std::move(one));
         }
     };
-    auto replicas = [this](std::size_t group) {
-        return config_.find(graph_.group_names()[group])->replicas();
-    };
     for (std::size_t i = 0; i < graph_.edges().size(); ++i) {
         const graph_edge& edge = graph_.edges()[i];
         std::size_t from = graph_.nodes()[edge.from].groups.front();
@@ -70,42 +68,59 @@ void exchange::derive_channels(const run_options& options) {
         if (from == to) continue;
         if (from == here_.group) {
             add_companions(to, false);
-            auto lost = [this, to](std::size_t receiver, const failure& why) {
-                lose_after_last_words(find({to, receiver}, false), why);
-            };
-            auto made = std::make_unique<sender>(
-                over_, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(here_.replica),
-                replicas(to), channel_limits{options.batch_bytes, options.window_bytes}, lost);
-            part_.attach(i, static_cast<channel_out&>(*made));
-            out_.emplace(i, out_edge{to, std::move(made)});
+            add_out(i, to);
         } else if (to == here_.group) {
             add_companions(from, true);
-            auto made = std::make_unique<receiver>(replicas(from), options.window_bytes);
+            auto made = std::make_unique<receiver>(replicas_of(from), options_.window_bytes);
             part_.attach(i, static_cast<channel_in&>(*made));
             in_.emplace(i, in_edge{from, std::move(made)});
         }
     }
 }
 
+void exchange::add_out(std::size_t edge, std::size_t to_group) {
+    const routing_core* routing = graph_.nodes()[graph_.edges()[edge].from].out.routing.get();
+    const bool chosen = routing != nullptr && routing->how != spread::on_demand;
+    const std::size_t receivers = replicas_of(to_group);
+    out_edge made{to_group, {}};
+    for (std::size_t i = 0; i < (chosen ? receivers : 1); ++i) {
+        auto lost = [this, to_group, i](std::size_t receiver, const failure& why) {
+            lose_after_last_words(find({to_group, i + receiver}, false), why);
+        };
+        made.channels.push_back(std::make_unique<sender>(
+            over_, static_cast<std::uint32_t>(edge), static_cast<std::uint32_t>(here_.replica),
+            chosen ? 1 : receivers, channel_limits{options_.batch_bytes, options_.window_bytes},
+            lost));
+        part_.attach(edge, static_cast<channel_out&>(*made.channels.back()));
+    }
+    out_.emplace(edge, std::move(made));
+}
+
+std::size_t exchange::replicas_of(std::size_t group) const {
+    return config_.find(graph_.group_names()[group])->replicas();
+}
+
 void exchange::serve() {
     over_.define(wire::stay, [this] { return serve_stay(); });
-    over_.define(
-        wire::batch, [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t number,
-                            std::uint32_t items, std::span<const std::byte> bytes) {
-            std::uint64_t consumed = 0;
-            peer from = call_context::current().from();
-            if (edge_of(in_, edge).channel->deliver(replica, number, {bytes, items}, consumed))
-                over_.procedure<wire::credit_signature>(wire::credit)
-                    .on(from)
-                    .post(edge, static_cast<std::uint32_t>(here_.replica), consumed);
-        });
+    over_.define(wire::batch, [this](std::uint32_t edge, std::uint32_t replica,
+                                     std::uint64_t number, std::uint32_t items,
+                                     std::span<const std::byte> bytes) {
+        receiver::consumed so_far;
+        peer from = call_context::current().from();
+        if (edge_of(in_, edge).channel->deliver(replica, number, {bytes, items}, so_far))
+            over_.procedure<wire::credit_signature>(wire::credit)
+                .on(from)
+                .post(edge, static_cast<std::uint32_t>(here_.replica), so_far.bytes, so_far.items);
+    });
     over_.define(wire::end,
                  [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
                         std::uint64_t items) { return take_end(edge, replica, batches, items); });
-    over_.define(wire::credit,
-                 [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t bytes) {
-                     edge_of(out_, edge).channel->credit(replica, bytes);
-                 });
+    over_.define(wire::credit, [this](std::uint32_t edge, std::uint32_t replica,
+                                      std::uint64_t bytes, std::uint64_t items) {
+        const out_edge& out = edge_of(out_, edge);
+        if (replica < replicas_of(out.to_group))
+            out.to(replica).credit(out.number(replica), bytes, items);
+    });
     // Last: who has joined calls the others.
     over_.define(wire::join, [this](std::string graph, std::uint32_t group, std::uint32_t replica) {
         take_join(graph, {group, replica});
@@ -191,7 +206,8 @@ void exchange::join(companion& one, const std::string& address, clock::time_poin
         pause = std::min(pause * 2, std::chrono::milliseconds(200));
     }
     for (auto& [edge, out] : out_)
-        if (out.to_group == one.who.group) out.channel->connect(one.who.replica, one.at);
+        if (out.to_group == one.who.group)
+            out.to(one.who.replica).connect(out.number(one.who.replica), one.at);
     watch(one);
 }
 
@@ -241,7 +257,9 @@ bool exchange::exchanges_with(const companion& one) const {
                    in.second.channel->is_open(one.who.replica);
         });
     return std::any_of(out_.begin(), out_.end(), [&](const auto& out) {
-        return out.second.to_group == one.who.group && out.second.channel->is_open(one.who.replica);
+        const std::size_t who = one.who.replica;
+        return out.second.to_group == one.who.group &&
+               out.second.to(who).is_open(out.second.number(who));
     });
 }
 

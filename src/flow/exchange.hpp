@@ -68,7 +68,8 @@ private:
         failure last_words;
     };
 
-    void derive_channels(const run_options& options);
+    void derive_channels();
+    std::size_t replicas_of(std::size_t group) const;
     void serve();
     void take_join(const std::string& graph, seat who);
     std::string serve_stay();
@@ -91,8 +92,17 @@ private:
 
     struct out_edge {
         std::size_t to_group;
-        std::unique_ptr<sender> channel;
+        /// One for all processes of the group; or one for each, when the graph says which item goes
+        /// to whom.
+        std::vector<std::unique_ptr<sender>> channels;
+
+        sender& to(std::size_t replica) const {
+            return *channels[channels.size() == 1 ? 0 : replica];
+        }
+        /// What that channel calls it.
+        std::size_t number(std::size_t replica) const { return channels.size() == 1 ? replica : 0; }
     };
+    void add_out(std::size_t edge, std::size_t to_group);
     struct in_edge {
         std::size_t from_group;
         std::unique_ptr<receiver> channel;

@@ -10,23 +10,110 @@
 
 namespace amalgam::detail {
 
+graph_part after(const graph_part& first, const graph_part& second) {
+    graph_part both = first;
+    both.exits = second.exits;
+    both.nodes.insert(both.nodes.end(), second.nodes.begin(), second.nodes.end());
+    return both;
+}
+
 graph_core::graph_core() = default;
 graph_core::~graph_core() = default;
 
 std::size_t graph_core::add(std::string name, std::unique_ptr<node_body> body) {
-    nodes_.push_back({std::move(name), std::move(body), {}, {}, {}});
+    graph_node node;
+    node.name = std::move(name);
+    node.body = std::move(body);
+    nodes_.push_back(std::move(node));
     return nodes_.size() - 1;
 }
 
-void graph_core::connect(const graph_core& from_owner, std::size_t from, const graph_core& to_owner,
-                         std::size_t to) {
-    if (&from_owner != this || &to_owner != this) {
-        foreign_ = "a pipeline joins blocks of another graph, expected blocks of its own";
+bool graph_core::is_ours(const graph_part& part, std::string_view what) {
+    if (part.owner == this) return true;
+    wrong_ = fmt::format("{} a block of another graph, expected blocks of its own", what);
+    return false;
+}
+
+std::size_t graph_core::add_edge(std::size_t from, std::size_t to) {
+    graph_edge edge;
+    edge.from = from;
+    edge.to = to;
+    nodes_[to].in.push_back(edges_.size());
+    edges_.push_back(edge);
+    return edges_.size() - 1;
+}
+
+/// Records the mistake.
+bool graph_core::is_joined(std::size_t from, const graph_part& to) {
+    const graph_port& out = nodes_[from].out;
+    if (out.edges.empty()) return false;
+    if (wrong_.empty())
+        wrong_ = fmt::format(
+            "the node \"{}\" sends items to \"{}\" already and was joined with \"{}\", too, "
+            "expected one of them, or both as one block; example: graph.farm({{{}, {}}})",
+            nodes_[from].name, nodes_[edges_[out.edges.front()].to].name,
+            nodes_[to.entries.front()].name, nodes_[edges_[out.edges.front()].to].name,
+            nodes_[to.entries.front()].name);
+    return true;
+}
+
+void graph_core::connect(const graph_part& from, const graph_part& to) {
+    if (!is_ours(from, "a pipeline joins") || !is_ours(to, "a pipeline joins")) return;
+    for (std::size_t exit : from.exits) {
+        if (is_joined(exit, to)) return;
+        graph_port& out = nodes_[exit].out;
+        out.routing = to.routing;
+        for (std::size_t entry : to.entries)
+            out.edges.push_back(add_edge(exit, entry));
+    }
+}
+
+void graph_core::fuse(const graph_part& from, const graph_part& to) {
+    if (!is_ours(from, "combine() was given") || !is_ours(to, "combine() was given")) return;
+    if (from.exits.size() != 1 || to.nodes.size() != 1) {
+        if (wrong_.empty())
+            wrong_ = fmt::format(
+                "combine() was given a block of several nodes, one of them \"{}\", expected single "
+                "nodes",
+                nodes_[(from.exits.size() != 1 ? from : to).nodes.front()].name);
         return;
     }
-    nodes_[from].out.push_back(edges_.size());
-    nodes_[to].in.push_back(edges_.size());
-    edges_.push_back({from, to});
+    connect(from, to);
+    if (wrong_.empty()) edges_[nodes_[from.exits.front()].out.edges.front()].fused = true;
+}
+
+void graph_core::loop(const graph_part& body, std::shared_ptr<const void> again) {
+    if (!is_ours(body, "feedback() was given")) return;
+    const std::size_t number = loops_++;
+    for (std::size_t node : body.nodes)
+        nodes_[node].loops.push_back(number);
+    for (std::size_t exit : body.exits) {
+        graph_port port;
+        port.routing = body.routing;
+        port.again = again;
+        port.loop = number;
+        for (std::size_t entry : body.entries) {
+            port.edges.push_back(add_edge(exit, entry));
+            edges_.back().back = true;
+        }
+        nodes_[exit].back.push_back(std::move(port));
+    }
+}
+
+graph_part graph_core::beside(const std::vector<graph_part>& parts,
+                              std::shared_ptr<const routing_core> routing) {
+    graph_part all;
+    all.owner = this;
+    all.routing = std::move(routing);
+    if (parts.empty() && wrong_.empty())
+        wrong_ = "a farm or all_to_all was given no workers, expected one at least";
+    for (const graph_part& part : parts) {
+        if (!is_ours(part, "a farm or all_to_all was given")) continue;
+        all.entries.insert(all.entries.end(), part.entries.begin(), part.entries.end());
+        all.exits.insert(all.exits.end(), part.exits.begin(), part.exits.end());
+        all.nodes.insert(all.nodes.end(), part.nodes.begin(), part.nodes.end());
+    }
+    return all;
 }
 
 std::size_t graph_core::group(std::string_view name) {
@@ -35,16 +122,9 @@ std::size_t graph_core::group(std::string_view name) {
     return static_cast<std::size_t>(found - groups_.begin());
 }
 
-void graph_core::assign(std::size_t group, const graph_core& owner,
-                        const std::vector<std::size_t>& nodes) {
-    if (&owner != this) {
-        foreign_ = fmt::format(
-            "the group \"{}\" was given a block of another graph, expected "
-            "blocks of its own",
-            groups_[group]);
-        return;
-    }
-    for (std::size_t node : nodes)
+void graph_core::assign(std::size_t group, const graph_part& part) {
+    if (!is_ours(part, fmt::format("the group \"{}\" was given", groups_[group]))) return;
+    for (std::size_t node : part.nodes)
         nodes_[node].groups.push_back(group);
 }
 
@@ -54,7 +134,7 @@ status graph_core::check(const flow_config* config, std::string& sentence) const
 }
 
 std::string graph_core::find_fault(const flow_config* config) const {
-    if (!foreign_.empty()) return foreign_;
+    if (!wrong_.empty()) return wrong_;
     if (nodes_.empty()) return "the graph has no node, expected at least a source and a sink";
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         std::string fault = fault_of_node(nodes_[i]);
@@ -69,9 +149,11 @@ std::string graph_core::find_fault(const flow_config* config) const {
     std::string fault = fault_of_cycle();
     if (fault.empty()) fault = fault_of_groups(config);
     if (!fault.empty()) return fault;
-    if (config != nullptr)
-        for (const graph_edge& edge : edges_)
-            if (fault = fault_of_cut(edge); !fault.empty()) return fault;
+    for (const graph_edge& edge : edges_) {
+        if (fault = fault_of_edge(edge); !fault.empty()) return fault;
+        if (config == nullptr) continue;
+        if (fault = fault_of_cut(edge); !fault.empty()) return fault;
+    }
     return {};
 }
 
@@ -84,38 +166,46 @@ std::string graph_core::fault_of_node(const graph_node& node) const {
             "the node \"{}\" gets items from nobody, expected a pipeline that "
             "leads to it; example: graph.pipeline(source, {})",
             node.name, node.name);
-    if (!gives.empty() && node.out.empty())
+    if (!gives.empty() && node.out.edges.empty())
         return fmt::format(
             "what the node \"{}\" sends goes to nobody, expected a pipeline that "
             "leads on; example: graph.pipeline({}, sink)",
             node.name, node.name);
-    for (bool inward : {true, false}) {
-        const auto& edges = inward ? node.in : node.out;
-        if (edges.size() < 2) continue;
-        auto other = [&](std::size_t i) -> const std::string& {
-            const graph_edge& edge = edges_[edges[i]];
-            return nodes_[inward ? edge.from : edge.to].name;
-        };
-        return fmt::format("the node \"{}\" {} both \"{}\" and \"{}\", expected one of them",
-                           node.name, inward ? "gets items from" : "sends items to", other(0),
-                           other(1));
-    }
     return {};
 }
 
 std::string graph_core::fault_of_cycle() const {
-    // Every node has one way in, so going back from a cycle never ends at a source.
-    for (const graph_node& start : nodes_) {
-        const graph_node* at = &start;
-        for (std::size_t steps = 0; !at->in.empty(); ++steps) {
-            if (steps > nodes_.size())
-                return fmt::format(
-                    "the node \"{}\" gets its items from itself, expected a "
-                    "pipeline that starts at a source",
-                    start.name);
-            at = &nodes_[edges_[at->in.front()].from];
-        }
-    }
+    // In the order items pass them: who is never reached that way stands in a circle.
+    std::vector<std::size_t> waits(nodes_.size(), 0);
+    for (const graph_edge& edge : edges_)
+        if (!edge.back) ++waits[edge.to];
+    std::vector<std::size_t> next;
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+        if (waits[i] == 0) next.push_back(i);
+    for (std::size_t i = 0; i < next.size(); ++i)
+        for (std::size_t edge : nodes_[next[i]].out.edges)
+            if (--waits[edges_[edge].to] == 0) next.push_back(edges_[edge].to);
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+        if (waits[i] != 0)
+            return fmt::format(
+                "the node \"{}\" gets its items from itself, expected a pipeline that starts at a "
+                "source, or feedback()",
+                nodes_[i].name);
+    return {};
+}
+
+std::string graph_core::fault_of_edge(const graph_edge& edge) const {
+    const graph_node& from = nodes_[edge.from];
+    const graph_node& to = nodes_[edge.to];
+    if (edge.fused && to.in.size() > 1)
+        return fmt::format(
+            "the node \"{}\" was combined with \"{}\" and gets items from others, too, expected "
+            "those from one only",
+            to.name, from.name);
+    if (edge.fused && from.groups != to.groups)
+        return fmt::format(
+            "the nodes \"{}\" and \"{}\" are one by combine(), expected one group for both",
+            from.name, to.name);
     return {};
 }
 
@@ -142,6 +232,20 @@ std::string graph_core::fault_of_groups(const flow_config* config) const {
                 groups_[i]);
     }
     if (config == nullptr) return {};
+    for (std::size_t loop = 0; loop < loops_; ++loop) {
+        const graph_node* first = nullptr;
+        for (const graph_node& node : nodes_) {
+            if (std::find(node.loops.begin(), node.loops.end(), loop) == node.loops.end()) continue;
+            if (first == nullptr) first = &node;
+            if (node.groups != first->groups)
+                return fmt::format(
+                    "the nodes \"{}\" in group \"{}\" and \"{}\" in group \"{}\" are in one loop "
+                    "of "
+                    "feedback(), expected one group for all of it",
+                    first->name, groups_[first->groups.front()], node.name,
+                    groups_[node.groups.front()]);
+        }
+    }
     std::vector<std::string> configured;
     for (const group_config& group : config->groups) {
         configured.push_back(group.name);
@@ -163,7 +267,8 @@ std::string graph_core::fault_of_groups(const flow_config* config) const {
 std::string graph_core::fault_of_cut(const graph_edge& edge) const {
     const graph_node& from = nodes_[edge.from];
     const graph_node& to = nodes_[edge.to];
-    if (from.groups == to.groups || from.body->can_be_cut()) return {};
+    if (from.groups == to.groups) return {};
+    if (from.body->can_be_cut()) return {};
     return fmt::format(
         "the items between \"{}\" in group \"{}\" and \"{}\" in group \"{}\" "
         "cannot leave their process, expected a type that can be serialized: give "
@@ -178,10 +283,13 @@ std::string graph_core::fingerprint() const {
         text += fmt::format("node {} {} {}", node.name, node.body->takes(), node.body->gives());
         for (std::size_t group : node.groups)
             text += " " + groups_[group];
+        if (node.out.routing)
+            text += fmt::format(" by {} {}", static_cast<int>(node.out.routing->how),
+                                node.out.routing->queue_items);
         text += "\n";
     }
     for (const graph_edge& edge : edges_)
-        text += fmt::format("edge {} {}\n", edge.from, edge.to);
+        text += fmt::format("edge {} {} {} {}\n", edge.from, edge.to, edge.back, edge.fused);
     return fmt::format("{:016x}", fnv1a(text));
 }
 

@@ -11,6 +11,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "flow/looped_run.hpp"
+#include "flow/random_graph.hpp"
 #include "flow/random_pipeline.hpp"
 
 namespace amalgam::detail {
@@ -73,6 +74,34 @@ TEST(group_run, gives_what_a_plain_loop_gives_wherever_the_pipeline_is_cut) {
 TEST(group_run, gives_the_same_items_with_many_senders_and_many_receivers) {
     for (std::uint64_t seed = 1000; seed < 1300; ++seed)
         compare_with_plain_loop(seed, true);
+}
+
+TEST(group_run, gives_what_a_plain_loop_gives_wherever_blocks_are_cut) {
+    for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+        const auto plan = random_graph::draw(seed, 6);
+        const auto groups = random_graph::groups_of(plan);
+        if (groups.empty()) continue;
+        random_graph::outcome outcome;
+        seeded_random random(seed);
+        run_options options{.batch_bytes = 64 + random.below(1000),
+                            .window_bytes = 64 + random.below(4000)};
+        std::string text;
+        for (const std::string& name : groups)
+            text += (text.empty() ? "\"" : ", \"") + name + "\": {\"endpoint\": \"loop://" + name +
+                    "\"}";
+        looped_run all("{\"groups\": {" + text + "}}", options,
+                       [&](graph& g, const seat&) { random_graph::build(g, plan, outcome); },
+                       {.seed = seed, .link_bytes = std::size_t{1} << (10 + random.below(10))});
+        all.net.delay(0us, std::chrono::microseconds(random.below(200)));
+        all.net.reorder(random.chance(0.5));
+        all.start_all();
+        all.net.run_until_idle();
+        ASSERT_TRUE(all.over()) << "seed " << seed;
+        for (std::size_t i = 0; i < all.processes.size(); ++i)
+            ASSERT_EQ(all.failure_of(i), "") << "seed " << seed;
+        ASSERT_EQ(random_graph::all_of(outcome), random_graph::expected(plan)) << "seed " << seed;
+        ASSERT_EQ(outcome.overtaken, "") << "seed " << seed;
+    }
 }
 
 TEST(group_run, a_group_may_have_nodes_on_both_sides_of_another) {

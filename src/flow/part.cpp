@@ -1,6 +1,7 @@
 #include "flow/part.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,34 +20,77 @@ std::size_t stream_of(std::size_t i, std::size_t nodes, std::size_t streams) noe
 }  // namespace
 
 struct part::running_node {
-    std::size_t index;
-    execution_stream* stream;
+    std::size_t index = 0;
+    execution_stream* stream = nullptr;
     node_ends ends;
+    std::map<std::size_t, inlet> in;                ///< By edge.
+    std::map<std::size_t, std::vector<taker>> out;  ///< By edge.
+    std::vector<running_node*> fused;               ///< Nodes that run inside of this one.
+    bool runs_inside = false;
     ult task;
 };
 
 part::part(graph_core& graph, std::vector<std::size_t> nodes, place where,
            std::span<execution_stream* const> streams, const run_options& options)
-    : graph_(graph), where_(std::move(where)), left_(nodes.size()) {
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
+    : graph_(graph), where_(std::move(where)), left_(0) {
+    for (std::size_t i = 0; i < graph.loops(); ++i)
+        loops_.push_back(std::make_unique<loop_count>());
+    for (const std::size_t node : nodes) {
         auto one = std::make_unique<running_node>();
-        one->index = nodes[i];
-        one->stream = streams[stream_of(i, nodes.size(), streams.size())];
+        one->index = node;
         nodes_.push_back(std::move(one));
     }
-    auto is_here = [&nodes](std::size_t node) {
-        return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
-    };
-    for (const graph_edge& edge : graph.edges()) {
-        if (!is_here(edge.from) || !is_here(edge.to)) continue;
-        running_node& from = running(edge.from);
-        running_node& to = running(edge.to);
-        auto made =
-            graph.nodes()[edge.from].body->make_ring(options.queue_items, from.stream != to.stream);
-        from.ends.out_here = made.get();
-        to.ends.in_here = made.get();
-        rings_.push_back(std::move(made));
+    for (const graph_edge& edge : graph.edges())
+        if (edge.fused && is_here(edge.to)) running(edge.to).runs_inside = true;
+    std::vector<running_node*> own;  // Those with a ULT of their own.
+    for (auto& one : nodes_)
+        if (!one->runs_inside) own.push_back(one.get());
+    for (std::size_t i = 0; i < own.size(); ++i)
+        own[i]->stream = streams[stream_of(i, own.size(), streams.size())];
+    left_ = own.size();
+    for (auto& one : nodes_) {
+        if (!one->runs_inside) continue;
+        running_node& host = host_of(one->index);
+        one->stream = host.stream;
+        host.fused.push_back(one.get());
     }
+    for (std::size_t edge = 0; edge < graph.edges().size(); ++edge)
+        if (is_here(graph.edges()[edge].from) && is_here(graph.edges()[edge].to))
+            join_here(edge, options);
+}
+
+bool part::is_here(std::size_t node) const {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [node](const auto& one) { return one->index == node; });
+}
+
+/// The node whose ULT runs this one.
+part::running_node& part::host_of(std::size_t node) {
+    running_node* at = &running(node);
+    while (at->runs_inside)
+        at = &running(graph_.edges()[graph_.nodes()[at->index].in.front()].from);
+    return *at;
+}
+
+void part::join_here(std::size_t number, const run_options& options) {
+    const graph_edge& edge = graph_.edges()[number];
+    running_node& from = running(edge.from);
+    running_node& to = running(edge.to);
+    const graph_node& sender = graph_.nodes()[edge.from];
+    taker made;
+    if (edge.fused) {
+        made.inside = graph_.nodes()[edge.to].body.get();
+        made.inside_ends = &to.ends;
+    } else {
+        const routing_core* routing = sender.out.routing.get();
+        const bool demands = routing != nullptr && routing->how == spread::on_demand;
+        rings_.push_back(
+            sender.body->make_ring(demands ? routing->queue_items : options.queue_items,
+                                   from.stream != to.stream, edge.back));
+        made.here = rings_.back().get();
+        to.in[number].here = made.here;
+    }
+    from.out[number].push_back(made);
 }
 
 part::~part() {
@@ -60,18 +104,95 @@ part::running_node& part::running(std::size_t node) {
 }
 
 void part::attach(std::size_t edge, channel_in& from) {
-    running(graph_.edges()[edge].to).ends.in_there = &from;
+    running(graph_.edges()[edge].to).in[edge].there = &from;
 }
 
 void part::attach(std::size_t edge, channel_out& to) {
-    running(graph_.edges()[edge].from).ends.out_there = &to;
+    taker made;
+    made.there = &to;
+    running(graph_.edges()[edge].from).out[edge].push_back(made);
+}
+
+port_ends part::ends_of(running_node& node, const graph_port& port) {
+    port_ends ends;
+    ends.routing = port.routing.get();
+    ends.again = port.again.get();
+    if (port.again) ends.back_in = loops_[port.loop].get();
+    for (const std::size_t edge : port.edges) {
+        const std::vector<taker>& takers = node.out[edge];
+        ends.takers.insert(ends.takers.end(), takers.begin(), takers.end());
+    }
+    if (port.edges.empty() || graph_.edges()[port.edges.front()].fused) return ends;
+    // All edges of a port lead to one block, whose nodes are in the same loops.
+    const graph_edge& edge = graph_.edges()[port.edges.front()];
+    const std::vector<std::size_t>& there = graph_.nodes()[edge.to].loops;
+    for (const std::size_t loop : graph_.nodes()[edge.from].loops)
+        if (std::find(there.begin(), there.end(), loop) != there.end())
+            ends.within.push_back(loops_[loop].get());
+    return ends;
+}
+
+/// Completes what the node's ends are, once all edges are joined.
+void part::wire(running_node& node) {
+    const graph_node& about = graph_.nodes()[node.index];
+    node_ends& ends = node.ends;
+    if (!node.runs_inside) {
+        for (const std::size_t loop : about.loops)
+            ends.loops.push_back(loops_[loop].get());
+        for (const std::size_t number : about.in) {
+            inlet& in = ends.in.emplace_back(node.in[number]);
+            const graph_edge& edge = graph_.edges()[number];
+            const std::vector<std::size_t>& before = graph_.nodes()[edge.from].loops;
+            for (const std::size_t loop : about.loops)
+                if (std::find(before.begin(), before.end(), loop) == before.end())
+                    in.entered.push_back(loops_[loop].get());
+            if (edge.back) {
+                for (const graph_port& port : graph_.nodes()[edge.from].back)
+                    if (std::find(port.edges.begin(), port.edges.end(), number) != port.edges.end())
+                        in.back_in = loops_[port.loop].get();
+                in.back_in->tell(ends.in_bell);
+            }
+            for (loop_count* each : in.entered)
+                each->add();
+        }
+        if (about.in.empty())  // A source within a loop is a way into it.
+            for (loop_count* each : ends.loops)
+                each->add();
+    }
+    const bool waits_for_several = ends.in.size() > 1 || !ends.loops.empty();
+    for (const inlet& in : ends.in) {
+        if (!waits_for_several) continue;
+        if (in.here != nullptr) in.here->share_consumer_bell(ends.in_bell);
+        if (in.there != nullptr) in.there->share_bell(ends.in_bell);
+    }
+    ends.out = ends_of(node, about.out);
+    for (const graph_port& port : about.back)
+        ends.back.push_back(ends_of(node, port));
+    if (ends.out.routing == nullptr || ends.out.routing->how != spread::on_demand) return;
+    for (const taker& to : ends.out.takers) {
+        if (to.here != nullptr) to.here->share_producer_bell(ends.out_bell);
+        if (to.there != nullptr) to.there->share_bell(ends.out_bell);
+    }
 }
 
 void part::start() {
+    for (auto& node : nodes_)
+        wire(*node);
     for (auto& node : nodes_) {
         running_node& one = *node;
+        if (one.runs_inside) continue;
         one.task = spawn(*one.stream, [this, &one] { run_one(one); },
                          {.name = graph_.nodes()[one.index].name});
+    }
+}
+
+/// Tells all that the node sends to that it has ended; or waits until those elsewhere are done.
+void part::end_outputs(running_node& node, bool wait) {
+    for (const auto& [edge, takers] : node.out) {
+        for (const taker& to : takers) {
+            if (to.there != nullptr) wait ? to.there->wait_ended() : to.there->end();
+            if (to.here != nullptr && !wait) to.here->close();
+        }
     }
 }
 
@@ -79,8 +200,14 @@ void part::run_one(running_node& node) noexcept {
     const graph_node& about = graph_.nodes()[node.index];
     try {
         about.body->run(where_, node.ends);
-        if (node.ends.out_here != nullptr) node.ends.out_here->close();
-        if (node.ends.out_there != nullptr) node.ends.out_there->finish();
+        if (about.in.empty())
+            for (loop_count* each : node.ends.loops)
+                each->take_away();
+        for (const bool wait : {false, true}) {
+            end_outputs(node, wait);
+            for (running_node* each : node.fused)
+                end_outputs(*each, wait);
+        }
     } catch (const std::exception& thrown) {
         // While the run is being stopped, what a node throws is only how it unwinds.
         fail({{{errc::handler_failed},
@@ -90,7 +217,8 @@ void part::run_one(running_node& node) noexcept {
                fmt::format("the node \"{}\" failed: it threw something that is no std::exception",
                            about.name)}});
     }
-    if (node.ends.in_there != nullptr) node.ends.in_there->release();
+    for (const inlet& in : node.ends.in)
+        if (in.there != nullptr) in.there->release();
     if (left_.fetch_sub(1) == 1) ended_.set();
 }
 

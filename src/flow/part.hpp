@@ -39,9 +39,10 @@ public:
 
     /// Joins an edge that crosses groups to its channel. Before start().
     void attach(std::size_t edge, channel_in& from);
+    /// The same; again, for each of several that the sender chooses from.
     void attach(std::size_t edge, channel_out& to);
 
-    /// Runs every node, each as a ULT.
+    /// Runs every node, each as a ULT, but for those that are fused with another.
     void start();
     /// Set when every node has ended, in whatever way.
     event& ended() noexcept { return ended_; }
@@ -60,12 +61,19 @@ private:
     struct running_node;
 
     running_node& running(std::size_t node);
+    running_node& host_of(std::size_t node);
+    bool is_here(std::size_t node) const;
+    void join_here(std::size_t edge, const run_options& options);
+    port_ends ends_of(running_node& node, const graph_port& port);
+    void wire(running_node& node);
     void run_one(running_node& node) noexcept;
+    void end_outputs(running_node& node, bool wait);
 
     graph_core& graph_;
     place where_;
     std::vector<std::unique_ptr<running_node>> nodes_;
     std::vector<std::unique_ptr<ring_core>> rings_;
+    std::vector<std::unique_ptr<loop_count>> loops_;  ///< By their numbers in the graph.
     std::function<void(const run_failure&)> tell_;
     std::function<void()> stop_channels_;
     std::atomic<std::size_t> left_;

@@ -35,9 +35,32 @@ bool receiver::next(batch& into) {
     changed_.wait(hold, [this] { return first_ != nullptr || stopped_ || all_ended(); });
     if (stopped_) throw error(errc::canceled, "the run is being stopped: return");
     if (first_ == nullptr) return false;
+    take_first(into);
+    return true;
+}
+
+receiver::found receiver::try_next(batch& into) {
+    std::unique_lock hold(lock_);
+    give_back_held();
+    if (stopped_) throw error(errc::canceled, "the run is being stopped: return");
+    if (first_ == nullptr) return all_ended() ? found::end : found::nothing_yet;
+    take_first(into);
+    return found::batch;
+}
+
+bool receiver::is_ready() const noexcept {
+    std::unique_lock hold(lock_);
+    return stopped_ || first_ != nullptr || all_ended();
+}
+
+void receiver::take_first(batch& into) noexcept {
     held_ = std::exchange(first_, first_->next);
     into = held_->what;
-    return true;
+}
+
+void receiver::told_consumer() noexcept {
+    changed_.notify_one();
+    ring();
 }
 
 void receiver::release() noexcept {
@@ -56,8 +79,7 @@ void receiver::give_back_held() noexcept {
     if (from.ended && from.waiting == 0) consumed_.notify_all();
 }
 
-bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what,
-                       std::uint64_t& consumed_bytes) {
+bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what, consumed& so_far) {
     arrival mine;
     mine.what = what;
     mine.sender = sender;
@@ -78,7 +100,7 @@ bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what,
                  early != from.early.end() && early->first == from.expected;
                  early = from.early.erase(early))
                 enqueue(*early->second);
-            changed_.notify_one();
+            told_consumer();
         }
     }
     mine.delivered_by.waits_for("flow batch to be consumed");
@@ -87,11 +109,11 @@ bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what,
 
     std::unique_lock hold(lock_);
     link& from = links_[sender];
-    consumed_bytes = from.consumed_bytes;
+    so_far = {from.consumed_bytes, from.consumed_items};
     // One message for several batches, unless the sender may be waiting for it.
-    bool tell = from.waiting == 0 || consumed_bytes - from.told_bytes >= tell_after_bytes_;
-    if (tell && consumed_bytes == from.told_bytes) return false;
-    if (tell) from.told_bytes = consumed_bytes;
+    bool tell = from.waiting == 0 || so_far.bytes - from.told_bytes >= tell_after_bytes_;
+    if (tell && so_far.bytes == from.told_bytes) return false;
+    if (tell) from.told_bytes = so_far.bytes;
     return tell;
 }
 
@@ -102,7 +124,7 @@ void receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t i
     // Its last batches may still be on their way.
     from.ended = true;
     from.batches = batches;
-    changed_.notify_one();
+    told_consumer();
     consumed_.wait(
         hold, [&] { return stopped_ || (from.expected >= from.batches && from.waiting == 0); });
     if (stopped_) throw_closed();  // Also when the last batch was taken: perhaps not to its end.
@@ -133,6 +155,7 @@ void receiver::stop() noexcept {
     }
     changed_.notify_all();
     consumed_.notify_all();
+    ring();
 }
 
 receiver::link& receiver::checked(std::size_t sender) {

@@ -26,13 +26,18 @@ public:
         : links_(senders), tell_after_bytes_(window_bytes / 4) {}
 
     bool next(batch& into) override;
+    found try_next(batch& into) override;
+    bool is_ready() const noexcept override;
     void release() noexcept override;
 
     /// Hands over batch `number` of a sender and waits until it was consumed. Returns whether
-    /// the sender should be told now, and sets `consumed_bytes` to all that was consumed of it.
+    /// the sender should be told now, and sets `so_far` to all that was consumed of it.
     /// Failure: throws error{invalid} for a sender or number there cannot be.
-    bool deliver(std::size_t sender, std::uint64_t number, batch what,
-                 std::uint64_t& consumed_bytes);
+    struct consumed {
+        std::uint64_t bytes = 0;
+        std::uint64_t items = 0;
+    };
+    bool deliver(std::size_t sender, std::uint64_t number, batch what, consumed& so_far);
 
     /// The sender has ended after that many batches and items. Waits until all were consumed.
     void finish(std::size_t sender, std::uint64_t batches, std::uint64_t items);
@@ -64,6 +69,8 @@ private:
     link& checked(std::size_t sender);
     void enqueue(arrival& one);
     void give_back_held() noexcept;
+    void take_first(batch& into) noexcept;
+    void told_consumer() noexcept;
     bool all_ended() const noexcept;
 
     mutable mutex lock_;

@@ -30,9 +30,9 @@ protected:
         const std::string& bytes = *posted_.back();
         tasks_.push_back(spawn(stream_, [this, sender, number, &bytes] {
             try {
-                std::uint64_t consumed = 0;
-                if (tested_.deliver(sender, number, {std::as_bytes(std::span(bytes)), 1}, consumed))
-                    credits_.push_back(consumed);
+                receiver::consumed so_far;
+                if (tested_.deliver(sender, number, {std::as_bytes(std::span(bytes)), 1}, so_far))
+                    credits_.push_back(so_far.bytes);
             } catch (const error& why) {
                 refusals_.push_back(why.code().code);
             }
@@ -109,8 +109,8 @@ TEST_F(receiver_of_batches, restores_each_senders_order_however_batches_overtake
         for (std::uint64_t number : order) {
             items += number;
             tasks.push_back(spawn(stream_, [&tested, number] {
-                std::uint64_t consumed = 0;
-                tested.deliver(0, number, {{}, static_cast<std::uint32_t>(number)}, consumed);
+                receiver::consumed so_far;
+                tested.deliver(0, number, {{}, static_cast<std::uint32_t>(number)}, so_far);
             }));
         }
         tasks.push_back(spawn(stream_, [&] {

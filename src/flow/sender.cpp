@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::size_t max_item_bytes = std::numeric_limits<std::uint32_t>::max();
 
-[[noreturn]] void throw_stopped() {
-    throw error(errc::canceled, "the run is being stopped: send no more, and return");
-}
-
 }  // namespace
 
 sender::sender(engine& over, std::uint32_t edge, std::uint32_t replica, std::size_t receivers,
@@ -129,32 +125,37 @@ void sender::post_to(link& receiver, std::unique_lock<mutex>& hold) {
     turn_ = which + 1;
 }
 
-void sender::credit(std::size_t receiver, std::uint64_t consumed_bytes) {
+void sender::credit(std::size_t receiver, std::uint64_t consumed_bytes,
+                    std::uint64_t consumed_items) {
     std::unique_lock hold(lock_);
     if (receiver >= links_.size() || stopped_) return;
     link& one = links_[receiver];
     if (consumed_bytes < one.consumed_bytes || consumed_bytes > one.posted_bytes) return;
+    if (consumed_items < one.consumed_items || consumed_items > one.posted_items) return;
     one.consumed_bytes = consumed_bytes;
+    consumed_items_.fetch_add(consumed_items - one.consumed_items, std::memory_order_seq_cst);
+    one.consumed_items = consumed_items;
+    if (bell_ != nullptr) bell_->ring();
     changed_.notify_one();
     post_if_hungry(hold);
 }
 
-void sender::finish() {
+void sender::end() {
     std::unique_lock hold(lock_);
     post_all(hold);
     hungry_.store(false, std::memory_order_seq_cst);
     auto end = over_.procedure<wire::end_signature>(wire::end);
-    std::vector<future<std::string>> answers;
     for (link& one : links_) {
         one.open = false;  // From here on the answer tells of its loss.
-        answers.push_back(
-            end.on(one.to).start(edge_, replica_, one.posted_batches, one.posted_items));
+        one.ended = end.on(one.to).start(edge_, replica_, one.posted_batches, one.posted_items);
     }
-    hold.unlock();
-    for (std::size_t i = 0; i < answers.size(); ++i) {
+}
+
+void sender::wait_ended() {
+    for (std::size_t i = 0; i < links_.size(); ++i) {
         failure why;
         try {
-            why.sentence = answers[i].get();
+            why.sentence = links_[i].ended.get();
             if (why.sentence.empty()) continue;
             why.what = {errc::handler_failed};
         } catch (const error& wrong) {
@@ -173,8 +174,10 @@ bool sender::is_open(std::size_t receiver) const {
 void sender::stop() noexcept {
     std::unique_lock hold(lock_);
     stopped_ = true;
+    is_stopped_.store(true, std::memory_order_seq_cst);
     hungry_.store(true, std::memory_order_seq_cst);  // So that the node's next item finds out.
     changed_.notify_all();
+    if (bell_ != nullptr) bell_->ring();
 }
 
 }  // namespace amalgam::detail

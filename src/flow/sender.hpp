@@ -41,13 +41,14 @@ public:
     /// Names receiver i. All of them, before the first item.
     void connect(std::size_t receiver, peer to);
 
-    /// Receiver i has consumed that many bytes in all.
-    void credit(std::size_t receiver, std::uint64_t consumed_bytes);
+    /// Receiver i has consumed that many bytes and items in all.
+    void credit(std::size_t receiver, std::uint64_t consumed_bytes, std::uint64_t consumed_items);
     /// Losing receiver i would lose items.
     bool is_open(std::size_t receiver) const;
     void stop() noexcept;
 
-    void finish() override;
+    void end() override;
+    void wait_ended() override;
 
 private:
     struct link {
@@ -56,7 +57,9 @@ private:
         std::uint64_t posted_items = 0;
         std::uint64_t posted_bytes = 0;
         std::uint64_t consumed_bytes = 0;
+        std::uint64_t consumed_items = 0;
         bool open = true;
+        future<std::string> ended;  ///< The answer to `end`.
 
         std::uint64_t in_flight() const noexcept { return posted_bytes - consumed_bytes; }
     };

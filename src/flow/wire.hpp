@@ -14,8 +14,8 @@
 ///         end     edge, replica, batches, items          answered when all of them were consumed:
 ///                                                        empty, or why they will not be
 ///     receiver -> sender
-///         credit  edge, replica, bytes                   one-way; consumed so far, in all, and
-///                                                        batch_overhead for each batch
+///         credit  edge, replica, bytes, items            one-way; consumed so far, in all; bytes
+///                                                        with batch_overhead for each batch
 ///     both ways
 ///         stay    -                                      answered when the run is over there:
 ///                                                        empty, or why it failed; until then,
@@ -35,7 +35,7 @@ using join_signature = void(std::string, std::uint32_t, std::uint32_t);
 using batch_signature = void(std::uint32_t, std::uint32_t, std::uint64_t, std::uint32_t,
                              std::span<const std::byte>);
 using end_signature = std::string(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t);
-using credit_signature = void(std::uint32_t, std::uint32_t, std::uint64_t);
+using credit_signature = void(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t);
 using stay_signature = std::string();
 
 }  // namespace amalgam::detail::wire

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,13 +13,14 @@
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
 #include <amalgam/flow/node.hpp>
+#include <amalgam/flow/routing.hpp>
 
 namespace amalgam {
 
 class graph;
 
 /// A part of a graph that takes `In` and gives `Out` (void: takes or gives nothing): a node, or
-/// a pipeline of blocks. Names the part; the graph holds it.
+/// what graph's functions make of blocks. Names the part; the graph holds it.
 template <typename In, typename Out>
 class block {
 public:
@@ -27,11 +30,9 @@ public:
 private:
     friend class graph;
     friend class group;
-    block(detail::graph_core& owner, std::vector<std::size_t> nodes)
-        : owner_(&owner), nodes_(std::move(nodes)) {}
+    explicit block(detail::graph_part part) : part_(std::move(part)) {}
 
-    detail::graph_core* owner_;
-    std::vector<std::size_t> nodes_;  // In the order items pass them.
+    detail::graph_part part_;
 };
 
 /// A named part of a graph, to be run by a process of its own.
@@ -40,7 +41,13 @@ public:
     /// Puts every node of `blocks` into this group.
     template <typename... In, typename... Out>
     group& add(const block<In, Out>&... blocks) {
-        (owner_->assign(index_, *blocks.owner_, blocks.nodes_), ...);
+        (owner_->assign(index_, blocks.part_), ...);
+        return *this;
+    }
+    template <typename In, typename Out>
+    group& add(const std::vector<block<In, Out>>& blocks) {
+        for (const block<In, Out>& each : blocks)
+            add(each);
         return *this;
     }
 
@@ -86,8 +93,13 @@ public:
         using out = typename Node::output_type;
         auto body =
             std::make_unique<detail::typed_body<Node>>(std::forward<Arguments>(arguments)...);
-        std::size_t index = core_->add(std::move(name), std::move(body));
-        return block<in, out>(*core_, {index});
+        const std::size_t index = core_->add(std::move(name), std::move(body));
+        detail::graph_part part;
+        part.owner = core_.get();
+        part.nodes = {index};
+        if constexpr (!std::is_void_v<in>) part.entries = {index};
+        if constexpr (!std::is_void_v<out>) part.exits = {index};
+        return block<in, out>(std::move(part));
     }
 
     /// Adds a source that calls `function(outlet<Out>&)` once.
@@ -123,6 +135,58 @@ public:
         }
     }
 
+    /// Workers side by side: each item goes to one of them, as `routing` says (see routing.hpp);
+    /// what they give goes on together, that of one worker in its order. Workers are blocks of any
+    /// kind. An emitter and a collector are the nodes before and behind it in a pipeline.
+    template <typename In, typename Out, typename Routing = detail::plain_policy>
+    block<In, Out> farm(const std::vector<block<In, Out>>& workers,
+                        const Routing& routing = round_robin) {
+        std::shared_ptr<const detail::routing_core> spread;
+        if constexpr (!std::is_void_v<In>) spread = routing.template for_items<In>();
+        return block<In, Out>(core_->beside(parts_of(workers), std::move(spread)));
+    }
+    /// A farm of `workers` stages, each with a copy of `function`: name.0, name.1 …
+    template <typename In, typename Out, typename Function, typename Routing = detail::plain_policy>
+    block<In, Out> add_farm(const std::string& name, std::size_t workers, const Function& function,
+                            const Routing& routing = round_robin) {
+        std::vector<block<In, Out>> all;
+        for (std::size_t i = 0; i < workers; ++i)
+            all.push_back(add_stage<In, Out>(name + "." + std::to_string(i), function));
+        return farm(all, routing);
+    }
+
+    /// Every left worker sends to every right worker, as `routing` says, each by itself.
+    template <typename In, typename Mid, typename Out, typename Routing = detail::plain_policy>
+    block<In, Out> all_to_all(const std::vector<block<In, Mid>>& left,
+                              const std::vector<block<Mid, Out>>& right,
+                              const Routing& routing = round_robin) {
+        return pipeline(farm(left), farm(right, routing));
+    }
+
+    /// Makes one node of several: each calls the next, with no queue between them. All but the last
+    /// are single stages, or the first a source.
+    template <typename FirstIn, typename FirstOut, typename... Rest>
+    auto combine(const block<FirstIn, FirstOut>& first, const Rest&... rest) {
+        if constexpr (sizeof...(Rest) == 0) {
+            return first;
+        } else {
+            return fuse(first, rest...);
+        }
+    }
+
+    /// A loop: what `body` gives goes back to its start if `again(item)`, else on. It ends when
+    /// everything that led into it has ended and nothing is left in it. What comes back is taken
+    /// before what comes from outside, and its queue has no bound: memory is bounded as long as
+    /// the body does not multiply what it sends back.
+    template <typename T, typename Again>
+    block<T, T> feedback(const block<T, T>& body, Again again) {
+        static_assert(std::is_invocable_r_v<bool, const Again&, const T&>,
+                      "feedback() takes a function of an item that returns bool");
+        core_->loop(body.part_,
+                    std::make_shared<const std::function<bool(const T&)>>(std::move(again)));
+        return body;
+    }
+
     /// The group of that name, made at its first mention.
     amalgam::group group(std::string_view name) {
         return amalgam::group(*core_, core_->group(name));
@@ -135,15 +199,21 @@ private:
     template <typename In, typename Mid, typename Out, typename... Rest>
     auto join(const block<In, Mid>& left, const block<Mid, Out>& right, const Rest&... rest) {
         static_assert(!std::is_void_v<Mid>, "a sink gives nothing: it ends a pipeline");
-        core_->connect(*left.owner_, left.nodes_.back(), *right.owner_, right.nodes_.front());
-        std::vector<std::size_t> nodes = left.nodes_;
-        nodes.insert(nodes.end(), right.nodes_.begin(), right.nodes_.end());
-        block<In, Out> joined(*core_, std::move(nodes));
-        if constexpr (sizeof...(Rest) == 0) {
-            return joined;
-        } else {
-            return join(joined, rest...);
-        }
+        core_->connect(left.part_, right.part_);
+        return pipeline(block<In, Out>(detail::after(left.part_, right.part_)), rest...);
+    }
+    template <typename In, typename Mid, typename Out, typename... Rest>
+    auto fuse(const block<In, Mid>& left, const block<Mid, Out>& right, const Rest&... rest) {
+        static_assert(!std::is_void_v<Mid>, "a sink gives nothing: it is the last of combine()");
+        core_->fuse(left.part_, right.part_);
+        return combine(block<In, Out>(detail::after(left.part_, right.part_)), rest...);
+    }
+    template <typename In, typename Out>
+    static std::vector<detail::graph_part> parts_of(const std::vector<block<In, Out>>& blocks) {
+        std::vector<detail::graph_part> parts;
+        for (const block<In, Out>& each : blocks)
+            parts.push_back(each.part_);
+        return parts;
     }
 
     std::unique_ptr<detail::graph_core> core_;

@@ -2,20 +2,13 @@
 
 #include <concepts>
 #include <cstddef>
-#include <string>
 #include <type_traits>
 #include <utility>
 
 #include <amalgam/flow/outlet.hpp>
+#include <amalgam/flow/place.hpp>
 
 namespace amalgam {
-
-/// Where a node runs: told to it before its first item.
-struct place {
-    std::string group;         ///< Empty when the whole graph runs in one process.
-    std::size_t replica = 0;   ///< Which of the group's processes this is, from 0.
-    std::size_t replicas = 1;  ///< How many processes the group has.
-};
 
 // What a user's node derives from. The hooks below are found by name in the node's own class,
 // not virtual: an item costs no indirect call. Each node is called by one ULT at a time.
@@ -38,23 +31,31 @@ struct source {
 /// A node that turns items into others. It has `void process(In, outlet<Out>&)`, which sends
 /// any number per item. Taken by value an item is moved in; by `const In&` its memory is used
 /// again for a later one.
+///
+/// A node that several others send to may have `void process(In, outlet<Out>&, std::size_t from)`
+/// instead: `from` counts them from 0, in the order they were joined with it. Items of one of them
+/// come in their order.
 template <typename In, typename Out>
 struct stage {
     using input_type = In;
     using output_type = Out;
 
     void start(const place&) {}  ///< Before the first item.
-    void end(outlet<Out>&) {}    ///< After the last item; may still send.
+    /// No more comes from that one.
+    void end_of_stream(std::size_t /*from*/, outlet<Out>&) {}
+    void end(outlet<Out>&) {}  ///< After the last item of all; may still send.
 };
 
-/// A node that uses items up. It has `void consume(In)`, which takes as stage::process() does.
+/// A node that uses items up. It has `void consume(In)` or `void consume(In, std::size_t from)`,
+/// which take as stage::process() does.
 template <typename In>
 struct sink {
     using input_type = In;
     using output_type = void;
 
-    void start(const place&) {}  ///< Before the first item.
-    void end() {}                ///< After the last item.
+    void start(const place&) {}                  ///< Before the first item.
+    void end_of_stream(std::size_t /*from*/) {}  ///< No more comes from that one.
+    void end() {}                                ///< After the last item of all.
 };
 
 namespace detail {
@@ -68,19 +69,35 @@ concept source_node = std::is_void_v<typename Node::input_type> &&
 };
 
 template <typename Node>
-concept stage_node = !std::is_void_v<typename Node::input_type> &&
-                     requires(Node & node, const place& where, typename Node::input_type&& item,
-                              outlet<typename Node::output_type>& out) {
+concept knows_who_sends = requires(Node& node, typename Node::input_type&& item,
+                                   outlet<typename Node::output_type>& out) {
+    node.process(std::move(item), out, std::size_t{});
+}
+|| requires(Node& node, typename Node::input_type&& item) {
+    node.consume(std::move(item), std::size_t{});
+};
+
+template <typename Node>
+concept stage_node =
+    !std::is_void_v<typename Node::input_type> &&
+    (knows_who_sends<Node> ||
+     requires(Node & node, typename Node::input_type&& item,
+              outlet<typename Node::output_type>& out) { node.process(std::move(item), out); }) &&
+    requires(Node & node, const place& where, outlet<typename Node::output_type>& out) {
     node.start(where);
-    node.process(std::move(item), out);
+    node.end_of_stream(std::size_t{}, out);
     node.end(out);
 };
 
 template <typename Node>
 concept sink_node = std::is_void_v<typename Node::output_type> &&
-    requires(Node& node, const place& where, typename Node::input_type&& item) {
+                    (knows_who_sends<Node> ||
+                     requires(Node & node, typename Node::input_type&& item) {
+                         node.consume(std::move(item));
+                     }) &&
+                    requires(Node& node, const place& where) {
     node.start(where);
-    node.consume(std::move(item));
+    node.end_of_stream(std::size_t{});
     node.end();
 };
 

@@ -1,48 +1,51 @@
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
-#include <amalgam/flow/detail/channel.hpp>
-#include <amalgam/flow/detail/ring.hpp>
-#include <amalgam/rpc/archive.hpp>
+#include <amalgam/flow/detail/out_port.hpp>
 
 namespace amalgam {
 
-/// Where a node sends its items. Whether they stay in this process or go to another is decided
-/// by the groups, not by the node.
+/// Where a node sends its items. Who takes them, and whether that is in this process or in
+/// another, is decided by the graph and its groups, not by the node.
 ///
 /// Owner:   the run; valid inside the node's own functions.
 /// Threads: the node's ULT.
 template <typename Out>
 class outlet {
 public:
-    /// Sends one item; waits while what was sent before has not been taken (back-pressure).
+    /// Sends one item; waits while what was sent before has not been taken (back-pressure). When
+    /// there are several workers, the routing they were given with chooses one.
     /// Failure: throws error{canceled} when the run is being stopped: let it pass.
     /// Cost:    within a process the item's move or copy into a slot; to another process the
     ///          copy of its bytes into a batch. No allocation but the item's own.
     void send(const Out& item) { put(item); }
     void send(Out&& item) { put(std::move(item)); }
 
-    // For the run: exactly one of the two is there.
-    outlet(detail::ring_core* here, detail::channel_out* there) noexcept
-        : here_(static_cast<detail::ring<Out>*>(here)), there_(there) {}
+    /// Sends to worker `worker`, whatever the routing says.
+    /// Failure: as send(); throws error{invalid} when there are not so many.
+    void send_to(std::size_t worker, const Out& item) { ports_->send_to(worker, item); }
+    void send_to(std::size_t worker, Out&& item) { ports_->send_to(worker, std::move(item)); }
+    /// How many workers there are.
+    std::size_t workers() const noexcept { return ports_->targets(); }
+
+    // For the run.
+    explicit outlet(detail::out_ports<Out>& ports) noexcept
+        : only_(ports.only_queue()), ports_(&ports) {}
 
 private:
     template <typename Item>
     void put(Item&& item) {
-        if (here_ != nullptr) {
-            here_->push(std::forward<Item>(item));
+        if (only_ != nullptr) {
+            only_->push(std::forward<Item>(item));
             return;
         }
-        if constexpr (serializable<Out>) {  // Else the run has refused the cut.
-            basic_archive_writer writer(*there_);
-            writer(item);
-            there_->commit();
-        }
+        ports_->send(std::forward<Item>(item));
     }
 
-    detail::ring<Out>* here_;
-    detail::channel_out* there_;
+    detail::ring<Out>* only_;
+    detail::out_ports<Out>* ports_;
 };
 
 }  // namespace amalgam

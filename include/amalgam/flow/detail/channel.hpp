@@ -3,10 +3,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <utility>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/flow/detail/doorbell.hpp>
 #include <amalgam/flow/detail/tidy.hpp>
 #include <amalgam/rpc/archive.hpp>
 
@@ -38,15 +40,27 @@ public:
     void commit() {
         item_ = at_;
         ++items_;
+        ++sent_items_;
         // seq_cst here and where hungry_ is set: as in ring_core::finish_push().
         committed_.store(mark(static_cast<std::size_t>(at_ - begin_), items_),
                          std::memory_order_seq_cst);
         if (hungry_.load(std::memory_order_seq_cst)) post_committed();
     }
 
-    /// Posts what is left and tells every receiver that this sender has ended. Returns when
-    /// all of them know.
-    virtual void finish() = 0;
+    /// Posts what is left and tells every receiver that this sender has ended.
+    virtual void end() = 0;
+    /// Returns when all of them have used everything up. After end().
+    virtual void wait_ended() = 0;
+
+    // For nodes that send on demand: how much the receivers have before them.
+
+    /// Items sent and not used up yet: never fewer than there are.
+    std::uint64_t items_before_receivers() const noexcept {
+        return sent_items_ - consumed_items_.load(std::memory_order_seq_cst);
+    }
+    /// Rung when that falls. Before the run.
+    void share_bell(doorbell& shared) noexcept { bell_ = &shared; }
+    bool is_stopped() const noexcept { return is_stopped_.load(std::memory_order_relaxed); }
 
 protected:
     channel_out() = default;
@@ -71,7 +85,11 @@ protected:
     std::byte* at_ = nullptr;
     std::byte* end_ = nullptr;
     std::uint32_t items_ = 0;
+    std::uint64_t sent_items_ = 0;  // Of all batches.
 
+    doorbell* bell_ = nullptr;
+    std::atomic<std::uint64_t> consumed_items_{0};
+    std::atomic<bool> is_stopped_{false};
     alignas(64) std::atomic<std::uint64_t> committed_{0};  // Bytes and items of this batch.
     alignas(64) std::atomic<bool> hungry_{true};
 };
@@ -93,6 +111,13 @@ public:
     /// Waits for the next batch and gives the last one back to its sender. False at the end,
     /// when every sender has ended.
     virtual bool next(batch& into) = 0;
+    /// The same for a node that has several ways in: never waits.
+    enum class found : std::uint8_t { batch, nothing_yet, end };
+    virtual found try_next(batch& into) = 0;
+    /// try_next() would find more than nothing.
+    virtual bool is_ready() const noexcept = 0;
+    /// Rung when that has come. Before the run.
+    void share_bell(doorbell& shared) noexcept { bell_ = &shared; }
     /// The node takes no more: gives the last batch back.
     virtual void release() noexcept = 0;
     /// The run is being stopped: what is left of a batch is not worth using.
@@ -102,30 +127,53 @@ protected:
     channel_in() = default;
     ~channel_in() = default;
 
+    void ring() noexcept {
+        if (bell_ != nullptr) bell_->ring();
+    }
+
     std::atomic<bool> stopped_{false};
+
+private:
+    doorbell* bell_ = nullptr;
 };
 
 /// Throws error{mismatch}: a batch did not hold what its sender said.
 [[noreturn]] void throw_bad_batch(std::string_view why);
 
-/// Calls `use(Item&&)` for every item that arrives, until the end.
-template <typename Item, typename Use>
-void decode_all(channel_in& from, Use& use) {
-    Item item{};
-    channel_in::batch batch;
-    while (from.next(batch)) {
-        const_bytes rest = batch.bytes;
-        for (std::uint32_t left = batch.items; left != 0; --left) {
-            if (from.is_stopped()) break;
-            archive_reader reader(rest);
-            reader(item);
-            if (!reader.ok()) throw_bad_batch(reader.why());
-            rest = rest.last(reader.remaining());
-            use(std::move(item));
-            tidy(item);  // A fresh one for every type but text: load() may leave members alone.
-        }
-        if (!rest.empty() && !from.is_stopped()) throw_bad_batch("it goes on after its last item");
+/// Takes the items out of batches, one by one.
+template <typename Item>
+class batch_reader {
+public:
+    bool is_empty() const noexcept { return left_ == 0; }
+    void begin(const channel_in::batch& batch) noexcept {
+        rest_ = batch.bytes;
+        left_ = batch.items;
     }
-}
+    /// Calls `use(Item&&)` for the next `most` items, or all there are.
+    template <typename Use>
+    void read(std::uint32_t most, channel_in& from, Use&& use) {
+        for (; left_ != 0 && most != 0; --left_, --most) {
+            if (from.is_stopped()) return drop();
+            archive_reader reader(rest_);
+            reader(item_);
+            if (!reader.ok()) throw_bad_batch(reader.why());
+            rest_ = rest_.last(reader.remaining());
+            use(std::move(item_));
+            tidy(item_);  // A fresh one for every type but text: load() may leave members alone.
+        }
+        if (left_ == 0 && !rest_.empty() && !from.is_stopped())
+            throw_bad_batch("it goes on after its last item");
+    }
+
+private:
+    void drop() noexcept {
+        rest_ = {};
+        left_ = 0;
+    }
+
+    Item item_{};
+    const_bytes rest_;
+    std::uint32_t left_ = 0;
+};
 
 }  // namespace amalgam::detail

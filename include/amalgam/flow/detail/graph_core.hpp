@@ -8,24 +8,50 @@
 
 #include <amalgam/core/result.hpp>
 #include <amalgam/flow/config.hpp>
+#include <amalgam/flow/routing.hpp>
 
 namespace amalgam::detail {
 
 class node_body;
+
+struct graph_edge {
+    std::size_t from = 0;
+    std::size_t to = 0;
+    bool back = false;   ///< To the start of a loop.
+    bool fused = false;  ///< Its end runs inside of its start.
+};
+
+/// What a node sends to as one: the workers of the next block.
+struct graph_port {
+    std::vector<std::size_t> edges;
+    std::shared_ptr<const routing_core> routing;  ///< nullptr: there is one edge.
+    /// For a way back: which items go there, a std::function<bool(const Out&)>; and its loop.
+    std::shared_ptr<const void> again;
+    std::size_t loop = 0;
+};
 
 /// A node of a graph, whatever its types.
 struct graph_node {
     std::string name;
     std::unique_ptr<node_body> body;
     std::vector<std::size_t> in;   ///< Edges that lead here.
-    std::vector<std::size_t> out;  ///< Edges that lead away.
+    graph_port out;                ///< Edges that lead away.
+    std::vector<graph_port> back;  ///< Edges that lead back, the innermost loop's first.
+    std::vector<std::size_t> loops;
     std::vector<std::size_t> groups;
 };
 
-struct graph_edge {
-    std::size_t from = 0;
-    std::size_t to = 0;
+/// Parts of a graph: some of its nodes, by number.
+struct graph_part {
+    const class graph_core* owner = nullptr;
+    std::vector<std::size_t> entries;             ///< Those that take what the part takes.
+    std::vector<std::size_t> exits;               ///< Those that give what it gives.
+    std::vector<std::size_t> nodes;               ///< All of them.
+    std::shared_ptr<const routing_core> routing;  ///< How what it takes is spread over entries.
 };
+
+/// `first` with `second` behind it.
+graph_part after(const graph_part& first, const graph_part& second);
 
 /// A graph without its types: what is joined to what, and which group has it.
 class graph_core {
@@ -34,14 +60,23 @@ public:
     ~graph_core();
 
     std::size_t add(std::string name, std::unique_ptr<node_body> body);
-    void connect(const graph_core& from_owner, std::size_t from, const graph_core& to_owner,
-                 std::size_t to);
+    /// Every exit of `from` sends to the entries of `to`.
+    void connect(const graph_part& from, const graph_part& to);
+    /// The exit of `from` calls the entry of `to`: both are nodes.
+    void fuse(const graph_part& from, const graph_part& to);
+    /// What `again` (a std::function<bool(const Out&)>) says of goes from the exits back to the
+    /// entries.
+    void loop(const graph_part& body, std::shared_ptr<const void> again);
+    /// Side by side: all entries, all exits.
+    graph_part beside(const std::vector<graph_part>& parts,
+                      std::shared_ptr<const routing_core> routing);
     std::size_t group(std::string_view name);
-    void assign(std::size_t group, const graph_core& owner, const std::vector<std::size_t>& nodes);
+    void assign(std::size_t group, const graph_part& part);
 
     const std::vector<graph_node>& nodes() const noexcept { return nodes_; }
     const std::vector<graph_edge>& edges() const noexcept { return edges_; }
     const std::vector<std::string>& group_names() const noexcept { return groups_; }
+    std::size_t loops() const noexcept { return loops_; }
 
     /// Whether the graph can run: by itself, and, when `config` is given, spread over its groups.
     /// Failure: `invalid`, with one sentence that names the node or group and what to write.
@@ -51,16 +86,21 @@ public:
     std::string fingerprint() const;
 
 private:
+    bool is_ours(const graph_part& part, std::string_view what);
+    std::size_t add_edge(std::size_t from, std::size_t to);
+    bool is_joined(std::size_t from, const graph_part& to);
     std::string find_fault(const flow_config* config) const;
     std::string fault_of_node(const graph_node& node) const;
     std::string fault_of_cycle() const;
+    std::string fault_of_edge(const graph_edge& edge) const;
     std::string fault_of_groups(const flow_config* config) const;
     std::string fault_of_cut(const graph_edge& edge) const;
 
     std::vector<graph_node> nodes_;
     std::vector<graph_edge> edges_;
     std::vector<std::string> groups_;
-    std::string foreign_;  // The first mistake that cannot even be recorded.
+    std::size_t loops_ = 0;
+    std::string wrong_;  // The first mistake that cannot even be recorded.
 };
 
 }  // namespace amalgam::detail

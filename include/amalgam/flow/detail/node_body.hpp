@@ -6,20 +6,13 @@
 #include <typeinfo>
 #include <utility>
 
-#include <amalgam/flow/detail/channel.hpp>
-#include <amalgam/flow/detail/ring.hpp>
+#include <amalgam/flow/detail/in_port.hpp>
+#include <amalgam/flow/detail/node_ends.hpp>
+#include <amalgam/flow/detail/out_port.hpp>
 #include <amalgam/flow/node.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
 namespace amalgam::detail {
-
-/// Where a node's items come from and go to in this process: at most one of each two.
-struct node_ends {
-    ring_core* in_here = nullptr;
-    channel_in* in_there = nullptr;
-    ring_core* out_here = nullptr;
-    channel_out* out_there = nullptr;
-};
 
 /// A node whose types are forgotten.
 ///
@@ -32,10 +25,13 @@ public:
     virtual std::string gives() const = 0;  ///< The type's name; empty for a sink.
     /// What it gives can travel to another process.
     virtual bool can_be_cut() const noexcept = 0;
-    /// A queue for what it gives.
-    virtual std::unique_ptr<ring_core> make_ring(std::size_t items, bool across_streams) const = 0;
+    /// A queue for what it gives; for a way back one without a bound.
+    virtual std::unique_ptr<ring_core> make_ring(std::size_t items, bool across_streams,
+                                                 bool back) const = 0;
     /// Everything from start() to end().
-    virtual void run(const place& where, const node_ends& ends) = 0;
+    virtual void run(const place& where, node_ends& ends) = 0;
+    /// Itself as a part of the node that sends to it. nullptr: a source, to which nobody does.
+    virtual std::unique_ptr<fused_node> fuse(node_ends& ends) = 0;
 };
 
 template <typename T>
@@ -48,6 +44,62 @@ std::string item_type_name() {
         return typeid(T).name();
     }
 }
+
+/// Gives an item to a node, and says who sent it when it wants to know.
+template <typename Node, typename Item, typename... Outward>
+void give(Node& node, Item&& item, std::size_t from, Outward&... outward) {
+    constexpr bool is_sink = sizeof...(Outward) == 0;
+    if constexpr (is_sink && knows_who_sends<Node>)
+        node.consume(std::forward<Item>(item), from);
+    else if constexpr (is_sink)
+        node.consume(std::forward<Item>(item));
+    else if constexpr (knows_who_sends<Node>)
+        node.process(std::forward<Item>(item), outward..., from);
+    else
+        node.process(std::forward<Item>(item), outward...);
+}
+
+/// A stage or sink inside of the node that sends to it.
+template <typename Node>
+class fused_body final : public fused_taker<typename Node::input_type> {
+    using in = typename Node::input_type;
+    using out = typename Node::output_type;
+
+public:
+    fused_body(Node& node, node_ends& ends) : node_(node), ports_(ends), outward_(ports_) {}
+    void start(const place& where) override {
+        ports_.start_fused(where);
+        node_.start(where);
+    }
+    void take(in&& item) override { give(node_, std::move(item), 0, outward_); }
+    void end() override {
+        node_.end_of_stream(0, outward_);
+        node_.end(outward_);
+        ports_.end_fused();
+    }
+
+private:
+    Node& node_;
+    out_ports<out> ports_;
+    outlet<out> outward_;
+};
+template <typename Node>
+requires std::is_void_v<typename Node::output_type>
+class fused_body<Node> final : public fused_taker<typename Node::input_type> {
+    using in = typename Node::input_type;
+
+public:
+    fused_body(Node& node, node_ends&) : node_(node) {}
+    void start(const place& where) override { node_.start(where); }
+    void take(in&& item) override { give(node_, std::move(item), 0); }
+    void end() override {
+        node_.end_of_stream(0);
+        node_.end();
+    }
+
+private:
+    Node& node_;
+};
 
 template <typename Node>
 class typed_body final : public node_body {
@@ -68,46 +120,52 @@ public:
         }
     }
 
-    std::unique_ptr<ring_core> make_ring(std::size_t items, bool across_streams) const override {
+    std::unique_ptr<ring_core> make_ring(std::size_t items, bool across_streams,
+                                         bool back) const override {
         if constexpr (std::is_void_v<out>) {
             return nullptr;
         } else {
+            if (back) return std::make_unique<growing_ring<out>>(across_streams);
             return std::make_unique<ring<out>>(items, across_streams);
         }
     }
 
-    void run(const place& where, const node_ends& ends) override {
-        node_.start(where);
+    void run(const place& where, node_ends& ends) override {
         if constexpr (std::is_void_v<out>) {
-            for_each(ends, [this](in&& item) { node_.consume(std::move(item)); });
+            node_.start(where);
+            take_all<in>(
+                ends, [this](in&& item, std::size_t from) { give(node_, std::move(item), from); },
+                [this](std::size_t from) { node_.end_of_stream(from); });
             node_.end();
         } else {
-            outlet<out> outward(ends.out_here, ends.out_there);
+            out_ports<out> ports(ends);
+            outlet<out> outward(ports);
+            ports.start_fused(where);
+            node_.start(where);
             if constexpr (std::is_void_v<in>) {
                 node_.generate(outward);
                 node_.end();
             } else {
-                for_each(ends,
-                         [this, &outward](in&& item) { node_.process(std::move(item), outward); });
+                take_all<in>(
+                    ends,
+                    [this, &outward](in&& item, std::size_t from) {
+                        give(node_, std::move(item), from, outward);
+                    },
+                    [this, &outward](std::size_t from) { node_.end_of_stream(from, outward); });
                 node_.end(outward);
             }
+            ports.end_fused();
         }
+    }
+
+    std::unique_ptr<fused_node> fuse(node_ends& ends) override {
+        if constexpr (std::is_void_v<in>)
+            return nullptr;
+        else
+            return std::make_unique<fused_body<Node>>(node_, ends);
     }
 
 private:
-    template <typename Use>
-    static void for_each(const node_ends& ends, Use&& use) {
-        if (ends.in_here != nullptr) {
-            auto& from = static_cast<ring<in>&>(*ends.in_here);
-            while (in* item = from.front()) {
-                use(std::move(*item));
-                from.pop();
-            }
-        } else if constexpr (serializable<in>) {
-            decode_all<in>(*ends.in_there, use);
-        }
-    }
-
     Node node_;
 };
 

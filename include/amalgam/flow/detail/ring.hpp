@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include <amalgam/flow/detail/doorbell.hpp>
 #include <amalgam/flow/detail/tidy.hpp>
-#include <amalgam/tasks/parking.hpp>
 
 namespace amalgam::detail {
 
@@ -30,6 +30,28 @@ public:
     /// Items ever published. Exact for the producer, a snapshot for others.
     std::uint64_t published() const noexcept { return tail_.load(std::memory_order_relaxed); }
 
+    // For ends that have several queues: they wait at one bell for all of them.
+    void share_consumer_bell(doorbell& shared) noexcept { consumer_bell_ = &shared; }
+    void share_producer_bell(doorbell& shared) noexcept { producer_bell_ = &shared; }
+    bool is_stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+
+    /// Producer: a push would not wait.
+    bool has_room() noexcept {
+        return pushed_ - head_seen_ != capacity_ ||
+               (look_for_room(), pushed_ - head_seen_ != capacity_);
+    }
+    /// Producer: how many the consumer has before it, the one it works on too.
+    std::uint64_t before_consumer() noexcept {
+        look_for_room();
+        return pushed_ - head_seen_;
+    }
+    /// Consumer: a front() would not wait for an item.
+    bool has_item_now() noexcept { return popped_ != tail_seen_ || look_for_item(); }
+    /// Consumer: nothing is left, and nothing will come.
+    bool is_over() noexcept { return closed_.load() && !look_for_item(); }
+    /// Consumer: it will look elsewhere for a while; the room of what it took is free.
+    void rest() noexcept { give_room_back(); }
+
 protected:
     ring_core(std::size_t capacity, bool across_streams);
 
@@ -39,11 +61,11 @@ protected:
     }
     void finish_push() noexcept {
         ++pushed_;
-        // seq_cst here and in wait_for_item(), not release/acquire: store and load touch
+        // seq_cst here and in look_for_item(), not release/acquire: store and load touch
         // different words, and a weaker order lets each side miss the other, so that the
         // consumer would sleep on this item. Not a fence: ThreadSanitizer models none.
         tail_.store(pushed_, std::memory_order_seq_cst);
-        if (consumer_waits_.load(std::memory_order_seq_cst) != nullptr) wake(consumer_waits_);
+        consumer_bell_->ring();
     }
     /// False at the end of the stream.
     bool has_item() { return (popped_ != tail_seen_ && !is_stopped()) || wait_for_item(); }
@@ -53,10 +75,13 @@ protected:
         if ((++popped_ & portion_mask_) == 0) give_room_back();
     }
     std::size_t capacity() const noexcept { return capacity_; }
-    bool is_stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
 
 private:
-    static void wake(std::atomic<waiter*>& who) noexcept;
+    void look_for_room() noexcept { head_seen_ = head_.load(std::memory_order_seq_cst); }
+    bool look_for_item() noexcept {
+        tail_seen_ = tail_.load(std::memory_order_seq_cst);
+        return popped_ != tail_seen_;
+    }
     void wait_for_room();
     bool wait_for_item();
     void give_room_back() noexcept;
@@ -74,8 +99,10 @@ private:
     std::uint64_t tail_seen_ = 0;  // What the consumer last saw of tail_.
 
     // Read at every push, written only when somebody waits or something ends.
-    alignas(64) std::atomic<waiter*> consumer_waits_{nullptr};
-    std::atomic<waiter*> producer_waits_{nullptr};
+    alignas(64) doorbell own_consumer_bell_;
+    doorbell own_producer_bell_;
+    doorbell* consumer_bell_ = &own_consumer_bell_;
+    doorbell* producer_bell_ = &own_producer_bell_;
     std::atomic<bool> closed_{false};
     std::atomic<bool> stopped_{false};
     const bool across_streams_;
@@ -107,6 +134,60 @@ public:
 
 private:
     std::unique_ptr<T[]> slots_;
+};
+
+/// The same without a bound, for the way back in a loop: a node that waited there for room could
+/// wait for itself.
+///
+/// Cost: as ring, and a chunk of memory for every 256 items.
+template <typename T>
+class growing_ring final : public ring_core {
+public:
+    explicit growing_ring(bool across_streams)
+        : ring_core(std::size_t{1} << 62, across_streams), first_(std::make_unique<chunk>()) {
+        push_chunk_ = pop_chunk_ = first_.get();
+    }
+    ~growing_ring() override {
+        while (first_)
+            first_ = std::move(first_->next);  // Not recursively.
+    }
+
+    template <typename Item>
+    void push(Item&& item) {
+        const std::size_t at = slot_for_push() % chunk_items;
+        if (at == 0 && published() != 0) {
+            push_chunk_->next = std::make_unique<chunk>();
+            push_chunk_ = push_chunk_->next.get();
+        }
+        push_chunk_->items[at] = std::forward<Item>(item);
+        finish_push();
+    }
+    T* front() {
+        if (!has_item()) return nullptr;
+        const std::size_t at = slot_for_pop() % chunk_items;
+        if (at == 0 && moved_on_ != slot_for_pop()) {
+            moved_on_ = slot_for_pop();
+            pop_chunk_ = pop_chunk_->next.get();
+            first_ = std::move(first_->next);
+        }
+        return &pop_chunk_->items[at];
+    }
+    void pop() {
+        tidy(pop_chunk_->items[slot_for_pop() % chunk_items]);
+        finish_pop();
+    }
+
+private:
+    static constexpr std::size_t chunk_items = 256;
+    struct chunk {
+        T items[chunk_items]{};
+        std::unique_ptr<chunk> next;
+    };
+
+    std::unique_ptr<chunk> first_;  ///< The consumer's: those before are freed.
+    chunk* push_chunk_ = nullptr;
+    chunk* pop_chunk_ = nullptr;
+    std::size_t moved_on_ = 0;  ///< Where the consumer last went to a next chunk.
 };
 
 }  // namespace amalgam::detail

@@ -1,0 +1,189 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <amalgam/flow/detail/node_ends.hpp>
+#include <amalgam/rpc/archive.hpp>
+
+namespace amalgam::detail {
+
+/// One of several ways into a node.
+template <typename T>
+class one_inlet {
+public:
+    explicit one_inlet(inlet& ends) : ends_(ends), there_(ends.there) {
+        if (ends.here != nullptr && ends.back_in != nullptr)
+            back_ = static_cast<growing_ring<T>*>(ends.here);
+        else
+            here_ = static_cast<ring<T>*>(ends.here);
+    }
+
+    bool is_back() const noexcept { return ends_.back_in != nullptr; }
+    bool is_over() const noexcept { return over_; }
+
+    /// Gives `use` what is there, `most` at most; how many that were. Never waits, but throws
+    /// error{canceled} when the run is being stopped.
+    template <typename Use>
+    std::uint32_t take(std::uint32_t most, Use&& use) {
+        if (here_ != nullptr) return take_from(*here_, most, use);
+        if (back_ != nullptr) return take_from(*back_, most, use);
+        if constexpr (serializable<T>) return take_there(most, use);
+        return 0;
+    }
+    /// A look is worth it. Does not throw.
+    bool is_ready() noexcept {
+        if (over_) return false;
+        if (there_ != nullptr) return there_->is_ready();
+        ring_core& queue = *ends_.here;
+        if (queue.is_stopped() || queue.has_item_now()) return true;
+        return is_back() ? ends_.back_in->is_over() : queue.is_over();
+    }
+    void rest() noexcept {
+        if (ends_.here != nullptr) ends_.here->rest();
+    }
+
+private:
+    template <typename Queue, typename Use>
+    std::uint32_t take_from(Queue& queue, std::uint32_t most, Use&& use) {
+        std::uint32_t taken = 0;
+        for (; taken < most && queue.has_item_now(); ++taken) {
+            T* const item = queue.front();  // Throws when the run is being stopped.
+            enter();
+            use(std::move(*item));
+            queue.pop();
+        }
+        if (taken == 0) {
+            if (queue.is_stopped()) throw_stopped();
+            // Over before empty: what was pushed comes first.
+            over_ =
+                (is_back() ? ends_.back_in->is_over() : queue.is_over()) && !queue.has_item_now();
+        }
+        return taken;
+    }
+
+    template <typename Use>
+    std::uint32_t take_there(std::uint32_t most, Use&& use) {
+        if (reader_.is_empty()) {
+            channel_in::batch next;
+            switch (there_->try_next(next)) {
+                case channel_in::found::batch:
+                    reader_.begin(next);
+                    break;
+                case channel_in::found::end:
+                    over_ = true;
+                    return 0;
+                case channel_in::found::nothing_yet:
+                    return 0;
+            }
+        }
+        std::uint32_t taken = 0;
+        reader_.read(most, *there_, [&](T&& item) {
+            enter();
+            use(std::move(item));
+            ++taken;
+        });
+        return std::max(taken, 1u);  // A batch without items is no reason to wait.
+    }
+
+    void enter() noexcept {
+        for (loop_count* each : ends_.entered)
+            each->add();
+    }
+
+    inlet& ends_;
+    ring<T>* here_ = nullptr;
+    growing_ring<T>* back_ = nullptr;
+    channel_in* there_;
+    batch_reader<T> reader_;
+    bool over_ = false;
+};
+
+/// As below, of a node with one way in that is in no loop.
+template <typename T, typename Use>
+void take_all_of_one(inlet& from, Use& use) {
+    if (from.here != nullptr) {
+        auto& queue = static_cast<ring<T>&>(*from.here);
+        while (T* item = queue.front()) {
+            use(std::move(*item), 0);
+            queue.pop();
+        }
+    } else if constexpr (serializable<T>) {
+        batch_reader<T> reader;
+        channel_in::batch batch;
+        while (from.there->next(batch)) {
+            reader.begin(batch);
+            reader.read(std::numeric_limits<std::uint32_t>::max(), *from.there,
+                        [&](T&& item) { use(std::move(item), 0); });
+        }
+    }
+}
+
+/// As below, of one with several, or in a loop.
+template <typename T, typename Use, typename Ended>
+void take_all_of_several(node_ends& ends, Use& use, Ended& ended) {
+    // Those who would wait take turns; a loop's way back comes before them, so that what is in
+    // the loop does not grow by what comes from outside.
+    constexpr std::uint32_t turn_items = 64;
+    std::vector<one_inlet<T>> ins;
+    for (inlet& each : ends.in)
+        ins.emplace_back(each);
+    std::size_t open = ins.size();
+    const auto take = [&](std::size_t which, std::uint32_t most) {
+        const std::uint32_t taken = ins[which].take(most, [&](T&& item) {
+            use(std::move(item), which);
+            for (loop_count* each : ends.loops)
+                each->take_away();
+        });
+        if (!ins[which].is_over()) return taken;
+        --open;
+        ended(which);
+        // It holds one place in each loop that it leads into.
+        for (loop_count* each : ends.in[which].entered)
+            each->take_away();
+        return std::uint32_t{1};
+    };
+    const auto drain_backs = [&] {
+        std::uint32_t taken = 0;
+        for (std::size_t i = 0; i < ins.size(); ++i)
+            while (ins[i].is_back() && !ins[i].is_over()) {
+                const std::uint32_t some = take(i, turn_items);
+                taken += some;
+                if (some == 0) break;
+            }
+        return taken;
+    };
+    while (open != 0) {
+        std::uint32_t taken = 0;
+        for (std::size_t i = 0; i < ins.size(); ++i) {
+            taken += drain_backs();
+            if (!ins[i].is_back() && !ins[i].is_over()) taken += take(i, turn_items);
+        }
+        if (taken != 0) continue;
+        for (one_inlet<T>& each : ins)
+            each.rest();
+        const auto any_ready = [&] {
+            return std::any_of(ins.begin(), ins.end(), [](auto& each) { return each.is_ready(); });
+        };
+        ends.in_bell.wait_until("item of one of several flow queues", any_ready);
+    }
+}
+
+/// Calls `use(T&&, from)` for every item that comes to a node, and `ended(from)` when no more
+/// comes from there, until none comes at all.
+///
+/// Failure: throws error{canceled} when the run is being stopped.
+template <typename T, typename Use, typename Ended>
+void take_all(node_ends& ends, Use&& use, Ended&& ended) {
+    if (ends.in.size() == 1 && ends.loops.empty()) {
+        take_all_of_one<T>(ends.in.front(), use);
+        ended(0);
+    } else {
+        take_all_of_several<T>(ends, use, ended);
+    }
+}
+
+}  // namespace amalgam::detail

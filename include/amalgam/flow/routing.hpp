@@ -1,0 +1,122 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <amalgam/core/hash.hpp>
+
+/// How the items of a block are spread over the workers of the next: what farm() and all_to_all()
+/// are given. It holds alike within a process, between processes, and for each sender by itself.
+///
+///     g.farm(workers, am::on_demand(2));
+///     g.all_to_all(readers, counters, am::by_key([](const word& w) { return w.text; }));
+namespace amalgam {
+namespace detail {
+
+enum class spread : std::uint8_t { round_robin, on_demand, chosen, broadcast };
+
+/// Routing whose item type is forgotten.
+struct routing_core {
+    explicit routing_core(spread chosen, std::size_t items = 0) noexcept
+        : how(chosen), queue_items(items) {}
+    virtual ~routing_core() = default;
+
+    const spread how;
+    const std::size_t queue_items;  ///< on_demand: items before one worker at most.
+};
+
+template <typename T>
+struct chosen_routing final : routing_core {
+    explicit chosen_routing(std::function<std::size_t(const T&, std::size_t)> function)
+        : routing_core(spread::chosen), choose(std::move(function)) {}
+
+    const std::function<std::size_t(const T&, std::size_t)> choose;
+};
+
+/// The same number for the same key in every process.
+template <typename Key>
+std::uint64_t hash_of_key(const Key& key) noexcept {
+    if constexpr (std::is_convertible_v<const Key&, std::string_view>) {
+        return fnv1a(std::string_view(key));
+    } else {
+        static_assert(std::is_integral_v<Key> || std::is_enum_v<Key>,
+                      "a key is a whole number, an enum or text");
+        // Neighbouring numbers to different workers, also when these are a power of two.
+        return mix(static_cast<std::uint64_t>(key) + 0x9e3779b97f4a7c15u);
+    }
+}
+
+struct plain_policy {
+    spread how;
+    std::size_t queue_items = 0;
+
+    template <typename T>
+    std::shared_ptr<const routing_core> for_items() const {
+        return std::make_shared<routing_core>(how, queue_items);
+    }
+};
+
+struct broadcast_policy {
+    template <typename T>
+    std::shared_ptr<const routing_core> for_items() const {
+        static_assert(std::copy_constructible<T>, "items that are broadcast must be copyable");
+        return std::make_shared<routing_core>(spread::broadcast);
+    }
+};
+
+template <typename Key>
+struct key_policy {
+    Key key;
+
+    template <typename T>
+    std::shared_ptr<const routing_core> for_items() const {
+        static_assert(std::invocable<const Key&, const T&>, "by_key() takes a function of an item");
+        return std::make_shared<chosen_routing<T>>(
+            [of = key](const T& item, std::size_t workers) -> std::size_t {
+                return hash_of_key(of(item)) % workers;
+            });
+    }
+};
+
+template <typename Choose>
+struct choice_policy {
+    Choose choose;
+
+    template <typename T>
+    std::shared_ptr<const routing_core> for_items() const {
+        static_assert(std::is_invocable_r_v<std::size_t, const Choose&, const T&, std::size_t>,
+                      "route_by() takes a function of an item and the number of workers");
+        return std::make_shared<chosen_routing<T>>(choose);
+    }
+};
+
+}  // namespace detail
+
+/// One after the other, by turns.
+inline constexpr detail::plain_policy round_robin{detail::spread::round_robin};
+/// Every item to every worker.
+inline constexpr detail::broadcast_policy broadcast{};
+/// To a worker that has the least before it, and never more than `queue_items` to one: the item
+/// it works on counts. 1: a worker gets the next when it is done with one; 2 hides the way there.
+constexpr detail::plain_policy on_demand(std::size_t queue_items = 2) noexcept {
+    return {detail::spread::on_demand, queue_items == 0 ? 1 : queue_items};
+}
+/// All items of one key to the same worker. `key(item)` is a whole number, an enum or text.
+template <typename Key>
+detail::key_policy<Key> by_key(Key key) {
+    return {std::move(key)};
+}
+/// To worker `choose(item, workers)`, which is less than `workers`. Called by each sender in a ULT
+/// of its own.
+template <typename Choose>
+detail::choice_policy<Choose> route_by(Choose choose) {
+    return {std::move(choose)};
+}
+
+}  // namespace amalgam
