@@ -323,6 +323,28 @@ TEST(retry, a_peer_that_is_back_is_looked_up_again) {
     EXPECT_EQ(two.get(), 2);
 }
 
+TEST(retry, a_peer_that_stays_away_is_lost_once_however_often_it_is_looked_up) {
+    loop_network net;
+    engine client{net.port("client")};
+    std::optional<engine> server;
+    server.emplace(net.port("server"));
+    server->define("id", [] { return 1; });
+    int lost = 0;
+    const auto watch = client.on_peer_lost([&](const peer&, status) { ++lost; });
+    auto id =
+        client.procedure<int()>("id", {.idempotent = true}).on(server->address()).retrying(4, 20ms);
+    auto one = id.start();
+    net.run_until_idle();
+    EXPECT_EQ(one.get(), 1);
+    auto two = id.start();
+    net.kill("server");
+    server.reset();
+    net.run_until_idle();
+    EXPECT_FALSE(two.wait().ok());
+    EXPECT_EQ(counters_of(client)["rpc.retried"], 3u);
+    EXPECT_EQ(lost, 1);
+}
+
 TEST(retry, a_pausing_call_can_be_canceled_and_ends_with_its_engine) {
     loop_network net;
     engine server{net.port("server"), {.max_running = 0}};

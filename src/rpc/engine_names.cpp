@@ -19,7 +19,11 @@ result<peer> engine_core::lookup(std::string_view address) {
     if (!parsed) return parsed.why();
     const std::string canonical = to_string(*parsed);
     std::optional<result<peer>> found;
-    on_stream([&] { found.emplace(find_route(canonical, parsed->scheme)); });
+    on_stream([&] {
+        found.emplace(find_route(canonical, parsed->scheme));
+        // Its user has this name from now on. Those of other callers stay untold.
+        if (*found && !found->value().is_self()) peers_.find(**found)->untold = false;
+    });
     return std::move(*found);
 }
 
@@ -47,9 +51,7 @@ result<peer> engine_core::find_route(const std::string& address, std::string_vie
         have += have.empty() ? "" : ", ";
         have += speaks;
         if (speaks != transport) continue;
-        result<peer> there = dial(static_cast<std::uint16_t>(i), address);
-        if (there) peers_.find(*there)->untold = false;
-        return there;
+        return dial(static_cast<std::uint16_t>(i), address);
     }
     return {errc::unsupported,
             fmt::format("no port of this engine speaks {0}, only {1}: give the engine one more "
