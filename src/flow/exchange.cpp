@@ -79,7 +79,7 @@ void exchange::derive_channels() {
 }
 
 void exchange::add_out(std::size_t edge, std::size_t to_group) {
-    const routing_core* routing = graph_.nodes()[graph_.edges()[edge].from].out.routing.get();
+    const routing_core* routing = graph_.edges()[edge].routing.get();
     const bool chosen = routing != nullptr && routing->how != spread::on_demand;
     const std::size_t receivers = replicas_of(to_group);
     out_edge made{to_group, {}};

@@ -34,37 +34,43 @@ bool graph_core::is_ours(const graph_part& part, std::string_view what) {
     return false;
 }
 
-std::size_t graph_core::add_edge(std::size_t from, std::size_t to) {
-    graph_edge edge;
-    edge.from = from;
-    edge.to = to;
-    nodes_[to].in.push_back(edges_.size());
-    edges_.push_back(edge);
-    return edges_.size() - 1;
+graph_port graph_core::port_to(std::size_t from, const graph_part& to, bool back) {
+    graph_port port;
+    port.to = *to.in;
+    for_each_node(port.to, [&](way_in& node, const std::shared_ptr<const routing_core>& how) {
+        graph_edge edge;
+        edge.from = from;
+        edge.to = node.number;
+        edge.routing = how;
+        edge.back = back;
+        node.number = edges_.size();
+        nodes_[edge.to].in.push_back(edges_.size());
+        port.edges.push_back(edges_.size());
+        edges_.push_back(std::move(edge));
+    });
+    return port;
 }
 
 /// Records the mistake.
 bool graph_core::is_joined(std::size_t from, const graph_part& to) {
     const graph_port& out = nodes_[from].out;
     if (out.edges.empty()) return false;
-    if (wrong_.empty())
-        wrong_ = fmt::format(
-            "the node \"{}\" sends items to \"{}\" already and was joined with \"{}\", too, "
-            "expected one of them, or both as one block; example: graph.farm({{{}, {}}})",
-            nodes_[from].name, nodes_[edges_[out.edges.front()].to].name,
-            nodes_[to.entries.front()].name, nodes_[edges_[out.edges.front()].to].name,
-            nodes_[to.entries.front()].name);
+    if (!wrong_.empty()) return true;
+    const std::string& known = nodes_[edges_[out.edges.front()].to].name;
+    const std::string& other = nodes_[to.nodes.front()].name;
+    wrong_ = fmt::format(
+        "the node \"{0}\" sends items to \"{1}\" already and was joined with \"{2}\", too, "
+        "expected "
+        "one of them, or both as one block; example: graph.farm({{{1}, {2}}})",
+        nodes_[from].name, known, other);
     return true;
 }
 
 void graph_core::connect(const graph_part& from, const graph_part& to) {
     if (!is_ours(from, "a pipeline joins") || !is_ours(to, "a pipeline joins")) return;
     for (std::size_t exit : from.exits) {
-        if (is_joined(exit, to)) return;
-        graph_port& out = nodes_[exit].out;
-        out.routing = to.routing;
-        for (std::size_t entry : to.entries)
-            out.edges.push_back(add_edge(exit, entry));
+        if (!to.in || is_joined(exit, to)) return;
+        nodes_[exit].out = port_to(exit, to, false);
     }
 }
 
@@ -88,14 +94,9 @@ void graph_core::loop(const graph_part& body, std::shared_ptr<const void> again)
     for (std::size_t node : body.nodes)
         nodes_[node].loops.push_back(number);
     for (std::size_t exit : body.exits) {
-        graph_port port;
-        port.routing = body.routing;
+        graph_port port = port_to(exit, body, true);
         port.again = again;
         port.loop = number;
-        for (std::size_t entry : body.entries) {
-            port.edges.push_back(add_edge(exit, entry));
-            edges_.back().back = true;
-        }
         nodes_[exit].back.push_back(std::move(port));
     }
 }
@@ -104,12 +105,12 @@ graph_part graph_core::beside(const std::vector<graph_part>& parts,
                               std::shared_ptr<const routing_core> routing) {
     graph_part all;
     all.owner = this;
-    all.routing = std::move(routing);
     if (parts.empty() && wrong_.empty())
         wrong_ = "a farm or all_to_all was given no workers, expected one at least";
+    if (routing != nullptr && !parts.empty()) all.in = way_in{0, std::move(routing), {}};
     for (const graph_part& part : parts) {
         if (!is_ours(part, "a farm or all_to_all was given")) continue;
-        all.entries.insert(all.entries.end(), part.entries.begin(), part.entries.end());
+        if (all.in) all.in->parts.push_back(*part.in);
         all.exits.insert(all.exits.end(), part.exits.begin(), part.exits.end());
         all.nodes.insert(all.nodes.end(), part.nodes.begin(), part.nodes.end());
     }
@@ -283,13 +284,12 @@ std::string graph_core::fingerprint() const {
         text += fmt::format("node {} {} {}", node.name, node.body->takes(), node.body->gives());
         for (std::size_t group : node.groups)
             text += " " + groups_[group];
-        if (node.out.routing)
-            text += fmt::format(" by {} {}", static_cast<int>(node.out.routing->how),
-                                node.out.routing->queue_items);
         text += "\n";
     }
     for (const graph_edge& edge : edges_)
-        text += fmt::format("edge {} {} {} {}\n", edge.from, edge.to, edge.back, edge.fused);
+        text += fmt::format("edge {} {} {} {} {} {}\n", edge.from, edge.to, edge.back, edge.fused,
+                            edge.routing ? static_cast<int>(edge.routing->how) : -1,
+                            edge.routing ? edge.routing->queue_items : 0);
     return fmt::format("{:016x}", fnv1a(text));
 }
 

@@ -233,7 +233,8 @@ TEST(graph, blocks_of_another_graph_are_refused) {
               "of its own");
     graph third;
     third.pipeline(other.from, other.middle);
-    EXPECT_EQ(fault(third), "a pipeline joins blocks of another graph, expected blocks of its own");
+    EXPECT_EQ(fault(third),
+              "a pipeline joins a block of another graph, expected blocks of its own");
 }
 
 TEST(graph, items_that_cannot_be_serialized_stay_within_a_group) {

@@ -1,6 +1,7 @@
 #include "flow/part.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -15,6 +16,12 @@ namespace {
 /// are many nodes: then a hop within a stream is worth more than even load.
 std::size_t stream_of(std::size_t i, std::size_t nodes, std::size_t streams) noexcept {
     return nodes > 4 * streams ? i * streams / nodes : i % streams;
+}
+
+/// Whether the sender asks who has little to do.
+bool demands(const branch& of) noexcept {
+    return (of.routing != nullptr && of.routing->how == spread::on_demand) ||
+           std::any_of(of.parts.begin(), of.parts.end(), demands);
 }
 
 }  // namespace
@@ -82,10 +89,10 @@ void part::join_here(std::size_t number, const run_options& options) {
         made.inside = graph_.nodes()[edge.to].body.get();
         made.inside_ends = &to.ends;
     } else {
-        const routing_core* routing = sender.out.routing.get();
-        const bool demands = routing != nullptr && routing->how == spread::on_demand;
+        const routing_core* routing = edge.routing.get();
+        const bool is_short = routing != nullptr && routing->how == spread::on_demand;
         rings_.push_back(
-            sender.body->make_ring(demands ? routing->queue_items : options.queue_items,
+            sender.body->make_ring(is_short ? routing->queue_items : options.queue_items,
                                    from.stream != to.stream, edge.back));
         made.here = rings_.back().get();
         to.in[number].here = made.here;
@@ -113,15 +120,37 @@ void part::attach(std::size_t edge, channel_out& to) {
     running(graph_.edges()[edge].from).out[edge].push_back(made);
 }
 
+branch part::branch_of(running_node& node, const way_in& to) const {
+    branch made;
+    made.routing = to.routing.get();
+    for (const way_in& each : to.parts) {
+        branch next = branch_of(node, each);
+        // The processes of a group are as many workers, where one is chosen for an item.
+        const bool are_several = next.routing == made.routing && each.routing == nullptr;
+        if (!are_several)
+            made.parts.push_back(std::move(next));
+        else
+            std::move(next.parts.begin(), next.parts.end(), std::back_inserter(made.parts));
+    }
+    if (to.routing != nullptr) return made;
+    const std::vector<taker>& takers = node.out[to.number];
+    if (takers.size() == 1) {
+        made.to = takers.front();
+        return made;
+    }
+    made.routing = graph_.edges()[to.number].routing.get();
+    for (const taker& one : takers) {
+        branch& process = made.parts.emplace_back();
+        process.to = one;
+    }
+    return made;
+}
+
 port_ends part::ends_of(running_node& node, const graph_port& port) {
     port_ends ends;
-    ends.routing = port.routing.get();
+    ends.root = branch_of(node, port.to);
     ends.again = port.again.get();
     if (port.again) ends.back_in = loops_[port.loop].get();
-    for (const std::size_t edge : port.edges) {
-        const std::vector<taker>& takers = node.out[edge];
-        ends.takers.insert(ends.takers.end(), takers.begin(), takers.end());
-    }
     if (port.edges.empty() || graph_.edges()[port.edges.front()].fused) return ends;
     // All edges of a port lead to one block, whose nodes are in the same loops.
     const graph_edge& edge = graph_.edges()[port.edges.front()];
@@ -168,10 +197,13 @@ void part::wire(running_node& node) {
     ends.out = ends_of(node, about.out);
     for (const graph_port& port : about.back)
         ends.back.push_back(ends_of(node, port));
-    if (ends.out.routing == nullptr || ends.out.routing->how != spread::on_demand) return;
-    for (const taker& to : ends.out.takers) {
-        if (to.here != nullptr) to.here->share_producer_bell(ends.out_bell);
-        if (to.there != nullptr) to.there->share_bell(ends.out_bell);
+    const bool any_demands = demands(ends.out.root);
+    for (const std::size_t edge : about.out.edges) {
+        for (const taker& to : node.out[edge]) {
+            if (!any_demands) continue;
+            if (to.here != nullptr) to.here->share_producer_bell(ends.out_bell);
+            if (to.there != nullptr) to.there->share_bell(ends.out_bell);
+        }
     }
 }
 

@@ -64,6 +64,7 @@ private:
     running_node& host_of(std::size_t node);
     bool is_here(std::size_t node) const;
     void join_here(std::size_t edge, const run_options& options);
+    branch branch_of(running_node& node, const way_in& to) const;
     port_ends ends_of(running_node& node, const graph_port& port);
     void wire(running_node& node);
     void run_one(running_node& node) noexcept;

@@ -97,7 +97,7 @@ public:
         detail::graph_part part;
         part.owner = core_.get();
         part.nodes = {index};
-        if constexpr (!std::is_void_v<in>) part.entries = {index};
+        if constexpr (!std::is_void_v<in>) part.in = detail::way_in{index, nullptr, {}};
         if constexpr (!std::is_void_v<out>) part.exits = {index};
         return block<in, out>(std::move(part));
     }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,17 +15,33 @@ namespace amalgam::detail {
 
 class node_body;
 
+/// Who takes what a block takes: a node, or one of several parts, as `routing` says.
+struct way_in {
+    std::size_t number = 0;                       ///< Of the node; in a port, of the edge to it.
+    std::shared_ptr<const routing_core> routing;  ///< nullptr: it is a node.
+    std::vector<way_in> parts;
+};
+
+/// Calls `visit(node, how)` for each node, where `how` spreads items over it and its like.
+template <typename Way, typename Visit>
+void for_each_node(Way& way, Visit&& visit, std::shared_ptr<const routing_core> how = nullptr) {
+    if (way.routing == nullptr) return visit(way, how);
+    for (auto& part : way.parts)
+        for_each_node(part, visit, way.routing);
+}
+
 struct graph_edge {
     std::size_t from = 0;
     std::size_t to = 0;
-    bool back = false;   ///< To the start of a loop.
-    bool fused = false;  ///< Its end runs inside of its start.
+    std::shared_ptr<const routing_core> routing;  ///< Over this edge and its like; or nullptr.
+    bool back = false;                            ///< To the start of a loop.
+    bool fused = false;                           ///< Its end runs inside of its start.
 };
 
-/// What a node sends to as one: the workers of the next block.
+/// What a node sends to as one: the next block.
 struct graph_port {
     std::vector<std::size_t> edges;
-    std::shared_ptr<const routing_core> routing;  ///< nullptr: there is one edge.
+    way_in to;  ///< With the numbers of these edges.
     /// For a way back: which items go there, a std::function<bool(const Out&)>; and its loop.
     std::shared_ptr<const void> again;
     std::size_t loop = 0;
@@ -44,10 +61,9 @@ struct graph_node {
 /// Parts of a graph: some of its nodes, by number.
 struct graph_part {
     const class graph_core* owner = nullptr;
-    std::vector<std::size_t> entries;             ///< Those that take what the part takes.
-    std::vector<std::size_t> exits;               ///< Those that give what it gives.
-    std::vector<std::size_t> nodes;               ///< All of them.
-    std::shared_ptr<const routing_core> routing;  ///< How what it takes is spread over entries.
+    std::optional<way_in> in;        ///< Nothing: they are sources.
+    std::vector<std::size_t> exits;  ///< Those that give what the part gives.
+    std::vector<std::size_t> nodes;  ///< All of them.
 };
 
 /// `first` with `second` behind it.
@@ -60,14 +76,14 @@ public:
     ~graph_core();
 
     std::size_t add(std::string name, std::unique_ptr<node_body> body);
-    /// Every exit of `from` sends to the entries of `to`.
+    /// Every exit of `from` sends to `to`.
     void connect(const graph_part& from, const graph_part& to);
     /// The exit of `from` calls the entry of `to`: both are nodes.
     void fuse(const graph_part& from, const graph_part& to);
-    /// What `again` (a std::function<bool(const Out&)>) says of goes from the exits back to the
-    /// entries.
+    /// Items of which `again` (a std::function<bool(const Out&)>) says so go from the exits back
+    /// to the start.
     void loop(const graph_part& body, std::shared_ptr<const void> again);
-    /// Side by side: all entries, all exits.
+    /// Side by side; `routing` chooses one, if they are no sources.
     graph_part beside(const std::vector<graph_part>& parts,
                       std::shared_ptr<const routing_core> routing);
     std::size_t group(std::string_view name);
@@ -87,7 +103,7 @@ public:
 
 private:
     bool is_ours(const graph_part& part, std::string_view what);
-    std::size_t add_edge(std::size_t from, std::size_t to);
+    graph_port port_to(std::size_t from, const graph_part& to, bool back);
     bool is_joined(std::size_t from, const graph_part& to);
     std::string find_fault(const flow_config* config) const;
     std::string fault_of_node(const graph_node& node) const;

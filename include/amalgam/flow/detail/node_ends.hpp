@@ -31,13 +31,19 @@ struct taker {
     node_ends* inside_ends = nullptr;
 };
 
-/// What a node sends to as one: the workers of the next block.
+/// A taker, or several parts, of which `routing` chooses one for each item.
+struct branch {
+    const routing_core* routing = nullptr;  ///< nullptr: it is `to`.
+    std::vector<branch> parts;
+    taker to;
+};
+
+/// What a node sends to as one: the next block.
 struct port_ends {
-    std::vector<taker> takers;
-    const routing_core* routing = nullptr;  ///< nullptr: there is one taker.
-    std::vector<loop_count*> within;        ///< Loops that both ends of these edges are in.
-    const void* again = nullptr;            ///< A way back: const std::function<bool(const Out&)>*.
-    loop_count* back_in = nullptr;          ///< A way back: its loop.
+    branch root;
+    std::vector<loop_count*> within;  ///< Loops that both ends of these edges are in.
+    const void* again = nullptr;      ///< A way back: const std::function<bool(const Out&)>*.
+    loop_count* back_in = nullptr;    ///< A way back: its loop.
 };
 
 /// All that a node has to do with in this process.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -40,77 +42,110 @@ std::unique_ptr<fused_node> fuse(node_body& body, node_ends& ends);
 template <typename T>
 class out_port {
 public:
-    out_port(port_ends& ends, doorbell& bell) : ends_(ends), bell_(bell) {
-        for (const taker& each : ends.takers) {
-            one_taker made;
-            made.there = each.there;
-            if (each.here != nullptr && ends.back_in != nullptr)
-                made.back = static_cast<growing_ring<T>*>(each.here);
-            else
-                made.here = static_cast<ring<T>*>(each.here);
-            if (each.inside != nullptr) made.inside = fuse(*each.inside, *each.inside_ends);
-            takers_.push_back(std::move(made));
-        }
-    }
+    out_port(port_ends& ends, doorbell& bell) : ends_(ends), bell_(bell), root_(typed(ends.root)) {}
 
-    std::size_t size() const noexcept { return takers_.size(); }
+    /// How many workers the block has: 1 if it is no farm.
+    std::size_t size() const noexcept { return root_.routing == nullptr ? 1 : root_.parts.size(); }
     /// The one queue that everything goes into, if that is all there is to it.
     ring<T>* only_queue() noexcept {
-        const bool plain = takers_.size() == 1 && ends_.within.empty() && ends_.back_in == nullptr;
-        return plain ? takers_.front().here : nullptr;
+        const bool plain = ends_.within.empty() && ends_.back_in == nullptr;
+        return plain && root_.routing == nullptr ? root_.here : nullptr;
     }
 
     template <typename Item>
     void send(Item&& item) {
-        if (takers_.size() == 1) return push(takers_.front(), std::forward<Item>(item));
-        switch (ends_.routing->how) {
-            case spread::round_robin:
-                return push(takers_[by_turns()], std::forward<Item>(item));
-            case spread::on_demand:
-                return push(takers_[least_busy()], std::forward<Item>(item));
-            case spread::chosen: {
-                const auto& routing = static_cast<const chosen_routing<T>&>(*ends_.routing);
-                return send_to(routing.choose(item, takers_.size()), std::forward<Item>(item));
-            }
-            case spread::broadcast:
-                return broadcast(std::forward<Item>(item));
-        }
+        give(root_, std::forward<Item>(item));
     }
     template <typename Item>
     void send_to(std::size_t which, Item&& item) {
-        if (which >= takers_.size()) throw_no_worker(which, takers_.size());
-        push(takers_[which], std::forward<Item>(item));
+        if (root_.routing == nullptr && which == 0)
+            give(root_, std::forward<Item>(item));
+        else
+            give_to(root_, which, std::forward<Item>(item));
     }
 
     void start_fused(const place& where) {
-        for (one_taker& each : takers_)
-            if (each.inside) each.inside->start(where);
+        if (root_.inside) root_.inside->start(where);
     }
     void end_fused() {
-        for (one_taker& each : takers_)
-            if (each.inside) each.inside->end();
+        if (root_.inside) root_.inside->end();
     }
 
 private:
-    struct one_taker {
+    /// One taker, or several.
+    struct target {
+        const routing_core* routing = nullptr;
+        std::vector<target> parts;
+        std::size_t turn = 0;
         ring<T>* here = nullptr;
         growing_ring<T>* back = nullptr;
         channel_out* there = nullptr;
         std::unique_ptr<fused_node> inside;
 
+        /// What waits before the one of them that has the least.
         std::uint64_t before_it() const {
             if (here != nullptr) return here->before_consumer();
             if (back != nullptr) return back->before_consumer();
-            return there != nullptr ? there->items_before_receivers() : 0;
+            if (there != nullptr) return there->items_before_receivers();
+            std::uint64_t least = 0;
+            for (std::size_t i = 0; i < parts.size(); ++i) {
+                const std::uint64_t before = parts[i].before_it();
+                least = i == 0 ? before : std::min(least, before);
+            }
+            return least;
         }
         bool is_stopped() const noexcept {
             if (here != nullptr) return here->is_stopped();
-            return there != nullptr && there->is_stopped();
+            if (back != nullptr) return back->is_stopped();
+            if (there != nullptr) return there->is_stopped();
+            return std::any_of(parts.begin(), parts.end(),
+                               [](const target& part) { return part.is_stopped(); });
         }
     };
 
+    target typed(branch& from) {
+        if (from.parts.size() == 1) return typed(from.parts.front());
+        target made;
+        made.routing = from.routing;
+        for (branch& part : from.parts)
+            made.parts.push_back(typed(part));
+        made.there = from.to.there;
+        if (from.to.here != nullptr && ends_.back_in != nullptr)
+            made.back = static_cast<growing_ring<T>*>(from.to.here);
+        else
+            made.here = static_cast<ring<T>*>(from.to.here);
+        if (from.to.inside != nullptr) made.inside = fuse(*from.to.inside, *from.to.inside_ends);
+        return made;
+    }
+
     template <typename Item>
-    void push(one_taker& to, Item&& item) {
+    void give(target& to, Item&& item) {
+        if (to.routing == nullptr) return push(to, std::forward<Item>(item));
+        switch (to.routing->how) {
+            case spread::round_robin:
+                return give(to.parts[by_turns(to)], std::forward<Item>(item));
+            case spread::on_demand:
+                return give(to.parts[least_busy(to)], std::forward<Item>(item));
+            case spread::chosen: {
+                const auto& routing = static_cast<const chosen_routing<T>&>(*to.routing);
+                return give_to(to, routing.choose(item, to.parts.size()), std::forward<Item>(item));
+            }
+            case spread::broadcast:
+                if constexpr (std::copy_constructible<T>) {  // Else the graph could not be written.
+                    for (std::size_t i = 0; i + 1 < to.parts.size(); ++i)
+                        give(to.parts[i], static_cast<const T&>(item));
+                    give(to.parts.back(), std::forward<Item>(item));
+                }
+        }
+    }
+    template <typename Item>
+    void give_to(target& to, std::size_t which, Item&& item) {
+        if (which >= to.parts.size()) throw_no_worker(which, size());
+        give(to.parts[which], std::forward<Item>(item));
+    }
+
+    template <typename Item>
+    void push(target& to, Item&& item) {
         if (to.inside) {
             T own(std::forward<Item>(item));
             static_cast<fused_taker<T>&>(*to.inside).take(std::move(own));
@@ -130,46 +165,36 @@ private:
         }
     }
 
-    template <typename Item>
-    void broadcast(Item&& item) {
-        if constexpr (std::copy_constructible<T>) {  // Else the graph could not be written.
-            for (std::size_t i = 0; i + 1 < takers_.size(); ++i)
-                push(takers_[i], static_cast<const T&>(item));
-            push(takers_.back(), std::forward<Item>(item));
-        }
-    }
-
-    std::size_t by_turns() noexcept {
-        const std::size_t which = turn_;
-        turn_ = which + 1 == takers_.size() ? 0 : which + 1;
+    static std::size_t by_turns(target& of) noexcept {
+        const std::size_t which = of.turn;
+        of.turn = which + 1 == of.parts.size() ? 0 : which + 1;
         return which;
     }
 
-    /// The one with the least before it, once that is few enough.
-    std::size_t least_busy() {
+    /// The part with the least before it, once that is few enough.
+    std::size_t least_busy(target& of) {
         std::size_t best = 0;
-        std::uint64_t least = 0;
         const auto found = [&] {
-            for (std::size_t i = 0; i < takers_.size(); ++i) {
-                const std::size_t which = (turn_ + i) % takers_.size();
-                if (takers_[which].is_stopped()) return true;  // The push finds out.
-                const std::uint64_t before = takers_[which].before_it();
+            std::uint64_t least = 0;
+            for (std::size_t i = 0; i < of.parts.size(); ++i) {
+                const std::size_t which = (of.turn + i) % of.parts.size();
+                if (of.parts[which].is_stopped()) return true;  // The push finds out.
+                const std::uint64_t before = of.parts[which].before_it();
                 if (i == 0 || before < least) {
                     least = before;
                     best = which;
                 }
             }
-            return least < ends_.routing->queue_items;
+            return least < of.routing->queue_items;
         };
         if (!found()) bell_.wait_until("a worker that has little to do", found);
-        turn_ = (best + 1) % takers_.size();
+        of.turn = (best + 1) % of.parts.size();
         return best;
     }
 
     port_ends& ends_;
     doorbell& bell_;
-    std::vector<one_taker> takers_;
-    std::size_t turn_ = 0;
+    target root_;
 };
 
 /// Everything a node sends to: back into its loops, or on.
