@@ -1,0 +1,89 @@
+// Counts the words of texts by several readers and several counters. Every reader sends to every
+// counter, all of one word to the same: so each counter has final counts, and nobody has to add
+// them up. As one process, or as one for each of them:
+//
+//     keyed_wordcount text.txt
+//     amalgam run -c groups.json -- keyed_wordcount text.txt
+//
+// where groups.json gives the groups R0, R1, C0, C1 and C2 an endpoint each.
+#include <cctype>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <amalgam/flow/graph.hpp>
+#include <amalgam/flow/run.hpp>
+
+namespace am = amalgam;
+
+namespace {
+
+constexpr std::size_t readers = 2;
+constexpr std::size_t counters = 3;
+
+/// Sends the words of every line that is its share.
+struct reader : am::source<std::string> {
+    reader(std::vector<std::string> of, std::size_t own) : files(std::move(of)), number(own) {}
+
+    void generate(am::outlet<std::string>& out) {
+        std::size_t line_number = 0;
+        for (const std::string& file : files) {
+            std::ifstream in(file);
+            if (!in) throw std::runtime_error("the file \"" + file + "\" cannot be read");
+            for (std::string line; std::getline(in, line); ++line_number)
+                if (line_number % readers == number) send_words(line, out);
+        }
+    }
+
+    static void send_words(const std::string& line, am::outlet<std::string>& out) {
+        std::string word;
+        for (const char c : line + ' ') {
+            if (std::isalpha(static_cast<unsigned char>(c))) {
+                word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+            } else if (!word.empty()) {
+                out.send(word);
+                word.clear();
+            }
+        }
+    }
+
+    std::vector<std::string> files;
+    std::size_t number;
+};
+
+/// Counts, and prints what it has counted when no reader sends any more.
+struct counter : am::sink<std::string> {
+    void consume(const std::string& word) { ++counts[word]; }
+    void end() {
+        for (const auto& [word, count] : counts)
+            std::printf("%zu %s\n", count, word.c_str());
+    }
+
+    std::map<std::string, std::size_t> counts;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 2) {
+        std::fprintf(stderr, "usage: keyed_wordcount FILE...\n");
+        return 2;
+    }
+    am::graph count;
+    std::vector<am::block<void, std::string>> left;
+    for (std::size_t i = 0; i < readers; ++i) {
+        left.push_back(count.add<reader>("reader" + std::to_string(i),
+                                         std::vector<std::string>(argv + 1, argv + argc), i));
+        count.group("R" + std::to_string(i)).add(left.back());
+    }
+    std::vector<am::block<std::string, void>> right;
+    for (std::size_t i = 0; i < counters; ++i) {
+        right.push_back(count.add<counter>("counter" + std::to_string(i)));
+        count.group("C" + std::to_string(i)).add(right.back());
+    }
+    count.all_to_all(left, right, am::by_key([](const std::string& word) { return word; }));
+    return am::run_main(count);
+}
