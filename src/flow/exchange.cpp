@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,6 +35,7 @@ auto& edge_of(Map& edges, std::uint32_t edge) {
 exchange::exchange(graph_core& graph, const flow_config& config, seat here, engine& over,
                    part& nodes, const run_options& options)
     : graph_(graph), config_(config), here_(here), over_(over), part_(nodes), options_(options) {
+    derive_loops();
     derive_channels();
     part_.on_failure([this] {
         for (auto& [edge, out] : out_)
@@ -44,6 +47,19 @@ exchange::exchange(graph_core& graph, const flow_config& config, seat here, engi
         joined_.notify_all();
     });
     serve();
+}
+
+void exchange::derive_loops() {
+    for (std::size_t i = 0; i < graph_.loops(); ++i) {
+        std::set<std::size_t> groups;
+        for (const graph_node& node : graph_.nodes())
+            if (std::find(node.loops.begin(), node.loops.end(), i) != node.loops.end())
+                groups.insert(node.groups.front());
+        // Of a loop in one group each of its processes has one of its own.
+        if (groups.size() < 2 || groups.count(here_.group) == 0) continue;
+        part_.loop(i).share();
+        loops_.push_back({static_cast<std::uint32_t>(i), {groups.begin(), groups.end()}, {}});
+    }
 }
 
 void exchange::derive_channels() {
@@ -71,7 +87,8 @@ void exchange::derive_channels() {
             add_out(i, to);
         } else if (to == here_.group) {
             add_companions(from, true);
-            auto made = std::make_unique<receiver>(replicas_of(from), options_.window_bytes);
+            auto made =
+                std::make_unique<receiver>(replicas_of(from), options_.window_bytes, edge.back);
             part_.attach(i, static_cast<channel_in&>(*made));
             in_.emplace(i, in_edge{from, std::move(made)});
         }
@@ -121,6 +138,18 @@ void exchange::serve() {
         if (replica < replicas_of(out.to_group))
             out.to(replica).credit(out.number(replica), bytes, items);
     });
+    const auto loop_of = [this](std::uint32_t number) -> loop_count& {
+        if (number >= graph_.loops())
+            throw error(errc::invalid, fmt::format("there is no loop {}", number));
+        return part_.loop(number);
+    };
+    over_.define(wire::loop_counts, [this, loop_of](std::uint32_t number) {
+        std::vector<std::uint64_t> counts;
+        const loop_count& of = loop_of(number);
+        if (part_.has_started()) counts = {of.added(), of.taken()};
+        return counts;
+    });
+    over_.define(wire::loop_over, [loop_of](std::uint32_t number) { loop_of(number).end(); });
     // Last: who has joined calls the others.
     over_.define(wire::join, [this](std::string graph, std::uint32_t group, std::uint32_t replica) {
         take_join(graph, {group, replica});
@@ -278,6 +307,66 @@ void exchange::lose_after_last_words(companion& one, const failure& why) {
     lose(one, said ? one.last_words : why);
 }
 
+void exchange::watch_loops(const address_book& addresses) {
+    for (shared_loop& loop : loops_) {
+        if (here_ != seat{loop.groups.front(), 0}) continue;
+        std::vector<std::string> all;
+        for (const std::size_t group : loop.groups)
+            all.insert(all.end(), addresses[group].begin(), addresses[group].end());
+        loop.watcher = amalgam::spawn(over_.stream(), [this, &loop, all] { watch(loop, all); });
+    }
+}
+
+/// Asks all that have a part of the loop what was added and what was taken away. Both only rise, so
+/// when all that was added until the end of one round was taken away before its start, nothing was
+/// in the loop in between: it is over for good (Mattern's four counters).
+void exchange::watch(const shared_loop& loop, const std::vector<std::string>& all) {
+    auto counts = over_.procedure<wire::loop_counts_signature>(wire::loop_counts);
+    constexpr auto patience = std::chrono::seconds(1);  // So that close() need not wait for long.
+    std::optional<std::uint64_t> taken_before;
+    auto pause = std::chrono::milliseconds(1);
+    while (!over_here_.wait_for(pause)) {
+        pause = std::min(pause * 2, std::chrono::milliseconds(16));
+        std::vector<future<std::vector<std::uint64_t>>> answers;
+        std::uint64_t added = 0, taken = 0;
+        bool complete = true;
+        try {
+            for (const std::string& address : all)
+                answers.push_back(counts.on(address).within(patience).start(loop.number));
+            for (auto& each : answers) {
+                const std::vector<std::uint64_t> one = each.get();
+                complete = complete && one.size() == 2;
+                if (!complete) continue;
+                added += one[0];
+                taken += one[1];
+            }
+        } catch (const error&) {
+            // Not there yet, or lost: who exchanges items with it will say so.
+            complete = false;
+        }
+        if (complete && taken_before == added) {
+            end_everywhere(loop, all);
+            return;
+        }
+        taken_before = complete ? std::optional(taken) : std::nullopt;
+    }
+}
+
+void exchange::end_everywhere(const shared_loop& loop, const std::vector<std::string>& all) {
+    auto over = over_.procedure<wire::loop_over_signature>(wire::loop_over);
+    for (const std::string& address : all) {
+        try {
+            over.on(address)(loop.number);
+        } catch (const error& wrong) {
+            part_.fail(
+                {{wrong.code(), fmt::format("the process at {} could not be told that a loop "
+                                            "has ended ({})",
+                                            address, wrong.what())},
+                 true});
+        }
+    }
+}
+
 void exchange::close() {
     {
         std::unique_lock hold(lock_);
@@ -287,6 +376,8 @@ void exchange::close() {
             if (one->stay.valid()) one->stay.cancel();
     }
     over_here_.set();
+    for (shared_loop& loop : loops_)
+        if (loop.watcher.joinable()) loop.watcher.join();
     for (auto& one : companions_)
         if (one->watcher.joinable()) one->watcher.join();
 }

@@ -51,6 +51,9 @@ public:
     /// Ends the part unless everybody who sends to us has joined by `deadline`.
     void expect_senders(clock::time_point deadline);
 
+    /// Finds out when the loops end that are in several processes, if that is this one's to do.
+    void watch_loops(const address_book& addresses);
+
     /// The part has ended: tells the others, and waits for nobody.
     void close();
 
@@ -68,6 +71,16 @@ private:
         failure last_words;
     };
 
+    /// A loop with nodes in several processes, all of which are in `groups`.
+    struct shared_loop {
+        std::uint32_t number = 0;
+        std::vector<std::size_t> groups;
+        ult watcher;
+    };
+
+    void derive_loops();
+    void watch(const shared_loop& loop, const std::vector<std::string>& all);
+    void end_everywhere(const shared_loop& loop, const std::vector<std::string>& all);
     void derive_channels();
     std::size_t replicas_of(std::size_t group) const;
     void serve();
@@ -109,6 +122,7 @@ private:
     };
     std::map<std::size_t, out_edge> out_;  // By edge.
     std::map<std::size_t, in_edge> in_;
+    std::vector<shared_loop> loops_;
     std::vector<std::unique_ptr<companion>> companions_;
     mutable mutex lock_;  // Of the companions' states.
     condition_variable joined_;

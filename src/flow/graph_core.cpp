@@ -233,20 +233,6 @@ std::string graph_core::fault_of_groups(const flow_config* config) const {
                 groups_[i]);
     }
     if (config == nullptr) return {};
-    for (std::size_t loop = 0; loop < loops_; ++loop) {
-        const graph_node* first = nullptr;
-        for (const graph_node& node : nodes_) {
-            if (std::find(node.loops.begin(), node.loops.end(), loop) == node.loops.end()) continue;
-            if (first == nullptr) first = &node;
-            if (node.groups != first->groups)
-                return fmt::format(
-                    "the nodes \"{}\" in group \"{}\" and \"{}\" in group \"{}\" are in one loop "
-                    "of "
-                    "feedback(), expected one group for all of it",
-                    first->name, groups_[first->groups.front()], node.name,
-                    groups_[node.groups.front()]);
-        }
-    }
     std::vector<std::string> configured;
     for (const group_config& group : config->groups) {
         configured.push_back(group.name);

@@ -176,22 +176,6 @@ TEST(graph, a_circle_without_a_source_is_refused) {
               "source, or feedback()");
 }
 
-TEST(graph, a_loop_in_two_groups_is_refused) {
-    graph g;
-    auto a = g.add<twice>("a");
-    auto b = g.add<twice>("b");
-    auto from = g.add<numbers>("from");
-    auto to = g.add<swallow>("to");
-    g.pipeline(from, g.feedback(g.pipeline(a, b), [](const int& n) { return n < 9; }), to);
-    g.group("A").add(from, a, to);
-    g.group("B").add(b);
-    const flow_config config = config_of("AB");
-    EXPECT_EQ(
-        fault(g, &config),
-        "the nodes \"a\" in group \"A\" and \"b\" in group \"B\" are in one loop of feedback(), "
-        "expected one group for all of it");
-}
-
 TEST(graph, nodes_that_are_one_in_two_groups_are_refused) {
     graph g;
     auto a = g.add<twice>("a");

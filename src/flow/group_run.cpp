@@ -33,6 +33,7 @@ void group_run::supervise(const address_book& addresses) {
     });
     if (exchange_.join_all(addresses)) {
         part_.start();
+        exchange_.watch_loops(addresses);
         part_.ended().wait();
     }
     exchange_.close();

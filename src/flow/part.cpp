@@ -210,6 +210,7 @@ void part::wire(running_node& node) {
 void part::start() {
     for (auto& node : nodes_)
         wire(*node);
+    started_.store(true);
     for (auto& node : nodes_) {
         running_node& one = *node;
         if (one.runs_inside) continue;

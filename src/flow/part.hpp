@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -42,8 +43,13 @@ public:
     /// The same; again, for each of several that the sender chooses from.
     void attach(std::size_t edge, channel_out& to);
 
+    /// How far that loop of the graph has come here.
+    loop_count& loop(std::size_t number) noexcept { return *loops_[number]; }
+
     /// Runs every node, each as a ULT, but for those that are fused with another.
     void start();
+    /// From here on the loops' counts are complete.
+    bool has_started() const noexcept { return started_.load(); }
     /// Set when every node has ended, in whatever way.
     event& ended() noexcept { return ended_; }
 
@@ -77,6 +83,7 @@ private:
     std::vector<std::unique_ptr<loop_count>> loops_;  ///< By their numbers in the graph.
     std::function<void(const run_failure&)> tell_;
     std::function<void()> stop_channels_;
+    std::atomic<bool> started_{false};
     std::atomic<std::size_t> left_;
     event ended_;
 

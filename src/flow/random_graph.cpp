@@ -186,7 +186,6 @@ private:
                 });
             }
             case kind::feedback: {
-                const auto hold = held();
                 const line entry = node(kind::change, plan.salt + extra, true);
                 const line body = g_.pipeline(entry, block_of(plan.parts[0], extra));
                 return g_.feedback(

@@ -1,6 +1,7 @@
 #include "flow/receiver.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -75,39 +76,53 @@ void receiver::give_back_held() noexcept {
     --from.waiting;
     from.consumed_items += done->what.items;
     from.consumed_bytes += wire::batch_overhead + done->what.bytes.size();
-    done->delivered_by.unpark();  // It is gone from here on.
+    over(*done, false);
     if (from.ended && from.waiting == 0) consumed_.notify_all();
 }
 
+/// The batch is not needed any more: it is gone from here on.
+void receiver::over(arrival& one, bool refused) noexcept {
+    if (keeps_) {
+        delete static_cast<kept_arrival*>(&one);
+        return;
+    }
+    one.refused = refused;
+    one.delivered_by.unpark();
+}
+
+void receiver::accept(std::unique_lock<mutex>&, arrival& one, std::uint64_t number) {
+    if (stopped_) throw_closed();
+    link& from = checked(one.sender);
+    bool known = number < from.expected || from.early.count(number) != 0;
+    bool past_the_end = from.ended && number >= from.batches;
+    if (known || past_the_end || from.early.size() >= max_early)
+        throw error(errc::invalid,
+                    fmt::format("batch {} cannot be: {} was expected", number, from.expected));
+    if (number != from.expected) {
+        from.early.emplace(number, &one);
+        return;
+    }
+    enqueue(one);
+    for (auto early = from.early.begin();
+         early != from.early.end() && early->first == from.expected;
+         early = from.early.erase(early))
+        enqueue(*early->second);
+    told_consumer();
+}
+
 bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what, consumed& so_far) {
+    std::unique_lock hold(lock_);
+    if (keeps_) return keep(hold, sender, number, what, so_far);
     arrival mine;
     mine.what = what;
     mine.sender = sender;
-    {
-        std::unique_lock hold(lock_);
-        if (stopped_) throw_closed();
-        link& from = checked(sender);
-        bool known = number < from.expected || from.early.count(number) != 0;
-        bool past_the_end = from.ended && number >= from.batches;
-        if (known || past_the_end || from.early.size() >= max_early)
-            throw error(errc::invalid,
-                        fmt::format("batch {} cannot be: {} was expected", number, from.expected));
-        if (number != from.expected) {
-            from.early.emplace(number, &mine);
-        } else {
-            enqueue(mine);
-            for (auto early = from.early.begin();
-                 early != from.early.end() && early->first == from.expected;
-                 early = from.early.erase(early))
-                enqueue(*early->second);
-            told_consumer();
-        }
-    }
+    accept(hold, mine, number);
+    hold.unlock();
     mine.delivered_by.waits_for("flow batch to be consumed");
     mine.delivered_by.park();
     if (mine.refused) throw_closed();
 
-    std::unique_lock hold(lock_);
+    hold.lock();
     link& from = links_[sender];
     so_far = {from.consumed_bytes, from.consumed_items};
     // One message for several batches, unless the sender may be waiting for it.
@@ -115,6 +130,26 @@ bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what, con
     if (tell && so_far.bytes == from.told_bytes) return false;
     if (tell) from.told_bytes = so_far.bytes;
     return tell;
+}
+
+bool receiver::keep(std::unique_lock<mutex>& hold, std::size_t sender, std::uint64_t number,
+                    batch what, consumed& so_far) {
+    auto mine = std::make_unique<kept_arrival>();
+    mine->bytes.assign(what.bytes.begin(), what.bytes.end());
+    mine->what = {mine->bytes, what.items};
+    mine->sender = sender;
+    accept(hold, *mine, number);
+    mine.release();  // The queue's.
+    link& from = links_[sender];
+    from.kept_bytes += wire::batch_overhead + what.bytes.size();
+    from.kept_items += what.items;
+    so_far = {from.kept_bytes, from.kept_items};
+    return true;
+}
+
+receiver::~receiver() {
+    stop();
+    release();
 }
 
 void receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t items) {
@@ -142,15 +177,11 @@ bool receiver::is_open(std::size_t sender) const {
 void receiver::stop() noexcept {
     std::unique_lock hold(lock_);
     if (stopped_.exchange(true)) return;
-    auto refuse = [](arrival* one) {
-        one->refused = true;
-        one->delivered_by.unpark();
-    };
     while (first_ != nullptr)
-        refuse(std::exchange(first_, first_->next));
+        over(*std::exchange(first_, first_->next), true);
     for (link& one : links_) {
         for (auto& [number, early] : one.early)
-            refuse(early);
+            over(*early, true);
         one.early.clear();
     }
     changed_.notify_all();

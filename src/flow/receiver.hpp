@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,11 @@ namespace amalgam::detail {
 class receiver final : public channel_in {
 public:
     /// A sender is told what was consumed at the latest after a quarter of `window_bytes`.
-    receiver(std::size_t senders, std::size_t window_bytes)
-        : links_(senders), tell_after_bytes_(window_bytes / 4) {}
+    /// `keeps`: batches are copied, and count as consumed for their senders at once. For the way
+    /// back in a loop, where a sender that waited could wait for itself.
+    receiver(std::size_t senders, std::size_t window_bytes, bool keeps = false)
+        : links_(senders), tell_after_bytes_(window_bytes / 4), keeps_(keeps) {}
+    ~receiver();
 
     bool next(batch& into) override;
     found try_next(batch& into) override;
@@ -55,11 +59,17 @@ private:
         bool refused = false;
         waiter delivered_by;
     };
+    /// One that was copied: nobody waits.
+    struct kept_arrival : arrival {
+        std::vector<std::byte> bytes;
+    };
     struct link {
         std::uint64_t expected = 0;  ///< The number of the next batch in order.
         std::uint64_t waiting = 0;   ///< Delivered in order, not consumed.
         std::uint64_t consumed_items = 0;
         std::uint64_t consumed_bytes = 0;
+        std::uint64_t kept_bytes = 0;  ///< Of those that were copied; counts instead of the others.
+        std::uint64_t kept_items = 0;
         std::uint64_t told_bytes = 0;             ///< What the sender knows of them.
         std::map<std::uint64_t, arrival*> early;  ///< Overtook others on the way.
         bool ended = false;
@@ -71,6 +81,10 @@ private:
     void give_back_held() noexcept;
     void take_first(batch& into) noexcept;
     void told_consumer() noexcept;
+    void over(arrival& one, bool refused) noexcept;
+    void accept(std::unique_lock<mutex>& hold, arrival& one, std::uint64_t number);
+    bool keep(std::unique_lock<mutex>& hold, std::size_t sender, std::uint64_t number, batch what,
+              consumed& so_far);
     bool all_ended() const noexcept;
 
     mutable mutex lock_;
@@ -78,6 +92,7 @@ private:
     condition_variable consumed_;  // For finish().
     std::vector<link> links_;
     const std::size_t tell_after_bytes_;
+    const bool keeps_;
     arrival* first_ = nullptr;  // In the order they will be consumed.
     arrival* last_ = nullptr;
     arrival* held_ = nullptr;  // The consumer's, outside of the queue.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 /// What the processes of a run call at each other. An edge is named by its number in the graph,
 /// a process by its group's number in the graph and its number in the group (`replica`).
@@ -16,6 +17,10 @@
 ///     receiver -> sender
 ///         credit  edge, replica, bytes, items            one-way; consumed so far, in all; bytes
 ///                                                        with batch_overhead for each batch
+///     one process of a loop -> the others, joined or not
+///         loop_counts  loop                              added, taken away; nothing before the
+///                                                        nodes there have started
+///         loop_over    loop                              it has ended
 ///     both ways
 ///         stay    -                                      answered when the run is over there:
 ///                                                        empty, or why it failed; until then,
@@ -29,6 +34,8 @@ inline constexpr const char* join = "amalgam.flow.join";
 inline constexpr const char* batch = "amalgam.flow.batch";
 inline constexpr const char* end = "amalgam.flow.end";
 inline constexpr const char* credit = "amalgam.flow.credit";
+inline constexpr const char* loop_counts = "amalgam.flow.loop_counts";
+inline constexpr const char* loop_over = "amalgam.flow.loop_over";
 inline constexpr const char* stay = "amalgam.flow.stay";
 
 using join_signature = void(std::string, std::uint32_t, std::uint32_t);
@@ -36,6 +43,8 @@ using batch_signature = void(std::uint32_t, std::uint32_t, std::uint64_t, std::u
                              std::span<const std::byte>);
 using end_signature = std::string(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t);
 using credit_signature = void(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t);
+using loop_counts_signature = std::vector<std::uint64_t>(std::uint32_t);
+using loop_over_signature = void(std::uint32_t);
 using stay_signature = std::string();
 
 }  // namespace amalgam::detail::wire

@@ -37,7 +37,7 @@ public:
     /// A look is worth it. Does not throw.
     bool is_ready() noexcept {
         if (over_) return false;
-        if (there_ != nullptr) return there_->is_ready();
+        if (there_ != nullptr) return there_->is_ready() || (is_back() && ends_.back_in->is_over());
         ring_core& queue = *ends_.here;
         if (queue.is_stopped() || queue.has_item_now()) return true;
         return is_back() ? ends_.back_in->is_over() : queue.is_over();
@@ -68,6 +68,7 @@ private:
     template <typename Use>
     std::uint32_t take_there(std::uint32_t most, Use&& use) {
         if (reader_.is_empty()) {
+            const bool loop_is_over = is_back() && ends_.back_in->is_over();
             channel_in::batch next;
             switch (there_->try_next(next)) {
                 case channel_in::found::batch:
@@ -77,6 +78,7 @@ private:
                     over_ = true;
                     return 0;
                 case channel_in::found::nothing_yet:
+                    over_ = loop_is_over;
                     return 0;
             }
         }

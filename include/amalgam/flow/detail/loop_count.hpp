@@ -12,7 +12,8 @@ namespace amalgam::detail {
 ///
 /// Counted are the items inside, whether they wait in a queue or are worked on, and each way into
 /// the loop that may still bring some. When what was added is as much as what was taken away,
-/// nobody is left who could add: that is final.
+/// nobody is left who could add: that is final. A loop in several processes is counted in each,
+/// and one of them sums up (see exchange).
 ///
 /// Threads: set up by one; then any.
 class loop_count {
@@ -22,20 +23,30 @@ public:
 
     /// Rung when the loop has ended. Before the run.
     void tell(doorbell& entry) { entries_.push_back(&entry); }
+    /// Others count, too: end() says when it is over. Before the run.
+    void share() noexcept { shared_ = true; }
+    bool is_shared() const noexcept { return shared_; }
 
-    void add(std::uint64_t more = 1) noexcept { added_.fetch_add(more); }
+    void add() noexcept { added_.fetch_add(1); }
     void take_away() noexcept {
-        if (taken_.fetch_add(1) + 1 != added_.load()) return;
+        if (taken_.fetch_add(1) + 1 == added_.load() && !shared_) end();
+    }
+    void end() noexcept {
         over_.store(true);
         for (doorbell* entry : entries_)
             entry->ring();
     }
     bool is_over() const noexcept { return over_.load(std::memory_order_seq_cst); }
 
+    // Both only rise.
+    std::uint64_t added() const noexcept { return added_.load(); }
+    std::uint64_t taken() const noexcept { return taken_.load(); }
+
 private:
     alignas(64) std::atomic<std::uint64_t> added_{0};
     alignas(64) std::atomic<std::uint64_t> taken_{0};
     alignas(64) std::atomic<bool> over_{false};
+    bool shared_ = false;
     std::vector<doorbell*> entries_;
 };
 
