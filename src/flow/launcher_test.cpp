@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
+#include "flow/random_graph.hpp"
 #include "flow/random_pipeline.hpp"
 #include "flow/test_reports.hpp"
 
@@ -328,6 +329,29 @@ TEST_P(spread, gives_what_a_plain_loop_gives_wherever_the_pipeline_is_cut) {
 TEST_P(spread, gives_the_same_items_with_many_senders_and_many_receivers) {
     for (std::uint64_t seed = 3000; seed < 3008; ++seed)
         compare(seed, true);
+}
+
+TEST_P(spread, gives_what_a_plain_loop_gives_wherever_blocks_are_cut) {
+    for (std::uint64_t seed = 4000; seed < 4030; ++seed) {
+        const auto plan = random_graph::draw(seed, 6);
+        if (plan.groups == 1) continue;
+        write_config(random_graph::config_text(plan, [](const auto&) { return GetParam(); }));
+        const std::string file = folder_ + "/got";
+        const auto [code, output] = run({"blocks", std::to_string(seed), file});
+        ASSERT_EQ(code, 0) << "seed " << seed << ": " << output;
+        EXPECT_EQ(output, "");
+        std::vector<std::string> got, expected;
+        for (const std::string& group : random_graph::groups_of(plan)) {
+            std::ifstream in(file + "." + group);
+            for (std::string line; std::getline(in, line);)
+                got.push_back(line);
+        }
+        for (const std::uint64_t value : random_graph::expected(plan))
+            expected.push_back(std::to_string(value));
+        std::sort(got.begin(), got.end());
+        std::sort(expected.begin(), expected.end());
+        ASSERT_EQ(got, expected) << "seed " << seed;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(shm, spread, testing::Values("shm://"));

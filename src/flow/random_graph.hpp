@@ -77,4 +77,14 @@ std::vector<std::uint64_t> all_of(const outcome& what);
 /// The groups that the plan's nodes are in: G0, G1 … Those drawn may be more.
 std::vector<std::string> groups_of(const plan& from);
 
+/// The config's text, with the endpoint that `endpoint(group)` gives.
+template <typename Endpoint>
+std::string config_text(const plan& from, Endpoint endpoint) {
+    std::string groups;
+    for (const std::string& name : groups_of(from))
+        groups += (groups.empty() ? "\"" : ", \"") + name + "\": {\"endpoint\": \"" +
+                  endpoint(name) + "\"}";
+    return "{\"groups\": {" + groups + "}}";
+}
+
 }  // namespace amalgam::random_graph

@@ -14,6 +14,7 @@
 #include <amalgam/flow/run.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "flow/random_graph.hpp"
 #include "flow/random_pipeline.hpp"
 
 namespace am = amalgam;
@@ -46,6 +47,20 @@ int random_pipeline_run(std::uint64_t seed, bool replicas, const std::string& fi
         for (const auto& one : results)
             out << one.value << ' ' << one.text << '\n';
     }
+    return code;
+}
+
+/// blocks SEED FILE: a random graph; what the sinks got goes to FILE.<group>.
+int random_graph_run(std::uint64_t seed, const std::string& file) {
+    const auto plan = am::random_graph::draw(seed, 6);
+    am::random_graph::outcome outcome;
+    am::graph graph;
+    am::random_graph::build(graph, plan, outcome);
+    const int code = am::run_main(graph, {.batch_bytes = 64 + seed * 97 % 5000});
+    std::ofstream out(file + "." + group());
+    for (const std::uint64_t value : am::random_graph::all_of(outcome))
+        out << value << '\n';
+    if (!outcome.overtaken.empty()) out << outcome.overtaken << '\n';
     return code;
 }
 
@@ -83,6 +98,7 @@ int main(int argc, char** argv) {
     std::string mode = argv[1];
     if (mode == "random")
         return random_pipeline_run(std::stoull(argv[2]), *argv[3] == '1', argv[4]);
+    if (mode == "blocks") return random_graph_run(std::stoull(argv[2]), argv[3]);
     if (mode == "endless" || mode == "stubborn" || mode == "parent") {
         if (mode == "stubborn") std::signal(SIGTERM, SIG_IGN);
         if (mode == "parent" && ::fork() == 0) {  // A child that left its session.
