@@ -87,8 +87,10 @@ void exchange::derive_channels() {
             add_out(i, to);
         } else if (to == here_.group) {
             add_companions(from, true);
-            auto made =
-                std::make_unique<receiver>(replicas_of(from), options_.window_bytes, edge.back);
+            // Who sends on demand is told of each batch that was used up.
+            const bool demands = edge.routing && edge.routing->how == spread::on_demand;
+            auto made = std::make_unique<receiver>(replicas_of(from),
+                                                   demands ? 0 : options_.window_bytes, edge.back);
             part_.attach(i, static_cast<channel_in&>(*made));
             in_.emplace(i, in_edge{from, std::move(made)});
         }
@@ -97,7 +99,8 @@ void exchange::derive_channels() {
 
 void exchange::add_out(std::size_t edge, std::size_t to_group) {
     const routing_core* routing = graph_.edges()[edge].routing.get();
-    const bool chosen = routing != nullptr && routing->how != spread::on_demand;
+    const bool demands = routing != nullptr && routing->how == spread::on_demand;
+    const bool chosen = routing != nullptr && !demands;
     const std::size_t receivers = replicas_of(to_group);
     out_edge made{to_group, {}};
     for (std::size_t i = 0; i < (chosen ? receivers : 1); ++i) {
@@ -106,7 +109,9 @@ void exchange::add_out(std::size_t edge, std::size_t to_group) {
         };
         made.channels.push_back(std::make_unique<sender>(
             over_, static_cast<std::uint32_t>(edge), static_cast<std::uint32_t>(here_.replica),
-            chosen ? 1 : receivers, channel_limits{options_.batch_bytes, options_.window_bytes},
+            chosen ? 1 : receivers,
+            channel_limits{options_.batch_bytes, options_.window_bytes,
+                           demands ? routing->queue_items : 1},
             lost));
         part_.attach(edge, static_cast<channel_out&>(*made.channels.back()));
     }

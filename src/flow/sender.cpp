@@ -17,7 +17,8 @@ constexpr std::size_t max_item_bytes = std::numeric_limits<std::uint32_t>::max()
 
 sender::sender(engine& over, std::uint32_t edge, std::uint32_t replica, std::size_t receivers,
                channel_limits limits, std::function<void(std::size_t, const failure&)> lost)
-    : over_(over),
+    : channel_out(receivers),
+      over_(over),
       edge_(edge),
       replica_(replica),
       limits_(limits),
@@ -74,8 +75,8 @@ void sender::post_if_hungry(std::unique_lock<mutex>& hold) {
     // Twice: the node may complete an item before it sees that we ask for it.
     for (int look = 0; look < 2; ++look) {
         link* receiver = least_busy();
-        if (receiver->in_flight() == 0 && has_unposted()) post_to(*receiver, hold);
-        hungry_.store(least_busy()->in_flight() == 0, std::memory_order_seq_cst);
+        if (is_hungry(*receiver) && has_unposted()) post_to(*receiver, hold);
+        hungry_.store(is_hungry(*least_busy()), std::memory_order_seq_cst);
     }
 }
 

@@ -21,6 +21,8 @@ namespace amalgam::detail {
 struct channel_limits {
     std::size_t batch_bytes;
     std::size_t window_bytes;
+    /// A receiver that has fewer items before it gets the next at once; 1: when it has none.
+    std::size_t hungry_items = 1;
 };
 
 /// The sending end of one edge: posts the node's batches to any number of receivers, each batch
@@ -62,12 +64,16 @@ private:
         future<std::string> ended;  ///< The answer to `end`.
 
         std::uint64_t in_flight() const noexcept { return posted_bytes - consumed_bytes; }
+        std::uint64_t items_before_it() const noexcept { return posted_items - consumed_items; }
     };
 
     void make_room(std::size_t bytes) override;
     void post_committed() override;
 
     link* least_busy() noexcept;
+    bool is_hungry(const link& one) const noexcept {
+        return one.in_flight() == 0 || one.items_before_it() < limits_.hungry_items;
+    }
     bool has_unposted() const noexcept;
     void post_to(link& receiver, std::unique_lock<mutex>& hold);
     void post_if_hungry(std::unique_lock<mutex>& hold);

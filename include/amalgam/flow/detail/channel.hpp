@@ -54,16 +54,16 @@ public:
 
     // For nodes that send on demand: how much the receivers have before them.
 
-    /// Items sent and not used up yet: never fewer than there are.
+    /// Items sent and not used up yet, by each receiver on average: never fewer than there are.
     std::uint64_t items_before_receivers() const noexcept {
-        return sent_items_ - consumed_items_.load(std::memory_order_seq_cst);
+        return (sent_items_ - consumed_items_.load(std::memory_order_seq_cst)) / receivers_;
     }
     /// Rung when that falls. Before the run.
     void share_bell(doorbell& shared) noexcept { bell_ = &shared; }
     bool is_stopped() const noexcept { return is_stopped_.load(std::memory_order_relaxed); }
 
 protected:
-    channel_out() = default;
+    explicit channel_out(std::size_t receivers) noexcept : receivers_(receivers) {}
     ~channel_out() = default;
 
     static constexpr std::uint64_t mark(std::size_t bytes, std::uint32_t items) noexcept {
@@ -87,6 +87,7 @@ protected:
     std::uint32_t items_ = 0;
     std::uint64_t sent_items_ = 0;  // Of all batches.
 
+    const std::size_t receivers_;
     doorbell* bell_ = nullptr;
     std::atomic<std::uint64_t> consumed_items_{0};
     std::atomic<bool> is_stopped_{false};
