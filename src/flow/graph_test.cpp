@@ -246,5 +246,56 @@ TEST(graph, built_alike_has_the_same_fingerprint) {
     EXPECT_NE(a.g.core().fingerprint(), c.g.core().fingerprint());
 }
 
+/// A source, a farm of two in a group of its own, a loop of two combined nodes, a sink.
+struct shown {
+    graph g;
+    shown() {
+        auto from = g.add<numbers>("from");
+        auto farm = g.farm<int, int>({g.add<twice>("a"), g.add<twice>("b")}, on_demand(3));
+        auto one = g.combine(g.add<twice>("say \"c\""), g.add<twice>("d"));
+        auto loop = g.feedback(one, [](const int& n) { return n < 9; });
+        auto to = g.add<swallow>("to");
+        g.pipeline(from, farm, loop, to);
+        g.group("A").add(from, loop, to);
+        g.group("B").add(farm);
+    }
+};
+
+TEST(graph, shows_itself_in_dot) {
+    EXPECT_EQ(shown().g.dot(),
+              R"dot(digraph flow {
+  rankdir=LR;
+  node [shape=box];
+  subgraph cluster_0 {
+    label="A";
+    n0 [label="from"];
+    n3 [label="say \"c\""];
+    n4 [label="d"];
+    n5 [label="to"];
+  }
+  subgraph cluster_1 {
+    label="B";
+    n1 [label="a"];
+    n2 [label="b"];
+  }
+  n3 -> n4 [arrowhead=none, penwidth=3];
+  n4 -> n3 [style=dashed, constraint=false];
+  n0 -> n1 [label="on demand (3)", color=blue];
+  n0 -> n2 [label="on demand (3)", color=blue];
+  n1 -> n3 [color=blue];
+  n2 -> n3 [color=blue];
+  n4 -> n5;
+}
+)dot");
+}
+
+TEST(graph, shows_itself_as_json) {
+    const std::string text = shown().g.json();
+    EXPECT_NE(text.find(R"("name": "say \"c\"")"), std::string::npos) << text;
+    EXPECT_NE(text.find(R"x("routing": "on demand (3)")x"), std::string::npos) << text;
+    EXPECT_NE(text.find(R"("back": true)"), std::string::npos) << text;
+    EXPECT_NE(text.find(R"("combined": true)"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace amalgam

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -141,6 +142,14 @@ void run(graph& what, const run_options& options) {
 
 int run_main(graph& what, const run_options& options) noexcept {
     try {
+        if (const char* show = std::getenv("AMALGAM_SHOW"); show != nullptr && *show != 0) {
+            const std::string as = show;
+            if (as != "dot" && as != "json")
+                throw error(errc::invalid,
+                            fmt::format("AMALGAM_SHOW is \"{}\", expected dot or json", as));
+            std::fputs((as == "dot" ? what.dot() : what.json()).c_str(), stdout);
+            return 0;
+        }
         run(what, options);
         return 0;
     } catch (const told_error&) {

@@ -192,6 +192,15 @@ public:
         return amalgam::group(*core_, core_->group(name));
     }
 
+    /// The graph in Graphviz's language: groups are frames, edges between them blue, ways back
+    /// dashed, combined nodes joined by thick lines. `run_main()` prints it when AMALGAM_SHOW is
+    /// "dot".
+    std::string dot() const { return core_->dot(); }
+    /// The same as JSON: {"nodes": [{"name", "takes", "gives", "group"}], "edges": [{"from", "to",
+    /// "routing", "back", "combined", "between_groups"}]}, without what does not apply. With
+    /// AMALGAM_SHOW "json".
+    std::string json() const { return core_->json(); }
+
     /// For run().
     detail::graph_core& core() noexcept { return *core_; }
 

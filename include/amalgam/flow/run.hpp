@@ -37,7 +37,8 @@ struct run_options {
 ///          error{disconnected} or {unreachable} with a group's name when it is lost.
 void run(graph& what, const run_options& options = {});
 
-/// run() for a main(): returns 0, or 1 after printing why to standard error.
+/// run() for a main(): returns 0, or 1 after printing why to standard error. With AMALGAM_SHOW=dot
+/// or =json in the environment it prints the graph instead (see graph::dot()), and runs nothing.
 int run_main(graph& what, const run_options& options = {}) noexcept;
 
 }  // namespace amalgam

@@ -98,6 +98,10 @@ public:
     /// Failure: `invalid`, with one sentence that names the node or group and what to write.
     status check(const flow_config* config, std::string& sentence) const;
 
+    // See graph. In graph_text.cpp.
+    std::string dot() const;
+    std::string json() const;
+
     /// The same for graphs that were built alike, in whichever process.
     std::string fingerprint() const;
 
