@@ -3,16 +3,8 @@
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/flow/detail/ring.hpp>
-#include <amalgam/tasks/ult.hpp>
 
 namespace amalgam::detail {
-namespace {
-
-// How often an end lets others run before it parks, when the other end runs on another stream:
-// a park and the wake-up across streams cost some twenty times as much as a yield.
-constexpr int yields_before_park = 64;
-
-}  // namespace
 
 void throw_stopped() {
     throw error(errc::canceled, "the run is being stopped: send no more, and return");
@@ -51,16 +43,13 @@ void ring_core::wait_for_room() {
 bool ring_core::wait_for_item() {
     if (!is_stopped() && look_for_item()) return true;
     give_room_back();
-    if (across_streams_) {
-        for (int i = 0; i < yields_before_park; ++i) {
-            if (look_for_item()) break;
-            this_task::yield();
-        }
-    }
     // Closed is read before the last look: what was pushed comes first.
-    consumer_bell_->wait_until("item of a flow queue", [this] {
-        return stopped_.load() || closed_.load() || look_for_item();
-    });
+    const auto ready = [this] { return stopped_.load() || closed_.load() || look_for_item(); };
+    constexpr const char* what = "item of a flow queue";
+    if (across_streams_)
+        consumer_bell_->look_and_wait_until(what, ready);
+    else
+        consumer_bell_->wait_until(what, ready);
     if (stopped_.load()) throw_stopped();
     return look_for_item();
 }

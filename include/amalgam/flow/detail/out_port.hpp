@@ -187,7 +187,7 @@ private:
             }
             return least < of.routing->queue_items;
         };
-        if (!found()) bell_.wait_until("a worker that has little to do", found);
+        if (!found()) bell_.look_and_wait_until("a worker that has little to do", found);
         of.turn = (best + 1) % of.parts.size();
         return best;
     }
