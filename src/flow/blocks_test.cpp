@@ -319,6 +319,25 @@ TEST(feedback, small_queues_do_not_stop_it) {
     expect_collatz(3, 3000, {.queue_items = 2});
 }
 
+TEST(feedback, of_a_farm_alone_sends_back_to_all_its_workers) {
+    graph g;
+    auto from = g.add_source<walk>("from", [](outlet<walk>& out) {
+        for (std::uint64_t i = 1; i <= 3000; ++i)
+            out.send({i, i, 0});
+    });
+    auto step = g.add_farm<walk, walk>(
+        "step", 3,
+        [](walk w) {
+            return walk{w.start, w.at - w.at / 2, w.steps + 1};
+        },
+        on_demand(1));
+    std::uint64_t got = 0;
+    auto to = g.add_sink<walk>("to", [&](walk w) { got += w.start; });
+    g.pipeline(from, g.feedback(step, [](const walk& w) { return w.at > 1; }), to);
+    run(g, {.queue_items = 2});
+    EXPECT_EQ(got, 3000u * 3001 / 2);
+}
+
 TEST(feedback, of_a_single_node_and_nested_ends) {
     graph g;
     auto from = g.add_source<int>("from", [](outlet<int>& out) {

@@ -187,7 +187,9 @@ private:
             }
             return least < of.routing->queue_items;
         };
-        if (!found()) bell_.look_and_wait_until("a worker that has little to do", found);
+        // On a way back nobody waits: it could be for itself.
+        if (!found() && ends_.back_in == nullptr)
+            bell_.look_and_wait_until("a worker that has little to do", found);
         of.turn = (best + 1) % of.parts.size();
         return best;
     }
