@@ -60,6 +60,10 @@ def pipelined_write(transport):
     return ["bench_pipelined_write", transport], {}
 
 
+def flow(what):
+    return ["bench_flow", what], {}
+
+
 def tasks(program, question, seconds=TASK_SECONDS):
     return ["bench_" + program, question, seconds], {}
 
@@ -197,6 +201,12 @@ ROWS = [
     dict(metric="pipelined write of 256 MiB, tcp, over the slower of wire and disk (tmpfs)",
          unit="times", better="higher", read=value, ours=pipelined_write("tcp"), peers={},
          limit=None, goal=lambda row: 0.9, once=True),
+    dict(metric="pipeline in a process, per item and hop", unit="ns", better="lower", read=value,
+         ours=flow("pipeline"), peers={}, limit=None, goal=lambda row: 4),
+    dict(metric="1000 stages in a process, per item and hop", unit="ns", better="lower", read=value,
+         ours=flow("stages"), peers={}, limit=None, goal=None),
+    dict(metric="farm of 2 in a process, per item", unit="ns", better="lower", read=value,
+         ours=flow("farm"), peers={}, limit=None, goal=lambda row: 25),
     dict(metric="stream of 64 B items, shm", unit="items/s", better="higher", read=rate,
          ours=perf("stream-rate", "shm://", 64), peers={}, limit=None, goal=lambda row: 5e6),
     dict(metric="stream of 64 B items, tcp", unit="items/s", better="higher", read=rate,
