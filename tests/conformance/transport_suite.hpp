@@ -18,6 +18,7 @@
 #include "conformance/node.hpp"
 #include "conformance/operation.hpp"
 #include "conformance/pattern.hpp"
+#include "conformance/slow_build.hpp"
 
 /// What every transport must do, whatever it is made of. A transport's test file names itself:
 ///
@@ -49,16 +50,6 @@ bool describe_transport(std::string scheme, transport_traits traits);
 /// How long the suite waits for what must come before it gives up: so long that a right port
 /// never meets it. AMALGAM_PATIENCE_SECONDS, or 100 s.
 std::chrono::milliseconds patience();
-
-/// True under a sanitizer: the suite moves less then.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool slow_build = true;
-#elif defined(__has_feature)
-inline constexpr bool slow_build =
-    __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
-#else
-inline constexpr bool slow_build = false;
-#endif
 
 /// Lengths around every border a protocol might have: inline slots, words, cache lines,
 /// pages, powers of two, up to 64 MiB.

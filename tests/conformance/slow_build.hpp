@@ -1,0 +1,15 @@
+#pragma once
+
+namespace amalgam::conformance {
+
+/// True under a sanitizer: tests do less then.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool slow_build = true;
+#elif defined(__has_feature)
+inline constexpr bool slow_build =
+    __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
+#else
+inline constexpr bool slow_build = false;
+#endif
+
+}  // namespace amalgam::conformance
