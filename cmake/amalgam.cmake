@@ -39,6 +39,20 @@ function(amalgam_precompile target)
   endif()
 endfunction()
 
+# amalgam_precompile_as(target other): the same headers as `other`, whose flags are the same
+function(amalgam_precompile_as target other)
+  if(AMALGAM_PRECOMPILED_HEADERS)
+    target_precompile_headers(${target} REUSE_FROM ${other})
+  endif()
+endfunction()
+
+# Tests: templates of ours are optimized in there, too, but nobody waits for the last percent.
+function(amalgam_optimize_little target)
+  # GCC at -O1 also takes an optional that holds nothing for one that is read.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>
+                                           $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+endfunction()
+
 # once for all tests, whose flags are the same: the first compiles the headers
 function(amalgam_precompile_test target)
   get_property(first GLOBAL PROPERTY AMALGAM_FIRST_TEST)
@@ -52,10 +66,11 @@ function(amalgam_precompile_test target)
   endif()
 endfunction()
 
-# amalgam_library(core SOURCES a.cpp DEPENDS other_layer LINKS fmt::fmt PRIVATE_LINKS x)
+# amalgam_library(core SOURCES a.cpp DEPENDS other_layer LINKS fmt::fmt PRIVATE_LINKS x
+#                 [PRECOMPILED_AS other_layer])
 # A layer: target amalgam_<name>, alias amalgam::<name>.
 function(amalgam_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(arg "" "PRECOMPILED_AS" "SOURCES;DEPENDS;LINKS;PRIVATE_LINKS" ${ARGN})
   add_library(amalgam_${name} ${arg_SOURCES})
   add_library(amalgam::${name} ALIAS amalgam_${name})
   set_target_properties(amalgam_${name} PROPERTIES EXPORT_NAME ${name})
@@ -69,7 +84,11 @@ function(amalgam_library name)
   endforeach()
   target_link_libraries(amalgam_${name} PUBLIC ${arg_LINKS}
                         PRIVATE ${arg_PRIVATE_LINKS} $<BUILD_INTERFACE:amalgam_flags>)
-  amalgam_precompile(amalgam_${name})
+  if(arg_PRECOMPILED_AS)
+    amalgam_precompile_as(amalgam_${name} amalgam_${arg_PRECOMPILED_AS})
+  else()
+    amalgam_precompile(amalgam_${name})
+  endif()
   set_property(GLOBAL APPEND PROPERTY AMALGAM_LAYERS amalgam_${name})
 endfunction()
 
@@ -136,10 +155,7 @@ function(amalgam_test name)
   if(arg_SERIAL)
     list(APPEND properties RUN_SERIAL ON)
   endif()
-  # Templates of ours are optimized in there, too, but nobody waits for the last percent.
-  # GCC at -O1 also takes an optional that holds nothing for one that is read.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>
-                                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  amalgam_optimize_little(${name})
   if(AMALGAM_TEST_PROGRAMS AND NOT "processes" IN_LIST arg_LABELS)
     add_test(NAME ${name} COMMAND ${name})
     list(REMOVE_AT properties 0 1)
