@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include <fcntl.h>
@@ -69,6 +70,24 @@ std::uint64_t start_of(pid_t process) {
     return at == nullptr ? 0 : std::strtoull(at, nullptr, 10);
 }
 
+/// An environment variable that is set while this lives, unless the user has set it: what this
+/// process starts later does not inherit it.
+class variable_for_now {
+public:
+    variable_for_now(const char* name, const char* value)
+        : name_(std::getenv(name) == nullptr ? name : nullptr) {
+        if (name_ != nullptr) ::setenv(name_, value, 1);
+    }
+    ~variable_for_now() {
+        if (name_ != nullptr) ::unsetenv(name_);
+    }
+    variable_for_now(const variable_for_now&) = delete;
+    variable_for_now& operator=(const variable_for_now&) = delete;
+
+private:
+    const char* name_;
+};
+
 [[noreturn]] void refuse(std::string_view what) {
     throw error(errc::unsupported, std::string(what));
 }
@@ -101,9 +120,14 @@ mpi_library::mpi_library() : process_(::getpid()) {
     if (is_started != 0) {
         MPI_Query_thread(&level);
     } else {
-        // Alone, Open MPI would start a daemon of its own for this process.
-        if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr && std::getenv("PMIX_RANK") == nullptr)
-            ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+        // Alone, Open MPI would start a daemon of its own for this process, and make a folder that
+        // others that start or end at the same time make and remove, too, so that it failed now
+        // and then.
+        std::optional<variable_for_now> no_daemon, no_folder;
+        if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr && std::getenv("PMIX_RANK") == nullptr) {
+            no_daemon.emplace("OMPI_MCA_ess_singleton_isolated", "1");
+            no_folder.emplace("OMPI_MCA_orte_create_session_dirs", "0");
+        }
         if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
             refuse("MPI does not start (MPI_Init_thread failed)");
         is_ours_to_end_ = true;
