@@ -241,6 +241,13 @@ void part::run_one(running_node& node) noexcept {
             for (running_node* each : node.fused)
                 end_outputs(*each, wait);
         }
+        // A loop is over before those who sent back into it know: until then they would take this
+        // process for lost.
+        for (const inlet& in : node.ends.in) {
+            channel_in::batch none;
+            while (in.there != nullptr && in.back_in != nullptr && in.there->next(none)) {
+            }
+        }
     } catch (const std::exception& thrown) {
         // While the run is being stopped, what a node throws is only how it unwinds.
         fail({{{errc::handler_failed},

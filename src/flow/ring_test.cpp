@@ -58,12 +58,13 @@ TEST(ring, gives_everything_that_was_pushed_before_its_end) {
 template <typename Start>
 void pass_numbers(std::uint64_t count, bool across_streams, Start start) {
     ring<std::uint64_t> tested(16, across_streams);
-    event done;
+    event closed, done;
     start(
         [&] {
             for (std::uint64_t i = 0; i < count; ++i)
                 tested.push(i);
             tested.close();
+            closed.set();
         },
         [&] {
             std::uint64_t expected = 0;
@@ -75,6 +76,7 @@ void pass_numbers(std::uint64_t count, bool across_streams, Start start) {
             done.set();
         });
     done.wait();
+    closed.wait();  // close() uses the ring a little longer than the consumer does.
 }
 
 TEST(ring, two_ults_of_one_stream_wait_for_each_other) {
