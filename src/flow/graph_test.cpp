@@ -252,8 +252,9 @@ struct shown {
     shown() {
         auto from = g.add<numbers>("from");
         auto farm = g.farm<int, int>({g.add<twice>("a"), g.add<twice>("b")}, on_demand(3));
-        auto one = g.combine(g.add<twice>("say \"c\""), g.add<twice>("d"));
-        auto loop = g.feedback(one, [](const int& n) { return n < 9; });
+        auto c = g.add<twice>("say \"c\"");
+        auto d = g.add<twice>("d");
+        auto loop = g.feedback(g.combine(c, d), [](const int& n) { return n < 9; });
         auto to = g.add<swallow>("to");
         g.pipeline(from, farm, loop, to);
         g.group("A").add(from, loop, to);
