@@ -88,9 +88,8 @@ void exchange::derive_channels() {
         } else if (to == here_.group) {
             add_companions(from, true);
             // Who sends on demand is told of each batch that was used up.
-            const bool demands = edge.routing && edge.routing->how == spread::on_demand;
-            auto made = std::make_unique<receiver>(replicas_of(from),
-                                                   demands ? 0 : options_.window_bytes, edge.back);
+            auto made = std::make_unique<receiver>(
+                replicas_of(from), edge.is_on_demand() ? 0 : options_.window_bytes, edge.back);
             part_.attach(i, static_cast<channel_in&>(*made));
             in_.emplace(i, in_edge{from, std::move(made)});
         }
@@ -98,9 +97,8 @@ void exchange::derive_channels() {
 }
 
 void exchange::add_out(std::size_t edge, std::size_t to_group) {
-    const routing_core* routing = graph_.edges()[edge].routing.get();
-    const bool demands = routing != nullptr && routing->how == spread::on_demand;
-    const bool chosen = routing != nullptr && !demands;
+    const graph_edge& about = graph_.edges()[edge];
+    const bool chosen = about.routing != nullptr && !about.is_on_demand();
     const std::size_t receivers = replicas_of(to_group);
     out_edge made{to_group, {}};
     for (std::size_t i = 0; i < (chosen ? receivers : 1); ++i) {
@@ -111,7 +109,7 @@ void exchange::add_out(std::size_t edge, std::size_t to_group) {
             over_, static_cast<std::uint32_t>(edge), static_cast<std::uint32_t>(here_.replica),
             chosen ? 1 : receivers,
             channel_limits{options_.batch_bytes, options_.window_bytes,
-                           demands ? routing->queue_items : 1},
+                           about.is_on_demand() ? about.routing->queue_items : 1},
             lost));
         part_.attach(edge, static_cast<channel_out&>(*made.channels.back()));
     }

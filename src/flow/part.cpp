@@ -89,11 +89,9 @@ void part::join_here(std::size_t number, const run_options& options) {
         made.inside = graph_.nodes()[edge.to].body.get();
         made.inside_ends = &to.ends;
     } else {
-        const routing_core* routing = edge.routing.get();
-        const bool is_short = routing != nullptr && routing->how == spread::on_demand;
-        rings_.push_back(
-            sender.body->make_ring(is_short ? routing->queue_items : options.queue_items,
-                                   from.stream != to.stream, edge.back));
+        rings_.push_back(sender.body->make_ring(
+            edge.is_on_demand() ? edge.routing->queue_items : options.queue_items,
+            from.stream != to.stream, edge.back));
         made.here = rings_.back().get();
         to.in[number].here = made.here;
     }

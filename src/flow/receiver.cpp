@@ -90,7 +90,7 @@ void receiver::over(arrival& one, bool refused) noexcept {
     one.delivered_by.unpark();
 }
 
-void receiver::accept(std::unique_lock<mutex>&, arrival& one, std::uint64_t number) {
+void receiver::accept(arrival& one, std::uint64_t number) {
     if (stopped_) throw_closed();
     link& from = checked(one.sender);
     bool known = number < from.expected || from.early.count(number) != 0;
@@ -112,11 +112,11 @@ void receiver::accept(std::unique_lock<mutex>&, arrival& one, std::uint64_t numb
 
 bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what, consumed& so_far) {
     std::unique_lock hold(lock_);
-    if (keeps_) return keep(hold, sender, number, what, so_far);
+    if (keeps_) return keep(sender, number, what, so_far);
     arrival mine;
     mine.what = what;
     mine.sender = sender;
-    accept(hold, mine, number);
+    accept(mine, number);
     hold.unlock();
     mine.delivered_by.waits_for("flow batch to be consumed");
     mine.delivered_by.park();
@@ -132,13 +132,12 @@ bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what, con
     return tell;
 }
 
-bool receiver::keep(std::unique_lock<mutex>& hold, std::size_t sender, std::uint64_t number,
-                    batch what, consumed& so_far) {
+bool receiver::keep(std::size_t sender, std::uint64_t number, batch what, consumed& so_far) {
     auto mine = std::make_unique<kept_arrival>();
     mine->bytes.assign(what.bytes.begin(), what.bytes.end());
     mine->what = {mine->bytes, what.items};
     mine->sender = sender;
-    accept(hold, *mine, number);
+    accept(*mine, number);
     mine.release();  // The queue's.
     link& from = links_[sender];
     from.kept_bytes += wire::batch_overhead + what.bytes.size();

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -82,9 +81,9 @@ private:
     void take_first(batch& into) noexcept;
     void told_consumer() noexcept;
     void over(arrival& one, bool refused) noexcept;
-    void accept(std::unique_lock<mutex>& hold, arrival& one, std::uint64_t number);
-    bool keep(std::unique_lock<mutex>& hold, std::size_t sender, std::uint64_t number, batch what,
-              consumed& so_far);
+    // With the lock held:
+    void accept(arrival& one, std::uint64_t number);
+    bool keep(std::size_t sender, std::uint64_t number, batch what, consumed& so_far);
     bool all_ended() const noexcept;
 
     mutable mutex lock_;

@@ -67,7 +67,7 @@ void sender::make_room(std::size_t bytes) {
 
 void sender::post_committed() {
     std::unique_lock hold(lock_);
-    if (stopped_) throw_stopped();
+    if (is_stopped()) throw_stopped();
     post_if_hungry(hold);
 }
 
@@ -82,7 +82,7 @@ void sender::post_if_hungry(std::unique_lock<mutex>& hold) {
 
 void sender::post_all(std::unique_lock<mutex>& hold) {
     for (;;) {
-        if (stopped_) throw_stopped();
+        if (is_stopped()) throw_stopped();
         if (!has_unposted()) return;
         link* receiver = least_busy();
         if (receiver->in_flight() < limits_.window_bytes) {
@@ -129,14 +129,14 @@ void sender::post_to(link& receiver, std::unique_lock<mutex>& hold) {
 void sender::credit(std::size_t receiver, std::uint64_t consumed_bytes,
                     std::uint64_t consumed_items) {
     std::unique_lock hold(lock_);
-    if (receiver >= links_.size() || stopped_) return;
+    if (receiver >= links_.size() || is_stopped()) return;
     link& one = links_[receiver];
     if (consumed_bytes < one.consumed_bytes || consumed_bytes > one.posted_bytes) return;
     if (consumed_items < one.consumed_items || consumed_items > one.posted_items) return;
     one.consumed_bytes = consumed_bytes;
     consumed_items_.fetch_add(consumed_items - one.consumed_items, std::memory_order_seq_cst);
     one.consumed_items = consumed_items;
-    if (bell_ != nullptr) bell_->ring();
+    ring();
     changed_.notify_one();
     post_if_hungry(hold);
 }
@@ -174,11 +174,10 @@ bool sender::is_open(std::size_t receiver) const {
 
 void sender::stop() noexcept {
     std::unique_lock hold(lock_);
-    stopped_ = true;
     is_stopped_.store(true, std::memory_order_seq_cst);
     hungry_.store(true, std::memory_order_seq_cst);  // So that the node's next item finds out.
     changed_.notify_all();
-    if (bell_ != nullptr) bell_->ring();
+    ring();
 }
 
 }  // namespace amalgam::detail

@@ -93,7 +93,6 @@ private:
     std::size_t turn_ = 0;  // Of equally busy receivers the next one is served first.
     buffer batch_bytes_;
     std::uint64_t posted_ = 0;  // How far this batch was posted: bytes and items, as committed_.
-    bool stopped_ = false;
 };
 
 }  // namespace amalgam::detail

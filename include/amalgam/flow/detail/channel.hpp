@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -66,6 +65,10 @@ protected:
     explicit channel_out(std::size_t receivers) noexcept : receivers_(receivers) {}
     ~channel_out() = default;
 
+    void ring() noexcept {
+        if (bell_ != nullptr) bell_->ring();
+    }
+
     static constexpr std::uint64_t mark(std::size_t bytes, std::uint32_t items) noexcept {
         return std::uint64_t{bytes} << 32 | items;
     }
@@ -88,11 +91,13 @@ protected:
     std::uint64_t sent_items_ = 0;  // Of all batches.
 
     const std::size_t receivers_;
-    doorbell* bell_ = nullptr;
     std::atomic<std::uint64_t> consumed_items_{0};
     std::atomic<bool> is_stopped_{false};
     alignas(64) std::atomic<std::uint64_t> committed_{0};  // Bytes and items of this batch.
     alignas(64) std::atomic<bool> hungry_{true};
+
+private:
+    doorbell* bell_ = nullptr;
 };
 
 /// The end of an edge that comes from another group, as the receiving node sees it.

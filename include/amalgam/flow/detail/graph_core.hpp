@@ -36,6 +36,10 @@ struct graph_edge {
     std::shared_ptr<const routing_core> routing;  ///< Over this edge and its like; or nullptr.
     bool back = false;                            ///< To the start of a loop.
     bool fused = false;                           ///< Its end runs inside of its start.
+
+    bool is_on_demand() const noexcept {
+        return routing != nullptr && routing->how == spread::on_demand;
+    }
 };
 
 /// What a node sends to as one: the next block.

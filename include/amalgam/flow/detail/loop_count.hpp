@@ -25,7 +25,6 @@ public:
     void tell(doorbell& entry) { entries_.push_back(&entry); }
     /// Others count, too: end() says when it is over. Before the run.
     void share() noexcept { shared_ = true; }
-    bool is_shared() const noexcept { return shared_; }
 
     void add() noexcept { added_.fetch_add(1); }
     void take_away() noexcept {
