@@ -14,7 +14,15 @@ ring_core::ring_core(std::size_t capacity, bool across_streams)
     : capacity_(std::bit_ceil(std::max<std::size_t>(capacity, 2))),
       mask_(capacity_ - 1),
       portion_mask_(std::max<std::size_t>(capacity_ / 8, 1) - 1),
-      across_streams_(across_streams) {}
+      across_streams_(across_streams),
+      light_(!across_streams || barrier_on_all_threads()) {
+    if (across_streams_ && light_) own_consumer_bell_.expect_light_rings();
+}
+
+void ring_core::share_consumer_bell(doorbell& shared) noexcept {
+    if (across_streams_ && light_) shared.expect_light_rings();
+    consumer_bell_ = &shared;
+}
 
 void ring_core::close() noexcept {
     closed_.store(true);

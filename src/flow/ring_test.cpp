@@ -99,7 +99,7 @@ TEST(ring, ults_of_two_streams_wait_for_each_other) {
 
 TEST(ring, plain_threads_wait_for_each_other) {
     std::jthread producer, consumer;
-    pass_numbers(20000, false, [&](auto produce, auto consume) {
+    pass_numbers(20000, true, [&](auto produce, auto consume) {
         producer = std::jthread(produce);
         consumer = std::jthread(consume);
     });

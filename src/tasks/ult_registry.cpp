@@ -4,12 +4,10 @@
 #include <functional>
 #include <vector>
 
-#include <linux/membarrier.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/tasks/detail/thread_barrier.hpp>
 
 #include "tasks/stream.hpp"
 #include "tasks/ult_core.hpp"
@@ -26,15 +24,6 @@ struct all_streams {
 all_streams& streams() {
     static auto* const all = new all_streams;
     return *all;
-}
-
-/// Every thread of the process has passed a full barrier when this returns.
-void barrier_on_all_threads() noexcept {
-    static const bool registered =
-        ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-    if (registered && ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
-        return;
-    ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);  // slow; in every kernel since 4.3
 }
 
 /// What the clocks showed when the first stream was made.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include <amalgam/tasks/detail/thread_barrier.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -21,10 +22,14 @@ public:
     doorbell(const doorbell&) = delete;
     doorbell& operator=(const doorbell&) = delete;
 
-    /// Wakes who waits. What was published before, by a seq_cst store, is seen by its next look.
+    /// Wakes who waits. What was published before, by a seq_cst store, is seen by its next look;
+    /// by a release store only after expect_light_rings(), or from the thread of who waits.
     void ring() noexcept {
+        std::atomic_signal_fence(std::memory_order_seq_cst);
         if (waits_.load(std::memory_order_seq_cst) != nullptr) wake();
     }
+    /// Who waits pays for those who ring from other threads. Before the first wait.
+    void expect_light_rings() noexcept { light_rings_ = true; }
 
     /// Returns when `ready()`, which is asked again after each ring and must not throw. `what` is
     /// for list_ults(): a literal.
@@ -34,6 +39,7 @@ public:
             waiter me;
             me.waits_for(what);
             waits_.store(&me);
+            if (light_rings_) barrier_on_all_threads();
             // Looked at again after the pointer is out; taken back if there is no need to wait.
             const bool wait = !ready();
             if (wait || waits_.exchange(nullptr) == nullptr) me.park();
@@ -60,6 +66,7 @@ private:
     }
 
     std::atomic<waiter*> waits_{nullptr};
+    bool light_rings_ = false;
 };
 
 }  // namespace amalgam::detail

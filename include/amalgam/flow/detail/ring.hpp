@@ -31,7 +31,7 @@ public:
     std::uint64_t published() const noexcept { return tail_.load(std::memory_order_relaxed); }
 
     // For ends that have several queues: they wait at one bell for all of them.
-    void share_consumer_bell(doorbell& shared) noexcept { consumer_bell_ = &shared; }
+    void share_consumer_bell(doorbell& shared) noexcept;
     void share_producer_bell(doorbell& shared) noexcept { producer_bell_ = &shared; }
     bool is_stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
 
@@ -61,10 +61,14 @@ protected:
     }
     void finish_push() noexcept {
         ++pushed_;
-        // seq_cst here and in look_for_item(), not release/acquire: store and load touch
-        // different words, and a weaker order lets each side miss the other, so that the
-        // consumer would sleep on this item. Not a fence: ThreadSanitizer models none.
-        tail_.store(pushed_, std::memory_order_seq_cst);
+        // The store and the bell's load touch different words: in a weaker order than seq_cst
+        // each side can miss the other, and the consumer would sleep on this item. An exchange
+        // for each item is what a hop would cost most, so the consumer orders both sides when
+        // it falls asleep (see doorbell).
+        if (light_)
+            tail_.store(pushed_, std::memory_order_release);
+        else
+            tail_.store(pushed_, std::memory_order_seq_cst);
         consumer_bell_->ring();
     }
     /// False at the end of the stream.
@@ -106,11 +110,12 @@ private:
     std::atomic<bool> closed_{false};
     std::atomic<bool> stopped_{false};
     const bool across_streams_;
+    const bool light_;  ///< A push publishes without an exchange.
 };
 
 /// A lock-free queue from one node to the next. Items are made and used in their slots.
 ///
-/// Cost: a push is one atomic exchange and the item's move; no allocation.
+/// Cost: a push is the item's move and a plain store; no allocation.
 template <typename T>
 class ring final : public ring_core {
 public:
