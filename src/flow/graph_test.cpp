@@ -50,6 +50,24 @@ TEST(graph, without_groups_runs_as_a_whole) {
     EXPECT_EQ(fault(three.g), "");
 }
 
+TEST(graph, a_node_in_two_pools_does_not_fit) {
+    three_nodes three;
+    three.g.in_pool("io", three.middle);
+    three.g.pin(1, three.middle);
+    EXPECT_EQ(fault(three.g),
+              "the node \"middle\" is in the pools \"io\" and \"cpu1\", expected one of them");
+}
+
+TEST(graph, combined_nodes_in_two_pools_do_not_fit) {
+    graph g;
+    auto from = g.add<numbers>("from");
+    auto to = g.add<swallow>("to");
+    g.combine(from, to);
+    g.in_pool("io", to);
+    EXPECT_EQ(fault(g),
+              "the nodes \"from\" and \"to\" are one by combine(), expected one pool for both");
+}
+
 TEST(graph, every_node_in_one_group_fits_a_config_with_the_same_groups) {
     three_nodes three;
     three.g.group("A").add(three.from, three.to);

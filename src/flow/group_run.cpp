@@ -12,7 +12,7 @@ std::vector<std::size_t> nodes_of(const graph_core& graph, std::size_t group) {
 }
 
 group_run::group_run(graph_core& graph, const flow_config& config, seat here, engine& over,
-                     std::span<execution_stream* const> streams, const run_options& options)
+                     const node_streams& streams, const run_options& options)
     : over_(over),
       options_(options),
       part_(graph, nodes_of(graph, here.group),

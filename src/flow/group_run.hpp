@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <optional>
-#include <span>
 
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/run.hpp>
@@ -12,6 +11,7 @@
 
 #include "flow/exchange.hpp"
 #include "flow/part.hpp"
+#include "flow/streams.hpp"
 
 namespace amalgam::detail {
 
@@ -24,7 +24,7 @@ public:
     /// What others call is served from here on, so the engine's address may be told.
     /// Precondition: graph and config fit (graph_core::check()).
     group_run(graph_core& graph, const flow_config& config, seat here, engine& over,
-              std::span<execution_stream* const> streams, const run_options& options);
+              const node_streams& streams, const run_options& options);
 
     /// Who is told first when this run fails. Before start().
     void tell_failure_to(std::function<void(const run_failure&)> tell) {

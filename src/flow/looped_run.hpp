@@ -55,9 +55,9 @@ public:
         engine_options how;
         how.name = one.label;
         one.over = std::make_unique<engine>(net.port(one.label), how);
-        streams_.push_back(&one.over->stream());
+        const node_streams streams(one.built.core(), {}, options_, {&one.over->stream()});
         one.running = std::make_unique<group_run>(one.built.core(), config, one.where, *one.over,
-                                                  std::span(&streams_.back(), 1), options_);
+                                                  streams, options_);
         address_book addresses;
         for (const group_config& group : config.groups) {
             addresses.emplace_back();
@@ -89,7 +89,6 @@ public:
 
 private:
     run_options options_;
-    std::vector<execution_stream*> streams_;
 };
 
 }  // namespace amalgam::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -38,7 +39,7 @@ struct part::running_node {
 };
 
 part::part(graph_core& graph, std::vector<std::size_t> nodes, place where,
-           std::span<execution_stream* const> streams, const run_options& options)
+           const node_streams& streams, const run_options& options)
     : graph_(graph), where_(std::move(where)), left_(0) {
     for (std::size_t i = 0; i < graph.loops(); ++i)
         loops_.push_back(std::make_unique<loop_count>());
@@ -49,12 +50,7 @@ part::part(graph_core& graph, std::vector<std::size_t> nodes, place where,
     }
     for (const graph_edge& edge : graph.edges())
         if (edge.fused && is_here(edge.to)) running(edge.to).runs_inside = true;
-    std::vector<running_node*> own;  // Those with a ULT of their own.
-    for (auto& one : nodes_)
-        if (!one->runs_inside) own.push_back(one.get());
-    for (std::size_t i = 0; i < own.size(); ++i)
-        own[i]->stream = streams[stream_of(i, own.size(), streams.size())];
-    left_ = own.size();
+    choose_streams(streams);
     for (auto& one : nodes_) {
         if (!one->runs_inside) continue;
         running_node& host = host_of(one->index);
@@ -64,6 +60,21 @@ part::part(graph_core& graph, std::vector<std::size_t> nodes, place where,
     for (std::size_t edge = 0; edge < graph.edges().size(); ++edge)
         if (is_here(graph.edges()[edge].from) && is_here(graph.edges()[edge].to))
             join_here(edge, options);
+}
+
+/// For nodes with a ULT of their own.
+void part::choose_streams(const node_streams& streams) {
+    std::map<std::string, std::vector<running_node*>> by_pool;
+    for (auto& one : nodes_) {
+        if (one->runs_inside) continue;
+        by_pool[graph_.nodes()[one->index].pool].push_back(one.get());
+        ++left_;
+    }
+    for (const auto& [pool, nodes] : by_pool) {
+        const std::span<execution_stream* const> there = streams.of(pool);
+        for (std::size_t i = 0; i < nodes.size(); ++i)
+            nodes[i]->stream = there[stream_of(i, nodes.size(), there.size())];
+    }
 }
 
 bool part::is_here(std::size_t node) const {
@@ -269,6 +280,8 @@ void part::fail(run_failure why) noexcept {
     }
     for (auto& ring : rings_)
         ring->stop();
+    for (auto& node : nodes_)
+        graph_.nodes()[node->index].body->stop();
     if (stop_channels_) stop_channels_();
 }
 

@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,8 @@
 #include <amalgam/flow/run.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+
+#include "flow/streams.hpp"
 
 namespace amalgam::detail {
 
@@ -33,7 +34,7 @@ class part {
 public:
     /// `nodes` are indices into the graph; edges between two of them become queues.
     part(graph_core& graph, std::vector<std::size_t> nodes, place where,
-         std::span<execution_stream* const> streams, const run_options& options);
+         const node_streams& streams, const run_options& options);
     ~part();
     part(const part&) = delete;
     part& operator=(const part&) = delete;
@@ -69,6 +70,7 @@ private:
     running_node& running(std::size_t node);
     running_node& host_of(std::size_t node);
     bool is_here(std::size_t node) const;
+    void choose_streams(const node_streams& streams);
     void join_here(std::size_t edge, const run_options& options);
     branch branch_of(running_node& node, const way_in& to) const;
     port_ends ends_of(running_node& node, const graph_port& port);

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -37,15 +39,20 @@ public:
     throw error(what, sentence);
 }
 
-void run_whole(detail::graph_core& graph, const run_options& options) {
+run_failure stopped_by_user() {
+    return {{{errc::canceled}, "the run was stopped by its own program"}};
+}
+
+void run_whole(detail::graph_core& graph, const run_options& options, std::stop_token stop) {
     std::string sentence;
     status fits = graph.check(nullptr, sentence);
     if (!fits.ok()) throw error(fits, sentence);
     std::vector<std::size_t> all(graph.nodes().size());
     std::iota(all.begin(), all.end(), std::size_t{0});
-    detail::node_streams streams(options.threads, all.size());
-    detail::part part(graph, all, place{}, streams.all(), options);
+    detail::node_streams streams(graph, all, options);
+    detail::part part(graph, all, place{}, streams, options);
     part.start();
+    const std::stop_callback when_stopped(stop, [&] { part.fail(stopped_by_user()); });
     part.ended().wait();
     if (auto failed = part.failed()) throw error(failed->what.what, failed->what.sentence);
 }
@@ -81,7 +88,8 @@ struct engine_stop {
     ~engine_stop() { over.stop(); }
 };
 
-void run_group(detail::graph_core& graph, const run_options& options, detail::rendezvous& others) {
+void run_group(detail::graph_core& graph, const run_options& options, std::stop_token stop,
+               detail::rendezvous& others) {
     const flow_config& config = others.config();
     std::string sentence;
     status fits = graph.check(&config, sentence);
@@ -90,16 +98,17 @@ void run_group(detail::graph_core& graph, const run_options& options, detail::re
 
     std::size_t threads =
         options.threads != 0 ? options.threads : config.find(others.group())->threads;
-    const std::size_t nodes = detail::nodes_of(graph, here.group).size();
+    const std::vector<std::size_t> nodes = detail::nodes_of(graph, here.group);
     engine_options how;
     how.name = others.label();
     // The engine's own stream is apart: a node that computes for long must not keep it from
     // answering, or others would take this process for dead.
-    how.streams = 1 + static_cast<unsigned>(detail::streams_for(threads, nodes));
+    how.streams = 1 + static_cast<unsigned>(detail::streams_for(threads, graph, nodes));
     engine over(ports_of(graph, config, here), how);
-    std::vector<execution_stream*> streams;
+    std::vector<execution_stream*> shared;
     for (std::size_t i = 1; i < over.stream_count(); ++i)
-        streams.push_back(&over.stream(i));
+        shared.push_back(&over.stream(i));
+    const detail::node_streams streams(graph, nodes, options, std::move(shared));
 
     std::optional<run_failure> failed;
     std::atomic<bool> told{false};
@@ -112,6 +121,7 @@ void run_group(detail::graph_core& graph, const run_options& options, detail::re
         for (std::size_t i = 0; i < config.groups.size(); ++i)
             addresses[number_of(graph, config.groups[i].name)] = by_config[i];
         running.start(std::move(addresses));
+        const std::stop_callback when_stopped(stop, [&] { running.fail(stopped_by_user()); });
         running.over().wait();
         failed = running.failed();
     }
@@ -120,16 +130,14 @@ void run_group(detail::graph_core& graph, const run_options& options, detail::re
     throw ended_error(failed->what.what, failed->what.sentence);
 }
 
-}  // namespace
-
-void run(graph& what, const run_options& options) {
+void run_until_stopped(graph& what, const run_options& options, std::stop_token stop) {
     std::unique_ptr<detail::rendezvous> others = detail::rendezvous_from_environment();
     if (!others) {
-        run_whole(what.core(), options);
+        run_whole(what.core(), options, std::move(stop));
         return;
     }
     try {
-        run_group(what.core(), options, *others);
+        run_group(what.core(), options, std::move(stop), *others);
     } catch (const told_error&) {
         throw;
     } catch (const ended_error&) {
@@ -138,6 +146,43 @@ void run(graph& what, const run_options& options) {
         refuse(*others, wrong.code(), wrong.what(),
                fmt::format("group {}: {}", others->label(), wrong.what()));
     }
+}
+
+}  // namespace
+
+void run(graph& what, const run_options& options) {
+    run_until_stopped(what, options, {});
+}
+
+struct running_graph::state {
+    std::exception_ptr failed;
+    std::jthread thread;  ///< Last: it ends before what it uses.
+};
+
+running_graph::running_graph(std::unique_ptr<state> made) : state_(std::move(made)) {}
+running_graph::running_graph(running_graph&&) noexcept = default;
+running_graph& running_graph::operator=(running_graph&&) noexcept = default;
+running_graph::~running_graph() = default;
+
+void running_graph::wait() {
+    if (state_->thread.joinable()) state_->thread.join();
+    if (state_->failed) std::rethrow_exception(state_->failed);
+}
+
+void running_graph::stop() noexcept {
+    state_->thread.request_stop();
+}
+
+running_graph start(graph& what, const run_options& options) {
+    auto made = std::make_unique<running_graph::state>();
+    made->thread = std::jthread([&what, options, into = made.get()](std::stop_token stop) {
+        try {
+            run_until_stopped(what, options, std::move(stop));
+        } catch (...) {
+            into->failed = std::current_exception();
+        }
+    });
+    return running_graph(std::move(made));
 }
 
 int run_main(graph& what, const run_options& options) noexcept {

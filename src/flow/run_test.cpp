@@ -2,9 +2,11 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/flow/run.hpp>
@@ -165,6 +167,64 @@ TEST(run, a_graph_that_does_not_fit_starts_nothing) {
         EXPECT_EQ(std::string(why.what()).rfind("the node \"to\" is in no group", 0), 0u);
     }
     EXPECT_FALSE(started);
+}
+
+/// Where a node ran: its thread, and the cores that is bound to.
+struct seen_place {
+    std::thread::id thread;
+    int cores = 0;
+
+    void look() {
+        cpu_set_t set;
+        ASSERT_EQ(::sched_getaffinity(0, sizeof set, &set), 0);
+        cores = CPU_COUNT(&set);
+        thread = std::this_thread::get_id();
+    }
+};
+
+TEST(run, nodes_of_a_pool_have_threads_of_their_own) {
+    graph g;
+    seen_place from_at, first_at, second_at, pinned_at;
+    auto from = g.add_source<int>("from", [&](outlet<int>& out) {
+        from_at.look();
+        out.send(1);
+    });
+    auto look = [](seen_place& into) {
+        return [&into](int n) {
+            into.look();
+            return n;
+        };
+    };
+    auto first = g.add_stage<int, int>("first", look(first_at));
+    auto second = g.add_stage<int, int>("second", look(second_at));
+    auto pinned = g.add_sink<int>("pinned", [&](int) { pinned_at.look(); });
+    g.pipeline(from, first, second, pinned);
+    g.in_pool("io", first, second);
+    g.pin(0, pinned);
+    run(g, {.threads = 1});
+    EXPECT_EQ(first_at.thread, second_at.thread);
+    EXPECT_NE(from_at.thread, first_at.thread);
+    EXPECT_NE(from_at.thread, pinned_at.thread);
+    EXPECT_NE(first_at.thread, pinned_at.thread);
+    EXPECT_EQ(pinned_at.cores, 1);
+
+    run(g, {.threads = 1, .pools = {{"io", {.threads = 2, .cpus = {0, 0}}}}});
+    EXPECT_NE(first_at.thread, second_at.thread);
+    EXPECT_EQ(first_at.cores, 1);
+    EXPECT_EQ(second_at.cores, 1);
+}
+
+TEST(run, says_that_a_core_does_not_exist) {
+    graph g;
+    auto from = g.add_source<int>("from", count_to(1));
+    g.pipeline(from, g.add_sink<int>("to", [](int) {}));
+    g.pin(100000, from);
+    try {
+        run(g);
+        FAIL();
+    } catch (const error& wrong) {
+        EXPECT_EQ(wrong.code().code, errc::invalid) << wrong.what();
+    }
 }
 
 TEST(run, a_graph_runs_again) {

@@ -12,6 +12,7 @@
 
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
+#include <amalgam/flow/detail/ordered.hpp>
 #include <amalgam/flow/node.hpp>
 #include <amalgam/flow/routing.hpp>
 
@@ -33,6 +34,22 @@ private:
     explicit block(detail::graph_part part) : part_(std::move(part)) {}
 
     detail::graph_part part_;
+};
+
+/// A farm that gives everything in the order of what it took. Its nodes can be put into groups and
+/// pools one by one.
+template <typename In, typename Out>
+class ordered_farm : public block<In, Out> {
+public:
+    const block<void, void> emitter;
+    const std::vector<block<void, void>> workers;
+    const block<void, void> collector;
+
+private:
+    friend class graph;
+    ordered_farm(const block<In, Out>& whole, const block<void, void>& first,
+                 std::vector<block<void, void>> middle, const block<void, void>& last)
+        : block<In, Out>(whole), emitter(first), workers(std::move(middle)), collector(last) {}
 };
 
 /// A named part of a graph, to be run by a process of its own.
@@ -155,6 +172,30 @@ public:
         return farm(all, routing);
     }
 
+    /// A farm whose results go on in the order of the items, whichever worker is done first.
+    /// Workers take turns, and each has a copy of `function`, which is as add_stage()'s. Results
+    /// that are early wait: at most as many as fit into the queues before the workers. The nodes
+    /// are name.emitter, name.0, name.1 … and name.collector.
+    template <typename In, typename Out, typename Function>
+    ordered_farm<In, Out> add_ordered_farm(const std::string& name, std::size_t workers,
+                                           const Function& function) {
+        if constexpr (std::invocable<Function&, In&&, outlet<Out>&>)
+            return add_ordered_farm<detail::function_stage<In, Out, Function>>(name, workers,
+                                                                               function);
+        else
+            return ordered<detail::ordered_function<In, Out, Function>, Out>(
+                name, add<detail::number_items<In>>(name + ".emitter"), workers, function);
+    }
+    /// The same with workers of class `Node`, a stage, each made from `arguments`.
+    template <typename Node, typename... Arguments>
+    auto add_ordered_farm(const std::string& name, std::size_t workers,
+                          const Arguments&... arguments) {
+        static_assert(detail::stage_node<Node>, "the workers of an ordered farm are stages");
+        return ordered<detail::ordered_worker<Node>, typename Node::output_type>(
+            name, add<detail::number_items<typename Node::input_type>>(name + ".emitter"), workers,
+            arguments...);
+    }
+
     /// Every left worker sends to every right worker, as `routing` says, each by itself.
     template <typename In, typename Mid, typename Out, typename Routing = detail::plain_policy>
     block<In, Out> all_to_all(const std::vector<block<In, Mid>>& left,
@@ -192,6 +233,18 @@ public:
         return amalgam::group(*core_, core_->group(name));
     }
 
+    /// Runs the nodes of `blocks` on threads of their own, which they share: run_options::pools
+    /// says how many. For those that block in system calls, or must not wait for others.
+    template <typename... In, typename... Out>
+    void in_pool(std::string_view pool, const block<In, Out>&... blocks) {
+        (core_->place(pool, -1, blocks.part_), ...);
+    }
+    /// Runs them on one thread of their own, bound to core `cpu`.
+    template <typename... In, typename... Out>
+    void pin(int cpu, const block<In, Out>&... blocks) {
+        (core_->place("cpu" + std::to_string(cpu), cpu, blocks.part_), ...);
+    }
+
     /// The graph in Graphviz's language: groups are frames, edges between them blue, ways back
     /// dashed, combined nodes joined by thick lines. `run_main()` prints it when AMALGAM_SHOW is
     /// "dot".
@@ -216,6 +269,20 @@ private:
         static_assert(!std::is_void_v<Mid>, "a sink gives nothing: it is the last of combine()");
         core_->fuse(left.part_, right.part_);
         return combine(block<In, Out>(detail::after(left.part_, right.part_)), rest...);
+    }
+    template <typename Worker, typename Out, typename In, typename Number, typename... Arguments>
+    ordered_farm<In, Out> ordered(const std::string& name, const block<In, Number>& emitter,
+                                  std::size_t workers, const Arguments&... arguments) {
+        using given = decltype(std::declval<typename Worker::output_type>().value);
+        std::vector<block<Number, typename Worker::output_type>> typed;
+        std::vector<block<void, void>> all;
+        for (std::size_t i = 0; i < workers; ++i) {
+            typed.push_back(add<Worker>(name + "." + std::to_string(i), arguments...));
+            all.push_back(block<void, void>(typed.back().part_));
+        }
+        auto collector = add<detail::sort_items<given, Out>>(name + ".collector");
+        return {pipeline(emitter, farm(typed), collector), block<void, void>(emitter.part_),
+                std::move(all), block<void, void>(collector.part_)};
     }
     template <typename In, typename Out>
     static std::vector<detail::graph_part> parts_of(const std::vector<block<In, Out>>& blocks) {

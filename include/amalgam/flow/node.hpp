@@ -11,7 +11,9 @@
 namespace amalgam {
 
 // What a user's node derives from. The hooks below are found by name in the node's own class,
-// not virtual: an item costs no indirect call. Each node is called by one ULT at a time.
+// not virtual: an item costs no indirect call. Each node is called by one ULT at a time, but for
+// stop(): that comes once, from any thread, when the run ends early, and wakes what the node waits
+// for outside of the graph.
 //
 //     struct squares : am::stage<int, long> {
 //         void process(int n, am::outlet<long>& out) { out.send(long{n} * n); }
@@ -26,6 +28,7 @@ struct source {
 
     void start(const place&) {}  ///< Before generate().
     void end() {}                ///< After everything was sent.
+    void stop() noexcept {}      ///< See above.
 };
 
 /// A node that turns items into others. It has `void process(In, outlet<Out>&)`, which sends
@@ -44,6 +47,7 @@ struct stage {
     /// No more comes from that one.
     void end_of_stream(std::size_t /*from*/, outlet<Out>&) {}
     void end(outlet<Out>&) {}  ///< After the last item of all; may still send.
+    void stop() noexcept {}    ///< See above.
 };
 
 /// A node that uses items up. It has `void consume(In)` or `void consume(In, std::size_t from)`,
@@ -56,6 +60,7 @@ struct sink {
     void start(const place&) {}                  ///< Before the first item.
     void end_of_stream(std::size_t /*from*/) {}  ///< No more comes from that one.
     void end() {}                                ///< After the last item of all.
+    void stop() noexcept {}                      ///< See above.
 };
 
 namespace detail {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include <amalgam/flow/detail/out_port.hpp>
 
@@ -25,27 +26,40 @@ public:
 
     /// Sends to worker `worker`, whatever the routing says.
     /// Failure: as send(); throws error{invalid} when there are not so many.
-    void send_to(std::size_t worker, const Out& item) { ports_->send_to(worker, item); }
-    void send_to(std::size_t worker, Out&& item) { ports_->send_to(worker, std::move(item)); }
+    void send_to(std::size_t worker, const Out& item) { put_to(worker, item); }
+    void send_to(std::size_t worker, Out&& item) { put_to(worker, std::move(item)); }
     /// How many workers there are.
-    std::size_t workers() const noexcept { return ports_->targets(); }
+    std::size_t workers() const noexcept { return ports_ != nullptr ? ports_->targets() : 1; }
 
     // For the run.
     explicit outlet(detail::out_ports<Out>& ports) noexcept
         : only_(ports.only_queue()), ports_(&ports) {}
+    /// Keeps what is sent in `kept`.
+    explicit outlet(std::vector<Out>& kept) noexcept : kept_(&kept) {}
 
 private:
     template <typename Item>
     void put(Item&& item) {
-        if (only_ != nullptr) {
+        if (only_ != nullptr)
             only_->push(std::forward<Item>(item));
-            return;
-        }
-        ports_->send(std::forward<Item>(item));
+        else if (ports_ != nullptr)
+            ports_->send(std::forward<Item>(item));
+        else
+            kept_->push_back(std::forward<Item>(item));
+    }
+    template <typename Item>
+    void put_to(std::size_t worker, Item&& item) {
+        if (ports_ != nullptr)
+            ports_->send_to(worker, std::forward<Item>(item));
+        else if (worker == 0)
+            kept_->push_back(std::forward<Item>(item));
+        else
+            detail::throw_no_worker(worker, 1);
     }
 
-    detail::ring<Out>* only_;
-    detail::out_ports<Out>* ports_;
+    detail::ring<Out>* only_ = nullptr;
+    detail::out_ports<Out>* ports_ = nullptr;
+    std::vector<Out>* kept_ = nullptr;
 };
 
 }  // namespace amalgam

@@ -2,16 +2,29 @@
 
 #include <chrono>
 #include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <amalgam/flow/graph.hpp>
 
 namespace amalgam {
 
+/// Threads that nodes of one pool (graph::in_pool()) share, and no others use.
+struct node_pool {
+    unsigned threads = 1;
+    /// The cores they are bound to: the i-th thread to the i-th. Empty: to none.
+    std::vector<int> cpus{};
+};
+
 /// How a run behaves. Every field has a usable default.
 struct run_options {
-    /// Execution streams that nodes run on; 0: what the config says, else one per node, at most
-    /// one per core.
+    /// Execution streams that nodes without a pool run on; 0: what the config says, else one per
+    /// node, at most one per core.
     unsigned threads = 0;
+    /// Pools by name; one that the graph names and this does not has one thread.
+    std::map<std::string, node_pool> pools{};
     /// Items that wait between two nodes of one process before the first has to.
     std::size_t queue_items = 1024;
     /// Items to another process travel in batches of about this many bytes, sooner when the
@@ -36,6 +49,32 @@ struct run_options {
 ///          error{handler_failed} with a node's name and text when a node throws;
 ///          error{disconnected} or {unreachable} with a group's name when it is lost.
 void run(graph& what, const run_options& options = {});
+
+/// A graph that runs while its user does something else.
+///
+/// Owner:   borrows the graph, which outlives it. Its end is stop() and wait().
+/// Threads: any, one at a time; stop() at any time.
+class running_graph {
+public:
+    running_graph(running_graph&&) noexcept;
+    running_graph& operator=(running_graph&&) noexcept;
+    ~running_graph();
+
+    /// Returns when it has ended. Failure: throws as run().
+    void wait();
+    /// Ends it early, in all processes: wait() throws error{canceled}. Does not wait.
+    void stop() noexcept;
+
+private:
+    struct state;
+    friend running_graph start(graph& what, const run_options& options);
+    explicit running_graph(std::unique_ptr<state> made);
+
+    std::unique_ptr<state> state_;
+};
+
+/// run() on a thread of its own. Failure: wait() throws what run() would.
+running_graph start(graph& what, const run_options& options = {});
 
 /// run() for a main(): returns 0, or 1 after printing why to standard error. With AMALGAM_SHOW=dot
 /// or =json in the environment it prints the graph instead (see graph::dot()), and runs nothing.

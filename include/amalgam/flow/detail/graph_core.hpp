@@ -60,6 +60,8 @@ struct graph_node {
     std::vector<graph_port> back;  ///< Edges that lead back, the innermost loop's first.
     std::vector<std::size_t> loops;
     std::vector<std::size_t> groups;
+    std::string pool;  ///< Of threads; empty: those of the run.
+    int cpu = -1;      ///< Where its pool's one thread is bound to, if it is the core's own.
 };
 
 /// Parts of a graph: some of its nodes, by number.
@@ -92,6 +94,8 @@ public:
                       std::shared_ptr<const routing_core> routing);
     std::size_t group(std::string_view name);
     void assign(std::size_t group, const graph_part& part);
+    /// Its nodes run on the threads of that pool; with a `cpu` on the one that is bound to it.
+    void place(std::string_view pool, int cpu, const graph_part& part);
 
     const std::vector<graph_node>& nodes() const noexcept { return nodes_; }
     const std::vector<graph_edge>& edges() const noexcept { return edges_; }

@@ -30,6 +30,8 @@ public:
                                                  bool back) const = 0;
     /// Everything from start() to end().
     virtual void run(const place& where, node_ends& ends) = 0;
+    /// The run ends early: wakes what the node waits for by itself. From any thread.
+    virtual void stop() noexcept = 0;
     /// Itself as a part of the node that sends to it. nullptr: a source, to which nobody does.
     virtual std::unique_ptr<fused_node> fuse(node_ends& ends) = 0;
 };
@@ -157,6 +159,8 @@ public:
             ports.end_fused();
         }
     }
+
+    void stop() noexcept override { node_.stop(); }
 
     std::unique_ptr<fused_node> fuse(node_ends& ends) override {
         if constexpr (std::is_void_v<in>)

@@ -1,0 +1,105 @@
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/flow/accelerator.hpp>
+
+namespace amalgam {
+namespace {
+
+errc code_of_wait(running_graph& running) {
+    try {
+        running.wait();
+    } catch (const error& wrong) {
+        return wrong.code().code;
+    }
+    return errc::ok;
+}
+
+TEST(accelerator, takes_items_and_gives_results) {
+    graph g;
+    accelerator<int, long> squares(
+        g, g.add_farm<int, long>("square", 3, [](int n) { return long{n} * n; }),
+        {.threads = 2, .queue_items = 8});
+    std::jthread feed([&] {
+        for (int i = 0; i < 2000; ++i)
+            squares.offload(i);
+        squares.finish();
+    });
+    std::multiset<long> got, expected;
+    while (std::optional<long> result = squares.collect())
+        got.insert(*result);
+    squares.wait();
+    for (int i = 0; i < 2000; ++i)
+        expected.insert(long{i} * i);
+    EXPECT_EQ(got, expected);
+    EXPECT_THROW(squares.offload(1), error);
+}
+
+TEST(accelerator, answers_one_item_at_a_time) {
+    graph g;
+    accelerator<int, int> next(g, g.add_stage<int, int>("next", [](int n) { return n + 1; }));
+    int n = 0;
+    while (n < 200) {
+        next.offload(n);
+        n = next.collect().value();
+    }
+    EXPECT_EQ(next.try_collect(), std::nullopt);
+    next.finish();
+    EXPECT_EQ(next.collect(), std::nullopt);
+    next.wait();
+}
+
+TEST(accelerator, that_fails_gives_no_more_and_says_why) {
+    graph g;
+    accelerator<int, int> work(g, g.add_stage<int, int>("work", [](int n) {
+        if (n == 3) throw std::runtime_error("three is too much");
+        return n;
+    }));
+    for (int i = 0; i < 4; ++i)
+        work.offload(i);
+    while (work.collect()) {
+    }
+    EXPECT_THROW(work.offload(5), error);
+    try {
+        work.wait();
+        FAIL();
+    } catch (const error& wrong) {
+        EXPECT_NE(std::string(wrong.what()).find("three is too much"), std::string::npos);
+    }
+}
+
+TEST(accelerator, that_goes_away_in_the_middle_leaves_nothing_behind) {
+    graph g;
+    accelerator<int, int> work(g, g.add_stage<int, int>("work", [](int n) { return n; }),
+                               {.queue_items = 4});
+    work.offload(1);
+}
+
+TEST(running_graph, is_stopped_by_its_program) {
+    graph g;
+    g.pipeline(g.add_source<int>("from",
+                                 [](outlet<int>& out) {
+                                     for (int i = 0;; ++i)
+                                         out.send(i);
+                                 }),
+               g.add_sink<int>("to", [](int) {}));
+    running_graph running = start(g);
+    running.stop();
+    EXPECT_EQ(code_of_wait(running), errc::canceled);
+}
+
+TEST(running_graph, tells_what_does_not_fit_when_waited_for) {
+    graph empty;
+    running_graph running = start(empty);
+    EXPECT_EQ(code_of_wait(running), errc::invalid);
+}
+
+}  // namespace
+}  // namespace amalgam

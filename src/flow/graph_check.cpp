@@ -1,0 +1,148 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <amalgam/flow/detail/graph_core.hpp>
+#include <amalgam/flow/detail/node_body.hpp>
+
+// Whether a graph can run: one sentence about the first thing that is wrong.
+
+namespace amalgam::detail {
+
+status graph_core::check(const flow_config* config, std::string& sentence) const {
+    sentence = find_fault(config);
+    return {sentence.empty() ? errc::ok : errc::invalid};
+}
+
+std::string graph_core::find_fault(const flow_config* config) const {
+    if (!wrong_.empty()) return wrong_;
+    if (nodes_.empty()) return "the graph has no node, expected at least a source and a sink";
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        std::string fault = fault_of_node(nodes_[i]);
+        if (!fault.empty()) return fault;
+        for (std::size_t j = 0; j < i; ++j)
+            if (nodes_[i].name == nodes_[j].name)
+                return fmt::format(
+                    "two nodes are named \"{}\", expected a name of its own for "
+                    "each",
+                    nodes_[i].name);
+    }
+    std::string fault = fault_of_cycle();
+    if (fault.empty()) fault = fault_of_groups(config);
+    if (!fault.empty()) return fault;
+    for (const graph_edge& edge : edges_) {
+        if (fault = fault_of_edge(edge); !fault.empty()) return fault;
+        if (config == nullptr) continue;
+        if (fault = fault_of_cut(edge); !fault.empty()) return fault;
+    }
+    return {};
+}
+
+std::string graph_core::fault_of_node(const graph_node& node) const {
+    if (node.name.empty()) return "a node has no name, expected one; example: \"split\"";
+    const auto takes = node.body->takes();
+    const auto gives = node.body->gives();
+    if (!takes.empty() && node.in.empty())
+        return fmt::format(
+            "the node \"{}\" gets items from nobody, expected a pipeline that "
+            "leads to it; example: graph.pipeline(source, {})",
+            node.name, node.name);
+    if (!gives.empty() && node.out.edges.empty())
+        return fmt::format(
+            "what the node \"{}\" sends goes to nobody, expected a pipeline that "
+            "leads on; example: graph.pipeline({}, sink)",
+            node.name, node.name);
+    return {};
+}
+
+std::string graph_core::fault_of_cycle() const {
+    // In the order items pass them: who is never reached that way stands in a circle.
+    std::vector<std::size_t> waits(nodes_.size(), 0);
+    for (const graph_edge& edge : edges_)
+        if (!edge.back) ++waits[edge.to];
+    std::vector<std::size_t> next;
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+        if (waits[i] == 0) next.push_back(i);
+    for (std::size_t i = 0; i < next.size(); ++i)
+        for (std::size_t edge : nodes_[next[i]].out.edges)
+            if (--waits[edges_[edge].to] == 0) next.push_back(edges_[edge].to);
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+        if (waits[i] != 0)
+            return fmt::format(
+                "the node \"{}\" gets its items from itself, expected a pipeline that starts at a "
+                "source, or feedback()",
+                nodes_[i].name);
+    return {};
+}
+
+std::string graph_core::fault_of_edge(const graph_edge& edge) const {
+    const graph_node& from = nodes_[edge.from];
+    const graph_node& to = nodes_[edge.to];
+    if (edge.fused && to.in.size() > 1)
+        return fmt::format(
+            "the node \"{}\" was combined with \"{}\" and gets items from others, too, expected "
+            "those from one only",
+            to.name, from.name);
+    if (edge.fused && (from.groups != to.groups || from.pool != to.pool))
+        return fmt::format(
+            "the nodes \"{}\" and \"{}\" are one by combine(), expected one {} for both", from.name,
+            to.name, from.groups != to.groups ? "group" : "pool");
+    return {};
+}
+
+std::string graph_core::fault_of_groups(const flow_config* config) const {
+    if (groups_.empty() && config == nullptr) return {};
+    const std::string example = groups_.empty() ? config->groups.front().name : groups_.front();
+    for (const graph_node& node : nodes_) {
+        if (node.groups.empty())
+            return fmt::format(
+                "the node \"{}\" is in no group, expected one; "
+                "example: graph.group(\"{}\").add({})",
+                node.name, example, node.name);
+        if (node.groups.size() > 1)
+            return fmt::format("the node \"{}\" is in the groups \"{}\" and \"{}\", expected one",
+                               node.name, groups_[node.groups[0]], groups_[node.groups[1]]);
+    }
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+        bool used = std::any_of(nodes_.begin(), nodes_.end(),
+                                [i](const auto& node) { return node.groups.front() == i; });
+        if (!used)
+            return fmt::format(
+                "the group \"{0}\" has no node, expected at least one; "
+                "example: graph.group(\"{0}\").add(node)",
+                groups_[i]);
+    }
+    if (config == nullptr) return {};
+    std::vector<std::string> configured;
+    for (const group_config& group : config->groups) {
+        configured.push_back(group.name);
+        if (std::find(groups_.begin(), groups_.end(), group.name) == groups_.end())
+            return fmt::format(
+                "the config has a group \"{}\", which the graph has not, expected "
+                "the graph's groups: {}",
+                group.name, fmt::join(groups_, ", "));
+    }
+    for (const std::string& name : groups_)
+        if (config->find(name) == nullptr)
+            return fmt::format(
+                "the graph has a group \"{}\", which the config has not, expected "
+                "one of the config's groups: {}",
+                name, fmt::join(configured, ", "));
+    return {};
+}
+
+std::string graph_core::fault_of_cut(const graph_edge& edge) const {
+    const graph_node& from = nodes_[edge.from];
+    const graph_node& to = nodes_[edge.to];
+    if (from.groups == to.groups) return {};
+    if (from.body->can_be_cut()) return {};
+    return fmt::format(
+        "the items between \"{}\" in group \"{}\" and \"{}\" in group \"{}\" "
+        "cannot leave their process, expected a type that can be serialized: give "
+        "it template <class A> void serialize(A& a), or put both nodes into one "
+        "group",
+        from.name, groups_[from.groups.front()], to.name, groups_[to.groups.front()]);
+}
+
+}  // namespace amalgam::detail
