@@ -13,10 +13,11 @@ namespace {
 using json = nlohmann::json;
 using kind = control_message::kind;
 
-constexpr std::array<std::pair<kind, const char*>, 5> kinds{{{kind::welcome, "welcome"},
+constexpr std::array<std::pair<kind, const char*>, 6> kinds{{{kind::welcome, "welcome"},
                                                              {kind::ready, "ready"},
                                                              {kind::refused, "refused"},
                                                              {kind::go, "go"},
+                                                             {kind::report, "report"},
                                                              {kind::failed, "failed"}}};
 
 }  // namespace
@@ -30,6 +31,10 @@ std::string encode(const control_message& message) {
             out["group"] = message.group;
             out["replica"] = message.replica;
             out["config"] = message.config;
+            out["report_ms"] = message.report_ms;
+            break;
+        case kind::report:
+            out["report"] = message.report;
             break;
         case kind::ready:
             out["address"] = message.address;
@@ -62,6 +67,8 @@ result<control_message> decode_control(std::string_view line) {
         message.group = in.value("group", "");
         message.replica = in.value("replica", std::size_t{0});
         message.config = in.value("config", "");
+        message.report_ms = in.value("report_ms", std::uint64_t{0});
+        message.report = in.value("report", "");
         message.address = in.value("address", "");
         message.graph = in.value("graph", "");
         message.sentence = in.value("sentence", "");

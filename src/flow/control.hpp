@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,16 +20,19 @@ inline constexpr const char* control_variable = "AMALGAM_CONTROL";
 ///     process  -> launcher  ready     my graph fits; this is my address
 ///                           refused   my graph does not fit, and why; nothing was started
 ///     launcher -> process   go        everybody's address
+///     process  -> launcher  report    how far my nodes have come, as often as was asked for
 ///     process  -> launcher  failed    I am about to end, and why
 ///
 /// One JSON object a line. Whoever sees the other end closed ends too.
 struct control_message {
-    enum class kind { welcome, ready, refused, go, failed };
+    enum class kind { welcome, ready, refused, go, report, failed };
 
     kind what = kind::welcome;
     std::string group;              ///< welcome
     std::size_t replica = 0;        ///< welcome
     std::string config;             ///< welcome: JSON, as to_json(flow_config)
+    std::uint64_t report_ms = 0;    ///< welcome: milliseconds between two reports; 0: none
+    std::string report;             ///< report: run_report::json()
     std::string address;            ///< ready; empty when nobody has to find this process
     std::string graph;              ///< ready: the same in every process, or they do not fit
     std::string sentence;           ///< refused, failed

@@ -38,6 +38,8 @@ public:
     /// Set when everything has ended.
     event& over() noexcept { return over_here_; }
     std::optional<run_failure> failed() const { return part_.failed(); }
+    /// Of this process's nodes; empty before they start. Any thread.
+    run_report report() const { return part_.has_started() ? part_.report() : run_report{}; }
 
 private:
     void supervise(const address_book& addresses);

@@ -75,6 +75,7 @@ void check_needs_no_ranks(const launch_options& options) {
         ::dup2(nothing, STDERR_FILENO);
     }
     ::setenv("AMALGAM_CONFIG", to_json(options.config).c_str(), 1);
+    if (options.stats.count() > 0) ::setenv("AMALGAM_STATS", "1", 1);
     detail::become(file, options.command, group, replica);
 }
 

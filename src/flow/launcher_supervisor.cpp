@@ -30,7 +30,10 @@ sigset_t watched_signals() {
 }  // namespace
 
 supervisor::supervisor(const launch_options& options, std::string program, unique_fd launcher)
-    : options_(options), program_(std::move(program)), launcher_(std::move(launcher)) {
+    : options_(options),
+      program_(std::move(program)),
+      launcher_(std::move(launcher)),
+      report_(options) {
     sigset_t set = watched_signals();
     signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -55,8 +58,10 @@ int supervisor::run() {
         check_that_nobody_left_early();
         introduce_when_all_are_ready();
         if (stopping_ && !killed_ && clock::now() >= kill_at_) stop_now();
+        if (const std::string line = report_.next_line(clock::now()); !line.empty()) say(line);
     }
     blame();
+    show_report();
     std::size_t left = kill_descendants(patience_with_the_kernel);
     if (left > 0 && !stopping_)
         say(fmt::format("the groups had left {} process{} running; stopped", left,
@@ -77,6 +82,7 @@ void supervisor::start_all() {
     control_message welcome;
     welcome.what = control_message::kind::welcome;
     welcome.config = to_json(options_.config);
+    welcome.report_ms = report_.interval_ms();
     for (launched_process& one : processes_) {
         welcome.group = groups[one.group].name;
         welcome.replica = one.replica;
@@ -93,12 +99,15 @@ void supervisor::wait_for_something() {
         if (one.err && !err_.full()) watched.push_back({one.err.get(), POLLIN, 0});
         if (one.control) watched.push_back({one.control.get(), POLLIN, 0});
     }
-    int timeout = -1;
+    constexpr std::chrono::milliseconds never{-1};
+    const clock::time_point now = clock::now();
+    std::chrono::milliseconds timeout = report_.until_next(now, never);
     if (stopping_ && !killed_) {
-        auto left = std::chrono::ceil<std::chrono::milliseconds>(kill_at_ - clock::now());
-        timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+        const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(kill_at_ - now),
+                                   std::chrono::milliseconds(0));
+        timeout = timeout == never ? left : std::min(timeout, left);
     }
-    ::poll(watched.data(), watched.size(), timeout);
+    ::poll(watched.data(), watched.size(), static_cast<int>(timeout.count()));
     if (watched[1].revents != 0) {  // The launcher was killed: nobody is left to tell.
         kill_descendants(patience_with_the_kernel);
         ::_exit(128 + SIGKILL);
@@ -137,6 +146,9 @@ void supervisor::take_messages(launched_process& from) {
             case control_message::kind::failed:
                 from.last_words = message->sentence;
                 from.because_of_other = message->because_of_other;
+                break;
+            case control_message::kind::report:
+                report_.take(static_cast<std::size_t>(&from - processes_.data()), message->report);
                 break;
             case control_message::kind::welcome:
             case control_message::kind::go:
@@ -276,6 +288,15 @@ void supervisor::show_the_rest() {
         if (::poll(watched, 2, -1) < 0 && errno != EINTR) return;
         if (watched[0].revents != 0) out_.write_some();
         if (watched[1].revents != 0) err_.write_some();
+    }
+}
+
+void supervisor::show_report() {
+    try {
+        err_.add(report_.finish());
+    } catch (const error& wrong) {
+        say(wrong.what());
+        if (!exit_code_) exit_code_ = 1;
     }
 }
 

@@ -10,6 +10,7 @@
 
 #include "flow/launcher_output.hpp"
 #include "flow/launcher_process.hpp"
+#include "flow/launcher_report.hpp"
 
 namespace amalgam::detail {
 
@@ -43,6 +44,7 @@ private:
     bool stopped_by_us(const launched_process& one) const noexcept;
     void blame();
     void show_the_rest();
+    void show_report();
     void say(const std::string& sentence);
 
     const launch_options& options_;
@@ -52,6 +54,7 @@ private:
     std::vector<launched_process> processes_;
     output_queue out_{1};
     output_queue err_{2};
+    collected_report report_;
 
     int ended_ = 0;
     bool introduced_ = false;

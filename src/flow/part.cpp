@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/clock.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 namespace amalgam::detail {
@@ -26,17 +27,6 @@ bool demands(const branch& of) noexcept {
 }
 
 }  // namespace
-
-struct part::running_node {
-    std::size_t index = 0;
-    execution_stream* stream = nullptr;
-    node_ends ends;
-    std::map<std::size_t, inlet> in;                ///< By edge.
-    std::map<std::size_t, std::vector<taker>> out;  ///< By edge.
-    std::vector<running_node*> fused;               ///< Nodes that run inside of this one.
-    bool runs_inside = false;
-    ult task;
-};
 
 part::part(graph_core& graph, std::vector<std::size_t> nodes, place where,
            const node_streams& streams, const run_options& options)
@@ -83,7 +73,7 @@ bool part::is_here(std::size_t node) const {
 }
 
 /// The node whose ULT runs this one.
-part::running_node& part::host_of(std::size_t node) {
+part::running_node& part::host_of(std::size_t node) const {
     running_node* at = &running(node);
     while (at->runs_inside)
         at = &running(graph_.edges()[graph_.nodes()[at->index].in.front()].from);
@@ -105,6 +95,7 @@ void part::join_here(std::size_t number, const run_options& options) {
             from.stream != to.stream, edge.back));
         made.here = rings_.back().get();
         to.in[number].here = made.here;
+        made.here->count_waits(host_of(edge.from).ends.waits_for_output, to.ends.waits_for_input);
     }
     from.out[number].push_back(made);
 }
@@ -114,19 +105,23 @@ part::~part() {
         if (node->task.joinable()) node->task.join();
 }
 
-part::running_node& part::running(std::size_t node) {
+part::running_node& part::running(std::size_t node) const {
     return **std::find_if(nodes_.begin(), nodes_.end(),
                           [node](const auto& one) { return one->index == node; });
 }
 
 void part::attach(std::size_t edge, channel_in& from) {
-    running(graph_.edges()[edge].to).in[edge].there = &from;
+    running_node& to = running(graph_.edges()[edge].to);
+    to.in[edge].there = &from;
+    from.count_waits(to.ends.waits_for_input);
 }
 
 void part::attach(std::size_t edge, channel_out& to) {
     taker made;
     made.there = &to;
-    running(graph_.edges()[edge].from).out[edge].push_back(made);
+    const std::size_t from = graph_.edges()[edge].from;
+    running(from).out[edge].push_back(made);
+    to.count_waits(host_of(from).ends.waits_for_output);
 }
 
 branch part::branch_of(running_node& node, const way_in& to) const {
@@ -197,6 +192,9 @@ void part::wire(running_node& node) {
             for (loop_count* each : ends.loops)
                 each->add();
     }
+    running_node& host = host_of(node.index);
+    ends.in_bell.count_waits(ends.waits_for_input);
+    ends.out_bell.count_waits(host.ends.waits_for_output);
     const bool waits_for_several = ends.in.size() > 1 || !ends.loops.empty();
     for (const inlet& in : ends.in) {
         if (!waits_for_several) continue;
@@ -219,6 +217,8 @@ void part::wire(running_node& node) {
 void part::start() {
     for (auto& node : nodes_)
         wire(*node);
+    start_time_ = std::chrono::steady_clock::now();
+    start_ticks_ = cycles();
     started_.store(true);
     for (auto& node : nodes_) {
         running_node& one = *node;
@@ -240,6 +240,7 @@ void part::end_outputs(running_node& node, bool wait) {
 
 void part::run_one(running_node& node) noexcept {
     const graph_node& about = graph_.nodes()[node.index];
+    node.started.store(cycles());
     try {
         about.body->run(where_, node.ends);
         if (about.in.empty())
@@ -266,6 +267,7 @@ void part::run_one(running_node& node) noexcept {
                fmt::format("the node \"{}\" failed: it threw something that is no std::exception",
                            about.name)}});
     }
+    node.ended.store(cycles());
     for (const inlet& in : node.ends.in)
         if (in.there != nullptr) in.there->release();
     if (left_.fetch_sub(1) == 1) ended_.set();

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,9 +15,11 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
+#include <amalgam/flow/report.hpp>
 #include <amalgam/flow/run.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/ult.hpp>
 
 #include "flow/streams.hpp"
 
@@ -64,11 +69,24 @@ public:
     /// The reason, if the run was ended early.
     std::optional<run_failure> failed() const;
 
-private:
-    struct running_node;
+    /// What the nodes have done so far. After start(); any thread.
+    run_report report() const;
 
-    running_node& running(std::size_t node);
-    running_node& host_of(std::size_t node);
+private:
+    struct running_node {
+        std::size_t index = 0;
+        execution_stream* stream = nullptr;
+        node_ends ends;
+        std::map<std::size_t, inlet> in;                ///< By edge.
+        std::map<std::size_t, std::vector<taker>> out;  ///< By edge.
+        std::vector<running_node*> fused;               ///< Nodes that run inside of this one.
+        bool runs_inside = false;
+        ult task;
+        std::atomic<std::uint64_t> started{0}, ended{0};  ///< By cycles().
+    };
+
+    running_node& running(std::size_t node) const;
+    running_node& host_of(std::size_t node) const;
     bool is_here(std::size_t node) const;
     void choose_streams(const node_streams& streams);
     void join_here(std::size_t edge, const run_options& options);
@@ -86,6 +104,8 @@ private:
     std::function<void(const run_failure&)> tell_;
     std::function<void()> stop_channels_;
     std::atomic<bool> started_{false};
+    std::chrono::steady_clock::time_point start_time_;
+    std::uint64_t start_ticks_ = 0;
     std::atomic<std::size_t> left_;
     event ended_;
 

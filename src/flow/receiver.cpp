@@ -33,7 +33,11 @@ void throw_bad_batch(std::string_view why) {
 bool receiver::next(batch& into) {
     std::unique_lock hold(lock_);
     give_back_held();
-    changed_.wait(hold, [this] { return first_ != nullptr || stopped_ || all_ended(); });
+    const auto ready = [this] { return first_ != nullptr || stopped_ || all_ended(); };
+    if (!ready()) {
+        const counted_wait counted(clock_);
+        changed_.wait(hold, ready);
+    }
     if (stopped_) throw error(errc::canceled, "the run is being stopped: return");
     if (first_ == nullptr) return false;
     take_first(into);
@@ -52,6 +56,14 @@ receiver::found receiver::try_next(batch& into) {
 bool receiver::is_ready() const noexcept {
     std::unique_lock hold(lock_);
     return stopped_ || first_ != nullptr || all_ended();
+}
+
+std::uint64_t receiver::items_taken() const {
+    std::unique_lock hold(lock_);
+    std::uint64_t all = 0;
+    for (const link& one : links_)
+        all += one.consumed_items;
+    return all;
 }
 
 void receiver::take_first(batch& into) noexcept {

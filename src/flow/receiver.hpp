@@ -32,6 +32,7 @@ public:
     found try_next(batch& into) override;
     bool is_ready() const noexcept override;
     void release() noexcept override;
+    std::uint64_t items_taken() const override;
 
     /// Hands over batch `number` of a sender and waits until it was consumed. Returns whether
     /// the sender should be told now, and sets `so_far` to all that was consumed of it.

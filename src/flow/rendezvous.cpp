@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -63,6 +64,7 @@ public:
         config_ = parse_flow_config(welcome->config).value();
         group_ = welcome->group;
         replica_ = welcome->replica;
+        report_interval_ = std::chrono::milliseconds(welcome->report_ms);
     }
 
     ~launched() override {
@@ -77,7 +79,7 @@ public:
         ready.what = control_message::kind::ready;
         ready.address = own_address;
         ready.graph = graph;
-        line_.send(ready);
+        send(ready);
         auto go = line_.receive();
         if (!go || go->what != control_message::kind::go)
             throw error(errc::disconnected, "the launcher has ended the run before its start");
@@ -89,7 +91,7 @@ public:
         control_message refused;
         refused.what = control_message::kind::refused;
         refused.sentence = sentence;
-        return line_.send(refused);
+        return send(refused);
     }
 
     bool tell_failure(const run_failure& why) override {
@@ -97,10 +99,23 @@ public:
         failed.what = control_message::kind::failed;
         failed.sentence = why.what.sentence;
         failed.because_of_other = why.because_of_other;
-        return line_.send(failed);
+        return send(failed);
+    }
+
+    std::chrono::milliseconds report_interval() const override { return report_interval_; }
+    void tell_report(const run_report& report) override {
+        if (report_interval_.count() == 0) return;
+        control_message so_far;
+        so_far.what = control_message::kind::report;
+        so_far.report = report.json();
+        send(so_far);
     }
 
 private:
+    bool send(const control_message& message) {
+        std::lock_guard hold(send_lock_);
+        return line_.send(message);
+    }
     /// Also when this process is not the launcher's own child: a script may be between.
     void end_with_the_launcher() {
         while (line_.receive()) {
@@ -112,6 +127,8 @@ private:
 
     unique_fd fd_;
     control_line line_;
+    std::mutex send_lock_;
+    std::chrono::milliseconds report_interval_{0};
     std::atomic<bool> done_{false};
     std::thread watch_;
 };

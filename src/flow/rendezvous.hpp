@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include <amalgam/flow/config.hpp>
+#include <amalgam/flow/report.hpp>
 
 #include "flow/part.hpp"
 #include "flow/pmix.hpp"
@@ -41,6 +43,10 @@ public:
     /// does, so the program has to.
     virtual bool tell_refusal(const std::string& sentence) = 0;
     virtual bool tell_failure(const run_failure& why) = 0;
+    /// How often somebody wants to hear how far this process's nodes have come; 0: never.
+    virtual std::chrono::milliseconds report_interval() const { return {}; }
+    /// The last one at the end. From any thread.
+    virtual void tell_report(const run_report&) {}
 
 protected:
     flow_config config_;

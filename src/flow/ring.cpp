@@ -36,10 +36,15 @@ void ring_core::stop() noexcept {
 }
 
 void ring_core::give_room_back() noexcept {
+    const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    // Since the last time: what waited then is still counted.
+    const std::uint64_t waited = tail - head_.load(std::memory_order_relaxed);
+    if (waited > deepest_.load(std::memory_order_relaxed))
+        deepest_.store(waited, std::memory_order_relaxed);
     head_.store(popped_, std::memory_order_seq_cst);  // As in finish_push().
     // A producer that waits is woken for half a queue of work, not for each portion: this end
     // comes by here again before it waits itself.
-    if (tail_.load(std::memory_order_relaxed) - popped_ <= capacity_ / 2) producer_bell_->ring();
+    if (tail - popped_ <= capacity_ / 2) producer_bell_->ring();
 }
 
 void ring_core::wait_for_room() {

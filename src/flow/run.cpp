@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -43,7 +46,7 @@ run_failure stopped_by_user() {
     return {{{errc::canceled}, "the run was stopped by its own program"}};
 }
 
-void run_whole(detail::graph_core& graph, const run_options& options, std::stop_token stop) {
+run_report run_whole(detail::graph_core& graph, const run_options& options, std::stop_token stop) {
     std::string sentence;
     status fits = graph.check(nullptr, sentence);
     if (!fits.ok()) throw error(fits, sentence);
@@ -55,6 +58,7 @@ void run_whole(detail::graph_core& graph, const run_options& options, std::stop_
     const std::stop_callback when_stopped(stop, [&] { part.fail(stopped_by_user()); });
     part.ended().wait();
     if (auto failed = part.failed()) throw error(failed->what.what, failed->what.sentence);
+    return part.report();
 }
 
 std::size_t number_of(const detail::graph_core& graph, const std::string& group) {
@@ -88,8 +92,27 @@ struct engine_stop {
     ~engine_stop() { over.stop(); }
 };
 
-void run_group(detail::graph_core& graph, const run_options& options, std::stop_token stop,
-               detail::rendezvous& others) {
+/// Tells the launcher how far the nodes have come, if it asks for that, while it lives.
+class report_teller {
+public:
+    report_teller(const detail::group_run& running, detail::rendezvous& others) {
+        if (others.report_interval().count() == 0) return;
+        thread_ = std::jthread([&running, &others](const std::stop_token& stop) {
+            std::mutex lock;
+            std::condition_variable_any ended;
+            std::unique_lock hold(lock);
+            while (!ended.wait_for(hold, stop, others.report_interval(), [] { return false; }) &&
+                   !stop.stop_requested())
+                others.tell_report(running.report());
+        });
+    }
+
+private:
+    std::jthread thread_;
+};
+
+run_report run_group(detail::graph_core& graph, const run_options& options, std::stop_token stop,
+                     detail::rendezvous& others) {
     const flow_config& config = others.config();
     std::string sentence;
     status fits = graph.check(&config, sentence);
@@ -112,6 +135,7 @@ void run_group(detail::graph_core& graph, const run_options& options, std::stop_
 
     std::optional<run_failure> failed;
     std::atomic<bool> told{false};
+    run_report report;
     {
         detail::group_run running(graph, config, here, over, streams, options);
         const engine_stop before_it_ends{over};
@@ -122,22 +146,24 @@ void run_group(detail::graph_core& graph, const run_options& options, std::stop_
             addresses[number_of(graph, config.groups[i].name)] = by_config[i];
         running.start(std::move(addresses));
         const std::stop_callback when_stopped(stop, [&] { running.fail(stopped_by_user()); });
-        running.over().wait();
+        {
+            const report_teller teller(running, others);
+            running.over().wait();
+        }
         failed = running.failed();
+        report = running.report();
+        others.tell_report(report);
     }
-    if (!failed) return;
+    if (!failed) return report;
     if (told) throw told_error(failed->what.what, failed->what.sentence);
     throw ended_error(failed->what.what, failed->what.sentence);
 }
 
-void run_until_stopped(graph& what, const run_options& options, std::stop_token stop) {
+run_report run_until_stopped(graph& what, const run_options& options, std::stop_token stop) {
     std::unique_ptr<detail::rendezvous> others = detail::rendezvous_from_environment();
-    if (!others) {
-        run_whole(what.core(), options, std::move(stop));
-        return;
-    }
+    if (!others) return run_whole(what.core(), options, std::move(stop));
     try {
-        run_group(what.core(), options, std::move(stop), *others);
+        return run_group(what.core(), options, std::move(stop), *others);
     } catch (const told_error&) {
         throw;
     } catch (const ended_error&) {
@@ -150,12 +176,13 @@ void run_until_stopped(graph& what, const run_options& options, std::stop_token 
 
 }  // namespace
 
-void run(graph& what, const run_options& options) {
-    run_until_stopped(what, options, {});
+run_report run(graph& what, const run_options& options) {
+    return run_until_stopped(what, options, {});
 }
 
 struct running_graph::state {
     std::exception_ptr failed;
+    run_report report;
     std::jthread thread;  ///< Last: it ends before what it uses.
 };
 
@@ -164,9 +191,10 @@ running_graph::running_graph(running_graph&&) noexcept = default;
 running_graph& running_graph::operator=(running_graph&&) noexcept = default;
 running_graph::~running_graph() = default;
 
-void running_graph::wait() {
+run_report running_graph::wait() {
     if (state_->thread.joinable()) state_->thread.join();
     if (state_->failed) std::rethrow_exception(state_->failed);
+    return state_->report;
 }
 
 void running_graph::stop() noexcept {
@@ -177,13 +205,32 @@ running_graph start(graph& what, const run_options& options) {
     auto made = std::make_unique<running_graph::state>();
     made->thread = std::jthread([&what, options, into = made.get()](std::stop_token stop) {
         try {
-            run_until_stopped(what, options, std::move(stop));
+            into->report = run_until_stopped(what, options, std::move(stop));
         } catch (...) {
             into->failed = std::current_exception();
         }
     });
     return running_graph(std::move(made));
 }
+
+namespace {
+
+/// As the environment asks.
+void show(const run_report& report) {
+    if (const char* stats = std::getenv("AMALGAM_STATS"); stats != nullptr && *stats == '1')
+        std::fputs(report.text().c_str(), stderr);
+    const char* file = std::getenv("AMALGAM_REPORT");
+    if (file == nullptr || *file == 0) return;
+    std::ofstream to(file);
+    to << report.json() << std::endl;
+    if (!to)
+        throw error(errc::not_found,
+                    fmt::format("AMALGAM_REPORT is \"{}\", which cannot be written, "
+                                "expected a file in a folder that exists",
+                                file));
+}
+
+}  // namespace
 
 int run_main(graph& what, const run_options& options) noexcept {
     try {
@@ -195,7 +242,7 @@ int run_main(graph& what, const run_options& options) noexcept {
             std::fputs((as == "dot" ? what.dot() : what.json()).c_str(), stdout);
             return 0;
         }
-        run(what, options);
+        show(run(what, options));
         return 0;
     } catch (const told_error&) {
         return 1;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -89,6 +90,7 @@ void sender::post_all(std::unique_lock<mutex>& hold) {
             post_to(*receiver, hold);
             continue;
         }
+        const counted_wait counted(clock_);
         changed_.wait(hold);
     }
 }
@@ -124,6 +126,25 @@ void sender::post_to(link& receiver, std::unique_lock<mutex>& hold) {
     receiver.posted_items += items;
     receiver.posted_bytes += wire::batch_overhead + bytes.size();
     turn_ = which + 1;
+    most_waiting_ = std::max(most_waiting_, waiting_items());
+}
+
+std::uint64_t sender::waiting_items() const noexcept {
+    return std::accumulate(
+        links_.begin(), links_.end(), std::uint64_t{0},
+        [](std::uint64_t sum, const link& one) { return sum + one.items_before_it(); });
+}
+
+channel_out::traffic sender::traffic_so_far() const {
+    std::unique_lock hold(lock_);
+    traffic all;
+    for (const link& one : links_) {
+        all.items += one.posted_items;
+        all.bytes += one.posted_bytes - one.posted_batches * wire::batch_overhead;
+    }
+    all.waiting = waiting_items();
+    all.most_waiting = most_waiting_;
+    return all;
 }
 
 void sender::credit(std::size_t receiver, std::uint64_t consumed_bytes,

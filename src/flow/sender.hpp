@@ -51,6 +51,7 @@ public:
 
     void end() override;
     void wait_ended() override;
+    traffic traffic_so_far() const override;
 
 private:
     struct link {
@@ -75,6 +76,7 @@ private:
         return one.in_flight() == 0 || one.items_before_it() < limits_.hungry_items;
     }
     bool has_unposted() const noexcept;
+    std::uint64_t waiting_items() const noexcept;
     void post_to(link& receiver, std::unique_lock<mutex>& hold);
     void post_if_hungry(std::unique_lock<mutex>& hold);
     void post_all(std::unique_lock<mutex>& hold);
@@ -92,6 +94,7 @@ private:
     std::vector<link> links_;
     std::size_t turn_ = 0;  // Of equally busy receivers the next one is served first.
     buffer batch_bytes_;
+    std::uint64_t most_waiting_ = 0;  // Items, of all receivers.
     std::uint64_t posted_ = 0;  // How far this batch was posted: bytes and items, as committed_.
 };
 

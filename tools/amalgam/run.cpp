@@ -16,6 +16,8 @@ struct run_options {
     std::vector<std::string> view;
     std::vector<std::string> command;
     double grace_s = 3;
+    double stats_s = 0;
+    std::string report_file;
     std::string ssh = "ssh";
     std::string remote_amalgam;
     double silence_s = 30;
@@ -33,6 +35,8 @@ void run(const run_options& options) {
     launched.command = options.command;
     launched.view = options.view;
     launched.grace = milliseconds(options.grace_s);
+    launched.stats = milliseconds(options.stats_s);
+    launched.report_file = options.report_file;
     launched.ssh = CLI::detail::split_up(options.ssh);
     launched.remote_amalgam = options.remote_amalgam.empty()
                                   ? std::filesystem::read_symlink("/proc/self/exe").string()
@@ -53,6 +57,14 @@ void add_run(CLI::App& app) {
                     "Seconds the other groups get to end by themselves when one has failed")
         ->check(CLI::Range(0.0, 86400.0))
         ->capture_default_str();
+    sub->add_option("--stats", options->stats_s,
+                    "Says so often how far the run is and what holds it up, and at its end what "
+                    "each node did; every second if no number is given")
+        ->check(CLI::Range(0.001, 86400.0))
+        ->expected(0, 1)
+        ->default_str("1");
+    sub->add_option("--report", options->report_file,
+                    "Writes at the end what each node did, as JSON, to this file");
     sub->add_option("--ssh", options->ssh,
                     "How a group's host is reached: \"ssh -p 2222 -i key\"; may not ask for a "
                     "password")

@@ -91,7 +91,7 @@ public:
 
     /// Returns when the run has ended: after finish(), and once everything was collected.
     /// Failure: throws as run().
-    void wait() { running_.wait(); }
+    run_report wait() { return running_.wait(); }
     /// Ends the run early.
     void stop() noexcept { running_.stop(); }
 

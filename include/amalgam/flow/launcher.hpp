@@ -15,6 +15,11 @@ struct launch_options {
     std::vector<std::string> command;
     /// Groups whose output is shown; empty shows all.
     std::vector<std::string> view;
+    /// How often a line says how far the run is and what holds it up; at the end a table does
+    /// (run_report::text()). 0: neither.
+    std::chrono::milliseconds stats{0};
+    /// Where run_report::json() of the whole run is written at its end; empty: nowhere.
+    std::string report_file{};
     /// How long the others may take to end after SIGTERM, before they are killed.
     std::chrono::milliseconds grace{3000};
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <amalgam/flow/graph.hpp>
+#include <amalgam/flow/report.hpp>
 
 namespace amalgam {
 
@@ -44,11 +45,13 @@ struct run_options {
 /// AMALGAM_REPLICA, from 0) in the environment it is that group, at the address in the config,
 /// which others must know beforehand. With neither it is the whole graph.
 ///
+/// Returns what this process's nodes have done.
+///
 /// Threads: called from a plain thread, which waits. Nodes run as ULTs on threads of the run.
 /// Failure: throws error{invalid} when graph and config do not fit, before any node starts;
 ///          error{handler_failed} with a node's name and text when a node throws;
 ///          error{disconnected} or {unreachable} with a group's name when it is lost.
-void run(graph& what, const run_options& options = {});
+run_report run(graph& what, const run_options& options = {});
 
 /// A graph that runs while its user does something else.
 ///
@@ -60,8 +63,8 @@ public:
     running_graph& operator=(running_graph&&) noexcept;
     ~running_graph();
 
-    /// Returns when it has ended. Failure: throws as run().
-    void wait();
+    /// Returns what run() would, when it has ended. Failure: throws as run().
+    run_report wait();
     /// Ends it early, in all processes: wait() throws error{canceled}. Does not wait.
     void stop() noexcept;
 
@@ -76,8 +79,11 @@ private:
 /// run() on a thread of its own. Failure: wait() throws what run() would.
 running_graph start(graph& what, const run_options& options = {});
 
-/// run() for a main(): returns 0, or 1 after printing why to standard error. With AMALGAM_SHOW=dot
-/// or =json in the environment it prints the graph instead (see graph::dot()), and runs nothing.
+/// run() for a main(): returns 0, or 1 after printing why to standard error. In the environment:
+///
+///     AMALGAM_SHOW=dot, =json   prints the graph instead (see graph::dot()), and runs nothing
+///     AMALGAM_STATS=1           prints run_report::text() of this process to standard error
+///     AMALGAM_REPORT=FILE       writes run_report::json() of this process there
 int run_main(graph& what, const run_options& options = {}) noexcept;
 
 }  // namespace amalgam

@@ -59,6 +59,17 @@ public:
     }
     /// Rung when that falls. Before the run.
     void share_bell(doorbell& shared) noexcept { bell_ = &shared; }
+
+    /// Counts how long the node waits for room. Before the run.
+    void count_waits(wait_clock& clock) noexcept { clock_ = &clock; }
+    /// What was posted so far, and how many of the items were not used up yet. Any thread.
+    struct traffic {
+        std::uint64_t items = 0;
+        std::uint64_t bytes = 0;
+        std::uint64_t waiting = 0;
+        std::uint64_t most_waiting = 0;
+    };
+    virtual traffic traffic_so_far() const = 0;
     bool is_stopped() const noexcept { return is_stopped_.load(std::memory_order_relaxed); }
 
 protected:
@@ -90,6 +101,7 @@ protected:
     std::uint32_t items_ = 0;
     std::uint64_t sent_items_ = 0;  // Of all batches.
 
+    wait_clock* clock_ = nullptr;
     const std::size_t receivers_;
     std::atomic<std::uint64_t> consumed_items_{0};
     std::atomic<bool> is_stopped_{false};
@@ -124,6 +136,10 @@ public:
     virtual bool is_ready() const noexcept = 0;
     /// Rung when that has come. Before the run.
     void share_bell(doorbell& shared) noexcept { bell_ = &shared; }
+    /// Counts how long the node waits for a batch. Before the run.
+    void count_waits(wait_clock& clock) noexcept { clock_ = &clock; }
+    /// Items of batches that were used up. Any thread.
+    virtual std::uint64_t items_taken() const = 0;
     /// The node takes no more: gives the last batch back.
     virtual void release() noexcept = 0;
     /// The run is being stopped: what is left of a batch is not worth using.
@@ -137,6 +153,7 @@ protected:
         if (bell_ != nullptr) bell_->ring();
     }
 
+    wait_clock* clock_ = nullptr;
     std::atomic<bool> stopped_{false};
 
 private:

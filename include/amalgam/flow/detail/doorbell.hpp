@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include <amalgam/flow/detail/wait_clock.hpp>
 #include <amalgam/tasks/detail/thread_barrier.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -35,6 +36,30 @@ public:
     /// for list_ults(): a literal.
     template <typename Ready>
     void wait_until(const char* what, Ready&& ready) {
+        if (ready()) return;
+        const counted_wait counted(clock_);
+        park_until(what, ready);
+    }
+
+    /// The same, for who waits for others that run at the same time: it lets others run a few
+    /// times first, as a wake-up across streams costs some twenty times as much as a yield.
+    template <typename Ready>
+    void look_and_wait_until(const char* what, Ready&& ready) {
+        if (ready()) return;
+        const counted_wait counted(clock_);
+        for (int i = 0; i < yields_before_park; ++i) {
+            this_task::yield();
+            if (ready()) return;
+        }
+        park_until(what, ready);
+    }
+
+    /// Counts how long is waited here. Before the first wait.
+    void count_waits(wait_clock& clock) noexcept { clock_ = &clock; }
+
+private:
+    template <typename Ready>
+    void park_until(const char* what, Ready&& ready) {
         while (!ready()) {
             waiter me;
             me.waits_for(what);
@@ -45,19 +70,6 @@ public:
             if (wait || waits_.exchange(nullptr) == nullptr) me.park();
         }
     }
-
-    /// The same, for who waits for others that run at the same time: it lets others run a few
-    /// times first, as a wake-up across streams costs some twenty times as much as a yield.
-    template <typename Ready>
-    void look_and_wait_until(const char* what, Ready&& ready) {
-        for (int i = 0; i < yields_before_park; ++i) {
-            if (ready()) return;
-            this_task::yield();
-        }
-        wait_until(what, ready);
-    }
-
-private:
     static constexpr int yields_before_park = 64;
 
     // Whoever takes the pointer owes its owner exactly one unpark().
@@ -66,6 +78,7 @@ private:
     }
 
     std::atomic<waiter*> waits_{nullptr};
+    wait_clock* clock_ = nullptr;
     bool light_rings_ = false;
 };
 

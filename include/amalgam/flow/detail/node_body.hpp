@@ -61,6 +61,11 @@ void give(Node& node, Item&& item, std::size_t from, Outward&... outward) {
         node.process(std::forward<Item>(item), outward...);
 }
 
+/// For a counter that one writes and others read.
+inline void count_one(std::atomic<std::uint64_t>& counter) noexcept {
+    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
 /// A stage or sink inside of the node that sends to it.
 template <typename Node>
 class fused_body final : public fused_taker<typename Node::input_type> {
@@ -68,12 +73,16 @@ class fused_body final : public fused_taker<typename Node::input_type> {
     using out = typename Node::output_type;
 
 public:
-    fused_body(Node& node, node_ends& ends) : node_(node), ports_(ends), outward_(ports_) {}
+    fused_body(Node& node, node_ends& ends)
+        : node_(node), ends_(ends), ports_(ends), outward_(ports_) {}
     void start(const place& where) override {
         ports_.start_fused(where);
         node_.start(where);
     }
-    void take(in&& item) override { give(node_, std::move(item), 0, outward_); }
+    void take(in&& item) override {
+        count_one(ends_.taken_inside);
+        give(node_, std::move(item), 0, outward_);
+    }
     void end() override {
         node_.end_of_stream(0, outward_);
         node_.end(outward_);
@@ -82,6 +91,7 @@ public:
 
 private:
     Node& node_;
+    node_ends& ends_;
     out_ports<out> ports_;
     outlet<out> outward_;
 };
@@ -91,9 +101,12 @@ class fused_body<Node> final : public fused_taker<typename Node::input_type> {
     using in = typename Node::input_type;
 
 public:
-    fused_body(Node& node, node_ends&) : node_(node) {}
+    fused_body(Node& node, node_ends& ends) : node_(node), ends_(ends) {}
     void start(const place& where) override { node_.start(where); }
-    void take(in&& item) override { give(node_, std::move(item), 0); }
+    void take(in&& item) override {
+        count_one(ends_.taken_inside);
+        give(node_, std::move(item), 0);
+    }
     void end() override {
         node_.end_of_stream(0);
         node_.end();
@@ -101,6 +114,7 @@ public:
 
 private:
     Node& node_;
+    node_ends& ends_;
 };
 
 template <typename Node>

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include <amalgam/flow/detail/doorbell.hpp>
 #include <amalgam/flow/detail/loop_count.hpp>
 #include <amalgam/flow/detail/ring.hpp>
+#include <amalgam/flow/detail/wait_clock.hpp>
 #include <amalgam/flow/routing.hpp>
 
 namespace amalgam::detail {
@@ -54,6 +57,9 @@ struct node_ends {
     std::vector<loop_count*> loops;
     doorbell in_bell;
     doorbell out_bell;
+    wait_clock waits_for_input;
+    wait_clock waits_for_output;
+    std::atomic<std::uint64_t> taken_inside{0};  ///< Items, by a fused node.
 };
 
 }  // namespace amalgam::detail

@@ -27,6 +27,16 @@ public:
     /// Both ends end early, whether they wait now or come later.
     void stop() noexcept;
 
+    /// Counts how long its ends wait, where they wait for nothing else. Before the run.
+    void count_waits(wait_clock& producer, wait_clock& consumer) noexcept {
+        own_producer_bell_.count_waits(producer);
+        own_consumer_bell_.count_waits(consumer);
+    }
+    /// Items whose room was given back; all that were taken, once the consumer has waited.
+    std::uint64_t taken() const noexcept { return head_.load(std::memory_order_relaxed); }
+    /// The most that waited at once, as seen when room was given back.
+    std::uint64_t deepest() const noexcept { return deepest_.load(std::memory_order_relaxed); }
+
     /// Items ever published. Exact for the producer, a snapshot for others.
     std::uint64_t published() const noexcept { return tail_.load(std::memory_order_relaxed); }
 
@@ -101,6 +111,7 @@ private:
     alignas(64) std::atomic<std::uint64_t> head_{0};
     std::uint64_t popped_ = 0;     // The consumer's own position, at or past head_.
     std::uint64_t tail_seen_ = 0;  // What the consumer last saw of tail_.
+    std::atomic<std::uint64_t> deepest_{0};
 
     // Read at every push, written only when somebody waits or something ends.
     alignas(64) doorbell own_consumer_bell_;

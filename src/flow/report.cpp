@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <amalgam/flow/report.hpp>
+
+namespace amalgam {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// Below that the busiest node is not what the others wait for, if a way between groups could be.
+constexpr double busy_enough = 0.5;
+constexpr double waits_much = 0.3;
+
+double share(double part, double whole) noexcept {
+    return whole > 0 ? std::clamp(part / whole, 0.0, 1.0) : 0;
+}
+
+std::string where(const std::string& process) {
+    return process.empty() ? "" : " in " + process;
+}
+
+std::string percent(double part) {
+    return fmt::format("{:.0f} %", 100 * part);
+}
+
+const node_report* find(const std::vector<node_report>& nodes, const std::string& name) {
+    const auto found = std::find_if(nodes.begin(), nodes.end(),
+                                    [&](const node_report& one) { return one.name == name; });
+    return found == nodes.end() ? nullptr : &*found;
+}
+
+/// A number that people read: 1,234,567.
+std::string grouped(std::uint64_t number) {
+    std::string digits = std::to_string(number);
+    for (std::size_t at = digits.size(); at > 3; at -= 3)
+        digits.insert(at - 3, ",");
+    return digits;
+}
+
+json as_json(const node_report& node) {
+    json one{{"name", node.name}};
+    if (!node.process.empty()) one["process"] = node.process;
+    if (!node.inside.empty()) one["inside"] = node.inside;
+    one["taken"] = node.taken;
+    one["given"] = node.given;
+    one["seconds"] = node.seconds;
+    one["waited_for_input"] = node.waited_for_input;
+    one["waited_for_output"] = node.waited_for_output;
+    return one;
+}
+
+json as_json(const channel_report& channel) {
+    json one{{"from", channel.from}, {"to", channel.to}};
+    if (!channel.process.empty()) one["process"] = channel.process;
+    one["items"] = channel.items;
+    if (channel.between_groups) one["bytes"] = channel.bytes;
+    one["waiting"] = channel.waiting;
+    one["most_waiting"] = channel.most_waiting;
+    one["between_groups"] = channel.between_groups;
+    return one;
+}
+
+}  // namespace
+
+double node_report::busy() const noexcept {
+    return inside.empty() ? share(seconds - waited_for_input - waited_for_output, seconds) : 0;
+}
+
+void run_report::add(const run_report& other) {
+    nodes.insert(nodes.end(), other.nodes.begin(), other.nodes.end());
+    channels.insert(channels.end(), other.channels.begin(), other.channels.end());
+}
+
+std::string run_report::bottleneck() const {
+    const auto busiest = std::max_element(
+        nodes.begin(), nodes.end(),
+        [](const node_report& a, const node_report& b) { return a.busy() < b.busy(); });
+    if (busiest == nodes.end() || busiest->seconds == 0) return {};
+    for (const channel_report& channel : channels) {
+        const node_report* const from = find(nodes, channel.from);
+        const node_report* const to = find(nodes, channel.to);
+        if (busiest->busy() >= busy_enough || !channel.between_groups || from == nullptr ||
+            to == nullptr)
+            continue;
+        const double out = share(from->waited_for_output, from->seconds);
+        const double in = share(to->waited_for_input, to->seconds);
+        if (out >= waits_much && in >= waits_much)
+            return fmt::format(
+                "the way from \"{}\"{} to \"{}\"{}: the first waits for room {} of the time, the "
+                "other for items {}",
+                from->name, where(from->process), to->name, where(to->process), percent(out),
+                percent(in));
+    }
+    return fmt::format("\"{}\"{}, busy {} of the time", busiest->name, where(busiest->process),
+                       percent(busiest->busy()));
+}
+
+std::string run_report::text() const {
+    std::size_t node_width = 4, way_width = 7, process_width = 7;
+    for (const node_report& node : nodes) {
+        node_width = std::max(node_width, node.name.size());
+        process_width = std::max(process_width, node.process.size());
+    }
+    for (const channel_report& channel : channels)
+        way_width = std::max(way_width, channel.from.size() + channel.to.size() + 4);
+    std::string text;
+    const auto out = std::back_inserter(text);
+    fmt::format_to(out, "{:{}}  {:{}}  {:>14}  {:>14}  {:>6}  {:>11}  {:>11}\n", "node", node_width,
+                   "process", process_width, "taken", "given", "busy", "waits for", "waits for");
+    fmt::format_to(out, "{:{}}  {:>11}  {:>11}\n", "", node_width + process_width + 42, "input",
+                   "output");
+    for (const node_report& node : nodes) {
+        fmt::format_to(out, "{:{}}  {:{}}  {:>14}  {:>14}", node.name, node_width, node.process,
+                       process_width, grouped(node.taken), grouped(node.given));
+        if (node.inside.empty())
+            fmt::format_to(out, "  {:>6}  {:>11}  {:>11}\n", percent(node.busy()),
+                           percent(share(node.waited_for_input, node.seconds)),
+                           percent(share(node.waited_for_output, node.seconds)));
+        else
+            fmt::format_to(out, "  inside {}\n", node.inside);
+    }
+    fmt::format_to(out, "{:{}}  {:{}}  {:>14}  {:>16}  {:>9}  {:>9}\n", "channel", way_width,
+                   "process", process_width, "items", "bytes", "waiting", "at most");
+    for (const channel_report& channel : channels)
+        fmt::format_to(out, "{:{}}  {:{}}  {:>14}  {:>16}  {:>9}  {:>9}\n",
+                       channel.from + " -> " + channel.to, way_width, channel.process,
+                       process_width, grouped(channel.items),
+                       channel.between_groups ? grouped(channel.bytes) : "",
+                       grouped(channel.waiting), grouped(channel.most_waiting));
+    if (const std::string neck = bottleneck(); !neck.empty()) text += "bottleneck: " + neck + "\n";
+    return text;
+}
+
+std::string run_report::line() const {
+    std::uint64_t taken = 0;
+    double seconds = 0;
+    for (const node_report& node : nodes) {
+        if (node.given == 0) taken += node.taken;
+        seconds = std::max(seconds, node.seconds);
+    }
+    const std::string neck = bottleneck();
+    return fmt::format("{:.1f} s, {} items at the end of the graph{}{}", seconds, grouped(taken),
+                       neck.empty() ? "" : "; bottleneck: ", neck);
+}
+
+std::string run_report::json() const {
+    using value = nlohmann::ordered_json;
+    value all{{"nodes", value::array()}, {"channels", value::array()}};
+    for (const node_report& node : nodes)
+        all["nodes"].push_back(as_json(node));
+    for (const channel_report& channel : channels)
+        all["channels"].push_back(as_json(channel));
+    all["bottleneck"] = bottleneck();
+    return all.dump(-1, ' ', false, value::error_handler_t::replace);
+}
+
+result<run_report> parse_run_report(std::string_view text) {
+    try {
+        const json all = json::parse(text);
+        run_report report;
+        for (const json& one : all.at("nodes")) {
+            node_report node;
+            one.at("name").get_to(node.name);
+            node.process = one.value("process", "");
+            node.inside = one.value("inside", "");
+            one.at("taken").get_to(node.taken);
+            one.at("given").get_to(node.given);
+            one.at("seconds").get_to(node.seconds);
+            one.at("waited_for_input").get_to(node.waited_for_input);
+            one.at("waited_for_output").get_to(node.waited_for_output);
+            report.nodes.push_back(std::move(node));
+        }
+        for (const json& one : all.at("channels")) {
+            channel_report channel;
+            one.at("from").get_to(channel.from);
+            one.at("to").get_to(channel.to);
+            channel.process = one.value("process", "");
+            one.at("items").get_to(channel.items);
+            channel.bytes = one.value("bytes", std::uint64_t{0});
+            one.at("waiting").get_to(channel.waiting);
+            one.at("most_waiting").get_to(channel.most_waiting);
+            one.at("between_groups").get_to(channel.between_groups);
+            report.channels.push_back(std::move(channel));
+        }
+        return report;
+    } catch (const json::exception& wrong) {
+        return {errc::invalid, fmt::format("this is no report of a run: {}", wrong.what())};
+    }
+}
+
+}  // namespace amalgam
