@@ -4,7 +4,7 @@
 
 namespace image_pipeline {
 
-image blank(std::uint64_t width, std::uint64_t height) {
+std::size_t pixel_bytes(std::uint64_t width, std::uint64_t height) {
     const std::string size = std::to_string(width) + " x " + std::to_string(height);
     if (width == 0 || height == 0)
         throw std::runtime_error("it is " + size + " pixels, expected one at least");
@@ -14,8 +14,12 @@ image blank(std::uint64_t width, std::uint64_t height) {
         throw std::runtime_error("it is " + size + " pixels, expected at most " +
                                  std::to_string(most_columns_or_rows) + " a side and " +
                                  std::to_string(most_pixels) + " in all");
+    return static_cast<std::size_t>(width * height * 3);
+}
+
+image blank(std::uint64_t width, std::uint64_t height) {
     return {static_cast<std::uint32_t>(width), static_cast<std::uint32_t>(height),
-            std::vector<std::uint8_t>(static_cast<std::size_t>(width * height * 3))};
+            std::vector<std::uint8_t>(pixel_bytes(width, height))};
 }
 
 format format_of(std::string_view file) {

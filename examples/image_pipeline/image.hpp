@@ -27,8 +27,12 @@ struct image {
 constexpr std::uint32_t most_columns_or_rows = 32768;
 constexpr std::uint64_t most_pixels = std::uint64_t{64} << 20;
 
-/// An image of that size, black.
+/// How many bytes the pixels of an image of that size are.
 /// Failure: throws std::runtime_error when one of both is 0 or it is too large.
+std::size_t pixel_bytes(std::uint64_t width, std::uint64_t height);
+
+/// An image of that size, black.
+/// Failure: as pixel_bytes().
 image blank(std::uint64_t width, std::uint64_t height);
 
 /// What format the bytes of a file begin as: P6 or PNG.

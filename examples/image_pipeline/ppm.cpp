@@ -61,11 +61,12 @@ image decoded_ppm(std::string_view file) {
         throw std::runtime_error("its greatest value is " + std::to_string(brightest) +
                                  ", expected 255");
     const std::string_view pixels = header.pixels();
-    image what = blank(width, height);
-    if (pixels.size() < what.pixels.size())
+    const std::size_t bytes = pixel_bytes(width, height);
+    if (pixels.size() < bytes)
         throw std::runtime_error("it ends after " + std::to_string(pixels.size()) + " of " +
-                                 std::to_string(what.pixels.size()) + " bytes of pixels");
-    std::memcpy(what.pixels.data(), pixels.data(), what.pixels.size());
+                                 std::to_string(bytes) + " bytes of pixels");
+    image what = blank(width, height);
+    std::memcpy(what.pixels.data(), pixels.data(), bytes);
     return what;
 }
 
