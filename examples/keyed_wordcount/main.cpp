@@ -5,13 +5,16 @@
 //     keyed_wordcount text.txt
 //     amalgam run -c groups.json -- keyed_wordcount text.txt
 //
-// where groups.json gives the groups R0, R1, C0, C1 and C2 an endpoint each.
+// where groups.json gives the groups R0, R1, C0, C1 and C2 an endpoint each. With --into FOLDER
+// before the texts, each counter writes a file of its own into that folder, and prints nothing.
 #include <cctype>
 #include <cstdio>
 #include <fstream>
+#include <iostream>
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <amalgam/flow/graph.hpp>
@@ -54,34 +57,47 @@ struct reader : am::source<std::string> {
     std::size_t number;
 };
 
-/// Counts, and prints what it has counted when no reader sends any more.
+/// Counts, and writes down what it has counted when no reader sends any more.
 struct counter : am::sink<std::string> {
+    explicit counter(std::string into) : file(std::move(into)) {}
+
     void consume(const std::string& word) { ++counts[word]; }
     void end() {
+        std::ofstream written;
+        if (!file.empty()) written.open(file);
+        std::ostream& out = file.empty() ? std::cout : written;
         for (const auto& [word, count] : counts)
-            std::printf("%zu %s\n", count, word.c_str());
+            out << count << ' ' << word << '\n';
+        if (!out.flush()) throw std::runtime_error("the file \"" + file + "\" cannot be written");
     }
 
+    std::string file;  // Empty: standard output.
     std::map<std::string, std::size_t> counts;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc < 2) {
-        std::fprintf(stderr, "usage: keyed_wordcount FILE...\n");
+    std::vector<std::string> texts(argv + 1, argv + argc);
+    std::string folder;
+    if (texts.size() > 1 && texts[0] == "--into") {
+        folder = texts[1];
+        texts.erase(texts.begin(), texts.begin() + 2);
+    }
+    if (texts.empty()) {
+        std::fprintf(stderr, "usage: keyed_wordcount [--into FOLDER] FILE...\n");
         return 2;
     }
     am::graph count;
     std::vector<am::block<void, std::string>> left;
     for (std::size_t i = 0; i < readers; ++i) {
-        left.push_back(count.add<reader>("reader" + std::to_string(i),
-                                         std::vector<std::string>(argv + 1, argv + argc), i));
+        left.push_back(count.add<reader>("reader" + std::to_string(i), texts, i));
         count.group("R" + std::to_string(i)).add(left.back());
     }
     std::vector<am::block<std::string, void>> right;
     for (std::size_t i = 0; i < counters; ++i) {
-        right.push_back(count.add<counter>("counter" + std::to_string(i)));
+        const std::string name = "counter" + std::to_string(i);
+        right.push_back(count.add<counter>(name, folder.empty() ? "" : folder + "/" + name));
         count.group("C" + std::to_string(i)).add(right.back());
     }
     count.all_to_all(left, right, am::by_key([](const std::string& word) { return word; }));

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "plate.hpp"
+
+namespace heat {
+
+/// What the command line asks for.
+struct options {
+    plate size{400, 400};
+    std::size_t iterations = 500;
+    std::size_t bands = 6;
+    std::size_t workers = 3;
+    std::string result;       ///< Where to write all temperatures, or empty.
+    std::string picture;      ///< Where to write a picture of them, or empty.
+    bool sequential = false;  ///< Computes in a plain loop, without a graph.
+};
+
+/// Reads a command line. Returns an empty text, or one sentence that says what was wrong.
+std::string read_options(const std::vector<std::string>& arguments, options& into);
+
+}  // namespace heat

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heat {
+
+/// A plate of metal as a grid of temperatures, row by row. Its edges keep theirs.
+struct plate {
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+};
+
+/// The temperatures, from 0 to 100, of the rows [first, first + rows) before the first step: the
+/// upper edge is hot, so is a disc in the middle.
+std::vector<double> temperatures_at_start(const plate& of, std::size_t first, std::size_t rows);
+
+/// Neighbouring rows of a plate, and how heat spreads in them.
+class band {
+public:
+    /// `temperatures` of at least one row.
+    band(std::vector<double> temperatures, std::size_t columns);
+
+    /// One step of Jacobi's method: each point becomes the mean of its four neighbours. `above` and
+    /// `below` are the rows beside the band; null where it ends with an edge of the plate.
+    /// The result does not depend on how a plate was cut into bands, to the last bit.
+    void step(const double* above, const double* below);
+
+    std::vector<double> first_row() const;
+    std::vector<double> last_row() const;
+    const std::vector<double>& temperatures() const { return now_; }
+
+private:
+    std::size_t columns_;
+    std::size_t rows_;
+    std::vector<double> now_;
+    std::vector<double> next_;
+};
+
+/// A number that differs when any bit of the temperatures does.
+std::uint64_t checksum(const std::vector<double>& temperatures);
+
+/// The bytes of a picture (PGM) of the temperatures, white where it is hot.
+std::string picture_of(const plate& what, const std::vector<double>& temperatures);
+/// The bytes of the temperatures themselves, row by row, as this machine keeps a double.
+std::string_view bytes_of(const std::vector<double>& temperatures);
+
+}  // namespace heat

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "image.hpp"
+
+namespace image_pipeline {
+
+/// The `number`-th sample of about `side` pixels a side, always the same: discs before a gradient,
+/// with noise.
+image sample(std::uint32_t number, std::uint32_t side);
+
+}  // namespace image_pipeline
