@@ -35,6 +35,7 @@ std::string graph_core::find_fault(const flow_config* config) const {
         if (fault = fault_of_edge(edge); !fault.empty()) return fault;
         if (config == nullptr) continue;
         if (fault = fault_of_cut(edge); !fault.empty()) return fault;
+        if (fault = fault_of_choice(edge, *config); !fault.empty()) return fault;
     }
     return {};
 }
@@ -130,6 +131,24 @@ std::string graph_core::fault_of_groups(const flow_config* config) const {
                 "one of the config's groups: {}",
                 name, fmt::join(configured, ", "));
     return {};
+}
+
+/// Who sends by key, by a function or to all must know all workers: in a group of several
+/// processes a node knows those of its own only.
+std::string graph_core::fault_of_choice(const graph_edge& edge, const flow_config& config) const {
+    const graph_node& from = nodes_[edge.from];
+    const graph_node& to = nodes_[edge.to];
+    if (edge.routing == nullptr || from.groups != to.groups) return {};
+    if (edge.routing->how != spread::chosen && edge.routing->how != spread::broadcast) return {};
+    const std::string& group = groups_[from.groups.front()];
+    const std::size_t processes = config.find(group)->replicas();
+    if (processes == 1) return {};
+    return fmt::format(
+        "\"{}\" sends by key, by a function or to all, also to \"{}\" in its own group \"{}\", "
+        "which "
+        "has {} processes, each with a \"{}\" of its own: expected one process, or another group "
+        "for one of the two",
+        from.name, to.name, group, processes, to.name);
 }
 
 std::string graph_core::fault_of_cut(const graph_edge& edge) const {

@@ -50,6 +50,31 @@ TEST(graph, without_groups_runs_as_a_whole) {
     EXPECT_EQ(fault(three.g), "");
 }
 
+TEST(graph, a_choice_among_workers_does_not_fit_a_group_of_several_processes) {
+    const auto key = [](int n) { return n; };
+    for (
+        const std::string config_text :
+        {R"({"groups": {"A": {"endpoint": "shm://", "replicas": 2}, "B": {"endpoint": "shm://"}}})",
+         R"({"groups": {"A": {"endpoint": "shm://"}, "B": {"endpoint": "shm://", "replicas": 2}}})"}) {
+        graph g;
+        auto from = g.add<numbers>("from");
+        auto work = g.add_farm<int, int>("work", 2, [](int n) { return n; });
+        auto keep = g.add<swallow>("keep");
+        auto keep_too = g.add<swallow>("keep-too");
+        g.pipeline(from, work, g.farm<int, void>({keep, keep_too}, by_key(key)));
+        g.group("A").add(from, work, keep);
+        g.group("B").add(keep_too);
+        flow_config config = parse_flow_config(config_text).value();
+        EXPECT_EQ(
+            fault(g, &config),
+            config.groups[0].replicas() == 1
+                ? ""
+                : "\"work.0\" sends by key, by a function or to all, also to \"keep\" in its own "
+                  "group \"A\", which has 2 processes, each with a \"keep\" of its own: expected "
+                  "one process, or another group for one of the two");
+    }
+}
+
 TEST(graph, a_node_in_two_pools_does_not_fit) {
     three_nodes three;
     three.g.in_pool("io", three.middle);

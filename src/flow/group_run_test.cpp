@@ -350,6 +350,33 @@ TEST_F(broken_run, a_killed_group_ends_the_others_with_its_name) {
     EXPECT_EQ(failures_[2].rfind("group G1 is lost (", 0), 0u) << failures_[2];
 }
 
+TEST(broken_graph, ends_everywhere_when_any_of_its_groups_is_killed) {
+    for (std::uint64_t seed = 0; seed < (conformance::slow_build ? 60 : 300); ++seed) {
+        const auto plan = random_graph::draw(seed, 6);
+        const std::vector<std::string> groups = random_graph::groups_of(plan);
+        if (groups.size() < 2) continue;
+        random_graph::outcome outcome;
+        seeded_random random(seed);
+        looped_run all(
+            random_graph::config_text(plan, [](const auto& group) { return "loop://" + group; }),
+            {.batch_bytes = 64 + random.below(1000), .window_bytes = 64 + random.below(4000)},
+            [&](graph& g, const seat&) { random_graph::build(g, plan, outcome, true); },
+            {.seed = seed});
+        all.start_all();
+        all.net.run_for(std::chrono::microseconds(random.below(30000)));
+        const std::size_t killed = random.below(groups.size());
+        all.net.kill(groups[killed]);
+        all.net.run_until_idle();
+        ASSERT_TRUE(all.over()) << "seed " << seed;
+        for (std::size_t i = 0; i < all.processes.size(); ++i)
+            if (i != killed) {
+                ASSERT_NE(all.failure_of(i).find("group " + groups[killed]), std::string::npos)
+                    << "seed " << seed << ", " << groups[killed] << " was killed, and "
+                    << all.processes[i]->label << " says: " << all.failure_of(i);
+            }
+    }
+}
+
 TEST_F(broken_run, a_group_that_is_silent_for_too_long_ends_the_others_with_its_name) {
     run_until_idle([](int n) { return n; },
                    [](looped_run& all) {

@@ -12,7 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <amalgam/flow/report.hpp>
+
 #include "conformance/child_process.hpp"
+#include "conformance/slow_build.hpp"
 #include "flow/random_graph.hpp"
 #include "flow/random_pipeline.hpp"
 #include "flow/test_reports.hpp"
@@ -192,6 +195,34 @@ TEST_F(launcher, a_node_that_throws_is_blamed_by_name) {
         << output;
 }
 
+TEST_F(launcher, tells_what_each_node_did_and_what_held_the_others_up) {
+    const std::string file = folder_ + "/report.json";
+    const auto [code, output] = run({"count"}, {"--stats", "--report", file});
+    EXPECT_EQ(code, 0) << output;
+    EXPECT_TRUE(has(output, "bottleneck: \"")) << output;
+    std::ifstream in(file);
+    std::ostringstream text;
+    text << in.rdbuf();
+    const run_report report = parse_run_report(text.str()).value();
+    ASSERT_EQ(report.nodes.size(), 3u);
+    for (const node_report& node : report.nodes) {
+        EXPECT_EQ(node.taken, node.name == "from" ? 0u : 1000u);
+        EXPECT_EQ(node.given, node.name == "to" ? 0u : 1000u);
+        EXPECT_TRUE(has(output, "\n" + node.name)) << output;
+    }
+    EXPECT_EQ(report.nodes[1].process, "G2");
+    ASSERT_EQ(report.channels.size(), 2u);
+    EXPECT_EQ(report.channels[0].bytes, 4000u);
+    EXPECT_EQ(report.channels[0].waiting, 0u);
+    EXPECT_TRUE(report.channels[0].between_groups);
+}
+
+TEST_F(launcher, a_report_that_cannot_be_written_is_told) {
+    const auto [code, output] = run({"count"}, {"--report", folder_ + "/none/report.json"});
+    EXPECT_EQ(code, 1);
+    EXPECT_TRUE(has(output, "which cannot be written")) << output;
+}
+
 TEST_F(launcher, a_group_that_leaves_before_the_run_ends_the_others) {
     auto [code, output] = run({"absent"});
     EXPECT_EQ(code, 1);
@@ -332,7 +363,7 @@ TEST_P(spread, gives_the_same_items_with_many_senders_and_many_receivers) {
 }
 
 TEST_P(spread, gives_what_a_plain_loop_gives_wherever_blocks_are_cut) {
-    for (std::uint64_t seed = 4000; seed < 4030; ++seed) {
+    for (std::uint64_t seed = 4000; seed < (conformance::slow_build ? 4015 : 4200); ++seed) {
         const auto plan = random_graph::draw(seed, 6);
         if (plan.groups == 1) continue;
         write_config(random_graph::config_text(plan, [](const auto&) { return GetParam(); }));
@@ -351,6 +382,29 @@ TEST_P(spread, gives_what_a_plain_loop_gives_wherever_blocks_are_cut) {
         std::sort(got.begin(), got.end());
         std::sort(expected.begin(), expected.end());
         ASSERT_EQ(got, expected) << "seed " << seed;
+    }
+}
+
+TEST_P(spread, ends_with_a_message_and_leaves_nothing_when_any_group_is_killed) {
+    for (std::uint64_t seed = 5000; seed < (conformance::slow_build ? 5006 : 5040); ++seed) {
+        const auto plan = random_graph::draw(seed, 6);
+        const auto groups = random_graph::groups_of(plan);
+        if (groups.size() < 2) continue;
+        detail::test_reports reports(folder_ + "/fifo");
+        write_config(random_graph::config_text(plan, [](const auto&) { return GetParam(); }));
+        child_process launched = start({"endless-blocks", std::to_string(seed), reports.path()});
+        const auto processes = reports.wait_for(static_cast<long>(groups.size()));
+        // In one run while they meet, in others while items flow.
+        ::usleep(static_cast<useconds_t>(seed % 5 * 20000));
+        const auto killed = std::next(processes.begin(), static_cast<long>(seed % groups.size()));
+        ::kill(killed->second, SIGKILL);
+        const std::string output = launched.output();
+        ASSERT_EQ(launched.join(), 128 + SIGKILL) << "seed " << seed << ": " << output;
+        EXPECT_EQ(output, "amalgam run: group " + killed->first + " (pid " +
+                              std::to_string(killed->second) +
+                              ") ended with signal 9 (killed); stopped the others\n")
+            << "seed " << seed;
+        reports.wait_until_nothing_is_left();
     }
 }
 

@@ -56,6 +56,7 @@ run_report part::report() const {
         for (const inlet& in : node->ends.in)
             one.taken += items_of(in);
         for (const auto& [edge, takers] : node->out) {
+            if (takers.empty()) continue;  // Of a sink.
             channel_report channel;
             channel.from = about.name;
             channel.to = graph_.nodes()[graph_.edges()[edge].to].name;

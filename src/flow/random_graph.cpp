@@ -1,10 +1,12 @@
 #include "flow/random_graph.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <utility>
 
 #include <amalgam/core/hash.hpp>
+#include <amalgam/tasks/ult.hpp>
 
 namespace amalgam::random_graph {
 namespace {
@@ -57,13 +59,17 @@ private:
 };
 
 struct making : source<item> {
-    making(const plan& from, std::size_t number) : from_(from), number_(number) {}
+    making(const plan& from, std::size_t number, bool endless)
+        : from_(from), number_(number), endless_(endless) {}
     void generate(outlet<item>& out) {
-        for (std::uint64_t i = 0; i < from_.items; ++i)
+        for (std::uint64_t i = 0; endless_ || i < from_.items; ++i) {
             out.send({mix(from_.seed + number_ * from_.items + i), 0, i + 1});
+            if (endless_ && i % 50 == 0) this_task::sleep_for(std::chrono::milliseconds(1));
+        }
     }
     const plan& from_;
     std::size_t number_;
+    bool endless_;
 };
 
 struct changing : stage<item, item> {
@@ -84,33 +90,50 @@ struct changing : stage<item, item> {
     std::uint64_t sent_ = 0;
 };
 
+/// A worker of an ordered farm: what it makes is in order if the farm keeps that of its items.
+struct changing_in_order : stage<item, item> {
+    changing_in_order(kind what, std::uint64_t salt) : what_(what), salt_(salt) {}
+    void process(item in, outlet<item>& out) {
+        std::uint64_t order = 2 * in.order;
+        change(what_, salt_, in, [&](item made) {
+            made.order = order++;
+            out.send(made);
+        });
+    }
+    kind what_;
+    std::uint64_t salt_;
+};
+
 struct keeping : sink<item> {
-    keeping(std::vector<std::uint64_t>& into, order_check check)
-        : into_(into), check_(std::move(check)) {}
+    keeping(std::vector<std::uint64_t>& into, order_check check, bool endless)
+        : into_(into), check_(std::move(check)), endless_(endless) {}
     void consume(const item& got, std::size_t from) {
         check_(got, from);
-        into_.push_back(got.value);
+        if (!endless_) into_.push_back(got.value);
     }
     std::vector<std::uint64_t>& into_;
     order_check check_;
+    bool endless_;
 };
 
 using line = block<item, item>;
 
 class builder {
 public:
-    builder(graph& g, const plan& from, outcome& into)
-        : g_(g), from_(from), into_(into), random_(from.seed + 1) {}
+    builder(graph& g, const plan& from, outcome& into, bool endless)
+        : g_(g), from_(from), into_(into), endless_(endless), random_(from.seed + 1) {}
 
     void build() {
         into_.got.resize(from_.sinks);
         std::vector<block<void, item>> sources;
         for (std::size_t i = 0; i < from_.sources; ++i)
-            sources.push_back(placed(g_.add<making>("source" + std::to_string(i), from_, i)));
+            sources.push_back(
+                placed(g_.add<making>("source" + std::to_string(i), from_, i, endless_)));
         std::vector<block<item, void>> sinks;
         for (std::size_t i = 0; i < from_.sinks; ++i) {
             const std::string name = "sink" + std::to_string(i);
-            sinks.push_back(placed(g_.add<keeping>(name, into_.got[i], order_check(name, into_))));
+            sinks.push_back(
+                placed(g_.add<keeping>(name, into_.got[i], order_check(name, into_), endless_)));
         }
         auto body = block_of(from_.body, 0);
         g_.pipeline(g_.farm(sources), body, spread_over(from_.last, [&](const auto& routing) {
@@ -198,6 +221,17 @@ private:
                     made = g_.combine(made, block_of(plan.parts[i], extra));
                 return made;
             }
+            case kind::ordered_farm: {
+                const line before = node(kind::change, plan.salt + extra, false);
+                const auto farm = g_.add_ordered_farm<changing_in_order>(
+                    "o" + std::to_string(nodes_++), plan.width, plan.parts[0].what,
+                    plan.parts[0].salt + extra);
+                placed(farm.emitter);
+                for (const auto& worker : farm.workers)
+                    placed(worker);
+                placed(farm.collector);
+                return g_.pipeline(before, farm);
+            }
             default:
                 return node(plan.what, plan.salt + extra, false);
         }
@@ -221,6 +255,7 @@ private:
     graph& g_;
     const plan& from_;
     outcome& into_;
+    bool endless_;
     seeded_random random_;
     std::size_t nodes_ = 0;
     bool held_ = false;
@@ -280,6 +315,9 @@ void follow(const plan_block& plan, std::uint64_t extra, item in, const send& ou
             }
             return;
         }
+        case kind::ordered_farm:
+            return change(kind::change, plan.salt + extra, in,
+                          [&](item made) { follow_parts(plan, 0, extra, made, out); });
         default:
             return change(plan.what, plan.salt + extra, in, out);
     }
@@ -300,7 +338,7 @@ plan_block draw_block(seeded_random& random, std::size_t depth, std::size_t& roo
         made.what = static_cast<kind>(random.below(3));
         return made;
     }
-    made.what = static_cast<kind>(3 + random.below(5));
+    made.what = static_cast<kind>(3 + random.below(6));
     const auto part = [&] { made.parts.push_back(draw_block(random, depth - 1, room)); };
     switch (made.what) {
         case kind::pipeline:
@@ -320,6 +358,12 @@ plan_block draw_block(seeded_random& random, std::size_t depth, std::size_t& roo
                 made.parts.push_back(draw_block(random, 0, none));
             }
             break;
+        case kind::ordered_farm: {
+            made.width = 1 + random.below(4);
+            std::size_t none = 0;
+            made.parts.push_back(draw_block(random, 0, none));
+            break;
+        }
         case kind::farm:
             made.width = 1 + random.below(3);
             made.spread = draw_policy(random);
@@ -361,8 +405,8 @@ plan draw(std::uint64_t seed, std::size_t most_groups) {
     return made;
 }
 
-void build(graph& g, const plan& from, outcome& into) {
-    builder(g, from, into).build();
+void build(graph& g, const plan& from, outcome& into, bool endless) {
+    builder(g, from, into, endless).build();
 }
 
 std::vector<std::uint64_t> expected(const plan& from) {

@@ -32,6 +32,7 @@ enum class kind : std::uint8_t {
     all_to_all,
     feedback,
     combine,
+    ordered_farm,  ///< Behind a node of its own.
 };
 
 enum class policy : std::uint8_t { turns, demand, key, everybody, chosen };
@@ -65,8 +66,9 @@ struct outcome {
 };
 
 /// Builds it, in groups G0, G1 … where there are any; the same in every process. Sinks that run
-/// here write to `into`; in one process at a time, if there are several.
-void build(graph& g, const plan& from, outcome& into);
+/// here write to `into`; in one process at a time, if there are several. `endless`: its sources
+/// go on for ever, and the sinks keep nothing.
+void build(graph& g, const plan& from, outcome& into, bool endless = false);
 
 /// All that the sinks together must have got, by a plain loop; sorted.
 std::vector<std::uint64_t> expected(const plan& from);

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <amalgam/core/clock.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/flow/run.hpp>
 
@@ -225,6 +226,35 @@ TEST(run, says_that_a_core_does_not_exist) {
     } catch (const error& wrong) {
         EXPECT_EQ(wrong.code().code, errc::invalid) << wrong.what();
     }
+}
+
+TEST(run, reports_what_each_node_did) {
+    graph g;
+    auto from = g.add_source<int>("from", count_to(2000));
+    auto slow = g.add_stage<int, int>("slow", [](int n) {
+        for (const std::uint64_t begin = cycles(); cycles() - begin < 100000;) {
+        }
+        return n;
+    });
+    auto next = g.add_stage<int, int>("next", [](int n) { return n; });
+    auto to = g.add_sink<int>("to", [](int) {});
+    g.pipeline(from, g.combine(slow, next), to);
+    const run_report report = run(g, {.threads = 2, .queue_items = 64});
+    ASSERT_EQ(report.nodes.size(), 4u);
+    for (const node_report& node : report.nodes) {
+        EXPECT_EQ(node.process, "");
+        EXPECT_EQ(node.taken, node.name == "from" ? 0u : 2000u) << node.name;
+        EXPECT_EQ(node.given, node.name == "to" ? 0u : 2000u) << node.name;
+    }
+    EXPECT_EQ(report.nodes[2].inside, "slow");
+    EXPECT_GT(report.nodes[0].waited_for_output, 0);
+    EXPECT_GT(report.nodes[3].waited_for_input, 0);
+    EXPECT_EQ(report.bottleneck().rfind("\"slow\", busy ", 0), 0u) << report.bottleneck();
+    ASSERT_EQ(report.channels.size(), 3u);
+    EXPECT_EQ(report.channels[0].waiting, 0u);
+    EXPECT_GT(report.channels[0].most_waiting, 0u);
+    EXPECT_LE(report.channels[0].most_waiting, 64u);
+    EXPECT_FALSE(report.channels[0].between_groups);
 }
 
 TEST(run, a_graph_runs_again) {

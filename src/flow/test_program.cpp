@@ -64,6 +64,15 @@ int random_graph_run(std::uint64_t seed, const std::string& file) {
     return code;
 }
 
+/// endless-blocks SEED FIFO: the same, without an end.
+int endless_random_graph_run(std::uint64_t seed) {
+    const auto plan = am::random_graph::draw(seed, 6);
+    am::random_graph::outcome outcome;
+    am::graph graph;
+    am::random_graph::build(graph, plan, outcome, true);
+    return am::run_main(graph);
+}
+
 /// Numbers from G1 through G2 to G3. `last`: how many, or forever when 0.
 int three_groups(int last, const std::string& mode, const char* fifo = nullptr) {
     am::graph graph;
@@ -99,6 +108,10 @@ int main(int argc, char** argv) {
     if (mode == "random")
         return random_pipeline_run(std::stoull(argv[2]), *argv[3] == '1', argv[4]);
     if (mode == "blocks") return random_graph_run(std::stoull(argv[2]), argv[3]);
+    if (mode == "endless-blocks") {
+        report(argv[3]);
+        return endless_random_graph_run(std::stoull(argv[2]));
+    }
     if (mode == "endless" || mode == "stubborn" || mode == "parent") {
         if (mode == "stubborn") std::signal(SIGTERM, SIG_IGN);
         if (mode == "parent" && ::fork() == 0) {  // A child that left its session.

@@ -123,6 +123,7 @@ private:
     std::string fault_of_edge(const graph_edge& edge) const;
     std::string fault_of_groups(const flow_config* config) const;
     std::string fault_of_cut(const graph_edge& edge) const;
+    std::string fault_of_choice(const graph_edge& edge, const flow_config& config) const;
 
     std::vector<graph_node> nodes_;
     std::vector<graph_edge> edges_;

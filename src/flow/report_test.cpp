@@ -1,0 +1,72 @@
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/flow/report.hpp>
+
+namespace amalgam {
+namespace {
+
+node_report node(const std::string& name, const std::string& process, double in, double out) {
+    node_report made;
+    made.name = name;
+    made.process = process;
+    made.taken = 1234567;
+    made.seconds = 10;
+    made.waited_for_input = in;
+    made.waited_for_output = out;
+    return made;
+}
+
+/// read -> filter in another group.
+run_report two_groups(const node_report& read, const node_report& filter) {
+    run_report report;
+    report.nodes = {read, filter};
+    channel_report way;
+    way.from = read.name;
+    way.to = filter.name;
+    way.process = read.process;
+    way.items = 1234567;
+    way.bytes = 8;
+    way.most_waiting = 3;
+    way.between_groups = true;
+    report.channels = {way};
+    return report;
+}
+
+TEST(run_report, names_the_node_that_is_busy_most) {
+    const run_report report = two_groups(node("read", "A", 0, 9), node("filter", "B", 0.4, 0));
+    EXPECT_EQ(report.bottleneck(), "\"filter\" in B, busy 96 % of the time");
+}
+
+TEST(run_report, names_the_way_between_two_groups_that_both_wait_for) {
+    const run_report report = two_groups(node("read", "A", 0, 8), node("filter", "B", 7, 0));
+    EXPECT_EQ(report.bottleneck(),
+              "the way from \"read\" in A to \"filter\" in B: the first waits for room 80 % of the "
+              "time, the other for items 70 %");
+}
+
+TEST(run_report, of_nothing_names_nothing) {
+    EXPECT_EQ(run_report{}.bottleneck(), "");
+    EXPECT_EQ(run_report{}.line(), "0.0 s, 0 items at the end of the graph");
+}
+
+TEST(run_report, is_read_back_from_its_json) {
+    run_report report = two_groups(node("read", "", 1.5, 2), node("fil\"ter", "B.1", 0.25, 0));
+    report.nodes[1].inside = "read";
+    EXPECT_EQ(parse_run_report(report.json()).value(), report);
+    for (const char* wrong :
+         {"", "7", "{}", R"({"nodes": [{}], "channels": []})", R"({"nodes": 3, "channels": []})"})
+        EXPECT_FALSE(parse_run_report(wrong).ok()) << wrong;
+}
+
+TEST(run_report, is_a_table_for_people) {
+    const run_report report = two_groups(node("read", "A", 0, 9), node("filter", "B.0", 0.4, 0));
+    const std::string text = report.text();
+    for (const char* part : {"read    A        ", "1,234,567", "  90 %", "read -> filter",
+                             "\nbottleneck: \"filter\" in B.0"})
+        EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
+}  // namespace
+}  // namespace amalgam
