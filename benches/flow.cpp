@@ -1,6 +1,6 @@
-// Graphs within a process: `bench_flow pipeline|stages|farm`. Prints nanoseconds per item and hop
-// (pipeline: a source, a stage and a sink; stages: 1000 between them), or per item (farm: a source,
-// two workers, a sink), of two streams.
+// Graphs within a process: `bench_flow pipeline|stages10|stages1000|farm`. Prints nanoseconds per
+// item and hop (pipeline: a source and a sink, each pinned to a core; stages: so many between them,
+// on two streams), or per item (farm: a source, two workers, a sink, on two streams).
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -13,11 +13,12 @@ namespace am = amalgam;
 
 int main(int argc, char** argv) {
     const std::string what = argc == 2 ? argv[1] : "";
-    if (what != "pipeline" && what != "farm" && what != "stages") {
-        std::fprintf(stderr, "usage: %s pipeline|stages|farm\n", argv[0]);
+    if (what != "pipeline" && what != "farm" && what != "stages10" && what != "stages1000") {
+        std::fprintf(stderr, "usage: %s pipeline|stages10|stages1000|farm\n", argv[0]);
         return 2;
     }
-    const std::uint64_t items = what == "stages" ? 20000 : 5000000;
+    const int stages = what == "stages10" ? 10 : what == "stages1000" ? 1000 : 0;
+    const std::uint64_t items = stages == 1000 ? 20000 : stages == 10 ? 2000000 : 20000000;
     using clock = std::chrono::steady_clock;
     clock::time_point first;
     std::uint64_t sum = 0;
@@ -33,13 +34,16 @@ int main(int argc, char** argv) {
     if (what == "farm") {
         g.pipeline(from, g.add_farm<std::uint64_t, std::uint64_t>("worker", 2, plus_one), to);
     } else {
-        const int stages = what == "stages" ? 1000 : 1;
         auto so_far = g.pipeline(from);
         for (int i = 0; i < stages; ++i)
             so_far = g.pipeline(so_far, g.add_stage<std::uint64_t, std::uint64_t>(
                                             "stage" + std::to_string(i), plus_one));
         g.pipeline(so_far, to);
         hops = stages + 1;
+        if (stages == 0) {
+            g.pin(0, from);
+            g.pin(1, to);
+        }
     }
     am::run(g, {.threads = 2});
     const double ns = std::chrono::duration<double, std::nano>(clock::now() - first).count();

@@ -23,7 +23,7 @@ std::uint64_t collected_report::interval_ms() const noexcept {
 void collected_report::take(std::size_t process, std::string_view json) {
     auto said = parse_run_report(json);
     if (!said) return;  // Of another version: what the others say is shown.
-    if (by_process_.empty()) next_ = clock::now();
+    if (by_process_.empty()) next_ = clock::now() + show_every_ / 4;  // The others are about to.
     by_process_[process] = std::move(said).value();
     news_ = true;
 }

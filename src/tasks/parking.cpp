@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/detail/cpu_relax.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/timer.hpp>
 
-#include "tasks/cpu_relax.hpp"
 #include "tasks/stream.hpp"
 
 namespace amalgam {

@@ -7,8 +7,8 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/detail/cpu_relax.hpp>
 
-#include "tasks/cpu_relax.hpp"
 #include "tasks/left_behind.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/stream_primary.hpp"

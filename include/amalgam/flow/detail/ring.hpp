@@ -98,6 +98,7 @@ private:
     }
     void wait_for_room();
     bool wait_for_item();
+    void let_items_gather() noexcept;
     void give_room_back() noexcept;
 
     std::size_t capacity_;  // A power of two.
@@ -112,6 +113,8 @@ private:
     std::uint64_t popped_ = 0;     // The consumer's own position, at or past head_.
     std::uint64_t tail_seen_ = 0;  // What the consumer last saw of tail_.
     std::atomic<std::uint64_t> deepest_{0};
+    unsigned skip_gathers_ = 0;     // How many gathers are skipped after one that was in vain.
+    unsigned gathers_skipped_ = 0;  // How many of them are still to be skipped.
 
     // Read at every push, written only when somebody waits or something ends.
     alignas(64) doorbell own_consumer_bell_;
