@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/fastflow.hpp>
+#include <amalgam/tasks/event.hpp>
 
 namespace amalgam {
 namespace {
@@ -284,6 +286,39 @@ TEST_P(fastflow, a_sender_that_ends_early_is_lost_to_its_receiver) {
     there.get();
     EXPECT_NE(wrong.sentence().find("is lost"), std::string::npos) << wrong.sentence();
     EXPECT_EQ(sink.ends, 1);
+}
+
+TEST_P(fastflow, a_receiver_that_is_destroyed_early_refuses_what_had_come) {
+    kept_failure wrong;
+    std::optional<fastflow_receiver<item>> from(std::in_place, GetParam());
+    fastflow_sender<item> to(from->addresses().front(), wrong.options());
+    EXPECT_EQ(to.svc_init(), 0);
+    to.svc(new item);
+    from.reset();
+    to.svc_end();
+    EXPECT_NE(wrong.sentence().find("the receiver at"), std::string::npos) << wrong.sentence();
+}
+
+TEST_P(fastflow, a_failed_sender_takes_what_still_comes) {
+    kept_failure here, there;
+    fastflow_receiver<item> from(GetParam(), 1, there.options());
+    count_items sink;
+    make_items source(0, 100000, 100);
+    fastflow_sender<item> to(from.addresses().front(), here.options());
+    event some_came;
+    sink.on_item = [&] { some_came.set(); };
+    source.before_each = [&](std::uint64_t number) {
+        if (number != 5000) return;
+        some_came.wait();
+        to.fail("no more of this");
+    };
+    auto reading = run(from, sink);
+    EXPECT_EQ(run(source, to).get(), 0);
+    reading.get();
+    EXPECT_EQ(here.sentence(), "no more of this");
+    EXPECT_NE(there.sentence().find("sender 1 of 1 failed: no more of this"), std::string::npos)
+        << there.sentence();
+    EXPECT_LT(sink.all(), 100000u);
 }
 
 TEST_P(fastflow, workers_of_an_all_to_all_may_be_ends) {

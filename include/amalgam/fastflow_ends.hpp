@@ -110,6 +110,7 @@ protected:
             wake_all();
         }
         if (last_words_.joinable()) last_words_.join();  // No other can begin any more.
+        refuse("it was destroyed before the end of the stream");
         stop();
     }
 
@@ -271,7 +272,7 @@ private:
         arrival fresh{from, items, room_.take(bytes.size()), std::move(consumed)};
         std::copy(bytes.begin(), bytes.end(), fresh.bytes.data());
         const std::lock_guard hold(lock_);
-        if (refused_) throw error(failed_->what, failed_->sentence);
+        if (refused_) throw error(errc::closed, *refused_);
         const auto found = links_.find(from);
         if (found == links_.end() || found->second.ended || number < found->second.expected ||
             found->second.early.size() == most_early ||
@@ -324,7 +325,7 @@ private:
         std::unique_lock hold(lock_);
         std::deque<arrival> all = std::move(ready_);
         ready_.clear();
-        refused_ = true;
+        if (!refused_) refused_ = why;
         for (auto& [who, of] : links_)
             for (auto& [number, early] : std::exchange(of.early, {}))
                 all.push_back(std::move(early));
@@ -340,7 +341,7 @@ private:
     std::unordered_map<peer, link> links_;
     std::deque<arrival> ready_;
     std::optional<std::chrono::steady_clock::time_point> join_until_;
-    bool refused_ = false;  ///< Batches that come are; a moment after the failure.
+    std::optional<std::string> refused_;  ///< Why batches that come are; a moment after a failure.
 };
 
 /// Items on their way; what archives write into.
