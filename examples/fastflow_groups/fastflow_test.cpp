@@ -3,6 +3,7 @@
 #include <future>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -227,6 +228,43 @@ TEST_P(fastflow, ends_of_different_types_are_refused_with_both_names) {
     fastflow_sender<item> to(from.addresses().front(), wrong.options());
     EXPECT_EQ(run(source, to).get(), 0);
     EXPECT_NE(wrong.sentence().find("f32"), std::string::npos) << wrong.sentence();
+}
+
+/// Cannot be read when it is the 700th.
+struct broken : item {
+    template <typename Archive>
+    void serialize(Archive& archive) {
+        item::serialize(archive);
+        if (Archive::loading && number == 700) throw std::runtime_error("not this one");
+    }
+};
+
+TEST_P(fastflow, an_item_that_cannot_be_read_fails_both_ends_with_its_words) {
+    struct make_broken : ff::ff_node_t<broken> {
+        broken* svc(broken*) override {
+            for (std::uint64_t i = 0; i < 1000; ++i)
+                ff_send_out(new broken{{0, i, ""}});
+            return EOS;
+        }
+    } source;
+    struct count_broken : ff::ff_node_t<broken> {
+        broken* svc(broken* what) override {
+            delete what;
+            ++count;
+            return GO_ON;
+        }
+        std::uint64_t count = 0;
+    } sink;
+    kept_failure here, there;
+    fastflow_receiver<broken> from(GetParam(), 1, there.options());
+    fastflow_sender<broken> to(from.addresses().front(), here.options());
+    auto reading = run(from, sink);
+    run(source, to).get();
+    reading.get();
+    EXPECT_EQ(sink.count, 700u);
+    EXPECT_EQ(there.sentence(), "an item cannot be read: not this one");
+    EXPECT_NE(here.sentence().find("failed: an item cannot be read"), std::string::npos)
+        << here.sentence();
 }
 
 TEST_P(fastflow, who_is_not_there_in_time_is_named) {

@@ -5,6 +5,7 @@
 #endif
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -71,31 +72,35 @@ public:
     std::optional<failure> failed() const { return in_.failed(); }
 
     T* svc(T*) override {
-        try {
-            while (std::optional<detail::fastflow_in::arrival> batch = in_.next()) {
-                archive_reader archive(batch->bytes.bytes());
-                for (std::uint32_t i = 0; i < batch->items; ++i) {
-                    std::unique_ptr<T> item = read(archive);
-                    if (!archive.ok()) break;
-                    this->ff_send_out(item.release());
-                }
-                if (!archive.ok() || archive.remaining() != 0) {
-                    in_.fail({{errc::corrupt},
-                              "a batch of items cannot be read (" + std::string(archive.why()) +
-                                  "): build both ends from the same sources"});
-                    break;
-                }
+        while (std::optional<detail::fastflow_in::arrival> batch = in_.next()) {
+            if (give_on(*batch)) {
                 in_.consumed(*batch);
+            } else {
+                in_.give_back(std::move(*batch));
             }
-        } catch (const std::exception& why) {
-            in_.fail(
-                {{errc::handler_failed}, std::string("items cannot be received: ") + why.what()});
         }
         in_.wait_for_last_words();
         return this->EOS;
     }
 
 private:
+    bool give_on(const detail::fastflow_in::arrival& batch) {
+        try {
+            archive_reader archive(batch.bytes.bytes());
+            for (std::uint32_t i = 0; i < batch.items && archive.ok(); ++i) {
+                std::unique_ptr<T> item = read(archive);
+                if (archive.ok()) this->ff_send_out(item.release());
+            }
+            if (archive.ok() && archive.remaining() == 0) return true;
+            in_.fail({{errc::corrupt},
+                      "a batch of items cannot be read (" + std::string(archive.why()) +
+                          "): build both ends from the same sources"});
+        } catch (const std::exception& why) {
+            in_.fail(
+                {{errc::handler_failed}, std::string("an item cannot be read: ") + why.what()});
+        }
+        return false;
+    }
     static std::unique_ptr<T> read(archive_reader& archive) {
         if constexpr (requires { T(T::amalgam_load(archive)); }) {
             return std::make_unique<T>(T::amalgam_load(archive));

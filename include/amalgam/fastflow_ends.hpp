@@ -241,6 +241,14 @@ public:
         }
         what.consumed();
     }
+    /// Not all of them will: this end has failed. Its sender is told so after the other ends know
+    /// why.
+    void give_back(arrival what) {
+        std::unique_lock hold(lock_);
+        if (!refused_) return ready_.push_front(std::move(what));
+        hold.unlock();
+        what.consumed.fail(*refused_);
+    }
 
 private:
     struct link {
@@ -577,7 +585,12 @@ private:
         hold.unlock();
         for (ult& each : all)
             each.cancel();
-        all.clear();  // Joins them.
+        for (ult& each : all) {
+            try {
+                each.join();
+            } catch (const error&) {  // It had not begun.
+            }
+        }
     }
 
     std::string label(const peer& who) const override {
