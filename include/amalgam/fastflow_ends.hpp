@@ -95,7 +95,8 @@ public:
 protected:
     ~fastflow_end() = default;
 
-    /// First in the constructors of what derives from this, as close() in their destructors.
+    /// In the constructors of what derives from this, before anybody can call; close() comes first
+    /// in their destructors.
     void listen() {
         told_ = engine_.on_peer_lost([this](const peer& who, status why) { lose(who, why); });
         engine_.define("amalgam.fastflow.failed", [this](std::string why) {
@@ -390,9 +391,9 @@ class fastflow_out final : public fastflow_end {
 public:
     fastflow_out(std::vector<std::string> receivers, std::string type, fastflow_options options)
         : fastflow_end(ports_to(receivers), std::move(options)), type_(std::move(type)) {
-        listen();
         for (std::string& address : receivers)
             links_.push_back(std::make_unique<link>(std::move(address), new_batch()));
+        listen();
     }
     ~fastflow_out() { close(); }
 
