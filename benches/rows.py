@@ -64,6 +64,14 @@ def flow(what):
     return ["bench_flow", what], {}
 
 
+def flow_peers(what):
+    """FastFlow has a thread for each node: no thousand stages."""
+    peers = {"oneTBB": (["bench_one_tbb", "flow-" + what], {})}
+    if what != "stages":
+        peers["FastFlow"] = (["bench_fastflow", "flow-" + what], {})
+    return peers
+
+
 def tasks(program, question, seconds=TASK_SECONDS):
     return ["bench_" + program, question, seconds], {}
 
@@ -202,11 +210,11 @@ ROWS = [
          unit="times", better="higher", read=value, ours=pipelined_write("tcp"), peers={},
          limit=None, goal=lambda row: 0.9, once=True),
     dict(metric="pipeline in a process, per item and hop", unit="ns", better="lower", read=value,
-         ours=flow("pipeline"), peers={}, limit=None, goal=lambda row: 4),
+         ours=flow("pipeline"), peers=flow_peers("pipeline"), limit=None, goal=lambda row: 4),
     dict(metric="1000 stages in a process, per item and hop", unit="ns", better="lower", read=value,
-         ours=flow("stages"), peers={}, limit=None, goal=None),
+         ours=flow("stages"), peers=flow_peers("stages"), limit=None, goal=None),
     dict(metric="farm of 2 in a process, per item", unit="ns", better="lower", read=value,
-         ours=flow("farm"), peers={}, limit=None, goal=lambda row: 25),
+         ours=flow("farm"), peers=flow_peers("farm"), limit=None, goal=lambda row: 25),
     dict(metric="stream of 64 B items, shm", unit="items/s", better="higher", read=rate,
          ours=perf("stream-rate", "shm://", 64), peers={}, limit=None, goal=lambda row: 5e6),
     dict(metric="stream of 64 B items, tcp", unit="items/s", better="higher", read=rate,

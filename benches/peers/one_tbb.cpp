@@ -1,9 +1,13 @@
 // The same questions on oneTBB, whose tasks run to their end on the stack of a thread.
 //   one_tbb QUESTION [SECONDS|OPERATIONSx]
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <numeric>
+#include <stdexcept>
 
 #include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/parallel_pipeline.h>
 #include <oneapi/tbb/task_arena.h>
 #include <oneapi/tbb/task_group.h>
 #include <oneapi/tbb/task_scheduler_observer.h>
@@ -75,7 +79,68 @@ double queens(int threads, const length& how_long) {
     });
 }
 
+/// One stream of the graphs in benches/flow.cpp, per item and hop. `run()` gives the sum of what
+/// came out, by an arena of two threads.
+template <typename Run>
+double stream(std::uint64_t items, std::uint64_t stages, double hops, Run run) {
+    const tbb::global_control at_most(tbb::global_control::max_allowed_parallelism, 2);
+    tbb::task_arena arena(2);
+    const pinned_worker pinned(arena);
+    return arena.execute([&] {
+        const auto first = std::chrono::steady_clock::now();
+        const std::uint64_t sum = run();
+        const auto took = std::chrono::steady_clock::now() - first;
+        if (sum != items * (items - 1) / 2 + items * stages)
+            throw std::runtime_error("not every item arrived");
+        return std::chrono::duration<double, std::nano>(took).count() / static_cast<double>(items) /
+               hops;
+    });
+}
+
+constexpr std::uint64_t stream_items = 5000000;
+constexpr std::uint64_t chain_items = 20000;
+constexpr std::uint64_t chain_stages = 1000;
+// In flight at once: as many as a queue of ours holds. Fewer make it slower.
+constexpr std::size_t tokens = 1024;
+
+constexpr auto plus_one = [](std::uint64_t n) { return n + 1; };
+
+/// A source, filters that add one, and a sink. Nodes of a flow graph do the same, but slower.
+std::uint64_t pipeline(std::uint64_t items, std::uint64_t stages, tbb::filter_mode middle,
+                       tbb::filter_mode last) {
+    std::uint64_t next = 0, sum = 0;
+    auto so_far = tbb::make_filter<void, std::uint64_t>(
+        tbb::filter_mode::serial_in_order, [&](tbb::flow_control& control) -> std::uint64_t {
+            if (next == items) control.stop();
+            return next++;
+        });
+    for (std::uint64_t i = 0; i < stages; ++i)
+        so_far = so_far & tbb::make_filter<std::uint64_t, std::uint64_t>(middle, plus_one);
+    tbb::parallel_pipeline(tokens, so_far & tbb::make_filter<std::uint64_t, void>(
+                                                last, [&](std::uint64_t n) { sum += n; }));
+    return sum;
+}
+
+constexpr auto in_order = tbb::filter_mode::serial_in_order;
+
 constexpr bench::question questions[] = {
+    {"flow-pipeline",
+     [](const length&) {
+         return stream(stream_items, 1, 2,
+                       [] { return pipeline(stream_items, 1, in_order, in_order); });
+     }},
+    {"flow-stages",
+     [](const length&) {
+         return stream(chain_items, chain_stages, chain_stages + 1,
+                       [] { return pipeline(chain_items, chain_stages, in_order, in_order); });
+     }},
+    {"flow-farm",
+     [](const length&) {
+         return stream(stream_items, 1, 1, [] {
+             return pipeline(stream_items, 1, tbb::filter_mode::parallel,
+                             tbb::filter_mode::serial_out_of_order);
+         });
+     }},
     {"create-join-batch", batches},
     {"tasklet", batches},
     {"tasklet-post", batches},
