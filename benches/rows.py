@@ -67,7 +67,7 @@ def flow(what):
 def flow_peers(what):
     """FastFlow has a thread for each node: no thousand stages."""
     peers = {"oneTBB": (["bench_one_tbb", "flow-" + what], {})}
-    if what != "stages":
+    if not what.startswith("stages"):
         peers["FastFlow"] = (["bench_fastflow", "flow-" + what], {})
     return peers
 
@@ -212,14 +212,22 @@ ROWS = [
     dict(metric="pipeline in a process, per item and hop", unit="ns", better="lower", read=value,
          ours=flow("pipeline"), peers=flow_peers("pipeline"), limit=None, goal=lambda row: 4),
     dict(metric="1000 stages in a process, per item and hop", unit="ns", better="lower", read=value,
-         ours=flow("stages"), peers=flow_peers("stages"), limit=None, goal=None),
+         ours=flow("stages1000"), peers=flow_peers("stages1000"),
+         limit=("10 stages", flow("stages10")), goal=lambda row: 3 * row["limit"]),
     dict(metric="farm of 2 in a process, per item", unit="ns", better="lower", read=value,
          ours=flow("farm"), peers=flow_peers("farm"), limit=None, goal=lambda row: 25),
     dict(metric="stream of 64 B items, shm", unit="items/s", better="higher", read=rate,
-         ours=perf("stream-rate", "shm://", 64), peers={}, limit=None, goal=lambda row: 5e6),
+         ours=perf("stream-rate", "shm://", 64), peers={}, limit=None, goal=lambda row: 20e6),
     dict(metric="stream of 64 B items, tcp", unit="items/s", better="higher", read=rate,
          ours=perf("stream-rate", "tcp://127.0.0.1:0", 64), peers={},
-         limit=("raw socket, 64 KiB writes", raw_socket("stream", 64)), goal=lambda row: 3e6),
+         limit=("raw socket, 64 KiB writes", raw_socket("stream", 64)), goal=lambda row: 8e6),
+    dict(metric="stream of 64 KiB items, tcp", unit="GiB/s", better="higher", read=gib,
+         ours=perf("stream-rate", "tcp://127.0.0.1:0", 1 << 16), peers={},
+         limit=("raw socket, 64 KiB writes", raw_socket("stream", 1 << 16)),
+         goal=lambda row: min(4, row["limit"]) if row["limit"] else 4),
+    dict(metric="farm of 2 groups with tasks of 1 ms, workers busy", unit="%", better="higher",
+         read=value, ours=(["bench_flow_groups"], {}), peers={}, limit=None,
+         goal=lambda row: 95, once=True),
     dict(metric="allocations per message, shm", unit="1", better="lower", read=value,
          ours=steady_state("message-shm"), peers={}, limit=None, goal=lambda row: 0, once=True),
     dict(metric="allocations per message, tcp", unit="1", better="lower", read=value,

@@ -126,10 +126,10 @@ constexpr auto in_order = tbb::filter_mode::serial_in_order;
 constexpr bench::question questions[] = {
     {"flow-pipeline",
      [](const length&) {
-         return stream(stream_items, 1, 2,
-                       [] { return pipeline(stream_items, 1, in_order, in_order); });
+         return stream(stream_items, 0, 1,
+                       [] { return pipeline(stream_items, 0, in_order, in_order); });
      }},
-    {"flow-stages",
+    {"flow-stages1000",
      [](const length&) {
          return stream(chain_items, chain_stages, chain_stages + 1,
                        [] { return pipeline(chain_items, chain_stages, in_order, in_order); });
