@@ -126,7 +126,10 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
     how.name = others.label();
     // The engine's own stream is apart: a node that computes for long must not keep it from
     // answering, or others would take this process for dead.
-    how.streams = 1 + static_cast<unsigned>(detail::streams_for(threads, graph, nodes));
+    const std::size_t stream_count = 1 + detail::streams_for(threads, graph, nodes);
+    how.streams = static_cast<unsigned>(stream_count);
+    // One that spins would keep another of this process from running.
+    if (stream_count > detail::usable_cores()) how.spin = std::chrono::nanoseconds(0);
     engine over(ports_of(graph, config, here), how);
     std::vector<execution_stream*> shared;
     for (std::size_t i = 1; i < over.stream_count(); ++i)

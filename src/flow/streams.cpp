@@ -6,16 +6,12 @@
 #include <sched.h>
 
 namespace amalgam::detail {
-namespace {
 
-/// Cores this process may use: fewer than the machine has when it is pinned.
 std::size_t usable_cores() noexcept {
     cpu_set_t set;
     if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
     return static_cast<std::size_t>(CPU_COUNT(&set));
 }
-
-}  // namespace
 
 std::size_t streams_for(std::size_t threads, const graph_core& graph,
                         std::span<const std::size_t> nodes) {

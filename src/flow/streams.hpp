@@ -13,6 +13,9 @@
 
 namespace amalgam::detail {
 
+/// Cores this process may use: fewer than the machine has when it is pinned.
+std::size_t usable_cores() noexcept;
+
 /// How many streams those of `nodes` that are in no pool get: `threads`, or as many as there are
 /// nodes and cores when it is 0.
 std::size_t streams_for(std::size_t threads, const graph_core& graph,
