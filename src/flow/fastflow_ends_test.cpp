@@ -6,11 +6,13 @@
 
 #include <gtest/gtest.h>
 
-#include <amalgam/fastflow_ends.hpp>
+#include <amalgam/flow/detail/fastflow_in.hpp>
+#include <amalgam/flow/detail/fastflow_out.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/tasks/event.hpp>
 
-// What the nodes stand on, in threads that are none of FastFlow's: so this test needs no FastFlow.
+// What the nodes of fastflow.hpp stand on, in threads that are none of FastFlow's: so this test
+// needs no FastFlow.
 namespace amalgam::detail {
 namespace {
 
