@@ -16,7 +16,9 @@
 
 #include <ff/ff.hpp>
 
-#include <amalgam/fastflow_ends.hpp>
+#include <amalgam/flow/detail/fastflow_in.hpp>
+#include <amalgam/flow/detail/fastflow_out.hpp>
+#include <amalgam/flow/fastflow_options.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
@@ -35,7 +37,7 @@
 ///     ff::ff_Pipe<> pipe(from, last);
 ///     return pipe.run_and_wait_end();
 ///
-/// Needs FastFlow's headers on the include path, and amalgam::rpc to link. What is written anew is
+/// Needs FastFlow's headers on the include path, and amalgam::flow to link. What is written anew is
 /// better a graph of amalgam/flow: its groups need no addresses, and its nodes no threads.
 namespace amalgam {
 
@@ -160,7 +162,7 @@ public:
         const std::unique_ptr<T> owned(item);
         try {
             std::optional<std::size_t> to;
-            if (route_) to = checked(route_(*item));
+            if (route_) to = route_(*item);
             out_.send(to, [item](auto& archive) { archive(*item); });
         } catch (const std::exception& why) {
             out_.fail(
@@ -174,13 +176,6 @@ public:
     }
 
 private:
-    std::size_t checked(std::size_t receiver) const {
-        if (receiver < out_.receivers()) return receiver;
-        throw error(errc::invalid, "route() gave " + std::to_string(receiver) +
-                                       ", expected less than " + std::to_string(out_.receivers()) +
-                                       ", the number of receivers");
-    }
-
     detail::fastflow_out out_;
     router route_;
 };

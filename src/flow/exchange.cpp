@@ -11,16 +11,11 @@
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "flow/reach.hpp"
 #include "flow/wire.hpp"
 
 namespace amalgam::detail {
 namespace {
-
-/// Whether asking again may help: the process may only not have started yet.
-bool may_come(errc code) noexcept {
-    return code == errc::unreachable || code == errc::disconnected || code == errc::timed_out ||
-           code == errc::not_found;
-}
 
 template <typename Map>
 auto& edge_of(Map& edges, std::uint32_t edge) {
@@ -204,43 +199,31 @@ bool exchange::join_all(const address_book& addresses) {
 }
 
 void exchange::join(companion& one, const std::string& address, clock::time_point deadline) {
-    auto ask = over_.procedure<wire::join_signature>(wire::join);
-    auto pause = std::chrono::milliseconds(5);
-    for (;;) {
-        failure why;
-        auto found = over_.try_lookup(address);
-        if (found) {
-            auto left = std::max<clock::duration>(deadline - over_.now(), pause);
-            auto answer = ask.on(*found).within(left).try_call(
-                graph_.fingerprint(), static_cast<std::uint32_t>(here_.group),
-                static_cast<std::uint32_t>(here_.replica));
-            if (answer) {
-                one.at = *found;
-                break;
-            }
-            why = answer.why();
-        } else {
-            why = found.why();
-        }
-        if (part_.failed()) return;
-        bool late = over_.now() + pause >= deadline;
-        if (late || !may_come(why.what.code)) {
-            auto limit = std::chrono::duration<double>(options_.join_limit).count();
-            part_.fail({{why.what, late ? fmt::format("group {} did not answer at {} within {} s "
-                                                      "({}), expected it to be started",
-                                                      one.label, address, limit, why.sentence)
-                                        : fmt::format("group {} at {} cannot be joined: {}",
-                                                      one.label, address, why.sentence)},
-                        true});
-            return;
-        }
-        this_task::sleep_for(pause);
-        pause = std::min(pause * 2, std::chrono::milliseconds(200));
-    }
+    auto join = over_.procedure<wire::join_signature>(wire::join);
+    const auto ask = [&](const peer& who, std::chrono::nanoseconds patience) {
+        return join.on(who).within(patience).try_call(graph_.fingerprint(),
+                                                      static_cast<std::uint32_t>(here_.group),
+                                                      static_cast<std::uint32_t>(here_.replica));
+    };
+    const result<peer> found =
+        reach(over_, address, deadline, ask, [this] { return part_.failed().has_value(); });
+    if (!found) return fail_to_join(one, address, found.why());
+    one.at = *found;
     for (auto& [edge, out] : out_)
         if (out.to_group == one.who.group)
             out.to(one.who.replica).connect(out.number(one.who.replica), one.at);
     watch(one);
+}
+
+void exchange::fail_to_join(const companion& one, const std::string& address, const failure& why) {
+    auto limit = std::chrono::duration<double>(options_.join_limit).count();
+    part_.fail({{why.what, may_come(why.what.code)
+                               ? fmt::format("group {} did not answer at {} within {} s ({}), "
+                                             "expected it to be started",
+                                             one.label, address, limit, why.sentence)
+                               : fmt::format("group {} at {} cannot be joined: {}", one.label,
+                                             address, why.sentence)},
+                true});
 }
 
 void exchange::expect_senders(clock::time_point deadline) {

@@ -89,6 +89,7 @@ private:
     std::string take_end(std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
                          std::uint64_t items);
     void join(companion& one, const std::string& address, clock::time_point deadline);
+    void fail_to_join(const companion& one, const std::string& address, const failure& why);
     void watch(companion& one);
     void lose(const companion& one, const failure& why);
     void lose_after_last_words(companion& one, const failure& why);

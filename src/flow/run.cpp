@@ -15,11 +15,11 @@
 
 #include <fmt/format.h>
 
-#include <amalgam/core/uri.hpp>
 #include <amalgam/flow/run.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 #include "flow/group_run.hpp"
+#include "flow/reach.hpp"
 #include "flow/rendezvous.hpp"
 #include "flow/streams.hpp"
 
@@ -71,17 +71,13 @@ std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_co
                                   const detail::seat& here) {
     const auto& names = graph.group_names();
     std::vector<std::string> ports{config.find(names[here.group])->endpoints[here.replica]};
-    auto transport_of = [](const std::string& endpoint) {
-        uri parsed = uri::parse(endpoint);
-        return parsed.scheme + (parsed.protocol.empty() ? "" : "+" + parsed.protocol);
-    };
-    std::set<std::string> opened{transport_of(ports.front())};
+    std::set<std::string> opened{detail::calling_port(ports.front())};
     for (const detail::graph_edge& edge : graph.edges()) {
         std::size_t to = graph.nodes()[edge.to].groups.front();
         if (graph.nodes()[edge.from].groups.front() != here.group || to == here.group) continue;
         for (const std::string& endpoint : config.find(names[to])->endpoints)
-            if (opened.insert(transport_of(endpoint)).second)
-                ports.push_back(transport_of(endpoint) + "://");
+            if (const auto [port, is_new] = opened.insert(detail::calling_port(endpoint)); is_new)
+                ports.push_back(*port);
     }
     return ports;
 }

@@ -50,7 +50,7 @@ struct [[nodiscard]] status {
 };
 static_assert(sizeof(status) == 8 && std::is_trivially_copyable_v<status>);
 
-/// "disconnected (errno 104: Connection reset by peer)": for logs, not for users.
+/// "disconnected (native 104)", or without a native code "disconnected": for logs, not for users.
 std::string to_string(status what);
 
 /// What blocking calls throw: a status, and one sentence that says what was wrong,

@@ -6,11 +6,13 @@
 
 #include <gtest/gtest.h>
 
-#include <amalgam/fastflow_ends.hpp>
+#include <amalgam/flow/detail/fastflow_in.hpp>
+#include <amalgam/flow/detail/fastflow_out.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/tasks/event.hpp>
 
-// What the nodes stand on, in threads that are none of FastFlow's: so this test needs no FastFlow.
+// What the nodes of fastflow.hpp stand on, in threads that are none of FastFlow's: so this test
+// needs no FastFlow.
 namespace amalgam::detail {
 namespace {
 
@@ -116,6 +118,28 @@ TEST_P(fastflow_ends, either_may_be_destroyed_at_any_time) {
             there.is_told.wait();
         }
     }
+}
+
+TEST_P(fastflow_ends, a_receiver_that_there_is_none_of_is_refused_and_nothing_is_lost) {
+    told none;
+    fastflow_in in(GetParam(), 1, "t", none.options());
+    std::thread sender([&] {
+        fastflow_out out({in.over().address()}, "t", none.options());
+        out.join();
+        const auto write = [](auto& archive) { archive(std::uint32_t{7}); };
+        EXPECT_TRUE(out.send(0, write));
+        EXPECT_THROW(out.send(1, write), error);
+        EXPECT_TRUE(out.send({}, write));
+        out.end();
+    });
+    std::uint32_t items = 0;
+    while (auto batch = in.next()) {
+        items += batch->items;
+        in.consumed(*batch);
+    }
+    sender.join();
+    EXPECT_EQ(items, 2u);
+    EXPECT_FALSE(none.is_told.is_set()) << none.sentence;
 }
 
 }  // namespace
