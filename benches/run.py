@@ -2,7 +2,8 @@
 """Runs every comparison in one go and writes report.json and report.md.
 
 A row is measured many times, shortly, ours and its peers in turn, so that a slow moment of the
-machine falls on all of them; the median counts. Usage: run.py BUILD_DIR OUT_DIR [ROUNDS]
+machine falls on all of them; the median counts. Usage: run.py BUILD_DIR OUT_DIR [ROUNDS [WORDS]]
+WORDS: only rows whose metric has them.
 """
 import json
 import os
@@ -15,6 +16,7 @@ from rows import ROWS
 
 BUILD, OUT = sys.argv[1], sys.argv[2]
 ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 15
+WORDS = sys.argv[4] if len(sys.argv) > 4 else ""
 # The programs are found before any of the same name.
 os.environ["PATH"] = os.path.join(os.path.realpath(BUILD), "bin") + os.pathsep + os.environ["PATH"]
 left_out = set()
@@ -108,8 +110,9 @@ def markdown(rows):
 def main():
     os.makedirs(OUT, exist_ok=True)
     rows = []
-    for number, row in enumerate(ROWS, 1):
-        print(f"[{number}/{len(ROWS)}] {row['metric']}", flush=True)
+    asked = [row for row in ROWS if WORDS in row["metric"]]
+    for number, row in enumerate(asked, 1):
+        print(f"[{number}/{len(asked)}] {row['metric']}", flush=True)
         rows.append(measure(row))
         with open(os.path.join(OUT, "report.json"), "w") as file:
             json.dump(rows, file, indent=2)

@@ -78,7 +78,7 @@ TEST(group_run, gives_the_same_items_with_many_senders_and_many_receivers) {
 }
 
 TEST(group_run, gives_what_a_plain_loop_gives_wherever_blocks_are_cut) {
-    for (std::uint64_t seed = 0; seed < (conformance::slow_build ? 250 : 1000); ++seed) {
+    for (std::uint64_t seed = 0; seed < (conformance::slow_build ? 250 : 3000); ++seed) {
         const auto plan = random_graph::draw(seed, 6);
         if (plan.groups == 1) continue;
         random_graph::outcome outcome;

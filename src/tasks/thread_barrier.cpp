@@ -6,13 +6,21 @@
 
 namespace amalgam::detail {
 
+namespace {
+
+bool membarrier(int command) noexcept {
+    return ::syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
+}  // namespace
+
 bool barrier_on_all_threads() noexcept {
-    static const bool registered =
-        ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-    if (registered && ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
+    if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
+    // The first time in this process, which may be a child of one that did.
+    if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
+        membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return true;
-    // Slow; in every kernel since 4.3.
-    return ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0;
+    return membarrier(MEMBARRIER_CMD_GLOBAL);  // Slow; in every kernel since 4.3.
 }
 
 }  // namespace amalgam::detail
