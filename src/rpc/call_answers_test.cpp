@@ -212,6 +212,25 @@ TEST(responder, outlives_its_engine) {
     held.reset();
 }
 
+TEST(responder, of_a_handler_that_never_begins_leaves_nothing) {
+    loop_pair two;
+    int begun = 0;
+    two.server.define("late", [&](responder<int> answer, int n) {
+        ++begun;
+        answer(n);
+    });
+    two.in_client([&] {
+        auto late = two.client.procedure<int(int)>("late").on(two.there());
+        EXPECT_EQ(late(1), 1);
+        future<int> canceled = late.start(2);
+        canceled.cancel();
+        EXPECT_EQ(error_of([&] { canceled.get(); }).code(), errc::canceled);
+    });
+    // What the server kept of it AddressSanitizer would find.
+    two.net.run_until_idle();
+    EXPECT_EQ(begun, 1);
+}
+
 TEST(responder, of_a_one_way_call_answers_to_nobody) {
     loop_pair two;
     int ran = 0;

@@ -15,8 +15,8 @@ namespace amalgam::detail {
 /// A call whose handler answers by a responder: tracked in place of its invocation, because it
 /// may live longer, or be over earlier.
 ///
-/// Owner:   three references: the responder's, the invocation's, and the engine's until the
-///          answer has left.
+/// Owner:   references: the invocation's, the engine's until the answer has left, and the
+///          responder's, if the handler came to have one.
 /// Threads: as served_call; the answer comes from any thread.
 class late_answer final : public served_call, public late_answer_base {
 public:
@@ -28,6 +28,7 @@ public:
     engine_core& core() noexcept override;
     encoding values_as() const noexcept override { return served_call::values_as(); }
     void send(status what, std::string_view text) noexcept override;
+    void add_reference() noexcept override { references_.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference() noexcept override {
         if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
     }
@@ -43,7 +44,7 @@ private:
     core_reference alive_;
     answer_values values_;
     answer_record record_;
-    std::atomic<unsigned> references_{3};
+    std::atomic<unsigned> references_{2};
     std::atomic<bool> answered_{false};
     std::mutex busy_;
     invocation* handler_;

@@ -26,7 +26,7 @@ namespace amalgam {
 template <typename R>
 class responder {
 public:
-    explicit responder(detail::late_answer_base& to) noexcept : to_(&to) {}
+    explicit responder(detail::late_answer_base& to) noexcept : to_(&to) { to.add_reference(); }
     responder(responder&& other) noexcept : to_(std::exchange(other.to_, nullptr)) {}
     responder& operator=(responder&& other) noexcept {
         responder moved(std::move(other));

@@ -46,6 +46,7 @@ public:
     virtual engine_core& core() noexcept = 0;
     virtual encoding values_as() const noexcept = 0;
     virtual void send(status what, std::string_view text = {}) noexcept = 0;
+    virtual void add_reference() noexcept = 0;
     virtual void drop_reference() noexcept = 0;
     /// An exception leaves the handler just now, and says better what happened than a responder
     /// that it destroys could.
