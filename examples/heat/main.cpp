@@ -92,14 +92,6 @@ class worker : public am::stage<message, message> {
 public:
     explicit worker(const options& asked) : asked_(asked) {}
 
-    /// A band has one worker: a second process of its group would be another that knows nothing.
-    void start(const am::place& here) {
-        if (here.replicas > 1)
-            throw std::runtime_error("the group \"" + here.group + "\" has " +
-                                     std::to_string(here.replicas) +
-                                     " replicas, expected one; for more processes add workers");
-    }
-
     void process(message got, am::outlet<message>& out) {
         share& own = shares_[got.band];
         switch (got.what) {

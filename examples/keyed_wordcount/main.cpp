@@ -66,8 +66,9 @@ struct counter : am::sink<std::string> {
         std::ofstream written;
         if (!file.empty()) written.open(file);
         std::ostream& out = file.empty() ? std::cout : written;
+        // Other counters write at the same time: a line is written as one.
         for (const auto& [word, count] : counts)
-            out << count << ' ' << word << '\n';
+            out << std::to_string(count) + ' ' + word + '\n';
         if (!out.flush()) throw std::runtime_error("the file \"" + file + "\" cannot be written");
     }
 
