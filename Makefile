@@ -5,7 +5,8 @@ PREFIX ?= /usr/local
 RELEASE := build/release
 
 help:
-	@echo "make demo     count the words of a real text in one process, then in three, over each transport"
+	@echo "make demo     count the words of a real text in one process, then in three, over each transport;"
+	@echo "              then the jobs of scripts/demo_jobs (VERBOSE=1 shows their runs)"
 	@echo "              (FILES=\"a.txt b.txt\" for a text of your own)"
 	@echo "make test     build everything and run all tests"
 	@echo "make bench    compare with rivals in one run; writes build/bench/report.md and report.json"
