@@ -282,7 +282,11 @@ std::string to_json(const flow_config& config) {
 }
 
 std::string process_label(const group_config& group, std::size_t replica) {
-    return group.replicas() == 1 ? group.name : fmt::format("{}.{}", group.name, replica);
+    return process_label(group.name, replica, group.replicas());
+}
+
+std::string process_label(std::string_view group, std::size_t replica, std::size_t replicas) {
+    return replicas == 1 ? std::string(group) : fmt::format("{}.{}", group, replica);
 }
 
 bool has_fixed_address(std::string_view endpoint) {

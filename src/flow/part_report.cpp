@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/flow/config.hpp>
 #include <amalgam/flow/report.hpp>
 
 #include "flow/part.hpp"
@@ -43,9 +44,7 @@ run_report part::report() const {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_time_;
     const double tick =
         now > start_ticks_ ? passed.count() / static_cast<double>(now - start_ticks_) : 0;
-    const std::string process = where_.group.empty() || where_.replicas == 1
-                                    ? where_.group
-                                    : where_.group + "." + std::to_string(where_.replica);
+    const std::string process = process_label(where_.group, where_.replica, where_.replicas);
     run_report all;
     for (const auto& node : nodes_) {
         const graph_node& about = graph_.nodes()[node->index];

@@ -71,17 +71,17 @@ void ring_core::let_items_gather() noexcept {
     constexpr unsigned most_skipped = 256;
     const std::uint64_t seen = tail_seen_;
     if (seen - popped_ >= few || closed_.load(std::memory_order_relaxed)) return;
-    if (gathers_skipped_ != 0) {
-        --gathers_skipped_;
+    if (skips_left_ != 0) {
+        --skips_left_;
         return;
     }
     for (int i = 0; i < pauses; ++i)
         cpu_relax();
     look_for_item();
     // Where items come one by one it would only make them late.
-    skip_gathers_ =
-        tail_seen_ - seen >= worth_it ? 0 : std::min(2 * skip_gathers_ + 1, most_skipped);
-    gathers_skipped_ = skip_gathers_;
+    skips_when_in_vain_ =
+        tail_seen_ - seen >= worth_it ? 0 : std::min(2 * skips_when_in_vain_ + 1, most_skipped);
+    skips_left_ = skips_when_in_vain_;
 }
 
 bool ring_core::wait_for_item() {

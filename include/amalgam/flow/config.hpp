@@ -67,6 +67,8 @@ std::string to_json(const flow_config& config);
 
 /// "G2" of a group with one process, else "G2.1" for its second: what output is prefixed with.
 std::string process_label(const group_config& group, std::size_t replica);
+/// The same of a group with so many processes.
+std::string process_label(std::string_view group, std::size_t replica, std::size_t replicas);
 
 /// Whether others can find a process at `endpoint` without being told: its port is fixed, or
 /// its name given.

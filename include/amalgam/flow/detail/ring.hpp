@@ -113,8 +113,8 @@ private:
     std::uint64_t popped_ = 0;     // The consumer's own position, at or past head_.
     std::uint64_t tail_seen_ = 0;  // What the consumer last saw of tail_.
     std::atomic<std::uint64_t> deepest_{0};
-    unsigned skip_gathers_ = 0;     // How many gathers are skipped after one that was in vain.
-    unsigned gathers_skipped_ = 0;  // How many of them are still to be skipped.
+    unsigned skips_when_in_vain_ = 0;  // How many gathers are skipped after one that was in vain.
+    unsigned skips_left_ = 0;
 
     // Read at every push, written only when somebody waits or something ends.
     alignas(64) doorbell own_consumer_bell_;
