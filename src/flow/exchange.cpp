@@ -25,6 +25,10 @@ auto& edge_of(Map& edges, std::uint32_t edge) {
     return found->second;
 }
 
+bool has_left(const status& code) noexcept {
+    return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
+}
+
 }  // namespace
 
 exchange::exchange(graph_core& graph, const flow_config& config, seat here, engine& over,
@@ -344,6 +348,9 @@ void exchange::end_everywhere(const shared_loop& loop, const std::vector<std::st
         try {
             over.on(address)(loop.number);
         } catch (const error& wrong) {
+            // The ends of its channels may have reached it first, and it has left. If it is lost
+            // instead, who exchanges items with it will say so.
+            if (has_left(wrong.code())) continue;
             part_.fail(
                 {{wrong.code(), fmt::format("the process at {} could not be told that a loop "
                                             "has ended ({})",

@@ -93,7 +93,7 @@ TEST(group_run, gives_what_a_plain_loop_gives_wherever_blocks_are_cut) {
         all.net.delay(0us, std::chrono::microseconds(random.below(200)));
         all.net.reorder(random.chance(0.5));
         all.start_all();
-        all.net.run_until_idle();
+        all.run_until_idle();
         ASSERT_TRUE(all.over()) << "seed " << seed;
         for (std::size_t i = 0; i < all.processes.size(); ++i)
             ASSERT_EQ(all.failure_of(i), "") << "seed " << seed;
@@ -366,7 +366,7 @@ TEST(broken_graph, ends_everywhere_when_any_of_its_groups_is_killed) {
         all.net.run_for(std::chrono::microseconds(random.below(30000)));
         const std::size_t killed = random.below(groups.size());
         all.net.kill(groups[killed]);
-        all.net.run_until_idle();
+        all.run_until_idle();
         ASSERT_TRUE(all.over()) << "seed " << seed;
         for (std::size_t i = 0; i < all.processes.size(); ++i)
             if (i != killed) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -69,6 +70,22 @@ public:
     void start_all() {
         for (auto& one : processes)
             start(*one);
+    }
+
+    /// Until nothing happens any more. Each process leaves soon after its own run is over, as it
+    /// does when it is a real one: it only sends what it has to say.
+    void run_until_idle() {
+        constexpr auto step = std::chrono::microseconds(100);
+        const auto limit = net.now() + std::chrono::seconds(10);
+        while (net.now() < limit && !over()) {
+            std::vector<process*> ended;
+            for (auto& one : processes)
+                if (one->running && one->running->over().is_set()) ended.push_back(one.get());
+            net.run_for(step);
+            for (process* one : ended)
+                one->over->stop();
+        }
+        net.run_until_idle();
     }
 
     process& operator[](std::size_t i) { return *processes[i]; }
