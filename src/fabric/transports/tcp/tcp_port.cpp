@@ -193,8 +193,10 @@ void tcp_port::report_turned_away() noexcept {
         connection& who = *turned_away_.back();
         turned_away_.pop_back();
         const failure& why = who.way_in().why();
+        // A stranger that only goes, as a killed process or a port scan does, is nothing odd.
+        const bool odd = who.is_stranger && why.what.native != ECONNRESET;
         if (!why.sentence.empty())
-            log(who.is_stranger ? log_level::warn : log_level::info, "tcp", why.sentence);
+            log(odd ? log_level::warn : log_level::info, "tcp", why.sentence);
         if (who.is_stranger)
             remove(who);
         else
