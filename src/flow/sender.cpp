@@ -34,19 +34,13 @@ void sender::connect(std::size_t receiver, peer to) {
 }
 
 void sender::start_batch(std::size_t item_bytes, std::size_t needed) {
-    std::size_t room = std::max(limits_.batch_bytes, needed);
-    // A batch of one huge item leaves its memory behind with the next batch of usual size.
-    bool fits = batch_bytes_.size() >= room && batch_bytes_.size() / 4 <= room;
-    if (!fits) {
-        buffer larger = buffer::of(room);
-        if (item_bytes != 0) std::memcpy(larger.data(), item_, item_bytes);
-        batch_bytes_ = std::move(larger);
-    } else if (item_bytes != 0) {
-        std::memmove(batch_bytes_.data(), item_, item_bytes);
-    }
-    begin_ = item_ = batch_bytes_.data();
+    const std::size_t room = std::max(limits_.batch_bytes, needed);
+    auto fresh = std::make_shared<buffer>(pool_.take(room));
+    if (item_bytes != 0) std::memcpy(fresh->data(), item_, item_bytes);
+    batch_memory_ = std::move(fresh);
+    begin_ = item_ = batch_memory_->data();
     at_ = begin_ + item_bytes;
-    end_ = begin_ + batch_bytes_.size();
+    end_ = begin_ + room;
     items_ = 0;
     posted_ = 0;
     committed_.store(0, std::memory_order_seq_cst);
@@ -111,11 +105,12 @@ sender::link* sender::least_busy() noexcept {
 void sender::post_to(link& receiver, std::unique_lock<mutex>& hold) {
     const std::uint64_t until = committed_.load(std::memory_order_seq_cst);
     const std::size_t start = bytes_of(posted_);
-    const_bytes bytes(batch_bytes_.data() + start, bytes_of(until) - start);
+    const const_bytes bytes(batch_memory_->data() + start, bytes_of(until) - start);
     const std::uint32_t items = items_of(until) - items_of(posted_);
     const auto which = static_cast<std::size_t>(&receiver - links_.data());
     try {
-        batch_.on(receiver.to).post(edge_, replica_, receiver.posted_batches, items, bytes);
+        batch_.on(receiver.to)
+            .post_held(batch_memory_, edge_, replica_, receiver.posted_batches, items, bytes);
     } catch (const error& wrong) {
         hold.unlock();  // Who is told stops us.
         lost_(which, failure{wrong.code(), wrong.what()});

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -93,8 +94,9 @@ private:
     condition_variable changed_;  // Credit, or the end.
     std::vector<link> links_;
     std::size_t turn_ = 0;  // Of equally busy receivers the next one is served first.
-    buffer batch_bytes_;
-    std::uint64_t most_waiting_ = 0;  // Items, of all receivers.
+    buffer_pool pool_;
+    std::shared_ptr<buffer> batch_memory_;  // Messages on their way hold it, too.
+    std::uint64_t most_waiting_ = 0;        // Items, of all receivers.
     std::uint64_t posted_ = 0;  // How far this batch was posted: bytes and items, as committed_.
 };
 

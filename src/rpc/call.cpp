@@ -174,6 +174,30 @@ buffer_pool* one_way::pool_of(const call_target& target) {
     return &target.core->buffers();
 }
 
+void one_way::hold(std::shared_ptr<const void> owner, const_bytes last) {
+    // Less is copied sooner than it is held; and in XDR there is something behind it.
+    constexpr std::size_t worth_holding = 2048;
+    const bool fits = arguments.size() + sizeof(std::uint32_t) + last.size() <= most_in_message();
+    if (last.size() < worth_holding || !fits || target_.as != encoding::native) return write(last);
+    archive_writer(arguments, target_.as).count(last.size());
+    held_ = {std::move(owner), last};
+}
+
+std::size_t one_way::most_in_message() const {
+    const std::size_t whole = target_.core->max_message_bytes(target_.to);
+    const std::size_t overhead = request_bytes + target_.what->wire_text.size() + max_extras_bytes;
+    return whole - std::min(whole, overhead);
+}
+
+void one_way::send_elsewhere(std::vector<std::byte>& extras) {
+    engine_core& core = *target_.core;
+    const peer way = core.way_now(target_.to);
+    auto values = std::make_shared<lent_values>(core, std::move(arguments), way);
+    add_elsewhere(extras, values->key(way.port()), values->bytes(), core.adds_checksums());
+    const origin between{&core, target_.to, &loans_, nullptr};
+    lend(&between, std::move(values));
+}
+
 void one_way::send() {
     engine_core& core = *target_.core;
     if (!target_.to || target_.to.owner() != &core) {
@@ -187,20 +211,13 @@ void one_way::send() {
         extras = dress_call(core, target_, true, deadline, serving);
     }
     // What fits a message is sent as one, so that one-way calls stay in order.
-    const std::size_t overhead = request_bytes + target_.what->wire_text.size() + max_extras_bytes;
-    if (overhead > core.max_message_bytes(target_.to) ||
-        arguments.size() > core.max_message_bytes(target_.to) - overhead) {
-        const peer way = core.way_now(target_.to);
-        auto values = std::make_shared<lent_values>(core, std::move(arguments), way);
-        add_elsewhere(extras, values->key(way.port()), values->bytes(), core.adds_checksums());
-        const origin between{&core, target_.to, &loans_, nullptr};
-        lend(&between, std::move(values));
-    }
+    if (held_.owner == nullptr && arguments.size() > most_in_message()) send_elsewhere(extras);
     if (!loans_.empty()) add_loans(extras, loans_);
     core.admit(target_.to);
     one_way_message message(target_, deadline);
     message.arguments = arguments.bytes();
     message.extras = extras;
+    message.held = std::move(held_);
     message.loans = &loans_;
     if (core.on_owner()) {
         peer_state* const there = core.way_to(target_.to);
@@ -220,6 +237,7 @@ void one_way::send() {
     handed->extras = std::move(extras);
     handed->message.arguments = {bytes, arguments.size()};
     handed->message.extras = handed->extras;
+    handed->message.held = std::move(message.held);
     handed->loans = std::move(loans_);
     handed->message.loans = &handed->loans;
     core.handing_one_way();

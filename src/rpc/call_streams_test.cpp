@@ -1,6 +1,10 @@
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -307,6 +311,84 @@ TEST(any_size, nothing_is_kept_when_an_end_comes_in_between) {
             EXPECT_EQ(server.core().lending().size().value(), 0u) << faults;
         }
         EXPECT_EQ(server.core().serves().running(), 0u) << faults;
+    }
+}
+
+std::shared_ptr<const std::vector<std::byte>> bytes_of(std::size_t number) {
+    auto made = std::make_shared<std::vector<std::byte>>(number);
+    for (std::size_t i = 0; i < number; ++i)
+        (*made)[i] = static_cast<std::byte>(number + i * 7);
+    return made;
+}
+
+using note_bytes = void(std::uint32_t, std::span<const std::byte>);
+
+TEST(held_bytes, arrive_whole_and_in_order_and_are_let_go) {
+    const std::vector<std::size_t> sizes{0,      1,      2'047,   2'048,  5,
+                                         70'000, 30'000, 299'999, 30'000, 1'000'000};
+    for (const bool checksum : {false, true}) {
+        for (const encoding as : {encoding::native, encoding::xdr}) {
+            loop_network net({.max_message_bytes = 300'000, .link_bytes = 100'000});
+            const engine_options how{.encoding = as, .checksum = checksum};
+            engine server{net.port("server"), how}, client{net.port("client"), how};
+            std::vector<std::size_t> got;
+            const auto note = [&](std::uint32_t i, std::span<const std::byte> bytes) {
+                got.push_back(bytes.size());
+                const auto expected = bytes_of(sizes.at(i));
+                EXPECT_TRUE(
+                    std::equal(bytes.begin(), bytes.end(), expected->begin(), expected->end()))
+                    << i;
+            };
+            server.define("note", note);
+            client.define("note", note);
+            std::vector<std::weak_ptr<const void>> owners;
+            auto done = client.spawn([&] {
+                for (const std::string& where : {server.address(), client.address()}) {
+                    for (std::uint32_t i = 0; i < sizes.size(); ++i) {
+                        auto bytes = bytes_of(sizes[i]);
+                        owners.push_back(bytes);
+                        client.procedure<note_bytes>("note").on(where).post_held(bytes, i, *bytes);
+                    }
+                }
+            });
+            net.run_until_idle();
+            done.get();
+            EXPECT_EQ(std::count(got.begin(), got.end(), 299'999), 2);
+            EXPECT_EQ(std::count(got.begin(), got.end(), 1'000'000), 2);
+            std::vector<std::size_t> expected = sizes;
+            expected.insert(expected.end(), sizes.begin(), sizes.end());
+            // What is more than a message may be overtaken.
+            const auto is_large = [](std::size_t bytes) { return bytes > 200'000; };
+            std::erase_if(expected, is_large);
+            std::erase_if(got, is_large);
+            EXPECT_EQ(got, expected) << "to the server, then to oneself";
+            for (const auto& owner : owners)
+                EXPECT_TRUE(owner.expired());
+        }
+    }
+}
+
+TEST(held_bytes, are_let_go_when_their_peer_or_the_engine_ends) {
+    for (const bool kill : {false, true}) {
+        loop_network net({.link_bytes = 10'000});
+        engine server{net.port("server")}, client{net.port("client")};
+        server.define("note", [](std::uint32_t, std::span<const std::byte>) {});
+        const auto note = client.procedure<note_bytes>("note").on(server.address());
+        std::weak_ptr<const void> owner;
+        auto done = client.spawn([&] {
+            note.post(0, {});
+            this_task::sleep_for(1ms);
+            net.cut("server");
+            auto bytes = bytes_of(100'000);
+            owner = bytes;
+            for (std::uint32_t i = 0; i < 10; ++i)
+                note.post_held(bytes, i, *bytes);
+        });
+        net.run_for(2ms);
+        EXPECT_FALSE(owner.expired());
+        kill ? net.kill("server") : client.stop();
+        net.run_until_idle();
+        EXPECT_TRUE(owner.expired()) << kill;
     }
 }
 

@@ -281,7 +281,7 @@ void caller::send_credit(call_record& call, std::uint32_t items) noexcept {
     out_.send_copy(*call.callee_, call.id_, {bytes});
 }
 
-bool caller::post(peer_state& there, const one_way_message& message) noexcept {
+bool caller::post(peer_state& there, one_way_message& message) noexcept {
     if (closed_) return false;
     const remote_procedure& what = *message.what;
     std::uint32_t left = 0;
@@ -301,12 +301,13 @@ bool caller::post(peer_state& there, const one_way_message& message) noexcept {
     counts_.one_ways.add();
     const bool lends = message.loans != nullptr && !message.loans->empty();
     if (lends && !core_.lending().keep(there.name, *message.loans)) return false;
-    const const_bytes pieces[] = {header, message.extras, names, message.arguments};
+    const const_bytes pieces[] = {header, message.extras, names, message.arguments,
+                                  message.held.bytes};
     const auto sum = checked ? checksum_of(pieces) : std::array<std::byte, checksum_bytes>{};
-    const bool taken = out_.send_copy(there, 0,
-                                      {pieces[0], pieces[1], pieces[2], pieces[3],
-                                       const_bytes(sum).first(checked ? sum.size() : 0)},
-                                      {.urgent = message.urgent});
+    const bool taken = out_.send_copy(there, 0, {pieces[0], pieces[1], pieces[2], pieces[3]},
+                                      {.urgent = message.urgent,
+                                       .held = std::move(message.held),
+                                       .behind = const_bytes(sum).first(checked ? sum.size() : 0)});
     if (lends && !taken) core_.lending().withdraw(there.name, *message.loans);
     return taken;
 }

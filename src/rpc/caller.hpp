@@ -50,6 +50,7 @@ struct one_way_message {
     bool urgent;
     const_bytes extras;
     const_bytes arguments;
+    held_range held{};  ///< The end of them.
     const lent_list* loans = nullptr;
 };
 
@@ -72,7 +73,7 @@ public:
     void on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept;
     void send_credit(call_record& call, std::uint32_t items) noexcept;
     /// Sends a one-way call. False: the engine is stopped, or out of memory.
-    bool post(peer_state& there, const one_way_message& message) noexcept;
+    bool post(peer_state& there, one_way_message& message) noexcept;
     /// One could not be sent, and nobody is there to be told.
     void lost_one_way() noexcept { counts_.one_ways_lost.add(); }
 

@@ -10,8 +10,8 @@ namespace {
 
 /// A message that nobody waits for: lives in front of its own bytes, in one buffer.
 struct copied_message final : outgoing {
-    explicit copied_message(buffer held) noexcept
-        : outgoing(&copied_message::on_sent), home(std::move(held)) {}
+    copied_message(buffer around, std::shared_ptr<const void> held) noexcept
+        : outgoing(&copied_message::on_sent), home(std::move(around)), owner(std::move(held)) {}
 
     static void on_sent(completion& self, status, std::size_t) noexcept {
         destroy(static_cast<copied_message&>(self));
@@ -22,6 +22,7 @@ struct copied_message final : outgoing {
     }
 
     buffer home;
+    std::shared_ptr<const void> owner;  ///< Of a piece that is not in there.
 };
 
 std::size_t weight(const outgoing& answer) noexcept {
@@ -104,20 +105,25 @@ bool outbox::send_copy(peer_state& there, std::uint64_t tag,
     std::size_t bytes = 0;
     for (const const_bytes& piece : pieces)
         bytes += piece.size();
-    buffer held = buffers_.try_take(sizeof(copied_message) + bytes);
-    if (held.empty()) return false;
-    std::byte* const home = held.data();
-    auto* const out = ::new (home) copied_message(std::move(held));
+    buffer around = buffers_.try_take(sizeof(copied_message) + bytes + how.behind.size());
+    if (around.empty()) return false;
+    std::byte* const home = around.data();
+    auto* const out = ::new (home) copied_message(std::move(around), std::move(how.held.owner));
     std::byte* at = home + sizeof(copied_message);
+    const auto copy = [&at](const const_bytes& piece) {
+        if (!piece.empty()) std::memcpy(at, piece.data(), piece.size());
+        at += piece.size();
+    };
     out->tag = tag;
     out->pieces[0] = {at, bytes};
     out->piece_count = 1;
+    for (const const_bytes& piece : pieces)
+        copy(piece);
+    if (!how.held.bytes.empty()) out->pieces[out->piece_count++] = how.held.bytes;
+    if (!how.behind.empty()) out->pieces[out->piece_count++] = {at, how.behind.size()};
+    copy(how.behind);
     out->is_answer = how.is_answer;
     out->urgent = how.urgent;
-    for (const const_bytes& piece : pieces) {
-        if (!piece.empty()) std::memcpy(at, piece.data(), piece.size());
-        at += piece.size();
-    }
     if (send(there, *out) != result::pending) copied_message::destroy(*out);
     return true;
 }

@@ -11,6 +11,7 @@
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/tasks/parking.hpp>
 
 #include "rpc/known_peers.hpp"
@@ -50,11 +51,14 @@ public:
 
     /// Sends `out.pieces` to `there`, behind what is queued for it.
     result send(peer_state& there, outgoing& out) noexcept;
-    /// Sends a copy of the pieces. What becomes of it is not told: for messages that nobody
-    /// waits for. False: nothing was taken, for want of memory or because this is closed.
+    /// Sends a copy of the pieces, then what `how` adds. What becomes of it is not told: for
+    /// messages that nobody waits for. False: nothing was taken, for want of memory or because
+    /// this is closed.
     struct copy_options {
         bool is_answer = false;
         bool urgent = false;
+        held_range held{};     ///< Behind the pieces; not copied.
+        const_bytes behind{};  ///< Behind those; copied.
     };
     bool send_copy(peer_state& there, std::uint64_t tag, std::initializer_list<const_bytes> pieces,
                    copy_options how) noexcept;

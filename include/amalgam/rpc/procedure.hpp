@@ -6,9 +6,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include <amalgam/core/bytes.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/rpc/streamed.hpp>
@@ -37,6 +40,14 @@ template <typename T>
 inline constexpr bool is_borrowed<std::span<const T>> = true;
 template <template <typename...> typename C, typename... T>
 inline constexpr bool is_borrowed<C<T...>> = (is_borrowed<T> || ...);
+
+template <typename... A>
+inline constexpr bool ends_with_bytes = false;
+template <typename First, typename... A>
+inline constexpr bool ends_with_bytes<First, A...> = ends_with_bytes<A...>;
+template <typename Last>
+inline constexpr bool ends_with_bytes<Last> =
+    std::is_same_v<std::remove_cvref_t<Last>, const_bytes>;
 
 }  // namespace detail
 
@@ -167,6 +178,19 @@ public:
     void post(detail::argument_t<A>... arguments) const {
         detail::one_way message(target_);
         message.write(arguments...);
+        message.send();
+    }
+    /// post() without copying the last argument, a span of bytes: it stays where it is, unchanged,
+    /// until it was sent, and as long as `owner` is held. Few bytes are copied nevertheless.
+    void post_held(std::shared_ptr<const void> owner, detail::argument_t<A>... arguments) const
+        requires(detail::ends_with_bytes<A...>) {
+        detail::one_way message(target_);
+        const auto all = std::forward_as_tuple(arguments...);
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            message.write(std::get<I>(all)...);
+        }
+        (std::make_index_sequence<sizeof...(A) - 1>());
+        message.hold(std::move(owner), std::get<sizeof...(A) - 1>(all));
         message.send();
     }
 };

@@ -1,13 +1,23 @@
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string_view>
+#include <vector>
 
+#include <amalgam/core/bytes.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 
 namespace amalgam::detail {
 
+/// Bytes of a message that stay where they are until it was sent.
+struct held_range {
+    std::shared_ptr<const void> owner;  ///< Let go afterwards, on any thread.
+    const_bytes bytes;
+};
+
 /// A call that wants no answer, while its arguments are written. Lives on the caller's stack:
-/// what the port does not take at once moves to a buffer of the engine's.
+/// what the port does not take at once moves to a buffer of the engine's, but for what is held.
 class one_way {
 public:
     explicit one_way(const call_target& target) : arguments(pool_of(target)), target_(target) {}
@@ -18,14 +28,22 @@ public:
         archive_writer(arguments, target_.as, &between)(values...);
     }
 
+    /// Writes the last argument, a span of bytes. Many are not copied but held.
+    void hold(std::shared_ptr<const void> owner, const_bytes last);
+
     body arguments;
 
     void send();
 
 private:
     static buffer_pool* pool_of(const call_target& target);
+    /// More arguments than this are for their receiver to fetch.
+    std::size_t most_in_message() const;
+    void send_elsewhere(std::vector<std::byte>& extras);
+
     const call_target& target_;
     lent_list loans_;
+    held_range held_;
 };
 
 /// Waits while too many messages to the target's peer are queued. Throws error{overloaded}
