@@ -50,7 +50,7 @@ double run_group(const char* group) {
         worked += seconds;
         elapsed = seconds_since(first);
     });
-    g.pipeline(from, g.farm(workers, am::on_demand(2)), to);
+    g.pipeline(from, g.farm(workers, am::on_demand(4)), to);
     g.group("ends").add(from, to);
     g.group("W0").add(workers[0]);
     g.group("W1").add(workers[1]);

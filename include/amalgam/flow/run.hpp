@@ -30,10 +30,10 @@ struct run_options {
     std::size_t queue_items = 1024;
     /// Items to another process travel in batches of about this many bytes, sooner when the
     /// receiver has nothing to do.
-    std::size_t batch_bytes = std::size_t{256} << 10;
+    std::size_t batch_bytes = std::size_t{512} << 10;
     /// Bytes that may be on their way from one sender to one receiver, or wait there: what a
     /// receiver holds at most is this, and one batch more, for each of its senders.
-    std::size_t window_bytes = std::size_t{1} << 20;
+    std::size_t window_bytes = std::size_t{2} << 20;
     /// How long the other groups may take to be reachable.
     std::chrono::milliseconds join_limit{30000};
 };

@@ -35,9 +35,16 @@ public:
     /// To pass to peers; they can map it for reading only.
     int fd() const noexcept { return fd_.get(); }
 
-    /// From here on a sender that publishes a record will ring. Cost: a full barrier.
-    void sleep() noexcept { state().sleeping.fetch_add(1, std::memory_order_seq_cst); }
-    void wake() noexcept { state().sleeping.fetch_add(1, std::memory_order_seq_cst); }
+    /// From here on a sender that publishes a record will ring, and, if `fenced`, sees to the order
+    /// of the two itself from when it sees this. Cost: a full barrier.
+    void sleep(bool fenced) noexcept {
+        const std::uint64_t number = sleeping() / shm_board_layout::a_sleep + 1;
+        set_sleeping(number * shm_board_layout::a_sleep | shm_board_layout::asleep |
+                     (fenced ? shm_board_layout::fences : 0));
+    }
+    void wake() noexcept { set_sleeping(sleeping() & ~shm_board_layout::asleep); }
+    /// While awake: senders need not see to any order.
+    void want_no_fences() noexcept { set_sleeping(sleeping() & ~shm_board_layout::fences); }
 
     /// Shows a region, if it has few enough segments and a slot; else it stays unknown here.
     /// `blocks`: in which blocks its segments lie, as in shm_region_slot.
@@ -59,6 +66,12 @@ private:
         return *reinterpret_cast<shm_board_layout*>(memory_.data());
     }
     shm_region_slot* slot_of(const remote_key& key) const noexcept;
+    std::uint64_t sleeping() const noexcept {
+        return state().sleeping.load(std::memory_order_relaxed);  // Nobody else writes it.
+    }
+    void set_sleeping(std::uint64_t to) noexcept {
+        state().sleeping.exchange(to, std::memory_order_seq_cst);
+    }
 
     unique_fd fd_;
     shm_mapping memory_;
@@ -89,7 +102,7 @@ public:
     shm_board_view() noexcept = default;
     explicit shm_board_view(shm_mapping memory) noexcept : memory_(std::move(memory)) {}
 
-    /// Odd while its owner sleeps; another odd number each time.
+    /// As shm_board_layout says.
     const shm_word& sleeping() const noexcept { return state().sleeping; }
 
     /// What `key` opens for `asked` on [offset, offset + bytes).

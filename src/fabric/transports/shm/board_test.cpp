@@ -114,13 +114,23 @@ TEST_F(shm_board_test, region_of_nothing_is_shown) {
 }
 
 TEST_F(shm_board_test, peers_see_sleep_and_cannot_write) {
-    EXPECT_EQ(seen.sleeping().load() % 2, 0u);
-    board.sleep();
-    const std::uint64_t first = seen.sleeping().load();
-    EXPECT_EQ(first % 2, 1u);
+    const auto now = [this] { return seen.sleeping().load(); };
+    EXPECT_EQ(now() % 4, 0u);
+    board.sleep(false);
+    const std::uint64_t first = now();
+    EXPECT_EQ(first % 4, 1u);
     board.wake();
-    board.sleep();
-    EXPECT_NE(seen.sleeping().load(), first) << "one sleep is told from the next";
+    EXPECT_EQ(now() % 4, 0u);
+    board.sleep(false);
+    EXPECT_EQ(now() % 4, 1u);
+    EXPECT_NE(now(), first) << "one sleep is told from the next";
+    board.wake();
+    board.sleep(true);
+    EXPECT_EQ(now() % 4, 3u);
+    board.wake();
+    EXPECT_EQ(now() % 4, 2u);
+    board.want_no_fences();
+    EXPECT_EQ(now() % 4, 0u);
     EXPECT_FALSE(shm_mapping::of(board.fd(), 0, shm_board_layout::bytes, /*writable=*/true));
 }
 

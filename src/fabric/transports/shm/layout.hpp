@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "frames are little-end
 /// A word that two processes share.
 using shm_word = std::atomic<std::uint64_t>;
 
-inline constexpr std::uint32_t shm_version = 2;
+inline constexpr std::uint32_t shm_version = 3;
 inline constexpr std::size_t shm_line_bytes = 64;
 inline constexpr std::size_t shm_page_bytes = 4096;
 /// Of each of the two rings between two ports.
@@ -145,7 +145,12 @@ struct shm_board_layout {
     static constexpr std::size_t bytes = shm_page_bytes + slot_count * sizeof(shm_region_slot) +
                                          block_count * sizeof(shm_block_slot);
 
-    alignas(shm_line_bytes) shm_word sleeping;      ///< Odd: asleep; ring after writing a record.
+    static constexpr std::uint64_t asleep = 1;  ///< Ring after writing a record.
+    static constexpr std::uint64_t fences =
+        2;  ///< Have a full barrier before looking at `sleeping`.
+    static constexpr std::uint64_t a_sleep = 4;  ///< Counts them, so that two differ.
+
+    alignas(shm_line_bytes) shm_word sleeping;
     alignas(shm_line_bytes) shm_word blocks_freed;  ///< How often a block has left the board.
     alignas(shm_page_bytes) std::array<shm_region_slot, slot_count> slots;
     std::array<shm_block_slot, block_count> blocks;

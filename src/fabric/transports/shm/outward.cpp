@@ -27,6 +27,7 @@ shm_lent& lent_of(const completion& on_sent) noexcept {
 
 void shm_outward::open(const shm_word& reader_sleeps, bool fenced, bool offers) noexcept {
     reader_sleeps_ = &reader_sleeps;
+    always_fenced_ = fenced;
     ring_.set_fenced(fenced);
     open_ = true;
     offers_ = offers;
@@ -48,8 +49,17 @@ bool shm_outward::write(const frame_header& header, gather payload, std::size_t 
     return true;
 }
 
-void shm_outward::ring_reader(std::uint64_t now) noexcept {
-    if (std::exchange(rung_, now) != now) link_.ring();
+void shm_outward::look_at_reader(std::uint64_t now) noexcept {
+    const std::uint64_t awake = now & shm_board_layout::fences;
+    if (awake != reader_awake_) {
+        reader_awake_ = awake;
+        ring_.set_fenced(always_fenced_ || awake != 0);
+        // The record before this look was not published that way: the order of the two is made up.
+        std::atomic<bool> any{false};
+        any.exchange(true, std::memory_order_seq_cst);
+        now = reader_sleeps_->load(std::memory_order_seq_cst);
+    }
+    if ((now & shm_board_layout::asleep) != 0 && std::exchange(rung_, now) != now) link_.ring();
 }
 
 posted shm_outward::refuse(std::size_t lines) noexcept {

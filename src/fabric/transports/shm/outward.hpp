@@ -35,8 +35,8 @@ public:
     ~shm_outward() { drop(); }
     shm_outward(const shm_outward&) = delete;
 
-    /// The connection stands. `reader_sleeps`: odd while it does. `fenced`: see shm_ring_writer.
-    /// `offers`: whether to make any.
+    /// The connection stands. `reader_sleeps`: see shm_board_layout. `fenced`: see
+    /// shm_ring_writer; if not, it is when the reader wants it. `offers`: whether to make any.
     void open(const shm_word& reader_sleeps, bool fenced, bool offers) noexcept;
     /// It does not any more: lent frames are forgotten.
     void drop() noexcept;
@@ -76,10 +76,10 @@ private:
         // processor sleep_barrier() does, or the store is a full barrier itself.
         std::atomic_signal_fence(std::memory_order_seq_cst);
         const std::uint64_t now = reader_sleeps_->load(std::memory_order_relaxed);
-        if (now % 2 != 0) [[unlikely]]
-            ring_reader(now);
+        if (now % shm_board_layout::a_sleep != reader_awake_) [[unlikely]]
+            look_at_reader(now);
     }
-    void ring_reader(std::uint64_t now) noexcept;
+    void look_at_reader(std::uint64_t now) noexcept;
     posted send_slowly(const frame_header&, gather payload, completion* on_sent) noexcept;
     posted refuse(std::size_t lines) noexcept;
     shm_lent* keep(const frame_header&, gather payload, completion* on_sent) noexcept;
@@ -99,6 +99,8 @@ private:
     shm_lent_pool& lent_;
     shm_ring_writer ring_;
     const shm_word* reader_sleeps_ = nullptr;
+    std::uint64_t reader_awake_ = 0;  // Its lowest bits when there is nothing to be done.
+    bool always_fenced_ = true;
     std::uint64_t rung_ = 0;  // The last sleep for which we rang.
     bool clear_ = false;      // Up, and nothing waits for its turn: frames go straight to the ring.
     bool open_ = false;

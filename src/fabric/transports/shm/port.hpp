@@ -93,6 +93,8 @@ private:
 
     // port.cpp: what every call of progress() does.
     void disarm() noexcept;
+    void lie_down() noexcept;
+    void go_without_fences() noexcept;
     std::size_t poll_links(std::size_t budget) noexcept;
     std::size_t move_more(std::size_t budget) noexcept;
     std::size_t poll_quiet(std::size_t budget) noexcept;
@@ -124,6 +126,9 @@ private:
 
     const shm_port_settings settings_;
     bool barriers_;
+    bool wants_fences_ = false;   // Our senders see to what sleep_barrier() else would.
+    unsigned short_watches_ = 0;  // In a row; a watch is the time between two sleeps.
+    std::size_t watched_ = 0;     // What moved in this watch.
     bool armed_ = false;
     bool has_more_ = false;  // False: nothing but the hot links needs a look in each turn.
     bool room_came_ = false;
