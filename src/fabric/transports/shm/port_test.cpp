@@ -87,6 +87,42 @@ TEST(shm_port, peer_that_claims_to_have_read_what_was_never_written_is_dropped) 
     peer.wait_until_dropped();
 }
 
+TEST(shm_port, one_that_sleeps_after_every_few_frames_leaves_the_barriers_to_its_senders) {
+    shm_test_port here("shm://");
+    shm_raw_peer peer(here.end().address());
+    greet(peer, here);
+    const auto sleeping = [&] {
+        return peer.board().sleeping().load() % shm_board_layout::a_sleep;
+    };
+    const std::vector<std::byte> bytes(8);
+    std::size_t sent = 0;
+    const auto send = [&](int frames) {
+        for (int i = 0; i < frames; ++i) {
+            peer.write(frame_kind::unexpected, 8, bytes, 1);
+            ++sent;
+            move_until({&here}, [&] { return here.tags.size() == sent; });
+        }
+    };
+    const auto fall_asleep = [&] {
+        while (!here.end().prepare_to_sleep())
+            here.progress();
+    };
+    send(1);
+    fall_asleep();
+    EXPECT_EQ(sleeping(), shm_board_layout::asleep);
+    for (int i = 0; i < 20; ++i) {
+        send(1);
+        fall_asleep();
+    }
+    EXPECT_EQ(sleeping(), shm_board_layout::asleep | shm_board_layout::fences);
+    send(1);
+    EXPECT_EQ(sleeping(), shm_board_layout::fences);
+    send(2000);
+    EXPECT_EQ(sleeping(), 0u);
+    fall_asleep();
+    EXPECT_EQ(sleeping(), shm_board_layout::asleep);
+}
+
 TEST(shm_port, who_connects_and_says_nothing_is_sent_away_in_time) {
     port_options impatient;
     impatient.silence_limit = 50ms;
