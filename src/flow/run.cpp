@@ -19,8 +19,8 @@
 #include <amalgam/rpc/engine.hpp>
 
 #include "flow/group_run.hpp"
+#include "flow/launcher/rendezvous.hpp"
 #include "flow/reach.hpp"
-#include "flow/rendezvous.hpp"
 #include "flow/streams.hpp"
 
 namespace amalgam {

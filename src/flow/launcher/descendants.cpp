@@ -1,4 +1,4 @@
-#include "flow/descendants.hpp"
+#include "flow/launcher/descendants.hpp"
 
 #include <cerrno>
 #include <charconv>

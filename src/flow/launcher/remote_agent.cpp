@@ -21,10 +21,10 @@
 
 #include <amalgam/flow/launcher.hpp>
 
-#include "flow/descendants.hpp"
-#include "flow/guarded.hpp"
-#include "flow/launcher_process.hpp"
-#include "flow/remote_frames.hpp"
+#include "flow/launcher/descendants.hpp"
+#include "flow/launcher/guarded.hpp"
+#include "flow/launcher/process.hpp"
+#include "flow/launcher/remote_frames.hpp"
 
 namespace amalgam {
 namespace {

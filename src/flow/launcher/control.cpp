@@ -1,4 +1,4 @@
-#include "flow/control.hpp"
+#include "flow/launcher/control.hpp"
 
 #include <array>
 #include <cerrno>

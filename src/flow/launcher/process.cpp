@@ -1,4 +1,4 @@
-#include "flow/launcher_process.hpp"
+#include "flow/launcher/process.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "flow/remote_process.hpp"
+#include "flow/launcher/remote_process.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <amalgam/flow/detail/fastflow_out.hpp>
 
-#include "flow/fastflow_wire.hpp"
+#include "flow/fastflow/wire.hpp"
 #include "flow/reach.hpp"
 
 namespace amalgam::detail {

@@ -12,9 +12,9 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/launcher.hpp>
 
-#include "flow/guarded.hpp"
-#include "flow/launcher_supervisor.hpp"
-#include "flow/rendezvous.hpp"
+#include "flow/launcher/guarded.hpp"
+#include "flow/launcher/rendezvous.hpp"
+#include "flow/launcher/supervisor.hpp"
 
 namespace amalgam {
 namespace {

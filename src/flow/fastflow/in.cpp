@@ -6,7 +6,7 @@
 #include <amalgam/flow/detail/fastflow_in.hpp>
 #include <amalgam/rpc/call_context.hpp>
 
-#include "flow/fastflow_wire.hpp"
+#include "flow/fastflow/wire.hpp"
 
 namespace amalgam::detail {
 

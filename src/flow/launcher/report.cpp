@@ -1,4 +1,4 @@
-#include "flow/launcher_report.hpp"
+#include "flow/launcher/report.hpp"
 
 #include <algorithm>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "flow/remote_process.hpp"
+#include "flow/launcher/remote_process.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -26,9 +26,9 @@
 
 #include <amalgam/core/unique_fd.hpp>
 
-#include "flow/control.hpp"
-#include "flow/launcher_process.hpp"
-#include "flow/remote_frames.hpp"
+#include "flow/launcher/control.hpp"
+#include "flow/launcher/process.hpp"
+#include "flow/launcher/remote_frames.hpp"
 
 namespace amalgam::detail {
 namespace {

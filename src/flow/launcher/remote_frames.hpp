@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "flow/launcher_output.hpp"
+#include "flow/launcher/output.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "flow/launcher_output.hpp"
+#include "flow/launcher/output.hpp"
 
 #include <string>
 

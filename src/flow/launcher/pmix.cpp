@@ -1,4 +1,4 @@
-#include "flow/pmix.hpp"
+#include "flow/launcher/pmix.hpp"
 
 #include <array>
 #include <cstdint>

@@ -8,9 +8,9 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/flow/launcher.hpp>
 
-#include "flow/launcher_output.hpp"
-#include "flow/launcher_process.hpp"
-#include "flow/launcher_report.hpp"
+#include "flow/launcher/output.hpp"
+#include "flow/launcher/process.hpp"
+#include "flow/launcher/report.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "flow/rendezvous.hpp"
+#include "flow/launcher/rendezvous.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -23,8 +23,8 @@
 
 #include <amalgam/core/unique_fd.hpp>
 
-#include "flow/control.hpp"
-#include "flow/pmix.hpp"
+#include "flow/launcher/control.hpp"
+#include "flow/launcher/pmix.hpp"
 
 namespace amalgam::detail {
 namespace {

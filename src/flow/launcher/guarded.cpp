@@ -1,4 +1,4 @@
-#include "flow/guarded.hpp"
+#include "flow/launcher/guarded.hpp"
 
 #include <cerrno>
 #include <chrono>
@@ -12,7 +12,7 @@
 
 #include <amalgam/core/status.hpp>
 
-#include "flow/descendants.hpp"
+#include "flow/launcher/descendants.hpp"
 
 namespace amalgam::detail {
 namespace {

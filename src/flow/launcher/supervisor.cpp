@@ -1,4 +1,4 @@
-#include "flow/launcher_supervisor.hpp"
+#include "flow/launcher/supervisor.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "flow/descendants.hpp"
+#include "flow/launcher/descendants.hpp"
 
 namespace amalgam::detail {
 namespace {

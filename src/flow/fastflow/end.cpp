@@ -7,7 +7,7 @@
 #include <amalgam/flow/detail/fastflow_end.hpp>
 #include <amalgam/rpc/call_context.hpp>
 
-#include "flow/fastflow_wire.hpp"
+#include "flow/fastflow/wire.hpp"
 
 namespace amalgam::detail {
 

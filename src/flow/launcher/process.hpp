@@ -10,8 +10,8 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/flow/launcher.hpp>
 
-#include "flow/control.hpp"
-#include "flow/launcher_output.hpp"
+#include "flow/launcher/control.hpp"
+#include "flow/launcher/output.hpp"
 
 namespace amalgam::detail {
 

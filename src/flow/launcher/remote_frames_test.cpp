@@ -1,4 +1,4 @@
-#include "flow/remote_frames.hpp"
+#include "flow/launcher/remote_frames.hpp"
 
 #include <string>
 
