@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace amalgam::detail {
+
+/// Lists by key, each in the order of entering: who has a certain attribute. An entry is a place;
+/// the places of one owner are chained, so that it leaves all its lists at once. A mark is a place
+/// that nobody owns: a reader's, who walks a list that changes meanwhile.
+///
+/// Two things with one key share a list, so readers compare what they find.
+/// Threads: one at a time.
+/// Failure: what enters throws std::bad_alloc, and then has changed nothing.
+/// Cost:    a look into one table per entry; no allocation in steady state.
+class posting_lists {
+public:
+    static constexpr std::uint32_t none = ~0u;
+
+    posting_lists();
+
+    /// Enters `owner` at the end of the list of `key`, and chains the place before `chain`, an
+    /// earlier place of the same owner or none. Returns the place.
+    std::uint32_t enter(std::uint64_t key, std::uint32_t owner, std::uint32_t chain);
+    /// Leaves every list of that chain.
+    void leave(std::uint32_t chain) noexcept;
+
+    /// How many owners are in the list of `key`.
+    std::size_t count(std::uint64_t key) const noexcept;
+    /// The first place of the list of `key`; none if it is empty. Skips marks.
+    std::uint32_t first(std::uint64_t key) const noexcept;
+    std::uint32_t next(std::uint32_t place) const noexcept;
+    std::uint32_t owner(std::uint32_t place) const noexcept { return places_[place].owner; }
+
+    /// A mark before the first place of the list of `key`, which may have none yet.
+    std::uint32_t mark(std::uint64_t key);
+    /// Moves a mark behind a place of its list.
+    void move_behind(std::uint32_t mark, std::uint32_t place) noexcept;
+    void remove_mark(std::uint32_t mark) noexcept;
+
+    std::size_t lists() const noexcept { return used_; }
+
+private:
+    static constexpr std::uint32_t is_mark = none - 1;
+    struct entry {
+        std::uint32_t next;
+        std::uint32_t previous;
+        std::uint32_t owner;  // Or is_mark.
+        std::uint32_t chain;  // The owner's next place; of a free place the next free one.
+        std::uint32_t list;
+    };
+    struct list {
+        std::uint64_t key = 0;
+        std::uint32_t first = none;
+        std::uint32_t last = none;
+        std::uint32_t owners = 0;
+        std::uint32_t marks = 0;  // Of a free list: the next free one.
+    };
+
+    std::uint32_t find(std::uint64_t key) const noexcept;  // A list, or none.
+    std::uint32_t find_or_make(std::uint64_t key);
+    void make_room();
+    void drop_if_empty(std::uint32_t which) noexcept;
+    std::uint32_t take_place();
+    void free_place(std::uint32_t which) noexcept;
+    void link(std::uint32_t which, std::uint32_t behind) noexcept;
+    void unlink(std::uint32_t which) noexcept;
+    std::uint32_t owned_from(std::uint32_t place) const noexcept;
+    std::size_t home(std::uint64_t key) const noexcept { return key & (table_.size() - 1); }
+
+    std::vector<entry> places_;
+    std::vector<list> lists_;
+    std::vector<std::uint32_t> table_;  // Lists by key: open addressing, half full at most.
+    std::size_t used_ = 0;
+    std::uint32_t free_places_ = none;
+    std::uint32_t free_lists_ = none;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,207 @@
+#include "directory/resource_store.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <amalgam/core/hash.hpp>
+#include <amalgam/core/random.hpp>
+
+namespace amalgam::detail {
+
+namespace {
+
+// Keys of lists that are no attribute's. An attribute may fall together with one of them, as with
+// any other: then its list is longer than it need be.
+constexpr std::uint64_t key_of_all = 1;
+
+std::uint64_t hash(const_bytes bytes, std::uint64_t seed) noexcept {
+    const std::byte* at = bytes.data();
+    std::size_t left = bytes.size();
+    for (; left >= 8; left -= 8, at += 8)
+        seed = mix(seed ^ load_le<std::uint64_t>(at));
+    std::uint64_t rest = 0;
+    if (left != 0) std::memcpy(&rest, at, left);
+    return mix(seed ^ rest ^ bytes.size() << 56);
+}
+
+}  // namespace
+
+resource_store::resource_store() : seed_(random_u64()), range_order_(ranges), records_(1) {}
+
+void resource_store::own_range(std::uint32_t range) {
+    if (range_order_[range] != 0) return;
+    owned_.push_back(range);
+    range_order_[range] = static_cast<std::uint16_t>(owned_.size());
+}
+
+std::size_t resource_store::free_ids() const noexcept {
+    const std::size_t all = owned_.size() * ids_per_range;
+    return all - std::min<std::size_t>(all, fresh_) + freed_;
+}
+
+std::uint32_t resource_store::slot_of(resource_id id) const noexcept {
+    const auto number = static_cast<std::uint32_t>(id);
+    const std::uint32_t range = number / ids_per_range;
+    if (range >= ranges || range_order_[range] == 0) return no_slot;
+    return (range_order_[range] - 1) * ids_per_range + number % ids_per_range;
+}
+
+resource_id resource_store::id_of(std::uint32_t slot) const noexcept {
+    return static_cast<resource_id>(owned_[slot / ids_per_range] * ids_per_range +
+                                    slot % ids_per_range);
+}
+
+std::uint64_t resource_store::key_of(const attribute& one) const noexcept {
+    const const_bytes name(reinterpret_cast<const std::byte*>(one.name.data()), one.name.size());
+    return hash(one.value, hash(name, seed_));
+}
+
+std::uint64_t resource_store::key_of_context(resource_id context) const noexcept {
+    return mix(seed_ + static_cast<std::uint32_t>(context));
+}
+
+resource_id resource_store::add(resource_id context, attribute_view what) {
+    const std::size_t bytes = what.bytes().size();
+    auto memory = std::make_unique<std::uint64_t[]>(bytes / 8 + 1);
+    if (bytes != 0) std::memcpy(memory.get(), what.bytes().data(), bytes);
+    const bool fresh = fresh_ < owned_.size() * ids_per_range;
+    const std::uint32_t slot = fresh ? fresh_ : first_freed_;
+    if (slot == no_slot) return resource_id::none;
+    if (slot >= records_.size()) records_.emplace_back();
+    record& into = records_[slot];
+    into.what = what.rebased({reinterpret_cast<const std::byte*>(memory.get()), bytes});
+    into.memory = std::move(memory);
+    into.context = context;
+    try {
+        put_into_lists(slot);
+    } catch (...) {
+        lists_.leave(into.places);
+        const std::uint32_t after = into.freed_after;
+        into = {};
+        into.freed_after = after;
+        throw;
+    }
+    if (fresh) {
+        ++fresh_;
+    } else {
+        first_freed_ = std::exchange(into.freed_after, no_slot);
+        --freed_;
+    }
+    ++size_;
+    return id_of(slot);
+}
+
+void resource_store::put_into_lists(std::uint32_t slot) {
+    record& one = records_[slot];
+    const auto enter = [&](std::uint64_t key) { one.places = lists_.enter(key, slot, one.places); };
+    enter(key_of_all);
+    if (one.context != resource_id::none) enter(key_of_context(one.context));
+    for (const attribute& each : one.what)
+        enter(key_of(each));
+}
+
+bool resource_store::remove(resource_id id) noexcept {
+    const std::uint32_t slot = slot_of(id);
+    if (slot >= records_.size() || records_[slot].memory == nullptr) return false;
+    lists_.leave(records_[slot].places);
+    records_[slot] = {};
+    (first_freed_ == no_slot ? first_freed_ : records_[last_freed_].freed_after) = slot;
+    last_freed_ = slot;
+    ++freed_;
+    --size_;
+    return true;
+}
+
+std::size_t resource_store::remove_context(resource_id context) noexcept {
+    std::size_t removed = 0;
+    const std::uint64_t key = key_of_context(context);
+    std::uint32_t kept = posting_lists::none;  // The last that only has the same key.
+    for (;;) {
+        const std::uint32_t place =
+            kept == posting_lists::none ? lists_.first(key) : lists_.next(kept);
+        if (place == posting_lists::none) break;
+        const std::uint32_t slot = lists_.owner(place);
+        if (records_[slot].context != context) {
+            kept = place;
+            continue;
+        }
+        remove(id_of(slot));
+        ++removed;
+    }
+    remove(context);
+    return removed;
+}
+
+resource_store::found resource_store::found_at(std::uint32_t slot) const noexcept {
+    return {id_of(slot), records_[slot].context, records_[slot].what};
+}
+
+resource_store::found resource_store::find(resource_id id) const noexcept {
+    const std::uint32_t slot = slot_of(id);
+    if (slot >= records_.size() || records_[slot].memory == nullptr) return {};
+    return found_at(slot);
+}
+
+resource_store::found resource_store::find_first(const attribute_view& query) const noexcept {
+    for (std::uint32_t place = lists_.first(shortest(query)); place != posting_lists::none;
+         place = lists_.next(place)) {
+        const std::uint32_t slot = lists_.owner(place);
+        if (fits(slot, query)) return found_at(slot);
+    }
+    return {};
+}
+
+std::uint64_t resource_store::shortest(const attribute_view& query) const noexcept {
+    std::uint64_t best = key_of_all;
+    std::size_t least = lists_.count(key_of_all);
+    for (const attribute& each : query) {
+        if (each.is_open) continue;
+        const std::uint64_t key = key_of(each);
+        const std::size_t owners = lists_.count(key);
+        if (best != key_of_all && owners >= least) continue;
+        best = key;
+        least = owners;
+    }
+    return best;
+}
+
+bool resource_store::fits(std::uint32_t slot, const attribute_view& query) const noexcept {
+    for (const attribute& each : query) {
+        if (each.is_open) continue;
+        const auto mine = records_[slot].what.find(each.name);
+        if (!mine || mine->text() != each.text()) return false;
+    }
+    return true;
+}
+
+resource_search::resource_search(resource_store& in, attribute_view query)
+    : store_(in), query_(query), mark_(in.lists_.mark(in.shortest(query))) {}
+
+resource_search::~resource_search() {
+    store_.lists_.remove_mark(mark_);
+}
+
+resource_search::outcome resource_search::next(resource_store::found& into,
+                                               std::size_t looks) noexcept {
+    posting_lists& lists = store_.lists_;
+    std::uint32_t last = mark_;
+    outcome how = outcome::over;
+    for (std::uint32_t place = lists.next(mark_); place != posting_lists::none;
+         place = lists.next(place)) {
+        if (looks-- == 0) {
+            how = outcome::unfinished;
+            break;
+        }
+        last = place;
+        const std::uint32_t slot = lists.owner(place);
+        if (!store_.fits(slot, query_)) continue;
+        into = store_.found_at(slot);
+        how = outcome::found;
+        break;
+    }
+    if (last != mark_) lists.move_behind(mark_, last);
+    return how;
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <amalgam/directory/attributes.hpp>
+#include <amalgam/directory/resource_id.hpp>
+
+#include "directory/posting_lists.hpp"
+
+namespace amalgam::detail {
+
+class resource_search;
+
+/// The resources of one directory server, in memory, found by id, or by what they are.
+///
+/// Every resource stands in one list for each of its attributes, with all others that have the same
+/// name and value; in one of its context's; and in one of all. A search walks the shortest list
+/// that its query names and compares the rest.
+/// Threads: one at a time.
+/// Failure: throws error{no_memory}, and then has changed nothing.
+/// Cost:    find() a look at two tables. add(), remove() a hash and a link per attribute. No list
+///          is walked but by searches.
+class resource_store {
+public:
+    static constexpr std::uint32_t ids_per_range = 1u << 16;
+    static constexpr std::uint32_t ranges = 1u << 15;  ///< 0 to that: an id is positive as an int.
+
+    resource_store();
+    resource_store(const resource_store&) = delete;
+    resource_store& operator=(const resource_store&) = delete;
+
+    /// From now on ids may come from this range, too. Precondition: range < ranges.
+    void own_range(std::uint32_t range);
+    bool owns(resource_id id) const noexcept { return slot_of(id) != no_slot; }
+    /// Ids that are free now.
+    std::size_t free_ids() const noexcept;
+
+    /// Registers a resource of `context`, and gives it an id; `none` when no id is free. A context
+    /// is a resource of itself: `context` is `none` for one.
+    /// Precondition: no attribute of `what` is open.
+    resource_id add(resource_id context, attribute_view what);
+    /// False: there is none of that id.
+    bool remove(resource_id id) noexcept;
+    /// Removes a context and all its resources; tells how many these were.
+    std::size_t remove_context(resource_id context) noexcept;
+
+    struct found {
+        resource_id id = resource_id::none;
+        resource_id context = resource_id::none;
+        attribute_view what;  ///< Until it is removed.
+    };
+    /// `id` is none: there is no such resource.
+    found find(resource_id id) const noexcept;
+    /// The resource that was registered first of those that have all attributes of `query` that are
+    /// not open.
+    found find_first(const attribute_view& query) const noexcept;
+
+    std::size_t size() const noexcept { return size_; }
+
+private:
+    friend class resource_search;
+
+    static constexpr std::uint32_t no_slot = ~0u;
+    struct record {
+        std::unique_ptr<std::uint64_t[]> memory;  // Empty: the id is free.
+        attribute_view what;
+        resource_id context = resource_id::none;
+        std::uint32_t places = posting_lists::none;  // In the lists: the first of them.
+        std::uint32_t freed_after = no_slot;         // While it is free.
+    };
+    std::uint32_t slot_of(resource_id id) const noexcept;
+    resource_id id_of(std::uint32_t slot) const noexcept;
+    found found_at(std::uint32_t slot) const noexcept;
+    void put_into_lists(std::uint32_t slot);
+
+    std::uint64_t key_of(const attribute& one) const noexcept;
+    std::uint64_t key_of_context(resource_id context) const noexcept;
+    /// The key of the shortest list that holds all answers.
+    std::uint64_t shortest(const attribute_view& query) const noexcept;
+    bool fits(std::uint32_t slot, const attribute_view& query) const noexcept;
+
+    const std::uint64_t seed_;                // So that nobody can choose what falls together.
+    std::vector<std::uint32_t> owned_;        // Ranges, in the order of their slots.
+    std::vector<std::uint16_t> range_order_;  // By range: its place in there, and 1; else 0.
+    std::vector<record> records_;             // By slot.
+    std::uint32_t first_freed_ = no_slot;     // The longest ago.
+    std::uint32_t last_freed_ = no_slot;
+    std::uint32_t fresh_ = 1;  // Slots from here on were never used; 0 is no id.
+    posting_lists lists_;
+    std::size_t size_ = 0;
+    std::size_t freed_ = 0;
+};
+
+/// A query with many answers, while resources come and go: whatever fits from its start to its end
+/// is found once, in the order of registration; what comes or goes meanwhile, once at most.
+///
+/// Owner:   borrows the store; owns a copy of the query.
+/// Threads: the store's.
+class resource_search {
+public:
+    resource_search(resource_store& in, attribute_view query);
+    resource_search(const resource_search&) = delete;
+    resource_search& operator=(const resource_search&) = delete;
+    ~resource_search();
+
+    /// The next answer after looking at `looks` resources at most. `over`: none is left now.
+    enum class outcome : std::uint8_t { found, unfinished, over };
+    outcome next(resource_store::found& into, std::size_t looks) noexcept;
+
+    const attribute_list& query() const noexcept { return query_; }
+
+private:
+    resource_store& store_;
+    attribute_list query_;
+    std::uint32_t mark_;  // In the list that is walked: behind what was looked at.
+};
+
+}  // namespace amalgam::detail
