@@ -11,17 +11,10 @@ constexpr std::size_t first_table = 64;
 posting_lists::posting_lists() : table_(first_table, none) {}
 
 std::uint32_t posting_lists::enter(std::uint64_t key, std::uint32_t owner, std::uint32_t chain) {
-    const std::uint32_t which = take_place();
-    std::uint32_t into;
-    try {
-        into = find_or_make(key);
-    } catch (...) {
-        free_place(which);
-        throw;
-    }
-    places_[which] = {none, none, owner, chain, into};
-    ++lists_[into].owners;
-    link(which, lists_[into].last);
+    const std::uint32_t which = make_place(key, owner, chain);
+    list& into = lists_[places_[which].list];
+    ++into.owners;
+    link(which, into.last);
     return which;
 }
 
@@ -57,16 +50,8 @@ std::uint32_t posting_lists::owned_from(std::uint32_t place) const noexcept {
 }
 
 std::uint32_t posting_lists::mark(std::uint64_t key) {
-    const std::uint32_t which = take_place();
-    std::uint32_t into;
-    try {
-        into = find_or_make(key);
-    } catch (...) {
-        free_place(which);
-        throw;
-    }
-    places_[which] = {none, none, is_mark, none, into};
-    ++lists_[into].marks;
+    const std::uint32_t which = make_place(key, is_mark, none);
+    ++lists_[places_[which].list].marks;
     link(which, none);
     return which;
 }
@@ -143,12 +128,17 @@ void posting_lists::drop_if_empty(std::uint32_t which) noexcept {
     --used_;
 }
 
-std::uint32_t posting_lists::take_place() {
+/// For the list of `key`, and not in it yet.
+std::uint32_t posting_lists::make_place(std::uint64_t key, std::uint32_t owner,
+                                        std::uint32_t chain) {
     if (free_places_ == none) {
         places_.emplace_back();
-        return static_cast<std::uint32_t>(places_.size() - 1);
+        free_place(static_cast<std::uint32_t>(places_.size() - 1));
     }
-    return std::exchange(free_places_, places_[free_places_].chain);
+    const std::uint32_t of = find_or_make(key);
+    const std::uint32_t which = std::exchange(free_places_, places_[free_places_].chain);
+    places_[which] = {none, none, owner, chain, of};
+    return which;
 }
 
 void posting_lists::free_place(std::uint32_t which) noexcept {

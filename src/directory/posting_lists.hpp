@@ -62,7 +62,7 @@ private:
     std::uint32_t find_or_make(std::uint64_t key);
     void make_room();
     void drop_if_empty(std::uint32_t which) noexcept;
-    std::uint32_t take_place();
+    std::uint32_t make_place(std::uint64_t key, std::uint32_t owner, std::uint32_t chain);
     void free_place(std::uint32_t which) noexcept;
     void link(std::uint32_t which, std::uint32_t behind) noexcept;
     void unlink(std::uint32_t which) noexcept;
