@@ -66,10 +66,10 @@ function(amalgam_precompile_test target)
   endif()
 endfunction()
 
-# With AMALGAM_PRECOMPILED_HEADERS a layer's sources are compiled a few at a time, too: most of
-# their time goes into what they include. Names in their anonymous namespaces must differ.
+# In CI's instrumented builds a layer's sources are compiled a few at a time, too: most of their time
+# goes into what they include. Names in their anonymous namespaces must differ.
 function(amalgam_compile_a_few_at_once target)
-  if(NOT AMALGAM_PRECOMPILED_HEADERS)
+  if(NOT AMALGAM_PRECOMPILED_HEADERS OR NOT AMALGAM_SANITIZE)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
