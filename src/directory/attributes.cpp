@@ -19,6 +19,8 @@ constexpr std::size_t entry_head = 16;
 constexpr std::uint16_t is_given = 0;
 constexpr std::uint16_t is_asked = 1;
 
+alignas(8) constexpr std::byte empty_list[list_head] = {{}, {}, {}, {}, std::byte{list_head}};
+
 constexpr std::size_t padded(std::size_t bytes) noexcept {
     return (bytes + 7) / 8 * 8;
 }
@@ -119,25 +121,20 @@ result<attribute_view> attribute_view::parse(const_bytes bytes) {
     return all;
 }
 
-attribute_list::attribute_list() : words_(list_head / 8) {
-    store_le(reinterpret_cast<std::byte*>(words_.data()) + 4,
-             static_cast<std::uint32_t>(list_head));
-}
-
 attribute_list::attribute_list(
-    std::initializer_list<std::pair<std::string_view, std::string_view>> all)
-    : attribute_list() {
+    std::initializer_list<std::pair<std::string_view, std::string_view>> all) {
     for (const auto& [name, text] : all)
         add(name, text);
 }
 
-attribute_list::attribute_list(attribute_view from) : attribute_list() {
-    if (from.bytes().empty()) return;
+attribute_list::attribute_list(attribute_view from) {
+    if (from.empty()) return;
     words_.resize(from.bytes().size() / 8);
     std::memcpy(words_.data(), from.bytes().data(), from.bytes().size());
 }
 
 attribute_view attribute_list::view() const noexcept {
+    if (words_.empty()) return {{empty_list, list_head}, 0};
     const auto* const bytes = reinterpret_cast<const std::byte*>(words_.data());
     return {{bytes, words_.size() * 8}, load_le<std::uint32_t>(bytes)};
 }
@@ -168,7 +165,7 @@ void attribute_list::append(std::string_view name, const_bytes value, std::size_
     if (size() == max_attributes)
         throw error(errc::too_large, fmt::format("there are more than {} attributes with \"{}\"",
                                                  max_attributes, name));
-    const std::size_t before = words_.size() * 8;
+    const std::size_t before = bytes().size();
     const std::size_t more = entry_head + room + padded(name.size());
     if (room > max_bytes || before + more > max_bytes)
         throw error(errc::too_large,
@@ -187,6 +184,7 @@ void attribute_list::append(std::string_view name, const_bytes value, std::size_
 }
 
 bool attribute_list::fill(std::string_view name, const_bytes value) {
+    if (words_.empty()) return false;
     auto* at = reinterpret_cast<std::byte*>(words_.data()) + list_head;
     auto* const end = reinterpret_cast<std::byte*>(words_.data() + words_.size());
     for (; at != end; at += entry::at(at).bytes()) {

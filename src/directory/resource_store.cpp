@@ -11,10 +11,8 @@ namespace amalgam::detail {
 
 namespace {
 
-// Keys of lists that are no attribute's. An attribute may fall together with one of them, as with
-// any other: then its list is longer than it need be.
-constexpr std::uint64_t key_of_all = 1;
-
+// An attribute may fall together with another, or with what is no attribute's: then its list is
+// longer than it need be.
 std::uint64_t hash(const_bytes bytes, std::uint64_t seed) noexcept {
     const std::byte* at = bytes.data();
     std::size_t left = bytes.size();
@@ -113,24 +111,13 @@ bool resource_store::remove(resource_id id) noexcept {
     return true;
 }
 
-std::size_t resource_store::remove_context(resource_id context) noexcept {
-    std::size_t removed = 0;
-    const std::uint64_t key = key_of_context(context);
-    std::uint32_t kept = posting_lists::none;  // The last that only has the same key.
-    for (;;) {
-        const std::uint32_t place =
-            kept == posting_lists::none ? lists_.first(key) : lists_.next(kept);
-        if (place == posting_lists::none) break;
+resource_id resource_store::first_of(resource_id context) const noexcept {
+    for (std::uint32_t place = lists_.first(key_of_context(context)); place != posting_lists::none;
+         place = lists_.next(place)) {
         const std::uint32_t slot = lists_.owner(place);
-        if (records_[slot].context != context) {
-            kept = place;
-            continue;
-        }
-        remove(id_of(slot));
-        ++removed;
+        if (records_[slot].context == context) return id_of(slot);
     }
-    remove(context);
-    return removed;
+    return resource_id::none;
 }
 
 resource_store::found resource_store::found_at(std::uint32_t slot) const noexcept {
@@ -146,8 +133,8 @@ resource_store::found resource_store::find(resource_id id) const noexcept {
 resource_store::found resource_store::find_first(const attribute_view& query) const noexcept {
     for (std::uint32_t place = lists_.first(shortest(query)); place != posting_lists::none;
          place = lists_.next(place)) {
-        const std::uint32_t slot = lists_.owner(place);
-        if (fits(slot, query)) return found_at(slot);
+        const found one = found_at(lists_.owner(place));
+        if (one.fits(query)) return one;
     }
     return {};
 }
@@ -166,24 +153,29 @@ std::uint64_t resource_store::shortest(const attribute_view& query) const noexce
     return best;
 }
 
-bool resource_store::fits(std::uint32_t slot, const attribute_view& query) const noexcept {
+std::uint64_t resource_store::key_in_all(const attribute_view& query) const noexcept {
+    for (const attribute& each : query)
+        if (!each.is_open) return key_of(each);
+    return key_of_all;
+}
+
+bool resource_store::found::fits(const attribute_view& query) const noexcept {
     for (const attribute& each : query) {
         if (each.is_open) continue;
-        const auto mine = records_[slot].what.find(each.name);
+        const auto mine = what.find(each.name);
         if (!mine || mine->text() != each.text()) return false;
     }
     return true;
 }
 
-resource_search::resource_search(resource_store& in, attribute_view query)
+store_search::store_search(resource_store& in, attribute_view query)
     : store_(in), query_(query), mark_(in.lists_.mark(in.shortest(query))) {}
 
-resource_search::~resource_search() {
+store_search::~store_search() {
     store_.lists_.remove_mark(mark_);
 }
 
-resource_search::outcome resource_search::next(resource_store::found& into,
-                                               std::size_t looks) noexcept {
+store_search::outcome store_search::next(resource_store::found& into, std::size_t looks) noexcept {
     posting_lists& lists = store_.lists_;
     std::uint32_t last = mark_;
     outcome how = outcome::over;
@@ -194,9 +186,9 @@ resource_search::outcome resource_search::next(resource_store::found& into,
             break;
         }
         last = place;
-        const std::uint32_t slot = lists.owner(place);
-        if (!store_.fits(slot, query_)) continue;
-        into = store_.found_at(slot);
+        const resource_store::found one = store_.found_at(lists.owner(place));
+        if (!one.fits(query_)) continue;
+        into = one;
         how = outcome::found;
         break;
     }

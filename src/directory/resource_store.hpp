@@ -12,7 +12,7 @@
 
 namespace amalgam::detail {
 
-class resource_search;
+class store_search;
 
 /// The resources of one directory server, in memory, found by id, or by what they are.
 ///
@@ -44,24 +44,33 @@ public:
     resource_id add(resource_id context, attribute_view what);
     /// False: there is none of that id.
     bool remove(resource_id id) noexcept;
-    /// Removes a context and all its resources; tells how many these were.
-    std::size_t remove_context(resource_id context) noexcept;
 
     struct found {
         resource_id id = resource_id::none;
         resource_id context = resource_id::none;
         attribute_view what;  ///< Until it is removed.
+
+        /// It has all attributes of `query` that are not open.
+        bool fits(const attribute_view& query) const noexcept;
     };
     /// `id` is none: there is no such resource.
     found find(resource_id id) const noexcept;
     /// The resource that was registered first of those that have all attributes of `query` that are
     /// not open.
     found find_first(const attribute_view& query) const noexcept;
+    /// Some resource of that context; `none` when it has no more.
+    resource_id first_of(resource_id context) const noexcept;
+
+    /// The same for equal names with equal values, in this store.
+    std::uint64_t key_of(const attribute& one) const noexcept;
+    /// As key_of() of an attribute that all answers to `query` have; key_of_all if it names none.
+    std::uint64_t key_in_all(const attribute_view& query) const noexcept;
+    static constexpr std::uint64_t key_of_all = 1;
 
     std::size_t size() const noexcept { return size_; }
 
 private:
-    friend class resource_search;
+    friend class store_search;
 
     static constexpr std::uint32_t no_slot = ~0u;
     struct record {
@@ -76,11 +85,9 @@ private:
     found found_at(std::uint32_t slot) const noexcept;
     void put_into_lists(std::uint32_t slot);
 
-    std::uint64_t key_of(const attribute& one) const noexcept;
     std::uint64_t key_of_context(resource_id context) const noexcept;
     /// The key of the shortest list that holds all answers.
     std::uint64_t shortest(const attribute_view& query) const noexcept;
-    bool fits(std::uint32_t slot, const attribute_view& query) const noexcept;
 
     const std::uint64_t seed_;                // So that nobody can choose what falls together.
     std::vector<std::uint32_t> owned_;        // Ranges, in the order of their slots.
@@ -99,12 +106,12 @@ private:
 ///
 /// Owner:   borrows the store; owns a copy of the query.
 /// Threads: the store's.
-class resource_search {
+class store_search {
 public:
-    resource_search(resource_store& in, attribute_view query);
-    resource_search(const resource_search&) = delete;
-    resource_search& operator=(const resource_search&) = delete;
-    ~resource_search();
+    store_search(resource_store& in, attribute_view query);
+    store_search(const store_search&) = delete;
+    store_search& operator=(const store_search&) = delete;
+    ~store_search();
 
     /// The next answer after looking at `looks` resources at most. `over`: none is left now.
     enum class outcome : std::uint8_t { found, unfinished, over };

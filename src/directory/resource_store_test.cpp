@@ -17,6 +17,17 @@ std::uint32_t number(resource_id id) {
     return static_cast<std::uint32_t>(id);
 }
 
+std::size_t remove_context(resource_store& from, resource_id context) {
+    std::size_t removed = 0;
+    for (resource_id each = from.first_of(context); each != resource_id::none;
+         each = from.first_of(context)) {
+        EXPECT_TRUE(from.remove(each));
+        ++removed;
+    }
+    from.remove(context);
+    return removed;
+}
+
 TEST(resource_store, gives_ids_of_its_ranges_only_and_a_freed_one_last) {
     resource_store store;
     EXPECT_EQ(store.add(resource_id::none, {}), resource_id::none) << "it owns no ids";
@@ -50,25 +61,25 @@ TEST(resource_store, a_context_takes_its_resources_with_it) {
     const resource_id second = store.add(resource_id::none, attribute_list{{"type", "context"}});
     for (int i = 0; i < 10; ++i)
         store.add(i % 2 == 0 ? first : second, attribute_list{{"type", "server"}});
-    EXPECT_EQ(store.remove_context(first), 5u);
+    EXPECT_EQ(remove_context(store, first), 5u);
     EXPECT_EQ(store.size(), 6u);
     EXPECT_EQ(store.find(first).id, resource_id::none);
     EXPECT_EQ(store.find_first(attribute_list{{"type", "server"}}).context, second);
-    EXPECT_EQ(store.remove_context(first), 0u);
-    EXPECT_EQ(store.remove_context(second), 5u);
+    EXPECT_EQ(remove_context(store, first), 0u);
+    EXPECT_EQ(remove_context(store, second), 5u);
     EXPECT_EQ(store.size(), 0u);
 }
 
-TEST(resource_search, finds_what_is_there_from_its_start_to_its_end_once) {
+TEST(store_search, finds_what_is_there_from_its_start_to_its_end_once) {
     resource_store store;
     store.own_range(1);
     std::vector<resource_id> ids;
     for (int i = 0; i < 10; ++i)
         ids.push_back(store.add(resource_id::none, attribute_list{{"type", "server"}}));
     resource_store::found found;
-    using outcome = resource_search::outcome;
-    resource_search search(store, attribute_list{{"type", "server"}});
-    resource_search other(store, attribute_list{{"type", "server"}});
+    using outcome = store_search::outcome;
+    store_search search(store, attribute_list{{"type", "server"}});
+    store_search other(store, attribute_list{{"type", "server"}});
     ASSERT_EQ(search.next(found, 100), outcome::found);
     EXPECT_EQ(found.id, ids[0]);
     store.remove(ids[0]);  // The one it stands at,
@@ -89,15 +100,15 @@ TEST(resource_search, finds_what_is_there_from_its_start_to_its_end_once) {
     EXPECT_EQ(search.next(found, 100), outcome::over);
 }
 
-TEST(resource_search, looks_at_so_many_at_a_time) {
+TEST(store_search, looks_at_so_many_at_a_time) {
     resource_store store;
     store.own_range(0);
     for (int i = 0; i < 10; ++i)
         store.add(resource_id::none, attribute_list{{"a", "x"}, {"b", i == 9 ? "y" : "z"}});
     for (int i = 0; i < 20; ++i)
         store.add(resource_id::none, attribute_list{{"b", "y"}});
-    using outcome = resource_search::outcome;
-    resource_search search(store, attribute_list{{"b", "y"}, {"a", "x"}});
+    using outcome = store_search::outcome;
+    store_search search(store, attribute_list{{"b", "y"}, {"a", "x"}});
     resource_store::found found;
     EXPECT_EQ(search.next(found, 4), outcome::unfinished);
     EXPECT_EQ(search.next(found, 4), outcome::unfinished);
@@ -146,7 +157,7 @@ TEST(resource_store, finds_what_looking_at_everything_finds) {
         store.own_range(5);
         plain_store plain;
         struct running {
-            std::unique_ptr<resource_search> search;
+            std::unique_ptr<store_search> search;
             std::vector<resource_id> from_the_start;
             std::set<resource_id> got;
         };
@@ -167,21 +178,20 @@ TEST(resource_store, finds_what_looking_at_everything_finds) {
                 plain.all.erase(gone);
             } else if (what < 62 && !plain.all.empty()) {
                 const resource_id context = plain.all[random.below(plain.all.size())].id;
-                store.remove_context(context);
+                remove_context(store, context);
                 std::erase_if(plain.all, [&](const auto& one) {
                     return one.id == context || one.context == context;
                 });
             } else if (what < 70) {
                 running begun;
                 const attribute_list query = draw(random, true);
-                begun.search = std::make_unique<resource_search>(store, query);
+                begun.search = std::make_unique<store_search>(store, query);
                 begun.from_the_start = plain.matching(query);
                 searches.push_back(std::move(begun));
             } else if (what < 95 && !searches.empty()) {
                 running& one = searches[random.below(searches.size())];
                 resource_store::found found;
-                if (one.search->next(found, 1 + random.below(20)) ==
-                    resource_search::outcome::found) {
+                if (one.search->next(found, 1 + random.below(20)) == store_search::outcome::found) {
                     ASSERT_TRUE(one.got.insert(found.id).second) << "seed " << seed;
                     const auto now = plain.matching(one.search->query());
                     ASSERT_EQ(std::count(now.begin(), now.end(), found.id), 1);
@@ -190,7 +200,7 @@ TEST(resource_store, finds_what_looking_at_everything_finds) {
                 running& one = searches.back();
                 const auto now = plain.matching(one.search->query());
                 resource_store::found found;
-                while (one.search->next(found, 1000) == resource_search::outcome::found)
+                while (one.search->next(found, 1000) == store_search::outcome::found)
                     ASSERT_TRUE(one.got.insert(found.id).second);
                 for (const resource_id id : one.from_the_start)
                     if (std::count(now.begin(), now.end(), id) != 0) {

@@ -37,6 +37,8 @@ int main(int argc, char** argv) {
     amalgam::tool::add_ping(app);
     amalgam::tool::add_perf(app);
     amalgam::tool::add_run(app);
+    amalgam::tool::add_directory(app);
+    amalgam::tool::add_find(app);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

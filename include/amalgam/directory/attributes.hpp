@@ -76,7 +76,7 @@ public:
     static constexpr std::size_t max_attributes = 256;
     static constexpr std::size_t max_bytes = std::size_t{1} << 20;  ///< Of a whole list.
 
-    attribute_list();
+    attribute_list() noexcept = default;
     attribute_list(std::initializer_list<std::pair<std::string_view, std::string_view>> all);
     explicit attribute_list(attribute_view from);
 
@@ -107,7 +107,7 @@ public:
 private:
     void append(std::string_view name, const_bytes value, std::size_t room, bool is_open);
 
-    std::vector<std::uint64_t> words_;  // So that values are aligned to 8.
+    std::vector<std::uint64_t> words_;  // So that values are aligned to 8. Empty while it is.
 };
 
 class attribute_view::iterator {

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/directory/attributes.hpp>
+#include <amalgam/directory/found_resource.hpp>
+#include <amalgam/directory/resource.hpp>
+#include <amalgam/directory/resource_id.hpp>
+#include <amalgam/directory/resource_message.hpp>
+#include <amalgam/directory/resource_search.hpp>
+#include <amalgam/directory/resource_watch.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+namespace amalgam {
+
+namespace detail {
+class context_core;
+}
+
+/// A message that was posted and did not arrive.
+struct undelivered_message {
+    resource_id from = resource_id::none;
+    resource_id to = resource_id::none;
+    std::int32_t tag = 0;
+    errc why = errc::ok;  ///< not_found: no such resource; overloaded: no room; disconnected …
+};
+
+/// How a context behaves. Every field has a default that suits most.
+struct context_options {
+    /// The directory that it opens at: an address; "here" for one of its own, which only this
+    /// process knows. Empty: what AMALGAM_DIRECTORY says, or else this host's own, which is started
+    /// (`amalgam directory`) when there is none.
+    std::string directory{};
+    attribute_list what{};  ///< It is a resource, too: more about it, for others to find.
+    /// Received messages that nobody has taken yet may hold so much. Past it, long ones wait at
+    /// their senders, who wait with them; posted short ones are refused.
+    std::size_t store_bytes = std::size_t{256} << 20;
+    /// Messages of more bytes are fetched by their receiver, into the memory that it gets them in.
+    std::size_t eager_bytes = std::size_t{32} << 10;
+    /// Told of each message that was posted and did not arrive. On the engine's stream: it must not
+    /// wait.
+    std::function<void(const undelivered_message&)> on_undelivered{};
+};
+
+/// A process's part in the system: it registers resources, finds those of others, and keeps the
+/// messages that its own have not received yet.
+///
+///     context here;
+///     resource server = here.add({{"type", "server"}});
+///     resource_message asked = server.receive();
+///
+/// Owner:   owns its engine, unless it was given one, which outlives it then. Its resources end
+///          with it, for others at once.
+/// Threads: any. Handlers of the engine that are run inline cannot wait, and so not call what does.
+/// Failure: the constructor throws error{unreachable} when no directory runs there, or can be
+///          started; error{invalid} when the engine has a context already. When its directory is
+///          lost all that asks it throws error{disconnected}.
+/// Cost:    one engine, with one thread.
+class context {
+public:
+    /// Makes an engine, over "shm://" and, to call others only, "tcp://" unless said otherwise.
+    explicit context(context_options options = {})
+        : context({"shm://", "tcp://"}, std::move(options)) {}
+    explicit context(endpoints ports, context_options options = {});
+    explicit context(engine& on, context_options options = {});
+    context(const context&) = delete;
+    context& operator=(const context&) = delete;
+    ~context();
+
+    /// The context as a resource: it can be found, and get messages.
+    resource& self() noexcept { return self_; }
+    resource_id id() const noexcept { return self_.id(); }
+    engine& where() noexcept;
+
+    /// Registers a resource. All its attributes have values.
+    /// Failure: throws error{invalid} for an open attribute, error{overloaded} at a limit of the
+    ///          directory.
+    resource add(const attribute_list& what);
+
+    /// A resource that has all attributes of `query` that are not open, with the open ones filled:
+    /// the first that was registered with this host's directory, or else any. Nothing: there is
+    /// none.
+    std::optional<found_resource> find(attribute_list query);
+    /// That resource, if it has those attributes.
+    std::optional<found_resource> find(resource_id id, attribute_list query = {});
+    /// All of them, one at a time.
+    resource_search search(attribute_list query);
+    /// `function` is called for each resource that fits: for those there are, and when one appears
+    /// or goes. As a ULT of the engine; one call at a time for each watch.
+    [[nodiscard]] resource_watch watch(attribute_list query,
+                                       std::function<void(const resource_change&)> function);
+
+    /// Memory for a message of so many bytes; registered when that is more than the eager ones
+    /// have.
+    /// Failure: throws error{no_memory}.
+    message_buffer take_buffer(std::size_t bytes);
+
+    // For layers above.
+    detail::context_core& core() noexcept { return *core_; }
+
+private:
+    std::unique_ptr<engine> own_;
+    std::shared_ptr<detail::context_core> core_;
+    resource self_;
+};
+
+}  // namespace amalgam

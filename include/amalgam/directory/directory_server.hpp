@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include <amalgam/rpc/engine.hpp>
+
+namespace amalgam {
+
+namespace detail {
+class directory_core;
+}
+
+/// What a directory server lets its contexts take. Past it they are refused with `overloaded`.
+struct directory_limits {
+    std::size_t contexts = 65536;  ///< All others are of each context.
+    std::size_t resources = std::size_t{4} << 20;
+    std::size_t bytes = std::size_t{1} << 30;  ///< Of its resources' attributes.
+    std::size_t searches = 256;                ///< Under way at once.
+    std::size_t watches = 1024;
+    std::size_t untold = 65536;  ///< Changes that it has not been told of: then its watches end.
+};
+
+/// How a directory server behaves. Every field has a default that suits most.
+struct directory_options {
+    directory_limits limits{};
+};
+
+/// The directory of a host: it hands out ids, keeps resources in memory, and answers queries. The
+/// contexts of the host find it at its engine's address. `amalgam directory` is one in a process of
+/// its own; see also context_options::directory.
+///
+/// A context that goes, or whose process does, takes its resources with it at once.
+/// Owner:   borrows the engine, which outlives it. At its end every context has lost it.
+/// Threads: any.
+/// Failure: the constructor throws error{invalid} when the engine has one already.
+class directory_server {
+public:
+    explicit directory_server(engine& on, directory_options options = {});
+    directory_server(const directory_server&) = delete;
+    directory_server& operator=(const directory_server&) = delete;
+    ~directory_server();
+
+    std::size_t contexts() const;   ///< That are open now.
+    std::size_t resources() const;  ///< Their own, and they themselves.
+
+private:
+    std::shared_ptr<detail::directory_core> core_;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <amalgam/directory/found_resource.hpp>
+
+namespace amalgam {
+
+namespace detail {
+class context_core;
+}
+
+/// A query that has many answers, one at a time:
+///
+///     for (found_resource& each : here.search({{"type", "server"}})) …
+///
+/// What fits from its start to its end is found once; what comes or goes meanwhile, once at most.
+/// Owner:   its end stops it.
+/// Threads: one at a time.
+/// Failure: next() throws error{disconnected} when the directory is lost.
+/// Cost:    a call to the directory for each answer.
+class [[nodiscard]] resource_search {
+public:
+    resource_search(resource_search&& other) noexcept = default;
+    resource_search& operator=(resource_search&& other) noexcept {
+        stop();
+        core_ = std::move(other.core_);
+        query_ = std::move(other.query_);
+        number_ = other.number_;
+        return *this;
+    }
+    ~resource_search() { stop(); }
+
+    /// Parks the ULT or thread until there is an answer; nothing after the last.
+    std::optional<found_resource> next();
+    /// There are no more. Idempotent.
+    void stop() noexcept;
+
+    class iterator {
+    public:
+        using iterator_category = std::input_iterator_tag;
+        using value_type = found_resource;
+        using difference_type = std::ptrdiff_t;
+
+        iterator() = default;
+        explicit iterator(resource_search& of) : of_(&of) { ++*this; }
+        found_resource& operator*() const { return *value_; }
+        found_resource* operator->() const { return &*value_; }
+        iterator& operator++() {
+            value_ = of_->next();
+            return *this;
+        }
+        void operator++(int) { ++*this; }
+        friend bool operator==(const iterator& at, std::default_sentinel_t) noexcept {
+            return !at.value_.has_value();
+        }
+
+    private:
+        resource_search* of_ = nullptr;
+        mutable std::optional<found_resource> value_;
+    };
+    iterator begin() { return iterator(*this); }
+    std::default_sentinel_t end() const noexcept { return {}; }
+
+private:
+    friend class context;
+    resource_search(std::shared_ptr<detail::context_core> core, attribute_list query,
+                    std::uint32_t number) noexcept
+        : core_(std::move(core)), query_(std::move(query)), number_(number) {}
+
+    std::shared_ptr<detail::context_core> core_;  // Null: it has ended.
+    attribute_list query_;
+    std::uint32_t number_ = 0;
+};
+
+}  // namespace amalgam

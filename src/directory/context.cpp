@@ -1,0 +1,71 @@
+#include <utility>
+
+#include <amalgam/directory/context.hpp>
+
+#include "directory/context_core.hpp"
+
+namespace amalgam {
+
+context::context(endpoints ports, context_options options)
+    : own_(std::make_unique<engine>(std::move(ports), engine_options{.name = "context"})),
+      core_(std::make_shared<detail::context_core>(*own_, std::move(options))) {
+    core_->start();
+    self_ = resource(core_, core_->id());
+}
+
+context::context(engine& on, context_options options)
+    : core_(std::make_shared<detail::context_core>(on, std::move(options))) {
+    core_->start();
+    self_ = resource(core_, core_->id());
+}
+
+context::~context() {
+    self_.release();
+    core_->close();
+}
+
+engine& context::where() noexcept {
+    return core_->where();
+}
+
+resource context::add(const attribute_list& what) {
+    return resource(core_, core_->add(what));
+}
+
+std::optional<found_resource> context::find(attribute_list query) {
+    return core_->find(resource_id::none, std::move(query));
+}
+
+std::optional<found_resource> context::find(resource_id id, attribute_list query) {
+    if (id == resource_id::none) return std::nullopt;
+    return core_->find(id, std::move(query));
+}
+
+resource_search context::search(attribute_list query) {
+    const std::uint32_t number = core_->start_search(query);
+    return resource_search(core_, std::move(query), number);
+}
+
+resource_watch context::watch(attribute_list query,
+                              std::function<void(const resource_change&)> function) {
+    return resource_watch(core_->watch(std::move(query), std::move(function)));
+}
+
+message_buffer context::take_buffer(std::size_t bytes) {
+    return core_->take_buffer(bytes);
+}
+
+std::optional<found_resource> resource_search::next() {
+    if (core_ == nullptr) return std::nullopt;
+    auto answer = core_->next(number_, query_);
+    if (!answer) core_.reset();
+    return answer;
+}
+
+void resource_search::stop() noexcept {
+    if (core_ == nullptr) return;
+    core_->stop_search(number_);
+    core_.reset();
+}
+
+}  // namespace amalgam

@@ -1,0 +1,417 @@
+#include "directory/context_core.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/bulk/expose.hpp>
+#include <amalgam/core/log.hpp>
+#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "directory/start_directory.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+constexpr const char* directory_variable = "AMALGAM_DIRECTORY";
+constexpr std::chrono::seconds open_limit{5};
+constexpr std::chrono::seconds start_limit{10};
+
+unsigned number(resource_id id) noexcept {
+    return static_cast<unsigned>(id);
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+    std::vector<std::string> all;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        if (end != 0) all.emplace_back(text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return all;
+}
+
+}  // namespace
+
+context_core::context_core(engine& on, context_options options)
+    : on_(on),
+      options_(std::move(options)),
+      add_(on.procedure<at_directory::add>(at_directory::add_name)),
+      remove_(on.procedure<at_directory::remove>(at_directory::remove_name)),
+      find_(on.procedure<at_directory::find>(at_directory::find_name)),
+      search_(on.procedure<at_directory::search>(at_directory::search_name)),
+      next_(on.procedure<at_directory::next>(at_directory::next_name)),
+      stop_(on.procedure<at_directory::stop>(at_directory::stop_name)),
+      watch_(on.procedure<at_directory::watch>(at_directory::watch_name)),
+      unwatch_(on.procedure<at_directory::unwatch>(at_directory::unwatch_name)),
+      message_(on.procedure<at_context::message>(at_context::message_name)),
+      long_message_(on.procedure<at_context::long_message>(at_context::long_message_name)),
+      room_(on.procedure<at_context::room>(at_context::room_name)),
+      undelivered_(on.procedure<at_context::undelivered>(at_context::undelivered_name)),
+      long_buffers_(on, {.max_bytes = std::max(std::size_t{1} << 30, 4 * options_.store_bytes)}),
+      messages_(options_.store_bytes) {}
+
+template <typename R, typename... A>
+void context_core::serve(std::string_view name, R (context_core::*what)(A...), handler run) {
+    on_.define(name,
+               [self = shared_from_this(), what](A... arguments) -> R {
+                   return ((*self).*what)(std::move(arguments)...);
+               },
+               {.run = run});
+    served_.push_back(name);
+}
+
+void context_core::start() {
+    try {
+        serve(at_context::change_name, &context_core::change, handler::inline_);
+        serve(at_context::message_name, &context_core::message, handler::inline_);
+        serve(at_context::long_message_name, &context_core::long_message, handler::ult);
+        serve(at_context::room_name, &context_core::room, handler::ult);
+        serve(at_context::undelivered_name, &context_core::undelivered, handler::inline_);
+        losses_ = on_.on_peer_lost([self = weak_from_this()](const peer& who, status why) {
+            if (const auto me = self.lock()) me->lose(who, why);
+        });
+        const char* const said = std::getenv(directory_variable);
+        if (options_.directory == "here") {
+            here_ = std::make_unique<directory_server>(on_);
+            open_at({}, false);
+        } else if (!options_.directory.empty()) {
+            open_at(options_.directory, false);
+        } else if (said != nullptr && *said != '\0') {
+            open_at(said, false);
+        } else {
+            open_at(std::string(host_directory), true);
+        }
+        messages_.open(id_);
+    } catch (...) {
+        close();
+        throw;
+    }
+}
+
+attribute_list context_core::describe() const {
+    attribute_list what = options_.what;
+    std::string addresses;
+    for (const std::string& each : on_.addresses())
+        addresses += each + '\n';
+    what.add(context_addresses, addresses);
+    return what;
+}
+
+result<resource_id> context_core::try_open(const std::string& directory) {
+    const result<peer> there =
+        directory.empty() ? result<peer>(self_of(on_.core())) : on_.try_lookup(directory);
+    if (!there) return there.why();
+    const auto open = on_.procedure<at_directory::open>(at_directory::open_name);
+    auto answer = open.on(*there).within(open_limit).try_call(describe());
+    // Nobody there is `disconnected` when that was known before the call was made.
+    if (!answer && answer.code() == errc::disconnected)
+        return {errc::unreachable, answer.sentence()};
+    if (!answer) return answer.why();
+    if (answer->code != errc::ok) return {answer->code, answer->sentence};
+    directory_ = *there;
+    return answer->value;
+}
+
+void context_core::open_at(const std::string& directory, bool start) {
+    result<resource_id> id = try_open(directory);
+    if (!id && id.code() == errc::unreachable && start) {
+        const time_point until = on_.now() + start_limit;
+        start_directory(directory);
+        do {
+            this_task::sleep_for(std::chrono::milliseconds(2));
+            id = try_open(directory);
+        } while (!id && id.code() == errc::unreachable && on_.now() < until);
+    }
+    if (!id)
+        throw error(id.code(),
+                    fmt::format("no context at the directory {}: {}",
+                                directory.empty() ? "of this process" : directory, id.sentence()));
+    id_ = *id;
+}
+
+void context_core::close() noexcept {
+    if (closed_.exchange(true)) return;
+    try {
+        if (id_ != resource_id::none && !lost_) {
+            const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
+            (void)close.on(directory_).within(open_limit).try_call(id_);
+        }
+    } catch (const std::exception&) {
+        // It is gone, and all that was ours with it; or it will see that we are.
+    }
+    losses_.end();
+    for (const std::string_view name : served_)
+        on_.undefine(name);
+    here_.reset();
+    messages_.close_all();
+}
+
+void context_core::check_open() const {
+    if (closed_) throw error(errc::closed, "this context is closed; make a new one");
+    if (lost_)
+        throw error(errc::disconnected,
+                    "the directory of this context is gone, and all that was "
+                    "registered there: make a new context");
+}
+
+void context_core::lose(const peer& who, status) {
+    where_.forget(who);
+    if (!(who == directory_)) return;
+    lost_ = true;
+    log(log_level::warn, "directory", "the directory is lost", {{"context", number(id_)}});
+    change(0, false, {});
+}
+
+resource_id context_core::add(const attribute_view& what) {
+    check_open();
+    const resource_id id = add_.on(directory_)(id_, what).take();
+    messages_.open(id);
+    return id;
+}
+
+void context_core::remove(resource_id which) noexcept {
+    messages_.close(which);
+    if (closed_ || lost_) return;
+    try {
+        remove_.on(directory_)(id_, which).take();
+    } catch (const std::exception& why) {
+        log(log_level::debug, "directory", "a resource was not deleted",
+            {{"resource", number(which)}, {"why", why.what()}});
+    }
+}
+
+found_values context_core::ask(resource_id which, const attribute_view& query) {
+    check_open();
+    return find_.on(directory_)(which, query);
+}
+
+std::optional<found_resource> context_core::find(resource_id which, attribute_list query) {
+    found_values found = ask(which, query);
+    if (found.id == resource_id::none) return std::nullopt;
+    query.fill_from(found.values);
+    return found_resource{found.id, found.context, std::move(query)};
+}
+
+std::uint32_t context_core::start_search(const attribute_view& query) {
+    check_open();
+    return search_.on(directory_)(id_, query).take();
+}
+
+std::optional<found_resource> context_core::next(std::uint32_t search,
+                                                 const attribute_list& query) {
+    check_open();
+    next_answer answer = next_.on(directory_)(id_, search).take();
+    if (answer.over) return std::nullopt;
+    found_resource found{answer.found.id, answer.found.context, query};
+    found.what.fill_from(answer.found.values);
+    return found;
+}
+
+void context_core::stop_search(std::uint32_t search) noexcept {
+    if (closed_ || lost_) return;
+    try {
+        stop_.on(directory_).post(id_, search);
+    } catch (const std::exception&) {
+        // It ends with this context's connection.
+    }
+}
+
+std::shared_ptr<watch_state> context_core::watch(attribute_list query, watch_state::function what) {
+    check_open();
+    std::shared_ptr<watch_state> state;
+    {
+        const std::lock_guard one(watches_lock_);
+        const std::uint32_t number = ++last_watch_;
+        state = std::make_shared<watch_state>(weak_from_this(), number, query, std::move(what));
+        watches_.emplace(number, state);
+    }
+    try {
+        watch_.on(directory_)(id_, state->number(), query).take();
+    } catch (...) {
+        const std::lock_guard one(watches_lock_);
+        watches_.erase(state->number());
+        throw;
+    }
+    return state;
+}
+
+void context_core::unwatch(std::uint32_t number) noexcept {
+    {
+        const std::lock_guard one(watches_lock_);
+        if (watches_.erase(number) == 0) return;
+    }
+    if (closed_ || lost_) return;
+    try {
+        unwatch_.on(directory_).post(id_, number);
+    } catch (const std::exception&) {
+        // It ends with this context's connection.
+    }
+}
+
+void context_core::change(std::uint32_t watch, bool appeared, found_values which) {
+    using kind = resource_change::kind;
+    std::unordered_map<std::uint32_t, std::shared_ptr<watch_state>> whom;
+    {
+        const std::lock_guard one(watches_lock_);
+        if (which.id == resource_id::none) {
+            whom.swap(watches_);
+        } else if (const auto at = watches_.find(watch); at != watches_.end()) {
+            whom.insert(*at);
+        }
+    }
+    const kind what = which.id == resource_id::none ? kind::ended
+                      : appeared                    ? kind::appeared
+                                                    : kind::gone;
+    for (const auto& [number, state] : whom)
+        state->note(on_.pool(), what, which);
+}
+
+message_buffer context_core::take_buffer(std::size_t bytes) {
+    if (bytes > options_.eager_bytes) return long_buffers_.take(bytes);
+    return short_buffers_.take(bytes);
+}
+
+peer context_core::locate(resource_id which) {
+    if (const auto known = where_.find(which)) return *known;
+    const auto missing = [&] {
+        return error(errc::not_found, fmt::format("there is no resource {}", number(which)));
+    };
+    const found_values found = ask(which, {});
+    if (found.id == resource_id::none) throw missing();
+    const resource_id context = found.context == resource_id::none ? which : found.context;
+    if (context == id_) {
+        where_.learn_context(context, self_of(on_.core()));
+    } else if (!where_.find_context(context)) {
+        const found_values at = ask(context, attribute_list().ask(context_addresses));
+        if (at.id == resource_id::none) throw missing();
+        const std::vector<std::string> addresses = lines_of(at.values.text(context_addresses));
+        where_.learn_context(context, on_.lookup(addresses));
+    }
+    where_.learn(which, context);
+    if (const auto known = where_.find(which)) return *known;
+    throw error(errc::disconnected,
+                fmt::format("the context of resource {} is gone", number(which)));
+}
+
+context_core::time_point context_core::deadline_after(nanoseconds time) const {
+    const time_point now = on_.now();
+    return time >= time_point::max() - now ? time_point::max() : now + time;
+}
+
+context_core::nanoseconds context_core::left_until(time_point deadline) const {
+    if (deadline == time_point::max()) return nanoseconds::max();
+    return std::max(nanoseconds(0), nanoseconds(deadline - on_.now()));
+}
+
+template <typename Deliver>
+void context_core::send_by(resource_id to, std::size_t bytes, time_point deadline,
+                           Deliver deliver) {
+    bool again = false;
+    for (;;) {
+        const peer there = locate(to);
+        const result<errc> became = deliver(there, left_until(deadline));
+        const errc how = became ? *became : became.code().code;
+        if (how == errc::ok) return;
+        // Where it was never reached it cannot have been stored, and be stored twice.
+        if (!again && (how == errc::not_found || how == errc::unreachable)) {
+            again = true;
+            how == errc::unreachable ? where_.forget(there) : where_.forget(to);
+            continue;
+        }
+        if (!became || how != errc::overloaded)
+            throw error(how, how == errc::not_found
+                                 ? fmt::format("there is no resource {} any more", number(to))
+                                 : fmt::format("the message to resource {} did not arrive: {}",
+                                               number(to), became ? name(how) : became.sentence()));
+        room_.on(there).within(left_until(deadline))(to, bytes);
+    }
+}
+
+void context_core::send(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                        nanoseconds within) {
+    const time_point deadline = deadline_after(within);
+    if (content.size() > options_.eager_bytes) {
+        const exposed lent = expose(on_, const_segments(content));
+        return send_long(from, to, tag, lent, deadline);
+    }
+    send_by(to, content.size(), deadline, [&](const peer& there, nanoseconds left) {
+        return message_.on(there).within(left).try_call(from, to, tag, content);
+    });
+}
+
+void context_core::send(resource_id from, resource_id to, std::int32_t tag,
+                        message_buffer content) {
+    if (!content.is_registered()) return send(from, to, tag, content.bytes(), nanoseconds::max());
+    const bulk_buffer lent = content.take_registered();
+    send_long(from, to, tag, lent.descriptor(), time_point::max());
+}
+
+void context_core::send_long(resource_id from, resource_id to, std::int32_t tag,
+                             const amalgam::bulk& content, time_point deadline) {
+    send_by(to, content.bytes(), deadline, [&](const peer& there, nanoseconds left) {
+        return long_message_.on(there).within(left).try_call(from, to, tag, content);
+    });
+}
+
+void context_core::post(resource_id from, resource_id to, std::int32_t tag, const_bytes content) {
+    if (content.size() > options_.eager_bytes) {
+        message_buffer copy = take_buffer(content.size());
+        std::copy(content.begin(), content.end(), copy.data());
+        return post(from, to, tag, std::move(copy));
+    }
+    message_.on(locate(to)).post(from, to, tag, content);
+}
+
+void context_core::post(resource_id from, resource_id to, std::int32_t tag,
+                        message_buffer content) {
+    if (!content.is_registered()) return post(from, to, tag, content.bytes());
+    const peer there = locate(to);
+    long_message_.on(there).post(from, to, tag, expose_owned(on_, content.take_registered()));
+}
+
+errc context_core::message(resource_id from, resource_id to, std::int32_t tag,
+                           const_bytes content) {
+    resource_message arrived{from, to, tag, short_buffers_.take(content.size())};
+    std::copy(content.begin(), content.end(), arrived.content.data());
+    const errc how = messages_.put(arrived);
+    const call_context& call = call_context::current();
+    if (how != errc::ok && call.one_way()) undelivered_.on(call.from()).post(from, to, tag, how);
+    return how;
+}
+
+errc context_core::long_message(resource_id from, resource_id to, std::int32_t tag,
+                                amalgam::bulk content) {
+    const call_context& call = call_context::current();
+    const time_point deadline = call.deadline().value_or(time_point::max());
+    resource_message arrived{from, to, tag, {}};
+    errc how = errc::ok;
+    do {
+        how = messages_.wait_for_room(to, content.bytes(), deadline);
+        if (how != errc::ok) break;
+        if (arrived.content.size() != content.bytes()) {
+            arrived.content = take_buffer(content.bytes());
+            how = content.try_pull(arrived.content.bytes()).code().code;
+            if (how != errc::ok) break;
+        }
+        how = messages_.put(arrived);
+    } while (how == errc::overloaded);
+    if (how != errc::ok && call.one_way()) undelivered_.on(call.from()).post(from, to, tag, how);
+    return how == errc::overloaded ? errc::timed_out : how;
+}
+
+errc context_core::room(resource_id to, std::uint64_t bytes) {
+    const auto deadline = call_context::current().deadline().value_or(time_point::max());
+    return messages_.wait_for_room(to, bytes, deadline);
+}
+
+void context_core::undelivered(resource_id from, resource_id to, std::int32_t tag, errc why) {
+    if (why == errc::not_found) where_.forget(to);
+    if (options_.on_undelivered) options_.on_undelivered({from, to, tag, why});
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include <amalgam/bulk/bulk.hpp>
+#include <amalgam/bulk/bulk_cache.hpp>
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+#include "directory/locations.hpp"
+#include "directory/message_store.hpp"
+#include "directory/procedures.hpp"
+#include "directory/watch_state.hpp"
+
+namespace amalgam::detail {
+
+/// What a context is inside.
+///
+/// Owner:   shared by the context, its resources and searches, and the handlers that run.
+/// Threads: any.
+class context_core : public std::enable_shared_from_this<context_core> {
+public:
+    using nanoseconds = std::chrono::nanoseconds;
+    using time_point = std::chrono::steady_clock::time_point;
+
+    context_core(engine& on, context_options options);
+
+    /// Opens at the directory.
+    void start();
+    /// Ends all that waits; its resources are gone for others.
+    void close() noexcept;
+
+    engine& where() noexcept { return on_; }
+    resource_id id() const noexcept { return id_; }
+
+    resource_id add(const attribute_view& what);
+    void remove(resource_id which) noexcept;
+    std::optional<found_resource> find(resource_id which, attribute_list query);
+    std::uint32_t start_search(const attribute_view& query);
+    std::optional<found_resource> next(std::uint32_t search, const attribute_list& query);
+    void stop_search(std::uint32_t search) noexcept;
+    std::shared_ptr<watch_state> watch(attribute_list query, watch_state::function what);
+    void unwatch(std::uint32_t number) noexcept;
+
+    message_buffer take_buffer(std::size_t bytes);
+    void send(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+              nanoseconds within);
+    void send(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
+    void post(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
+    void post(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
+    message_store& messages() noexcept { return messages_; }
+
+private:
+    template <typename R, typename... A>
+    void serve(std::string_view name, R (context_core::*what)(A...), handler run);
+    // What it serves: see at_context.
+    errc message(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
+    errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
+    errc room(resource_id to, std::uint64_t bytes);
+    void undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
+    void change(std::uint32_t watch, bool appeared, found_values which);
+
+    void open_at(const std::string& directory, bool start);
+    result<resource_id> try_open(const std::string& directory);
+    attribute_list describe() const;
+    void check_open() const;
+    void lose(const peer& who, status why);
+    /// How the context of that resource is reached. Throws error{not_found}.
+    peer locate(resource_id which);
+    found_values ask(resource_id which, const attribute_view& query);
+    /// Calls `deliver(peer)` until it says what became of the message: again where a location was
+    /// old, and where it has to wait for room.
+    template <typename Deliver>
+    void send_by(resource_id to, std::size_t bytes, time_point deadline, Deliver deliver);
+    void send_long(resource_id from, resource_id to, std::int32_t tag, const amalgam::bulk& content,
+                   time_point deadline);
+    time_point deadline_after(nanoseconds time) const;
+    nanoseconds left_until(time_point deadline) const;
+
+    engine& on_;
+    const context_options options_;
+    std::unique_ptr<directory_server> here_;  // With options.directory "here".
+    peer directory_;
+    resource_id id_ = resource_id::none;
+    std::atomic<bool> lost_{false};  // The directory.
+    std::atomic<bool> closed_{false};
+    std::vector<std::string_view> served_;
+    peer_lost_subscription losses_;
+
+    const procedure<at_directory::add> add_;
+    const procedure<at_directory::remove> remove_;
+    const procedure<at_directory::find> find_;
+    const procedure<at_directory::search> search_;
+    const procedure<at_directory::next> next_;
+    const procedure<at_directory::stop> stop_;
+    const procedure<at_directory::watch> watch_;
+    const procedure<at_directory::unwatch> unwatch_;
+    const procedure<at_context::message> message_;
+    const procedure<at_context::long_message> long_message_;
+    const procedure<at_context::room> room_;
+    const procedure<at_context::undelivered> undelivered_;
+
+    buffer_pool short_buffers_;
+    bulk_cache long_buffers_;
+    message_store messages_;
+    locations where_;
+
+    std::mutex watches_lock_;
+    std::uint32_t last_watch_ = 0;
+    std::unordered_map<std::uint32_t, std::shared_ptr<watch_state>> watches_;
+};
+
+}  // namespace amalgam::detail

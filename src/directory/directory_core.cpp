@@ -1,0 +1,261 @@
+#include "directory/directory_core.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/random.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+namespace amalgam::detail {
+
+namespace {
+constexpr std::size_t looks_at_once = 4096;  // Of a search, while nothing else is served.
+}
+
+directory_core::directory_core(engine& on, const directory_options& options)
+    : on_(on),
+      options_(options),
+      change_(on.procedure<at_context::change>(at_context::change_name)),
+      registry_(options.limits, [this](watched_change&& change) { note(std::move(change)); }) {
+    registry_.own_range(static_cast<std::uint32_t>(random_u64() % resource_store::ranges));
+}
+
+template <typename R, typename... A>
+void directory_core::serve(std::string_view name, R (directory_core::*what)(A...), handler run) {
+    on_.define(name,
+               [self = shared_from_this(), what](A... arguments) -> R {
+                   return ((*self).*what)(arguments...);
+               },
+               {.run = run});
+    served_.push_back(name);
+}
+
+void directory_core::start() {
+    serve(at_directory::open_name, &directory_core::open);
+    serve(at_directory::close_name, &directory_core::close);
+    serve(at_directory::add_name, &directory_core::add);
+    serve(at_directory::remove_name, &directory_core::remove);
+    serve(at_directory::find_name, &directory_core::find);
+    serve(at_directory::search_name, &directory_core::search);
+    serve(at_directory::next_name, &directory_core::next, handler::ult);
+    serve(at_directory::stop_name, &directory_core::stop_search);
+    serve(at_directory::watch_name, &directory_core::watch);
+    serve(at_directory::unwatch_name, &directory_core::unwatch);
+    losses_ = on_.on_peer_lost([self = weak_from_this()](const peer& who, status) {
+        if (const auto me = self.lock()) me->close_all_of(who);
+    });
+}
+
+void directory_core::stop() noexcept {
+    losses_.end();
+    for (const std::string_view name : served_)
+        on_.undefine(name);
+}
+
+template <typename Work>
+auto directory_core::alone(Work work) -> reply<decltype(work())> {
+    std::vector<resource_id> whom;
+    auto result = [&] {
+        const std::lock_guard one(lock_);
+        auto what = reply_of(work);
+        whom.swap(to_tell_);
+        return what;
+    }();
+    for (const resource_id each : whom)
+        amalgam::post(on_.pool(), [self = shared_from_this(), each] { self->tell(each); });
+    return result;
+}
+
+void directory_core::check_is(resource_id context) const {
+    const auto at = clients_.find(context);
+    if (at != clients_.end() && at->second.who == call_context::current().from()) return;
+    throw error(errc::denied, fmt::format("the caller is not context {}, or not any more",
+                                          static_cast<std::uint32_t>(context)));
+}
+
+reply<resource_id> directory_core::open(attribute_view what) {
+    return alone([&] {
+        const resource_id id = registry_.open(what);
+        try {
+            clients_[id].who = call_context::current().from();
+        } catch (...) {
+            registry_.close(id);
+            throw;
+        }
+        return id;
+    });
+}
+
+void directory_core::close(resource_id context) {
+    (void)alone([&] {
+        check_is(context);
+        clients_.erase(context);
+        return registry_.close(context);
+    });
+}
+
+void directory_core::close_all_of(const peer& gone) {
+    (void)alone([&] {
+        for (auto at = clients_.begin(); at != clients_.end();) {
+            if (!(at->second.who == gone)) {
+                ++at;
+                continue;
+            }
+            log(log_level::debug, "directory", "a context is gone",
+                {{"context", static_cast<std::uint32_t>(at->first)}});
+            const resource_id context = at->first;
+            at = clients_.erase(at);
+            registry_.close(context);
+        }
+        return true;
+    });
+}
+
+reply<resource_id> directory_core::add(resource_id context, attribute_view what) {
+    return alone([&] {
+        check_is(context);
+        return registry_.add(context, what);
+    });
+}
+
+reply<bool> directory_core::remove(resource_id context, resource_id id) {
+    return alone([&] {
+        check_is(context);
+        registry_.remove(context, id);
+        return true;
+    });
+}
+
+found_values directory_core::find(resource_id id, attribute_view query) {
+    const std::lock_guard one(lock_);
+    return registry_.find(id, query);
+}
+
+reply<std::uint32_t> directory_core::search(resource_id context, attribute_view query) {
+    return alone([&] {
+        check_is(context);
+        return registry_.start_search(context, query);
+    });
+}
+
+reply<next_answer> directory_core::next(resource_id context, std::uint32_t search) {
+    for (;;) {
+        next_answer answer;
+        auto outcome = alone([&] {
+            check_is(context);
+            return registry_.next(context, search, looks_at_once, answer.found);
+        });
+        if (outcome.code != errc::ok) return {outcome.code, std::move(outcome.sentence), {}};
+        if (outcome.value != store_search::outcome::unfinished) {
+            answer.over = outcome.value == store_search::outcome::over;
+            return {errc::ok, {}, std::move(answer)};
+        }
+        this_task::yield();
+    }
+}
+
+void directory_core::stop_search(resource_id context, std::uint32_t search) {
+    (void)alone([&] {
+        check_is(context);
+        registry_.stop_search(context, search);
+        return true;
+    });
+}
+
+reply<bool> directory_core::watch(resource_id context, std::uint32_t number, attribute_view query) {
+    return alone([&] {
+        check_is(context);
+        registry_.watch(context, number, query);
+        return true;
+    });
+}
+
+void directory_core::unwatch(resource_id context, std::uint32_t number) {
+    (void)alone([&] {
+        check_is(context);
+        registry_.unwatch(context, number);
+        return true;
+    });
+}
+
+void directory_core::note(watched_change&& change) {
+    const auto at = clients_.find(change.watcher);
+    if (at == clients_.end()) return;  // It is about to go.
+    client& whom = at->second;
+    if (whom.missed) return;
+    if (!whom.telling) {
+        to_tell_.push_back(change.watcher);
+        whom.telling = true;
+    }
+    if (whom.untold.size() < options_.limits.untold) {
+        whom.untold.push_back(std::move(change));
+    } else {
+        whom.untold.clear();
+        whom.missed = true;
+    }
+}
+
+void directory_core::tell(resource_id context) {
+    for (;;) {
+        peer whom;
+        std::deque<watched_change> changes;
+        {
+            const std::lock_guard one(lock_);
+            const auto at = clients_.find(context);
+            if (at == clients_.end()) return;
+            whom = at->second.who;
+            changes.swap(at->second.untold);
+            if (std::exchange(at->second.missed, false)) {
+                registry_.unwatch_all(context);
+                changes.emplace_back();
+            }
+            if (changes.empty()) {
+                at->second.telling = false;
+                return;
+            }
+        }
+        try {
+            for (const watched_change& each : changes)
+                change_.on(whom).post(each.watch, each.appeared, each.which);
+        } catch (const error& why) {  // It is gone, or will be.
+            log(log_level::debug, "directory", "a context was not told of a change",
+                {{"context", static_cast<std::uint32_t>(context)}, {"why", why.what()}});
+            return;
+        }
+    }
+}
+
+std::size_t directory_core::contexts() const {
+    const std::lock_guard one(lock_);
+    return registry_.contexts();
+}
+
+std::size_t directory_core::resources() const {
+    const std::lock_guard one(lock_);
+    return registry_.resources();
+}
+
+}  // namespace amalgam::detail
+
+namespace amalgam {
+
+directory_server::directory_server(engine& on, directory_options options)
+    : core_(std::make_shared<detail::directory_core>(on, options)) {
+    core_->start();
+}
+
+directory_server::~directory_server() {
+    core_->stop();
+}
+
+std::size_t directory_server::contexts() const {
+    return core_->contexts();
+}
+
+std::size_t directory_server::resources() const {
+    return core_->resources();
+}
+
+}  // namespace amalgam

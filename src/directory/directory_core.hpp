@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+#include "directory/procedures.hpp"
+#include "directory/registry.hpp"
+
+namespace amalgam::detail {
+
+/// A registry that is served on an engine: which peer is which context, and telling contexts of
+/// changes.
+///
+/// Owner:   shared with the handlers that run.
+/// Threads: any.
+class directory_core : public std::enable_shared_from_this<directory_core> {
+public:
+    directory_core(engine& on, const directory_options& options);
+
+    void start();
+    /// Serves nobody any more.
+    void stop() noexcept;
+
+    std::size_t contexts() const;
+    std::size_t resources() const;
+
+private:
+    /// A context, as it is reached, and what it is still to be told.
+    struct client {
+        peer who;
+        std::deque<watched_change> untold;
+        bool missed = false;  // There were too many.
+        bool telling = false;
+    };
+
+    template <typename R, typename... A>
+    void serve(std::string_view name, R (directory_core::*what)(A...),
+               handler run = handler::inline_);
+    // What it serves: see at_directory.
+    reply<resource_id> open(attribute_view what);
+    void close(resource_id context);
+    reply<resource_id> add(resource_id context, attribute_view what);
+    reply<bool> remove(resource_id context, resource_id id);
+    found_values find(resource_id id, attribute_view query);
+    reply<std::uint32_t> search(resource_id context, attribute_view query);
+    reply<next_answer> next(resource_id context, std::uint32_t search);
+    void stop_search(resource_id context, std::uint32_t search);
+    reply<bool> watch(resource_id context, std::uint32_t number, attribute_view query);
+    void unwatch(resource_id context, std::uint32_t number);
+
+    /// What `work()` returns or throws, which runs with the lock held. Afterwards those who watch
+    /// for what it has changed are told.
+    template <typename Work>
+    auto alone(Work work) -> reply<decltype(work())>;
+    void check_is(resource_id context) const;
+    void close_all_of(const peer& gone);
+    void note(watched_change&& change);
+    void tell(resource_id context);
+
+    engine& on_;
+    const directory_options options_;
+    const procedure<at_context::change> change_;
+    std::vector<std::string_view> served_;
+    peer_lost_subscription losses_;
+
+    mutable std::mutex lock_;  // Never held across a wait.
+    registry registry_;
+    std::unordered_map<resource_id, client> clients_;
+    std::vector<resource_id> to_tell_;  // Contexts, by what runs with the lock held.
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,145 @@
+#include "directory/member_table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <amalgam/core/hash.hpp>
+
+namespace amalgam::detail {
+
+std::uint64_t member_table::digest_of(const member& one) noexcept {
+    return mix(mix(one.key) + one.version);
+}
+
+void member_table::note_ranges(const member& of, bool owned) {
+    for (const std::uint32_t range : of.ranges) {
+        if (owned) {
+            // Two that own one range have not heard of each other: the first in the ring keeps it.
+            const auto [at, fresh] = owners_.emplace(range, of.key);
+            if (!fresh) at->second = std::min(at->second, of.key);
+        } else if (const auto at = owners_.find(range);
+                   at != owners_.end() && at->second == of.key) {
+            owners_.erase(at);
+        }
+    }
+}
+
+member_table::learnt member_table::learn(const member& what, time_point when) {
+    if (gone_.contains(what.key)) return learnt::nothing;
+    const auto [at, fresh] = all_.try_emplace(what.key);
+    known& one = at->second;
+    one.heard = std::max(one.heard, when);
+    if (!fresh) {
+        if (what.version <= one.what.version) return learnt::nothing;
+        note_ranges(one.what, false);
+        digest_ -= digest_of(one.what);
+    }
+    one.what = what;
+    note_ranges(what, true);
+    digest_ += digest_of(what);
+    if (fresh) ring_.insert(std::lower_bound(ring_.begin(), ring_.end(), what.key), what.key);
+    return fresh ? learnt::first : learnt::newer;
+}
+
+void member_table::hear(std::uint64_t key, time_point when) {
+    const auto at = all_.find(key);
+    if (at != all_.end()) at->second.heard = std::max(at->second.heard, when);
+}
+
+bool member_table::remove(std::uint64_t key) {
+    const auto at = all_.find(key);
+    if (at == all_.end()) return false;
+    note_ranges(at->second.what, false);
+    digest_ -= digest_of(at->second.what);
+    gone_.insert(key);
+    ring_.erase(std::lower_bound(ring_.begin(), ring_.end(), key));
+    all_.erase(at);
+    return true;
+}
+
+std::vector<member> member_table::remove_silent_since(time_point when) {
+    std::vector<member> silent;
+    for (const auto& [key, one] : all_)
+        if (one.heard < when) silent.push_back(one.what);
+    for (const member& each : silent)
+        remove(each.key);
+    return silent;
+}
+
+const member* member_table::find(std::uint64_t key) const {
+    const auto at = all_.find(key);
+    return at == all_.end() ? nullptr : &at->second.what;
+}
+
+const member* member_table::owner_of(std::uint32_t range) const {
+    const auto at = owners_.find(range);
+    return at == owners_.end() ? nullptr : find(at->second);
+}
+
+std::vector<member> member_table::all() const {
+    std::vector<member> list;
+    for (const std::uint64_t each : ring_)
+        list.push_back(all_.at(each).what);
+    return list;
+}
+
+const member* member_table::after(std::uint64_t key, std::size_t steps) const {
+    if (steps > ring_.size()) return nullptr;
+    const auto next = std::upper_bound(ring_.begin(), ring_.end(), key) - ring_.begin();
+    const std::size_t at = static_cast<std::size_t>(next) + steps - 1;
+    return find(ring_[at % ring_.size()]);
+}
+
+std::vector<delegation> member_table::split_around(std::uint64_t key, const ring_part& part,
+                                                   std::size_t most) const {
+    if (!part.holds(key)) return split(part, most);
+    ring_part before = part, behind = part;
+    before.end = key - part.from;
+    behind.first = before.end + 1;
+    std::vector<delegation> all;
+    if (before.first != before.end) all = split(before, most);
+    if (behind.first == behind.end) return all;
+    for (delegation& each : split(behind, most))
+        all.push_back(std::move(each));
+    return all;
+}
+
+std::vector<delegation> member_table::split(const ring_part& part, std::size_t most) const {
+    constexpr std::size_t most_named = 8;
+    // The ring's keys from part.from on; those inside the part are one range of it.
+    const auto start = std::upper_bound(ring_.begin(), ring_.end(), part.from) - ring_.begin();
+    const auto key = [&](std::size_t i) {
+        return ring_[(static_cast<std::size_t>(start) + i) % ring_.size()];
+    };
+    const auto first_from = [&](std::uint64_t distance) {
+        std::size_t low = 0;
+        for (std::size_t high = ring_.size(); low < high;) {
+            const std::size_t middle = (low + high) / 2;
+            // Where the key is part.from itself it is the last: its distance is that of the ring.
+            const std::uint64_t here = key(middle) - part.from;
+            if (here != 0 && here < distance) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        return low;
+    };
+    const std::size_t begin = first_from(part.first);
+    std::size_t end = part.end != 0 ? first_from(part.end) : ring_.size();
+    if (end > begin && key(end - 1) == part.from) --end;
+    const std::size_t inside = end - std::min(begin, end);
+    std::vector<delegation> cuts(std::min(most, inside));
+    for (std::size_t i = 0; i < cuts.size(); ++i) {
+        const auto cut = [&](std::size_t which) { return begin + which * inside / cuts.size(); };
+        delegation& one = cuts[i];
+        for (std::size_t k = cut(i); k < cut(i + 1) && one.whom.size() < most_named; ++k)
+            one.whom.push_back(key(k));
+        one.part.from = part.from;
+        one.part.first = i == 0 ? part.first : key(cut(i)) - part.from;
+        one.part.end = i + 1 == cuts.size() ? part.end : key(cut(i + 1)) - part.from;
+    }
+    return cuts;
+}
+
+}  // namespace amalgam::detail

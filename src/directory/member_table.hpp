@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/directory/resource_id.hpp>
+
+namespace amalgam::detail {
+
+/// A directory server, as the others know it. `key` is random, new for each run of a server, and
+/// its place in the ring of all.
+struct member {
+    std::uint64_t key = 0;
+    std::uint32_t version = 0;  ///< Counts its changes; the highest is right.
+    bool owns = false;          ///< Its ranges are its own; before, it only claims them.
+    std::vector<std::string> addresses;
+    std::vector<std::uint32_t> ranges;  ///< Of ids.
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(key, version, owns, addresses, ranges);
+    }
+    friend bool operator==(const member&, const member&) = default;
+};
+
+/// A part of the ring of keys: all that are at least `first` steps behind `from`, and fewer than
+/// `end`; an end of 0 is the whole ring's.
+struct ring_part {
+    std::uint64_t from = 0;
+    std::uint64_t first = 1;  ///< `from` itself is none of them.
+    std::uint64_t end = 0;
+
+    bool holds(std::uint64_t key) const noexcept {
+        return key - from >= first && (end == 0 || key - from < end);
+    }
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(from, first, end);
+    }
+};
+
+/// A part of the ring, and who is there to see to it: first the one to ask, then some to ask
+/// instead when that does not answer.
+struct delegation {
+    ring_part part;
+    std::vector<std::uint64_t> whom;
+};
+
+/// The other directory servers: who there is, where, and with which ids.
+///
+/// Threads: one at a time.
+/// Failure: throws std::bad_alloc.
+/// Cost:    logarithmic in their number; a new one moves half of a list of keys.
+class member_table {
+public:
+    using time_point = clock::time_point;
+
+    enum class learnt : std::uint8_t { nothing, newer, first };
+    /// It was heard of at that time. `nothing`: that is not new, or older than what is known. One
+    /// that has gone is not met again.
+    learnt learn(const member& what, time_point when);
+    /// It was heard itself.
+    void hear(std::uint64_t key, time_point when);
+    /// It is gone. False: it was not known, or gone already.
+    bool remove(std::uint64_t key);
+    /// Removes all that nobody has heard of since, and gives them.
+    std::vector<member> remove_silent_since(time_point when);
+
+    const member* find(std::uint64_t key) const;
+    /// Whose range that is; null: nobody's who is known.
+    const member* owner_of(std::uint32_t range) const;
+    std::size_t size() const noexcept { return all_.size(); }
+    std::vector<member> all() const;  ///< In the order of the ring.
+    /// The next in the ring, `steps` behind that key; null: there are not so many.
+    const member* after(std::uint64_t key, std::size_t steps = 1) const;
+    /// The same for the same members in the same versions; for others it most likely differs.
+    std::uint64_t digest() const noexcept { return digest_; }
+
+    /// Cuts a part into as many as are to be asked at once, `most` at most, with about as many
+    /// members each. Together they hold all of it, also who is not known here. None: nobody known
+    /// is there.
+    std::vector<delegation> split(const ring_part& part, std::size_t most) const;
+    /// The same without a key that sees to itself. May be twice as many.
+    std::vector<delegation> split_around(std::uint64_t key, const ring_part& part,
+                                         std::size_t most) const;
+
+private:
+    struct known {
+        member what;
+        time_point heard;
+    };
+    static std::uint64_t digest_of(const member& one) noexcept;
+    void note_ranges(const member& of, bool owned);
+
+    std::unordered_map<std::uint64_t, known> all_;
+    std::vector<std::uint64_t> ring_;                          // Their keys, sorted.
+    std::unordered_map<std::uint32_t, std::uint64_t> owners_;  // By range.
+    std::unordered_set<std::uint64_t> gone_;
+    std::uint64_t digest_ = 0;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,140 @@
+#include "directory/member_table.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/random.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+member of(std::uint64_t key, std::uint32_t version = 1, std::vector<std::uint32_t> ranges = {}) {
+    return {key, version, true, {"tcp://10.0.0.1:7000"}, std::move(ranges)};
+}
+
+member_table::time_point at(int seconds) {
+    return member_table::time_point{} + std::chrono::seconds(seconds);
+}
+
+using learnt = member_table::learnt;
+
+TEST(member_table, knows_the_newest_of_each_and_whose_a_range_is) {
+    member_table table;
+    EXPECT_EQ(table.learn(of(7, 1, {1, 2}), at(0)), learnt::first);
+    EXPECT_EQ(table.learn(of(7, 1, {3}), at(0)), learnt::nothing);
+    EXPECT_EQ(table.learn(of(7, 3, {2, 3}), at(0)), learnt::newer);
+    EXPECT_EQ(table.learn(of(7, 2, {4}), at(0)), learnt::nothing);
+    EXPECT_EQ(table.owner_of(1), nullptr);
+    EXPECT_EQ(table.owner_of(2)->key, 7u);
+    EXPECT_EQ(table.owner_of(3)->key, 7u);
+    EXPECT_TRUE(table.remove(7));
+    EXPECT_FALSE(table.remove(7));
+    EXPECT_EQ(table.owner_of(3), nullptr);
+    EXPECT_EQ(table.find(7), nullptr);
+    EXPECT_EQ(table.learn(of(7, 9), at(0)), learnt::nothing) << "late news of one that is gone";
+    EXPECT_EQ(table.size(), 0u);
+}
+
+TEST(member_table, forgets_who_was_silent) {
+    member_table table;
+    for (const std::uint64_t key : {1, 2, 3})
+        table.learn(of(key), at(0));
+    table.learn(of(1), at(5));
+    table.hear(2, at(4));
+    const auto silent = table.remove_silent_since(at(4));
+    ASSERT_EQ(silent.size(), 1u);
+    EXPECT_EQ(silent[0].key, 3u);
+    EXPECT_EQ(table.after(1)->key, 2u);
+    EXPECT_EQ(table.after(2)->key, 1u);
+    EXPECT_EQ(table.after(2, 2)->key, 2u);
+    EXPECT_EQ(table.after(2, 3), nullptr);
+}
+
+TEST(member_table, equal_tables_have_equal_digests) {
+    seeded_random random(1);
+    std::vector<member> all;
+    for (int i = 0; i < 50; ++i)
+        all.push_back(of(random(), static_cast<std::uint32_t>(random.below(3))));
+    member_table one, two;
+    for (const member& each : all)
+        one.learn(each, at(0));
+    std::shuffle(all.begin(), all.end(), random);
+    for (const member& each : all) {
+        EXPECT_NE(one.digest(), two.digest());
+        two.learn(each, at(1));
+    }
+    EXPECT_EQ(one.digest(), two.digest());
+    one.remove(all[0].key);
+    EXPECT_NE(one.digest(), two.digest());
+    two.remove(all[0].key);
+    EXPECT_EQ(one.digest(), two.digest());
+}
+
+TEST(member_table, cuts_a_part_into_pieces_that_hold_all_of_it_once) {
+    for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+        SCOPED_TRACE(seed);
+        seeded_random random(seed);
+        member_table table;
+        // Of few keys some lie where a part begins or ends.
+        const std::uint64_t keys = random.chance(0.5) ? 50 : ~0ull;
+        for (std::uint64_t left = random.below(40); left > 0; --left)
+            table.learn(of(random.below(keys)), at(0));
+        const ring_part part{random.below(keys), 1 + random.below(keys / 2),
+                             random.chance(0.3) ? 0 : keys / 2 + random.below(keys / 2)};
+        const std::size_t most = 1 + random.below(6);
+        std::set<std::uint64_t> inside;
+        for (const member& each : table.all())
+            if (part.holds(each.key)) inside.insert(each.key);
+        const auto cuts = table.split(part, most);
+        ASSERT_EQ(cuts.size(), std::min(most, inside.size()));
+        std::size_t fewest = inside.size(), largest = 0;
+        for (std::size_t i = 0; i < cuts.size(); ++i) {
+            ASSERT_EQ(cuts[i].part.from, part.from);
+            ASSERT_EQ(cuts[i].part.first, i == 0 ? part.first : cuts[i - 1].part.end);
+            ASSERT_FALSE(cuts[i].whom.empty());
+            std::size_t here = 0;
+            for (const std::uint64_t key : inside)
+                here += cuts[i].part.holds(key);
+            for (const std::uint64_t key : cuts[i].whom)
+                ASSERT_TRUE(cuts[i].part.holds(key) && inside.contains(key));
+            fewest = std::min(fewest, here);
+            largest = std::max(largest, here);
+        }
+        if (cuts.empty()) continue;
+        ASSERT_EQ(cuts.back().part.end, part.end);
+        ASSERT_LE(largest, fewest + 1);
+    }
+}
+
+/// Asks as servers would; each has its own table.
+void ask(const std::map<std::uint64_t, member_table>& tables, std::uint64_t who,
+         const ring_part& part, std::map<std::uint64_t, int>& asked) {
+    ++asked[who];
+    for (const delegation& each : tables.at(who).split_around(who, part, 3))
+        ask(tables, each.whom.back(), each.part, asked);
+}
+
+TEST(member_table, a_tree_of_delegations_reaches_each_once) {
+    seeded_random random(5);
+    for (const int size : {1, 2, 10, 200}) {
+        std::vector<member> all;
+        for (int i = 0; i < size; ++i)
+            all.push_back(of(random()));
+        std::map<std::uint64_t, member_table> tables;
+        for (const member& each : all)
+            for (const member& other : all)
+                if (other.key != each.key) tables[each.key].learn(other, at(0));
+        if (size == 1) tables[all[0].key];
+        std::map<std::uint64_t, int> asked;
+        ask(tables, all[0].key, {all[0].key, 1, 0}, asked);
+        EXPECT_EQ(asked.size(), all.size());
+        for (const auto& [key, times] : asked)
+            EXPECT_EQ(times, 1);
+    }
+}
+
+}  // namespace
+}  // namespace amalgam::detail

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/directory/resource_message.hpp>
+#include <amalgam/tasks/parking.hpp>
+
+namespace amalgam::detail {
+
+/// The messages that a context's resources have not received yet, and who waits for them.
+///
+/// Threads: any.
+/// Cost:    one short lock each. A message that is waited for is handed over at once; one that is
+///          received later is found by walking past those of its resource that do not fit.
+class message_store {
+public:
+    using time_point = std::chrono::steady_clock::time_point;
+
+    /// Messages that wait may hold so much, each counted with 256 bytes on top.
+    explicit message_store(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+    message_store(const message_store&) = delete;
+    message_store& operator=(const message_store&) = delete;
+
+    /// From now on there is this resource.
+    void open(resource_id which);
+    /// It is gone, and its messages. Who waits for one is told `not_found`.
+    void close(resource_id which) noexcept;
+    /// All are gone: who waits is told `closed`.
+    void close_all() noexcept;
+
+    /// `not_found`: there is no such resource. `overloaded`: no room; `message` is as it was.
+    errc put(resource_message& message);
+    /// Parks until there is room for a message of so many bytes: `ok`, though somebody else may
+    /// take it; or `not_found`, or at the deadline `overloaded`.
+    errc wait_for_room(resource_id to, std::size_t bytes, time_point deadline);
+
+    /// The first that fits. `to` none: to any resource of the context; that looks at each.
+    std::optional<resource_message> try_take(resource_id to, const message_choice& which);
+    /// The same; parks until there is one. Nothing at the deadline.
+    /// Failure: throws error{not_found} when the resource is gone, {closed}, {canceled}.
+    std::optional<resource_message> take(resource_id to, const message_choice& which,
+                                         time_point deadline);
+
+    std::size_t waiting() const;  ///< Messages.
+
+private:
+    struct taker {
+        resource_id to;
+        message_choice which;
+        std::optional<resource_message> got;
+        errc ended = errc::ok;
+        waiter who;
+        taker* next = nullptr;
+        taker* previous = nullptr;
+        bool listed = false;
+    };
+    struct takers {
+        taker* first = nullptr;
+        taker* last = nullptr;
+        void push(taker& one) noexcept;
+        void remove(taker& one) noexcept;
+    };
+    struct room_wait {
+        resource_id to;
+        std::size_t bytes;
+        waiter who;
+    };
+    struct stored {
+        std::uint64_t number;  // In the order of arrival.
+        resource_message message;
+    };
+    struct box {
+        std::list<stored> messages;
+        takers waiting;
+    };
+
+    static bool fits(const resource_message& message, const message_choice& which) noexcept {
+        return (which.from == resource_id::none || which.from == message.from) &&
+               (!which.tag || *which.tag == message.tag);
+    }
+    static std::size_t counted(std::size_t bytes) noexcept { return bytes + 256; }
+    static taker* taker_of(const takers& those, const resource_message& message) noexcept;
+    errc room_for(resource_id to, std::size_t bytes) const noexcept;
+    box& box_of(resource_id which);
+    resource_message take_from(box& where, std::list<stored>::iterator which);
+    std::optional<resource_message> find_and_take(resource_id to, const message_choice& which);
+    void tell_of_room() noexcept;  // All of these with the lock held.
+    static void end(takers& those, errc how) noexcept;
+
+    const std::size_t most_bytes_;
+    mutable std::mutex lock_;
+    std::unordered_map<resource_id, box> boxes_;
+    takers of_any_;  // Who waits for a message to any resource.
+    std::list<stored> spare_;
+    std::size_t held_bytes_ = 0;
+    std::size_t held_ = 0;
+    std::uint64_t arrived_ = 0;
+    bool closed_ = false;
+    std::vector<room_wait*> want_room_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,211 @@
+#include "directory/registry.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/status.hpp>
+
+namespace amalgam::detail {
+
+namespace {
+
+std::uint32_t number(resource_id id) noexcept {
+    return static_cast<std::uint32_t>(id);
+}
+
+found_values answer(const resource_store::found& which, const attribute_view& query) {
+    found_values all{which.id, which.context, {}};
+    for (const attribute& each : query) {
+        if (!each.is_open) continue;
+        if (const auto mine = which.what.find(each.name)) all.values.add(each.name, mine->value);
+    }
+    return all;
+}
+
+void check_complete(const attribute_view& what) {
+    for (const attribute& each : what) {
+        if (!each.is_open) continue;
+        throw error(errc::invalid,
+                    fmt::format("attribute \"{}\" of a new resource has no value; expected one for "
+                                "each attribute; example: add(\"{}\", \"7\")",
+                                each.name, each.name));
+    }
+}
+
+void check_limit(std::size_t now, std::size_t most, const char* of_what) {
+    if (now < most) return;
+    throw error(errc::overloaded, fmt::format("this context has {} {} at its directory, the most "
+                                              "that one may have: end some first",
+                                              now, of_what));
+}
+
+}  // namespace
+
+registry::registry(const directory_limits& limits, std::function<void(watched_change&&)> tell)
+    : limits_(limits), tell_(std::move(tell)) {}
+
+registry::~registry() = default;
+
+registry::client& registry::client_of(resource_id context) {
+    const auto at = clients_.find(context);
+    if (at != clients_.end()) return at->second;
+    throw error(errc::not_found,
+                fmt::format("the directory has no context {}: it was closed", number(context)));
+}
+
+resource_id registry::open(const attribute_view& what) {
+    check_complete(what);
+    check_limit(clients_.size(), limits_.contexts, "others");
+    const resource_id id = store_.add(resource_id::none, what);
+    if (id == resource_id::none)
+        throw error(errc::overloaded, "the directory has no id left for a context");
+    try {
+        clients_.try_emplace(id);
+    } catch (...) {
+        store_.remove(id);
+        throw;
+    }
+    tell_watchers(store_.find(id), true);
+    return id;
+}
+
+bool registry::close(resource_id context) {
+    const auto at = clients_.find(context);
+    if (at == clients_.end()) return false;
+    unwatch_all(context);
+    clients_.erase(at);
+    for (resource_id each = store_.first_of(context); each != resource_id::none;
+         each = store_.first_of(context)) {
+        tell_watchers(store_.find(each), false);
+        store_.remove(each);
+    }
+    tell_watchers(store_.find(context), false);
+    return store_.remove(context);
+}
+
+resource_id registry::add(resource_id context, const attribute_view& what) {
+    client& whose = client_of(context);
+    check_complete(what);
+    check_limit(whose.resources, limits_.resources, "resources");
+    if (what.bytes().size() > limits_.bytes - whose.bytes)
+        throw error(errc::overloaded,
+                    fmt::format("this context's resources take {} bytes at its directory, and may "
+                                "take {}: delete some first",
+                                whose.bytes, limits_.bytes));
+    const resource_id id = store_.add(context, what);
+    if (id == resource_id::none)
+        throw error(errc::overloaded, "the directory has no id left for a resource");
+    ++whose.resources;
+    whose.bytes += what.bytes().size();
+    tell_watchers(store_.find(id), true);
+    return id;
+}
+
+void registry::remove(resource_id context, resource_id id) {
+    client& whose = client_of(context);
+    const resource_store::found which = store_.find(id);
+    if (which.id == resource_id::none)
+        throw error(errc::not_found, fmt::format("there is no resource {}", number(id)));
+    if (which.context != context)
+        throw error(errc::denied, fmt::format("resource {} belongs to context {}, not to {}",
+                                              number(id), number(which.context), number(context)));
+    --whose.resources;
+    whose.bytes -= which.what.bytes().size();
+    tell_watchers(which, false);
+    store_.remove(id);
+}
+
+found_values registry::find(resource_id id, const attribute_view& query) const {
+    const resource_store::found which =
+        id == resource_id::none ? store_.find_first(query) : store_.find(id);
+    if (which.id == resource_id::none || (id != resource_id::none && !which.fits(query))) return {};
+    return answer(which, query);
+}
+
+std::uint32_t registry::start_search(resource_id context, const attribute_view& query) {
+    client& whose = client_of(context);
+    check_limit(whose.searches.size(), limits_.searches, "queries under way");
+    auto fresh = std::make_unique<store_search>(store_, query);
+    const std::uint32_t number = ++whose.searched;
+    whose.searches.emplace(number, std::move(fresh));
+    return number;
+}
+
+store_search::outcome registry::next(resource_id context, std::uint32_t search, std::size_t looks,
+                                     found_values& into) {
+    client& whose = client_of(context);
+    const auto at = whose.searches.find(search);
+    if (at == whose.searches.end())
+        throw error(errc::not_found, "this query has ended, or was stopped");
+    resource_store::found found;
+    const auto how = at->second->next(found, looks);
+    if (how == store_search::outcome::found) into = answer(found, at->second->query());
+    if (how == store_search::outcome::over) whose.searches.erase(at);
+    return how;
+}
+
+void registry::stop_search(resource_id context, std::uint32_t search) {
+    client_of(context).searches.erase(search);
+}
+
+void registry::watch(resource_id context, std::uint32_t number, const attribute_view& query) {
+    client& whose = client_of(context);
+    check_limit(whose.watches.size(), limits_.watches, "watches");
+    auto fresh = std::make_unique<watcher>(
+        watcher{context, number, store_.key_in_all(query), attribute_list(query)});
+    watcher& one = *fresh;
+    if (!whose.watches.emplace(number, std::move(fresh)).second)
+        throw error(errc::invalid, fmt::format("this context has a watch {} already", number));
+    try {
+        watchers_.emplace(one.key, &one);
+        store_search those(store_, query);
+        resource_store::found each;
+        for (std::size_t told = 0;
+             those.next(each, ~std::size_t{0}) == store_search::outcome::found; ++told) {
+            check_limit(told, limits_.untold, "resources to be told of");
+            tell_({context, number, true, answer(each, query)});
+        }
+    } catch (...) {
+        forget(whose, number);
+        throw;
+    }
+}
+
+void registry::unwatch(resource_id context, std::uint32_t watch) {
+    forget(client_of(context), watch);
+}
+
+void registry::unwatch_all(resource_id context) {
+    client& whose = client_of(context);
+    while (!whose.watches.empty())
+        forget(whose, whose.watches.begin()->first);
+}
+
+void registry::forget(client& whose, std::uint32_t watch) {
+    const auto at = whose.watches.find(watch);
+    if (at == whose.watches.end()) return;
+    for (auto [one, end] = watchers_.equal_range(at->second->key); one != end; ++one) {
+        if (one->second != at->second.get()) continue;
+        watchers_.erase(one);
+        break;
+    }
+    whose.watches.erase(at);
+}
+
+void registry::tell_watchers(const resource_store::found& which, bool appeared) {
+    if (watchers_.empty()) return;
+    tell_those_at(store_.key_of_all, which, appeared);
+    for (const attribute& each : which.what)
+        tell_those_at(store_.key_of(each), which, appeared);
+}
+
+void registry::tell_those_at(std::uint64_t key, const resource_store::found& which, bool appeared) {
+    for (auto [one, end] = watchers_.equal_range(key); one != end; ++one) {
+        const watcher& who = *one->second;
+        if (!which.fits(who.query)) continue;
+        tell_({who.context, who.number, appeared, answer(which, who.query)});
+    }
+}
+
+}  // namespace amalgam::detail

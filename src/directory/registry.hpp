@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include <amalgam/directory/attributes.hpp>
+#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/directory/resource_id.hpp>
+
+#include "directory/resource_store.hpp"
+
+namespace amalgam::detail {
+
+/// What a directory server answers with: of the query's open attributes those that the resource
+/// has, nothing else.
+struct found_values {
+    resource_id id = resource_id::none;  ///< none: there is no such resource.
+    resource_id context = resource_id::none;
+    attribute_list values;
+};
+
+/// A change that a context watches for.
+struct watched_change {
+    resource_id watcher = resource_id::none;  ///< The context.
+    std::uint32_t watch = 0;
+    bool appeared = false;
+    found_values which;
+};
+
+/// The contexts of one directory server with their resources, searches and watches: what it keeps,
+/// and what each may take of it. Knows nobody but by id.
+///
+/// Threads: one at a time.
+/// Failure: throws error{invalid}, {not_found}, {denied}; {overloaded} at a limit; {no_memory}.
+///          Then nothing has changed.
+/// Cost:    as the store's; a change looks for watches once for each attribute, if there is any.
+class registry {
+public:
+    /// `tell` is called for each change that is watched for, in their order; it must not call the
+    /// registry.
+    registry(const directory_limits& limits, std::function<void(watched_change&&)> tell);
+    registry(const registry&) = delete;
+    registry& operator=(const registry&) = delete;
+    ~registry();
+
+    void own_range(std::uint32_t range) { store_.own_range(range); }
+
+    /// A context appears. It is a resource, too.
+    resource_id open(const attribute_view& what);
+    /// It goes, and all that was its own. False: there is no such context.
+    bool close(resource_id context);
+    std::size_t contexts() const noexcept { return clients_.size(); }
+    std::size_t resources() const noexcept { return store_.size(); }
+
+    resource_id add(resource_id context, const attribute_view& what);
+    void remove(resource_id context, resource_id id);
+
+    /// One that has all attributes of `query` that are not open: `id`, or if that is none, the
+    /// first that was registered.
+    found_values find(resource_id id, const attribute_view& query) const;
+
+    /// Begins a query with many answers.
+    std::uint32_t start_search(resource_id context, const attribute_view& query);
+    /// The next answer after looking at `looks` resources at most. `over`: the search has ended.
+    store_search::outcome next(resource_id context, std::uint32_t search, std::size_t looks,
+                               found_values& into);
+    void stop_search(resource_id context, std::uint32_t search);
+
+    /// Tells the context of each resource that fits, from now on; and first of those there are.
+    /// The context chooses the number, so that it knows it before it is told.
+    void watch(resource_id context, std::uint32_t number, const attribute_view& query);
+    void unwatch(resource_id context, std::uint32_t watch);
+    void unwatch_all(resource_id context);
+
+private:
+    struct watcher {
+        resource_id context;
+        std::uint32_t number;
+        std::uint64_t key;
+        attribute_list query;
+    };
+    struct client {
+        std::size_t resources = 0;
+        std::size_t bytes = 0;
+        std::uint32_t searched = 0;  // The last number of a search.
+        std::unordered_map<std::uint32_t, std::unique_ptr<store_search>> searches;
+        std::unordered_map<std::uint32_t, std::unique_ptr<watcher>> watches;
+    };
+
+    client& client_of(resource_id context);
+    void tell_watchers(const resource_store::found& which, bool appeared);
+    void tell_those_at(std::uint64_t key, const resource_store::found& which, bool appeared);
+    void forget(client& whose, std::uint32_t watch);
+
+    const directory_limits limits_;
+    std::function<void(watched_change&&)> tell_;
+    resource_store store_;
+    std::unordered_map<resource_id, client> clients_;
+    std::unordered_multimap<std::uint64_t, watcher*> watchers_;  // By an attribute they name.
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,68 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <amalgam/directory/context.hpp>
+
+#include "commands.hpp"
+
+namespace amalgam::tool {
+namespace {
+
+struct find_options {
+    std::vector<std::string> attributes;
+    std::string at;
+    unsigned most = 100;
+};
+
+/// "type=server" is given, "rack" is asked for.
+attribute_list query_of(const std::vector<std::string>& attributes) {
+    attribute_list query;
+    for (const std::string& each : attributes) {
+        const std::size_t equals = each.find('=');
+        if (equals == std::string::npos) {
+            query.ask(each);
+        } else {
+            query.add(each.substr(0, equals), each.substr(equals + 1));
+        }
+    }
+    return query;
+}
+
+/// Exit code 0: something was found; 1: nothing.
+void find(const find_options& options) {
+    context here(context_options{.directory = options.at});
+    unsigned found = 0;
+    for (const found_resource& each : here.search(query_of(options.attributes))) {
+        if (each.id == here.id()) continue;
+        if (++found > options.most) {
+            fmt::print("… and more; see --most\n");
+            break;
+        }
+        fmt::print("{} of {}: {}\n", static_cast<unsigned>(each.id),
+                   static_cast<unsigned>(each.context), to_string(each.what));
+    }
+    if (found == 0) throw exit_code{1};
+}
+
+}  // namespace
+
+void add_find(CLI::App& app) {
+    auto options = std::make_shared<find_options>();
+    auto* command = app.add_subcommand(
+        "find", "List the resources that have certain attributes; exit code 1 when none has");
+    command->footer("example: amalgam find type=server rack");
+    command->add_option("attribute", options->attributes,
+                        "NAME=VALUE: they have it; NAME: it is shown. None: all resources");
+    command->add_option("--at", options->at,
+                        "The directory's address; without, AMALGAM_DIRECTORY or this host's own");
+    command->add_option("--most", options->most, "How many are listed")
+        ->check(CLI::Range(1, 1000000))
+        ->capture_default_str();
+    command->callback([options] { find(*options); });
+}
+
+}  // namespace amalgam::tool
