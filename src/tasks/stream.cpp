@@ -80,14 +80,15 @@ void stream::settle_parked(ult_core& who) noexcept {
 }
 
 [[gnu::always_inline]] inline stream::resumed stream::arrived(arrival at) noexcept {
-    context& now = context::of(at);
+    call_stack& now = call_stack::of(at);
     auto* const here = static_cast<stream*>(at.data);
     if constexpr (sanitized) now.sanitizer.after_switch_from(here->from_->sanitizer);
     here->settle();
     return {now.owner, here};
 }
 
-[[gnu::always_inline]] inline stream::resumed stream::jump(context& from, context& to) noexcept {
+[[gnu::always_inline]] inline stream::resumed stream::jump(call_stack& from,
+                                                           call_stack& to) noexcept {
     // Who left has taken what it was handling with it.
     if (thread_exceptions_->any()) [[unlikely]]
         return jump_from_catch(from, to);
@@ -95,7 +96,8 @@ void stream::settle_parked(ult_core& who) noexcept {
 }
 
 // From the middle of a catch block, or of a destructor that an exception runs.
-[[gnu::noinline]] stream::resumed stream::jump_from_catch(context& from, context& to) noexcept {
+[[gnu::noinline]] stream::resumed stream::jump_from_catch(call_stack& from,
+                                                          call_stack& to) noexcept {
     const exception_state mine = std::exchange(*thread_exceptions_, {});
     // A second exception, from a wait in a destructor, would end the program.
     const bool unwinds = from.owner != nullptr && mine.uncaught != 0;
@@ -106,8 +108,8 @@ void stream::settle_parked(ult_core& who) noexcept {
     return now;
 }
 
-[[gnu::always_inline]] inline stream::resumed stream::jump_plain(context& from,
-                                                                 context& to) noexcept {
+[[gnu::always_inline]] inline stream::resumed stream::jump_plain(call_stack& from,
+                                                                 call_stack& to) noexcept {
     if constexpr (sanitized) from_ = &from;
     from.sanitizer.before_switch_to(to.sanitizer);
     return arrived(switch_stack(from.stack, to.stack, this));

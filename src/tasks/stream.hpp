@@ -18,7 +18,7 @@
 #include <amalgam/tasks/parking.hpp>
 
 #include "tasks/block_cache.hpp"
-#include "tasks/context.hpp"
+#include "tasks/call_stack.hpp"
 #include "tasks/poller_set.hpp"
 #include "tasks/sleeper.hpp"
 #include "tasks/spin_policy.hpp"
@@ -237,9 +237,9 @@ private:
     bool run_next(ult_core& next) noexcept;
     bool heed(ult_core& who) noexcept;
     void settle_parked(ult_core& who) noexcept;
-    resumed jump(context& from, context& to) noexcept;
-    resumed jump_plain(context& from, context& to) noexcept;
-    resumed jump_from_catch(context& from, context& to) noexcept;
+    resumed jump(call_stack& from, call_stack& to) noexcept;
+    resumed jump_plain(call_stack& from, call_stack& to) noexcept;
+    resumed jump_from_catch(call_stack& from, call_stack& to) noexcept;
     void settle() noexcept;
     void requeue(ult_core& who) noexcept;
 
@@ -273,7 +273,7 @@ private:
     free_stock* stock_ = nullptr;               // of the thread
     block_cache* blocks_ = nullptr;             // of the thread
     seen_by_others<std::uint64_t> coarse_now_;  // in cycles(), renewed after each batch and sleep
-    context* from_ = nullptr;                   // for sanitizers
+    call_stack* from_ = nullptr;                // for sanitizers
     // Whoever was switched away from, and what to do with it; null: that is done.
     std::atomic<ult_core*> left_{nullptr};
     std::atomic<const join_state*> ending_{nullptr};
@@ -282,7 +282,7 @@ private:
     std::atomic<pool*> main_pool_{nullptr};
     scheduler* order_ = nullptr;  // on top of orders_
     bool own_order_ = false;      // only own_pool_: no virtual calls
-    context loop_;
+    call_stack loop_;
 
     execution_stream& owner_;
     execution_stream_options options_;

@@ -14,7 +14,7 @@
 #include <amalgam/tasks/pool.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
-#include "tasks/context.hpp"
+#include "tasks/call_stack.hpp"
 #include "tasks/join_state.hpp"
 #include "tasks/local_values.hpp"
 #include "tasks/recycler.hpp"
@@ -108,7 +108,7 @@ private:
     bool pooled_ = false;  // the stack is one of the usual size
 
 public:
-    context saved;
+    call_stack saved;
     const closure_type* type = nullptr;  ///< Null: it has begun.
     local_values* locals = nullptr;      ///< ult_local; null: none
     std::array<char, 24> name{};

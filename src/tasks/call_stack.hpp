@@ -29,15 +29,15 @@ struct exception_state {
 class ult_core;
 
 /// A suspended call stack.
-struct context {
+struct call_stack {
     suspended_stack stack;      // first: found by its address, see of()
     ult_core* owner = nullptr;  ///< Null: a stream's loop.
     [[no_unique_address]] sanitizer_context sanitizer;
 
-    static context& of(const arrival& here) noexcept {
-        return *reinterpret_cast<context*>(here.place);
+    static call_stack& of(const arrival& here) noexcept {
+        return *reinterpret_cast<call_stack*>(here.place);
     }
 };
-static_assert(std::is_standard_layout_v<context>);
+static_assert(std::is_standard_layout_v<call_stack>);
 
 }  // namespace amalgam::detail
