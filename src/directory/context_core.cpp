@@ -43,6 +43,8 @@ context_core::context_core(engine& on, context_options options)
       add_(on.procedure<at_directory::add>(at_directory::add_name)),
       remove_(on.procedure<at_directory::remove>(at_directory::remove_name)),
       find_(on.procedure<at_directory::find>(at_directory::find_name)),
+      find_elsewhere_(
+          on.procedure<at_directory::find_elsewhere>(at_directory::find_elsewhere_name)),
       search_(on.procedure<at_directory::search>(at_directory::search_name)),
       next_(on.procedure<at_directory::next>(at_directory::next_name)),
       stop_(on.procedure<at_directory::stop>(at_directory::stop_name)),
@@ -187,7 +189,9 @@ void context_core::remove(resource_id which) noexcept {
 
 found_values context_core::ask(resource_id which, const attribute_view& query) {
     check_open();
-    return find_.on(directory_)(which, query);
+    found_values here = find_.on(directory_)(which, query);
+    if (here.id != resource_id::none) return here;
+    return find_elsewhere_.on(directory_)(which, query);
 }
 
 std::optional<found_resource> context_core::find(resource_id which, attribute_list query) {

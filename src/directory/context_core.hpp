@@ -98,6 +98,7 @@ private:
     const procedure<at_directory::add> add_;
     const procedure<at_directory::remove> remove_;
     const procedure<at_directory::find> find_;
+    const procedure<at_directory::find_elsewhere> find_elsewhere_;
     const procedure<at_directory::search> search_;
     const procedure<at_directory::next> next_;
     const procedure<at_directory::stop> stop_;

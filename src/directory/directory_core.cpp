@@ -5,22 +5,20 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
-#include <amalgam/core/random.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 namespace amalgam::detail {
 
 namespace {
 constexpr std::size_t looks_at_once = 4096;  // Of a search, while nothing else is served.
+constexpr std::size_t few_ids = resource_store::ids_per_range / 4;  // Then more are claimed.
 }
 
 directory_core::directory_core(engine& on, const directory_options& options)
     : on_(on),
       options_(options),
       change_(on.procedure<at_context::change>(at_context::change_name)),
-      registry_(options.limits, [this](watched_change&& change) { note(std::move(change)); }) {
-    registry_.own_range(static_cast<std::uint32_t>(random_u64() % resource_store::ranges));
-}
+      registry_(options.limits, [this](watched_change&& change) { note(std::move(change)); }) {}
 
 template <typename R, typename... A>
 void directory_core::serve(std::string_view name, R (directory_core::*what)(A...), handler run) {
@@ -33,11 +31,24 @@ void directory_core::serve(std::string_view name, R (directory_core::*what)(A...
 }
 
 void directory_core::start() {
-    serve(at_directory::open_name, &directory_core::open);
+    ring_ = std::make_shared<ring>(
+        on_, options_.ring,
+        [self = weak_from_this()](const attribute_view& query) {
+            const auto me = self.lock();
+            return me ? me->find(resource_id::none, query) : found_values{};
+        },
+        [self = weak_from_this()](std::uint32_t range) {
+            const auto me = self.lock();
+            if (!me) return;
+            const std::lock_guard one(me->lock_);
+            me->registry_.own_range(range);
+        });
+    serve(at_directory::open_name, &directory_core::open, handler::ult);
     serve(at_directory::close_name, &directory_core::close);
     serve(at_directory::add_name, &directory_core::add);
     serve(at_directory::remove_name, &directory_core::remove);
     serve(at_directory::find_name, &directory_core::find);
+    serve(at_directory::find_elsewhere_name, &directory_core::find_elsewhere, handler::ult);
     serve(at_directory::search_name, &directory_core::search);
     serve(at_directory::next_name, &directory_core::next, handler::ult);
     serve(at_directory::stop_name, &directory_core::stop_search);
@@ -46,9 +57,11 @@ void directory_core::start() {
     losses_ = on_.on_peer_lost([self = weak_from_this()](const peer& who, status) {
         if (const auto me = self.lock()) me->close_all_of(who);
     });
+    ring_->start();
 }
 
 void directory_core::stop() noexcept {
+    if (ring_) ring_->stop();
     losses_.end();
     for (const std::string_view name : served_)
         on_.undefine(name);
@@ -76,6 +89,9 @@ void directory_core::check_is(resource_id context) const {
 }
 
 reply<resource_id> directory_core::open(attribute_view what) {
+    // The first range of ids may still be claimed.
+    if (!ring_->wait_until_ready(options_.ring.answer_limit))
+        return {errc::overloaded, "the directory has no ids yet: it has just begun", {}};
     return alone([&] {
         const resource_id id = registry_.open(what);
         try {
@@ -116,6 +132,7 @@ void directory_core::close_all_of(const peer& gone) {
 reply<resource_id> directory_core::add(resource_id context, attribute_view what) {
     return alone([&] {
         check_is(context);
+        if (registry_.free_ids() < few_ids) ring_->want_range();
         return registry_.add(context, what);
     });
 }
@@ -131,6 +148,10 @@ reply<bool> directory_core::remove(resource_id context, resource_id id) {
 found_values directory_core::find(resource_id id, attribute_view query) {
     const std::lock_guard one(lock_);
     return registry_.find(id, query);
+}
+
+found_values directory_core::find_elsewhere(resource_id id, attribute_view query) {
+    return ring_->find(id, query);
 }
 
 reply<std::uint32_t> directory_core::search(resource_id context, attribute_view query) {
@@ -256,6 +277,10 @@ std::size_t directory_server::contexts() const {
 
 std::size_t directory_server::resources() const {
     return core_->resources();
+}
+
+std::size_t directory_server::servers() const {
+    return core_->servers();
 }
 
 }  // namespace amalgam

@@ -14,6 +14,7 @@
 
 #include "directory/procedures.hpp"
 #include "directory/registry.hpp"
+#include "directory/ring.hpp"
 
 namespace amalgam::detail {
 
@@ -32,6 +33,7 @@ public:
 
     std::size_t contexts() const;
     std::size_t resources() const;
+    std::size_t servers() const { return ring_->size(); }
 
 private:
     /// A context, as it is reached, and what it is still to be told.
@@ -51,6 +53,7 @@ private:
     reply<resource_id> add(resource_id context, attribute_view what);
     reply<bool> remove(resource_id context, resource_id id);
     found_values find(resource_id id, attribute_view query);
+    found_values find_elsewhere(resource_id id, attribute_view query);
     reply<std::uint32_t> search(resource_id context, attribute_view query);
     reply<next_answer> next(resource_id context, std::uint32_t search);
     void stop_search(resource_id context, std::uint32_t search);
@@ -71,6 +74,8 @@ private:
     const procedure<at_context::change> change_;
     std::vector<std::string_view> served_;
     peer_lost_subscription losses_;
+
+    std::shared_ptr<ring> ring_;
 
     mutable std::mutex lock_;  // Never held across a wait.
     registry registry_;

@@ -25,7 +25,11 @@ void member_table::note_ranges(const member& of, bool owned) {
 }
 
 member_table::learnt member_table::learn(const member& what, time_point when) {
-    if (gone_.contains(what.key)) return learnt::nothing;
+    if (const auto gone = gone_.find(what.key); gone != gone_.end()) {
+        if (what.version <= gone->second.version && when - gone->second.when < keep_)
+            return learnt::nothing;
+        gone_.erase(gone);
+    }
     const auto [at, fresh] = all_.try_emplace(what.key);
     known& one = at->second;
     one.heard = std::max(one.heard, when);
@@ -46,15 +50,23 @@ void member_table::hear(std::uint64_t key, time_point when) {
     if (at != all_.end()) at->second.heard = std::max(at->second.heard, when);
 }
 
-bool member_table::remove(std::uint64_t key) {
-    const auto at = all_.find(key);
-    if (at == all_.end()) return false;
+bool member_table::remove(const departure& what, time_point when) {
+    const auto at = all_.find(what.key);
+    if (at == all_.end() || at->second.what.version > what.version) return false;
     note_ranges(at->second.what, false);
     digest_ -= digest_of(at->second.what);
-    gone_.insert(key);
-    ring_.erase(std::lower_bound(ring_.begin(), ring_.end(), key));
+    gone_[what.key] = {what.version, when};
+    ring_.erase(std::lower_bound(ring_.begin(), ring_.end(), what.key));
     all_.erase(at);
     return true;
+}
+
+std::vector<departure> member_table::departures(time_point now) {
+    std::erase_if(gone_, [&](const auto& each) { return now - each.second.when >= keep_; });
+    std::vector<departure> list;
+    for (const auto& [key, how] : gone_)
+        list.push_back({key, how.version});
+    return list;
 }
 
 std::vector<member> member_table::remove_silent_since(time_point when) {
@@ -62,7 +74,7 @@ std::vector<member> member_table::remove_silent_since(time_point when) {
     for (const auto& [key, one] : all_)
         if (one.heard < when) silent.push_back(one.what);
     for (const member& each : silent)
-        remove(each.key);
+        remove({each.key, each.version}, when);
     return silent;
 }
 
@@ -74,6 +86,13 @@ const member* member_table::find(std::uint64_t key) const {
 const member* member_table::owner_of(std::uint32_t range) const {
     const auto at = owners_.find(range);
     return at == owners_.end() ? nullptr : find(at->second);
+}
+
+bool member_table::has_address(const std::string& address) const {
+    return std::any_of(all_.begin(), all_.end(), [&](const auto& each) {
+        const auto& those = each.second.what.addresses;
+        return std::find(those.begin(), those.end(), address) != those.end();
+    });
 }
 
 std::vector<member> member_table::all() const {

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include <amalgam/core/clock.hpp>
@@ -26,6 +26,18 @@ struct member {
         a(key, version, owns, addresses, ranges);
     }
     friend bool operator==(const member&, const member&) = default;
+};
+
+/// That a server is gone which had this version. If it is not, it says so with the next one.
+struct departure {
+    std::uint64_t key = 0;
+    std::uint32_t version = 0;
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(key, version);
+    }
+    friend bool operator==(const departure&, const departure&) = default;
 };
 
 /// A part of the ring of keys: all that are at least `first` steps behind `from`, and fewer than
@@ -60,26 +72,35 @@ class member_table {
 public:
     using time_point = clock::time_point;
 
+    /// Departures are kept in mind so long, against late news of who is gone.
+    explicit member_table(clock::duration keep = std::chrono::seconds(10)) : keep_(keep) {}
+
     enum class learnt : std::uint8_t { nothing, newer, first };
-    /// It was heard of at that time. `nothing`: that is not new, or older than what is known. One
-    /// that has gone is not met again.
+    /// It was heard of at that time. `nothing`: that is not new, or older than what is known, or
+    /// than its departure.
     learnt learn(const member& what, time_point when);
     /// It was heard itself.
     void hear(std::uint64_t key, time_point when);
-    /// It is gone. False: it was not known, or gone already.
-    bool remove(std::uint64_t key);
+    /// It is gone. False: it was not known, or is there in a later version.
+    bool remove(const departure& what, time_point when);
+    /// Those that are kept in mind.
+    std::vector<departure> departures(time_point now);
     /// Removes all that nobody has heard of since, and gives them.
     std::vector<member> remove_silent_since(time_point when);
 
     const member* find(std::uint64_t key) const;
     /// Whose range that is; null: nobody's who is known.
     const member* owner_of(std::uint32_t range) const;
+    /// One of them is known by this address. Cost: a look at each.
+    bool has_address(const std::string& address) const;
     std::size_t size() const noexcept { return all_.size(); }
     std::vector<member> all() const;  ///< In the order of the ring.
     /// The next in the ring, `steps` behind that key; null: there are not so many.
     const member* after(std::uint64_t key, std::size_t steps = 1) const;
-    /// The same for the same members in the same versions; for others it most likely differs.
+    /// The same for the same members in the same versions; for others it most likely differs: the
+    /// sum of what each adds.
     std::uint64_t digest() const noexcept { return digest_; }
+    static std::uint64_t digest_of(const member& one) noexcept;
 
     /// Cuts a part into as many as are to be asked at once, `most` at most, with about as many
     /// members each. Together they hold all of it, also who is not known here. None: nobody known
@@ -94,13 +115,17 @@ private:
         member what;
         time_point heard;
     };
-    static std::uint64_t digest_of(const member& one) noexcept;
     void note_ranges(const member& of, bool owned);
 
     std::unordered_map<std::uint64_t, known> all_;
     std::vector<std::uint64_t> ring_;                          // Their keys, sorted.
     std::unordered_map<std::uint32_t, std::uint64_t> owners_;  // By range.
-    std::unordered_set<std::uint64_t> gone_;
+    struct past {
+        std::uint32_t version;
+        time_point when;
+    };
+    std::unordered_map<std::uint64_t, past> gone_;
+    clock::duration keep_;
     std::uint64_t digest_ = 0;
 };
 

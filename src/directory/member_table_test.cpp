@@ -30,12 +30,18 @@ TEST(member_table, knows_the_newest_of_each_and_whose_a_range_is) {
     EXPECT_EQ(table.owner_of(1), nullptr);
     EXPECT_EQ(table.owner_of(2)->key, 7u);
     EXPECT_EQ(table.owner_of(3)->key, 7u);
-    EXPECT_TRUE(table.remove(7));
-    EXPECT_FALSE(table.remove(7));
+    EXPECT_FALSE(table.remove({7, 2}, at(0))) << "it has said since that it is there";
+    EXPECT_TRUE(table.remove({7, 3}, at(0)));
+    EXPECT_FALSE(table.remove({7, 3}, at(0)));
     EXPECT_EQ(table.owner_of(3), nullptr);
     EXPECT_EQ(table.find(7), nullptr);
-    EXPECT_EQ(table.learn(of(7, 9), at(0)), learnt::nothing) << "late news of one that is gone";
+    EXPECT_EQ(table.learn(of(7, 3), at(9)), learnt::nothing) << "late news of one that is gone";
+    EXPECT_EQ(table.departures(at(9)), (std::vector<departure>{{7, 3}}));
     EXPECT_EQ(table.size(), 0u);
+    EXPECT_EQ(table.learn(of(7, 4), at(9)), learnt::first);
+    EXPECT_TRUE(table.departures(at(9)).empty());
+    EXPECT_TRUE(table.remove({7, 4}, at(9)));
+    EXPECT_EQ(table.learn(of(7, 4), at(19)), learnt::first) << "that was long ago";
 }
 
 TEST(member_table, forgets_who_was_silent) {
@@ -67,9 +73,9 @@ TEST(member_table, equal_tables_have_equal_digests) {
         two.learn(each, at(1));
     }
     EXPECT_EQ(one.digest(), two.digest());
-    one.remove(all[0].key);
+    one.remove({all[0].key, all[0].version}, at(1));
     EXPECT_NE(one.digest(), two.digest());
-    two.remove(all[0].key);
+    two.remove({all[0].key, all[0].version}, at(1));
     EXPECT_EQ(one.digest(), two.digest());
 }
 

@@ -127,6 +127,9 @@ inline constexpr std::string_view remove_name = "directory.remove";
 /// Which resource, or none, and what it is asked for.
 using find = found_values(resource_id, attribute_view);
 inline constexpr std::string_view find_name = "directory.find";
+/// The same of what other servers have.
+using find_elsewhere = found_values(resource_id, attribute_view);
+inline constexpr std::string_view find_elsewhere_name = "directory.find_elsewhere";
 /// The context, and what is asked for -> the number of the search.
 using search = reply<std::uint32_t>(resource_id, attribute_view);
 inline constexpr std::string_view search_name = "directory.search";

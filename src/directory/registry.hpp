@@ -48,6 +48,7 @@ public:
     ~registry();
 
     void own_range(std::uint32_t range) { store_.own_range(range); }
+    std::size_t free_ids() const noexcept { return store_.free_ids(); }
 
     /// A context appears. It is a resource, too.
     resource_id open(const attribute_view& what);

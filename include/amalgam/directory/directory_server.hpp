@@ -1,7 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <amalgam/rpc/engine.hpp>
 
@@ -21,9 +24,24 @@ struct directory_limits {
     std::size_t untold = 65536;  ///< Changes that it has not been told of: then its watches end.
 };
 
+/// How directory servers find each other, and ask each other. Every field has a default that suits
+/// most; `fanout` and `period` are best the same everywhere.
+struct ring_options {
+    /// Addresses of other servers: one that is there is enough to meet all.
+    std::vector<std::string> others{};
+    /// How often a server looks whether its neighbours are alive: one that is not is noticed within
+    /// three of these.
+    std::chrono::milliseconds period{1000};
+    /// A server that none of the others has heard of in this time may take its ids for its own.
+    std::chrono::milliseconds claim_time{200};
+    std::chrono::milliseconds answer_limit{2000};  ///< Of a query to all others.
+    std::size_t fanout = 8;                        ///< How many a server asks at once.
+};
+
 /// How a directory server behaves. Every field has a default that suits most.
 struct directory_options {
     directory_limits limits{};
+    ring_options ring{};
 };
 
 /// The directory of a host: it hands out ids, keeps resources in memory, and answers queries. The
@@ -43,6 +61,7 @@ public:
 
     std::size_t contexts() const;   ///< That are open now.
     std::size_t resources() const;  ///< Their own, and they themselves.
+    std::size_t servers() const;    ///< That are known, this one included.
 
 private:
     std::shared_ptr<detail::directory_core> core_;

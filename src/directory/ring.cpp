@@ -1,0 +1,450 @@
+#include "directory/ring.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/hash.hpp>
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/random.hpp>
+
+#include "directory/resource_store.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+// Of the time that a call may take what those may take that it makes in turn: so that who waits
+// below gives up first, and its caller still hears of the rest.
+constexpr std::chrono::nanoseconds part_of(std::chrono::nanoseconds whole) noexcept {
+    return whole / 4 * 3;
+}
+}  // namespace
+
+ring::ring(engine& on, const ring_options& options, find_function find_here, range_function own)
+    : on_(on),
+      options_(options),
+      find_here_(std::move(find_here)),
+      own_(std::move(own)),
+      join_(on.procedure<in_ring::join>(in_ring::join_name)),
+      tell_(on.procedure<in_ring::tell>(in_ring::tell_name)),
+      alive_(on.procedure<in_ring::alive>(in_ring::alive_name)),
+      compare_(on.procedure<in_ring::compare>(in_ring::compare_name)),
+      find_(on.procedure<in_ring::find>(in_ring::find_name)),
+      find_there_(on.procedure<at_directory::find>(at_directory::find_name)),
+      others_(10 * options.period) {
+    self_.key = random_nonzero_u64();
+    self_.version = 1;
+    self_.addresses = on.addresses();
+}
+
+template <typename R, typename... A>
+void ring::serve(std::string_view name, R (ring::*what)(A...), handler run) {
+    on_.define(
+        name,
+        [self = shared_from_this(), what](A... arguments) -> R {
+            return ((*self).*what)(std::move(arguments)...);
+        },
+        {.run = run});
+    served_.push_back(name);
+}
+
+void ring::start() {
+    serve(in_ring::join_name, &ring::joined, handler::inline_);
+    serve(in_ring::tell_name, &ring::told, handler::inline_);
+    serve(in_ring::alive_name, &ring::is_alive, handler::inline_);
+    serve(in_ring::compare_name, &ring::compared, handler::inline_);
+    serve(in_ring::find_name, &ring::find_in, handler::ult);
+    run([](ring& me) {
+        me.join();
+        me.want_range();
+    });
+    if (!options_.others.empty()) watch();
+}
+
+void ring::stop() noexcept {
+    stopping_.set();
+    for (const std::string_view name : served_)
+        on_.undefine(name);
+}
+
+// In a ULT of its own, which ends soon after stop().
+template <typename Work>
+void ring::run(Work work) {
+    amalgam::post(on_.pool(), [self = shared_from_this(), work = std::move(work)]() mutable {
+        if (!self->stopping_.is_set()) work(*self);
+    });
+}
+
+std::size_t ring::size() const {
+    const std::lock_guard one(lock_);
+    return others_.size() + 1;
+}
+
+std::uint64_t ring::self_key() const {
+    const std::lock_guard one(lock_);
+    return self_.key;
+}
+
+ring_part ring::all_others() const {
+    return {self_key(), 1, 0};
+}
+
+std::uint64_t ring::digest() const {
+    return others_.digest() + member_table::digest_of(self_);
+}
+
+ring_news ring::all() {
+    const std::lock_guard one(lock_);
+    ring_news known{others_.all(), others_.departures(on_.now())};
+    known.came.push_back(self_);
+    return known;
+}
+
+// ---- who there is
+
+void ring::join() {
+    for (const std::string& each : options_.others) {
+        if (stopping_.is_set()) return;
+        try {
+            join_by(each);
+        } catch (const error& why) {
+            log(log_level::info, "directory", "another directory was not reached",
+                {{"address", each}, {"why", why.what()}});
+        }
+    }
+}
+
+void ring::join_by(const std::string& address) {
+    const peer there = on_.lookup(address);
+    if (there.is_self()) return;
+    member me;
+    {
+        const std::lock_guard one(lock_);
+        ++self_.version;  // Whoever had taken this one for gone meets it again.
+        me = self_;
+    }
+    const std::vector<member> known = join_.on(there).within(options_.answer_limit)(me);
+    learn({known, {}});
+}
+
+std::vector<member> ring::joined(member who) {
+    std::vector<member> known = all().came;
+    const ring_news news{{std::move(who)}, {}};
+    const ring_news fresh = learn(news);
+    if (!fresh.empty()) run([fresh](ring& me) { me.tell_all(fresh); });
+    return known;
+}
+
+ring_news ring::learn(const ring_news& news) {
+    ring_news fresh;
+    bool said_gone = false;
+    const clock::time_point now = on_.now();
+    {
+        const std::lock_guard one(lock_);
+        for (const member& each : news.came) {
+            if (each.key == self_.key) continue;
+            if (others_.learn(each, now) == member_table::learnt::nothing) continue;
+            fresh.came.push_back(each);
+        }
+        for (const departure& each : news.gone) {
+            said_gone = said_gone || each.key == self_.key;
+            if (!others_.remove(each, now)) continue;
+            reached_.erase(each.key);
+            fresh.gone.push_back(each);
+        }
+    }
+    if (said_gone) run([](ring& me) { me.say_that_it_is_here(); });
+    if (!fresh.came.empty()) watch();
+    return fresh;
+}
+
+void ring::tell_all(const ring_news& news) {
+    pass_on(all_others(), news);
+}
+
+void ring::told(ring_part part, ring_news news) {
+    learn(news);
+    run([part, news = std::move(news)](ring& me) { me.pass_on(part, news); });
+}
+
+std::vector<delegation> ring::cut(const ring_part& part) const {
+    const std::lock_guard one(lock_);
+    return others_.split_around(self_.key, part, options_.fanout);
+}
+
+void ring::pass_on(const ring_part& part, const ring_news& news) {
+    ask_each(
+        cut(part),
+        [&](const peer& there, const ring_part& its) {
+            return tell_.on(there).within(options_.answer_limit).start(its, news);
+        },
+        [](const answered<void>&) { return true; });
+}
+
+template <typename Start, typename Then>
+void ring::ask_each(const std::vector<delegation>& parts, Start start, Then then) {
+    using answer = decltype(start(peer(), ring_part()));
+    using value = decltype(std::declval<answer>().get());
+    const auto ask = [&](const delegation& where, std::size_t which) -> std::optional<answer> {
+        if (which >= where.whom.size()) return std::nullopt;
+        const auto there = reach(where.whom[which]);
+        if (!there) return std::nullopt;
+        return start(*there, where.part);
+    };
+    std::vector<std::optional<answer>> first;
+    for (const delegation& each : parts)
+        first.push_back(ask(each, 0));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        std::optional<answer> now = std::move(first[i]);
+        for (std::size_t which = 0;; now = ask(parts[i], ++which)) {
+            const bool last = which >= parts[i].whom.size();
+            if (!last && (!now || !now->wait().ok())) {
+                const std::lock_guard one(lock_);
+                reached_.erase(parts[i].whom[which]);
+                continue;
+            }
+            if (!then(answered<value>{static_cast<std::uint32_t>(which), last ? nullptr : &*now}))
+                return;
+            break;
+        }
+    }
+}
+
+void ring::remove(const departure& what) {
+    const ring_news fresh = learn({{}, {what}});
+    if (fresh.empty()) return;
+    log(log_level::info, "directory", "another directory is gone", {{"key", what.key}});
+    tell_all(fresh);
+}
+
+std::optional<peer> ring::reach(std::uint64_t key) {
+    std::vector<std::string> addresses;
+    {
+        const std::lock_guard one(lock_);
+        if (const auto at = reached_.find(key); at != reached_.end()) return at->second;
+        const member* const who = others_.find(key);
+        if (who == nullptr) return std::nullopt;
+        addresses = who->addresses;
+    }
+    // A name in shared memory may be used on every host: it comes last.
+    std::stable_partition(addresses.begin(), addresses.end(),
+                          [](const std::string& each) { return !each.starts_with("shm:"); });
+    for (const std::string& each : addresses) {
+        const result<peer> found = on_.try_lookup(each);
+        if (!found || found->is_self()) continue;
+        const std::lock_guard one(lock_);
+        if (others_.find(key) != nullptr) reached_[key] = *found;
+        return *found;
+    }
+    return std::nullopt;
+}
+
+// ---- who is still there
+
+alive_answer ring::is_alive(std::uint64_t who) {
+    const std::lock_guard one(lock_);
+    others_.hear(who, on_.now());
+    return {others_.find(who) != nullptr, self_.key, digest()};
+}
+
+void ring::watch() {
+    {
+        const std::lock_guard one(lock_);
+        if (std::exchange(watching_, true)) return;
+    }
+    run([](ring& me) { me.watch_next(); });
+}
+
+void ring::watch_next() {
+    constexpr std::size_t how_many = 2;  // So that one finds out when two neighbours go together.
+    constexpr unsigned rounds_between_looks = 10;
+    unsigned round = 0;
+    while (!stopping_.wait_for(options_.period)) {
+        std::vector<member> next;
+        {
+            const std::lock_guard one(lock_);
+            for (std::size_t i = 1; i <= std::min(how_many, others_.size()); ++i)
+                next.push_back(*others_.after(self_.key, i));
+        }
+        for (const member& each : next)
+            look_after(each);
+        if (next.empty() || ++round % rounds_between_looks == 0) look_for_lost();
+    }
+}
+
+void ring::look_for_lost() {
+    for (const std::string& each : options_.others) {
+        {
+            const std::lock_guard one(lock_);
+            if (others_.has_address(each)) continue;
+        }
+        try {
+            join_by(each);
+        } catch (const error&) {
+            // It is still not there.
+        }
+    }
+}
+
+void ring::look_after(const member& next) {
+    constexpr int attempts = 2;
+    for (int i = 0; i < attempts && !stopping_.is_set(); ++i) {
+        const auto there = reach(next.key);
+        if (!there) continue;
+        const auto answer =
+            alive_.on(*there).within(options_.period / attempts).try_call(self_key());
+        if (answer && answer->key == next.key) {
+            std::uint64_t mine = 0;
+            {
+                const std::lock_guard one(lock_);
+                mine = digest();
+            }
+            if (!answer->known) return say_that_it_is_here();
+            if (answer->members != mine) compare_with(next.key);
+            return;
+        }
+        const std::lock_guard one(lock_);
+        reached_.erase(next.key);
+        if (answer) break;  // Another one is at its address.
+    }
+    if (!stopping_.is_set()) remove({next.key, next.version});
+}
+
+void ring::compare_with(std::uint64_t key) {
+    const auto there = reach(key);
+    if (!there) return;
+    const auto theirs = compare_.on(*there).within(options_.answer_limit).try_call(all());
+    if (theirs) learn(*theirs);
+}
+
+ring_news ring::compared(ring_news known) {
+    learn(known);
+    return all();
+}
+
+void ring::say_that_it_is_here() {
+    log(log_level::info, "directory", "the others had taken this directory for gone");
+    ring_news news;
+    {
+        const std::lock_guard one(lock_);
+        ++self_.version;
+        news.came.push_back(self_);
+    }
+    tell_all(news);
+}
+
+// ---- ids
+
+std::optional<std::uint32_t> ring::some_free_range() const {
+    const std::lock_guard one(lock_);
+    for (int attempts = 1000; attempts > 0; --attempts) {
+        const auto range = static_cast<std::uint32_t>(random_u64() % resource_store::ranges);
+        if (others_.owner_of(range) != nullptr) continue;
+        if (std::find(self_.ranges.begin(), self_.ranges.end(), range) == self_.ranges.end())
+            return range;
+    }
+    return std::nullopt;
+}
+
+bool ring::is_contested(std::uint32_t range) const {
+    const std::lock_guard one(lock_);
+    const member* const other = others_.owner_of(range);
+    return other != nullptr && (other->owns || other->key < self_.key);
+}
+
+void ring::want_range() {
+    {
+        const std::lock_guard one(lock_);
+        if (std::exchange(claiming_, true)) return;
+    }
+    run([](ring& me) { me.claim(); });
+}
+
+void ring::claim() {
+    for (;;) {
+        const auto range = some_free_range();
+        if (!range) {
+            log(log_level::error, "directory", "there are no ids left");
+            break;
+        }
+        // A claim is told as a server of its own kind: one that does not own its ranges yet.
+        ring_news news;
+        const bool alone = size() == 1;
+        {
+            const std::lock_guard one(lock_);
+            self_.ranges.push_back(*range);
+            ++self_.version;
+            news.came.push_back(self_);
+        }
+        if (!alone) {
+            tell_all(news);
+            if (stopping_.wait_for(options_.claim_time)) break;
+        }
+        const bool contested = is_contested(*range);
+        {
+            const std::lock_guard one(lock_);
+            if (contested) std::erase(self_.ranges, *range);
+            self_.owns = self_.owns || !contested;
+            ++self_.version;
+            news.came = {self_};
+        }
+        if (!alone) tell_all(news);
+        if (contested) continue;
+        own_(*range);
+        ready_.set();
+        break;
+    }
+    const std::lock_guard one(lock_);
+    claiming_ = false;
+}
+
+// ---- queries
+
+std::chrono::nanoseconds ring::left() const {
+    const call_context* const call = call_context::try_current();
+    if (call == nullptr || !call->deadline()) return options_.answer_limit;
+    return std::min<std::chrono::nanoseconds>(options_.answer_limit, *call->deadline() - on_.now());
+}
+
+found_values ring::find(resource_id id, const attribute_view& query) {
+    if (id == resource_id::none) return find_in(all_others(), query).found;
+    std::uint64_t owner = 0;
+    {
+        const std::lock_guard one(lock_);
+        const auto range = static_cast<std::uint32_t>(id) / resource_store::ids_per_range;
+        const member* const who = others_.owner_of(range);
+        if (who == nullptr) return {};
+        owner = who->key;
+    }
+    const auto there = reach(owner);
+    if (!there) return {};
+    auto answer = find_there_.on(*there).within(left()).try_call(id, query);
+    return answer ? std::move(*answer) : found_values{};
+}
+
+part_answer ring::find_in(ring_part part, attribute_view query) {
+    part_answer all;
+    // The root of the tree has looked at its own already.
+    if (part.from != self_key()) {
+        all.found = find_here_(query);
+        if (all.found.id != resource_id::none) return all;
+    }
+    const std::chrono::nanoseconds within = part_of(left());
+    ask_each(
+        cut(part),
+        [&](const peer& there, const ring_part& its) {
+            return find_.on(there).within(within).start(its, query);
+        },
+        [&](const answered<part_answer>& how) {
+            all.silent += how.silent;
+            if (how.value == nullptr) return true;
+            part_answer one = how.value->get();
+            all.silent += one.silent;
+            all.found = std::move(one.found);
+            return all.found.id == resource_id::none;  // Otherwise the rest is called off.
+        });
+    return all;
+}
+
+}  // namespace amalgam::detail

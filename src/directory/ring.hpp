@@ -1,0 +1,128 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "directory/member_table.hpp"
+#include "directory/ring_procedures.hpp"
+
+namespace amalgam::detail {
+
+/// What came of a question to a part of the ring.
+template <typename T>
+struct answered {
+    std::uint32_t silent;  ///< So many did not answer before ...
+    future<T>* value;      ///< ... this one did; null: nobody did.
+};
+
+/// The directory servers of a network, as one of them takes part: it knows all others, tells and
+/// asks them over trees, and notices when the next ones in the ring of their keys go.
+///
+/// A tree is made anew for each query and piece of news: who sees to a part of the ring cuts it
+/// into smaller ones, and has one server in each see to that; where that does not answer, another.
+/// So it needs no upkeep, and nobody has to know the same members as the others: what lies in a
+/// part reaches each server in it that those on the way know.
+///
+/// Ids: a server claims a range that nobody has, tells all, and owns it when after a while nobody
+/// has objected: of two the one with the lower key, or who owns it already, keeps it.
+/// Owner:   shared with the handlers and ULTs that run.
+/// Threads: any.
+class ring : public std::enable_shared_from_this<ring> {
+public:
+    using find_function = std::function<found_values(const attribute_view&)>;
+    using range_function = std::function<void(std::uint32_t)>;
+
+    /// `find_here` answers for this server; `own` is told of each range of ids that is its own.
+    ring(engine& on, const ring_options& options, find_function find_here, range_function own);
+
+    /// Joins, in a ULT of its own, when the options name others; claims a first range.
+    void start();
+    void stop() noexcept;
+
+    /// Claims one more range, in a ULT of its own, unless that is under way.
+    void want_range();
+    /// It owns some. Parks; false after that time.
+    bool wait_until_ready(std::chrono::nanoseconds at_most) { return ready_.wait_for(at_most); }
+
+    /// A resource that another server has; by its id, or what it is.
+    found_values find(resource_id id, const attribute_view& query);
+
+    std::size_t size() const;  ///< Servers, itself included.
+
+private:
+    template <typename R, typename... A>
+    void serve(std::string_view name, R (ring::*what)(A...), handler run);
+    // What it serves: see in_ring.
+    std::vector<member> joined(member who);
+    void told(ring_part part, ring_news news);
+    alive_answer is_alive(std::uint64_t who);
+    ring_news compared(ring_news known);
+    part_answer find_in(ring_part part, attribute_view query);
+
+    template <typename Work>
+    void run(Work work);
+    void join();
+    void join_by(const std::string& address);
+    void claim();
+    void watch();
+    void watch_next();
+    void look_after(const member& next);
+    void compare_with(std::uint64_t key);
+    void say_that_it_is_here();
+    void look_for_lost();
+
+    std::vector<delegation> cut(const ring_part& part) const;
+    std::uint64_t self_key() const;
+    ring_part all_others() const;
+    ring_news learn(const ring_news& news);
+    void tell_all(const ring_news& news);
+    void pass_on(const ring_part& part, const ring_news& news);
+    void remove(const departure& what);
+    std::uint64_t digest() const;  // With the lock held.
+    ring_news all();
+    std::optional<std::uint32_t> some_free_range() const;
+    bool is_contested(std::uint32_t range) const;
+    /// Does not wait; whether it is still there shows in the calls. Nothing: it is not known.
+    std::optional<peer> reach(std::uint64_t key);
+    /// Each part's first server is asked by `start(peer, part)`, which gives a future; where that
+    /// fails the next one is. `then(answered)` is told what came of each part, in their order;
+    /// false ends it all.
+    template <typename Start, typename Then>
+    void ask_each(const std::vector<delegation>& parts, Start start, Then then);
+    std::chrono::nanoseconds left() const;
+
+    engine& on_;
+    const ring_options options_;
+    const find_function find_here_;
+    const range_function own_;
+    std::vector<std::string_view> served_;
+    const procedure<in_ring::join> join_;
+    const procedure<in_ring::tell> tell_;
+    const procedure<in_ring::alive> alive_;
+    const procedure<in_ring::compare> compare_;
+    const procedure<in_ring::find> find_;
+    const procedure<at_directory::find> find_there_;
+    event ready_;
+    event stopping_;
+
+    mutable std::mutex lock_;  // Never held across a wait.
+    member self_;
+    member_table others_;
+    std::unordered_map<std::uint64_t, peer> reached_;
+    bool claiming_ = false;
+    bool watching_ = false;
+};
+
+}  // namespace amalgam::detail

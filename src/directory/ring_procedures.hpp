@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "directory/member_table.hpp"
+#include "directory/procedures.hpp"
+
+/// What directory servers ask of each other.
+namespace amalgam::detail {
+
+/// Servers that have come or changed, and those that are gone.
+struct ring_news {
+    std::vector<member> came;
+    std::vector<departure> gone;
+
+    bool empty() const noexcept { return came.empty() && gone.empty(); }
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(came, gone);
+    }
+};
+
+/// The answer to a look whether one is alive.
+struct alive_answer {
+    bool known = false;         ///< Who asked is a member for who answers.
+    std::uint64_t key = 0;      ///< Of who answers: at its address there may be another by now.
+    std::uint64_t members = 0;  ///< A digest of all that it knows, itself included.
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(known, key, members);
+    }
+};
+
+/// What a part of the ring has to say to a query.
+struct part_answer {
+    found_values found;
+    std::uint32_t silent = 0;  ///< Servers, at least, that should have said and did not.
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(found, silent);
+    }
+};
+
+namespace in_ring {
+/// Who joins -> all that are known, itself not included.
+using join = std::vector<member>(member);
+inline constexpr std::string_view join_name = "directory.ring.join";
+/// To be told to all of that part. Answered at once.
+using tell = void(ring_part, ring_news);
+inline constexpr std::string_view tell_name = "directory.ring.tell";
+/// Who asks.
+using alive = alive_answer(std::uint64_t);
+inline constexpr std::string_view alive_name = "directory.ring.alive";
+/// All that one side knows, itself included -> the same of the other.
+using compare = ring_news(ring_news);
+inline constexpr std::string_view compare_name = "directory.ring.compare";
+/// What is asked for, in that part.
+using find = part_answer(ring_part, attribute_view);
+inline constexpr std::string_view find_name = "directory.ring.find";
+}  // namespace in_ring
+
+}  // namespace amalgam::detail

@@ -1,0 +1,189 @@
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/fabric/loop.hpp>
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Hosts on a network in virtual time: each has a directory server and a context.
+class hosts {
+public:
+    explicit hosts(std::size_t count) {
+        net.delay(50us, 150us);
+        for (std::size_t i = 0; i < count; ++i)
+            add();
+    }
+
+    void add() {
+        const std::string name = "host" + std::to_string(all_.size());
+        auto one = std::make_unique<host>();
+        one->serves = std::make_unique<engine>(net.port(name));
+        one->uses = std::make_unique<engine>(net.port("user" + name));
+        directory_options options;
+        if (!all_.empty()) options.ring.others = {"loop://host0"};
+        one->directory = std::make_unique<directory_server>(*one->serves, options);
+        all_.push_back(std::move(one));
+    }
+    template <typename Work>
+    auto in(std::size_t which, Work work) {
+        host& where = *all_[which];
+        auto done = where.uses->spawn([&where, work = std::move(work)]() mutable {
+            if (!where.here) {
+                where.here = std::make_unique<context>(
+                    *where.uses, context_options{.directory = where.serves->address()});
+            }
+            return work(*where.here);
+        });
+        for (int i = 0; i < 1000 && !done.ready(); ++i)
+            net.run_for(10ms);
+        EXPECT_TRUE(done.ready());
+        return done.get();
+    }
+    std::optional<found_resource> find(std::size_t from, const attribute_list& query) {
+        return in(from, [&](context& here) { return here.find(query); });
+    }
+    resource_id add_resource(std::size_t at, const attribute_list& what) {
+        return in(at, [&](context& here) { return here.add(what).release(); });
+    }
+    std::size_t known_by(std::size_t which) const { return all_[which]->directory->servers(); }
+    std::size_t size() const { return all_.size(); }
+
+    loop_network net{{.seed = 7}};
+
+private:
+    struct host {
+        std::unique_ptr<engine> serves, uses;
+        std::unique_ptr<directory_server> directory;
+        std::unique_ptr<context> here;
+    };
+    std::vector<std::unique_ptr<host>> all_;
+};
+
+TEST(ring, servers_that_know_one_soon_know_all) {
+    for (const std::size_t count : {1, 2, 3, 30}) {
+        hosts all(count);
+        all.net.run_for(3s);
+        for (std::size_t i = 0; i < count; ++i)
+            EXPECT_EQ(all.known_by(i), count) << i;
+    }
+}
+
+TEST(ring, what_is_registered_with_one_is_found_from_all_by_what_it_is_and_by_id) {
+    hosts all(20);
+    all.net.run_for(3s);
+    std::set<resource_id> ids;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        ids.insert(all.add_resource(i, {{"type", "server"}, {"at", std::to_string(i)}}));
+    EXPECT_EQ(ids.size(), all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::string other = std::to_string((i + 7) % all.size());
+        attribute_list query{{"at", other}};
+        query.ask("type");
+        const auto found = all.find(i, query);
+        ASSERT_TRUE(found) << i;
+        EXPECT_EQ(found->what.text("type"), "server");
+        const auto same = all.in(i, [&](context& here) {
+            attribute_list what;
+            what.ask("at");
+            return here.find(found->id, what);
+        });
+        ASSERT_TRUE(same);
+        EXPECT_EQ(same->what.text("at"), other);
+        EXPECT_FALSE(all.find(i, {{"at", "nowhere"}}));
+    }
+}
+
+TEST(ring, messages_reach_resources_of_other_hosts) {
+    hosts all(5);
+    all.net.run_for(3s);
+    const resource_id box = all.in(3, [](context& here) {
+        return here.add({{"type", "box"}}).release();
+    });
+    all.in(1, [&](context& here) { here.self().send(box, 5, "hello"); });
+    all.in(3, [&](context& here) { here.self().send(box, 6, "there"); });
+    all.net.kill("userhost3");
+    all.net.run_for(1s);
+    EXPECT_FALSE(all.find(1, {{"type", "box"}}));
+    EXPECT_EQ(all.in(1,
+                     [&](context& here) {
+                         try {
+                             here.self().send(box, 5, "hello");
+                         } catch (const error& why) {
+                             return why.code().code;
+                         }
+                         return errc::ok;
+                     }),
+              errc::not_found);
+}
+
+TEST(ring, a_killed_server_is_asked_no_more_and_missed_by_nobody) {
+    hosts all(20);
+    all.net.run_for(3s);
+    all.add_resource(19, {{"at", "19"}});
+    all.add_resource(4, {{"at", "4"}});
+    for (const char* each : {"host4", "host5", "host6"})
+        all.net.kill(each);
+    // Before anybody has noticed: others are asked instead of those in the trees.
+    for (std::size_t i = 7; i < 19; ++i) {
+        EXPECT_TRUE(all.find(i, {{"at", "19"}})) << i;
+        EXPECT_FALSE(all.find(i, {{"at", "4"}})) << i;
+    }
+    all.net.run_for(3s);
+    for (std::size_t i = 7; i < all.size(); ++i)
+        EXPECT_EQ(all.known_by(i), all.size() - 3);
+}
+
+TEST(ring, a_server_that_was_cut_off_comes_back) {
+    hosts all(6);
+    all.net.run_for(3s);
+    all.net.cut("host2");
+    all.net.run_for(15s);
+    for (const std::size_t i : {0, 1, 3, 4, 5})
+        EXPECT_EQ(all.known_by(i), 5u);
+    all.net.heal("host2");
+    all.net.run_for(15s);
+    for (std::size_t i = 0; i < all.size(); ++i)
+        EXPECT_EQ(all.known_by(i), 6u) << i;
+    all.add_resource(2, {{"at", "2"}});
+    EXPECT_TRUE(all.find(4, {{"at", "2"}}));
+}
+
+TEST(ring, two_halves_that_were_parted_become_one_again) {
+    hosts all(10);
+    all.net.run_for(3s);
+    // Host 0, whom all others are told of, stays with those that are not cut off.
+    for (const char* each : {"host5", "host6", "host7"})
+        all.net.cut(each);
+    all.net.run_for(30s);
+    EXPECT_EQ(all.known_by(0), 7u);
+    for (const char* each : {"host5", "host6", "host7"})
+        all.net.heal(each);
+    all.net.run_for(40s);
+    for (std::size_t i = 0; i < all.size(); ++i)
+        EXPECT_EQ(all.known_by(i), all.size()) << i;
+}
+
+TEST(ring, ids_of_one_server_are_never_those_of_another) {
+    hosts all(3);
+    std::set<resource_id> ids;
+    for (int round = 0; round < 3; ++round) {
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            all.in(i, [&](context& here) {
+                for (int k = 0; k < 30000; ++k)
+                    EXPECT_TRUE(ids.insert(here.add({}).release()).second);
+            });
+        }
+    }
+}
+
+}  // namespace
+}  // namespace amalgam
