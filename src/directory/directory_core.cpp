@@ -31,18 +31,7 @@ void directory_core::serve(std::string_view name, R (directory_core::*what)(A...
 }
 
 void directory_core::start() {
-    ring_ = std::make_shared<ring>(
-        on_, options_.ring,
-        [self = weak_from_this()](const attribute_view& query) {
-            const auto me = self.lock();
-            return me ? me->find(resource_id::none, query) : found_values{};
-        },
-        [self = weak_from_this()](std::uint32_t range) {
-            const auto me = self.lock();
-            if (!me) return;
-            const std::lock_guard one(me->lock_);
-            me->registry_.own_range(range);
-        });
+    ring_ = std::make_shared<ring>(on_, options_.ring, weak_from_this());
     serve(at_directory::open_name, &directory_core::open, handler::ult);
     serve(at_directory::close_name, &directory_core::close);
     serve(at_directory::add_name, &directory_core::add);
@@ -108,8 +97,13 @@ void directory_core::close(resource_id context) {
     (void)alone([&] {
         check_is(context);
         clients_.erase(context);
+        forget_searches(context);
         return registry_.close(context);
     });
+}
+
+void directory_core::forget_searches(resource_id context) {
+    spread_.erase(spread_.lower_bound({context, 0}), spread_.upper_bound({context, ~0u}));
 }
 
 void directory_core::close_all_of(const peer& gone) {
@@ -123,6 +117,7 @@ void directory_core::close_all_of(const peer& gone) {
                 {{"context", static_cast<std::uint32_t>(at->first)}});
             const resource_id context = at->first;
             at = clients_.erase(at);
+            forget_searches(context);
             registry_.close(context);
         }
         return true;
@@ -164,25 +159,115 @@ reply<std::uint32_t> directory_core::search(resource_id context, attribute_view 
 reply<next_answer> directory_core::next(resource_id context, std::uint32_t search) {
     for (;;) {
         next_answer answer;
+        std::shared_ptr<spread> elsewhere;
+        attribute_list query;
         auto outcome = alone([&] {
             check_is(context);
-            return registry_.next(context, search, looks_at_once, answer.found);
+            const auto how = registry_.next(context, search, looks_at_once, answer.found);
+            if (how != store_search::outcome::over) return how;
+            auto& state = spread_[{context, search}];
+            if (state == nullptr) state = std::make_shared<spread>();
+            if (state->busy)
+                throw error(errc::invalid, "a query was asked for two answers at once: ask again "
+                                           "when there is one");
+            state->busy = true;
+            elsewhere = state;
+            query = attribute_list(registry_.query_of(context, search));
+            return how;
         });
         if (outcome.code != errc::ok) return {outcome.code, std::move(outcome.sentence), {}};
-        if (outcome.value != store_search::outcome::unfinished) {
-            answer.over = outcome.value == store_search::outcome::over;
+        if (elsewhere != nullptr)
+            return {errc::ok, {}, next_elsewhere({context, search}, *elsewhere, query)};
+        if (outcome.value == store_search::outcome::found)
             return {errc::ok, {}, std::move(answer)};
+        this_task::yield();
+    }
+}
+
+next_answer directory_core::next_elsewhere(const search_key& which, spread& state,
+                                           const attribute_list& query) {
+    if (!state.asked) {
+        state.asked = true;
+        for (first_answer& each : ring_->search(query))
+            state.others.push_back(std::move(each));
+    }
+    next_answer answer{true, {}};
+    while (answer.over && !state.others.empty()) {
+        first_answer one = std::move(state.others.front());
+        state.others.pop_front();
+        if (one.found.id != resource_id::none) {
+            answer = {false, std::exchange(one.found, {})};
+        } else {
+            answer = ring_->next(one);
+        }
+        if (!answer.over) state.others.push_back(std::move(one));  // Each server has its turn.
+    }
+    const std::lock_guard one(lock_);
+    state.busy = false;
+    if (answer.over) end_search(which);
+    return answer;
+}
+
+void directory_core::end_search(const search_key& which) {
+    spread_.erase(which);
+    if (clients_.contains(which.first)) registry_.stop_search(which.first, which.second);
+}
+
+void directory_core::stop_search(resource_id context, std::uint32_t search) {
+    std::shared_ptr<spread> elsewhere;
+    (void)alone([&] {
+        check_is(context);
+        if (const auto at = spread_.find({context, search}); at != spread_.end())
+            elsewhere = at->second;
+        end_search({context, search});
+        return true;
+    });
+    if (elsewhere == nullptr || elsewhere->busy) return;
+    for (const first_answer& each : elsewhere->others)
+        ring_->stop(each);
+}
+
+found_values directory_core::find_here(const attribute_view& query) {
+    return find(resource_id::none, query);
+}
+
+std::optional<first_answer> directory_core::search_here(const attribute_view& query) {
+    first_answer first;
+    std::unique_lock one(lock_);
+    auto search = registry_.make_search(query);
+    for (;;) {
+        const auto how = registry_.next(*search, looks_at_once, first.found);
+        if (how == store_search::outcome::over) return std::nullopt;
+        if (how == store_search::outcome::found) break;
+        one.unlock();
+        this_task::yield();
+        one.lock();
+    }
+    first.search = guests_.keep(std::move(search), on_.now());
+    return first;
+}
+
+next_answer directory_core::next_here(std::uint64_t search) {
+    for (;;) {
+        next_answer answer;
+        {
+            const std::lock_guard one(lock_);
+            const auto how = guests_.next(search, looks_at_once, on_.now(), answer.found);
+            answer.over = how == store_search::outcome::over;
+            if (how != store_search::outcome::unfinished) return answer;
         }
         this_task::yield();
     }
 }
 
-void directory_core::stop_search(resource_id context, std::uint32_t search) {
-    (void)alone([&] {
-        check_is(context);
-        registry_.stop_search(context, search);
-        return true;
-    });
+void directory_core::stop_here(std::uint64_t search) {
+    const std::lock_guard one(lock_);
+    guests_.stop(search);
+}
+
+void directory_core::own_range(std::uint32_t range) {
+    const std::lock_guard one(lock_);
+    registry_.own_range(range);
 }
 
 reply<bool> directory_core::watch(resource_id context, std::uint32_t number, attribute_view query) {

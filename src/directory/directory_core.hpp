@@ -3,15 +3,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "directory/guest_searches.hpp"
 #include "directory/procedures.hpp"
 #include "directory/registry.hpp"
 #include "directory/ring.hpp"
@@ -23,7 +26,8 @@ namespace amalgam::detail {
 ///
 /// Owner:   shared with the handlers that run.
 /// Threads: any.
-class directory_core : public std::enable_shared_from_this<directory_core> {
+class directory_core final : public ring_user,
+                             public std::enable_shared_from_this<directory_core> {
 public:
     directory_core(engine& on, const directory_options& options);
 
@@ -43,6 +47,21 @@ private:
         bool missed = false;  // There were too many.
         bool telling = false;
     };
+
+    /// A search whose answers of this server are used up.
+    struct spread {
+        bool asked = false;               // The others, for their first ones.
+        std::deque<first_answer> others;  // `found` is still to be given, or none: there may be more.
+        bool busy = false;
+    };
+    using search_key = std::pair<resource_id, std::uint32_t>;
+
+    // Of ring_user.
+    found_values find_here(const attribute_view& query) override;
+    std::optional<first_answer> search_here(const attribute_view& query) override;
+    next_answer next_here(std::uint64_t search) override;
+    void stop_here(std::uint64_t search) override;
+    void own_range(std::uint32_t range) override;
 
     template <typename R, typename... A>
     void serve(std::string_view name, R (directory_core::*what)(A...),
@@ -65,6 +84,9 @@ private:
     template <typename Work>
     auto alone(Work work) -> reply<decltype(work())>;
     void check_is(resource_id context) const;
+    next_answer next_elsewhere(const search_key& which, spread& state, const attribute_list& query);
+    void end_search(const search_key& which);
+    void forget_searches(resource_id context);
     void close_all_of(const peer& gone);
     void note(watched_change&& change);
     void tell(resource_id context);
@@ -80,6 +102,8 @@ private:
     mutable std::mutex lock_;  // Never held across a wait.
     registry registry_;
     std::unordered_map<resource_id, client> clients_;
+    guest_searches guests_{registry_};
+    std::map<search_key, std::shared_ptr<spread>> spread_;
     std::vector<resource_id> to_tell_;  // Contexts, by what runs with the lock held.
 };
 

@@ -132,16 +132,31 @@ std::uint32_t registry::start_search(resource_id context, const attribute_view& 
     return number;
 }
 
-store_search::outcome registry::next(resource_id context, std::uint32_t search, std::size_t looks,
-                                     found_values& into) {
+store_search& registry::search_of(resource_id context, std::uint32_t search) {
     client& whose = client_of(context);
     const auto at = whose.searches.find(search);
-    if (at == whose.searches.end())
-        throw error(errc::not_found, "this query has ended, or was stopped");
+    if (at != whose.searches.end()) return *at->second;
+    throw error(errc::not_found, "this query has ended, or was stopped");
+}
+
+store_search::outcome registry::next(resource_id context, std::uint32_t search, std::size_t looks,
+                                     found_values& into) {
+    return next(search_of(context, search), looks, into);
+}
+
+attribute_view registry::query_of(resource_id context, std::uint32_t search) {
+    return search_of(context, search).query();
+}
+
+std::unique_ptr<store_search> registry::make_search(const attribute_view& query) {
+    return std::make_unique<store_search>(store_, query);
+}
+
+store_search::outcome registry::next(store_search& search, std::size_t looks,
+                                     found_values& into) const {
     resource_store::found found;
-    const auto how = at->second->next(found, looks);
-    if (how == store_search::outcome::found) into = answer(found, at->second->query());
-    if (how == store_search::outcome::over) whose.searches.erase(at);
+    const auto how = search.next(found, looks);
+    if (how == store_search::outcome::found) into = answer(found, search.query());
     return how;
 }
 

@@ -66,10 +66,16 @@ public:
 
     /// Begins a query with many answers.
     std::uint32_t start_search(resource_id context, const attribute_view& query);
-    /// The next answer after looking at `looks` resources at most. `over`: the search has ended.
+    /// The next answer after looking at `looks` resources at most.
     store_search::outcome next(resource_id context, std::uint32_t search, std::size_t looks,
                                found_values& into);
+    /// What was asked for.
+    attribute_view query_of(resource_id context, std::uint32_t search);
     void stop_search(resource_id context, std::uint32_t search);
+
+    /// One that belongs to no context. It ends before the registry does.
+    std::unique_ptr<store_search> make_search(const attribute_view& query);
+    store_search::outcome next(store_search& search, std::size_t looks, found_values& into) const;
 
     /// Tells the context of each resource that fits, from now on; and first of those there are.
     /// The context chooses the number, so that it knows it before it is told.
@@ -93,6 +99,7 @@ private:
     };
 
     client& client_of(resource_id context);
+    store_search& search_of(resource_id context, std::uint32_t search);
     void tell_watchers(const resource_store::found& which, bool appeared);
     void tell_those_at(std::uint64_t key, const resource_store::found& which, bool appeared);
     void forget(client& whose, std::uint32_t watch);

@@ -1,6 +1,7 @@
 #include "directory/ring.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,16 +22,18 @@ constexpr std::chrono::nanoseconds part_of(std::chrono::nanoseconds whole) noexc
 }
 }  // namespace
 
-ring::ring(engine& on, const ring_options& options, find_function find_here, range_function own)
+ring::ring(engine& on, const ring_options& options, std::weak_ptr<ring_user> here)
     : on_(on),
       options_(options),
-      find_here_(std::move(find_here)),
-      own_(std::move(own)),
+      here_(std::move(here)),
       join_(on.procedure<in_ring::join>(in_ring::join_name)),
       tell_(on.procedure<in_ring::tell>(in_ring::tell_name)),
       alive_(on.procedure<in_ring::alive>(in_ring::alive_name)),
       compare_(on.procedure<in_ring::compare>(in_ring::compare_name)),
       find_(on.procedure<in_ring::find>(in_ring::find_name)),
+      search_(on.procedure<in_ring::search>(in_ring::search_name)),
+      next_(on.procedure<in_ring::next>(in_ring::next_name)),
+      stop_(on.procedure<in_ring::stop>(in_ring::stop_name)),
       find_there_(on.procedure<at_directory::find>(at_directory::find_name)),
       others_(10 * options.period) {
     self_.key = random_nonzero_u64();
@@ -55,6 +58,9 @@ void ring::start() {
     serve(in_ring::alive_name, &ring::is_alive, handler::inline_);
     serve(in_ring::compare_name, &ring::compared, handler::inline_);
     serve(in_ring::find_name, &ring::find_in, handler::ult);
+    serve(in_ring::search_name, &ring::search_in, handler::ult);
+    serve(in_ring::next_name, &ring::next_of, handler::ult);
+    serve(in_ring::stop_name, &ring::stop_here, handler::inline_);
     run([](ring& me) {
         me.join();
         me.want_range();
@@ -391,7 +397,7 @@ void ring::claim() {
         }
         if (!alone) tell_all(news);
         if (contested) continue;
-        own_(*range);
+        if (const auto here = here_.lock()) here->own_range(*range);
         ready_.set();
         break;
     }
@@ -425,9 +431,8 @@ found_values ring::find(resource_id id, const attribute_view& query) {
 
 part_answer ring::find_in(ring_part part, attribute_view query) {
     part_answer all;
-    // The root of the tree has looked at its own already.
-    if (part.from != self_key()) {
-        all.found = find_here_(query);
+    if (const auto here = here_if_in(part)) {
+        all.found = here->find_here(query);
         if (all.found.id != resource_id::none) return all;
     }
     const std::chrono::nanoseconds within = part_of(left());
@@ -445,6 +450,64 @@ part_answer ring::find_in(ring_part part, attribute_view query) {
             return all.found.id == resource_id::none;  // Otherwise the rest is called off.
         });
     return all;
+}
+
+first_answers ring::search_in(ring_part part, attribute_view query) {
+    first_answers all;
+    if (const auto here = here_if_in(part)) {
+        if (auto first = here->search_here(query)) {
+            first->server = self_key();
+            all.found.push_back(std::move(*first));
+        }
+    }
+    const std::chrono::nanoseconds within = part_of(left());
+    ask_each(
+        cut(part),
+        [&](const peer& there, const ring_part& its) {
+            return search_.on(there).within(within).start(its, query);
+        },
+        [&](const answered<first_answers>& how) {
+            all.silent += how.silent;
+            if (how.value == nullptr) return true;
+            first_answers one = how.value->get();
+            all.silent += one.silent;
+            std::move(one.found.begin(), one.found.end(), std::back_inserter(all.found));
+            return true;
+        });
+    return all;
+}
+
+next_answer ring::next_of(std::uint64_t search) {
+    const auto here = here_.lock();
+    return here ? here->next_here(search) : next_answer{true, {}};
+}
+
+void ring::stop_here(std::uint64_t search) {
+    if (const auto here = here_.lock()) here->stop_here(search);
+}
+
+std::shared_ptr<ring_user> ring::here_if_in(const ring_part& part) const {
+    // The root of a tree has looked at its own already, and is in no part of it.
+    return part.from == self_key() ? nullptr : here_.lock();
+}
+
+std::vector<first_answer> ring::search(const attribute_view& query) {
+    return search_in(all_others(), query).found;
+}
+
+next_answer ring::next(const first_answer& of) {
+    const auto there = reach(of.server);
+    if (!there) return {true, {}};
+    auto answer = next_.on(*there).within(options_.answer_limit).try_call(of.search);
+    return answer ? std::move(*answer) : next_answer{true, {}};
+}
+
+void ring::stop(const first_answer& what) noexcept {
+    try {
+        if (const auto there = reach(what.server)) stop_.on(*there).post(what.search);
+    } catch (const std::exception&) {
+        // It ends by itself after a while.
+    }
 }
 
 }  // namespace amalgam::detail

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +18,22 @@
 #include "directory/ring_procedures.hpp"
 
 namespace amalgam::detail {
+
+/// What a ring wants of the server that it is part of. Any thread.
+class ring_user {
+public:
+    /// The first resource here that fits.
+    virtual found_values find_here(const attribute_view& query) = 0;
+    /// The same of all: nothing, or the first, with a number that next_here() gives the others by.
+    virtual std::optional<first_answer> search_here(const attribute_view& query) = 0;
+    virtual next_answer next_here(std::uint64_t search) = 0;
+    virtual void stop_here(std::uint64_t search) = 0;
+    /// This range of ids belongs to this server.
+    virtual void own_range(std::uint32_t range) = 0;
+
+protected:
+    ~ring_user() = default;
+};
 
 /// What came of a question to a part of the ring.
 template <typename T>
@@ -41,11 +56,9 @@ struct answered {
 /// Threads: any.
 class ring : public std::enable_shared_from_this<ring> {
 public:
-    using find_function = std::function<found_values(const attribute_view&)>;
-    using range_function = std::function<void(std::uint32_t)>;
-
-    /// `find_here` answers for this server; `own` is told of each range of ids that is its own.
-    ring(engine& on, const ring_options& options, find_function find_here, range_function own);
+    /// `here` is asked for what this server has, and told of each range of ids that is its own. It
+    /// may end before this does.
+    ring(engine& on, const ring_options& options, std::weak_ptr<ring_user> here);
 
     /// Joins, in a ULT of its own, when the options name others; claims a first range.
     void start();
@@ -59,6 +72,12 @@ public:
     /// A resource that another server has; by its id, or what it is.
     found_values find(resource_id id, const attribute_view& query);
 
+    /// The first answers of all other servers that have any.
+    std::vector<first_answer> search(const attribute_view& query);
+    /// The next answer of one of them; over also when it is gone.
+    next_answer next(const first_answer& of);
+    void stop(const first_answer& what) noexcept;
+
     std::size_t size() const;  ///< Servers, itself included.
 
 private:
@@ -70,6 +89,9 @@ private:
     alive_answer is_alive(std::uint64_t who);
     ring_news compared(ring_news known);
     part_answer find_in(ring_part part, attribute_view query);
+    first_answers search_in(ring_part part, attribute_view query);
+    next_answer next_of(std::uint64_t search);
+    void stop_here(std::uint64_t search);
 
     template <typename Work>
     void run(Work work);
@@ -85,6 +107,7 @@ private:
 
     std::vector<delegation> cut(const ring_part& part) const;
     std::uint64_t self_key() const;
+    std::shared_ptr<ring_user> here_if_in(const ring_part& part) const;
     ring_part all_others() const;
     ring_news learn(const ring_news& news);
     void tell_all(const ring_news& news);
@@ -105,14 +128,16 @@ private:
 
     engine& on_;
     const ring_options options_;
-    const find_function find_here_;
-    const range_function own_;
+    const std::weak_ptr<ring_user> here_;
     std::vector<std::string_view> served_;
     const procedure<in_ring::join> join_;
     const procedure<in_ring::tell> tell_;
     const procedure<in_ring::alive> alive_;
     const procedure<in_ring::compare> compare_;
     const procedure<in_ring::find> find_;
+    const procedure<in_ring::search> search_;
+    const procedure<in_ring::next> next_;
+    const procedure<in_ring::stop> stop_;
     const procedure<at_directory::find> find_there_;
     event ready_;
     event stopping_;

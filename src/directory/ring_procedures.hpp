@@ -45,6 +45,29 @@ struct part_answer {
     }
 };
 
+/// The first answer of a server to a query with many, and where the next ones are to be had.
+struct first_answer {
+    std::uint64_t server = 0;  ///< Its key.
+    std::uint64_t search = 0;  ///< Random: who knows it may ask for more.
+    found_values found;
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(server, search, found);
+    }
+};
+
+/// Those of a part of the ring.
+struct first_answers {
+    std::vector<first_answer> found;
+    std::uint32_t silent = 0;  ///< As of part_answer.
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(found, silent);
+    }
+};
+
 namespace in_ring {
 /// Who joins -> all that are known, itself not included.
 using join = std::vector<member>(member);
@@ -61,6 +84,14 @@ inline constexpr std::string_view compare_name = "directory.ring.compare";
 /// What is asked for, in that part.
 using find = part_answer(ring_part, attribute_view);
 inline constexpr std::string_view find_name = "directory.ring.find";
+/// The same with all its answers, one at a time: who has some keeps its search for a while.
+using search = first_answers(ring_part, attribute_view);
+inline constexpr std::string_view search_name = "directory.ring.search";
+/// The search.
+using next = next_answer(std::uint64_t);
+inline constexpr std::string_view next_name = "directory.ring.next";
+using stop = void(std::uint64_t);
+inline constexpr std::string_view stop_name = "directory.ring.stop";
 }  // namespace in_ring
 
 }  // namespace amalgam::detail

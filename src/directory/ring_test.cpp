@@ -1,3 +1,4 @@
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -99,6 +100,58 @@ TEST(ring, what_is_registered_with_one_is_found_from_all_by_what_it_is_and_by_id
         ASSERT_TRUE(same);
         EXPECT_EQ(same->what.text("at"), other);
         EXPECT_FALSE(all.find(i, {{"at", "nowhere"}}));
+    }
+}
+
+TEST(ring, a_search_finds_what_all_have_and_each_once) {
+    hosts all(15);
+    all.net.run_for(3s);
+    std::set<std::string> expected;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        for (std::size_t k = 0; k < i; ++k) {
+            const std::string n = std::to_string(i) + "." + std::to_string(k);
+            all.add_resource(i, {{"type", "x"}, {"n", n}});
+            expected.insert(n);
+        }
+    }
+    for (const std::size_t from : {0, 7, 14}) {
+        std::multiset<std::string> seen;
+        all.in(from, [&](context& here) {
+            attribute_list query{{"type", "x"}};
+            query.ask("n");
+            for (const found_resource& each : here.search(query))
+                seen.emplace(each.what.text("n"));
+        });
+        EXPECT_EQ(seen.size(), expected.size());
+        EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()), expected);
+    }
+}
+
+TEST(ring, a_search_goes_on_when_servers_of_it_die) {
+    hosts all(15);
+    all.net.run_for(3s);
+    for (std::size_t i = 0; i < all.size(); ++i)
+        for (int k = 0; k < 10; ++k)
+            all.add_resource(i, {{"type", "x"}, {"at", std::to_string(i)}});
+    std::map<std::string, int> seen;
+    all.in(0, [&](context& here) {
+        attribute_list query{{"type", "x"}};
+        query.ask("at");
+        int count = 0;
+        for (const found_resource& each : here.search(query)) {
+            ++seen[std::string(each.what.text("at"))];
+            if (++count == 40)
+                for (const char* gone : {"host3", "host4"})
+                    all.net.kill(gone);
+        }
+    });
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const int of_it = seen[std::to_string(i)];
+        if (i == 3 || i == 4) {
+            EXPECT_LT(of_it, 10);
+        } else {
+            EXPECT_EQ(of_it, 10) << i;
+        }
     }
 }
 
