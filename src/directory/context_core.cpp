@@ -20,6 +20,7 @@ namespace {
 constexpr const char* directory_variable = "AMALGAM_DIRECTORY";
 constexpr std::chrono::seconds open_limit{5};
 constexpr std::chrono::seconds start_limit{10};
+constexpr std::chrono::seconds begin_limit{1};
 
 unsigned number(resource_id id) noexcept {
     return static_cast<unsigned>(id);
@@ -121,13 +122,16 @@ result<resource_id> context_core::try_open(const std::string& directory) {
 
 void context_core::open_at(const std::string& directory, bool start) {
     result<resource_id> id = try_open(directory);
-    if (!id && id.code() == errc::unreachable && start) {
-        const time_point until = on_.now() + start_limit;
-        start_directory(directory);
-        do {
-            this_task::sleep_for(std::chrono::milliseconds(2));
-            id = try_open(directory);
-        } while (!id && id.code() == errc::unreachable && on_.now() < until);
+    const bool starts = !id && id.code() == errc::unreachable && start;
+    if (starts) start_directory(directory);
+    const time_point until = on_.now() + (starts ? start_limit : begin_limit);
+    // A server that has just begun listens before it serves.
+    const auto may_come = [&] {
+        return !id && (id.code() == errc::not_found || (starts && id.code() == errc::unreachable));
+    };
+    while (may_come() && on_.now() < until) {
+        this_task::sleep_for(std::chrono::milliseconds(2));
+        id = try_open(directory);
     }
     if (!id)
         throw error(id.code(),
@@ -380,10 +384,11 @@ void context_core::post(resource_id from, resource_id to, std::int32_t tag,
 
 errc context_core::message(resource_id from, resource_id to, std::int32_t tag,
                            const_bytes content) {
+    const call_context& call = call_context::current();
+    where_.learn_sender(from, call.from());
     resource_message arrived{from, to, tag, short_buffers_.take(content.size())};
     std::copy(content.begin(), content.end(), arrived.content.data());
     const errc how = messages_.put(arrived);
-    const call_context& call = call_context::current();
     if (how != errc::ok && call.one_way()) undelivered_.on(call.from()).post(from, to, tag, how);
     return how;
 }
@@ -391,6 +396,7 @@ errc context_core::message(resource_id from, resource_id to, std::int32_t tag,
 errc context_core::long_message(resource_id from, resource_id to, std::int32_t tag,
                                 amalgam::bulk content) {
     const call_context& call = call_context::current();
+    where_.learn_sender(from, call.from());
     const time_point deadline = call.deadline().value_or(time_point::max());
     resource_message arrived{from, to, tag, {}};
     errc how = errc::ok;

@@ -12,7 +12,7 @@ namespace amalgam::detail {
 namespace {
 constexpr std::size_t looks_at_once = 4096;  // Of a search, while nothing else is served.
 constexpr std::size_t few_ids = resource_store::ids_per_range / 4;  // Then more are claimed.
-}
+}  // namespace
 
 directory_core::directory_core(engine& on, const directory_options& options)
     : on_(on),
@@ -168,8 +168,9 @@ reply<next_answer> directory_core::next(resource_id context, std::uint32_t searc
             auto& state = spread_[{context, search}];
             if (state == nullptr) state = std::make_shared<spread>();
             if (state->busy)
-                throw error(errc::invalid, "a query was asked for two answers at once: ask again "
-                                           "when there is one");
+                throw error(errc::invalid,
+                            "a query was asked for two answers at once: ask again "
+                            "when there is one");
             state->busy = true;
             elsewhere = state;
             query = attribute_list(registry_.query_of(context, search));
@@ -178,8 +179,7 @@ reply<next_answer> directory_core::next(resource_id context, std::uint32_t searc
         if (outcome.code != errc::ok) return {outcome.code, std::move(outcome.sentence), {}};
         if (elsewhere != nullptr)
             return {errc::ok, {}, next_elsewhere({context, search}, *elsewhere, query)};
-        if (outcome.value == store_search::outcome::found)
-            return {errc::ok, {}, std::move(answer)};
+        if (outcome.value == store_search::outcome::found) return {errc::ok, {}, std::move(answer)};
         this_task::yield();
     }
 }

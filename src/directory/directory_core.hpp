@@ -26,8 +26,7 @@ namespace amalgam::detail {
 ///
 /// Owner:   shared with the handlers that run.
 /// Threads: any.
-class directory_core final : public ring_user,
-                             public std::enable_shared_from_this<directory_core> {
+class directory_core final : public ring_user, public std::enable_shared_from_this<directory_core> {
 public:
     directory_core(engine& on, const directory_options& options);
 
@@ -50,8 +49,9 @@ private:
 
     /// A search whose answers of this server are used up.
     struct spread {
-        bool asked = false;               // The others, for their first ones.
-        std::deque<first_answer> others;  // `found` is still to be given, or none: there may be more.
+        bool asked = false;  // The others, for their first ones.
+        std::deque<first_answer>
+            others;  // `found` is still to be given, or none: there may be more.
         bool busy = false;
     };
     using search_key = std::pair<resource_id, std::uint32_t>;

@@ -27,9 +27,9 @@ store_search::outcome guest_searches::next(std::uint64_t number, std::size_t loo
 void guest_searches::make_room(clock::time_point now) {
     std::erase_if(all_, [&](const auto& each) { return now - each.second.asked > patience; });
     if (all_.size() < most) return;
-    const auto oldest = std::min_element(all_.begin(), all_.end(), [](const auto& a, const auto& b) {
-        return a.second.asked < b.second.asked;
-    });
+    const auto oldest = std::min_element(
+        all_.begin(), all_.end(),
+        [](const auto& a, const auto& b) { return a.second.asked < b.second.asked; });
     all_.erase(oldest);
 }
 

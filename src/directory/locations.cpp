@@ -38,6 +38,12 @@ void locations::learn(resource_id which, resource_id context) {
     resources_[which] = *by;
 }
 
+void locations::learn_sender(resource_id which, const peer& by) {
+    const std::lock_guard one(lock_);
+    if (resources_.size() == most && !resources_.contains(which)) resources_.clear();
+    resources_.try_emplace(which, by);
+}
+
 void locations::forget(resource_id which) {
     const std::lock_guard one(lock_);
     resources_.erase(which);

@@ -30,6 +30,10 @@ public:
     /// Precondition: the context was learnt; otherwise nothing is.
     void learn(resource_id which, resource_id context);
 
+    /// A message came from that resource by that peer: answers go back there, also when nobody
+    /// could find it. Changes nothing that is known.
+    void learn_sender(resource_id which, const peer& by);
+
     /// It is not there, or not any more.
     void forget(resource_id which);
     /// That context is gone, or another one at its place; and so are all resources it had.

@@ -8,7 +8,6 @@
 
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/log.hpp>
-#include <amalgam/core/random.hpp>
 
 #include "directory/resource_store.hpp"
 
@@ -35,20 +34,20 @@ ring::ring(engine& on, const ring_options& options, std::weak_ptr<ring_user> her
       next_(on.procedure<in_ring::next>(in_ring::next_name)),
       stop_(on.procedure<in_ring::stop>(in_ring::stop_name)),
       find_there_(on.procedure<at_directory::find>(at_directory::find_name)),
+      chance_(options.seed != 0 ? options.seed : random_u64()),
       others_(10 * options.period) {
-    self_.key = random_nonzero_u64();
+    self_.key = chance_() | 1;
     self_.version = 1;
     self_.addresses = on.addresses();
 }
 
 template <typename R, typename... A>
 void ring::serve(std::string_view name, R (ring::*what)(A...), handler run) {
-    on_.define(
-        name,
-        [self = shared_from_this(), what](A... arguments) -> R {
-            return ((*self).*what)(std::move(arguments)...);
-        },
-        {.run = run});
+    on_.define(name,
+               [self = shared_from_this(), what](A... arguments) -> R {
+                   return ((*self).*what)(std::move(arguments)...);
+               },
+               {.run = run});
     served_.push_back(name);
 }
 
@@ -342,10 +341,10 @@ void ring::say_that_it_is_here() {
 
 // ---- ids
 
-std::optional<std::uint32_t> ring::some_free_range() const {
+std::optional<std::uint32_t> ring::some_free_range() {
     const std::lock_guard one(lock_);
     for (int attempts = 1000; attempts > 0; --attempts) {
-        const auto range = static_cast<std::uint32_t>(random_u64() % resource_store::ranges);
+        const auto range = static_cast<std::uint32_t>(chance_.below(resource_store::ranges));
         if (others_.owner_of(range) != nullptr) continue;
         if (std::find(self_.ranges.begin(), self_.ranges.end(), range) == self_.ranges.end())
             return range;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <amalgam/core/random.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/event.hpp>
@@ -115,7 +116,7 @@ private:
     void remove(const departure& what);
     std::uint64_t digest() const;  // With the lock held.
     ring_news all();
-    std::optional<std::uint32_t> some_free_range() const;
+    std::optional<std::uint32_t> some_free_range();
     bool is_contested(std::uint32_t range) const;
     /// Does not wait; whether it is still there shows in the calls. Nothing: it is not known.
     std::optional<peer> reach(std::uint64_t key);
@@ -143,6 +144,7 @@ private:
     event stopping_;
 
     mutable std::mutex lock_;  // Never held across a wait.
+    seeded_random chance_;
     member self_;
     member_table others_;
     std::unordered_map<std::uint64_t, peer> reached_;

@@ -30,6 +30,7 @@ public:
         one->serves = std::make_unique<engine>(net.port(name));
         one->uses = std::make_unique<engine>(net.port("user" + name));
         directory_options options;
+        options.ring.seed = all_.size() + 1;
         if (!all_.empty()) options.ring.others = {"loop://host0"};
         one->directory = std::make_unique<directory_server>(*one->serves, options);
         all_.push_back(std::move(one));

@@ -16,7 +16,7 @@ namespace amalgam::detail {
 void start_directory(const std::string& address) {
     const char* const said = std::getenv("AMALGAM_TOOL");
     std::string tool = said != nullptr && *said != '\0' ? said : "amalgam";
-    std::string words[] = {tool, "directory", "--detach", "--end-after", "10", address};
+    std::string words[] = {tool, "directory", "--detach", "--end-after", "5", address};
     char* arguments[std::size(words) + 1] = {};
     for (std::size_t i = 0; i < std::size(words); ++i)
         arguments[i] = words[i].data();

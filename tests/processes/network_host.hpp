@@ -27,6 +27,9 @@ public:
     /// Runs a command in this host, "ip route add …"; returns what it printed.
     std::string run(const std::string& command);
 
+    /// For programs that are to run in this host: nsenter enters its network by it.
+    pid_t pid() const noexcept { return process_.pid(); }
+
     /// Opens the port; returns its address.
     std::string open(const std::string& uri, int silence_limit_ms = 5000);
     /// What the refusal to open one says.

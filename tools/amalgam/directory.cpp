@@ -19,6 +19,7 @@ namespace {
 
 struct server_options {
     std::vector<std::string> uris{"shm://amalgam-directory"};
+    std::vector<std::string> join;
     bool detach = false;
     unsigned end_after = 0;
 };
@@ -41,7 +42,7 @@ void serve(const server_options& options) {
     ::sigprocmask(SIG_BLOCK, &ends, nullptr);
 
     engine on(options.uris, {.name = "directory"});
-    const directory_server directory(on);
+    const directory_server directory(on, {.ring = {.others = options.join}});
     for (const std::string& each : on.addresses())
         fmt::print("directory at {}\n", each);
     std::fflush(stdout);
@@ -62,6 +63,9 @@ void add_directory(CLI::App& app) {
         "directory", "Serve the directory of this host until Ctrl-C; contexts find it by itself");
     command->footer("example: amalgam directory shm://amalgam-directory tcp://127.0.0.1:7100");
     command->add_option("uri", options->uris, "Where it listens")->capture_default_str();
+    command->add_option("--join", options->join,
+                        "Another directory's address: its resources are found from here, and those "
+                        "of all that it knows; may be given several times");
     command->add_flag("--detach", options->detach, "Serve in the background");
     command
         ->add_option("--end-after", options->end_after,

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ struct ring_options {
     std::chrono::milliseconds claim_time{200};
     std::chrono::milliseconds answer_limit{2000};  ///< Of a query to all others.
     std::size_t fanout = 8;                        ///< How many a server asks at once.
+    std::uint64_t seed = 0;  ///< Not 0: all that is left to chance follows from it, for tests.
 };
 
 /// How a directory server behaves. Every field has a default that suits most.

@@ -1,0 +1,124 @@
+// Directories as a user has them: the tool, processes, hosts. All in networks of the test's own,
+// where the name of a host's directory is nobody else's.
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "conformance/child_process.hpp"
+#include "processes/network_host.hpp"
+
+namespace amalgam::processes {
+namespace {
+
+using conformance::child_process;
+
+const std::vector<std::string> is_there{"ping", "--count", "1", "shm://amalgam-directory"};
+
+class directory_test : public testing::Test {
+protected:
+    void SetUp() override {
+        if (const auto why = network_host::why_not(false))
+            GTEST_SKIP() << "no network of our own here: " << *why;
+    }
+
+    static child_process run(const network_host& where, const std::vector<std::string>& command) {
+        std::vector<std::string> words{"nsenter",  "--net",
+                                       "--target", std::to_string(where.pid()),
+                                       "env",      "AMALGAM_TOOL=" AMALGAM_TOOL};
+        words.insert(words.end(), command.begin(), command.end());
+        return child_process::run(words);
+    }
+    static child_process member(const network_host& where, std::vector<std::string> words) {
+        words.insert(words.begin(), AMALGAM_DIRECTORY_MEMBER);
+        return run(where, words);
+    }
+    static child_process tool(const network_host& where, std::vector<std::string> words) {
+        words.insert(words.begin(), AMALGAM_TOOL);
+        return run(where, words);
+    }
+    /// Asks again until that is the exit code: of what takes a moment.
+    static testing::AssertionResult soon(int code, const network_host& where,
+                                         const std::vector<std::string>& words) {
+        std::string said;
+        for (int attempts = 200; attempts > 0; --attempts) {
+            child_process one = tool(where, words);
+            said = one.output();
+            if (one.join() == code) return testing::AssertionSuccess();
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        }
+        return testing::AssertionFailure() << said;
+    }
+    static std::string answer(const network_host& where, const std::string& name) {
+        child_process asks = member(where, {"ask", name, "hello"});
+        const std::string said = asks.output();
+        EXPECT_EQ(asks.join(), 0);
+        return said;
+    }
+};
+
+TEST_F(directory_test, the_first_context_of_a_host_starts_its_directory_and_the_last_ends_it) {
+    const network_host host;
+    // At once: several may find none, and one directory is left.
+    std::vector<child_process> boxes;
+    for (const char* name : {"a", "b", "c"})
+        boxes.push_back(member(host, {"box", name}));
+    for (const std::string name : {"a", "b", "c"})
+        EXPECT_EQ(answer(host, name), name + " got hello\n");
+    child_process all = tool(host, {"find", "name"});
+    const std::string said = all.output();
+    EXPECT_EQ(all.join(), 0);
+    for (const char* each : {"{name: \"a\"}", "{name: \"b\"}", "{name: \"c\"}"})
+        EXPECT_NE(said.find(each), std::string::npos) << said;
+    for (child_process& each : boxes)
+        each.kill();
+    EXPECT_TRUE(soon(1, host, {"find", "name=a"}));
+    EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
+}
+
+TEST_F(directory_test, a_killed_process_is_seen_to_go) {
+    const network_host host;
+    child_process directory = tool(host, {"directory"});
+    ASSERT_TRUE(soon(0, host, is_there));
+    child_process waits = member(host, {"wait", "x"});
+    child_process box = member(host, {"box", "x"});
+    EXPECT_EQ(answer(host, "x"), "x got hello\n");
+    box.kill();
+    EXPECT_EQ(waits.output(), "waits\nappeared\ngone\n");
+    EXPECT_EQ(waits.join(), 0);
+}
+
+TEST_F(directory_test, hosts_find_each_others_resources_and_miss_those_of_one_that_is_gone) {
+    network_host hub, hosts[3];
+    hub.run("ip link add switch type bridge");
+    hub.run("ip link set switch up");
+    std::vector<child_process> directories, boxes;
+    for (int i = 0; i < 3; ++i) {
+        const std::string n = std::to_string(i + 1), address = "10.0.0." + n;
+        hosts[i].plug("net0", address + "/24", hub, "to" + n, "");
+        hub.run("ip link set to" + n + " master switch");
+        std::vector<std::string> words{"directory", "shm://amalgam-directory",
+                                       "tcp://" + address + ":7100"};
+        if (i != 0) words.insert(words.end(), {"--join", "tcp://10.0.0.1:7100"});
+        directories.push_back(tool(hosts[i], words));
+        ASSERT_TRUE(soon(0, hosts[i], is_there));
+        boxes.push_back(member(hosts[i], {"box", "on" + n, "tcp://" + address + ":0"}));
+    }
+    for (const network_host& from : hosts)
+        for (const std::string name : {"on1", "on2", "on3"})
+            EXPECT_EQ(answer(from, name), name + " got hello\n");
+    child_process all = tool(hosts[0], {"find", "name"});
+    const std::string said = all.output();
+    for (const char* each : {"on1", "on2", "on3"})
+        EXPECT_NE(said.find(each), std::string::npos) << said;
+    EXPECT_TRUE(soon(0, hosts[2], {"find", "name=on2"}));
+    directories[1].kill();
+    EXPECT_TRUE(soon(1, hosts[2], {"find", "name=on2"}));
+    EXPECT_EQ(answer(hosts[0], "on3"), "on3 got hello\n");
+}
+
+}  // namespace
+}  // namespace amalgam::processes
