@@ -31,7 +31,7 @@ void directory_core::serve(std::string_view name, R (directory_core::*what)(A...
 }
 
 void directory_core::start() {
-    ring_ = std::make_shared<ring>(on_, options_.ring, weak_from_this());
+    ring_ = std::make_shared<directory_ring>(on_, options_.ring, weak_from_this());
     serve(at_directory::open_name, &directory_core::open, handler::ult);
     serve(at_directory::close_name, &directory_core::close);
     serve(at_directory::add_name, &directory_core::add);

@@ -97,7 +97,7 @@ private:
     std::vector<std::string_view> served_;
     peer_lost_subscription losses_;
 
-    std::shared_ptr<ring> ring_;
+    std::shared_ptr<directory_ring> ring_;
 
     mutable std::mutex lock_;  // Never held across a wait.
     registry registry_;

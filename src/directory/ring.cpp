@@ -21,7 +21,8 @@ constexpr std::chrono::nanoseconds part_of(std::chrono::nanoseconds whole) noexc
 }
 }  // namespace
 
-ring::ring(engine& on, const ring_options& options, std::weak_ptr<ring_user> here)
+directory_ring::directory_ring(engine& on, const ring_options& options,
+                               std::weak_ptr<ring_user> here)
     : on_(on),
       options_(options),
       here_(std::move(here)),
@@ -42,7 +43,7 @@ ring::ring(engine& on, const ring_options& options, std::weak_ptr<ring_user> her
 }
 
 template <typename R, typename... A>
-void ring::serve(std::string_view name, R (ring::*what)(A...), handler run) {
+void directory_ring::serve(std::string_view name, R (directory_ring::*what)(A...), handler run) {
     on_.define(name,
                [self = shared_from_this(), what](A... arguments) -> R {
                    return ((*self).*what)(std::move(arguments)...);
@@ -51,23 +52,23 @@ void ring::serve(std::string_view name, R (ring::*what)(A...), handler run) {
     served_.push_back(name);
 }
 
-void ring::start() {
-    serve(in_ring::join_name, &ring::joined, handler::inline_);
-    serve(in_ring::tell_name, &ring::told, handler::inline_);
-    serve(in_ring::alive_name, &ring::is_alive, handler::inline_);
-    serve(in_ring::compare_name, &ring::compared, handler::inline_);
-    serve(in_ring::find_name, &ring::find_in, handler::ult);
-    serve(in_ring::search_name, &ring::search_in, handler::ult);
-    serve(in_ring::next_name, &ring::next_of, handler::ult);
-    serve(in_ring::stop_name, &ring::stop_here, handler::inline_);
-    run([](ring& me) {
+void directory_ring::start() {
+    serve(in_ring::join_name, &directory_ring::joined, handler::inline_);
+    serve(in_ring::tell_name, &directory_ring::told, handler::inline_);
+    serve(in_ring::alive_name, &directory_ring::is_alive, handler::inline_);
+    serve(in_ring::compare_name, &directory_ring::compared, handler::inline_);
+    serve(in_ring::find_name, &directory_ring::find_in, handler::ult);
+    serve(in_ring::search_name, &directory_ring::search_in, handler::ult);
+    serve(in_ring::next_name, &directory_ring::next_of, handler::ult);
+    serve(in_ring::stop_name, &directory_ring::stop_here, handler::inline_);
+    run([](directory_ring& me) {
         me.join();
         me.want_range();
     });
     if (!options_.others.empty()) watch();
 }
 
-void ring::stop() noexcept {
+void directory_ring::stop() noexcept {
     stopping_.set();
     for (const std::string_view name : served_)
         on_.undefine(name);
@@ -75,31 +76,31 @@ void ring::stop() noexcept {
 
 // In a ULT of its own, which ends soon after stop().
 template <typename Work>
-void ring::run(Work work) {
+void directory_ring::run(Work work) {
     amalgam::post(on_.pool(), [self = shared_from_this(), work = std::move(work)]() mutable {
         if (!self->stopping_.is_set()) work(*self);
     });
 }
 
-std::size_t ring::size() const {
+std::size_t directory_ring::size() const {
     const std::lock_guard one(lock_);
     return others_.size() + 1;
 }
 
-std::uint64_t ring::self_key() const {
+std::uint64_t directory_ring::self_key() const {
     const std::lock_guard one(lock_);
     return self_.key;
 }
 
-ring_part ring::all_others() const {
+ring_part directory_ring::all_others() const {
     return {self_key(), 1, 0};
 }
 
-std::uint64_t ring::digest() const {
+std::uint64_t directory_ring::digest() const {
     return others_.digest() + member_table::digest_of(self_);
 }
 
-ring_news ring::all() {
+ring_news directory_ring::all() {
     const std::lock_guard one(lock_);
     ring_news known{others_.all(), others_.departures(on_.now())};
     known.came.push_back(self_);
@@ -108,7 +109,7 @@ ring_news ring::all() {
 
 // ---- who there is
 
-void ring::join() {
+void directory_ring::join() {
     for (const std::string& each : options_.others) {
         if (stopping_.is_set()) return;
         try {
@@ -120,7 +121,7 @@ void ring::join() {
     }
 }
 
-void ring::join_by(const std::string& address) {
+void directory_ring::join_by(const std::string& address) {
     const peer there = on_.lookup(address);
     if (there.is_self()) return;
     member me;
@@ -133,15 +134,15 @@ void ring::join_by(const std::string& address) {
     learn({known, {}});
 }
 
-std::vector<member> ring::joined(member who) {
+std::vector<member> directory_ring::joined(member who) {
     std::vector<member> known = all().came;
     const ring_news news{{std::move(who)}, {}};
     const ring_news fresh = learn(news);
-    if (!fresh.empty()) run([fresh](ring& me) { me.tell_all(fresh); });
+    if (!fresh.empty()) run([fresh](directory_ring& me) { me.tell_all(fresh); });
     return known;
 }
 
-ring_news ring::learn(const ring_news& news) {
+ring_news directory_ring::learn(const ring_news& news) {
     ring_news fresh;
     bool said_gone = false;
     const clock::time_point now = on_.now();
@@ -159,26 +160,26 @@ ring_news ring::learn(const ring_news& news) {
             fresh.gone.push_back(each);
         }
     }
-    if (said_gone) run([](ring& me) { me.say_that_it_is_here(); });
+    if (said_gone) run([](directory_ring& me) { me.say_that_it_is_here(); });
     if (!fresh.came.empty()) watch();
     return fresh;
 }
 
-void ring::tell_all(const ring_news& news) {
+void directory_ring::tell_all(const ring_news& news) {
     pass_on(all_others(), news);
 }
 
-void ring::told(ring_part part, ring_news news) {
+void directory_ring::told(ring_part part, ring_news news) {
     learn(news);
-    run([part, news = std::move(news)](ring& me) { me.pass_on(part, news); });
+    run([part, news = std::move(news)](directory_ring& me) { me.pass_on(part, news); });
 }
 
-std::vector<delegation> ring::cut(const ring_part& part) const {
+std::vector<delegation> directory_ring::cut(const ring_part& part) const {
     const std::lock_guard one(lock_);
     return others_.split_around(self_.key, part, options_.fanout);
 }
 
-void ring::pass_on(const ring_part& part, const ring_news& news) {
+void directory_ring::pass_on(const ring_part& part, const ring_news& news) {
     ask_each(
         cut(part),
         [&](const peer& there, const ring_part& its) {
@@ -188,7 +189,7 @@ void ring::pass_on(const ring_part& part, const ring_news& news) {
 }
 
 template <typename Start, typename Then>
-void ring::ask_each(const std::vector<delegation>& parts, Start start, Then then) {
+void directory_ring::ask_each(const std::vector<delegation>& parts, Start start, Then then) {
     using answer = decltype(start(peer(), ring_part()));
     using value = decltype(std::declval<answer>().get());
     const auto ask = [&](const delegation& where, std::size_t which) -> std::optional<answer> {
@@ -216,14 +217,14 @@ void ring::ask_each(const std::vector<delegation>& parts, Start start, Then then
     }
 }
 
-void ring::remove(const departure& what) {
+void directory_ring::remove(const departure& what) {
     const ring_news fresh = learn({{}, {what}});
     if (fresh.empty()) return;
     log(log_level::info, "directory", "another directory is gone", {{"key", what.key}});
     tell_all(fresh);
 }
 
-std::optional<peer> ring::reach(std::uint64_t key) {
+std::optional<peer> directory_ring::reach(std::uint64_t key) {
     std::vector<std::string> addresses;
     {
         const std::lock_guard one(lock_);
@@ -247,21 +248,21 @@ std::optional<peer> ring::reach(std::uint64_t key) {
 
 // ---- who is still there
 
-alive_answer ring::is_alive(std::uint64_t who) {
+alive_answer directory_ring::is_alive(std::uint64_t who) {
     const std::lock_guard one(lock_);
     others_.hear(who, on_.now());
     return {others_.find(who) != nullptr, self_.key, digest()};
 }
 
-void ring::watch() {
+void directory_ring::watch() {
     {
         const std::lock_guard one(lock_);
         if (std::exchange(watching_, true)) return;
     }
-    run([](ring& me) { me.watch_next(); });
+    run([](directory_ring& me) { me.watch_next(); });
 }
 
-void ring::watch_next() {
+void directory_ring::watch_next() {
     constexpr std::size_t how_many = 2;  // So that one finds out when two neighbours go together.
     constexpr unsigned rounds_between_looks = 10;
     unsigned round = 0;
@@ -278,7 +279,7 @@ void ring::watch_next() {
     }
 }
 
-void ring::look_for_lost() {
+void directory_ring::look_for_lost() {
     for (const std::string& each : options_.others) {
         {
             const std::lock_guard one(lock_);
@@ -292,7 +293,7 @@ void ring::look_for_lost() {
     }
 }
 
-void ring::look_after(const member& next) {
+void directory_ring::look_after(const member& next) {
     constexpr int attempts = 2;
     for (int i = 0; i < attempts && !stopping_.is_set(); ++i) {
         const auto there = reach(next.key);
@@ -316,19 +317,19 @@ void ring::look_after(const member& next) {
     if (!stopping_.is_set()) remove({next.key, next.version});
 }
 
-void ring::compare_with(std::uint64_t key) {
+void directory_ring::compare_with(std::uint64_t key) {
     const auto there = reach(key);
     if (!there) return;
     const auto theirs = compare_.on(*there).within(options_.answer_limit).try_call(all());
     if (theirs) learn(*theirs);
 }
 
-ring_news ring::compared(ring_news known) {
+ring_news directory_ring::compared(ring_news known) {
     learn(known);
     return all();
 }
 
-void ring::say_that_it_is_here() {
+void directory_ring::say_that_it_is_here() {
     log(log_level::info, "directory", "the others had taken this directory for gone");
     ring_news news;
     {
@@ -341,7 +342,7 @@ void ring::say_that_it_is_here() {
 
 // ---- ids
 
-std::optional<std::uint32_t> ring::some_free_range() {
+std::optional<std::uint32_t> directory_ring::some_free_range() {
     const std::lock_guard one(lock_);
     for (int attempts = 1000; attempts > 0; --attempts) {
         const auto range = static_cast<std::uint32_t>(chance_.below(resource_store::ranges));
@@ -352,21 +353,21 @@ std::optional<std::uint32_t> ring::some_free_range() {
     return std::nullopt;
 }
 
-bool ring::is_contested(std::uint32_t range) const {
+bool directory_ring::is_contested(std::uint32_t range) const {
     const std::lock_guard one(lock_);
     const member* const other = others_.owner_of(range);
     return other != nullptr && (other->owns || other->key < self_.key);
 }
 
-void ring::want_range() {
+void directory_ring::want_range() {
     {
         const std::lock_guard one(lock_);
         if (std::exchange(claiming_, true)) return;
     }
-    run([](ring& me) { me.claim(); });
+    run([](directory_ring& me) { me.claim(); });
 }
 
-void ring::claim() {
+void directory_ring::claim() {
     for (;;) {
         const auto range = some_free_range();
         if (!range) {
@@ -406,13 +407,13 @@ void ring::claim() {
 
 // ---- queries
 
-std::chrono::nanoseconds ring::left() const {
+std::chrono::nanoseconds directory_ring::left() const {
     const call_context* const call = call_context::try_current();
     if (call == nullptr || !call->deadline()) return options_.answer_limit;
     return std::min<std::chrono::nanoseconds>(options_.answer_limit, *call->deadline() - on_.now());
 }
 
-found_values ring::find(resource_id id, const attribute_view& query) {
+found_values directory_ring::find(resource_id id, const attribute_view& query) {
     if (id == resource_id::none) return find_in(all_others(), query).found;
     std::uint64_t owner = 0;
     {
@@ -428,7 +429,7 @@ found_values ring::find(resource_id id, const attribute_view& query) {
     return answer ? std::move(*answer) : found_values{};
 }
 
-part_answer ring::find_in(ring_part part, attribute_view query) {
+part_answer directory_ring::find_in(ring_part part, attribute_view query) {
     part_answer all;
     if (const auto here = here_if_in(part)) {
         all.found = here->find_here(query);
@@ -451,7 +452,7 @@ part_answer ring::find_in(ring_part part, attribute_view query) {
     return all;
 }
 
-first_answers ring::search_in(ring_part part, attribute_view query) {
+first_answers directory_ring::search_in(ring_part part, attribute_view query) {
     first_answers all;
     if (const auto here = here_if_in(part)) {
         if (auto first = here->search_here(query)) {
@@ -476,32 +477,32 @@ first_answers ring::search_in(ring_part part, attribute_view query) {
     return all;
 }
 
-next_answer ring::next_of(std::uint64_t search) {
+next_answer directory_ring::next_of(std::uint64_t search) {
     const auto here = here_.lock();
     return here ? here->next_here(search) : next_answer{true, {}};
 }
 
-void ring::stop_here(std::uint64_t search) {
+void directory_ring::stop_here(std::uint64_t search) {
     if (const auto here = here_.lock()) here->stop_here(search);
 }
 
-std::shared_ptr<ring_user> ring::here_if_in(const ring_part& part) const {
+std::shared_ptr<ring_user> directory_ring::here_if_in(const ring_part& part) const {
     // The root of a tree has looked at its own already, and is in no part of it.
     return part.from == self_key() ? nullptr : here_.lock();
 }
 
-std::vector<first_answer> ring::search(const attribute_view& query) {
+std::vector<first_answer> directory_ring::search(const attribute_view& query) {
     return search_in(all_others(), query).found;
 }
 
-next_answer ring::next(const first_answer& of) {
+next_answer directory_ring::next(const first_answer& of) {
     const auto there = reach(of.server);
     if (!there) return {true, {}};
     auto answer = next_.on(*there).within(options_.answer_limit).try_call(of.search);
     return answer ? std::move(*answer) : next_answer{true, {}};
 }
 
-void ring::stop(const first_answer& what) noexcept {
+void directory_ring::stop(const first_answer& what) noexcept {
     try {
         if (const auto there = reach(what.server)) stop_.on(*there).post(what.search);
     } catch (const std::exception&) {

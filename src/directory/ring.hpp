@@ -55,11 +55,11 @@ struct answered {
 /// has objected: of two the one with the lower key, or who owns it already, keeps it.
 /// Owner:   shared with the handlers and ULTs that run.
 /// Threads: any.
-class ring : public std::enable_shared_from_this<ring> {
+class directory_ring : public std::enable_shared_from_this<directory_ring> {
 public:
     /// `here` is asked for what this server has, and told of each range of ids that is its own. It
     /// may end before this does.
-    ring(engine& on, const ring_options& options, std::weak_ptr<ring_user> here);
+    directory_ring(engine& on, const ring_options& options, std::weak_ptr<ring_user> here);
 
     /// Joins, in a ULT of its own, when the options name others; claims a first range.
     void start();
@@ -83,7 +83,7 @@ public:
 
 private:
     template <typename R, typename... A>
-    void serve(std::string_view name, R (ring::*what)(A...), handler run);
+    void serve(std::string_view name, R (directory_ring::*what)(A...), handler run);
     // What it serves: see in_ring.
     std::vector<member> joined(member who);
     void told(ring_part part, ring_news news);
