@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include <amalgam/directory/context.hpp>
@@ -5,6 +8,25 @@
 #include "directory/context_core.hpp"
 
 namespace amalgam {
+
+namespace {
+
+std::vector<std::string> usual_ports() {
+    const char* const said = std::getenv("AMALGAM_PORTS");
+    std::string_view list = said != nullptr ? said : "";
+    std::vector<std::string> all;
+    while (!list.empty()) {
+        const std::size_t end = std::min(list.find(','), list.size());
+        if (end != 0) all.emplace_back(list.substr(0, end));
+        list.remove_prefix(std::min(end + 1, list.size()));
+    }
+    if (all.empty()) all = {"shm://", "tcp://"};
+    return all;
+}
+
+}  // namespace
+
+context::context(context_options options) : context(usual_ports(), std::move(options)) {}
 
 context::context(endpoints ports, context_options options)
     : own_(std::make_unique<engine>(std::move(ports), engine_options{.name = "context"})),

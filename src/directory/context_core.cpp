@@ -9,6 +9,7 @@
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/start_directory.hpp"
@@ -78,16 +79,16 @@ void context_core::start() {
         losses_ = on_.on_peer_lost([self = weak_from_this()](const peer& who, status why) {
             if (const auto me = self.lock()) me->lose(who, why);
         });
-        const char* const said = std::getenv(directory_variable);
-        if (options_.directory == "here") {
+        std::string directory = options_.directory;
+        if (const char* const said = std::getenv(directory_variable); said && directory.empty())
+            directory = said;
+        if (directory == "here") {
             here_ = std::make_unique<directory_server>(on_);
             open_at({}, false);
-        } else if (!options_.directory.empty()) {
-            open_at(options_.directory, false);
-        } else if (said != nullptr && *said != '\0') {
-            open_at(said, false);
-        } else {
+        } else if (directory.empty()) {
             open_at(std::string(host_directory), true);
+        } else {
+            open_at(directory, false);
         }
         messages_.open(id_);
     } catch (...) {
@@ -178,6 +179,12 @@ resource_id context_core::add(const attribute_view& what) {
     const resource_id id = add_.on(directory_)(id_, what).take();
     messages_.open(id);
     return id;
+}
+
+void context_core::remove_or_throw(resource_id which) {
+    check_open();
+    remove_.on(directory_)(id_, which).take();
+    messages_.close(which);
 }
 
 void context_core::remove(resource_id which) noexcept {
@@ -306,7 +313,7 @@ peer context_core::locate(resource_id which) {
                 fmt::format("the context of resource {} is gone", number(which)));
 }
 
-context_core::time_point context_core::deadline_after(nanoseconds time) const {
+context_core::time_point context_core::deadline_of(nanoseconds time) const {
     const time_point now = on_.now();
     return time >= time_point::max() - now ? time_point::max() : now + time;
 }
@@ -342,7 +349,7 @@ void context_core::send_by(resource_id to, std::size_t bytes, time_point deadlin
 
 void context_core::send(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
                         nanoseconds within) {
-    const time_point deadline = deadline_after(within);
+    const time_point deadline = deadline_of(within);
     if (content.size() > options_.eager_bytes) {
         const exposed lent = expose(on_, const_segments(content));
         return send_long(from, to, tag, lent, deadline);
@@ -353,10 +360,17 @@ void context_core::send(resource_id from, resource_id to, std::int32_t tag, cons
 }
 
 void context_core::send(resource_id from, resource_id to, std::int32_t tag,
-                        message_buffer content) {
-    if (!content.is_registered()) return send(from, to, tag, content.bytes(), nanoseconds::max());
-    const bulk_buffer lent = content.take_registered();
-    send_long(from, to, tag, lent.descriptor(), time_point::max());
+                        const message_buffer& content, std::size_t bytes) {
+    if (content.is_registered())
+        return send_long(from, to, tag, content.registered().descriptor().part(0, bytes),
+                         time_point::max());
+    send(from, to, tag, const_bytes(content.data(), bytes), nanoseconds::max());
+}
+
+std::optional<resource_message> context_core::receive(resource_id to, const message_choice& which,
+                                                      nanoseconds within) {
+    if (within == nanoseconds(0)) return messages_.try_take(to, which);
+    return messages_.take(to, which, detail::deadline_after(within));
 }
 
 void context_core::send_long(resource_id from, resource_id to, std::int32_t tag,

@@ -43,6 +43,7 @@ public:
 
     resource_id add(const attribute_view& what);
     void remove(resource_id which) noexcept;
+    void remove_or_throw(resource_id which);
     std::optional<found_resource> find(resource_id which, attribute_list query);
     std::uint32_t start_search(const attribute_view& query);
     std::optional<found_resource> next(std::uint32_t search, const attribute_list& query);
@@ -53,9 +54,16 @@ public:
     message_buffer take_buffer(std::size_t bytes);
     void send(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
               nanoseconds within);
-    void send(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
+    /// The first bytes of a buffer that stays whose it is.
+    void send(resource_id from, resource_id to, std::int32_t tag, const message_buffer& content,
+              std::size_t bytes);
+    /// Waits until it is known how that resource is reached. Throws error{not_found}.
+    void find_way(resource_id which) { (void)locate(which); }
     void post(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
     void post(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
+    /// `to` none: of any of the context's resources. Nothing: the time is over.
+    std::optional<resource_message> receive(resource_id to, const message_choice& which,
+                                            nanoseconds within);
     message_store& messages() noexcept { return messages_; }
 
 private:
@@ -82,7 +90,7 @@ private:
     void send_by(resource_id to, std::size_t bytes, time_point deadline, Deliver deliver);
     void send_long(resource_id from, resource_id to, std::int32_t tag, const amalgam::bulk& content,
                    time_point deadline);
-    time_point deadline_after(nanoseconds time) const;
+    time_point deadline_of(nanoseconds time) const;
     nanoseconds left_until(time_point deadline) const;
 
     engine& on_;

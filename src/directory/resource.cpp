@@ -1,5 +1,4 @@
 #include <amalgam/directory/resource.hpp>
-#include <amalgam/tasks/detail/deadline.hpp>
 
 #include "directory/context_core.hpp"
 
@@ -21,7 +20,7 @@ void resource::send(resource_id to, std::int32_t tag, const_bytes content,
 future<void> resource::start_send(resource_id to, std::int32_t tag, message_buffer content) const {
     return core_->where().spawn(
         [core = core_, from = id_, to, tag, content = std::move(content)]() mutable {
-            core->send(from, to, tag, std::move(content));
+            core->send(from, to, tag, content, content.size());
         });
 }
 
@@ -39,7 +38,7 @@ resource_message resource::receive(const message_choice& which) const {
 
 std::optional<resource_message> resource::receive_within(std::chrono::nanoseconds time,
                                                          const message_choice& which) const {
-    return core_->messages().take(id_, which, detail::deadline_after(time));
+    return core_->receive(id_, which, time);
 }
 
 std::optional<resource_message> resource::try_receive(const message_choice& which) const {

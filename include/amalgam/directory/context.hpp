@@ -66,9 +66,9 @@ struct context_options {
 /// Cost:    one engine, with one thread.
 class context {
 public:
-    /// Makes an engine, over "shm://" and, to call others only, "tcp://" unless said otherwise.
-    explicit context(context_options options = {})
-        : context({"shm://", "tcp://"}, std::move(options)) {}
+    /// Makes an engine, at the URIs that AMALGAM_PORTS lists, with commas between them; else at
+    /// "shm://", and "tcp://" to call others only.
+    explicit context(context_options options = {});
     explicit context(endpoints ports, context_options options = {});
     explicit context(engine& on, context_options options = {});
     context(const context&) = delete;

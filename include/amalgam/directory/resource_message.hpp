@@ -43,7 +43,9 @@ public:
     }
     /// It is registered, for peers to read or write.
     bool is_registered() const noexcept { return static_cast<bool>(large_); }
-    /// The registered memory itself; this holds nothing afterwards.
+    /// The registered memory itself.
+    const bulk_buffer& registered() const noexcept { return large_; }
+    /// The same; this holds nothing afterwards.
     bulk_buffer take_registered() noexcept { return std::move(large_); }
 
 private:
