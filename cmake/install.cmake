@@ -16,7 +16,7 @@ if(TARGET amalgam_conformance_program)
   install(TARGETS amalgam_conformance_program EXPORT amalgam RUNTIME)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/cmake/plugin.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/amalgam)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
 install(EXPORT amalgam NAMESPACE amalgam:: FILE amalgamTargets.cmake DESTINATION ${config_dir})
 

@@ -42,6 +42,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 context_core::context_core(engine& on, context_options options)
     : on_(on),
       options_(std::move(options)),
+      gate_(std::make_shared<gate>(on, context_gate_role, secret_of(options_.secret))),
       add_(on.procedure<at_directory::add>(at_directory::add_name)),
       remove_(on.procedure<at_directory::remove>(at_directory::remove_name)),
       find_(on.procedure<at_directory::find>(at_directory::find_name)),
@@ -63,6 +64,7 @@ template <typename R, typename... A>
 void context_core::serve(std::string_view name, R (context_core::*what)(A...), handler run) {
     on_.define(name,
                [self = shared_from_this(), what](A... arguments) -> R {
+                   self->gate_->check_caller();
                    return ((*self).*what)(std::move(arguments)...);
                },
                {.run = run});
@@ -71,6 +73,7 @@ void context_core::serve(std::string_view name, R (context_core::*what)(A...), h
 
 void context_core::start() {
     try {
+        gate_->start();
         serve(at_context::change_name, &context_core::change, handler::inline_);
         serve(at_context::message_name, &context_core::message, handler::inline_);
         serve(at_context::long_message_name, &context_core::long_message, handler::ult);
@@ -83,7 +86,8 @@ void context_core::start() {
         if (const char* const said = std::getenv(directory_variable); said && directory.empty())
             directory = said;
         if (directory == "here") {
-            here_ = std::make_unique<directory_server>(on_);
+            here_ = std::make_unique<directory_server>(
+                on_, directory_options{.secret = options_.secret});
             open_at({}, false);
         } else if (directory.empty()) {
             open_at(std::string(host_directory), true);
@@ -111,6 +115,12 @@ result<resource_id> context_core::try_open(const std::string& directory) {
         directory.empty() ? result<peer>(self_of(on_.core())) : on_.try_lookup(directory);
     if (!there) return there.why();
     const auto open = on_.procedure<at_directory::open>(at_directory::open_name);
+    try {
+        gate_->enter(*there, gate_role);
+    } catch (const error& why) {
+        if (why.code() == errc::disconnected) return {errc::unreachable, why.what()};
+        return {why.code().code, why.what()};
+    }
     auto answer = open.on(*there).within(open_limit).try_call(describe());
     // Nobody there is `disconnected` when that was known before the call was made.
     if (!answer && answer.code() == errc::disconnected)
@@ -152,6 +162,7 @@ void context_core::close() noexcept {
         // It is gone, and all that was ours with it; or it will see that we are.
     }
     losses_.end();
+    gate_->stop();
     for (const std::string_view name : served_)
         on_.undefine(name);
     here_.reset();
@@ -305,7 +316,9 @@ peer context_core::locate(resource_id which) {
         const found_values at = ask(context, attribute_list().ask(context_addresses));
         if (at.id == resource_id::none) throw missing();
         const std::vector<std::string> addresses = lines_of(at.values.text(context_addresses));
-        where_.learn_context(context, on_.lookup(addresses));
+        const peer there = on_.lookup(addresses);
+        gate_->enter(there, context_gate_role);
+        where_.learn_context(context, there);
     }
     where_.learn(which, context);
     if (const auto known = where_.find(which)) return *known;

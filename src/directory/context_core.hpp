@@ -15,6 +15,7 @@
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "directory/gate.hpp"
 #include "directory/locations.hpp"
 #include "directory/message_store.hpp"
 #include "directory/procedures.hpp"
@@ -95,6 +96,7 @@ private:
 
     engine& on_;
     const context_options options_;
+    const std::shared_ptr<gate> gate_;
     std::unique_ptr<directory_server> here_;  // With options.directory "here".
     peer directory_;
     resource_id id_ = resource_id::none;

@@ -287,6 +287,15 @@ TEST_F(context_test, where_there_is_no_room_senders_wait_and_posts_come_back) {
     EXPECT_EQ(tags, (std::set<int>{4, 5}));
 }
 
+errc code_of_context(const std::string& directory, const std::string& secret) {
+    try {
+        context{"shm://", {.directory = directory, .secret = secret}};
+    } catch (const error& why) {
+        return why.code().code;
+    }
+    return errc::ok;
+}
+
 TEST_F(context_test, bad_requests_are_refused_with_what_is_wrong) {
     attribute_list open{{"type", "x"}};
     open.ask("n");
@@ -303,6 +312,37 @@ TEST_F(context_test, bad_requests_are_refused_with_what_is_wrong) {
     EXPECT_EQ(code_of([&] { context lost{"shm://", {.directory = "what?"}}; }), errc::invalid);
     const resource mine = one.add({{"type", "x"}});
     EXPECT_EQ(directory.resources(), 3u);
+}
+
+TEST(context_secret, keeps_out_who_does_not_know_it) {
+    engine host{"shm://", {.name = "directory"}};
+    const directory_server directory{host, {.secret = "swordfish"}};
+    const auto opens = [&](const char* secret) { return code_of_context(host.address(), secret); };
+    EXPECT_EQ(opens("swordfish"), errc::ok);
+    EXPECT_EQ(opens("sword"), errc::denied);
+    EXPECT_EQ(opens(""), errc::handler_failed) << "it says nothing of a secret, and is refused";
+    engine trusting{"shm://"};
+    const directory_server open_to_all{trusting};
+    EXPECT_EQ(code_of_context(trusting.address(), "swordfish"), errc::denied);
+
+    context one{"shm://", {.directory = host.address(), .secret = "swordfish"}};
+    context two{"shm://", {.directory = host.address(), .secret = "swordfish"}};
+    const resource box = one.add({{"type", "box"}}), mine = two.add({});
+    mine.send(two.find({{"type", "box"}})->id, 1, "hello");
+    box.send(box.receive().from, 2, "and back");
+    EXPECT_EQ(mine.receive().content.text(), "and back");
+
+    // A stranger who knows the address, but not the secret.
+    engine stranger{"shm://"};
+    const peer there = stranger.lookup(one.where().addresses());
+    const auto message =
+        stranger.procedure<errc(resource_id, resource_id, std::int32_t, const_bytes)>(
+            "directory.message");
+    EXPECT_EQ(message.on(there).try_call(mine.id(), box.id(), 1, {}).code(), errc::handler_failed);
+    EXPECT_FALSE(box.try_receive());
+    const auto add = stranger.procedure<bool(resource_id, resource_id)>("directory.remove");
+    EXPECT_FALSE(add.on(host.address()).try_call(one.id(), box.id()));
+    EXPECT_TRUE(two.find(box.id()));
 }
 
 TEST(context, can_be_a_directory_of_its_own) {

@@ -17,6 +17,7 @@ constexpr std::size_t few_ids = resource_store::ids_per_range / 4;  // Then more
 directory_core::directory_core(engine& on, const directory_options& options)
     : on_(on),
       options_(options),
+      gate_(std::make_shared<gate>(on, gate_role, secret_of(options.secret))),
       change_(on.procedure<at_context::change>(at_context::change_name)),
       registry_(options.limits, [this](watched_change&& change) { note(std::move(change)); }) {}
 
@@ -24,6 +25,7 @@ template <typename R, typename... A>
 void directory_core::serve(std::string_view name, R (directory_core::*what)(A...), handler run) {
     on_.define(name,
                [self = shared_from_this(), what](A... arguments) -> R {
+                   self->gate_->check_caller();
                    return ((*self).*what)(arguments...);
                },
                {.run = run});
@@ -31,7 +33,8 @@ void directory_core::serve(std::string_view name, R (directory_core::*what)(A...
 }
 
 void directory_core::start() {
-    ring_ = std::make_shared<directory_ring>(on_, options_.ring, weak_from_this());
+    ring_ = std::make_shared<directory_ring>(on_, options_.ring, gate_, weak_from_this());
+    gate_->start();
     serve(at_directory::open_name, &directory_core::open, handler::ult);
     serve(at_directory::close_name, &directory_core::close);
     serve(at_directory::add_name, &directory_core::add);
@@ -52,6 +55,7 @@ void directory_core::start() {
 void directory_core::stop() noexcept {
     if (ring_) ring_->stop();
     losses_.end();
+    gate_->stop();
     for (const std::string_view name : served_)
         on_.undefine(name);
 }

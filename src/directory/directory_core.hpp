@@ -14,6 +14,7 @@
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "directory/gate.hpp"
 #include "directory/guest_searches.hpp"
 #include "directory/procedures.hpp"
 #include "directory/registry.hpp"
@@ -93,6 +94,7 @@ private:
 
     engine& on_;
     const directory_options options_;
+    const std::shared_ptr<gate> gate_;
     const procedure<at_context::change> change_;
     std::vector<std::string_view> served_;
     peer_lost_subscription losses_;

@@ -111,6 +111,10 @@ struct next_answer {
 /// An attribute of each context: the addresses of its ports, one a line.
 inline constexpr std::string_view context_addresses = "context.addresses";
 
+/// The roles of gates.
+inline constexpr std::string_view gate_role = "directory";
+inline constexpr std::string_view context_gate_role = "context";
+
 /// Procedures of a server; a context may ask for itself only.
 namespace at_directory {
 /// What the context is -> its id.

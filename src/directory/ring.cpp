@@ -22,9 +22,10 @@ constexpr std::chrono::nanoseconds part_of(std::chrono::nanoseconds whole) noexc
 }  // namespace
 
 directory_ring::directory_ring(engine& on, const ring_options& options,
-                               std::weak_ptr<ring_user> here)
+                               std::shared_ptr<gate> lets_in, std::weak_ptr<ring_user> here)
     : on_(on),
       options_(options),
+      gate_(std::move(lets_in)),
       here_(std::move(here)),
       join_(on.procedure<in_ring::join>(in_ring::join_name)),
       tell_(on.procedure<in_ring::tell>(in_ring::tell_name)),
@@ -46,6 +47,7 @@ template <typename R, typename... A>
 void directory_ring::serve(std::string_view name, R (directory_ring::*what)(A...), handler run) {
     on_.define(name,
                [self = shared_from_this(), what](A... arguments) -> R {
+                   self->gate_->check_caller();
                    return ((*self).*what)(std::move(arguments)...);
                },
                {.run = run});
@@ -124,6 +126,7 @@ void directory_ring::join() {
 void directory_ring::join_by(const std::string& address) {
     const peer there = on_.lookup(address);
     if (there.is_self()) return;
+    gate_->enter(there, gate_role);
     member me;
     {
         const std::lock_guard one(lock_);
@@ -239,6 +242,13 @@ std::optional<peer> directory_ring::reach(std::uint64_t key) {
     for (const std::string& each : addresses) {
         const result<peer> found = on_.try_lookup(each);
         if (!found || found->is_self()) continue;
+        try {
+            gate_->enter(*found, gate_role);
+        } catch (const error& why) {
+            log(log_level::info, "directory", "another directory is not asked",
+                {{"address", each}, {"why", why.what()}});
+            continue;
+        }
         const std::lock_guard one(lock_);
         if (others_.find(key) != nullptr) reached_[key] = *found;
         return *found;

@@ -15,6 +15,7 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "directory/gate.hpp"
 #include "directory/member_table.hpp"
 #include "directory/ring_procedures.hpp"
 
@@ -59,7 +60,8 @@ class directory_ring : public std::enable_shared_from_this<directory_ring> {
 public:
     /// `here` is asked for what this server has, and told of each range of ids that is its own. It
     /// may end before this does.
-    directory_ring(engine& on, const ring_options& options, std::weak_ptr<ring_user> here);
+    directory_ring(engine& on, const ring_options& options, std::shared_ptr<gate> lets_in,
+                   std::weak_ptr<ring_user> here);
 
     /// Joins, in a ULT of its own, when the options name others; claims a first range.
     void start();
@@ -118,7 +120,8 @@ private:
     ring_news all();
     std::optional<std::uint32_t> some_free_range();
     bool is_contested(std::uint32_t range) const;
-    /// Does not wait; whether it is still there shows in the calls. Nothing: it is not known.
+    /// Waits only to show the secret; whether it is still there shows in the calls. Nothing: it is
+    /// not known.
     std::optional<peer> reach(std::uint64_t key);
     /// Each part's first server is asked by `start(peer, part)`, which gives a future; where that
     /// fails the next one is. `then(answered)` is told what came of each part, in their order;
@@ -129,6 +132,7 @@ private:
 
     engine& on_;
     const ring_options options_;
+    const std::shared_ptr<gate> gate_;
     const std::weak_ptr<ring_user> here_;
     std::vector<std::string_view> served_;
     const procedure<in_ring::join> join_;

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 /// Hosts on a network in virtual time: each has a directory server and a context.
 class hosts {
 public:
-    explicit hosts(std::size_t count) {
+    explicit hosts(std::size_t count, std::string secret = {}) : secret_(std::move(secret)) {
         net.delay(50us, 150us);
         for (std::size_t i = 0; i < count; ++i)
             add();
@@ -27,10 +27,12 @@ public:
     void add() {
         const std::string name = "host" + std::to_string(all_.size());
         auto one = std::make_unique<host>();
+        one->secret = secret_;
         one->serves = std::make_unique<engine>(net.port(name));
         one->uses = std::make_unique<engine>(net.port("user" + name));
         directory_options options;
         options.ring.seed = all_.size() + 1;
+        options.secret = secret_;
         if (!all_.empty()) options.ring.others = {"loop://host0"};
         one->directory = std::make_unique<directory_server>(*one->serves, options);
         all_.push_back(std::move(one));
@@ -41,7 +43,8 @@ public:
         auto done = where.uses->spawn([&where, work = std::move(work)]() mutable {
             if (!where.here) {
                 where.here = std::make_unique<context>(
-                    *where.uses, context_options{.directory = where.serves->address()});
+                    *where.uses,
+                    context_options{.directory = where.serves->address(), .secret = where.secret});
             }
             return work(*where.here);
         });
@@ -66,7 +69,9 @@ private:
         std::unique_ptr<engine> serves, uses;
         std::unique_ptr<directory_server> directory;
         std::unique_ptr<context> here;
+        std::string secret;
     };
+    std::string secret_;
     std::vector<std::unique_ptr<host>> all_;
 };
 
@@ -157,7 +162,7 @@ TEST(ring, a_search_goes_on_when_servers_of_it_die) {
 }
 
 TEST(ring, messages_reach_resources_of_other_hosts) {
-    hosts all(5);
+    hosts all(5, "swordfish");
     all.net.run_for(3s);
     const resource_id box = all.in(3, [](context& here) {
         return here.add({{"type", "box"}}).release();

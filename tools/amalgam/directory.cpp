@@ -61,7 +61,9 @@ void add_directory(CLI::App& app) {
     auto options = std::make_shared<server_options>();
     auto* command = app.add_subcommand(
         "directory", "Serve the directory of this host until Ctrl-C; contexts find it by itself");
-    command->footer("example: amalgam directory shm://amalgam-directory tcp://127.0.0.1:7100");
+    command->footer(
+        "AMALGAM_SECRET_FILE names the file of a secret that contexts and other directories must "
+        "know, too; example: amalgam directory shm://amalgam-directory tcp://127.0.0.1:7100");
     command->add_option("uri", options->uris, "Where it listens")->capture_default_str();
     command->add_option("--join", options->join,
                         "Another directory's address: its resources are found from here, and those "

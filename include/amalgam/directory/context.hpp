@@ -39,6 +39,7 @@ struct context_options {
     /// process knows. Empty: what AMALGAM_DIRECTORY says, or else this host's own, which is started
     /// (`amalgam directory`) when there is none.
     std::string directory{};
+    std::string secret{};   ///< As directory_options::secret; other contexts must know it, too.
     attribute_list what{};  ///< It is a resource, too: more about it, for others to find.
     /// Received messages that nobody has taken yet may hold so much. Past it, long ones wait at
     /// their senders, who wait with them; posted short ones are refused.
@@ -61,7 +62,8 @@ struct context_options {
 ///          with it, for others at once.
 /// Threads: any. Handlers of the engine that are run inline cannot wait, and so not call what does.
 /// Failure: the constructor throws error{unreachable} when no directory runs there, or can be
-///          started; error{invalid} when the engine has a context already. When its directory is
+///          started; error{denied} when that has another secret, or none; error{invalid} when the
+///          engine has a context already. When its directory is
 ///          lost all that asks it throws error{disconnected}.
 /// Cost:    one engine, with one thread.
 class context {

@@ -44,6 +44,9 @@ struct ring_options {
 struct directory_options {
     directory_limits limits{};
     ring_options ring{};
+    /// Contexts and other servers must know it, and so must this one theirs. Empty: what the file
+    /// has that AMALGAM_SECRET_FILE names; without that, everybody may come.
+    std::string secret{};
 };
 
 /// The directory of a host: it hands out ids, keeps resources in memory, and answers queries. The

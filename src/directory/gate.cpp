@@ -1,0 +1,173 @@
+#include "directory/gate.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+namespace amalgam::detail {
+
+namespace {
+
+constexpr std::chrono::seconds enter_limit{5};
+
+std::string challenge_name(std::string_view role) {
+    return fmt::format("{}.gate.challenge", role);
+}
+std::string prove_name(std::string_view role) {
+    return fmt::format("{}.gate.prove", role);
+}
+
+gate_nonce random_nonce() {
+    gate_nonce fresh;
+    ::randombytes_buf(fresh.data(), fresh.size());
+    return fresh;
+}
+
+bool same(const gate_proof& a, const gate_proof& b) noexcept {
+    return ::sodium_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace
+
+std::string secret_of(const std::string& said) {
+    const char* const path = std::getenv("AMALGAM_SECRET_FILE");
+    if (!said.empty() || path == nullptr || *path == '\0') return said;
+    std::ifstream file(path);
+    if (!file)
+        throw error(errc::not_found,
+                    fmt::format("AMALGAM_SECRET_FILE is {}, which cannot be read: {}", path,
+                                std::strerror(errno)));
+    std::string secret{std::istreambuf_iterator<char>(file), {}};
+    while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r'))
+        secret.pop_back();
+    if (secret.empty())
+        throw error(errc::invalid,
+                    fmt::format("AMALGAM_SECRET_FILE is {}, which is empty; expected a secret; "
+                                "example: openssl rand -hex 32 > {}",
+                                path, path));
+    return secret;
+}
+
+gate::gate(engine& on, std::string_view role, const std::string& secret)
+    : on_(on),
+      role_(role),
+      secret_(secret),
+      refused_(on.counters().get(fmt::format("{}.refused", role))) {
+    if (!is_open() && ::sodium_init() < 0)
+        throw error(errc::unsupported, "libsodium cannot be used here");
+}
+
+void gate::start() {
+    if (is_open()) return;
+    auto self = shared_from_this();
+    on_.define(challenge_name(role_), [self](gate_nonce nonce) { return self->challenged(nonce); },
+               {.run = handler::inline_});
+    on_.define(prove_name(role_), [self](gate_proof proof) { return self->proved(proof); },
+               {.run = handler::inline_});
+    losses_ = on_.on_peer_lost([weak = weak_from_this()](const peer& gone, status) {
+        const auto me = weak.lock();
+        if (!me) return;
+        const std::lock_guard one(me->lock_);
+        me->challenges_.erase(gone);
+        me->trusted_.erase(gone);
+        me->entered_.erase(gone);
+    });
+}
+
+void gate::stop() noexcept {
+    if (is_open()) return;
+    losses_.end();
+    on_.undefine(challenge_name(role_));
+    on_.undefine(prove_name(role_));
+}
+
+gate_proof gate::prove(std::string_view role, bool caller, const gate_nonce& theirs,
+                       const gate_nonce& ours) const {
+    std::array<std::uint8_t, crypto_generichash_KEYBYTES> key;
+    ::crypto_generichash(key.data(), key.size(),
+                         reinterpret_cast<const std::uint8_t*>(secret_.data()), secret_.size(),
+                         nullptr, 0);
+    // Which end proves it is part of it, so that an answer is no use as a question.
+    std::string text = fmt::format("amalgam {} {}", role, caller ? "caller" : "callee");
+    const gate_nonce& callers = caller ? ours : theirs;
+    const gate_nonce& callees = caller ? theirs : ours;
+    text.append(callers.begin(), callers.end());
+    text.append(callees.begin(), callees.end());
+    gate_proof proof;
+    ::crypto_generichash(proof.data(), proof.size(),
+                         reinterpret_cast<const std::uint8_t*>(text.data()), text.size(),
+                         key.data(), key.size());
+    return proof;
+}
+
+gate_answer gate::challenged(gate_nonce nonce) {
+    const gate_nonce ours = random_nonce();
+    const std::lock_guard one(lock_);
+    challenges_[call_context::current().from()] = {nonce, ours};
+    return {ours, prove(role_, false, nonce, ours)};
+}
+
+bool gate::proved(gate_proof proof) {
+    const peer& who = call_context::current().from();
+    const std::lock_guard one(lock_);
+    const auto at = challenges_.find(who);
+    if (at == challenges_.end()) return false;
+    const auto [theirs, ours] = at->second;
+    challenges_.erase(at);  // One try each.
+    if (!same(proof, prove(role_, true, ours, theirs))) {
+        refused_.add();
+        return false;
+    }
+    trusted_.insert(who);
+    return true;
+}
+
+void gate::enter(const peer& there, std::string_view role) {
+    if (is_open() || there.is_self()) return;
+    {
+        const std::lock_guard one(lock_);
+        if (entered_.contains(there)) return;
+    }
+    const auto refuse = [&](std::string_view why) {
+        refused_.add();
+        return error(errc::denied, fmt::format("{} at {} {}: give both the same one, by a file "
+                                               "that AMALGAM_SECRET_FILE names",
+                                               role, there.address(), why));
+    };
+    const auto challenge = on_.procedure<gate_answer(gate_nonce)>(challenge_name(role));
+    const auto show = on_.procedure<bool(gate_proof)>(prove_name(role));
+    const gate_nonce ours = random_nonce();
+    const auto answer = challenge.on(there).within(enter_limit).try_call(ours);
+    if (!answer && answer.code() == errc::not_found) throw refuse("has no secret");
+    if (!answer) throw error(answer.code(), answer.sentence());
+    if (!same(answer->proof, prove(role, false, ours, answer->nonce)))
+        throw refuse("has another secret");
+    if (!show.on(there).within(enter_limit)(prove(role, true, answer->nonce, ours)))
+        throw refuse("does not take the secret");
+    const std::lock_guard one(lock_);
+    entered_.insert(there);
+    trusted_.insert(there);  // It has proved it just as well.
+}
+
+void gate::check_caller() {
+    if (is_open()) return;
+    const peer& who = call_context::current().from();
+    if (!who.is_self()) {
+        const std::lock_guard one(lock_);
+        if (!trusted_.contains(who)) {
+            refused_.add();
+            throw error(errc::denied,
+                        "denied: the caller has not shown that it knows the secret of "
+                        "this directory; AMALGAM_SECRET_FILE names its file");
+        }
+    }
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include <amalgam/core/counter.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+namespace amalgam::detail {
+
+using gate_nonce = std::array<std::uint8_t, 16>;
+using gate_proof = std::array<std::uint8_t, 32>;
+
+/// The answer to a challenge: a challenge in turn, and the proof of who answers.
+struct gate_answer {
+    gate_nonce nonce{};
+    gate_proof proof{};
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(nonce, proof);
+    }
+};
+
+/// The secret as the options have it; else the contents of the file that AMALGAM_SECRET_FILE names,
+/// without the line end; else nothing.
+/// Failure: throws error{not_found} for a file that cannot be read, error{invalid} for an empty
+/// one.
+std::string secret_of(const std::string& said);
+
+/// Lets in who knows a secret, and nobody else; with none everybody. Each side proves to the other
+/// that it knows it, by a keyed hash of two random numbers, one of each: the secret itself never
+/// travels. From there on the connection is trusted. What it carries is not encrypted, so this
+/// keeps strangers out, not somebody who can change packets on the way.
+///
+/// Owner:   shared with the handlers that run.
+/// Threads: any.
+class gate : public std::enable_shared_from_this<gate> {
+public:
+    /// `role`: "directory" or "context"; an engine may have one gate of each.
+    gate(engine& on, std::string_view role, const std::string& secret);
+
+    void start();
+    void stop() noexcept;
+
+    /// Proves to the gate of that role there that this side knows the secret, and the other way
+    /// round; once for each connection. Parks.
+    /// Failure: throws error{denied}, {unreachable}, {disconnected}, {timed_out}.
+    void enter(const peer& there, std::string_view role);
+    /// Who makes the call that is served here has proved it. Throws error{denied}.
+    void check_caller();
+
+private:
+    bool is_open() const noexcept { return secret_.empty(); }
+    gate_proof prove(std::string_view role, bool caller, const gate_nonce& theirs,
+                     const gate_nonce& ours) const;
+    gate_answer challenged(gate_nonce nonce);
+    bool proved(gate_proof proof);
+
+    engine& on_;
+    const std::string role_;
+    const std::string secret_;
+    peer_lost_subscription losses_;
+    counter& refused_;
+
+    std::mutex lock_;
+    std::unordered_map<peer, std::pair<gate_nonce, gate_nonce>> challenges_;  // Theirs, ours.
+    std::unordered_set<peer> trusted_;
+    std::unordered_set<peer> entered_;
+};
+
+}  // namespace amalgam::detail
