@@ -12,7 +12,7 @@ namespace amalgam::fuzz {
 
 void run_one(const_bytes input) {
     std::vector<std::uint64_t> aligned(input.size() / 8 + 1);
-    std::memcpy(aligned.data(), input.data(), input.size());
+    if (!input.empty()) std::memcpy(aligned.data(), input.data(), input.size());
     const const_bytes bytes(reinterpret_cast<const std::byte*>(aligned.data()), input.size());
     const auto parsed = attribute_view::parse(bytes);
     if (!parsed) return require(parsed.code() == errc::invalid, "a refused list is invalid");
