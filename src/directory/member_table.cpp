@@ -11,17 +11,20 @@ std::uint64_t member_table::digest_of(const member& one) noexcept {
     return mix(mix(one.key) + one.version);
 }
 
-void member_table::note_ranges(const member& of, bool owned) {
-    for (const std::uint32_t range : of.ranges) {
-        if (owned) {
-            // Two that own one range have not heard of each other: the first in the ring keeps it.
-            const auto [at, fresh] = owners_.emplace(range, of.key);
-            if (!fresh) at->second = std::min(at->second, of.key);
-        } else if (const auto at = owners_.find(range);
-                   at != owners_.end() && at->second == of.key) {
-            owners_.erase(at);
+void member_table::note_ranges(const member& before, const member& now, time_point when) {
+    const auto has = [](const member& who, std::uint32_t range) {
+        return std::find(who.ranges.begin(), who.ranges.end(), range) != who.ranges.end();
+    };
+    for (const std::uint32_t range : before.ranges) {
+        if (has(now, range)) continue;
+        for (auto [at, end] = claims_.equal_range(range); at != end; ++at) {
+            if (at->second.key != before.key) continue;
+            claims_.erase(at);
+            break;
         }
     }
+    for (const std::uint32_t range : now.ranges)
+        if (!has(before, range)) claims_.emplace(range, claim{now.key, when});
 }
 
 member_table::learnt member_table::learn(const member& what, time_point when) {
@@ -35,11 +38,10 @@ member_table::learnt member_table::learn(const member& what, time_point when) {
     one.heard = std::max(one.heard, when);
     if (!fresh) {
         if (what.version <= one.what.version) return learnt::nothing;
-        note_ranges(one.what, false);
         digest_ -= digest_of(one.what);
     }
+    note_ranges(one.what, what, when);
     one.what = what;
-    note_ranges(what, true);
     digest_ += digest_of(what);
     if (fresh) ring_.insert(std::lower_bound(ring_.begin(), ring_.end(), what.key), what.key);
     return fresh ? learnt::first : learnt::newer;
@@ -53,7 +55,7 @@ void member_table::hear(std::uint64_t key, time_point when) {
 bool member_table::remove(const departure& what, time_point when) {
     const auto at = all_.find(what.key);
     if (at == all_.end() || at->second.what.version > what.version) return false;
-    note_ranges(at->second.what, false);
+    note_ranges(at->second.what, {}, when);
     digest_ -= digest_of(at->second.what);
     gone_[what.key] = {what.version, when};
     ring_.erase(std::lower_bound(ring_.begin(), ring_.end(), what.key));
@@ -84,8 +86,18 @@ const member* member_table::find(std::uint64_t key) const {
 }
 
 const member* member_table::owner_of(std::uint32_t range) const {
-    const auto at = owners_.find(range);
-    return at == owners_.end() ? nullptr : find(at->second);
+    const auto [first, end] = claims_.equal_range(range);
+    const auto earlier = [](const auto& a, const auto& b) {
+        return std::pair(a.second.since, a.second.key) < std::pair(b.second.since, b.second.key);
+    };
+    return first == end ? nullptr : find(std::min_element(first, end, earlier)->second.key);
+}
+
+std::vector<const member*> member_table::claimants_of(std::uint32_t range) const {
+    std::vector<const member*> those;
+    for (auto [at, end] = claims_.equal_range(range); at != end; ++at)
+        those.push_back(find(at->second.key));
+    return those;
 }
 
 bool member_table::has_address(const std::string& address) const {

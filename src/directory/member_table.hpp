@@ -17,13 +17,13 @@ namespace amalgam::detail {
 struct member {
     std::uint64_t key = 0;
     std::uint32_t version = 0;  ///< Counts its changes; the highest is right.
-    bool owns = false;          ///< Its ranges are its own; before, it only claims them.
     std::vector<std::string> addresses;
-    std::vector<std::uint32_t> ranges;  ///< Of ids.
+    std::vector<std::uint32_t> ranges;   ///< Of ids, that it owns or claims.
+    std::vector<std::uint32_t> settled;  ///< Those of them that it says it owns, if anybody asked.
 
     template <typename Archive>
     void serialize(Archive& a) {
-        a(key, version, owns, addresses, ranges);
+        a(key, version, addresses, ranges, settled);
     }
     friend bool operator==(const member&, const member&) = default;
 };
@@ -89,8 +89,11 @@ public:
     std::vector<member> remove_silent_since(time_point when);
 
     const member* find(std::uint64_t key) const;
-    /// Whose range that is; null: nobody's who is known.
+    /// Whose range that is; null: nobody's who is known. Of several the one that was first heard to
+    /// claim it.
     const member* owner_of(std::uint32_t range) const;
+    /// All that claim it, or own it.
+    std::vector<const member*> claimants_of(std::uint32_t range) const;
     /// One of them is known by this address. Cost: a look at each.
     bool has_address(const std::string& address) const;
     std::size_t size() const noexcept { return all_.size(); }
@@ -115,11 +118,15 @@ private:
         member what;
         time_point heard;
     };
-    void note_ranges(const member& of, bool owned);
+    void note_ranges(const member& before, const member& now, time_point when);
 
     std::unordered_map<std::uint64_t, known> all_;
-    std::vector<std::uint64_t> ring_;                          // Their keys, sorted.
-    std::unordered_map<std::uint32_t, std::uint64_t> owners_;  // By range.
+    std::vector<std::uint64_t> ring_;  // Their keys, sorted.
+    struct claim {
+        std::uint64_t key;
+        time_point since;
+    };
+    std::unordered_multimap<std::uint32_t, claim> claims_;  // By range.
     struct past {
         std::uint32_t version;
         time_point when;

@@ -12,7 +12,7 @@ namespace amalgam::detail {
 namespace {
 
 member of(std::uint64_t key, std::uint32_t version = 1, std::vector<std::uint32_t> ranges = {}) {
-    return {key, version, true, {"tcp://10.0.0.1:7000"}, std::move(ranges)};
+    return {key, version, {"tcp://10.0.0.1:7000"}, std::move(ranges), {}};
 }
 
 member_table::time_point at(int seconds) {
@@ -42,6 +42,22 @@ TEST(member_table, knows_the_newest_of_each_and_whose_a_range_is) {
     EXPECT_TRUE(table.departures(at(9)).empty());
     EXPECT_TRUE(table.remove({7, 4}, at(9)));
     EXPECT_EQ(table.learn(of(7, 4), at(19)), learnt::first) << "that was long ago";
+}
+
+TEST(member_table, of_two_that_claim_a_range_the_first_has_it_while_it_is_there) {
+    member_table table;
+    table.learn(of(7, 1, {1}), at(1));
+    table.learn(of(3, 1, {1, 2}), at(2));
+    EXPECT_EQ(table.owner_of(1)->key, 7u);
+    EXPECT_EQ(table.claimants_of(1).size(), 2u);
+    table.learn(of(7, 2, {1, 4}), at(3));
+    EXPECT_EQ(table.owner_of(1)->key, 7u) << "since it was first heard of";
+    table.learn(of(7, 3, {4}), at(4));
+    EXPECT_EQ(table.owner_of(1)->key, 3u);
+    table.remove({3, 1}, at(5));
+    EXPECT_EQ(table.owner_of(1), nullptr);
+    EXPECT_EQ(table.owner_of(2), nullptr);
+    EXPECT_EQ(table.owner_of(4)->key, 7u);
 }
 
 TEST(member_table, forgets_who_was_silent) {

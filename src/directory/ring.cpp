@@ -14,6 +14,12 @@
 namespace amalgam::detail {
 
 namespace {
+constexpr std::chrono::milliseconds gather_time{5};  // News that come together travel together.
+
+bool contains(const std::vector<std::uint32_t>& those, std::uint32_t what) {
+    return std::find(those.begin(), those.end(), what) != those.end();
+}
+
 // Of the time that a call may take what those may take that it makes in turn: so that who waits
 // below gives up first, and its caller still hears of the rest.
 constexpr std::chrono::nanoseconds part_of(std::chrono::nanoseconds whole) noexcept {
@@ -27,6 +33,7 @@ directory_ring::directory_ring(engine& on, const ring_options& options,
       options_(options),
       gate_(std::move(lets_in)),
       here_(std::move(here)),
+      look_(on.procedure<in_ring::look>(in_ring::look_name)),
       join_(on.procedure<in_ring::join>(in_ring::join_name)),
       tell_(on.procedure<in_ring::tell>(in_ring::tell_name)),
       alive_(on.procedure<in_ring::alive>(in_ring::alive_name)),
@@ -55,6 +62,7 @@ void directory_ring::serve(std::string_view name, R (directory_ring::*what)(A...
 }
 
 void directory_ring::start() {
+    serve(in_ring::look_name, &directory_ring::looked, handler::inline_);
     serve(in_ring::join_name, &directory_ring::joined, handler::inline_);
     serve(in_ring::tell_name, &directory_ring::told, handler::inline_);
     serve(in_ring::alive_name, &directory_ring::is_alive, handler::inline_);
@@ -127,32 +135,49 @@ void directory_ring::join_by(const std::string& address) {
     const peer there = on_.lookup(address);
     if (there.is_self()) return;
     gate_->enter(there, gate_role);
-    member me;
+    learn({look_.on(there).within(options_.answer_limit)(), {}});
+    bool has_none = false;
     {
         const std::lock_guard one(lock_);
         ++self_.version;  // Whoever had taken this one for gone meets it again.
-        me = self_;
+        has_none = self_.ranges.empty() && std::exchange(claiming_, true) == false;
     }
-    const std::vector<member> known = join_.on(there).within(options_.answer_limit)(me);
-    learn({known, {}});
+    // With its claim at once, so that all are told once.
+    std::optional<std::uint32_t> range;
+    if (has_none && (range = some_free_range())) {
+        const std::lock_guard one(lock_);
+        self_.ranges.push_back(*range);
+    }
+    if (range) run([claimed = *range](directory_ring& me) { me.claim_now(claimed); });
+    join_.on(there).within(options_.answer_limit)(self());
 }
 
-std::vector<member> directory_ring::joined(member who) {
-    std::vector<member> known = all().came;
-    const ring_news news{{std::move(who)}, {}};
-    const ring_news fresh = learn(news);
-    if (!fresh.empty()) run([fresh](directory_ring& me) { me.tell_all(fresh); });
-    return known;
+member directory_ring::self() const {
+    const std::lock_guard one(lock_);
+    return self_;
+}
+
+std::vector<member> directory_ring::looked() {
+    return all().came;
+}
+
+void directory_ring::joined(member who) {
+    const ring_news fresh = learn({{std::move(who)}, {}});
+    if (!fresh.empty()) tell_all(fresh);
 }
 
 ring_news directory_ring::learn(const ring_news& news) {
     ring_news fresh;
     bool said_gone = false;
+    std::vector<member> claims_ours;
     const clock::time_point now = on_.now();
     {
         const std::lock_guard one(lock_);
         for (const member& each : news.came) {
             if (each.key == self_.key) continue;
+            for (const std::uint32_t range : each.ranges)
+                if (contains(settled_, range) && !contains(each.settled, range))
+                    claims_ours.push_back(each);
             if (others_.learn(each, now) == member_table::learnt::nothing) continue;
             fresh.came.push_back(each);
         }
@@ -163,12 +188,31 @@ ring_news directory_ring::learn(const ring_news& news) {
             fresh.gone.push_back(each);
         }
     }
+    for (const member& each : claims_ours)
+        run([each](directory_ring& me) { me.object(each); });
     if (said_gone) run([](directory_ring& me) { me.say_that_it_is_here(); });
     if (!fresh.came.empty()) watch();
     return fresh;
 }
 
 void directory_ring::tell_all(const ring_news& news) {
+    {
+        const std::lock_guard one(lock_);
+        untold_.came.insert(untold_.came.end(), news.came.begin(), news.came.end());
+        untold_.gone.insert(untold_.gone.end(), news.gone.begin(), news.gone.end());
+        if (std::exchange(telling_, true)) return;
+    }
+    run([](directory_ring& me) { me.tell_now(); });
+}
+
+void directory_ring::tell_now() {
+    (void)stopping_.wait_for(gather_time);
+    ring_news news;
+    {
+        const std::lock_guard one(lock_);
+        news = std::exchange(untold_, {});
+        telling_ = false;
+    }
     pass_on(all_others(), news);
 }
 
@@ -365,8 +409,24 @@ std::optional<std::uint32_t> directory_ring::some_free_range() {
 
 bool directory_ring::is_contested(std::uint32_t range) const {
     const std::lock_guard one(lock_);
-    const member* const other = others_.owner_of(range);
-    return other != nullptr && (other->owns || other->key < self_.key);
+    const auto others = others_.claimants_of(range);
+    return std::any_of(others.begin(), others.end(), [&](const member* other) {
+        return other->key < self_.key || contains(other->settled, range);
+    });
+}
+
+// Another one claims what is this one's own: it has not heard of this one.
+void directory_ring::object(const member& to) {
+    const auto there = reach(to.key);
+    if (!there) return;
+    ring_news news;
+    {
+        const std::lock_guard one(lock_);
+        self_.settled = settled_;
+        ++self_.version;
+        news.came.push_back(self_);
+    }
+    (void)tell_.on(*there).within(options_.answer_limit).try_call(ring_part{to.key, 1, 1}, news);
 }
 
 void directory_ring::want_range() {
@@ -378,41 +438,38 @@ void directory_ring::want_range() {
 }
 
 void directory_ring::claim() {
-    for (;;) {
-        const auto range = some_free_range();
-        if (!range) {
-            log(log_level::error, "directory", "there are no ids left");
-            break;
-        }
-        // A claim is told as a server of its own kind: one that does not own its ranges yet.
-        ring_news news;
-        const bool alone = size() == 1;
-        {
-            const std::lock_guard one(lock_);
-            self_.ranges.push_back(*range);
-            ++self_.version;
-            news.came.push_back(self_);
-        }
-        if (!alone) {
-            tell_all(news);
-            if (stopping_.wait_for(options_.claim_time)) break;
-        }
-        const bool contested = is_contested(*range);
-        {
-            const std::lock_guard one(lock_);
-            if (contested) std::erase(self_.ranges, *range);
-            self_.owns = self_.owns || !contested;
-            ++self_.version;
-            news.came = {self_};
-        }
-        if (!alone) tell_all(news);
-        if (contested) continue;
-        if (const auto here = here_.lock()) here->own_range(*range);
-        ready_.set();
-        break;
+    const auto range = some_free_range();
+    if (!range) {
+        log(log_level::error, "directory", "there are no ids left");
+        const std::lock_guard one(lock_);
+        claiming_ = false;
+        return;
     }
-    const std::lock_guard one(lock_);
-    claiming_ = false;
+    {
+        const std::lock_guard one(lock_);
+        self_.ranges.push_back(*range);
+        ++self_.version;
+    }
+    if (size() > 1) tell_all({{self()}, {}});
+    claim_now(*range);
+}
+
+void directory_ring::claim_now(std::uint32_t range) {
+    if (size() > 1 && stopping_.wait_for(options_.claim_time)) return;
+    if (is_contested(range)) {
+        {
+            const std::lock_guard one(lock_);
+            std::erase(self_.ranges, range);
+        }
+        return claim();
+    }
+    {
+        const std::lock_guard one(lock_);
+        settled_.push_back(range);
+        claiming_ = false;
+    }
+    if (const auto here = here_.lock()) here->own_range(range);
+    ready_.set();
 }
 
 // ---- queries

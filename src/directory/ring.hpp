@@ -52,8 +52,8 @@ struct answered {
 /// So it needs no upkeep, and nobody has to know the same members as the others: what lies in a
 /// part reaches each server in it that those on the way know.
 ///
-/// Ids: a server claims a range that nobody has, tells all, and owns it when after a while nobody
-/// has objected: of two the one with the lower key, or who owns it already, keeps it.
+/// Ids: a server claims a range that nobody has who is known, tells all, and owns it when after a
+/// while nobody has objected. Of two that claim one the lower key has it; who owns it objects.
 /// Owner:   shared with the handlers and ULTs that run.
 /// Threads: any.
 class directory_ring : public std::enable_shared_from_this<directory_ring> {
@@ -87,7 +87,8 @@ private:
     template <typename R, typename... A>
     void serve(std::string_view name, R (directory_ring::*what)(A...), handler run);
     // What it serves: see in_ring.
-    std::vector<member> joined(member who);
+    std::vector<member> looked();
+    void joined(member who);
     void told(ring_part part, ring_news news);
     alive_answer is_alive(std::uint64_t who);
     ring_news compared(ring_news known);
@@ -101,6 +102,8 @@ private:
     void join();
     void join_by(const std::string& address);
     void claim();
+    void claim_now(std::uint32_t range);
+    void object(const member& to);
     void watch();
     void watch_next();
     void look_after(const member& next);
@@ -113,13 +116,16 @@ private:
     std::shared_ptr<ring_user> here_if_in(const ring_part& part) const;
     ring_part all_others() const;
     ring_news learn(const ring_news& news);
+    /// Soon, with what else there is to tell by then.
     void tell_all(const ring_news& news);
+    void tell_now();
     void pass_on(const ring_part& part, const ring_news& news);
     void remove(const departure& what);
     std::uint64_t digest() const;  // With the lock held.
     ring_news all();
     std::optional<std::uint32_t> some_free_range();
     bool is_contested(std::uint32_t range) const;
+    member self() const;
     /// Waits only to show the secret; whether it is still there shows in the calls. Nothing: it is
     /// not known.
     std::optional<peer> reach(std::uint64_t key);
@@ -135,6 +141,7 @@ private:
     const std::shared_ptr<gate> gate_;
     const std::weak_ptr<ring_user> here_;
     std::vector<std::string_view> served_;
+    const procedure<in_ring::look> look_;
     const procedure<in_ring::join> join_;
     const procedure<in_ring::tell> tell_;
     const procedure<in_ring::alive> alive_;
@@ -150,8 +157,11 @@ private:
     mutable std::mutex lock_;  // Never held across a wait.
     seeded_random chance_;
     member self_;
+    std::vector<std::uint32_t> settled_;  // Ranges that are its own by now.
     member_table others_;
     std::unordered_map<std::uint64_t, peer> reached_;
+    ring_news untold_;
+    bool telling_ = false;
     bool claiming_ = false;
     bool watching_ = false;
 };

@@ -69,8 +69,11 @@ struct first_answers {
 };
 
 namespace in_ring {
-/// Who joins -> all that are known, itself not included.
-using join = std::vector<member>(member);
+/// All that are known.
+using look = std::vector<member>();
+inline constexpr std::string_view look_name = "directory.ring.look";
+/// Who joins, with the range of ids that it claims; all others are told.
+using join = void(member);
 inline constexpr std::string_view join_name = "directory.ring.join";
 /// To be told to all of that part. Answered at once.
 using tell = void(ring_part, ring_news);

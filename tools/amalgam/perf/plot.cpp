@@ -109,11 +109,12 @@ private:
         axis y{1, 10, panel_height - bottom, top};
         limits(what, x, y);
         label((x.from + x.to) / 2, 24, "middle", what.title, " font-weight='bold' font-size='15'");
-        for (double value = x.low; value <= x.high * 1.001; value *= 8) {
+        for (double value = x.low; value <= x.high * 1.001; value *= what.x_base) {
             grid(x.at(value), y.from, x.at(value), y.to);
-            label(x.at(value), y.from + 18, "middle", binary(value));
+            label(x.at(value), y.from + 18, "middle",
+                  what.x_base == 10 ? fmt::format("{:g}", value) : binary(value));
         }
-        label((x.from + x.to) / 2, y.from + 40, "middle", "size (bytes)");
+        label((x.from + x.to) / 2, y.from + 40, "middle", what.x_label);
         for (double value = y.low; value <= y.high * 1.001; value *= 10) {
             grid(x.from, y.at(value), x.to, y.at(value));
             label(x.from - 8, y.at(value) + 4.5, "end", fmt::format("{:g}", value));
@@ -129,7 +130,7 @@ private:
             curve(line, x, y);
     }
 
-    /// Whole powers around all points: of 8 along x, of 10 along y.
+    /// Whole powers around all points: of x_base along x, of 10 along y.
     static void limits(const plot_panel& what, axis& x, axis& y) {
         double least_x = 1e300, most_x = 0, least_y = 1e300, most_y = 0;
         for (const plot_line& line : what.lines)
@@ -140,11 +141,12 @@ private:
                 most_y = std::max(most_y, py);
             }
         if (most_x == 0) return;
-        x.low = std::pow(8, std::floor(std::log(least_x) / std::log(8) + 1e-9));
-        x.high = std::pow(8, std::ceil(std::log(most_x) / std::log(8) - 1e-9));
+        const double base = what.x_base;
+        x.low = std::pow(base, std::floor(std::log(least_x) / std::log(base) + 1e-9));
+        x.high = std::pow(base, std::ceil(std::log(most_x) / std::log(base) - 1e-9));
         y.low = std::pow(10, std::floor(std::log10(least_y)));
         y.high = std::pow(10, std::ceil(std::log10(most_y)));
-        if (x.high <= x.low) x.high = 8 * x.low;
+        if (x.high <= x.low) x.high = base * x.low;
         if (y.high <= y.low) y.high = 10 * y.low;
     }
 

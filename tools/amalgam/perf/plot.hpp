@@ -17,9 +17,11 @@ struct plot_panel {
     std::string title;
     std::string y_label;  ///< With its unit.
     std::vector<plot_line> lines;
+    std::string x_label = "size (bytes)";
+    unsigned x_base = 8;  ///< There is a mark at each of its powers.
 };
 
-/// The panels side by side as an SVG image, with sizes in bytes along x. A line's name has the same
+/// The panels side by side as an SVG image. A line's name has the same
 /// colour and mark in all panels.
 std::string to_svg(const std::vector<plot_panel>& panels);
 
