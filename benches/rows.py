@@ -36,6 +36,10 @@ def bare(library, test, over, size, depth=1):
     return ["amalgam-peer-" + library, test, over, str(size), str(depth), SECONDS], {}
 
 
+def directory(test, uri):
+    return ["bench_directory", test, uri, SECONDS], {}
+
+
 def raw_memory(way, size):
     return ["bench_raw_memory", way, str(size), SECONDS], {}
 
@@ -237,6 +241,21 @@ ROWS = [
     dict(metric="farm of 2 groups with tasks of 1 ms, workers busy", unit="%", better="higher",
          read=value, ours=(["bench_flow_groups"], {}), peers={}, limit=None,
          goal=lambda row: 95, once=True),
+    dict(metric="directory, query by id among a million, shm", unit="us", better="lower", read=us,
+         ours=directory("query-id", "shm://"), peers={}, limit=None, goal=lambda row: 1, once=True),
+    dict(metric="directory, query by attribute among a million, shm", unit="us", better="lower",
+         read=us, ours=directory("query-attribute", "shm://"), peers={}, limit=None,
+         goal=lambda row: 2, once=True),
+    dict(metric="directory, registrations, shm", unit="1/s", better="higher", read=rate,
+         ours=directory("register", "shm://"), peers={}, limit=None, goal=lambda row: 5e5),
+    dict(metric="resource message round trip, shm, 8 B", unit="us", better="lower", read=us,
+         ours=directory("message", "shm://"), peers={},
+         limit=("bare port", perf("message-latency", "shm://", 8)),
+         goal=lambda row: 1.3 * row["limit"]),
+    dict(metric="resource message round trip, tcp, 8 B", unit="us", better="lower", read=us,
+         ours=directory("message", "tcp://127.0.0.1:0"), peers={},
+         limit=("bare port", perf("message-latency", "tcp://127.0.0.1:0", 8)),
+         goal=lambda row: 1.3 * row["limit"]),
     dict(metric="allocations per message, shm", unit="1", better="lower", read=value,
          ours=steady_state("message-shm"), peers={}, limit=None, goal=lambda row: 0, once=True),
     dict(metric="allocations per message, tcp", unit="1", better="lower", read=value,

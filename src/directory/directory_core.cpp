@@ -19,6 +19,7 @@ directory_core::directory_core(engine& on, const directory_options& options)
       options_(options),
       gate_(std::make_shared<gate>(on, gate_role, secret_of(options.secret))),
       change_(on.procedure<at_context::change>(at_context::change_name)),
+      change_there_(on.procedure<in_ring::change>(in_ring::change_name)),
       registry_(options.limits, [this](watched_change&& change) { note(std::move(change)); }) {}
 
 template <typename R, typename... A>
@@ -34,6 +35,15 @@ void directory_core::serve(std::string_view name, R (directory_core::*what)(A...
 
 void directory_core::start() {
     ring_ = std::make_shared<directory_ring>(on_, options_.ring, gate_, weak_from_this());
+    far_ = std::make_shared<far_watches>(
+        on_, [self = weak_from_this()](watched_change&& change) {
+            if (const auto me = self.lock())
+                (void)me->alone([&] {
+                    me->note(std::move(change));
+                    return true;
+                });
+        });
+    far_->start(ring_);
     gate_->start();
     serve(at_directory::open_name, &directory_core::open, handler::ult);
     serve(at_directory::close_name, &directory_core::close);
@@ -46,8 +56,13 @@ void directory_core::start() {
     serve(at_directory::stop_name, &directory_core::stop_search);
     serve(at_directory::watch_name, &directory_core::watch);
     serve(at_directory::unwatch_name, &directory_core::unwatch);
+    serve(in_ring::open_guest_name, &directory_core::open_guest);
+    serve(in_ring::change_name, &directory_core::far_change);
     losses_ = on_.on_peer_lost([self = weak_from_this()](const peer& who, status) {
-        if (const auto me = self.lock()) me->close_all_of(who);
+        const auto me = self.lock();
+        if (!me) return;
+        me->close_all_of(who);
+        me->far_->lose(who);
     });
     ring_->start();
 }
@@ -104,6 +119,22 @@ void directory_core::close(resource_id context) {
         forget_searches(context);
         return registry_.close(context);
     });
+    far_->remove_all(context);
+}
+
+reply<resource_id> directory_core::open_guest() {
+    return alone([&] {
+        const resource_id id = registry_.open_guest();
+        client& guest = clients_[id];
+        guest.who = call_context::current().from();
+        guest.is_server = true;
+        return id;
+    });
+}
+
+void directory_core::far_change(std::uint64_t server, std::uint32_t watch, bool appeared,
+                                found_values which) {
+    far_->changed(server, watch, appeared, which);
 }
 
 void directory_core::forget_searches(resource_id context) {
@@ -111,6 +142,7 @@ void directory_core::forget_searches(resource_id context) {
 }
 
 void directory_core::close_all_of(const peer& gone) {
+    std::vector<resource_id> closed;
     (void)alone([&] {
         for (auto at = clients_.begin(); at != clients_.end();) {
             if (!(at->second.who == gone)) {
@@ -123,9 +155,12 @@ void directory_core::close_all_of(const peer& gone) {
             at = clients_.erase(at);
             forget_searches(context);
             registry_.close(context);
+            closed.push_back(context);
         }
         return true;
     });
+    for (const resource_id each : closed)
+        far_->remove_all(each);
 }
 
 reply<resource_id> directory_core::add(resource_id context, attribute_view what) {
@@ -275,11 +310,15 @@ void directory_core::own_range(std::uint32_t range) {
 }
 
 reply<bool> directory_core::watch(resource_id context, std::uint32_t number, attribute_view query) {
-    return alone([&] {
+    bool of_context = false;
+    auto done = alone([&] {
         check_is(context);
         registry_.watch(context, number, query);
+        of_context = !clients_[context].is_server;
         return true;
     });
+    if (of_context) far_->add(context, number, query);
+    return done;
 }
 
 void directory_core::unwatch(resource_id context, std::uint32_t number) {
@@ -288,6 +327,7 @@ void directory_core::unwatch(resource_id context, std::uint32_t number) {
         registry_.unwatch(context, number);
         return true;
     });
+    far_->remove(context, number);
 }
 
 void directory_core::note(watched_change&& change) {
@@ -310,25 +350,35 @@ void directory_core::note(watched_change&& change) {
 void directory_core::tell(resource_id context) {
     for (;;) {
         peer whom;
+        bool is_server = false, ended = false;
         std::deque<watched_change> changes;
         {
             const std::lock_guard one(lock_);
             const auto at = clients_.find(context);
             if (at == clients_.end()) return;
             whom = at->second.who;
+            is_server = at->second.is_server;
             changes.swap(at->second.untold);
             if (std::exchange(at->second.missed, false)) {
                 registry_.unwatch_all(context);
                 changes.emplace_back();
+                ended = true;
             }
             if (changes.empty()) {
                 at->second.telling = false;
                 return;
             }
         }
+        if (ended) far_->remove_all(context);
         try {
-            for (const watched_change& each : changes)
-                change_.on(whom).post(each.watch, each.appeared, each.which);
+            for (const watched_change& each : changes) {
+                if (is_server) {
+                    change_there_.on(whom).post(ring_->self_key(), each.watch, each.appeared,
+                                                each.which);
+                } else {
+                    change_.on(whom).post(each.watch, each.appeared, each.which);
+                }
+            }
         } catch (const error& why) {  // It is gone, or will be.
             log(log_level::debug, "directory", "a context was not told of a change",
                 {{"context", static_cast<std::uint32_t>(context)}, {"why", why.what()}});

@@ -14,6 +14,7 @@
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "directory/far_watches.hpp"
 #include "directory/gate.hpp"
 #include "directory/guest_searches.hpp"
 #include "directory/procedures.hpp"
@@ -43,6 +44,7 @@ private:
     /// A context, as it is reached, and what it is still to be told.
     struct client {
         peer who;
+        bool is_server = false;
         std::deque<watched_change> untold;
         bool missed = false;  // There were too many.
         bool telling = false;
@@ -63,6 +65,8 @@ private:
     next_answer next_here(std::uint64_t search) override;
     void stop_here(std::uint64_t search) override;
     void own_range(std::uint32_t range) override;
+    void see_servers(const std::vector<std::uint64_t>& keys) override { far_->see(keys); }
+    void lose_server(std::uint64_t key) override { far_->lose(key); }
 
     template <typename R, typename... A>
     void serve(std::string_view name, R (directory_core::*what)(A...),
@@ -79,6 +83,8 @@ private:
     void stop_search(resource_id context, std::uint32_t search);
     reply<bool> watch(resource_id context, std::uint32_t number, attribute_view query);
     void unwatch(resource_id context, std::uint32_t number);
+    reply<resource_id> open_guest();
+    void far_change(std::uint64_t server, std::uint32_t watch, bool appeared, found_values which);
 
     /// What `work()` returns or throws, which runs with the lock held. Afterwards those who watch
     /// for what it has changed are told.
@@ -96,10 +102,12 @@ private:
     const directory_options options_;
     const std::shared_ptr<gate> gate_;
     const procedure<at_context::change> change_;
+    const procedure<in_ring::change> change_there_;
     std::vector<std::string_view> served_;
     peer_lost_subscription losses_;
 
     std::shared_ptr<directory_ring> ring_;
+    std::shared_ptr<far_watches> far_;
 
     mutable std::mutex lock_;  // Never held across a wait.
     registry registry_;

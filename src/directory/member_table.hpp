@@ -98,6 +98,7 @@ public:
     bool has_address(const std::string& address) const;
     std::size_t size() const noexcept { return all_.size(); }
     std::vector<member> all() const;  ///< In the order of the ring.
+    const std::vector<std::uint64_t>& keys() const noexcept { return ring_; }  ///< Sorted.
     /// The next in the ring, `steps` behind that key; null: there are not so many.
     const member* after(std::uint64_t key, std::size_t steps = 1) const;
     /// The same for the same members in the same versions; for others it most likely differs: the

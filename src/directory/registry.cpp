@@ -70,11 +70,23 @@ resource_id registry::open(const attribute_view& what) {
     return id;
 }
 
+resource_id registry::open_guest() {
+    check_limit(guests_, limits_.contexts, "other servers that watch");
+    const auto id = static_cast<resource_id>(is_guest | ++last_guest_);
+    clients_.try_emplace(id);
+    ++guests_;
+    return id;
+}
+
 bool registry::close(resource_id context) {
     const auto at = clients_.find(context);
     if (at == clients_.end()) return false;
     unwatch_all(context);
     clients_.erase(at);
+    if ((number(context) & is_guest) != 0) {
+        --guests_;
+        return true;
+    }
     for (resource_id each = store_.first_of(context); each != resource_id::none;
          each = store_.first_of(context)) {
         tell_watchers(store_.find(each), false);
@@ -86,6 +98,8 @@ bool registry::close(resource_id context) {
 
 resource_id registry::add(resource_id context, const attribute_view& what) {
     client& whose = client_of(context);
+    if ((number(context) & is_guest) != 0)
+        throw error(errc::denied, "another directory may only watch here");
     check_complete(what);
     check_limit(whose.resources, limits_.resources, "resources");
     if (what.bytes().size() > limits_.bytes - whose.bytes)
@@ -166,7 +180,9 @@ void registry::stop_search(resource_id context, std::uint32_t search) {
 
 void registry::watch(resource_id context, std::uint32_t number, const attribute_view& query) {
     client& whose = client_of(context);
-    check_limit(whose.watches.size(), limits_.watches, "watches");
+    // Another server comes for all its contexts.
+    const bool guest = (static_cast<std::uint32_t>(context) & is_guest) != 0;
+    check_limit(whose.watches.size(), guest ? limits_.watches * 64 : limits_.watches, "watches");
     auto fresh = std::make_unique<watcher>(
         watcher{context, number, store_.key_in_all(query), attribute_list(query)});
     watcher& one = *fresh;

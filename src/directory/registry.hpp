@@ -54,7 +54,9 @@ public:
     resource_id open(const attribute_view& what);
     /// It goes, and all that was its own. False: there is no such context.
     bool close(resource_id context);
-    std::size_t contexts() const noexcept { return clients_.size(); }
+    /// Another server, which only watches. It is no resource, and called by what no id is.
+    resource_id open_guest();
+    std::size_t contexts() const noexcept { return clients_.size() - guests_; }
     std::size_t resources() const noexcept { return store_.size(); }
 
     resource_id add(resource_id context, const attribute_view& what);
@@ -98,6 +100,8 @@ private:
         std::unordered_map<std::uint32_t, std::unique_ptr<watcher>> watches;
     };
 
+    static constexpr std::uint32_t is_guest = 1u << 31;  // No id is so large.
+
     client& client_of(resource_id context);
     store_search& search_of(resource_id context, std::uint32_t search);
     void tell_watchers(const resource_store::found& which, bool appeared);
@@ -108,6 +112,8 @@ private:
     std::function<void(watched_change&&)> tell_;
     resource_store store_;
     std::unordered_map<resource_id, client> clients_;
+    std::size_t guests_ = 0;
+    std::uint32_t last_guest_ = 0;
     std::unordered_multimap<std::uint64_t, watcher*> watchers_;  // By an attribute they name.
 };
 

@@ -102,6 +102,11 @@ std::uint64_t directory_ring::self_key() const {
     return self_.key;
 }
 
+std::vector<std::uint64_t> directory_ring::keys() const {
+    const std::lock_guard one(lock_);
+    return others_.keys();
+}
+
 ring_part directory_ring::all_others() const {
     return {self_key(), 1, 0};
 }
@@ -191,7 +196,13 @@ ring_news directory_ring::learn(const ring_news& news) {
     for (const member& each : claims_ours)
         run([each](directory_ring& me) { me.object(each); });
     if (said_gone) run([](directory_ring& me) { me.say_that_it_is_here(); });
-    if (!fresh.came.empty()) watch();
+    const auto here = here_.lock();
+    for (const departure& each : fresh.gone)
+        if (here) here->lose_server(each.key);
+    if (!fresh.came.empty()) {
+        if (here) here->see_servers(keys());
+        watch();
+    }
     return fresh;
 }
 
@@ -329,6 +340,7 @@ void directory_ring::watch_next() {
         }
         for (const member& each : next)
             look_after(each);
+        if (const auto here = here_.lock()) here->see_servers(keys());
         if (next.empty() || ++round % rounds_between_looks == 0) look_for_lost();
     }
 }

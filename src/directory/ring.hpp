@@ -32,6 +32,9 @@ public:
     virtual void stop_here(std::uint64_t search) = 0;
     /// This range of ids belongs to this server.
     virtual void own_range(std::uint32_t range) = 0;
+    /// Told again and again, and when one has come: who is there.
+    virtual void see_servers(const std::vector<std::uint64_t>& keys) = 0;
+    virtual void lose_server(std::uint64_t key) = 0;
 
 protected:
     ~ring_user() = default;
@@ -82,6 +85,13 @@ public:
     void stop(const first_answer& what) noexcept;
 
     std::size_t size() const;  ///< Servers, itself included.
+    std::vector<std::uint64_t> keys() const;  ///< Of the others.
+    std::uint64_t self_key() const;
+    std::chrono::milliseconds answer_limit() const noexcept { return options_.answer_limit; }
+
+    /// Waits only to show the secret; whether it is still there shows in the calls. Nothing: it is
+    /// not known.
+    std::optional<peer> reach(std::uint64_t key);
 
 private:
     template <typename R, typename... A>
@@ -112,7 +122,6 @@ private:
     void look_for_lost();
 
     std::vector<delegation> cut(const ring_part& part) const;
-    std::uint64_t self_key() const;
     std::shared_ptr<ring_user> here_if_in(const ring_part& part) const;
     ring_part all_others() const;
     ring_news learn(const ring_news& news);
@@ -126,9 +135,6 @@ private:
     std::optional<std::uint32_t> some_free_range();
     bool is_contested(std::uint32_t range) const;
     member self() const;
-    /// Waits only to show the secret; whether it is still there shows in the calls. Nothing: it is
-    /// not known.
-    std::optional<peer> reach(std::uint64_t key);
     /// Each part's first server is asked by `start(peer, part)`, which gives a future; where that
     /// fails the next one is. `then(answered)` is told what came of each part, in their order;
     /// false ends it all.

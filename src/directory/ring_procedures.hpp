@@ -95,6 +95,12 @@ using next = next_answer(std::uint64_t);
 inline constexpr std::string_view next_name = "directory.ring.next";
 using stop = void(std::uint64_t);
 inline constexpr std::string_view stop_name = "directory.ring.stop";
+/// A server that is to watch here for its contexts -> what it is called in that.
+using open_guest = reply<resource_id>();
+inline constexpr std::string_view open_guest_name = "directory.ring.open_guest";
+/// Who says so, and what, as at_context::change.
+using change = void(std::uint64_t, std::uint32_t, bool, found_values);
+inline constexpr std::string_view change_name = "directory.ring.change";
 }  // namespace in_ring
 
 }  // namespace amalgam::detail

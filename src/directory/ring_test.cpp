@@ -10,6 +10,8 @@
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/fabric/loop.hpp>
 
+#include "directory/context_core.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -159,6 +161,51 @@ TEST(ring, a_search_goes_on_when_servers_of_it_die) {
             EXPECT_EQ(of_it, 10) << i;
         }
     }
+}
+
+TEST(ring, a_watch_tells_of_what_all_hosts_have_and_of_hosts_that_come_and_go) {
+    hosts all(8);
+    all.net.run_for(3s);
+    for (std::size_t i = 0; i < 4; ++i)
+        all.add_resource(i, {{"type", "x"}, {"at", std::to_string(i)}});
+    std::multiset<std::string> there;
+    resource_watch watch = all.in(2, [&](context& here) {
+        attribute_list query{{"type", "x"}};
+        query.ask("at");
+        return here.watch(query, [&](const resource_change& change) {
+            const std::string at(change.which.what.text("at"));
+            if (change.what == resource_change::kind::appeared) {
+                there.insert(at);
+            } else {
+                there.erase(there.find(at));
+            }
+        });
+    });
+    using set = std::multiset<std::string>;
+    all.net.run_for(1s);
+    EXPECT_EQ(there, (set{"0", "1", "2", "3"}));
+    const resource_id brief = all.add_resource(6, {{"type", "x"}, {"at", "6"}});
+    all.add_resource(7, {{"type", "y"}, {"at", "7"}});
+    all.net.run_for(1s);
+    EXPECT_EQ(there, (set{"0", "1", "2", "3", "6"}));
+    all.in(6, [&](context& here) { here.core().remove(brief); });
+    all.net.run_for(1s);
+    EXPECT_EQ(there, (set{"0", "1", "2", "3"}));
+    all.net.kill("host1");
+    all.net.run_for(4s);
+    EXPECT_EQ(there, (set{"0", "2", "3"}));
+    all.add();
+    all.net.run_for(3s);
+    all.add_resource(8, {{"type", "x"}, {"at", "8"}});
+    all.net.run_for(2s);
+    EXPECT_EQ(there, (set{"0", "2", "3", "8"}));
+    all.net.cut("host3");
+    all.net.run_for(20s);
+    EXPECT_EQ(there, (set{"0", "2", "8"}));
+    all.in(2, [&](context&) { watch.end(); });
+    all.add_resource(6, {{"type", "x"}, {"at", "6"}});
+    all.net.run_for(2s);
+    EXPECT_EQ(there, (set{"0", "2", "8"}));
 }
 
 TEST(ring, messages_reach_resources_of_other_hosts) {

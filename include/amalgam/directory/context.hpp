@@ -96,7 +96,8 @@ public:
     /// All of them, one at a time.
     resource_search search(attribute_list query);
     /// `function` is called for each resource that fits: for those there are, and when one appears
-    /// or goes. As a ULT of the engine; one call at a time for each watch.
+    /// or goes, on any host; when a host is lost, what it had goes. As a ULT of the engine; one
+    /// call at a time for each watch.
     [[nodiscard]] resource_watch watch(attribute_list query,
                                        std::function<void(const resource_change&)> function);
 

@@ -1,0 +1,208 @@
+#include "directory/far_watches.hpp"
+
+#include <exception>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "directory/ring.hpp"
+
+namespace amalgam::detail {
+
+far_watches::far_watches(engine& on, std::function<void(watched_change&&)> tell)
+    : on_(on),
+      tell_(std::move(tell)),
+      open_guest_(on.procedure<in_ring::open_guest>(in_ring::open_guest_name)),
+      watch_(on.procedure<at_directory::watch>(at_directory::watch_name)),
+      unwatch_(on.procedure<at_directory::unwatch>(at_directory::unwatch_name)) {}
+
+void far_watches::add(resource_id context, std::uint32_t number, const attribute_view& query) {
+    {
+        const std::lock_guard one(lock_);
+        const std::uint32_t fresh = ++last_;
+        watches_[fresh] = {context, number, attribute_list(query), {}};
+        numbers_[{context, number}] = fresh;
+    }
+    if (const auto servers = ring_.lock()) see(servers->keys());
+}
+
+void far_watches::see(const std::vector<std::uint64_t>& servers) {
+    std::vector<std::uint64_t> behind;
+    {
+        const std::lock_guard one(lock_);
+        if (watches_.empty()) return;
+        for (const std::uint64_t each : servers) {
+            host& there = servers_[each];
+            if (there.has.size() == watches_.size() || std::exchange(there.busy, true)) continue;
+            behind.push_back(each);
+        }
+    }
+    for (const std::uint64_t each : behind)
+        post(on_.pool(), [self = shared_from_this(), each] { self->bring_up_to_date(each); });
+}
+
+void far_watches::bring_up_to_date(std::uint64_t server) {
+    try {
+        while (tell_one(server)) {
+        }
+    } catch (const error& why) {  // It is tried again when the servers are seen the next time.
+        log(log_level::debug, "directory", "another directory was not told of a watch",
+            {{"server", server}, {"why", why.what()}});
+    }
+    const std::lock_guard one(lock_);
+    if (const auto at = servers_.find(server); at != servers_.end()) at->second.busy = false;
+}
+
+bool far_watches::tell_one(std::uint64_t server) {
+    std::uint32_t number = 0;
+    resource_id guest = resource_id::none;
+    attribute_list query;
+    {
+        const std::lock_guard one(lock_);
+        const auto at = servers_.find(server);
+        if (at == servers_.end()) return false;
+        guest = at->second.guest;
+        for (const auto& [each, what] : watches_) {
+            if (at->second.has.contains(each)) continue;
+            number = each;
+            query = what.query;
+            break;
+        }
+    }
+    const auto ring = ring_.lock();
+    if (number == 0 || !ring) return false;
+    const auto there = ring->reach(server);
+    if (!there) return false;
+    if (guest == resource_id::none) {
+        guest = open_guest_.on(*there).within(ring->answer_limit())().take();
+        const std::lock_guard one(lock_);
+        const auto at = servers_.find(server);
+        if (at == servers_.end()) return false;
+        at->second.guest = guest;
+        at->second.who = *there;
+    }
+    {
+        // Before it says anything about it.
+        const std::lock_guard one(lock_);
+        const auto at = servers_.find(server);
+        if (at == servers_.end() || !watches_.contains(number)) return at != servers_.end();
+        at->second.has.insert(number);
+    }
+    try {
+        watch_.on(*there).within(ring->answer_limit())(guest, number, query).take();
+    } catch (const error&) {
+        const std::lock_guard one(lock_);
+        if (const auto at = servers_.find(server); at != servers_.end()) at->second.has.erase(number);
+        throw;
+    }
+    return true;
+}
+
+void far_watches::remove(resource_id context, std::uint32_t number) {
+    std::uint32_t which = 0;
+    {
+        const std::lock_guard one(lock_);
+        const auto at = numbers_.find({context, number});
+        if (at == numbers_.end()) return;
+        which = at->second;
+    }
+    forget(which);
+}
+
+void far_watches::remove_all(resource_id context) {
+    std::vector<std::uint32_t> those;
+    {
+        const std::lock_guard one(lock_);
+        for (auto at = numbers_.lower_bound({context, 0});
+             at != numbers_.end() && at->first.first == context; ++at)
+            those.push_back(at->second);
+    }
+    for (const std::uint32_t each : those)
+        forget(each);
+}
+
+void far_watches::forget(std::uint32_t watch) {
+    std::vector<std::pair<peer, resource_id>> whom;
+    {
+        const std::lock_guard one(lock_);
+        const auto at = watches_.find(watch);
+        if (at == watches_.end()) return;
+        numbers_.erase({at->second.context, at->second.number});
+        watches_.erase(at);
+        for (auto& [key, there] : servers_)
+            if (there.has.erase(watch) != 0) whom.emplace_back(there.who, there.guest);
+    }
+    for (const auto& [who, guest] : whom) {
+        try {
+            unwatch_.on(who).post(guest, watch);
+        } catch (const std::exception&) {
+            // It ends with the connection.
+        }
+    }
+}
+
+void far_watches::lose(std::uint64_t server) {
+    {
+        const std::lock_guard one(lock_);
+        servers_.erase(server);
+    }
+    forget_told(server);
+}
+
+void far_watches::lose(const peer& who) {
+    std::vector<std::uint64_t> those;
+    {
+        const std::lock_guard one(lock_);
+        for (auto& [key, there] : servers_) {
+            if (!(there.who == who)) continue;
+            there.guest = resource_id::none;
+            there.has.clear();
+            there.who = {};
+            those.push_back(key);
+        }
+    }
+    for (const std::uint64_t each : those)
+        forget_told(each);
+}
+
+void far_watches::forget_told(std::uint64_t server) {
+    std::vector<watched_change> gone;
+    {
+        const std::lock_guard one(lock_);
+        for (auto& [number, what] : watches_) {
+            const auto at = what.told.find(server);
+            if (at == what.told.end()) continue;
+            for (auto& [id, which] : at->second)
+                gone.push_back({what.context, what.number, false, std::move(which)});
+            what.told.erase(at);
+        }
+    }
+    for (watched_change& each : gone)
+        tell_(std::move(each));
+}
+
+void far_watches::changed(std::uint64_t server, std::uint32_t watch, bool appeared,
+                          const found_values& which) {
+    if (which.id == resource_id::none) {  // It had too much to tell, and has forgotten the watches.
+        {
+            const std::lock_guard one(lock_);
+            const auto at = servers_.find(server);
+            if (at != servers_.end()) at->second.has.clear();
+        }
+        return forget_told(server);
+    }
+    watched_change change;
+    {
+        const std::lock_guard one(lock_);
+        const auto at = watches_.find(watch);
+        const auto from = servers_.find(server);
+        if (at == watches_.end() || from == servers_.end() || !from->second.has.contains(watch))
+            return;
+        auto& told = at->second.told[server];
+        if (appeared ? !told.emplace(which.id, which).second : told.erase(which.id) == 0) return;
+        change = {at->second.context, at->second.number, appeared, which};
+    }
+    tell_(std::move(change));
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <amalgam/rpc/engine.hpp>
+
+#include "directory/procedures.hpp"
+#include "directory/registry.hpp"
+#include "directory/ring_procedures.hpp"
+
+namespace amalgam::detail {
+
+class directory_ring;
+
+/// The watches of this server's contexts at all other servers. To each of those this one is a guest
+/// that watches; what it is told it hands on. A server that goes, or that is cut off from this one,
+/// takes what it had told of with it; one that comes is asked for everything.
+///
+/// Owner:   shared with the ULTs that run.
+/// Threads: any.
+class far_watches : public std::enable_shared_from_this<far_watches> {
+public:
+    /// `tell` hands a change to the context that watches.
+    far_watches(engine& on, std::function<void(watched_change&&)> tell);
+
+    void start(std::weak_ptr<directory_ring> servers) { ring_ = std::move(servers); }
+
+    void add(resource_id context, std::uint32_t number, const attribute_view& query);
+    void remove(resource_id context, std::uint32_t number);
+    void remove_all(resource_id context);
+
+    /// These servers are there: those of them that do not know of all watches are told, soon.
+    void see(const std::vector<std::uint64_t>& servers);
+    /// That one is gone.
+    void lose(std::uint64_t server);
+    /// So is the connection to that one; it may be there again.
+    void lose(const peer& who);
+    /// A server says so. As at_context::change.
+    void changed(std::uint64_t server, std::uint32_t watch, bool appeared,
+                 const found_values& which);
+
+private:
+    struct watched {
+        resource_id context;
+        std::uint32_t number;  // The context's own.
+        attribute_list query;
+        std::map<std::uint64_t, std::map<resource_id, found_values>> told;  // By server.
+    };
+    struct host {
+        bool busy = false;  // A ULT tells it what it does not know.
+        resource_id guest = resource_id::none;
+        peer who;
+        std::set<std::uint32_t> has;
+    };
+
+    void bring_up_to_date(std::uint64_t server);
+    bool tell_one(std::uint64_t server);
+    void forget(std::uint32_t watch);
+    void forget_told(std::uint64_t server);
+
+    engine& on_;
+    const std::function<void(watched_change&&)> tell_;
+    const procedure<in_ring::open_guest> open_guest_;
+    const procedure<at_directory::watch> watch_;
+    const procedure<at_directory::unwatch> unwatch_;
+    std::weak_ptr<directory_ring> ring_;
+
+    std::mutex lock_;  // Never held across a wait, or while a context is told.
+    std::uint32_t last_ = 0;
+    std::map<std::uint32_t, watched> watches_;
+    std::map<std::pair<resource_id, std::uint32_t>, std::uint32_t> numbers_;
+    std::unordered_map<std::uint64_t, host> servers_;
+};
+
+}  // namespace amalgam::detail
