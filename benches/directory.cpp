@@ -1,6 +1,8 @@
-// Directories and resource messages over one transport, between two processes pinned to a core each,
-// which both poll: `bench_directory TEST URI [SECONDS]`. Prints one JSON object, as `amalgam perf` does.
-//   query-id, query-attribute   a query that the directory in the other process answers, which keeps
+// Directories and resource messages over one transport, between two processes pinned to a core
+// each, which both poll: `bench_directory TEST URI [SECONDS]`. Prints one JSON object, as `amalgam
+// perf` does.
+//   query-id, query-attribute   a query that the directory in the other process answers, which
+//   keeps
 //                               a million resources
 //   register                    registrations there, one after the other
 //   message, message-send       a message of 8 bytes to a resource of the other process, and one
@@ -45,8 +47,9 @@ perf::measurement ask(const std::string& test, const std::string& uri, double se
     context here(on, {.directory = address});
     return on.run([&] {
         if (test == "register")
-            return perf::measure_round_trips(
-                seconds, [&] { here.add({{"type", "server"}, {"name", "one"}}).release(); });
+            return perf::measure_round_trips(seconds, [&] {
+                here.add({{"type", "server"}, {"name", "one"}}).release();
+            });
         resource_id middle = resource_id::none;
         for (int i = 0; i < registered; ++i) {
             resource one = here.add({{"type", "server"}, {"name", std::to_string(i)}});

@@ -35,14 +35,13 @@ void directory_core::serve(std::string_view name, R (directory_core::*what)(A...
 
 void directory_core::start() {
     ring_ = std::make_shared<directory_ring>(on_, options_.ring, gate_, weak_from_this());
-    far_ = std::make_shared<far_watches>(
-        on_, [self = weak_from_this()](watched_change&& change) {
-            if (const auto me = self.lock())
-                (void)me->alone([&] {
-                    me->note(std::move(change));
-                    return true;
-                });
-        });
+    far_ = std::make_shared<far_watches>(on_, [self = weak_from_this()](watched_change&& change) {
+        if (const auto me = self.lock())
+            (void)me->alone([&] {
+                me->note(std::move(change));
+                return true;
+            });
+    });
     far_->start(ring_);
     gate_->start();
     serve(at_directory::open_name, &directory_core::open, handler::ult);

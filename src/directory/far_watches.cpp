@@ -92,7 +92,8 @@ bool far_watches::tell_one(std::uint64_t server) {
         watch_.on(*there).within(ring->answer_limit())(guest, number, query).take();
     } catch (const error&) {
         const std::lock_guard one(lock_);
-        if (const auto at = servers_.find(server); at != servers_.end()) at->second.has.erase(number);
+        if (const auto at = servers_.find(server); at != servers_.end())
+            at->second.has.erase(number);
         throw;
     }
     return true;

@@ -84,7 +84,7 @@ public:
     next_answer next(const first_answer& of);
     void stop(const first_answer& what) noexcept;
 
-    std::size_t size() const;  ///< Servers, itself included.
+    std::size_t size() const;                 ///< Servers, itself included.
     std::vector<std::uint64_t> keys() const;  ///< Of the others.
     std::uint64_t self_key() const;
     std::chrono::milliseconds answer_limit() const noexcept { return options_.answer_limit; }
