@@ -34,29 +34,23 @@ member_table::learnt member_table::learn(const member& what, time_point when) {
         gone_.erase(gone);
     }
     const auto [at, fresh] = all_.try_emplace(what.key);
-    known& one = at->second;
-    one.heard = std::max(one.heard, when);
+    member& one = at->second;
     if (!fresh) {
-        if (what.version <= one.what.version) return learnt::nothing;
-        digest_ -= digest_of(one.what);
+        if (what.version <= one.version) return learnt::nothing;
+        digest_ -= digest_of(one);
     }
-    note_ranges(one.what, what, when);
-    one.what = what;
+    note_ranges(one, what, when);
+    one = what;
     digest_ += digest_of(what);
     if (fresh) ring_.insert(std::lower_bound(ring_.begin(), ring_.end(), what.key), what.key);
     return fresh ? learnt::first : learnt::newer;
 }
 
-void member_table::hear(std::uint64_t key, time_point when) {
-    const auto at = all_.find(key);
-    if (at != all_.end()) at->second.heard = std::max(at->second.heard, when);
-}
-
 bool member_table::remove(const departure& what, time_point when) {
     const auto at = all_.find(what.key);
-    if (at == all_.end() || at->second.what.version > what.version) return false;
-    note_ranges(at->second.what, {}, when);
-    digest_ -= digest_of(at->second.what);
+    if (at == all_.end() || at->second.version > what.version) return false;
+    note_ranges(at->second, {}, when);
+    digest_ -= digest_of(at->second);
     gone_[what.key] = {what.version, when};
     ring_.erase(std::lower_bound(ring_.begin(), ring_.end(), what.key));
     all_.erase(at);
@@ -71,18 +65,9 @@ std::vector<departure> member_table::departures(time_point now) {
     return list;
 }
 
-std::vector<member> member_table::remove_silent_since(time_point when) {
-    std::vector<member> silent;
-    for (const auto& [key, one] : all_)
-        if (one.heard < when) silent.push_back(one.what);
-    for (const member& each : silent)
-        remove({each.key, each.version}, when);
-    return silent;
-}
-
 const member* member_table::find(std::uint64_t key) const {
     const auto at = all_.find(key);
-    return at == all_.end() ? nullptr : &at->second.what;
+    return at == all_.end() ? nullptr : &at->second;
 }
 
 const member* member_table::owner_of(std::uint32_t range) const {
@@ -102,7 +87,7 @@ std::vector<const member*> member_table::claimants_of(std::uint32_t range) const
 
 bool member_table::has_address(const std::string& address) const {
     return std::any_of(all_.begin(), all_.end(), [&](const auto& each) {
-        const auto& those = each.second.what.addresses;
+        const auto& those = each.second.addresses;
         return std::find(those.begin(), those.end(), address) != those.end();
     });
 }
@@ -110,7 +95,7 @@ bool member_table::has_address(const std::string& address) const {
 std::vector<member> member_table::all() const {
     std::vector<member> list;
     for (const std::uint64_t each : ring_)
-        list.push_back(all_.at(each).what);
+        list.push_back(all_.at(each));
     return list;
 }
 

@@ -79,14 +79,10 @@ public:
     /// It was heard of at that time. `nothing`: that is not new, or older than what is known, or
     /// than its departure.
     learnt learn(const member& what, time_point when);
-    /// It was heard itself.
-    void hear(std::uint64_t key, time_point when);
     /// It is gone. False: it was not known, or is there in a later version.
     bool remove(const departure& what, time_point when);
     /// Those that are kept in mind.
     std::vector<departure> departures(time_point now);
-    /// Removes all that nobody has heard of since, and gives them.
-    std::vector<member> remove_silent_since(time_point when);
 
     const member* find(std::uint64_t key) const;
     /// Whose range that is; null: nobody's who is known. Of several the one that was first heard to
@@ -115,13 +111,9 @@ public:
                                          std::size_t most) const;
 
 private:
-    struct known {
-        member what;
-        time_point heard;
-    };
     void note_ranges(const member& before, const member& now, time_point when);
 
-    std::unordered_map<std::uint64_t, known> all_;
+    std::unordered_map<std::uint64_t, member> all_;
     std::vector<std::uint64_t> ring_;  // Their keys, sorted.
     struct claim {
         std::uint64_t key;

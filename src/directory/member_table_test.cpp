@@ -60,15 +60,11 @@ TEST(member_table, of_two_that_claim_a_range_the_first_has_it_while_it_is_there)
     EXPECT_EQ(table.owner_of(4)->key, 7u);
 }
 
-TEST(member_table, forgets_who_was_silent) {
+TEST(member_table, knows_who_is_next) {
     member_table table;
-    for (const std::uint64_t key : {1, 2, 3})
+    for (const std::uint64_t key : {2, 1})
         table.learn(of(key), at(0));
-    table.learn(of(1), at(5));
-    table.hear(2, at(4));
-    const auto silent = table.remove_silent_since(at(4));
-    ASSERT_EQ(silent.size(), 1u);
-    EXPECT_EQ(silent[0].key, 3u);
+    EXPECT_EQ(table.keys(), (std::vector<std::uint64_t>{1, 2}));
     EXPECT_EQ(table.after(1)->key, 2u);
     EXPECT_EQ(table.after(2)->key, 1u);
     EXPECT_EQ(table.after(2, 2)->key, 2u);

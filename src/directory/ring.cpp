@@ -75,7 +75,7 @@ void directory_ring::start() {
         me.join();
         me.want_range();
     });
-    if (!options_.others.empty()) watch();
+    if (!options_.others.empty()) keep_looking();
 }
 
 void directory_ring::stop() noexcept {
@@ -130,7 +130,7 @@ void directory_ring::join() {
         try {
             join_by(each);
         } catch (const error& why) {
-            log(log_level::info, "directory", "another directory was not reached",
+            log(log_level::warn, "directory", "another directory was not joined",
                 {{"address", each}, {"why", why.what()}});
         }
     }
@@ -139,6 +139,11 @@ void directory_ring::join() {
 void directory_ring::join_by(const std::string& address) {
     const peer there = on_.lookup(address);
     if (there.is_self()) return;
+    const auto is_local = [](const std::string& each) { return each.starts_with("shm:"); };
+    if (!is_local(address) &&
+        std::all_of(self_.addresses.begin(), self_.addresses.end(), is_local))
+        throw error(errc::invalid, "this directory listens at no address that another host could "
+                                   "reach: give it one; example: tcp://10.0.0.2:7100");
     gate_->enter(there, gate_role);
     learn({look_.on(there).within(options_.answer_limit)(), {}});
     bool has_none = false;
@@ -201,7 +206,7 @@ ring_news directory_ring::learn(const ring_news& news) {
         if (here) here->lose_server(each.key);
     if (!fresh.came.empty()) {
         if (here) here->see_servers(keys());
-        watch();
+        keep_looking();
     }
     return fresh;
 }
@@ -315,19 +320,18 @@ std::optional<peer> directory_ring::reach(std::uint64_t key) {
 
 alive_answer directory_ring::is_alive(std::uint64_t who) {
     const std::lock_guard one(lock_);
-    others_.hear(who, on_.now());
     return {others_.find(who) != nullptr, self_.key, digest()};
 }
 
-void directory_ring::watch() {
+void directory_ring::keep_looking() {
     {
         const std::lock_guard one(lock_);
-        if (std::exchange(watching_, true)) return;
+        if (std::exchange(looking_, true)) return;
     }
-    run([](directory_ring& me) { me.watch_next(); });
+    run([](directory_ring& me) { me.look_after_next(); });
 }
 
-void directory_ring::watch_next() {
+void directory_ring::look_after_next() {
     constexpr std::size_t how_many = 2;  // So that one finds out when two neighbours go together.
     constexpr unsigned rounds_between_looks = 10;
     unsigned round = 0;

@@ -114,8 +114,8 @@ private:
     void claim();
     void claim_now(std::uint32_t range);
     void object(const member& to);
-    void watch();
-    void watch_next();
+    void keep_looking();
+    void look_after_next();
     void look_after(const member& next);
     void compare_with(std::uint64_t key);
     void say_that_it_is_here();
@@ -169,7 +169,7 @@ private:
     ring_news untold_;
     bool telling_ = false;
     bool claiming_ = false;
-    bool watching_ = false;
+    bool looking_ = false;
 };
 
 }  // namespace amalgam::detail
