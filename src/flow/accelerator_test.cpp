@@ -66,7 +66,12 @@ TEST(accelerator, that_fails_gives_no_more_and_says_why) {
         work.offload(i);
     while (work.collect()) {
     }
-    EXPECT_THROW(work.offload(5), error);
+    // Both ends are told, one after the other.
+    const auto offload_for_ever = [&] {
+        for (;;)
+            work.offload(5);
+    };
+    EXPECT_THROW(offload_for_ever(), error);
     try {
         work.wait();
         FAIL();
