@@ -140,10 +140,10 @@ void directory_ring::join_by(const std::string& address) {
     const peer there = on_.lookup(address);
     if (there.is_self()) return;
     const auto is_local = [](const std::string& each) { return each.starts_with("shm:"); };
-    if (!is_local(address) &&
-        std::all_of(self_.addresses.begin(), self_.addresses.end(), is_local))
-        throw error(errc::invalid, "this directory listens at no address that another host could "
-                                   "reach: give it one; example: tcp://10.0.0.2:7100");
+    if (!is_local(address) && std::all_of(self_.addresses.begin(), self_.addresses.end(), is_local))
+        throw error(errc::invalid,
+                    "this directory listens at no address that another host could "
+                    "reach: give it one; example: tcp://10.0.0.2:7100");
     gate_->enter(there, gate_role);
     learn({look_.on(there).within(options_.answer_limit)(), {}});
     bool has_none = false;
