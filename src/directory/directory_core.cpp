@@ -100,25 +100,31 @@ reply<resource_id> directory_core::open(attribute_view what) {
     if (!ring_->wait_until_ready(options_.ring.answer_limit))
         return {errc::overloaded, "the directory has no ids yet: it has just begun", {}};
     return alone([&] {
+        const call_context& call = call_context::current();
         const resource_id id = registry_.open(what);
         try {
-            clients_[id].who = call_context::current().from();
+            clients_[id].who = call.from();
         } catch (...) {
             registry_.close(id);
             throw;
+        }
+        if (call.canceled()) {  // It went meanwhile, and nobody will say so again.
+            clients_.erase(id);
+            registry_.close(id);
+            throw error(errc::canceled, "the context is gone");
         }
         return id;
     });
 }
 
 void directory_core::close(resource_id context) {
-    (void)alone([&] {
+    const auto done = alone([&] {
         check_is(context);
         clients_.erase(context);
         forget_searches(context);
         return registry_.close(context);
     });
-    far_->remove_all(context);
+    if (done.code == errc::ok) far_->remove_all(context);
 }
 
 reply<resource_id> directory_core::open_guest() {
@@ -133,7 +139,7 @@ reply<resource_id> directory_core::open_guest() {
 
 void directory_core::far_change(std::uint64_t server, std::uint32_t watch, bool appeared,
                                 found_values which) {
-    far_->changed(server, watch, appeared, which);
+    far_->changed(call_context::current().from(), server, watch, appeared, which);
 }
 
 void directory_core::forget_searches(resource_id context) {
@@ -316,17 +322,17 @@ reply<bool> directory_core::watch(resource_id context, std::uint32_t number, att
         of_context = !clients_[context].is_server;
         return true;
     });
-    if (of_context) far_->add(context, number, query);
+    if (done.code == errc::ok && of_context) far_->add(context, number, query);
     return done;
 }
 
 void directory_core::unwatch(resource_id context, std::uint32_t number) {
-    (void)alone([&] {
+    const auto done = alone([&] {
         check_is(context);
         registry_.unwatch(context, number);
         return true;
     });
-    far_->remove(context, number);
+    if (done.code == errc::ok) far_->remove(context, number);
 }
 
 void directory_core::note(watched_change&& change) {

@@ -182,27 +182,25 @@ void far_watches::forget_told(std::uint64_t server) {
         tell_(std::move(each));
 }
 
-void far_watches::changed(std::uint64_t server, std::uint32_t watch, bool appeared,
+void far_watches::changed(const peer& by, std::uint64_t server, std::uint32_t watch, bool appeared,
                           const found_values& which) {
-    if (which.id == resource_id::none) {  // It had too much to tell, and has forgotten the watches.
-        {
-            const std::lock_guard one(lock_);
-            const auto at = servers_.find(server);
-            if (at != servers_.end()) at->second.has.clear();
-        }
-        return forget_told(server);
-    }
     watched_change change;
     {
         const std::lock_guard one(lock_);
-        const auto at = watches_.find(watch);
         const auto from = servers_.find(server);
-        if (at == watches_.end() || from == servers_.end() || !from->second.has.contains(watch))
-            return;
-        auto& told = at->second.told[server];
-        if (appeared ? !told.emplace(which.id, which).second : told.erase(which.id) == 0) return;
-        change = {at->second.context, at->second.number, appeared, which};
+        if (from == servers_.end() || !(from->second.who == by)) return;  // Or a stranger says so.
+        if (which.id == resource_id::none) {
+            from->second.has.clear();  // It had too much to tell, and has forgotten the watches.
+        } else {
+            const auto at = watches_.find(watch);
+            if (at == watches_.end() || !from->second.has.contains(watch)) return;
+            auto& told = at->second.told[server];
+            if (appeared ? !told.emplace(which.id, which).second : told.erase(which.id) == 0)
+                return;
+            change = {at->second.context, at->second.number, appeared, which};
+        }
     }
+    if (which.id == resource_id::none) return forget_told(server);
     tell_(std::move(change));
 }
 

@@ -44,8 +44,8 @@ public:
     void lose(std::uint64_t server);
     /// So is the connection to that one; it may be there again.
     void lose(const peer& who);
-    /// A server says so. As at_context::change.
-    void changed(std::uint64_t server, std::uint32_t watch, bool appeared,
+    /// A server says so, by that peer. As at_context::change.
+    void changed(const peer& by, std::uint64_t server, std::uint32_t watch, bool appeared,
                  const found_values& which);
 
 private:

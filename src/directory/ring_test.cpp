@@ -61,6 +61,19 @@ public:
     resource_id add_resource(std::size_t at, const attribute_list& what) {
         return in(at, [&](context& here) { return here.add(what).release(); });
     }
+    /// Opens a context there, and does not wait for that.
+    future<bool> begin_to_use(std::size_t which) {
+        host& where = *all_[which];
+        return where.uses->spawn([&where] {
+            try {
+                const context brief(*where.uses, {.directory = where.serves->address()});
+                return true;
+            } catch (const error&) {
+                return false;
+            }
+        });
+    }
+    std::size_t contexts_at(std::size_t which) const { return all_[which]->directory->contexts(); }
     std::size_t known_by(std::size_t which) const { return all_[which]->directory->servers(); }
     std::size_t size() const { return all_.size(); }
 
@@ -246,6 +259,18 @@ TEST(ring, a_killed_server_is_asked_no_more_and_missed_by_nobody) {
     all.net.run_for(3s);
     for (std::size_t i = 7; i < all.size(); ++i)
         EXPECT_EQ(all.known_by(i), all.size() - 3);
+}
+
+TEST(ring, a_process_that_dies_before_its_directory_has_ids_leaves_nothing) {
+    hosts all(2);
+    all.net.run_for(3s);
+    all.add();
+    const auto opened = all.begin_to_use(2);
+    all.net.run_for(20ms);  // It claims its ids.
+    EXPECT_FALSE(opened.ready());
+    all.net.kill("userhost2");
+    all.net.run_for(2s);
+    EXPECT_EQ(all.contexts_at(2), 0u);
 }
 
 TEST(ring, a_server_that_was_cut_off_comes_back) {
