@@ -3,8 +3,8 @@
 // takes 50 to 150 us; computing takes no time. For each number of hosts (10, 100, 1000, 5000 unless
 // said otherwise) prints one JSON object: messages and latency of a query that another host can
 // answer, of one that none can, and of a search of everything; of a registration; how long it takes
-// until all know that a host is gone, and that one has come. Each answer is checked: a wrong one,
-// or one that comes twice, ends it with exit code 1.
+// until all know that a host is gone, that one has fallen silent, and that one has come. Each
+// answer is checked: a wrong one, or one that comes twice, ends it with exit code 1.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -117,10 +117,11 @@ public:
     measured registration(std::size_t at) {
         return measure(at, [](context& here) { here.add({{"type", "brief"}}); });
     }
-    /// How long until nobody knows the host any more.
-    double kill(std::size_t which) {
+    /// How long until nobody knows the host any more, whose connections break, or which only falls
+    /// silent.
+    double end(std::size_t which, bool silently) {
         hosts_[which].dead = true;
-        net_.kill(name(which));
+        silently ? net_.cut(name(which)) : net_.kill(name(which));
         const auto start = net_.now();
         until([&] { return all_know(alive()); }, "all know that a host is gone");
         return ms(net_.now() - start);
@@ -205,6 +206,7 @@ int main(int argc, char** argv) {
         for (perf::plot_panel* each : {&messages, &times})
             each->lines.push_back({what, {}});
     times.lines.push_back({"host gone, all know", {}});
+    times.lines.push_back({"host silent, all know", {}});
     times.lines.push_back({"host come, all know", {}});
 
     for (const std::size_t hosts : sizes) {
@@ -233,19 +235,21 @@ int main(int argc, char** argv) {
         const measured everything =
             average(2, [&] { return all.search_all(random.below(hosts), hosts); });
         // A host goes, which was within the trees of others: they still find what is there.
-        const std::size_t gone = 1 + random.below(hosts - 2);
-        const double noticed = all.kill(gone);
+        const std::size_t gone = 1 + random.below(hosts - 3);
+        const double noticed = all.end(gone, false);
         const std::size_t from = gone + 1 < hosts ? gone + 1 : 0;
         const measured after = average(5, [&] { return all.query(from, from == 0 ? 1 : 0, true); });
+        const double silence_noticed = all.end(gone == 1 ? 2 : 1, true);
         const double joined = all.grow();
         fmt::print(
             "{{\"hosts\": {}, \"registration\": {{\"messages\": {:.1f}, \"ms\": {:.3f}}}, "
             "\"found\": {{\"messages\": {:.1f}, \"ms\": {:.3f}}}, \"nowhere\": {{\"messages\": "
             "{:.1f}, \"ms\": {:.3f}}}, \"search\": {{\"messages\": {:.1f}, \"ms\": {:.3f}}}, "
-            "\"gone_ms\": {:.0f}, \"found_after_ms\": {:.3f}, \"come_ms\": {:.0f}}}\n",
+            "\"gone_ms\": {:.0f}, \"found_after_ms\": {:.3f}, \"silent_ms\": {:.0f}, "
+            "\"come_ms\": {:.0f}}}\n",
             hosts, registered.messages, registered.latency_ms, found.messages, found.latency_ms,
             nowhere.messages, nowhere.latency_ms, everything.messages, everything.latency_ms,
-            noticed, after.latency_ms, joined);
+            noticed, after.latency_ms, silence_noticed, joined);
         std::fflush(stdout);
         const auto x = static_cast<double>(hosts);
         std::size_t line = 0;
@@ -254,7 +258,8 @@ int main(int argc, char** argv) {
             times.lines[line++].points.emplace_back(x, each.latency_ms);
         }
         times.lines[3].points.emplace_back(x, noticed);
-        times.lines[4].points.emplace_back(x, joined);
+        times.lines[4].points.emplace_back(x, silence_noticed);
+        times.lines[5].points.emplace_back(x, joined);
     }
     std::ofstream(argv[1]) << perf::to_svg({messages, times});
     return 0;
