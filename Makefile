@@ -44,7 +44,7 @@ check:
 	@scripts/check_readme
 
 format:
-	@git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.h' | xargs clang-format -i
+	@git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.h' '*.c' | xargs clang-format -i
 
 install: build
 	@cmake --install $(RELEASE) --prefix $(PREFIX) >/dev/null && echo "installed to $(PREFIX)"

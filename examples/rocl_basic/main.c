@@ -1,5 +1,5 @@
-/* Figure 1 of the RoCL paper, in C: a server is found by its type, and gets a message. Here both are
- * threads of one process. */
+/* Figure 1 of the RoCL paper, in C: a server is found by its type, and gets a message. Here both
+ * are threads of one process. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,8 @@ static int announce(const char* type) {
 static void* serve(void* gid_1) {
     void* msg_1;
     int length;
-    check(rocl_recv(*(int*)gid_1, ROCL_ANY, ROCL_ANY, &msg_1, NULL, NULL, &length, -1), "rocl_recv");
+    check(rocl_recv(*(int*)gid_1, ROCL_ANY, ROCL_ANY, &msg_1, NULL, NULL, &length, -1),
+          "rocl_recv");
     printf("the server got \"%.*s\"\n", length, (char*)msg_1);
     check(rocl_bfret(msg_1), "rocl_bfret");
     return NULL;

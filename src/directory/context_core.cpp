@@ -60,25 +60,17 @@ context_core::context_core(engine& on, context_options options)
       long_buffers_(on, {.max_bytes = std::max(std::size_t{1} << 30, 4 * options_.store_bytes)}),
       messages_(options_.store_bytes) {}
 
-template <typename R, typename... A>
-void context_core::serve(std::string_view name, R (context_core::*what)(A...), handler run) {
-    on_.define(name,
-               [self = shared_from_this(), what](A... arguments) -> R {
-                   self->gate_->check_caller();
-                   return ((*self).*what)(std::move(arguments)...);
-               },
-               {.run = run});
-    served_.push_back(name);
-}
-
 void context_core::start() {
     try {
         gate_->start();
-        serve(at_context::change_name, &context_core::change, handler::inline_);
-        serve(at_context::message_name, &context_core::message, handler::inline_);
+        const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
+            served_.serve(shared_from_this(), name, what, run);
+        };
+        serve(at_context::change_name, &context_core::change);
+        serve(at_context::message_name, &context_core::message);
         serve(at_context::long_message_name, &context_core::long_message, handler::ult);
         serve(at_context::room_name, &context_core::room, handler::ult);
-        serve(at_context::undelivered_name, &context_core::undelivered, handler::inline_);
+        serve(at_context::undelivered_name, &context_core::undelivered);
         losses_ = on_.on_peer_lost([self = weak_from_this()](const peer& who, status why) {
             if (const auto me = self.lock()) me->lose(who, why);
         });
@@ -163,8 +155,7 @@ void context_core::close() noexcept {
     }
     losses_.end();
     gate_->stop();
-    for (const std::string_view name : served_)
-        on_.undefine(name);
+    served_.end();
     here_.reset();
     messages_.close_all();
 }
@@ -217,10 +208,9 @@ found_values context_core::ask(resource_id which, const attribute_view& query) {
 }
 
 std::optional<found_resource> context_core::find(resource_id which, attribute_list query) {
-    found_values found = ask(which, query);
+    const found_values found = ask(which, query);
     if (found.id == resource_id::none) return std::nullopt;
-    query.fill_from(found.values);
-    return found_resource{found.id, found.context, std::move(query)};
+    return filled(std::move(query), found);
 }
 
 std::uint32_t context_core::start_search(const attribute_view& query) {
@@ -231,11 +221,9 @@ std::uint32_t context_core::start_search(const attribute_view& query) {
 std::optional<found_resource> context_core::next(std::uint32_t search,
                                                  const attribute_list& query) {
     check_open();
-    next_answer answer = next_.on(directory_)(id_, search).take();
+    const next_answer answer = next_.on(directory_)(id_, search).take();
     if (answer.over) return std::nullopt;
-    found_resource found{answer.found.id, answer.found.context, query};
-    found.what.fill_from(answer.found.values);
-    return found;
+    return filled(query, answer.found);
 }
 
 void context_core::stop_search(std::uint32_t search) noexcept {
@@ -326,11 +314,6 @@ peer context_core::locate(resource_id which) {
                 fmt::format("the context of resource {} is gone", number(which)));
 }
 
-context_core::time_point context_core::deadline_of(nanoseconds time) const {
-    const time_point now = on_.now();
-    return time >= time_point::max() - now ? time_point::max() : now + time;
-}
-
 context_core::nanoseconds context_core::left_until(time_point deadline) const {
     if (deadline == time_point::max()) return nanoseconds::max();
     return std::max(nanoseconds(0), nanoseconds(deadline - on_.now()));
@@ -362,7 +345,7 @@ void context_core::send_by(resource_id to, std::size_t bytes, time_point deadlin
 
 void context_core::send(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
                         nanoseconds within) {
-    const time_point deadline = deadline_of(within);
+    const time_point deadline = deadline_after(within, on_.now());
     if (content.size() > options_.eager_bytes) {
         const exposed lent = expose(on_, const_segments(content));
         return send_long(from, to, tag, lent, deadline);
@@ -383,7 +366,7 @@ void context_core::send(resource_id from, resource_id to, std::int32_t tag,
 std::optional<resource_message> context_core::receive(resource_id to, const message_choice& which,
                                                       nanoseconds within) {
     if (within == nanoseconds(0)) return messages_.try_take(to, which);
-    return messages_.take(to, which, detail::deadline_after(within));
+    return messages_.take(to, which, deadline_after(within));
 }
 
 void context_core::send_long(resource_id from, resource_id to, std::int32_t tag,

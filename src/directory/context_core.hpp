@@ -19,6 +19,7 @@
 #include "directory/locations.hpp"
 #include "directory/message_store.hpp"
 #include "directory/procedures.hpp"
+#include "directory/served.hpp"
 #include "directory/watch_state.hpp"
 
 namespace amalgam::detail {
@@ -68,8 +69,6 @@ public:
     message_store& messages() noexcept { return messages_; }
 
 private:
-    template <typename R, typename... A>
-    void serve(std::string_view name, R (context_core::*what)(A...), handler run);
     // What it serves: see at_context.
     errc message(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
     errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
@@ -91,7 +90,6 @@ private:
     void send_by(resource_id to, std::size_t bytes, time_point deadline, Deliver deliver);
     void send_long(resource_id from, resource_id to, std::int32_t tag, const amalgam::bulk& content,
                    time_point deadline);
-    time_point deadline_of(nanoseconds time) const;
     nanoseconds left_until(time_point deadline) const;
 
     engine& on_;
@@ -102,7 +100,7 @@ private:
     resource_id id_ = resource_id::none;
     std::atomic<bool> lost_{false};  // The directory.
     std::atomic<bool> closed_{false};
-    std::vector<std::string_view> served_;
+    served_members served_{on_, gate_};
     peer_lost_subscription losses_;
 
     const procedure<at_directory::add> add_;

@@ -22,17 +22,6 @@ directory_core::directory_core(engine& on, const directory_options& options)
       change_there_(on.procedure<in_ring::change>(in_ring::change_name)),
       registry_(options.limits, [this](watched_change&& change) { note(std::move(change)); }) {}
 
-template <typename R, typename... A>
-void directory_core::serve(std::string_view name, R (directory_core::*what)(A...), handler run) {
-    on_.define(name,
-               [self = shared_from_this(), what](A... arguments) -> R {
-                   self->gate_->check_caller();
-                   return ((*self).*what)(arguments...);
-               },
-               {.run = run});
-    served_.push_back(name);
-}
-
 void directory_core::start() {
     ring_ = std::make_shared<directory_ring>(on_, options_.ring, gate_, weak_from_this());
     far_ = std::make_shared<far_watches>(on_, [self = weak_from_this()](watched_change&& change) {
@@ -44,6 +33,9 @@ void directory_core::start() {
     });
     far_->start(ring_);
     gate_->start();
+    const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
+        served_.serve(shared_from_this(), name, what, run);
+    };
     serve(at_directory::open_name, &directory_core::open, handler::ult);
     serve(at_directory::close_name, &directory_core::close);
     serve(at_directory::add_name, &directory_core::add);
@@ -70,8 +62,7 @@ void directory_core::stop() noexcept {
     if (ring_) ring_->stop();
     losses_.end();
     gate_->stop();
-    for (const std::string_view name : served_)
-        on_.undefine(name);
+    served_.end();
 }
 
 template <typename Work>

@@ -20,6 +20,7 @@
 #include "directory/procedures.hpp"
 #include "directory/registry.hpp"
 #include "directory/ring.hpp"
+#include "directory/served.hpp"
 
 namespace amalgam::detail {
 
@@ -68,9 +69,6 @@ private:
     void see_servers(const std::vector<std::uint64_t>& keys) override { far_->see(keys); }
     void lose_server(std::uint64_t key) override { far_->lose(key); }
 
-    template <typename R, typename... A>
-    void serve(std::string_view name, R (directory_core::*what)(A...),
-               handler run = handler::inline_);
     // What it serves: see at_directory.
     reply<resource_id> open(attribute_view what);
     void close(resource_id context);
@@ -103,7 +101,7 @@ private:
     const std::shared_ptr<gate> gate_;
     const procedure<at_context::change> change_;
     const procedure<in_ring::change> change_there_;
-    std::vector<std::string_view> served_;
+    served_members served_{on_, gate_};
     peer_lost_subscription losses_;
 
     std::shared_ptr<directory_ring> ring_;

@@ -12,11 +12,8 @@ std::uint64_t member_table::digest_of(const member& one) noexcept {
 }
 
 void member_table::note_ranges(const member& before, const member& now, time_point when) {
-    const auto has = [](const member& who, std::uint32_t range) {
-        return std::find(who.ranges.begin(), who.ranges.end(), range) != who.ranges.end();
-    };
     for (const std::uint32_t range : before.ranges) {
-        if (has(now, range)) continue;
+        if (contains(now.ranges, range)) continue;
         for (auto [at, end] = claims_.equal_range(range); at != end; ++at) {
             if (at->second.key != before.key) continue;
             claims_.erase(at);
@@ -24,7 +21,7 @@ void member_table::note_ranges(const member& before, const member& now, time_poi
         }
     }
     for (const std::uint32_t range : now.ranges)
-        if (!has(before, range)) claims_.emplace(range, claim{now.key, when});
+        if (!contains(before.ranges, range)) claims_.emplace(range, claim{now.key, when});
 }
 
 member_table::learnt member_table::learn(const member& what, time_point when) {

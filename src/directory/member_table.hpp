@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,10 @@
 #include <amalgam/directory/resource_id.hpp>
 
 namespace amalgam::detail {
+
+inline bool contains(const std::vector<std::uint32_t>& ranges, std::uint32_t which) {
+    return std::find(ranges.begin(), ranges.end(), which) != ranges.end();
+}
 
 /// A directory server, as the others know it. `key` is random, new for each run of a server, and
 /// its place in the ring of all.

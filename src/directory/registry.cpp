@@ -72,7 +72,7 @@ resource_id registry::open(const attribute_view& what) {
 
 resource_id registry::open_guest() {
     check_limit(guests_, limits_.contexts, "other servers that watch");
-    const auto id = static_cast<resource_id>(is_guest | ++last_guest_);
+    const auto id = static_cast<resource_id>(guest_mark | ++last_guest_);
     clients_.try_emplace(id);
     ++guests_;
     return id;
@@ -83,7 +83,7 @@ bool registry::close(resource_id context) {
     if (at == clients_.end()) return false;
     unwatch_all(context);
     clients_.erase(at);
-    if ((number(context) & is_guest) != 0) {
+    if (is_guest(context)) {
         --guests_;
         return true;
     }
@@ -98,8 +98,7 @@ bool registry::close(resource_id context) {
 
 resource_id registry::add(resource_id context, const attribute_view& what) {
     client& whose = client_of(context);
-    if ((number(context) & is_guest) != 0)
-        throw error(errc::denied, "another directory may only watch here");
+    if (is_guest(context)) throw error(errc::denied, "another directory may only watch here");
     check_complete(what);
     check_limit(whose.resources, limits_.resources, "resources");
     if (what.bytes().size() > limits_.bytes - whose.bytes)
@@ -140,7 +139,7 @@ found_values registry::find(resource_id id, const attribute_view& query) const {
 std::uint32_t registry::start_search(resource_id context, const attribute_view& query) {
     client& whose = client_of(context);
     check_limit(whose.searches.size(), limits_.searches, "queries under way");
-    auto fresh = std::make_unique<store_search>(store_, query);
+    auto fresh = make_search(query);
     const std::uint32_t number = ++whose.searched;
     whose.searches.emplace(number, std::move(fresh));
     return number;
@@ -181,8 +180,8 @@ void registry::stop_search(resource_id context, std::uint32_t search) {
 void registry::watch(resource_id context, std::uint32_t number, const attribute_view& query) {
     client& whose = client_of(context);
     // Another server comes for all its contexts.
-    const bool guest = (static_cast<std::uint32_t>(context) & is_guest) != 0;
-    check_limit(whose.watches.size(), guest ? limits_.watches * 64 : limits_.watches, "watches");
+    const std::size_t most = is_guest(context) ? limits_.watches * 64 : limits_.watches;
+    check_limit(whose.watches.size(), most, "watches");
     auto fresh = std::make_unique<watcher>(
         watcher{context, number, store_.key_in_all(query), attribute_list(query)});
     watcher& one = *fresh;

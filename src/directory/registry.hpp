@@ -5,10 +5,12 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/directory_server.hpp>
+#include <amalgam/directory/found_resource.hpp>
 #include <amalgam/directory/resource_id.hpp>
 
 #include "directory/resource_store.hpp"
@@ -22,6 +24,12 @@ struct found_values {
     resource_id context = resource_id::none;
     attribute_list values;
 };
+
+/// The same with the whole query, its open attributes filled.
+inline found_resource filled(attribute_list query, const found_values& by) {
+    query.fill_from(by.values);
+    return {by.id, by.context, std::move(query)};
+}
 
 /// A change that a context watches for.
 struct watched_change {
@@ -100,7 +108,10 @@ private:
         std::unordered_map<std::uint32_t, std::unique_ptr<watcher>> watches;
     };
 
-    static constexpr std::uint32_t is_guest = 1u << 31;  // No id is so large.
+    static constexpr std::uint32_t guest_mark = 1u << 31;  // No id is so large.
+    static bool is_guest(resource_id context) noexcept {
+        return (static_cast<std::uint32_t>(context) & guest_mark) != 0;
+    }
 
     client& client_of(resource_id context);
     store_search& search_of(resource_id context, std::uint32_t search);

@@ -16,15 +16,6 @@ namespace amalgam::detail {
 namespace {
 constexpr std::chrono::milliseconds gather_time{5};  // News that come together travel together.
 
-bool contains(const std::vector<std::uint32_t>& those, std::uint32_t what) {
-    return std::find(those.begin(), those.end(), what) != those.end();
-}
-
-// Of the time that a call may take what those may take that it makes in turn: so that who waits
-// below gives up first, and its caller still hears of the rest.
-constexpr std::chrono::nanoseconds part_of(std::chrono::nanoseconds whole) noexcept {
-    return whole / 4 * 3;
-}
 }  // namespace
 
 directory_ring::directory_ring(engine& on, const ring_options& options,
@@ -50,27 +41,19 @@ directory_ring::directory_ring(engine& on, const ring_options& options,
     self_.addresses = on.addresses();
 }
 
-template <typename R, typename... A>
-void directory_ring::serve(std::string_view name, R (directory_ring::*what)(A...), handler run) {
-    on_.define(name,
-               [self = shared_from_this(), what](A... arguments) -> R {
-                   self->gate_->check_caller();
-                   return ((*self).*what)(std::move(arguments)...);
-               },
-               {.run = run});
-    served_.push_back(name);
-}
-
 void directory_ring::start() {
-    serve(in_ring::look_name, &directory_ring::looked, handler::inline_);
-    serve(in_ring::join_name, &directory_ring::joined, handler::inline_);
-    serve(in_ring::tell_name, &directory_ring::told, handler::inline_);
-    serve(in_ring::alive_name, &directory_ring::is_alive, handler::inline_);
-    serve(in_ring::compare_name, &directory_ring::compared, handler::inline_);
+    const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
+        served_.serve(shared_from_this(), name, what, run);
+    };
+    serve(in_ring::look_name, &directory_ring::looked);
+    serve(in_ring::join_name, &directory_ring::joined);
+    serve(in_ring::tell_name, &directory_ring::told);
+    serve(in_ring::alive_name, &directory_ring::is_alive);
+    serve(in_ring::compare_name, &directory_ring::compared);
     serve(in_ring::find_name, &directory_ring::find_in, handler::ult);
     serve(in_ring::search_name, &directory_ring::search_in, handler::ult);
     serve(in_ring::next_name, &directory_ring::next_of, handler::ult);
-    serve(in_ring::stop_name, &directory_ring::stop_here, handler::inline_);
+    serve(in_ring::stop_name, &directory_ring::stop_here);
     run([](directory_ring& me) {
         me.join();
         me.want_range();
@@ -80,16 +63,7 @@ void directory_ring::start() {
 
 void directory_ring::stop() noexcept {
     stopping_.set();
-    for (const std::string_view name : served_)
-        on_.undefine(name);
-}
-
-// In a ULT of its own, which ends soon after stop().
-template <typename Work>
-void directory_ring::run(Work work) {
-    amalgam::post(on_.pool(), [self = shared_from_this(), work = std::move(work)]() mutable {
-        if (!self->stopping_.is_set()) work(*self);
-    });
+    served_.end();
 }
 
 std::size_t directory_ring::size() const {
@@ -251,35 +225,6 @@ void directory_ring::pass_on(const ring_part& part, const ring_news& news) {
         [](const answered<void>&) { return true; });
 }
 
-template <typename Start, typename Then>
-void directory_ring::ask_each(const std::vector<delegation>& parts, Start start, Then then) {
-    using answer = decltype(start(peer(), ring_part()));
-    using value = decltype(std::declval<answer>().get());
-    const auto ask = [&](const delegation& where, std::size_t which) -> std::optional<answer> {
-        if (which >= where.whom.size()) return std::nullopt;
-        const auto there = reach(where.whom[which]);
-        if (!there) return std::nullopt;
-        return start(*there, where.part);
-    };
-    std::vector<std::optional<answer>> first;
-    for (const delegation& each : parts)
-        first.push_back(ask(each, 0));
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        std::optional<answer> now = std::move(first[i]);
-        for (std::size_t which = 0;; now = ask(parts[i], ++which)) {
-            const bool last = which >= parts[i].whom.size();
-            if (!last && (!now || !now->wait().ok())) {
-                const std::lock_guard one(lock_);
-                reached_.erase(parts[i].whom[which]);
-                continue;
-            }
-            if (!then(answered<value>{static_cast<std::uint32_t>(which), last ? nullptr : &*now}))
-                return;
-            break;
-        }
-    }
-}
-
 void directory_ring::remove(const departure& what) {
     const ring_news fresh = learn({{}, {what}});
     if (fresh.empty()) return;
@@ -408,189 +353,6 @@ void directory_ring::say_that_it_is_here() {
         news.came.push_back(self_);
     }
     tell_all(news);
-}
-
-// ---- ids
-
-std::optional<std::uint32_t> directory_ring::some_free_range() {
-    const std::lock_guard one(lock_);
-    for (int attempts = 1000; attempts > 0; --attempts) {
-        const auto range = static_cast<std::uint32_t>(chance_.below(resource_store::ranges));
-        if (others_.owner_of(range) != nullptr) continue;
-        if (std::find(self_.ranges.begin(), self_.ranges.end(), range) == self_.ranges.end())
-            return range;
-    }
-    return std::nullopt;
-}
-
-bool directory_ring::is_contested(std::uint32_t range) const {
-    const std::lock_guard one(lock_);
-    const auto others = others_.claimants_of(range);
-    return std::any_of(others.begin(), others.end(), [&](const member* other) {
-        return other->key < self_.key || contains(other->settled, range);
-    });
-}
-
-// Another one claims what is this one's own: it has not heard of this one.
-void directory_ring::object(const member& to) {
-    const auto there = reach(to.key);
-    if (!there) return;
-    ring_news news;
-    {
-        const std::lock_guard one(lock_);
-        self_.settled = settled_;
-        ++self_.version;
-        news.came.push_back(self_);
-    }
-    (void)tell_.on(*there).within(options_.answer_limit).try_call(ring_part{to.key, 1, 1}, news);
-}
-
-void directory_ring::want_range() {
-    {
-        const std::lock_guard one(lock_);
-        if (std::exchange(claiming_, true)) return;
-    }
-    run([](directory_ring& me) { me.claim(); });
-}
-
-void directory_ring::claim() {
-    const auto range = some_free_range();
-    if (!range) {
-        log(log_level::error, "directory", "there are no ids left");
-        const std::lock_guard one(lock_);
-        claiming_ = false;
-        return;
-    }
-    {
-        const std::lock_guard one(lock_);
-        self_.ranges.push_back(*range);
-        ++self_.version;
-    }
-    if (size() > 1) tell_all({{self()}, {}});
-    claim_now(*range);
-}
-
-void directory_ring::claim_now(std::uint32_t range) {
-    if (size() > 1 && stopping_.wait_for(options_.claim_time)) return;
-    if (is_contested(range)) {
-        {
-            const std::lock_guard one(lock_);
-            std::erase(self_.ranges, range);
-        }
-        return claim();
-    }
-    {
-        const std::lock_guard one(lock_);
-        settled_.push_back(range);
-        claiming_ = false;
-    }
-    if (const auto here = here_.lock()) here->own_range(range);
-    ready_.set();
-}
-
-// ---- queries
-
-std::chrono::nanoseconds directory_ring::left() const {
-    const call_context* const call = call_context::try_current();
-    if (call == nullptr || !call->deadline()) return options_.answer_limit;
-    return std::min<std::chrono::nanoseconds>(options_.answer_limit, *call->deadline() - on_.now());
-}
-
-found_values directory_ring::find(resource_id id, const attribute_view& query) {
-    if (id == resource_id::none) return find_in(all_others(), query).found;
-    std::uint64_t owner = 0;
-    {
-        const std::lock_guard one(lock_);
-        const auto range = static_cast<std::uint32_t>(id) / resource_store::ids_per_range;
-        const member* const who = others_.owner_of(range);
-        if (who == nullptr) return {};
-        owner = who->key;
-    }
-    const auto there = reach(owner);
-    if (!there) return {};
-    auto answer = find_there_.on(*there).within(left()).try_call(id, query);
-    return answer ? std::move(*answer) : found_values{};
-}
-
-part_answer directory_ring::find_in(ring_part part, attribute_view query) {
-    part_answer all;
-    if (const auto here = here_if_in(part)) {
-        all.found = here->find_here(query);
-        if (all.found.id != resource_id::none) return all;
-    }
-    const std::chrono::nanoseconds within = part_of(left());
-    ask_each(
-        cut(part),
-        [&](const peer& there, const ring_part& its) {
-            return find_.on(there).within(within).start(its, query);
-        },
-        [&](const answered<part_answer>& how) {
-            all.silent += how.silent;
-            if (how.value == nullptr) return true;
-            part_answer one = how.value->get();
-            all.silent += one.silent;
-            all.found = std::move(one.found);
-            return all.found.id == resource_id::none;  // Otherwise the rest is called off.
-        });
-    return all;
-}
-
-first_answers directory_ring::search_in(ring_part part, attribute_view query) {
-    first_answers all;
-    if (const auto here = here_if_in(part)) {
-        if (auto first = here->search_here(query)) {
-            first->server = self_key();
-            all.found.push_back(std::move(*first));
-        }
-    }
-    const std::chrono::nanoseconds within = part_of(left());
-    ask_each(
-        cut(part),
-        [&](const peer& there, const ring_part& its) {
-            return search_.on(there).within(within).start(its, query);
-        },
-        [&](const answered<first_answers>& how) {
-            all.silent += how.silent;
-            if (how.value == nullptr) return true;
-            first_answers one = how.value->get();
-            all.silent += one.silent;
-            std::move(one.found.begin(), one.found.end(), std::back_inserter(all.found));
-            return true;
-        });
-    return all;
-}
-
-next_answer directory_ring::next_of(std::uint64_t search) {
-    const auto here = here_.lock();
-    return here ? here->next_here(search) : next_answer{true, {}};
-}
-
-void directory_ring::stop_here(std::uint64_t search) {
-    if (const auto here = here_.lock()) here->stop_here(search);
-}
-
-std::shared_ptr<ring_user> directory_ring::here_if_in(const ring_part& part) const {
-    // The root of a tree has looked at its own already, and is in no part of it.
-    return part.from == self_key() ? nullptr : here_.lock();
-}
-
-std::vector<first_answer> directory_ring::search(const attribute_view& query) {
-    return search_in(all_others(), query).found;
-}
-
-next_answer directory_ring::next(const first_answer& of) {
-    const auto there = reach(of.server);
-    if (!there) return {true, {}};
-    auto answer = next_.on(*there).within(options_.answer_limit).try_call(of.search);
-    return answer ? std::move(*answer) : next_answer{true, {}};
-}
-
-void directory_ring::stop(const first_answer& what) noexcept {
-    try {
-        if (const auto there = reach(what.server)) stop_.on(*there).post(what.search);
-    } catch (const std::exception&) {
-        // It ends by itself after a while.
-    }
 }
 
 }  // namespace amalgam::detail

@@ -18,6 +18,7 @@
 #include "directory/gate.hpp"
 #include "directory/member_table.hpp"
 #include "directory/ring_procedures.hpp"
+#include "directory/served.hpp"
 
 namespace amalgam::detail {
 
@@ -94,8 +95,6 @@ public:
     std::optional<peer> reach(std::uint64_t key);
 
 private:
-    template <typename R, typename... A>
-    void serve(std::string_view name, R (directory_ring::*what)(A...), handler run);
     // What it serves: see in_ring.
     std::vector<member> looked();
     void joined(member who);
@@ -107,6 +106,7 @@ private:
     next_answer next_of(std::uint64_t search);
     void stop_here(std::uint64_t search);
 
+    /// In a ULT of its own, which ends soon after stop().
     template <typename Work>
     void run(Work work);
     void join();
@@ -146,7 +146,7 @@ private:
     const ring_options options_;
     const std::shared_ptr<gate> gate_;
     const std::weak_ptr<ring_user> here_;
-    std::vector<std::string_view> served_;
+    served_members served_{on_, gate_};
     const procedure<in_ring::look> look_;
     const procedure<in_ring::join> join_;
     const procedure<in_ring::tell> tell_;
@@ -171,5 +171,41 @@ private:
     bool claiming_ = false;
     bool looking_ = false;
 };
+
+template <typename Work>
+void directory_ring::run(Work work) {
+    amalgam::post(on_.pool(), [self = shared_from_this(), work = std::move(work)]() mutable {
+        if (!self->stopping_.is_set()) work(*self);
+    });
+}
+
+template <typename Start, typename Then>
+void directory_ring::ask_each(const std::vector<delegation>& parts, Start start, Then then) {
+    using answer = decltype(start(peer(), ring_part()));
+    using value = decltype(std::declval<answer>().get());
+    const auto ask = [&](const delegation& where, std::size_t which) -> std::optional<answer> {
+        if (which >= where.whom.size()) return std::nullopt;
+        const auto there = reach(where.whom[which]);
+        if (!there) return std::nullopt;
+        return start(*there, where.part);
+    };
+    std::vector<std::optional<answer>> first;
+    for (const delegation& each : parts)
+        first.push_back(ask(each, 0));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        std::optional<answer> now = std::move(first[i]);
+        for (std::size_t which = 0;; now = ask(parts[i], ++which)) {
+            const bool last = which >= parts[i].whom.size();
+            if (!last && (!now || !now->wait().ok())) {
+                const std::lock_guard one(lock_);
+                reached_.erase(parts[i].whom[which]);
+                continue;
+            }
+            if (!then(answered<value>{static_cast<std::uint32_t>(which), last ? nullptr : &*now}))
+                return;
+            break;
+        }
+    }
+}
 
 }  // namespace amalgam::detail

@@ -23,10 +23,7 @@ void watch_state::note(pool& where, resource_change::kind what, const found_valu
     if (ended_) return;
     resource_change& change = untold_.emplace_back();
     change.what = what;
-    if (which.id != resource_id::none) {
-        change.which = {which.id, which.context, query_};
-        change.which.what.fill_from(which.values);
-    }
+    if (which.id != resource_id::none) change.which = filled(query_, which);
     if (std::exchange(telling_, true)) return;
     amalgam::post(where, [self = shared_from_this()] { self->tell_all(); });
 }

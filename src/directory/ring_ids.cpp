@@ -1,0 +1,87 @@
+#include <algorithm>
+
+#include <amalgam/core/log.hpp>
+
+#include "directory/resource_store.hpp"
+#include "directory/ring.hpp"
+
+namespace amalgam::detail {
+
+// Ranges of ids: how a server comes by them.
+
+std::optional<std::uint32_t> directory_ring::some_free_range() {
+    const std::lock_guard one(lock_);
+    for (int attempts = 1000; attempts > 0; --attempts) {
+        const auto range = static_cast<std::uint32_t>(chance_.below(resource_store::ranges));
+        if (others_.owner_of(range) != nullptr) continue;
+        if (!contains(self_.ranges, range)) return range;
+    }
+    return std::nullopt;
+}
+
+bool directory_ring::is_contested(std::uint32_t range) const {
+    const std::lock_guard one(lock_);
+    const auto others = others_.claimants_of(range);
+    return std::any_of(others.begin(), others.end(), [&](const member* other) {
+        return other->key < self_.key || contains(other->settled, range);
+    });
+}
+
+// Another one claims what is this one's own: it has not heard of this one.
+void directory_ring::object(const member& to) {
+    const auto there = reach(to.key);
+    if (!there) return;
+    ring_news news;
+    {
+        const std::lock_guard one(lock_);
+        self_.settled = settled_;
+        ++self_.version;
+        news.came.push_back(self_);
+    }
+    (void)tell_.on(*there).within(options_.answer_limit).try_call(ring_part{to.key, 1, 1}, news);
+}
+
+void directory_ring::want_range() {
+    {
+        const std::lock_guard one(lock_);
+        if (std::exchange(claiming_, true)) return;
+    }
+    run([](directory_ring& me) { me.claim(); });
+}
+
+void directory_ring::claim() {
+    const auto range = some_free_range();
+    if (!range) {
+        log(log_level::error, "directory", "there are no ids left");
+        const std::lock_guard one(lock_);
+        claiming_ = false;
+        return;
+    }
+    {
+        const std::lock_guard one(lock_);
+        self_.ranges.push_back(*range);
+        ++self_.version;
+    }
+    if (size() > 1) tell_all({{self()}, {}});
+    claim_now(*range);
+}
+
+void directory_ring::claim_now(std::uint32_t range) {
+    if (size() > 1 && stopping_.wait_for(options_.claim_time)) return;
+    if (is_contested(range)) {
+        {
+            const std::lock_guard one(lock_);
+            std::erase(self_.ranges, range);
+        }
+        return claim();
+    }
+    {
+        const std::lock_guard one(lock_);
+        settled_.push_back(range);
+        claiming_ = false;
+    }
+    if (const auto here = here_.lock()) here->own_range(range);
+    ready_.set();
+}
+
+}  // namespace amalgam::detail

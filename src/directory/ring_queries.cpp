@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "directory/resource_store.hpp"
+#include "directory/ring.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+// Of the time that a call may take what those may take that it makes in turn: so that who waits
+// below gives up first, and its caller still hears of the rest.
+constexpr std::chrono::nanoseconds part_of(std::chrono::nanoseconds whole) noexcept {
+    return whole / 4 * 3;
+}
+}  // namespace
+
+std::chrono::nanoseconds directory_ring::left() const {
+    const call_context* const call = call_context::try_current();
+    if (call == nullptr || !call->deadline()) return options_.answer_limit;
+    return std::min<std::chrono::nanoseconds>(options_.answer_limit, *call->deadline() - on_.now());
+}
+
+found_values directory_ring::find(resource_id id, const attribute_view& query) {
+    if (id == resource_id::none) return find_in(all_others(), query).found;
+    std::uint64_t owner = 0;
+    {
+        const std::lock_guard one(lock_);
+        const auto range = static_cast<std::uint32_t>(id) / resource_store::ids_per_range;
+        const member* const who = others_.owner_of(range);
+        if (who == nullptr) return {};
+        owner = who->key;
+    }
+    const auto there = reach(owner);
+    if (!there) return {};
+    auto answer = find_there_.on(*there).within(left()).try_call(id, query);
+    return answer ? std::move(*answer) : found_values{};
+}
+
+part_answer directory_ring::find_in(ring_part part, attribute_view query) {
+    part_answer all;
+    if (const auto here = here_if_in(part)) {
+        all.found = here->find_here(query);
+        if (all.found.id != resource_id::none) return all;
+    }
+    const std::chrono::nanoseconds within = part_of(left());
+    ask_each(
+        cut(part),
+        [&](const peer& there, const ring_part& its) {
+            return find_.on(there).within(within).start(its, query);
+        },
+        [&](const answered<part_answer>& how) {
+            all.silent += how.silent;
+            if (how.value == nullptr) return true;
+            part_answer one = how.value->get();
+            all.silent += one.silent;
+            all.found = std::move(one.found);
+            return all.found.id == resource_id::none;  // Otherwise the rest is called off.
+        });
+    return all;
+}
+
+first_answers directory_ring::search_in(ring_part part, attribute_view query) {
+    first_answers all;
+    if (const auto here = here_if_in(part)) {
+        if (auto first = here->search_here(query)) {
+            first->server = self_key();
+            all.found.push_back(std::move(*first));
+        }
+    }
+    const std::chrono::nanoseconds within = part_of(left());
+    ask_each(
+        cut(part),
+        [&](const peer& there, const ring_part& its) {
+            return search_.on(there).within(within).start(its, query);
+        },
+        [&](const answered<first_answers>& how) {
+            all.silent += how.silent;
+            if (how.value == nullptr) return true;
+            first_answers one = how.value->get();
+            all.silent += one.silent;
+            std::move(one.found.begin(), one.found.end(), std::back_inserter(all.found));
+            return true;
+        });
+    return all;
+}
+
+next_answer directory_ring::next_of(std::uint64_t search) {
+    const auto here = here_.lock();
+    return here ? here->next_here(search) : next_answer{true, {}};
+}
+
+void directory_ring::stop_here(std::uint64_t search) {
+    if (const auto here = here_.lock()) here->stop_here(search);
+}
+
+std::shared_ptr<ring_user> directory_ring::here_if_in(const ring_part& part) const {
+    // The root of a tree has looked at its own already, and is in no part of it.
+    return part.from == self_key() ? nullptr : here_.lock();
+}
+
+std::vector<first_answer> directory_ring::search(const attribute_view& query) {
+    return search_in(all_others(), query).found;
+}
+
+next_answer directory_ring::next(const first_answer& of) {
+    const auto there = reach(of.server);
+    if (!there) return {true, {}};
+    auto answer = next_.on(*there).within(options_.answer_limit).try_call(of.search);
+    return answer ? std::move(*answer) : next_answer{true, {}};
+}
+
+void directory_ring::stop(const first_answer& what) noexcept {
+    try {
+        if (const auto there = reach(what.server)) stop_.on(*there).post(what.search);
+    } catch (const std::exception&) {
+        // It ends by itself after a while.
+    }
+}
+
+}  // namespace amalgam::detail
