@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/fabric/broadcast_medium.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
 
@@ -75,6 +76,11 @@ public:
     void kill(std::string_view name);
     /// kill() if it still lives, then a new port, a new incarnation, at the same address.
     std::unique_ptr<amalgam::port> restart(std::string_view name, const port_options& options = {});
+
+    /// What that port's host says reaches all others that have one of these, each copy as a frame
+    /// would: delayed, dropped, or held off by a cut, for good. One packet is one operation.
+    /// As long as the port lives; `loop_options::inline_bytes` limits a packet.
+    std::shared_ptr<broadcast_medium> broadcast(std::string_view name);
 
     /// Every frame takes this long; between the two, by chance, when they differ. Frames of one
     /// connection and direction stay in order.

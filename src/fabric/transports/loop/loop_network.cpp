@@ -28,6 +28,10 @@ std::unique_ptr<amalgam::port> loop_network::restart(std::string_view name,
     return hub_->port(name, options);
 }
 
+std::shared_ptr<broadcast_medium> loop_network::broadcast(std::string_view name) {
+    return hub_->broadcast(name);
+}
+
 void loop_network::delay(clock::duration least, clock::duration most) {
     hub_->least_delay = least;
     hub_->most_delay = most;

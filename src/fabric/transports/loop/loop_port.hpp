@@ -68,6 +68,7 @@ public:
     bool has_work() const noexcept;
     /// Loses all peers at once and can reach nobody any more.
     void kill() noexcept;
+    bool is_dead() const noexcept { return dead_; }
     buffer_pool& pool() noexcept { return buffers(); }
     /// The connection is over at this end.
     void end_link(loop_link& link, status why) noexcept;

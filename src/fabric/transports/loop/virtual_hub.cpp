@@ -7,6 +7,8 @@
 
 #include <amalgam/core/uri.hpp>
 
+#include "fabric/transports/loop/loop_broadcast.hpp"
+
 namespace amalgam::detail {
 
 virtual_hub::virtual_hub(const loop_options& given) : loop_hub(given), random_(given.seed) {}
@@ -178,6 +180,9 @@ bool virtual_hub::step(clock::time_point end) {
             if (now.where->timer != now.number) break;  // It has changed since.
             now.where->timer = 0;
             mark_ready(*now.where);
+            break;
+        case event::kind::packet:
+            now.whom->take(now.packet->bytes());
             break;
     }
     return true;

@@ -13,6 +13,8 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/random.hpp>
 
+#include <amalgam/fabric/broadcast_medium.hpp>
+
 #include "fabric/transports/loop/loop_port.hpp"
 #include "fabric/transports/loop/loop_wire.hpp"
 
@@ -29,6 +31,8 @@ struct loop_station {
     clock::time_point timer_at{};
 };
 
+class loop_broadcast;
+
 /// The hub behind a loop_network: carries items in virtual time, with the faults that were asked
 /// for, and runs the ports.
 ///
@@ -40,6 +44,8 @@ public:
     explicit virtual_hub(const loop_options& options);
 
     std::unique_ptr<amalgam::port> port(std::string_view name, const port_options& options);
+    std::shared_ptr<broadcast_medium> broadcast(std::string_view name);
+    bool spread(const loop_broadcast& from, const_bytes packet);
     void kill(std::string_view name);
     bool alive(std::string_view name) const { return find(name) != nullptr; }
     void cut(std::string_view name);
@@ -75,9 +81,9 @@ public:
 
 private:
     /// Something that happens at a time: the front of `on`'s traffic to `side` arrives, or the
-    /// silence limit of `side` passes, or the timer of `where`.
+    /// silence limit of `side` passes, or the timer of `where`, or a packet comes to `whom`.
     struct event {
-        enum class kind : std::uint8_t { arrival, silence, timer };
+        enum class kind : std::uint8_t { arrival, silence, timer, packet };
         clock::time_point when;
         std::uint64_t order = 0;   // Among those of one time.
         std::uint64_t number = 0;  // Ever larger.
@@ -85,6 +91,8 @@ private:
         std::uint8_t side = 0;
         std::shared_ptr<loop_connection> on;
         loop_station* where = nullptr;
+        std::shared_ptr<loop_broadcast> whom;
+        std::shared_ptr<const buffer> packet;
     };
     static bool later(const event& a, const event& b) noexcept;
 
@@ -98,6 +106,7 @@ private:
     void run_events(clock::time_point end);
 
     std::uint64_t schedule(event what);
+    clock::duration delay_of_one();
     clock::time_point arrival_time(loop_side& to);
     void arrive(const std::shared_ptr<loop_connection>& on, std::uint8_t side);
     void give_up(const std::shared_ptr<loop_connection>& on, std::uint8_t side);
@@ -117,6 +126,7 @@ private:
     std::map<std::string, loop_station*, std::less<>> by_name_;  // The last one of each name.
     std::vector<std::shared_ptr<loop_connection>> silent_;
     std::deque<loop_station*> ready_;
+    std::vector<std::weak_ptr<loop_broadcast>> broadcasts_;
 };
 
 }  // namespace amalgam::detail

@@ -12,12 +12,15 @@ loop_hub::fate virtual_hub::next_operation() noexcept {
     return fault == loop_fault::full ? fate::full : fate::reset;
 }
 
-clock::time_point virtual_hub::arrival_time(loop_side& to) {
+clock::duration virtual_hub::delay_of_one() {
     const clock::duration spread = most_delay - least_delay;
-    clock::duration way = least_delay;
-    if (spread.count() > 0)
-        way += clock::duration(random_.below(static_cast<std::uint64_t>(spread.count()) + 1));
-    to.last_arrival = std::max(to.last_arrival, time_.now() + way);
+    if (spread.count() <= 0) return least_delay;
+    return least_delay +
+           clock::duration(random_.below(static_cast<std::uint64_t>(spread.count()) + 1));
+}
+
+clock::time_point virtual_hub::arrival_time(loop_side& to) {
+    to.last_arrival = std::max(to.last_arrival, time_.now() + delay_of_one());
     return to.last_arrival;
 }
 

@@ -1,0 +1,42 @@
+#include "fabric/transports/loop/loop_broadcast.hpp"
+
+#include <algorithm>
+#include <exception>
+
+namespace amalgam::detail {
+
+bool loop_broadcast::send(const_bytes packet) noexcept {
+    try {
+        const auto hub = hub_.lock();
+        return hub != nullptr && packet.size() <= max_bytes_ && hub->spread(*this, packet);
+    } catch (const std::exception&) {
+        return false;  // There is no memory for it.
+    }
+}
+
+std::shared_ptr<broadcast_medium> virtual_hub::broadcast(std::string_view name) {
+    auto made = std::make_shared<loop_broadcast>(weak_from_this(), station_of(name),
+                                                 options.inline_bytes);
+    std::erase_if(broadcasts_, [](const auto& each) { return each.expired(); });
+    broadcasts_.push_back(made);
+    return made;
+}
+
+bool virtual_hub::spread(const loop_broadcast& from, const_bytes packet) {
+    if (from.is_off() || next_operation() != fate::good) return false;
+    auto held = std::make_shared<buffer>(buffers_.take(packet.size()));
+    std::copy(packet.begin(), packet.end(), held->data());
+    for (const auto& each : broadcasts_) {
+        auto whom = each.lock();
+        if (whom == nullptr || whom.get() == &from || random_.chance(drop)) continue;
+        event arrival;
+        arrival.when = time_.now() + delay_of_one();
+        arrival.what = event::kind::packet;
+        arrival.whom = std::move(whom);
+        arrival.packet = held;
+        schedule(std::move(arrival));
+    }
+    return true;
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,88 @@
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/fabric/broadcast_medium.hpp>
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What came by a medium.
+class listener {
+public:
+    explicit listener(std::shared_ptr<broadcast_medium> on) : on_(std::move(on)) {
+        on_->listen([this](const_bytes packet) {
+            EXPECT_EQ(reinterpret_cast<std::uintptr_t>(packet.data()) % 16, 0u);
+            const std::lock_guard one(lock_);
+            heard_.emplace(reinterpret_cast<const char*>(packet.data()), packet.size());
+            changed_.notify_all();
+        });
+    }
+    ~listener() { on_->listen({}); }
+
+    /// UDP may lose any packet, also here: it is said again until it is heard.
+    bool hears_from(broadcast_medium& from, const std::string& what) {
+        for (int attempts = 100; attempts > 0; --attempts) {
+            if (!from.send(as_bytes_of(what))) return false;
+            std::unique_lock one(lock_);
+            if (changed_.wait_for(one, 50ms, [&] { return heard_.contains(what); })) return true;
+        }
+        return false;
+    }
+
+private:
+    std::shared_ptr<broadcast_medium> on_;
+    std::mutex lock_;
+    std::condition_variable changed_;
+    std::set<std::string> heard_;
+};
+
+std::string why_not(const std::string& uri) {
+    try {
+        (void)open_broadcast(uri);
+    } catch (const error& why) {
+        return std::string(name(why.code().code)) + ": " + why.what();
+    }
+    return "it can";
+}
+
+// The broadcast address of the loopback interface, and a group on it.
+class udp_broadcast_test : public testing::TestWithParam<const char*> {};
+
+TEST_P(udp_broadcast_test, all_that_have_it_open_hear_each_other_and_themselves) {
+    const auto a = open_broadcast(GetParam()), b = open_broadcast(GetParam());
+    listener at_a(a), at_b(b);
+    EXPECT_TRUE(at_b.hears_from(*a, "from a"));
+    EXPECT_TRUE(at_a.hears_from(*b, "from b"));
+    EXPECT_TRUE(at_a.hears_from(*a, "to itself"));
+    EXPECT_TRUE(at_b.hears_from(*a, std::string(a->max_bytes(), 'x')));
+    EXPECT_FALSE(a->send(as_bytes_of(std::string(a->max_bytes() + 1, 'x'))));
+}
+
+INSTANTIATE_TEST_SUITE_P(loopback, udp_broadcast_test,
+                         testing::Values("udp://127.255.255.255:47101",
+                                         "udp://239.77.1.2:47101?interface=127.0.0.1"));
+
+TEST(udp_broadcast, what_is_no_group_of_this_host_is_refused_with_a_reason) {
+    for (const char* bad : {"tcp://127.255.255.255:1", "udp://127.0.0.1:7101", "udp://here:7101",
+                            "udp://239.1.2.3", "udp://239.1.2.3:0", "udp://239.1.2.3:70000",
+                            "udp://239.1.2.3:71x", "udp://239.1.2.3:7101?colour=red",
+                            "udp://239.1.2.3:7101?interface=eth", "udp://8.8.8.8:7101",
+                            "udp://127.255.255.255:7101?interface=127.0.0.1"}) {
+        const std::string said = why_not(bad);
+        EXPECT_TRUE(said.starts_with("invalid: ")) << bad << ": " << said;
+        EXPECT_NE(said.find("example: udp://"), std::string::npos) << said;
+    }
+    EXPECT_TRUE(why_not("udp://239.1.2.3:47102?interface=203.0.113.9").starts_with("unreachable: "));
+}
+
+}  // namespace
+}  // namespace amalgam
