@@ -30,11 +30,11 @@ gate_nonce random_nonce() {
     return fresh;
 }
 
+}  // namespace
+
 bool same(const gate_proof& a, const gate_proof& b) noexcept {
     return ::sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
-
-}  // namespace
 
 std::string secret_of(const std::string& said) {
     const char* const path = std::getenv("AMALGAM_SECRET_FILE");
@@ -88,23 +88,28 @@ void gate::stop() noexcept {
     on_.undefine(prove_name(role_));
 }
 
-gate_proof gate::prove(std::string_view role, bool caller, const gate_nonce& theirs,
-                       const gate_nonce& ours) const {
+gate_proof gate::hash(std::string_view purpose, std::string_view text) const {
     std::array<std::uint8_t, crypto_generichash_KEYBYTES> key;
     ::crypto_generichash(key.data(), key.size(),
                          reinterpret_cast<const std::uint8_t*>(secret_.data()), secret_.size(),
                          nullptr, 0);
+    const std::string whole = fmt::format("amalgam {} {}", purpose, text);
+    gate_proof proof;
+    ::crypto_generichash(proof.data(), proof.size(),
+                         reinterpret_cast<const std::uint8_t*>(whole.data()), whole.size(),
+                         key.data(), key.size());
+    return proof;
+}
+
+gate_proof gate::prove(std::string_view role, bool caller, const gate_nonce& theirs,
+                       const gate_nonce& ours) const {
     // Which end proves it is part of it, so that an answer is no use as a question.
-    std::string text = fmt::format("amalgam {} {}", role, caller ? "caller" : "callee");
+    std::string text = caller ? "caller" : "callee";
     const gate_nonce& callers = caller ? ours : theirs;
     const gate_nonce& callees = caller ? theirs : ours;
     text.append(callers.begin(), callers.end());
     text.append(callees.begin(), callees.end());
-    gate_proof proof;
-    ::crypto_generichash(proof.data(), proof.size(),
-                         reinterpret_cast<const std::uint8_t*>(text.data()), text.size(),
-                         key.data(), key.size());
-    return proof;
+    return hash(role, text);
 }
 
 gate_answer gate::challenged(gate_nonce nonce) {

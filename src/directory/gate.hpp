@@ -19,6 +19,9 @@ namespace amalgam::detail {
 using gate_nonce = std::array<std::uint8_t, 16>;
 using gate_proof = std::array<std::uint8_t, 32>;
 
+/// In a time that does not depend on where they differ.
+bool same(const gate_proof& a, const gate_proof& b) noexcept;
+
 /// The answer to a challenge: a challenge in turn, and the proof of who answers.
 struct gate_answer {
     gate_nonce nonce{};
@@ -58,8 +61,12 @@ public:
     /// Who makes the call that is served here has proved it. Throws error{denied}.
     void check_caller();
 
+    bool is_open() const noexcept { return secret_.empty(); }  ///< There is no secret.
+    /// What only who knows the secret can make of it. `purpose` sets those apart that are made for
+    /// different ends.
+    gate_proof hash(std::string_view purpose, std::string_view text) const;
+
 private:
-    bool is_open() const noexcept { return secret_.empty(); }
     gate_proof prove(std::string_view role, bool caller, const gate_nonce& theirs,
                      const gate_nonce& ours) const;
     gate_answer challenged(gate_nonce nonce);

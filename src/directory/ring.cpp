@@ -33,7 +33,11 @@ directory_ring::directory_ring(engine& on, const ring_options& options,
       search_(on.procedure<in_ring::search>(in_ring::search_name)),
       next_(on.procedure<in_ring::next>(in_ring::next_name)),
       stop_(on.procedure<in_ring::stop>(in_ring::stop_name)),
+      meet_(on.procedure<in_ring::meet>(in_ring::meet_name)),
+      answer_(on.procedure<in_ring::answer>(in_ring::answer_name)),
       find_there_(on.procedure<at_directory::find>(at_directory::find_name)),
+      packets_refused_(on.counters().get("directory.packets_refused")),
+      packets_dropped_(on.counters().get("directory.packets_dropped")),
       chance_(options.seed != 0 ? options.seed : random_u64()),
       others_(10 * options.period) {
     self_.key = chance_() | 1;
@@ -54,15 +58,22 @@ void directory_ring::start() {
     serve(in_ring::search_name, &directory_ring::search_in, handler::ult);
     serve(in_ring::next_name, &directory_ring::next_of, handler::ult);
     serve(in_ring::stop_name, &directory_ring::stop_here);
+    serve(in_ring::meet_name, &directory_ring::met);
+    serve(in_ring::answer_name, &directory_ring::answered_by);
+    listen();
     run([](directory_ring& me) {
         me.join();
-        me.want_range();
+        // Who is heard now is met before ids are claimed that it may have.
+        if (me.options_.medium && me.size() == 1)
+            (void)me.has_met_.wait_for(me.options_.claim_time);
+        if (me.self().ranges.empty()) me.want_range();
     });
     if (!options_.others.empty()) keep_looking();
 }
 
 void directory_ring::stop() noexcept {
     stopping_.set();
+    if (options_.medium) options_.medium->listen({});
     served_.end();
 }
 
@@ -110,16 +121,22 @@ void directory_ring::join() {
     }
 }
 
-void directory_ring::join_by(const std::string& address) {
-    const peer there = on_.lookup(address);
-    if (there.is_self()) return;
-    const auto is_local = [](const std::string& each) { return each.starts_with("shm:"); };
-    if (!is_local(address) && std::all_of(self_.addresses.begin(), self_.addresses.end(), is_local))
+void directory_ring::check_can_be_reached() const {
+    const std::vector<std::string> addresses = self().addresses;
+    if (std::all_of(addresses.begin(), addresses.end(), is_local))
         throw error(errc::invalid,
                     "this directory listens at no address that another host could "
                     "reach: give it one; example: tcp://10.0.0.2:7100");
+}
+
+void directory_ring::join_by(const std::string& address) {
+    const peer there = on_.lookup(address);
+    if (there.is_self()) return;
+    if (!is_local(address)) check_can_be_reached();
     gate_->enter(there, gate_role);
-    learn({look_.on(there).within(options_.answer_limit)(), {}});
+    const bool had_others = size() > 1;
+    const ring_news fresh = learn({look_.on(there).within(options_.answer_limit)(), {}});
+    if (had_others && !fresh.empty()) tell_all(fresh);
     bool has_none = false;
     {
         const std::lock_guard one(lock_);
@@ -179,6 +196,7 @@ ring_news directory_ring::learn(const ring_news& news) {
     for (const departure& each : fresh.gone)
         if (here) here->lose_server(each.key);
     if (!fresh.came.empty()) {
+        has_met_.set();
         if (here) here->see_servers(keys());
         keep_looking();
     }
@@ -243,7 +261,7 @@ std::optional<peer> directory_ring::reach(std::uint64_t key) {
     }
     // A name in shared memory may be used on every host: it comes last.
     std::stable_partition(addresses.begin(), addresses.end(),
-                          [](const std::string& each) { return !each.starts_with("shm:"); });
+                          [](const std::string& each) { return !is_local(each); });
     for (const std::string& each : addresses) {
         const result<peer> found = on_.try_lookup(each);
         if (!found || found->is_self()) continue;

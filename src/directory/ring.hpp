@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,12 +16,18 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "directory/broadcast_packet.hpp"
 #include "directory/gate.hpp"
 #include "directory/member_table.hpp"
 #include "directory/ring_procedures.hpp"
 #include "directory/served.hpp"
 
 namespace amalgam::detail {
+
+/// Only this host can reach that address, or one of the same name on another.
+inline bool is_local(std::string_view address) {
+    return address.starts_with("shm:");
+}
 
 /// What a ring wants of the server that it is part of. Any thread.
 class ring_user {
@@ -105,12 +112,16 @@ private:
     first_answers search_in(ring_part part, attribute_view query);
     next_answer next_of(std::uint64_t search);
     void stop_here(std::uint64_t search);
+    void met(std::vector<std::string> addresses);
+    void answered_by(std::uint64_t number, first_answer answer);
 
     /// In a ULT of its own, which ends soon after stop().
     template <typename Work>
     void run(Work work);
     void join();
     void join_by(const std::string& address);
+    /// Throws error{invalid} when it listens at no address that another host could reach.
+    void check_can_be_reached() const;
     void claim();
     void claim_now(std::uint32_t range);
     void object(const member& to);
@@ -120,6 +131,24 @@ private:
     void compare_with(std::uint64_t key);
     void say_that_it_is_here();
     void look_for_lost();
+
+    // What is broadcast.
+    void listen();
+    void keep_announcing();
+    void take_packet(const_bytes bytes) noexcept;
+    void hear(const broadcast_packet& packet);
+    void meet(const broadcast_packet& stranger);
+    void answer(const broadcast_packet& asked);
+    /// Who was asked and has not answered in time is left in `silent`. Nothing: it could not be
+    /// broadcast.
+    std::optional<std::vector<first_answer>> ask_at_once(broadcast_packet::kind what,
+                                                         const attribute_view& query,
+                                                         std::vector<std::uint64_t>& silent);
+    bool may_broadcast() const;
+    /// Whether the medium did not tell what a tree did.
+    void note_broadcast(bool missed);
+    void rest_from_broadcasts();
+    std::optional<std::vector<first_answer>> search_by_broadcast(const attribute_view& query);
 
     std::vector<delegation> cut(const ring_part& part) const;
     std::shared_ptr<ring_user> here_if_in(const ring_part& part) const;
@@ -142,6 +171,14 @@ private:
     void ask_each(const std::vector<delegation>& parts, Start start, Then then);
     std::chrono::nanoseconds left() const;
 
+    /// A question that was broadcast, until it has its answers.
+    struct open_question {
+        bool all = false;
+        std::vector<std::uint64_t> silent;  ///< Sorted.
+        std::vector<first_answer> answers;
+        event enough;
+    };
+
     engine& on_;
     const ring_options options_;
     const std::shared_ptr<gate> gate_;
@@ -156,7 +193,13 @@ private:
     const procedure<in_ring::search> search_;
     const procedure<in_ring::next> next_;
     const procedure<in_ring::stop> stop_;
+    const procedure<in_ring::meet> meet_;
+    const procedure<in_ring::answer> answer_;
     const procedure<at_directory::find> find_there_;
+    counter& packets_refused_;  // Not of this protocol, or without the secret.
+    counter& packets_dropped_;  // There were too many.
+    std::atomic<int> hearing_{0};
+    event has_met_;
     event ready_;
     event stopping_;
 
@@ -170,6 +213,11 @@ private:
     bool telling_ = false;
     bool claiming_ = false;
     bool looking_ = false;
+    bool meeting_ = false;
+    std::unordered_map<std::uint64_t, unsigned> strangers_;  // How often each was heard.
+    std::unordered_map<std::uint64_t, std::shared_ptr<open_question>> questions_;
+    unsigned missed_ = 0;  // So many broadcasts in turn.
+    clock::time_point rests_until_{};
 };
 
 template <typename Work>

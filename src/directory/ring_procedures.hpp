@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -69,6 +70,12 @@ struct first_answers {
 };
 
 namespace in_ring {
+/// To a server that others did not know: it is to join the one that has these addresses.
+using meet = void(std::vector<std::string>);
+inline constexpr std::string_view meet_name = "directory.ring.meet";
+/// The answer to a question that was broadcast: its number, and what there is.
+using answer = void(std::uint64_t, first_answer);
+inline constexpr std::string_view answer_name = "directory.ring.answer";
 /// All that are known.
 using look = std::vector<member>();
 inline constexpr std::string_view look_name = "directory.ring.look";

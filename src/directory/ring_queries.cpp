@@ -22,7 +22,17 @@ std::chrono::nanoseconds directory_ring::left() const {
 }
 
 found_values directory_ring::find(resource_id id, const attribute_view& query) {
-    if (id == resource_id::none) return find_in(all_others(), query).found;
+    if (id == resource_id::none) {
+        std::vector<std::uint64_t> silent;
+        const auto heard = ask_at_once(broadcast_packet::kind::find, query, silent);
+        if (heard && !heard->empty()) {
+            note_broadcast(false);
+            return heard->front().found;
+        }
+        found_values found = find_in(all_others(), query).found;
+        if (heard && found.id != resource_id::none) note_broadcast(true);
+        return found;
+    }
     std::uint64_t owner = 0;
     {
         const std::lock_guard one(lock_);
@@ -100,6 +110,7 @@ std::shared_ptr<ring_user> directory_ring::here_if_in(const ring_part& part) con
 }
 
 std::vector<first_answer> directory_ring::search(const attribute_view& query) {
+    if (auto heard = search_by_broadcast(query)) return std::move(*heard);
     return search_in(all_others(), query).found;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <amalgam/fabric/broadcast_medium.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 namespace amalgam {
@@ -25,11 +26,24 @@ struct directory_limits {
     std::size_t untold = 65536;  ///< Changes that it has not been told of: then its watches end.
 };
 
+/// How servers ask all others.
+enum class search_way : std::uint8_t {
+    broadcast,  ///< By their medium; by trees when they have none, or it does not help.
+    tree        ///< By trees of calls.
+};
+
 /// How directory servers find each other, and ask each other. Every field has a default that suits
 /// most; `fanout` and `period` are best the same everywhere.
 struct ring_options {
     /// Addresses of other servers: one that is there is enough to meet all.
     std::vector<std::string> others{};
+    /// Servers on it find each other by themselves, and ask each other by it. A server has one of
+    /// its own; see open_broadcast(). None: only `others` are found.
+    std::shared_ptr<broadcast_medium> medium{};
+    search_way search = search_way::broadcast;
+    /// What was broadcast and found nobody in this time is asked once more, by trees: only that
+    /// can tell that there is none.
+    std::chrono::milliseconds broadcast_wait{5};
     /// How often a server looks whether its neighbours are alive: one that is not is noticed within
     /// three of these.
     std::chrono::milliseconds period{1000};

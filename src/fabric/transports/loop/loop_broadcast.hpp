@@ -14,7 +14,7 @@ namespace amalgam::detail {
 /// Threads: that of the network.
 class loop_broadcast final : public broadcast_medium {
 public:
-    loop_broadcast(std::weak_ptr<virtual_hub> hub, const loop_station& at, std::size_t max_bytes)
+    loop_broadcast(std::weak_ptr<virtual_hub> hub, loop_station& at, std::size_t max_bytes)
         : hub_(std::move(hub)), at_(at), max_bytes_(max_bytes) {}
 
     void listen(receiver function) override { function_ = std::move(function); }
@@ -23,13 +23,14 @@ public:
 
     /// Nothing gets away from it, or to it. The network is still there.
     bool is_off() const noexcept { return at_.cut || at_.port == nullptr || at_.port->is_dead(); }
+    loop_station& where() const noexcept { return at_; }
     void take(const_bytes packet) {
         if (function_ && !is_off()) function_(packet);
     }
 
 private:
     const std::weak_ptr<virtual_hub> hub_;
-    const loop_station& at_;
+    loop_station& at_;
     const std::size_t max_bytes_;
     receiver function_;
 };

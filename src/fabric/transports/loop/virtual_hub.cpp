@@ -183,6 +183,7 @@ bool virtual_hub::step(clock::time_point end) {
             break;
         case event::kind::packet:
             now.whom->take(now.packet->bytes());
+            mark_ready(now.whom->where());  // What it has made of it may be work for its driver.
             break;
     }
     return true;

@@ -1,0 +1,244 @@
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <amalgam/core/log.hpp>
+
+#include "directory/ring.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+constexpr std::size_t announcers_at_once = 64;     // In a period, of however many servers.
+constexpr std::size_t most_servers_searched = 64;  // By broadcast: each of them answers.
+constexpr unsigned patience = 3;                   // As often a stranger is left to others.
+constexpr unsigned misses_taken = 3;
+constexpr int rest_periods = 30;
+constexpr int most_heard_at_once = 256;
+constexpr std::size_t most_strangers = 1024;
+
+// A server that is asked alone: the part of the ring that only it is in.
+delegation only(std::uint64_t key) {
+    return {{key - 1, 1, 2}, {key}};
+}
+}  // namespace
+
+void directory_ring::listen() {
+    if (!options_.medium) return;
+    check_can_be_reached();
+    options_.medium->listen([self = weak_from_this()](const_bytes bytes) {
+        if (const auto me = self.lock()) me->take_packet(bytes);
+    });
+    run([](directory_ring& me) { me.keep_announcing(); });
+}
+
+void directory_ring::keep_announcing() {
+    broadcast_packet packet;
+    packet.from = self_key();
+    packet.addresses = self().addresses;
+    std::erase_if(packet.addresses, is_local);
+    std::vector<std::byte> bytes = to_bytes(packet, *gate_);
+    while (bytes.size() > options_.medium->max_bytes() && packet.addresses.size() > 1) {
+        packet.addresses.pop_back();
+        bytes = to_bytes(packet, *gate_);
+    }
+    std::size_t rounds = 1;
+    do {
+        (void)options_.medium->send(bytes);
+        rounds = std::max<std::size_t>(1, size() / announcers_at_once);
+    } while (!stopping_.wait_for(options_.period * rounds));
+}
+
+// On the medium's thread.
+void directory_ring::take_packet(const_bytes bytes) noexcept {
+    if (hearing_.fetch_add(1) >= most_heard_at_once) {
+        hearing_.fetch_sub(1);
+        packets_dropped_.add();
+        return;
+    }
+    try {
+        if (auto packet = parse_packet(bytes, *gate_))
+            return run([packet = std::move(*packet)](directory_ring& me) {
+                me.hear(packet);
+                me.hearing_.fetch_sub(1);
+            });
+        packets_refused_.add();
+    } catch (const std::exception&) {
+        packets_dropped_.add();  // There is no memory for it.
+    }
+    hearing_.fetch_sub(1);
+}
+
+void directory_ring::hear(const broadcast_packet& packet) {
+    if (packet.from == self_key()) return;
+    try {
+        packet.what == broadcast_packet::kind::here ? meet(packet) : answer(packet);
+    } catch (const error& why) {
+        log(log_level::debug, "directory", "what was broadcast led to nothing",
+            {{"key", packet.from}, {"why", why.what()}});
+    }
+}
+
+// ---- who is there
+
+// A stranger is asked to join by the server that comes next in the ring; where that does not do it,
+// by any; one at a time.
+void directory_ring::meet(const broadcast_packet& stranger) {
+    {
+        const std::lock_guard one(lock_);
+        if (others_.find(stranger.from) != nullptr) {
+            strangers_.erase(stranger.from);
+            return;
+        }
+        if (strangers_.size() == most_strangers) strangers_.clear();
+        const unsigned heard = ++strangers_[stranger.from];
+        const member* const next = others_.after(stranger.from);
+        const bool is_next =
+            next == nullptr || self_.key - stranger.from < next->key - stranger.from;
+        if ((!is_next && heard <= patience) || std::exchange(meeting_, true)) return;
+    }
+    for (const std::string& each : stranger.addresses) {
+        const result<peer> there = on_.try_lookup(each);
+        if (!there || there->is_self()) continue;
+        try {
+            gate_->enter(*there, gate_role);
+            meet_.on(*there).within(options_.answer_limit)(self().addresses);
+            break;
+        } catch (const error& why) {
+            log(log_level::info, "directory", "a server that was heard was not met",
+                {{"address", each}, {"why", why.what()}});
+        }
+    }
+    const std::lock_guard one(lock_);
+    meeting_ = false;
+}
+
+void directory_ring::met(std::vector<std::string> addresses) {
+    std::erase_if(addresses, is_local);
+    run([addresses = std::move(addresses)](directory_ring& me) {
+        for (const std::string& each : addresses) {
+            {
+                const std::lock_guard one(me.lock_);
+                if (me.others_.has_address(each)) return;
+            }
+            try {
+                return me.join_by(each);
+            } catch (const error& why) {
+                log(log_level::info, "directory", "a server that asked for it was not joined",
+                    {{"address", each}, {"why", why.what()}});
+            }
+        }
+    });
+}
+
+// ---- queries
+
+void directory_ring::answer(const broadcast_packet& asked) {
+    {
+        const std::lock_guard one(lock_);
+        if (others_.find(asked.from) == nullptr) return;  // Strangers are met first.
+    }
+    const auto here = here_.lock();
+    if (here == nullptr) return;
+    first_answer mine;
+    if (asked.what == broadcast_packet::kind::find) {
+        mine.found = here->find_here(asked.query);
+        if (mine.found.id == resource_id::none) return;
+    } else if (auto first = here->search_here(asked.query)) {
+        mine = std::move(*first);
+    }
+    mine.server = self_key();
+    if (const auto there = reach(asked.from)) answer_.on(*there).post(asked.number, mine);
+}
+
+void directory_ring::answered_by(std::uint64_t number, first_answer answer) {
+    const std::lock_guard one(lock_);
+    const auto at = questions_.find(number);
+    if (at == questions_.end()) return;  // It comes too late.
+    open_question& question = *at->second;
+    const auto known =
+        std::lower_bound(question.silent.begin(), question.silent.end(), answer.server);
+    if (known == question.silent.end() || *known != answer.server) return;
+    question.silent.erase(known);
+    if (answer.found.id != resource_id::none) question.answers.push_back(std::move(answer));
+    if (!question.all || question.silent.empty()) question.enough.set();
+}
+
+bool directory_ring::may_broadcast() const {
+    if (!options_.medium || options_.search == search_way::tree) return false;
+    const std::lock_guard one(lock_);
+    return others_.size() > 0 && on_.now() >= rests_until_;
+}
+
+std::optional<std::vector<first_answer>> directory_ring::ask_at_once(
+    broadcast_packet::kind what, const attribute_view& query, std::vector<std::uint64_t>& silent) {
+    if (!may_broadcast()) return std::nullopt;
+    broadcast_packet packet;
+    packet.what = what;
+    packet.from = self_key();
+    packet.query = attribute_list(query);
+    const auto question = std::make_shared<open_question>();
+    question->all = what == broadcast_packet::kind::search;
+    {
+        const std::lock_guard one(lock_);
+        packet.number = chance_();
+        question->silent = others_.keys();
+        questions_.emplace(packet.number, question);
+    }
+    const std::vector<std::byte> bytes = to_bytes(packet, *gate_);
+    const bool fits = bytes.size() <= options_.medium->max_bytes();
+    const bool sent = fits && options_.medium->send(bytes);
+    if (sent) (void)question->enough.wait_for(options_.broadcast_wait);
+    {
+        const std::lock_guard one(lock_);
+        questions_.erase(packet.number);
+    }
+    if (fits && !sent) rest_from_broadcasts();
+    if (!sent) return std::nullopt;
+    silent = std::move(question->silent);
+    return std::move(question->answers);
+}
+
+std::optional<std::vector<first_answer>> directory_ring::search_by_broadcast(
+    const attribute_view& query) {
+    if (size() > most_servers_searched) return std::nullopt;
+    std::vector<std::uint64_t> silent;
+    auto heard = ask_at_once(broadcast_packet::kind::search, query, silent);
+    if (!heard) return std::nullopt;
+    std::vector<delegation> rest;
+    for (const std::uint64_t each : silent)
+        rest.push_back(only(each));
+    bool missed = false;
+    ask_each(
+        rest,
+        [&](const peer& there, const ring_part& its) {
+            return search_.on(there).within(left()).start(its, query);
+        },
+        [&](const answered<first_answers>& how) {
+            missed = missed || how.value != nullptr;
+            if (how.value == nullptr) return true;
+            first_answers one = how.value->get();
+            std::move(one.found.begin(), one.found.end(), std::back_inserter(*heard));
+            return true;
+        });
+    note_broadcast(missed);
+    return heard;
+}
+
+void directory_ring::note_broadcast(bool missed) {
+    {
+        const std::lock_guard one(lock_);
+        missed_ = missed ? missed_ + 1 : 0;
+        if (missed_ < misses_taken) return;
+        missed_ = 0;
+    }
+    rest_from_broadcasts();
+}
+
+void directory_ring::rest_from_broadcasts() {
+    log(log_level::info, "directory", "broadcasts do not reach the others: asking them by trees");
+    const std::lock_guard one(lock_);
+    rests_until_ = on_.now() + rest_periods * options_.period;
+}
+
+}  // namespace amalgam::detail
