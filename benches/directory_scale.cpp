@@ -1,7 +1,8 @@
 // Directories of many hosts: `bench_directory_scale OUT.svg [HOSTS…]`. On the deterministic
 // network, in virtual time: every host is a real directory server on an engine of its own; a frame
 // takes 50 to 150 us; computing takes no time. For each number of hosts (10, 100, 1000, 5000 unless
-// said otherwise) prints one JSON object: messages and latency of a query that another host can
+// said otherwise), once with trees and once with broadcasts, prints one JSON object: messages (a
+// broadcast is one, which all hear) and latency of a query that another host can
 // answer, of one that none can, and of a search of everything; of a registration; how long it takes
 // until all know that a host is gone, that one has fallen silent, and that one has come. Each
 // answer is checked: a wrong one, or one that comes twice, ends it with exit code 1.
@@ -52,7 +53,7 @@ class simulation {
 public:
     static constexpr std::size_t askers = 8;
 
-    explicit simulation(std::size_t hosts) {
+    simulation(std::size_t hosts, search_way way) : way_(way) {
         net_.delay(50us, 150us);
         hosts_.reserve(hosts + 1);
         add_host();
@@ -151,10 +152,15 @@ private:
 
     void add_host() {
         host& one = hosts_.emplace_back();
-        one.on = std::make_unique<engine>(net_.port(name(hosts_.size() - 1)));
+        const std::string its_name = name(hosts_.size() - 1);
+        one.on = std::make_unique<engine>(net_.port(its_name));
         directory_options options;
         options.ring.seed = hosts_.size();
-        if (hosts_.size() > 1) options.ring.others = {"loop://host0"};
+        if (way_ == search_way::broadcast) {  // Nobody is told of anybody.
+            options.ring.medium = net_.broadcast(its_name);
+        } else if (hosts_.size() > 1) {
+            options.ring.others = {"loop://host0"};
+        }
         one.serves = std::make_unique<directory_server>(*one.on, options);
     }
     template <typename Work>
@@ -184,24 +190,20 @@ private:
         expect(false, fmt::format("it takes too long until {}", what));
     }
 
+    const search_way way_;
     loop_network net_{{.seed = 1}};
     std::vector<host> hosts_;
 };
 
-}  // namespace
+const char* name_of(search_way way) {
+    return way == search_way::tree ? "tree" : "broadcast";
+}
 
-int main(int argc, char** argv) {
-    if (argc < 2) {
-        std::fprintf(stderr, "usage: %s OUT.svg [HOSTS...]\n", argv[0]);
-        return 2;
-    }
-    std::vector<std::size_t> sizes;
-    for (int i = 2; i < argc; ++i)
-        sizes.push_back(std::strtoul(argv[i], nullptr, 10));
-    if (sizes.empty()) sizes = {10, 100, 1000, 5000};
-
-    perf::plot_panel messages{"Messages", "messages", {}, "hosts", 10};
-    perf::plot_panel times{"Time", "ms", {}, "hosts", 10};
+/// Measures all, and prints it; returns what there is to draw.
+std::vector<perf::plot_panel> draw(search_way way, const std::vector<std::size_t>& sizes) {
+    perf::plot_panel messages{
+        fmt::format("Messages, by {}", name_of(way)), "messages", {}, "hosts", 10};
+    perf::plot_panel times{fmt::format("Time, by {}", name_of(way)), "ms", {}, "hosts", 10};
     for (const char* what : {"query, found", "query, nowhere", "search of all"})
         for (perf::plot_panel* each : {&messages, &times})
             each->lines.push_back({what, {}});
@@ -210,7 +212,7 @@ int main(int argc, char** argv) {
     times.lines.push_back({"host come, all know", {}});
 
     for (const std::size_t hosts : sizes) {
-        simulation all(hosts);
+        simulation all(hosts, way);
         seeded_random random(hosts);
         const auto average = [&](int rounds, auto one) {
             measured sum;
@@ -242,14 +244,15 @@ int main(int argc, char** argv) {
         const double silence_noticed = all.end(gone == 1 ? 2 : 1, true);
         const double joined = all.grow();
         fmt::print(
-            "{{\"hosts\": {}, \"registration\": {{\"messages\": {:.1f}, \"ms\": {:.3f}}}, "
+            "{{\"by\": \"{}\", \"hosts\": {}, \"registration\": {{\"messages\": {:.1f}, \"ms\": "
+            "{:.3f}}}, "
             "\"found\": {{\"messages\": {:.1f}, \"ms\": {:.3f}}}, \"nowhere\": {{\"messages\": "
             "{:.1f}, \"ms\": {:.3f}}}, \"search\": {{\"messages\": {:.1f}, \"ms\": {:.3f}}}, "
             "\"gone_ms\": {:.0f}, \"found_after_ms\": {:.3f}, \"silent_ms\": {:.0f}, "
             "\"come_ms\": {:.0f}}}\n",
-            hosts, registered.messages, registered.latency_ms, found.messages, found.latency_ms,
-            nowhere.messages, nowhere.latency_ms, everything.messages, everything.latency_ms,
-            noticed, after.latency_ms, silence_noticed, joined);
+            name_of(way), hosts, registered.messages, registered.latency_ms, found.messages,
+            found.latency_ms, nowhere.messages, nowhere.latency_ms, everything.messages,
+            everything.latency_ms, noticed, after.latency_ms, silence_noticed, joined);
         std::fflush(stdout);
         const auto x = static_cast<double>(hosts);
         std::size_t line = 0;
@@ -261,6 +264,26 @@ int main(int argc, char** argv) {
         times.lines[4].points.emplace_back(x, silence_noticed);
         times.lines[5].points.emplace_back(x, joined);
     }
-    std::ofstream(argv[1]) << perf::to_svg({messages, times});
+    return {messages, times};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 2) {
+        std::fprintf(stderr, "usage: %s OUT.svg [HOSTS...]\n", argv[0]);
+        return 2;
+    }
+    std::vector<std::size_t> sizes;
+    for (int i = 2; i < argc; ++i)
+        sizes.push_back(std::strtoul(argv[i], nullptr, 10));
+    if (sizes.empty()) sizes = {10, 100, 1000, 5000};
+
+    std::vector<perf::plot_panel> panels;
+    for (const search_way way : {search_way::tree, search_way::broadcast}) {
+        for (perf::plot_panel& each : draw(way, sizes))
+            panels.push_back(std::move(each));
+    }
+    std::ofstream(argv[1]) << perf::to_svg(panels);
     return 0;
 }

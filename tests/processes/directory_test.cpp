@@ -52,6 +52,16 @@ protected:
         }
         return testing::AssertionFailure() << said;
     }
+    static void expect_that_they_find_each_other(const network_host (&hosts)[3]) {
+        for (const network_host& from : hosts)
+            for (const std::string name : {"on1", "on2", "on3"})
+                EXPECT_EQ(answer(from, name), name + " got hello\n");
+        child_process all = tool(hosts[0], {"find", "name"});
+        const std::string said = all.output();
+        for (const char* each : {"on1", "on2", "on3"})
+            EXPECT_NE(said.find(each), std::string::npos) << said;
+        EXPECT_EQ(all.join(), 0);
+    }
     static std::string answer(const network_host& where, const std::string& name) {
         child_process asks = member(where, {"ask", name, "hello"});
         const std::string said = asks.output();
@@ -107,17 +117,40 @@ TEST_F(directory_test, hosts_find_each_others_resources_and_miss_those_of_one_th
         ASSERT_TRUE(soon(0, hosts[i], is_there));
         boxes.push_back(member(hosts[i], {"box", "on" + n, "tcp://" + address + ":0"}));
     }
-    for (const network_host& from : hosts)
-        for (const std::string name : {"on1", "on2", "on3"})
-            EXPECT_EQ(answer(from, name), name + " got hello\n");
-    child_process all = tool(hosts[0], {"find", "name"});
-    const std::string said = all.output();
-    for (const char* each : {"on1", "on2", "on3"})
-        EXPECT_NE(said.find(each), std::string::npos) << said;
+    expect_that_they_find_each_other(hosts);
     EXPECT_TRUE(soon(0, hosts[2], {"find", "name=on2"}));
     directories[1].kill();
     EXPECT_TRUE(soon(1, hosts[2], {"find", "name=on2"}));
     EXPECT_EQ(answer(hosts[0], "on3"), "on3 got hello\n");
+}
+
+// None knows the address of another.
+TEST_F(directory_test, hosts_on_a_network_find_each_other_by_broadcast_and_by_multicast) {
+    for (const std::string medium : {"udp://10.0.0.255:7101", "udp://239.1.2.3:7101"}) {
+        SCOPED_TRACE(medium);
+        network_host hub, hosts[3];
+        hub.run("ip link add switch type bridge mcast_snooping 0");
+        hub.run("ip link set switch up");
+        std::vector<child_process> directories, boxes;
+        for (int i = 0; i < 3; ++i) {
+            const std::string n = std::to_string(i + 1), address = "10.0.0." + n;
+            hosts[i].plug("net0", address + "/24", hub, "to" + n, "");
+            hub.run("ip link set to" + n + " master switch");
+            const bool group = medium.starts_with("udp://239.");
+            directories.push_back(
+                tool(hosts[i], {"directory", "shm://amalgam-directory",
+                                "tcp://" + address + ":7100", "--broadcast",
+                                group ? medium + "?interface=" + address : medium}));
+            ASSERT_TRUE(soon(0, hosts[i], is_there));
+            boxes.push_back(member(hosts[i], {"box", "on" + n, "tcp://" + address + ":0"}));
+        }
+        for (const network_host& from : hosts)
+            for (const char* name : {"name=on1", "name=on2", "name=on3"})
+                EXPECT_TRUE(soon(0, from, {"find", name})) << name;
+        expect_that_they_find_each_other(hosts);
+        directories[1].kill();
+        EXPECT_TRUE(soon(1, hosts[2], {"find", "name=on2"}));
+    }
 }
 
 }  // namespace

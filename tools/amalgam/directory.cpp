@@ -20,6 +20,8 @@ namespace {
 struct server_options {
     std::vector<std::string> uris{"shm://amalgam-directory"};
     std::vector<std::string> join;
+    std::string broadcast;
+    bool by_tree = false;
     bool detach = false;
     unsigned end_after = 0;
 };
@@ -42,7 +44,10 @@ void serve(const server_options& options) {
     ::sigprocmask(SIG_BLOCK, &ends, nullptr);
 
     engine on(options.uris, {.name = "directory"});
-    const directory_server directory(on, {.ring = {.others = options.join}});
+    ring_options ring{.others = options.join};
+    if (options.by_tree) ring.search = search_way::tree;
+    if (!options.broadcast.empty()) ring.medium = open_broadcast(options.broadcast);
+    const directory_server directory(on, {.ring = ring});
     for (const std::string& each : on.addresses())
         fmt::print("directory at {}\n", each);
     std::fflush(stdout);
@@ -68,6 +73,12 @@ void add_directory(CLI::App& app) {
     command->add_option("--join", options->join,
                         "Another directory's address: its resources are found from here, and those "
                         "of all that it knows; may be given several times");
+    command->add_option("--broadcast", options->broadcast,
+                        "Find other directories, and ask them, by UDP: the broadcast address of a "
+                        "network, or a multicast group; example: udp://10.0.0.255:7101 or "
+                        "udp://239.1.2.3:7101?interface=10.0.0.1");
+    command->add_flag("--by-tree", options->by_tree,
+                      "Only find others by --broadcast, and ask them by trees of calls");
     command->add_flag("--detach", options->detach, "Serve in the background");
     command
         ->add_option("--end-after", options->end_after,
