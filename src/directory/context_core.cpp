@@ -290,8 +290,8 @@ message_buffer context_core::take_buffer(std::size_t bytes) {
     return short_buffers_.take(bytes);
 }
 
-peer context_core::locate(resource_id which) {
-    if (const auto known = where_.find(which)) return *known;
+peer context_core::locate(resource_id which, traffic what) {
+    if (const auto known = where_.find(which, what)) return *known;
     const auto missing = [&] {
         return error(errc::not_found, fmt::format("there is no resource {}", number(which)));
     };
@@ -299,19 +299,55 @@ peer context_core::locate(resource_id which) {
     if (found.id == resource_id::none) throw missing();
     const resource_id context = found.context == resource_id::none ? which : found.context;
     if (context == id_) {
-        where_.learn_context(context, self_of(on_.core()));
-    } else if (!where_.find_context(context)) {
+        where_.learn_context(context, ways_there(self_of(on_.core())));
+    } else if (!where_.knows_context(context)) {
         const found_values at = ask(context, attribute_list().ask(context_addresses));
         if (at.id == resource_id::none) throw missing();
         const std::vector<std::string> addresses = lines_of(at.values.text(context_addresses));
         const peer there = on_.lookup(addresses);
         gate_->enter(there, context_gate_role);
-        where_.learn_context(context, there);
+        for (const peer_way& each : on_.ways(there)) {
+            try {
+                gate_->enter(each.by, context_gate_role);
+            } catch (const error& why) {  // Then it is not used.
+                log(log_level::info, "directory", "one way to a context does not work",
+                    {{"address", each.address}, {"why", why.what()}});
+            }
+        }
+        where_.learn_context(context, ways_to(there));
     }
     where_.learn(which, context);
-    if (const auto known = where_.find(which)) return *known;
+    if (const auto known = where_.find(which, what)) return *known;
     throw error(errc::disconnected,
                 fmt::format("the context of resource {} is gone", number(which)));
+}
+
+ways_there context_core::ways_to(const peer& context) {
+    std::vector<peer_way> ways = on_.ways(context);
+    std::erase_if(ways, [&](const peer_way& each) { return !gate_->trusts(each.by); });
+    ways_there chosen(context);
+    if (ways.size() < 2) return chosen;
+    for (const traffic what : {traffic::small, traffic::bulk, traffic::control}) {
+        const std::size_t which = options_.choose(what, ways);
+        if (which >= ways.size())
+            throw error(errc::invalid,
+                        fmt::format("context_options::choose gave way {} of {}; expected an index "
+                                    "from 0",
+                                    which, ways.size()));
+        chosen.by[static_cast<std::size_t>(what)] = ways[which].by;
+    }
+    return chosen;
+}
+
+void context_core::learn_sender(resource_id which) {
+    if (where_.knows(which)) return;
+    const peer& from = call_context::current().from();
+    try {
+        where_.learn_sender(which, ways_to(from));
+    } catch (const std::exception& why) {  // Of the user's choice.
+        log(log_level::warn, "directory", "no way was chosen to who sends", {{"why", why.what()}});
+        where_.learn_sender(which, ways_there(from));
+    }
 }
 
 context_core::nanoseconds context_core::left_until(time_point deadline) const {
@@ -320,11 +356,11 @@ context_core::nanoseconds context_core::left_until(time_point deadline) const {
 }
 
 template <typename Deliver>
-void context_core::send_by(resource_id to, std::size_t bytes, time_point deadline,
+void context_core::send_by(resource_id to, traffic what, std::size_t bytes, time_point deadline,
                            Deliver deliver) {
     bool again = false;
     for (;;) {
-        const peer there = locate(to);
+        const peer there = locate(to, what);
         const result<errc> became = deliver(there, left_until(deadline));
         const errc how = became ? *became : became.code().code;
         if (how == errc::ok) return;
@@ -339,7 +375,7 @@ void context_core::send_by(resource_id to, std::size_t bytes, time_point deadlin
                                  ? fmt::format("there is no resource {} any more", number(to))
                                  : fmt::format("the message to resource {} did not arrive: {}",
                                                number(to), became ? name(how) : became.sentence()));
-        room_.on(there).within(left_until(deadline))(to, bytes);
+        room_.on(locate(to, traffic::control)).within(left_until(deadline))(to, bytes);
     }
 }
 
@@ -350,7 +386,7 @@ void context_core::send(resource_id from, resource_id to, std::int32_t tag, cons
         const exposed lent = expose(on_, const_segments(content));
         return send_long(from, to, tag, lent, deadline);
     }
-    send_by(to, content.size(), deadline, [&](const peer& there, nanoseconds left) {
+    send_by(to, traffic::small, content.size(), deadline, [&](const peer& there, nanoseconds left) {
         return message_.on(there).within(left).try_call(from, to, tag, content);
     });
 }
@@ -371,7 +407,7 @@ std::optional<resource_message> context_core::receive(resource_id to, const mess
 
 void context_core::send_long(resource_id from, resource_id to, std::int32_t tag,
                              const amalgam::bulk& content, time_point deadline) {
-    send_by(to, content.bytes(), deadline, [&](const peer& there, nanoseconds left) {
+    send_by(to, traffic::bulk, content.bytes(), deadline, [&](const peer& there, nanoseconds left) {
         return long_message_.on(there).within(left).try_call(from, to, tag, content);
     });
 }
@@ -382,31 +418,37 @@ void context_core::post(resource_id from, resource_id to, std::int32_t tag, cons
         std::copy(content.begin(), content.end(), copy.data());
         return post(from, to, tag, std::move(copy));
     }
-    message_.on(locate(to)).post(from, to, tag, content);
+    message_.on(locate(to, traffic::small)).post(from, to, tag, content);
 }
 
 void context_core::post(resource_id from, resource_id to, std::int32_t tag,
                         message_buffer content) {
     if (!content.is_registered()) return post(from, to, tag, content.bytes());
-    const peer there = locate(to);
+    const peer there = locate(to, traffic::bulk);
     long_message_.on(there).post(from, to, tag, expose_owned(on_, content.take_registered()));
+}
+
+// To who is served here.
+void context_core::tell_undelivered(resource_id from, resource_id to, std::int32_t tag, errc why) {
+    const auto back = where_.find(from, traffic::control);
+    undelivered_.on(back.value_or(call_context::current().from())).post(from, to, tag, why);
 }
 
 errc context_core::message(resource_id from, resource_id to, std::int32_t tag,
                            const_bytes content) {
     const call_context& call = call_context::current();
-    where_.learn_sender(from, call.from());
+    learn_sender(from);
     resource_message arrived{from, to, tag, short_buffers_.take(content.size())};
     std::copy(content.begin(), content.end(), arrived.content.data());
     const errc how = messages_.put(arrived);
-    if (how != errc::ok && call.one_way()) undelivered_.on(call.from()).post(from, to, tag, how);
+    if (how != errc::ok && call.one_way()) tell_undelivered(from, to, tag, how);
     return how;
 }
 
 errc context_core::long_message(resource_id from, resource_id to, std::int32_t tag,
                                 amalgam::bulk content) {
     const call_context& call = call_context::current();
-    where_.learn_sender(from, call.from());
+    learn_sender(from);
     const time_point deadline = call.deadline().value_or(time_point::max());
     resource_message arrived{from, to, tag, {}};
     errc how = errc::ok;
@@ -420,7 +462,7 @@ errc context_core::long_message(resource_id from, resource_id to, std::int32_t t
         }
         how = messages_.put(arrived);
     } while (how == errc::overloaded);
-    if (how != errc::ok && call.one_way()) undelivered_.on(call.from()).post(from, to, tag, how);
+    if (how != errc::ok && call.one_way()) tell_undelivered(from, to, tag, how);
     return how == errc::overloaded ? errc::timed_out : how;
 }
 

@@ -60,7 +60,7 @@ public:
     void send(resource_id from, resource_id to, std::int32_t tag, const message_buffer& content,
               std::size_t bytes);
     /// Waits until it is known how that resource is reached. Throws error{not_found}.
-    void find_way(resource_id which) { (void)locate(which); }
+    void find_way(resource_id which) { (void)locate(which, traffic::small); }
     void post(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
     void post(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
     /// `to` none: of any of the context's resources. Nothing: the time is over.
@@ -82,12 +82,17 @@ private:
     void check_open() const;
     void lose(const peer& who, status why);
     /// How the context of that resource is reached. Throws error{not_found}.
-    peer locate(resource_id which);
+    peer locate(resource_id which, traffic what);
+    /// The ways to another context, as the options choose them among those that are trusted.
+    ways_there ways_to(const peer& context);
+    void learn_sender(resource_id which);
+    void tell_undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
     found_values ask(resource_id which, const attribute_view& query);
     /// Calls `deliver(peer)` until it says what became of the message: again where a location was
     /// old, and where it has to wait for room.
     template <typename Deliver>
-    void send_by(resource_id to, std::size_t bytes, time_point deadline, Deliver deliver);
+    void send_by(resource_id to, traffic what, std::size_t bytes, time_point deadline,
+                 Deliver deliver);
     void send_long(resource_id from, resource_id to, std::int32_t tag, const amalgam::bulk& content,
                    time_point deadline);
     nanoseconds left_until(time_point deadline) const;

@@ -161,18 +161,18 @@ void gate::enter(const peer& there, std::string_view role) {
     trusted_.insert(there);  // It has proved it just as well.
 }
 
+bool gate::trusts(const peer& who) {
+    if (is_open() || who.is_self()) return true;
+    const std::lock_guard one(lock_);
+    return trusted_.contains(who);
+}
+
 void gate::check_caller() {
-    if (is_open()) return;
-    const peer& who = call_context::current().from();
-    if (!who.is_self()) {
-        const std::lock_guard one(lock_);
-        if (!trusted_.contains(who)) {
-            refused_.add();
-            throw error(errc::denied,
-                        "denied: the caller has not shown that it knows the secret of "
-                        "this directory; AMALGAM_SECRET_FILE names its file");
-        }
-    }
+    if (is_open() || trusts(call_context::current().from())) return;
+    refused_.add();
+    throw error(errc::denied,
+                "denied: the caller has not shown that it knows the secret of "
+                "this directory; AMALGAM_SECRET_FILE names its file");
 }
 
 }  // namespace amalgam::detail

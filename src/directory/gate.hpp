@@ -60,6 +60,8 @@ public:
     void enter(const peer& there, std::string_view role);
     /// Who makes the call that is served here has proved it. Throws error{denied}.
     void check_caller();
+    /// Whether that one is let in.
+    bool trusts(const peer& who);
 
     bool is_open() const noexcept { return secret_.empty(); }  ///< There is no secret.
     /// What only who knows the secret can make of it. `purpose` sets those apart that are made for

@@ -1,30 +1,48 @@
 #include "directory/locations.hpp"
 
+namespace amalgam {
+
+std::size_t choose_way(traffic what, std::span<const peer_way> ways) {
+    const capabilities& best = ways.front().can;
+    const auto is_equal = [&](const peer_way& each) {
+        return each.can.between_processes == best.between_processes &&
+               each.can.between_hosts == best.between_hosts && each.can.rma == best.rma;
+    };
+    const bool has_second = ways.size() > 1 && is_equal(ways[1]);
+    switch (what) {
+        case traffic::small:
+            return 0;
+        case traffic::bulk:
+            return has_second ? 1 : 0;
+        case traffic::control:
+            break;
+    }
+    const std::size_t unused = has_second ? 2 : 1;
+    return unused < ways.size() ? unused : 0;
+}
+
+}  // namespace amalgam
+
 namespace amalgam::detail {
 
-namespace {
-
-using known = std::unordered_map<resource_id, peer>;
-
-std::optional<peer> find_in(const known& those, resource_id which) {
-    const auto at = those.find(which);
-    if (at == those.end()) return std::nullopt;
-    return at->second;
-}
-
-}  // namespace
-
-std::optional<peer> locations::find(resource_id which) const {
+std::optional<peer> locations::find(resource_id which, traffic what) const {
     const std::lock_guard one(lock_);
-    return find_in(resources_, which);
+    const auto at = resources_.find(which);
+    if (at == resources_.end()) return std::nullopt;
+    return at->second[what];
 }
 
-std::optional<peer> locations::find_context(resource_id context) const {
+bool locations::knows(resource_id which) const {
     const std::lock_guard one(lock_);
-    return find_in(contexts_, context);
+    return resources_.contains(which);
 }
 
-void locations::learn_context(resource_id context, const peer& by) {
+bool locations::knows_context(resource_id context) const {
+    const std::lock_guard one(lock_);
+    return contexts_.contains(context);
+}
+
+void locations::learn_context(resource_id context, const ways_there& by) {
     const std::lock_guard one(lock_);
     if (contexts_.size() == most) contexts_.clear();
     contexts_[context] = by;
@@ -32,13 +50,13 @@ void locations::learn_context(resource_id context, const peer& by) {
 
 void locations::learn(resource_id which, resource_id context) {
     const std::lock_guard one(lock_);
-    const auto by = find_in(contexts_, context);
-    if (!by) return;
+    const auto by = contexts_.find(context);
+    if (by == contexts_.end()) return;
     if (resources_.size() == most) resources_.clear();
-    resources_[which] = *by;
+    resources_[which] = by->second;
 }
 
-void locations::learn_sender(resource_id which, const peer& by) {
+void locations::learn_sender(resource_id which, const ways_there& by) {
     const std::lock_guard one(lock_);
     if (resources_.size() == most && !resources_.contains(which)) resources_.clear();
     resources_.try_emplace(which, by);
@@ -51,7 +69,7 @@ void locations::forget(resource_id which) {
 
 void locations::forget(const peer& gone) {
     const std::lock_guard one(lock_);
-    const auto is_gone = [&](const auto& each) { return each.second == gone; };
+    const auto is_gone = [&](const auto& each) { return each.second.use(gone); };
     std::erase_if(contexts_, is_gone);
     std::erase_if(resources_, is_gone);
 }

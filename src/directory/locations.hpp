@@ -1,16 +1,31 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 
+#include <amalgam/directory/context.hpp>
 #include <amalgam/directory/resource_id.hpp>
 #include <amalgam/rpc/peer.hpp>
 
 namespace amalgam::detail {
+
+/// How a context is reached, by what goes there.
+struct ways_there {
+    std::array<peer, 3> by{};
+
+    ways_there() = default;
+    explicit ways_there(const peer& only) { by.fill(only); }
+    const peer& operator[](traffic what) const noexcept {
+        return by[static_cast<std::size_t>(what)];
+    }
+    bool use(const peer& who) const noexcept {
+        return std::find(by.begin(), by.end(), who) != by.end();
+    }
+};
 
 /// Where resources are, as far as it is known: which context a resource belongs to, and how that
 /// is reached.
@@ -22,17 +37,17 @@ public:
     static constexpr std::size_t most = 65536;  ///< Of each.
 
     /// How the context of that resource is reached; nothing: it is not known.
-    std::optional<peer> find(resource_id which) const;
-    /// How that context is reached.
-    std::optional<peer> find_context(resource_id context) const;
+    std::optional<peer> find(resource_id which, traffic what) const;
+    bool knows_context(resource_id context) const;
 
-    void learn_context(resource_id context, const peer& by);
+    void learn_context(resource_id context, const ways_there& by);
     /// Precondition: the context was learnt; otherwise nothing is.
     void learn(resource_id which, resource_id context);
 
-    /// A message came from that resource by that peer: answers go back there, also when nobody
-    /// could find it. Changes nothing that is known.
-    void learn_sender(resource_id which, const peer& by);
+    bool knows(resource_id which) const;
+    /// A message came from that resource: answers go back there, also when nobody could find it.
+    /// Changes nothing that is known.
+    void learn_sender(resource_id which, const ways_there& by);
 
     /// It is not there, or not any more.
     void forget(resource_id which);
@@ -41,8 +56,8 @@ public:
 
 private:
     mutable std::mutex lock_;
-    std::unordered_map<resource_id, peer> contexts_;
-    std::unordered_map<resource_id, peer> resources_;
+    std::unordered_map<resource_id, ways_there> contexts_;
+    std::unordered_map<resource_id, ways_there> resources_;
 };
 
 }  // namespace amalgam::detail

@@ -84,6 +84,12 @@ future<peer> engine::start_lookup(std::span<const std::string> addresses) {
     return core_->start_lookup({addresses.begin(), addresses.end()});
 }
 
+std::vector<peer_way> engine::ways(const peer& who) {
+    std::vector<peer_way> all;
+    core_->on_stream([&] { all = core_->ways(who); });
+    return all;
+}
+
 bool engine::undefine(std::string_view name, std::uint16_t provider) {
     bool known = false;
     core_->on_stream([&] { known = core_->serves().procedures().remove(name, provider); });

@@ -156,6 +156,7 @@ public:
     /// Another engine has given up a way to us, so that nothing that still is on it may arrive.
     void part(const peer& from, std::uint32_t number);
     std::string explain(const peer& who);
+    std::vector<peer_way> ways(const peer& who);
     message_sink& self_sink() noexcept { return self_sink_; }
     std::string address_of(const peer& who);
     /// What lookup() does, of an address as lookup() keeps it.

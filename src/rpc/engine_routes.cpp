@@ -82,6 +82,25 @@ void engine_core::on_release(const peer_state& from, const_bytes ids) noexcept {
         loans_.on_release(each.who, ids);
 }
 
+std::vector<peer_way> engine_core::ways(const peer& who) {
+    std::vector<peer_way> all;
+    const auto add = [&](peer_state& way) {
+        way.untold = false;  // It is a user's name now.
+        all.push_back({way.name, address_of(way.name), can(way.name.port())});
+    };
+    if (who.is_self()) return {{who, address_of(who), {}}};
+    peer_state* const now = ports_.empty() ? nullptr : way_to(who);
+    if (now == nullptr) return all;
+    const auto engine = routes_.engine_of(now->name);
+    if (engine == nullptr) {
+        add(*now);
+        return all;
+    }
+    for (const route& each : engine->routes)
+        if (peer_state* const way = peers_.find(each.way)) add(*way);
+    return all;
+}
+
 std::string engine_core::explain(const peer& who) {
     if (who.is_self()) return "this engine itself: messages to it take no transport";
     const peer_state* const now = ports_.empty() ? nullptr : way_to(who);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,22 @@ struct undelivered_message {
     errc why = errc::ok;  ///< not_found: no such resource; overloaded: no room; disconnected …
 };
 
+/// What contexts send each other.
+enum class traffic : std::uint8_t {
+    small,   ///< Messages of up to context_options::eager_bytes.
+    bulk,    ///< Longer ones, and the transfers that bring them.
+    control  ///< Waiting for room, and news of what did not arrive.
+};
+
+/// Chooses one of the ways to another context, of which there are more than one: its index. The
+/// best is the first: see engine::lookup().
+using way_choice = std::function<std::size_t(traffic what, std::span<const peer_way> ways)>;
+
+/// What is done without a choice of one's own: small messages go by the best way; bulk by the next
+/// that is as near and moves memory by the same means, a second network say, else by the best, too;
+/// control by a way that has neither, if there is one.
+std::size_t choose_way(traffic what, std::span<const peer_way> ways);
+
 /// How a context behaves. Every field has a default that suits most.
 struct context_options {
     /// The directory that it opens at: an address; "here" for one of its own, which only this
@@ -49,6 +66,9 @@ struct context_options {
     /// Told of each message that was posted and did not arrive. On the engine's stream: it must not
     /// wait.
     std::function<void(const undelivered_message&)> on_undelivered{};
+    /// By which of several ways each other context is sent what; asked when that is first reached.
+    /// Where the chosen way is lost another is used.
+    way_choice choose{choose_way};
 };
 
 /// A process's part in the system: it registers resources, finds those of others, and keeps the

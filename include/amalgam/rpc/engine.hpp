@@ -110,6 +110,13 @@ struct procedure_options {
 
 struct engine_config;
 
+/// One of the ways to an engine that is known by several addresses.
+struct peer_way {
+    peer by;              ///< The engine, by this way as long as it stands; then by another.
+    std::string address;  ///< Where that was looked up, or came from.
+    capabilities can;     ///< Of this engine's port.
+};
+
 /// Calls procedures elsewhere and serves its own, over one or several ports.
 ///
 /// Names that begin with "amalgam." are the engine's own: "amalgam.ping" gives its number back.
@@ -161,6 +168,9 @@ public:
     result<peer> try_lookup(std::span<const std::string> addresses);
     /// The same without waiting.
     future<peer> start_lookup(std::span<const std::string> addresses);
+    /// All ways by which that engine is reached now, the best first; none when it is gone. One that
+    /// was looked up by one address has one.
+    std::vector<peer_way> ways(const peer& who);
 
     /// Serves `name` by `function`, typed by its parameters and result. Parameters of type
     /// std::string_view and std::span<const T> borrow from the message for the handler's time.

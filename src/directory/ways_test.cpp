@@ -1,0 +1,166 @@
+// Contexts that are known by several addresses: what goes by which.
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/fabric/loop.hpp>
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A directory, and two contexts, "a" and "b", with three ports each, on a network in virtual time.
+class several_ways {
+    struct member {
+        std::unique_ptr<engine> on;
+        std::unique_ptr<context> here;
+        resource own;
+    };
+    template <typename Work>
+    std::invoke_result_t<Work&, member&> in(const std::string& which, Work work) {
+        member& where = members_[which];
+        auto done = where.on->spawn([&where, work] { return work(where); });
+        for (int i = 0; i < 1000 && !done.ready(); ++i)
+            net.run_for(10ms);
+        if (!done.ready()) throw error(errc::timed_out, "something never ends");
+        return done.get();
+    }
+
+public:
+    explicit several_ways(const context_options& options = {})
+        : directory_(host_, {.secret = options.secret}) {
+        for (const std::string name : {"a", "b"}) {
+            member& one = members_[name];
+            std::vector<std::unique_ptr<port>> ports;
+            for (const char* number : {"1", "2", "3"})
+                ports.push_back(net.port(name + number));
+            one.on = std::make_unique<engine>(std::move(ports));
+            in(name, [&](member& me) {
+                context_options its = options;
+                its.directory = host_.address();
+                me.here = std::make_unique<context>(*me.on, its);
+                me.own = me.here->add({{"name", name}});
+                return true;
+            });
+        }
+        net.on_event([this](const loop_event& what) {
+            if (what.what == loop_event::kind::frame) arrived_[std::string(what.to)] += what.bytes;
+        });
+    }
+    /// `from` sends a message of so many bytes to `to`, by the port of `to` that is returned.
+    std::string send(const std::string& from, const std::string& to, std::size_t bytes) {
+        const resource_id there = members_[to].own.id();
+        in(from, [&](member& me) {  // Which finds the way.
+            me.own.send(there, 0, "hello");
+            return true;
+        });
+        EXPECT_TRUE(in(to, [](member& me) { return me.own.try_receive({.tag = 0}); }));
+        arrived_.clear();
+        in(from, [&](member& me) {
+            me.own.send(there, 1, std::vector<std::byte>(bytes));
+            return true;
+        });
+        const auto got = in(to, [](member& me) { return me.own.try_receive({.tag = 1}); });
+        EXPECT_TRUE(got && got->content.size() == bytes);
+        std::string by;
+        for (const auto& [name, count] : arrived_)
+            if (name.starts_with(to) && count >= bytes) by += name;
+        return by;
+    }
+    /// a sends b so much that b has no room, and waits; then b reads it all. Returns what was told
+    /// by b's third port meanwhile.
+    std::size_t fill() {
+        const resource_id there = members_["b"].own.id();
+        arrived_.clear();
+        auto sent = members_["a"].on->spawn([&, there] {
+            for (int i = 0; i < 10; ++i)
+                members_["a"].own.send(there, 2, std::vector<std::byte>(1000));
+        });
+        net.run_for(1s);
+        EXPECT_FALSE(sent.ready());
+        for (int i = 0; i < 10; ++i) {
+            EXPECT_TRUE(in("b", [](member& me) { return me.own.try_receive({.tag = 2}); }));
+            net.run_for(1s);
+        }
+        EXPECT_TRUE(sent.ready());
+        return arrived_["b3"];
+    }
+
+    loop_network net;
+
+private:
+    engine host_{net.port("directory")};
+    directory_server directory_;
+    std::map<std::string, member> members_;
+    std::map<std::string, std::size_t> arrived_;  // Bytes, by port.
+};
+
+TEST(ways, small_messages_bulk_and_control_have_a_way_each) {
+    for (const char* secret : {"", "open sesame"}) {
+        several_ways all({.secret = secret, .store_bytes = 4096});
+        EXPECT_EQ(all.send("a", "b", 100), "b1");
+        EXPECT_EQ(all.send("a", "b", 100000), "b2");
+        EXPECT_GT(all.fill(), 0u);
+    }
+}
+
+TEST(ways, answers_choose_among_the_ways_that_their_questions_could_have_come_by) {
+    several_ways all;
+    (void)all.send("a", "b", 100);
+    EXPECT_EQ(all.send("b", "a", 100), "a1");
+    EXPECT_EQ(all.send("b", "a", 100000), "a2");
+}
+
+TEST(ways, a_policy_of_ones_own_is_followed) {
+    several_ways all({.choose = [](traffic what, std::span<const peer_way> ways) {
+        EXPECT_EQ(ways.size(), 3u);
+        EXPECT_TRUE(ways[0].address.starts_with("loop://"));
+        return what == traffic::small ? std::size_t{2} : std::size_t{0};
+    }});
+    EXPECT_EQ(all.send("a", "b", 100), "b3");
+    EXPECT_EQ(all.send("a", "b", 100000), "b1");
+}
+
+TEST(ways, a_policy_that_names_none_of_them_is_told_so) {
+    several_ways all({.choose = [](traffic, std::span<const peer_way> ways) { return ways.size(); }});
+    try {
+        (void)all.send("a", "b", 100);
+        FAIL() << "it was taken";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::invalid);
+        EXPECT_NE(std::string(why.what()).find("gave way 3 of 3"), std::string::npos) << why.what();
+    }
+}
+
+TEST(ways, what_went_by_a_lost_way_goes_by_another) {
+    several_ways all;
+    EXPECT_EQ(all.send("a", "b", 100000), "b2");
+    all.net.cut("b2");
+    all.net.run_for(20s);
+    EXPECT_EQ(all.send("a", "b", 100000), "b1");
+    EXPECT_EQ(all.send("a", "b", 100), "b1");
+}
+
+TEST(ways, far_and_near_ones_are_not_mixed_but_for_control) {
+    peer_way shm, tcp;
+    shm.can.between_hosts = false;
+    tcp.can.between_hosts = true;
+    const std::vector<peer_way> both{shm, tcp}, two{tcp, tcp}, one{tcp};
+    EXPECT_EQ(choose_way(traffic::small, both), 0u);
+    EXPECT_EQ(choose_way(traffic::bulk, both), 0u);
+    EXPECT_EQ(choose_way(traffic::control, both), 1u);
+    EXPECT_EQ(choose_way(traffic::bulk, two), 1u);
+    EXPECT_EQ(choose_way(traffic::control, two), 0u);
+    for (const traffic each : {traffic::small, traffic::bulk, traffic::control})
+        EXPECT_EQ(choose_way(each, one), 0u);
+}
+
+}  // namespace
+}  // namespace amalgam
