@@ -2,8 +2,7 @@
 // each, which both poll: `bench_directory TEST URI [SECONDS]`. Prints one JSON object, as `amalgam
 // perf` does.
 //   query-id, query-attribute   a query that the directory in the other process answers, which
-//   keeps
-//                               a million resources
+//                               keeps a million resources
 //   register                    registrations there, one after the other
 //   message, message-send       a message of 8 bytes to a resource of the other process, and one
 //                               back, posted or sent; message-64k of 64 KiB, posted
@@ -69,20 +68,23 @@ perf::measurement ask(const std::string& test, const std::string& uri, double se
 void echo(const std::string& uri, const std::string& test, perf::channel& talk) {
     const std::string directory = talk.read_line();
     engine on(uri, polling("echo"));
-    context here(on, {.directory = directory});
-    const resource mine = here.add({{"type", "echo"}});
-    talk.write_line("ready");
-    on.run([&] {
-        for (;;) {
-            resource_message got = mine.receive();
-            if (got.content.size() == 0) return;
-            if (test == "message-send") {
-                mine.send(got.from, got.tag, got.content.bytes());
-            } else {
-                mine.post(got.from, got.tag, std::move(got.content));
+    {
+        context here(on, {.directory = directory});
+        const resource mine = here.add({{"type", "echo"}});
+        talk.write_line("ready");
+        on.run([&] {
+            for (;;) {
+                resource_message got = mine.receive();
+                if (got.content.size() == 0) return;
+                if (test == "message-send") {
+                    mine.send(got.from, got.tag, got.content.bytes());
+                } else {
+                    mine.post(got.from, got.tag, std::move(got.content));
+                }
             }
-        }
-    });
+        });
+    }
+    talk.write_line("done");
     (void)talk.read_line();
 }
 
@@ -111,6 +113,7 @@ perf::measurement exchange(const std::string& test, const std::string& uri, doub
         mine.send(there, 1, const_bytes());
         return measured;
     });
+    (void)peer.talk().read_line();
     result.size_bytes = bytes;
     return result;
 }
