@@ -312,3 +312,10 @@ ROWS = [
     task_row("memory that 10 million creations leave", "creation-growth", "", lambda row: 1024,
              unit="KiB", once=True),
 ]
+
+# Programs that draw what a figure cannot say, into the file that is their first argument.
+DIAGRAMS = {
+    # 5,000 hosts need 9 GB and ten minutes: by hand.
+    "directory of many hosts": ["bench_directory_scale", "10", "100", "1000"],
+    "computing and communicating": ["bench_sustainability"],
+}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs every comparison in one go and writes report.json and report.md.
+"""Runs every comparison in one go and writes report.json and report.md, and the diagrams.
 
 A row is measured many times, shortly, ours and its peers in turn, so that a slow moment of the
 machine falls on all of them; the median counts. Usage: run.py BUILD_DIR OUT_DIR [ROUNDS [WORDS]]
-WORDS: only rows whose metric has them.
+WORDS: only rows whose metric has them, and diagrams whose name has.
 """
 import json
 import os
@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 
-from rows import ROWS
+from rows import DIAGRAMS, ROWS
 
 BUILD, OUT = sys.argv[1], sys.argv[2]
 ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 15
@@ -107,6 +107,17 @@ def markdown(rows):
     return "\n".join(lines) + "\n"
 
 
+def draw(name, words):
+    """NAME.svg, and NAME.jsonl with what it is drawn from."""
+    there = os.path.join(OUT, name.replace(" ", "-"))
+    if not is_here(words):
+        return
+    with open(there + ".jsonl", "w") as file:
+        done = subprocess.run([words[0], there + ".svg", *words[1:]], timeout=1800, stdout=file)
+    if done.returncode != 0:
+        print(f"  {' '.join(words)} ended with {done.returncode}", file=sys.stderr)
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
     rows = []
@@ -116,6 +127,10 @@ def main():
         rows.append(measure(row))
         with open(os.path.join(OUT, "report.json"), "w") as file:
             json.dump(rows, file, indent=2)
+    for name, words in DIAGRAMS.items():
+        if WORDS in name:
+            print(f"diagram: {name}", flush=True)
+            draw(name, words)
     text = markdown(rows)
     with open(os.path.join(OUT, "report.md"), "w") as file:
         file.write(text)

@@ -129,7 +129,8 @@ TEST(ways, a_policy_of_ones_own_is_followed) {
 }
 
 TEST(ways, a_policy_that_names_none_of_them_is_told_so) {
-    several_ways all({.choose = [](traffic, std::span<const peer_way> ways) { return ways.size(); }});
+    several_ways all(
+        {.choose = [](traffic, std::span<const peer_way> ways) { return ways.size(); }});
     try {
         (void)all.send("a", "b", 100);
         FAIL() << "it was taken";

@@ -32,7 +32,7 @@ constexpr std::size_t largest_packet = 1400;  // One frame of Ethernet, with roo
 struct group {
     sockaddr_in address{};
     bool multicast = false;
-    in_addr interface{};  // Any: the system's choice.
+    in_addr interface {};  // Any: the system's choice.
 };
 
 /// A number in dots; nothing: it is none.
@@ -98,8 +98,9 @@ group parse_group(std::string_view text) {
         found.interface = *interface;
     }
     if (!found.multicast && !is_broadcast_of_this_host(*address))
-        throw refuse("this is neither a multicast group nor the broadcast address of a network "
-                     "of this host; ip address shows those (brd)");
+        throw refuse(
+            "this is neither a multicast group nor the broadcast address of a network "
+            "of this host; ip address shows those (brd)");
     return found;
 }
 
@@ -113,8 +114,8 @@ public:
                         fmt::format("broadcast address \"{}\": {} failed: {}", text, what,
                                     std::strerror(why)));
         };
-        socket_ = unique_fd(check(
-            ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "opening a socket"));
+        socket_ = unique_fd(check(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+                                  "opening a socket"));
         stop_ = unique_fd(check(::eventfd(0, EFD_CLOEXEC), "making an event"));
         const auto set = [&](int level, int option, const auto& value, const char* what) {
             check(::setsockopt(socket_.get(), level, option, &value, sizeof(value)), what);
@@ -147,9 +148,9 @@ public:
 
     bool send(const_bytes packet) noexcept override {
         if (packet.size() > largest_packet) return false;
-        const auto sent = ::sendto(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL,
-                                   reinterpret_cast<const sockaddr*>(&to_.address),
-                                   sizeof(to_.address));
+        const auto sent =
+            ::sendto(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL,
+                     reinterpret_cast<const sockaddr*>(&to_.address), sizeof(to_.address));
         return sent == static_cast<ssize_t>(packet.size());
     }
 

@@ -72,16 +72,17 @@ INSTANTIATE_TEST_SUITE_P(loopback, udp_broadcast_test,
                                          "udp://239.77.1.2:47101?interface=127.0.0.1"));
 
 TEST(udp_broadcast, what_is_no_group_of_this_host_is_refused_with_a_reason) {
-    for (const char* bad : {"tcp://127.255.255.255:1", "udp://127.0.0.1:7101", "udp://here:7101",
-                            "udp://239.1.2.3", "udp://239.1.2.3:0", "udp://239.1.2.3:70000",
-                            "udp://239.1.2.3:71x", "udp://239.1.2.3:7101?colour=red",
-                            "udp://239.1.2.3:7101?interface=eth", "udp://8.8.8.8:7101",
-                            "udp://127.255.255.255:7101?interface=127.0.0.1"}) {
+    for (const char* bad :
+         {"tcp://127.255.255.255:1", "udp://127.0.0.1:7101", "udp://here:7101", "udp://239.1.2.3",
+          "udp://239.1.2.3:0", "udp://239.1.2.3:70000", "udp://239.1.2.3:71x",
+          "udp://239.1.2.3:7101?colour=red", "udp://239.1.2.3:7101?interface=eth",
+          "udp://8.8.8.8:7101", "udp://127.255.255.255:7101?interface=127.0.0.1"}) {
         const std::string said = why_not(bad);
         EXPECT_TRUE(said.starts_with("invalid: ")) << bad << ": " << said;
         EXPECT_NE(said.find("example: udp://"), std::string::npos) << said;
     }
-    EXPECT_TRUE(why_not("udp://239.1.2.3:47102?interface=203.0.113.9").starts_with("unreachable: "));
+    EXPECT_TRUE(
+        why_not("udp://239.1.2.3:47102?interface=203.0.113.9").starts_with("unreachable: "));
 }
 
 }  // namespace

@@ -137,10 +137,9 @@ TEST_F(directory_test, hosts_on_a_network_find_each_other_by_broadcast_and_by_mu
             hosts[i].plug("net0", address + "/24", hub, "to" + n, "");
             hub.run("ip link set to" + n + " master switch");
             const bool group = medium.starts_with("udp://239.");
-            directories.push_back(
-                tool(hosts[i], {"directory", "shm://amalgam-directory",
-                                "tcp://" + address + ":7100", "--broadcast",
-                                group ? medium + "?interface=" + address : medium}));
+            directories.push_back(tool(
+                hosts[i], {"directory", "shm://amalgam-directory", "tcp://" + address + ":7100",
+                           "--broadcast", group ? medium + "?interface=" + address : medium}));
             ASSERT_TRUE(soon(0, hosts[i], is_there));
             boxes.push_back(member(hosts[i], {"box", "on" + n, "tcp://" + address + ":0"}));
         }

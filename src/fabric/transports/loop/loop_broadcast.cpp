@@ -15,8 +15,8 @@ bool loop_broadcast::send(const_bytes packet) noexcept {
 }
 
 std::shared_ptr<broadcast_medium> virtual_hub::broadcast(std::string_view name) {
-    auto made = std::make_shared<loop_broadcast>(weak_from_this(), station_of(name),
-                                                 options.inline_bytes);
+    auto made =
+        std::make_shared<loop_broadcast>(weak_from_this(), station_of(name), options.inline_bytes);
     std::erase_if(broadcasts_, [](const auto& each) { return each.expired(); });
     broadcasts_.push_back(made);
     return made;

@@ -12,7 +12,6 @@
 
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/random.hpp>
-
 #include <amalgam/fabric/broadcast_medium.hpp>
 
 #include "fabric/transports/loop/loop_port.hpp"
