@@ -66,7 +66,7 @@ void context_core::start() {
         const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
             served_.serve(shared_from_this(), name, what, run);
         };
-        serve(at_context::change_name, &context_core::change);
+        serve(at_context::change_name, &context_core::change_told);
         serve(at_context::message_name, &context_core::message);
         serve(at_context::long_message_name, &context_core::long_message, handler::ult);
         serve(at_context::room_name, &context_core::room, handler::ult);
@@ -267,7 +267,11 @@ void context_core::unwatch(std::uint32_t number) noexcept {
     }
 }
 
-void context_core::change(std::uint32_t watch, bool appeared, found_values which) {
+void context_core::change_told(std::uint32_t watch, bool appeared, found_values which) {
+    if (call_context::current().from() == directory_) change(watch, appeared, which);
+}
+
+void context_core::change(std::uint32_t watch, bool appeared, const found_values& which) {
     using kind = resource_change::kind;
     std::unordered_map<std::uint32_t, std::shared_ptr<watch_state>> whom;
     {

@@ -74,8 +74,9 @@ private:
     errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
     errc room(resource_id to, std::uint64_t bytes);
     void undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
-    void change(std::uint32_t watch, bool appeared, found_values which);
+    void change_told(std::uint32_t watch, bool appeared, found_values which);
 
+    void change(std::uint32_t watch, bool appeared, const found_values& which);
     void open_at(const std::string& directory, bool start);
     result<resource_id> try_open(const std::string& directory);
     attribute_list describe() const;

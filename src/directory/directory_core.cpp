@@ -111,19 +111,23 @@ reply<resource_id> directory_core::open(attribute_view what) {
 void directory_core::close(resource_id context) {
     const auto done = alone([&] {
         check_is(context);
-        clients_.erase(context);
-        forget_searches(context);
-        return registry_.close(context);
+        close_one(context);
+        return true;
     });
     if (done.code == errc::ok) far_->remove_all(context);
 }
 
 reply<resource_id> directory_core::open_guest() {
     return alone([&] {
+        const peer& who = call_context::current().from();
+        // Who comes again has forgotten what it was here before.
+        if (const auto before = servers_.find(who); before != servers_.end())
+            close_one(before->second);
         const resource_id id = registry_.open_guest();
         client& guest = clients_[id];
-        guest.who = call_context::current().from();
+        guest.who = who;
         guest.is_server = true;
+        servers_[who] = id;
         return id;
     });
 }
@@ -133,25 +137,23 @@ void directory_core::far_change(std::uint64_t server, std::uint32_t watch, bool 
     far_->changed(call_context::current().from(), server, watch, appeared, which);
 }
 
-void directory_core::forget_searches(resource_id context) {
+void directory_core::close_one(resource_id context) {
+    const auto at = clients_.find(context);
+    if (at->second.is_server) servers_.erase(at->second.who);
+    clients_.erase(at);
     spread_.erase(spread_.lower_bound({context, 0}), spread_.upper_bound({context, ~0u}));
+    registry_.close(context);
 }
 
 void directory_core::close_all_of(const peer& gone) {
     std::vector<resource_id> closed;
     (void)alone([&] {
-        for (auto at = clients_.begin(); at != clients_.end();) {
-            if (!(at->second.who == gone)) {
-                ++at;
-                continue;
-            }
+        for (const auto& [context, whose] : clients_)
+            if (whose.who == gone) closed.push_back(context);
+        for (const resource_id each : closed) {
             log(log_level::debug, "directory", "a context is gone",
-                {{"context", static_cast<std::uint32_t>(at->first)}});
-            const resource_id context = at->first;
-            at = clients_.erase(at);
-            forget_searches(context);
-            registry_.close(context);
-            closed.push_back(context);
+                {{"context", static_cast<std::uint32_t>(each)}});
+            close_one(each);
         }
         return true;
     });

@@ -91,7 +91,7 @@ private:
     void check_is(resource_id context) const;
     next_answer next_elsewhere(const search_key& which, spread& state, const attribute_list& query);
     void end_search(const search_key& which);
-    void forget_searches(resource_id context);
+    void close_one(resource_id context);  // With the lock held.
     void close_all_of(const peer& gone);
     void note(watched_change&& change);
     void tell(resource_id context);
@@ -110,6 +110,7 @@ private:
     mutable std::mutex lock_;  // Never held across a wait.
     registry registry_;
     std::unordered_map<resource_id, client> clients_;
+    std::unordered_map<peer, resource_id> servers_;  // Those of them that are servers.
     guest_searches guests_{registry_};
     std::map<search_key, std::shared_ptr<spread>> spread_;
     std::vector<resource_id> to_tell_;  // Contexts, by what runs with the lock held.

@@ -102,7 +102,7 @@ private:
     };
     struct client {
         std::size_t resources = 0;
-        std::size_t bytes = 0;
+        std::size_t bytes = 0;       // Of their attributes, and of its queries and watches.
         std::uint32_t searched = 0;  // The last number of a search.
         std::unordered_map<std::uint32_t, std::unique_ptr<store_search>> searches;
         std::unordered_map<std::uint32_t, std::unique_ptr<watcher>> watches;
@@ -114,6 +114,7 @@ private:
     }
 
     client& client_of(resource_id context);
+    void check_room(const client& whose, const attribute_view& what) const;
     store_search& search_of(resource_id context, std::uint32_t search);
     void tell_watchers(const resource_store::found& which, bool appeared);
     void tell_those_at(std::uint64_t key, const resource_store::found& which, bool appeared);

@@ -159,9 +159,11 @@ ring_news directory_ring::learn(const ring_news& news) {
         const std::lock_guard one(lock_);
         for (const member& each : news.came) {
             if (each.key == self_.key) continue;
-            for (const std::uint32_t range : each.ranges)
-                if (contains(settled_, range) && !contains(each.settled, range))
-                    claims_ours.push_back(each);
+            if (!is_proper(each)) continue;
+            if (std::any_of(settled_.begin(), settled_.end(), [&](std::uint32_t range) {
+                    return contains(each.ranges, range) && !contains(each.settled, range);
+                }))
+                claims_ours.push_back(each);
             if (others_.learn(each, now) == member_table::learnt::nothing) continue;
             fresh.came.push_back(each);
         }
@@ -206,7 +208,18 @@ void directory_ring::tell_now() {
     pass_on(all_others(), news);
 }
 
+// Who is asked to see to a part is in it, and takes itself out of what it hands on: so whatever
+// addresses members give, no question goes round in circles, or comes to a server twice.
+void directory_ring::check_is_in(const ring_part& part) const {
+    if (part.holds(self_key())) return;
+    throw error(errc::not_found,
+                "this directory is not in that part of the ring: the one that "
+                "was there is gone from this address");
+}
+
 void directory_ring::told(ring_part part, ring_news news) {
+    check_is_in(part);
+    std::erase_if(news.came, [](const member& each) { return !is_proper(each); });
     learn(news);
     run([part, news = std::move(news)](directory_ring& me) { me.pass_on(part, news); });
 }

@@ -113,6 +113,7 @@ private:
     void join_by(const std::string& address);
     void claim();
     void claim_now(std::uint32_t range);
+    bool settle(std::uint32_t range);
     void object(const member& to);
     void keep_looking();
     void look_after_next();
@@ -122,7 +123,9 @@ private:
     void look_for_lost();
 
     std::vector<delegation> cut(const ring_part& part) const;
-    std::shared_ptr<ring_user> here_if_in(const ring_part& part) const;
+    void check_is_in(const ring_part& part) const;
+    part_answer find_behind(const ring_part& part, const attribute_view& query);
+    first_answers search_behind(const ring_part& part, const attribute_view& query);
     ring_part all_others() const;
     ring_news learn(const ring_news& news);
     /// Soon, with what else there is to tell by then.

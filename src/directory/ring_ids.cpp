@@ -11,6 +11,7 @@ namespace amalgam::detail {
 
 std::optional<std::uint32_t> directory_ring::some_free_range() {
     const std::lock_guard one(lock_);
+    if (self_.ranges.size() >= most_ranges) return std::nullopt;
     for (int attempts = 1000; attempts > 0; --attempts) {
         const auto range = static_cast<std::uint32_t>(chance_.below(resource_store::ranges));
         if (others_.owner_of(range) != nullptr) continue;
@@ -38,7 +39,7 @@ void directory_ring::object(const member& to) {
         ++self_.version;
         news.came.push_back(self_);
     }
-    (void)tell_.on(*there).within(options_.answer_limit).try_call(ring_part{to.key, 1, 1}, news);
+    (void)tell_.on(*there).within(options_.answer_limit).try_call(ring_part{to.key, 0, 1}, news);
 }
 
 void directory_ring::want_range() {
@@ -50,30 +51,35 @@ void directory_ring::want_range() {
 }
 
 void directory_ring::claim() {
-    const auto range = some_free_range();
-    if (!range) {
-        log(log_level::error, "directory", "there are no ids left");
-        const std::lock_guard one(lock_);
-        claiming_ = false;
-        return;
+    for (;;) {
+        const auto range = some_free_range();
+        if (!range) {
+            log(log_level::error, "directory", "there are no ids left");
+            const std::lock_guard one(lock_);
+            claiming_ = false;
+            return;
+        }
+        {
+            const std::lock_guard one(lock_);
+            self_.ranges.push_back(*range);
+            ++self_.version;
+        }
+        if (size() > 1) tell_all({{self()}, {}});
+        if (settle(*range)) return;
     }
-    {
-        const std::lock_guard one(lock_);
-        self_.ranges.push_back(*range);
-        ++self_.version;
-    }
-    if (size() > 1) tell_all({{self()}, {}});
-    claim_now(*range);
 }
 
 void directory_ring::claim_now(std::uint32_t range) {
-    if (size() > 1 && stopping_.wait_for(options_.claim_time)) return;
+    if (!settle(range)) claim();
+}
+
+// False: another one has it.
+bool directory_ring::settle(std::uint32_t range) {
+    if (size() > 1 && stopping_.wait_for(options_.claim_time)) return true;
     if (is_contested(range)) {
-        {
-            const std::lock_guard one(lock_);
-            std::erase(self_.ranges, range);
-        }
-        return claim();
+        const std::lock_guard one(lock_);
+        std::erase(self_.ranges, range);
+        return false;
     }
     {
         const std::lock_guard one(lock_);
@@ -82,6 +88,7 @@ void directory_ring::claim_now(std::uint32_t range) {
     }
     if (const auto here = here_.lock()) here->own_range(range);
     ready_.set();
+    return true;
 }
 
 }  // namespace amalgam::detail

@@ -22,7 +22,7 @@ std::chrono::nanoseconds directory_ring::left() const {
 }
 
 found_values directory_ring::find(resource_id id, const attribute_view& query) {
-    if (id == resource_id::none) return find_in(all_others(), query).found;
+    if (id == resource_id::none) return find_behind(all_others(), query).found;
     std::uint64_t owner = 0;
     {
         const std::lock_guard one(lock_);
@@ -38,11 +38,16 @@ found_values directory_ring::find(resource_id id, const attribute_view& query) {
 }
 
 part_answer directory_ring::find_in(ring_part part, attribute_view query) {
-    part_answer all;
-    if (const auto here = here_if_in(part)) {
-        all.found = here->find_here(query);
-        if (all.found.id != resource_id::none) return all;
+    check_is_in(part);
+    if (const auto here = here_.lock()) {
+        found_values found = here->find_here(query);
+        if (found.id != resource_id::none) return {std::move(found), 0};
     }
+    return find_behind(part, query);
+}
+
+part_answer directory_ring::find_behind(const ring_part& part, const attribute_view& query) {
+    part_answer all;
     const std::chrono::nanoseconds within = part_of(left());
     ask_each(
         cut(part),
@@ -61,13 +66,19 @@ part_answer directory_ring::find_in(ring_part part, attribute_view query) {
 }
 
 first_answers directory_ring::search_in(ring_part part, attribute_view query) {
-    first_answers all;
-    if (const auto here = here_if_in(part)) {
-        if (auto first = here->search_here(query)) {
-            first->server = self_key();
-            all.found.push_back(std::move(*first));
-        }
+    check_is_in(part);
+    std::optional<first_answer> mine;
+    if (const auto here = here_.lock()) mine = here->search_here(query);
+    first_answers all = search_behind(part, query);
+    if (mine) {
+        mine->server = self_key();
+        all.found.push_back(std::move(*mine));
     }
+    return all;
+}
+
+first_answers directory_ring::search_behind(const ring_part& part, const attribute_view& query) {
+    first_answers all;
     const std::chrono::nanoseconds within = part_of(left());
     ask_each(
         cut(part),
@@ -94,13 +105,8 @@ void directory_ring::stop_here(std::uint64_t search) {
     if (const auto here = here_.lock()) here->stop_here(search);
 }
 
-std::shared_ptr<ring_user> directory_ring::here_if_in(const ring_part& part) const {
-    // The root of a tree has looked at its own already, and is in no part of it.
-    return part.from == self_key() ? nullptr : here_.lock();
-}
-
 std::vector<first_answer> directory_ring::search(const attribute_view& query) {
-    return search_in(all_others(), query).found;
+    return search_behind(all_others(), query).found;
 }
 
 next_answer directory_ring::next(const first_answer& of) {

@@ -11,6 +11,7 @@
 #include <amalgam/fabric/loop.hpp>
 
 #include "directory/context_core.hpp"
+#include "directory/ring_procedures.hpp"
 
 namespace amalgam {
 namespace {
@@ -301,6 +302,30 @@ TEST(ring, two_halves_that_were_parted_become_one_again) {
     all.net.run_for(40s);
     for (std::size_t i = 0; i < all.size(); ++i)
         EXPECT_EQ(all.known_by(i), all.size()) << i;
+}
+
+TEST(ring, questions_go_round_in_no_circles_whatever_addresses_members_give) {
+    hosts all(2);
+    all.net.run_for(3s);
+    all.add_resource(1, {{"at", "1"}});
+    engine stranger(all.net.port("stranger"));
+    for (std::uint64_t key = 1; key <= 20; ++key) {
+        const detail::member made{
+            key * 0x0c0ffee0c0ffee01, 1, {"loop://host0", "loop://host1"}, {}, {}};
+        for (const std::string& host : made.addresses)
+            stranger.procedure<detail::in_ring::join>(detail::in_ring::join_name)
+                .on(stranger.lookup(host))
+                .post(made);
+    }
+    all.net.run_for(100ms);
+    EXPECT_EQ(all.known_by(0), 22u);
+    const std::uint64_t before = all.net.operations();
+    EXPECT_TRUE(all.find(0, {{"at", "1"}}));
+    EXPECT_FALSE(all.find(0, {{"at", "nowhere"}}));
+    EXPECT_LT(all.net.operations() - before, 300u);
+    all.net.run_for(30s);
+    EXPECT_EQ(all.known_by(0), 2u) << "nobody is there who answers by those keys";
+    EXPECT_TRUE(all.find(0, {{"at", "1"}}));
 }
 
 TEST(ring, ids_of_one_server_are_never_those_of_another) {
