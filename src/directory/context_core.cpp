@@ -299,15 +299,16 @@ peer context_core::locate(resource_id which) {
     const auto missing = [&] {
         return error(errc::not_found, fmt::format("there is no resource {}", number(which)));
     };
-    const found_values found = ask(which, {});
+    const found_values found = ask(which, attribute_list().ask(context_addresses));
     if (found.id == resource_id::none) throw missing();
     const resource_id context = found.context == resource_id::none ? which : found.context;
-    if (context == id_) {
+    const std::vector<std::string> addresses = lines_of(found.values.text(context_addresses));
+    // Two servers may have given out the same id: then only the address tells their contexts apart.
+    const auto known_there = where_.find_context(context);
+    if (context == id_ && addresses == on_.addresses()) {
         where_.learn_context(context, self_of(on_.core()));
-    } else if (!where_.find_context(context)) {
-        const found_values at = ask(context, attribute_list().ask(context_addresses));
-        if (at.id == resource_id::none) throw missing();
-        const std::vector<std::string> addresses = lines_of(at.values.text(context_addresses));
+    } else if (!known_there || std::find(addresses.begin(), addresses.end(),
+                                         known_there->address()) == addresses.end()) {
         const peer there = on_.lookup(addresses);
         gate_->enter(there, context_gate_role);
         where_.learn_context(context, there);

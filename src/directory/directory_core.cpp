@@ -92,6 +92,7 @@ reply<resource_id> directory_core::open(attribute_view what) {
         return {errc::overloaded, "the directory has no ids yet: it has just begun", {}};
     return alone([&] {
         const call_context& call = call_context::current();
+        if (registry_.free_ids() < few_ids) ring_->want_range();
         const resource_id id = registry_.open(what);
         try {
             clients_[id].who = call.from();
@@ -305,6 +306,11 @@ void directory_core::stop_here(std::uint64_t search) {
 void directory_core::own_range(std::uint32_t range) {
     const std::lock_guard one(lock_);
     registry_.own_range(range);
+}
+
+void directory_core::retire_range(std::uint32_t range) {
+    const std::lock_guard one(lock_);
+    registry_.retire_range(range);
 }
 
 reply<bool> directory_core::watch(resource_id context, std::uint32_t number, attribute_view query) {

@@ -66,6 +66,7 @@ private:
     next_answer next_here(std::uint64_t search) override;
     void stop_here(std::uint64_t search) override;
     void own_range(std::uint32_t range) override;
+    void retire_range(std::uint32_t range) override;
     void see_servers(const std::vector<std::uint64_t>& keys) override { far_->see(keys); }
     void lose_server(std::uint64_t key) override { far_->lose(key); }
 

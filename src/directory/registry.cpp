@@ -15,15 +15,6 @@ std::uint32_t number(resource_id id) noexcept {
     return static_cast<std::uint32_t>(id);
 }
 
-found_values answer(const resource_store::found& which, const attribute_view& query) {
-    found_values all{which.id, which.context, {}};
-    for (const attribute& each : query) {
-        if (!each.is_open) continue;
-        if (const auto mine = which.what.find(each.name)) all.values.add(each.name, mine->value);
-    }
-    return all;
-}
-
 void check_complete(const attribute_view& what) {
     for (const attribute& each : what) {
         if (!each.is_open) continue;
@@ -47,6 +38,20 @@ registry::registry(const directory_limits& limits, std::function<void(watched_ch
     : limits_(limits), tell_(std::move(tell)) {}
 
 registry::~registry() = default;
+
+found_values registry::answer(const resource_store::found& which,
+                              const attribute_view& query) const {
+    constexpr std::string_view of_context = "context.";
+    found_values all{which.id, which.context, {}};
+    for (const attribute& each : query) {
+        if (!each.is_open) continue;
+        const bool is_inherited =
+            which.context != resource_id::none && each.name.starts_with(of_context);
+        const attribute_view has = is_inherited ? store_.find(which.context).what : which.what;
+        if (const auto value = has.find(each.name)) all.values.add(each.name, value->value);
+    }
+    return all;
+}
 
 registry::client& registry::client_of(resource_id context) {
     const auto at = clients_.find(context);

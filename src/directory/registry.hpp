@@ -56,6 +56,7 @@ public:
     ~registry();
 
     void own_range(std::uint32_t range) { store_.own_range(range); }
+    void retire_range(std::uint32_t range) { store_.retire_range(range); }
     std::size_t free_ids() const noexcept { return store_.free_ids(); }
 
     /// A context appears. It is a resource, too.
@@ -71,7 +72,8 @@ public:
     void remove(resource_id context, resource_id id);
 
     /// One that has all attributes of `query` that are not open: `id`, or if that is none, the
-    /// first that was registered.
+    /// first that was registered. Open ones whose names begin with "context." are answered with
+    /// those of its context.
     found_values find(resource_id id, const attribute_view& query) const;
 
     /// Begins a query with many answers.
@@ -115,6 +117,7 @@ private:
 
     client& client_of(resource_id context);
     void check_room(const client& whose, const attribute_view& what) const;
+    found_values answer(const resource_store::found& which, const attribute_view& query) const;
     store_search& search_of(resource_id context, std::uint32_t search);
     void tell_watchers(const resource_store::found& which, bool appeared);
     void tell_those_at(std::uint64_t key, const resource_store::found& which, bool appeared);

@@ -54,6 +54,41 @@ TEST(resource_store, gives_ids_of_its_ranges_only_and_a_freed_one_last) {
     EXPECT_EQ(store.find(resource_id{~0u}).id, resource_id::none);
 }
 
+TEST(resource_store, a_range_that_is_retired_gives_no_ids_and_keeps_those_it_gave) {
+    constexpr std::uint32_t size = resource_store::ids_per_range;
+    for (const std::size_t before : {0u, 10u, size - 1, size, size + 10, 2 * size}) {
+        SCOPED_TRACE(before);
+        resource_store store;
+        for (const std::uint32_t range : {5, 7, 9})
+            store.own_range(range);
+        std::vector<resource_id> given;
+        for (std::size_t i = 0; i < before; ++i)
+            given.push_back(store.add(resource_id::none, {}));
+        // Some are free again before, some are afterwards.
+        std::size_t in_others = 0, removed = 0;
+        for (std::size_t i = 0; i < given.size(); ++i) {
+            if (i == given.size() / 2) store.retire_range(7);
+            if (i % 3 == 0) removed += store.remove(given[i]);
+            in_others += number(given[i]) / size != 7 && i % 3 != 0;
+        }
+        store.retire_range(7);
+        store.retire_range(7);
+        store.retire_range(8);
+        EXPECT_EQ(store.free_ids(), 2 * size - 1 - in_others);
+        EXPECT_EQ(store.size(), before - removed);
+        for (std::size_t i = 0; i < given.size(); ++i)
+            ASSERT_EQ(store.find(given[i]).id != resource_id::none, i % 3 != 0);
+        std::set<std::uint32_t> seen;
+        for (std::size_t left = store.free_ids(); left > 0; --left) {
+            const std::uint32_t id = number(store.add(resource_id::none, {}));
+            ASSERT_TRUE((id / size == 5 || id / size == 9) && seen.insert(id).second);
+        }
+        EXPECT_EQ(store.add(resource_id::none, {}), resource_id::none);
+        store.own_range(2);
+        EXPECT_EQ(number(store.add(resource_id::none, {})) / size, 2u);
+    }
+}
+
 TEST(resource_store, a_context_takes_its_resources_with_it) {
     resource_store store;
     store.own_range(0);

@@ -152,7 +152,7 @@ void directory_ring::joined(member who) {
 
 ring_news directory_ring::learn(const ring_news& news) {
     ring_news fresh;
-    bool said_gone = false;
+    bool said_gone = false, has_to_leave = false;
     std::vector<member> claims_ours;
     const clock::time_point now = on_.now();
     {
@@ -164,6 +164,7 @@ ring_news directory_ring::learn(const ring_news& news) {
                     return contains(each.ranges, range) && !contains(each.settled, range);
                 }))
                 claims_ours.push_back(each);
+            has_to_leave = share_range(each) || has_to_leave;
             if (others_.learn(each, now) == member_table::learnt::nothing) continue;
             fresh.came.push_back(each);
         }
@@ -176,6 +177,7 @@ ring_news directory_ring::learn(const ring_news& news) {
     }
     for (const member& each : claims_ours)
         run([each](directory_ring& me) { me.object(each); });
+    if (has_to_leave) want_range();
     if (said_gone) run([](directory_ring& me) { me.say_that_it_is_here(); });
     const auto here = here_.lock();
     for (const departure& each : fresh.gone)

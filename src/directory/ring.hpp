@@ -33,6 +33,8 @@ public:
     virtual void stop_here(std::uint64_t search) = 0;
     /// This range of ids belongs to this server.
     virtual void own_range(std::uint32_t range) = 0;
+    /// It gives out no more ids of that one: another server does.
+    virtual void retire_range(std::uint32_t range) = 0;
     /// Told again and again, and when one has come: who is there.
     virtual void see_servers(const std::vector<std::uint64_t>& keys) = 0;
     virtual void lose_server(std::uint64_t key) = 0;
@@ -57,7 +59,9 @@ struct answered {
 /// part reaches each server in it that those on the way know.
 ///
 /// Ids: a server claims a range that nobody has who is known, tells all, and owns it when after a
-/// while nobody has objected. Of two that claim one the lower key has it; who owns it objects.
+/// while nobody has objected. Of two that claim one the lower key has it; who owns it objects. Two
+/// that came to own the same one while they did not know each other keep it both, for the ids that
+/// they gave out; the one with the higher key takes new ids elsewhere.
 /// Owner:   shared with the handlers and ULTs that run.
 /// Threads: any.
 class directory_ring : public std::enable_shared_from_this<directory_ring> {
@@ -115,6 +119,7 @@ private:
     void claim_now(std::uint32_t range);
     bool settle(std::uint32_t range);
     void object(const member& to);
+    bool share_range(const member& with);  // With the lock held.
     void keep_looking();
     void look_after_next();
     void look_after(const member& next);
@@ -167,6 +172,8 @@ private:
     seeded_random chance_;
     member self_;
     std::vector<std::uint32_t> settled_;  // Ranges that are its own by now.
+    std::vector<std::uint32_t> shared_;   // Those of them where another one gives out new ids ...
+    std::vector<std::uint32_t> leaving_;  // ... as soon as this one has others.
     member_table others_;
     std::unordered_map<std::uint64_t, peer> reached_;
     ring_news untold_;

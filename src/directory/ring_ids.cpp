@@ -42,6 +42,21 @@ void directory_ring::object(const member& to) {
     (void)tell_.on(*there).within(options_.answer_limit).try_call(ring_part{to.key, 0, 1}, news);
 }
 
+// Another one owns what is this one's own: they had not heard of each other when they came by it.
+bool directory_ring::share_range(const member& with) {
+    constexpr std::size_t most = 16;  // That many parted networks nobody has, but for a liar.
+    if (with.key > self_.key) return false;
+    bool some = false;
+    for (const std::uint32_t range : settled_) {
+        if (!contains(with.settled, range) || !contains(with.ranges, range)) continue;
+        if (contains(shared_, range) || shared_.size() == most) continue;
+        shared_.push_back(range);
+        leaving_.push_back(range);
+        some = true;
+    }
+    return some;
+}
+
 void directory_ring::want_range() {
     {
         const std::lock_guard one(lock_);
@@ -81,12 +96,18 @@ bool directory_ring::settle(std::uint32_t range) {
         std::erase(self_.ranges, range);
         return false;
     }
+    std::vector<std::uint32_t> left;
     {
         const std::lock_guard one(lock_);
         settled_.push_back(range);
+        left.swap(leaving_);
         claiming_ = false;
     }
-    if (const auto here = here_.lock()) here->own_range(range);
+    if (const auto here = here_.lock()) {
+        here->own_range(range);
+        for (const std::uint32_t each : left)
+            here->retire_range(each);
+    }
     ready_.set();
     return true;
 }

@@ -23,18 +23,24 @@ std::chrono::nanoseconds directory_ring::left() const {
 
 found_values directory_ring::find(resource_id id, const attribute_view& query) {
     if (id == resource_id::none) return find_behind(all_others(), query).found;
-    std::uint64_t owner = 0;
+    std::vector<std::uint64_t> owners;  // More than one after the network was parted.
     {
         const std::lock_guard one(lock_);
         const auto range = static_cast<std::uint32_t>(id) / resource_store::ids_per_range;
-        const member* const who = others_.owner_of(range);
-        if (who == nullptr) return {};
-        owner = who->key;
+        for (const member* each : others_.claimants_of(range))
+            owners.push_back(each->key);
     }
-    const auto there = reach(owner);
-    if (!there) return {};
-    auto answer = find_there_.on(*there).within(left()).try_call(id, query);
-    return answer ? std::move(*answer) : found_values{};
+    std::sort(owners.begin(), owners.end());
+    std::vector<future<found_values>> answers;
+    for (const std::uint64_t each : owners)
+        if (const auto there = reach(each))
+            answers.push_back(find_there_.on(*there).within(left()).start(id, query));
+    for (auto& each : answers) {
+        if (!each.wait().ok()) continue;
+        found_values found = each.get();
+        if (found.id != resource_id::none) return found;
+    }
+    return {};
 }
 
 part_answer directory_ring::find_in(ring_part part, attribute_view query) {

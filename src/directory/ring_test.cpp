@@ -6,11 +6,13 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/random.hpp>
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/fabric/loop.hpp>
 
 #include "directory/context_core.hpp"
+#include "directory/resource_store.hpp"
 #include "directory/ring_procedures.hpp"
 
 namespace amalgam {
@@ -21,20 +23,25 @@ using namespace std::chrono_literals;
 /// Hosts on a network in virtual time: each has a directory server and a context.
 class hosts {
 public:
+    struct how {
+        std::uint64_t seed = 0;  ///< 0: its number.
+        bool in_one = false;     ///< Its context is in the directory's process.
+    };
     explicit hosts(std::size_t count, std::string secret = {}) : secret_(std::move(secret)) {
         net.delay(50us, 150us);
         for (std::size_t i = 0; i < count; ++i)
             add();
     }
 
-    void add() {
+    void add() { add({}); }
+    void add(const how& like) {
         const std::string name = "host" + std::to_string(all_.size());
         auto one = std::make_unique<host>();
         one->secret = secret_;
         one->serves = std::make_unique<engine>(net.port(name));
-        one->uses = std::make_unique<engine>(net.port("user" + name));
+        if (!like.in_one) one->uses = std::make_unique<engine>(net.port("user" + name));
         directory_options options;
-        options.ring.seed = all_.size() + 1;
+        options.ring.seed = like.seed != 0 ? like.seed : all_.size() + 1;
         options.secret = secret_;
         if (!all_.empty()) options.ring.others = {"loop://host0"};
         one->directory = std::make_unique<directory_server>(*one->serves, options);
@@ -43,10 +50,11 @@ public:
     template <typename Work>
     auto in(std::size_t which, Work work) {
         host& where = *all_[which];
-        auto done = where.uses->spawn([&where, work = std::move(work)]() mutable {
+        engine& user = where.uses ? *where.uses : *where.serves;
+        auto done = user.spawn([&where, &user, work = std::move(work)]() mutable {
             if (!where.here) {
                 where.here = std::make_unique<context>(
-                    *where.uses,
+                    user,
                     context_options{.directory = where.serves->address(), .secret = where.secret});
             }
             return work(*where.here);
@@ -302,6 +310,85 @@ TEST(ring, two_halves_that_were_parted_become_one_again) {
     all.net.run_for(40s);
     for (std::size_t i = 0; i < all.size(); ++i)
         EXPECT_EQ(all.known_by(i), all.size()) << i;
+}
+
+/// Seeds of two servers that choose the same range of ids first, the one with the lower key first.
+std::pair<std::uint64_t, std::uint64_t> seeds_of_the_same_range() {
+    std::map<std::uint64_t, std::uint64_t> seen;
+    const auto key = [](std::uint64_t seed) { return seeded_random(seed)() | 1; };
+    for (std::uint64_t seed = 100; seed < 10000; ++seed) {
+        seeded_random chance(seed);
+        (void)chance();
+        const auto [at, fresh] = seen.emplace(chance.below(detail::resource_store::ranges), seed);
+        if (fresh) continue;
+        return key(at->second) < key(seed) ? std::pair(at->second, seed)
+                                           : std::pair(seed, at->second);
+    }
+    return {};
+}
+
+std::uint32_t range_of(resource_id id) {
+    return static_cast<std::uint32_t>(id) / detail::resource_store::ids_per_range;
+}
+
+TEST(ring, servers_that_came_to_own_the_same_ids_while_they_were_parted_keep_them_apart) {
+    const auto [lower, higher] = seeds_of_the_same_range();
+    hosts all(0);
+    all.add({.seed = lower, .in_one = true});
+    all.add({.seed = higher, .in_one = true});
+    all.add();
+    all.net.cut("host1");
+    all.net.run_for(5s);
+    ASSERT_EQ(all.known_by(1), 1u);
+    const auto box_at = [&](std::size_t host) {
+        return all.in(host, [&](context& here) {
+            return here.add({{"type", "box"}, {"at", std::to_string(host)}});
+        });
+    };
+    std::vector<resource> of_0, of_1;
+    for (int i = 0; i < 3; ++i)
+        of_0.push_back(box_at(0));
+    for (int i = 0; i < 6; ++i)
+        of_1.push_back(box_at(1));
+    const std::uint32_t range = range_of(of_0[0].id());
+    for (std::size_t i = 0; i < of_0.size(); ++i)
+        ASSERT_EQ(of_0[i].id(), of_1[i].id());
+    all.net.heal("host1");
+    all.net.run_for(40s);
+    for (std::size_t i = 0; i < all.size(); ++i)
+        ASSERT_EQ(all.known_by(i), 3u);
+
+    attribute_list where;
+    where.ask("at");
+    const auto found_at = [&](std::size_t from, resource_id id) {
+        const auto found = all.in(from, [&](context& here) { return here.find(id, where); });
+        return found ? std::string(found->what.text("at")) : std::string("nowhere");
+    };
+    for (std::size_t i = 0; i < of_1.size(); ++i) {
+        const bool both = i < of_0.size();
+        EXPECT_EQ(found_at(0, of_1[i].id()), both ? "0" : "1");
+        EXPECT_EQ(found_at(1, of_1[i].id()), "1");
+        EXPECT_EQ(found_at(2, of_1[i].id()), both ? "0" : "1");
+        all.in(2, [&](context& here) { here.self().send(of_1[i].id(), 7, "hello"); });
+        const resource& box = both ? of_0[i] : of_1[i];
+        EXPECT_TRUE(all.in(both ? 0 : 1, [&](context&) { return box.try_receive(); })) << i;
+    }
+    std::size_t seen = 0;
+    all.in(2, [&](context& here) {
+        for (const found_resource& each : here.search({{"type", "box"}}))
+            seen += each.id != resource_id::none;
+    });
+    EXPECT_EQ(seen, of_0.size() + of_1.size());
+
+    std::set<resource_id> fresh;
+    for (int i = 0; i < 10; ++i) {
+        const resource_id mine = all.add_resource(0, {}), other = all.add_resource(1, {});
+        EXPECT_EQ(range_of(mine), range);
+        EXPECT_NE(range_of(other), range);
+        EXPECT_TRUE(fresh.insert(mine).second && fresh.insert(other).second);
+    }
+    of_1.pop_back();
+    EXPECT_NE(range_of(box_at(1).id()), range) << "it does not come again, either";
 }
 
 TEST(ring, questions_go_round_in_no_circles_whatever_addresses_members_give) {

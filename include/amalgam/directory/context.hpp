@@ -91,7 +91,8 @@ public:
     /// the first that was registered with this host's directory, or else any. Nothing: there is
     /// none.
     std::optional<found_resource> find(attribute_list query);
-    /// That resource, if it has those attributes.
+    /// That resource, if it has those attributes. Where two have the id, which takes a network that
+    /// was parted: this host's, else always the same one.
     std::optional<found_resource> find(resource_id id, attribute_list query = {});
     /// All of them, one at a time.
     resource_search search(attribute_list query);
