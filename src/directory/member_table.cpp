@@ -141,7 +141,6 @@ std::vector<delegation> member_table::split_around(std::uint64_t key, const ring
 }
 
 std::vector<delegation> member_table::split(const ring_part& part, std::size_t most) const {
-    constexpr std::size_t most_named = 8;
     // The ring's keys from part.from on; those inside the part are one range of it.
     const auto start = std::upper_bound(ring_.begin(), ring_.end(), part.from) - ring_.begin();
     const auto key = [&](std::size_t i) {
@@ -169,8 +168,7 @@ std::vector<delegation> member_table::split(const ring_part& part, std::size_t m
     for (std::size_t i = 0; i < cuts.size(); ++i) {
         const auto cut = [&](std::size_t which) { return begin + which * inside / cuts.size(); };
         delegation& one = cuts[i];
-        for (std::size_t k = cut(i); k < cut(i + 1) && one.whom.size() < most_named; ++k)
-            one.whom.push_back(key(k));
+        one.who = key(cut(i));
         one.part.from = part.from;
         one.part.first = i == 0 ? part.first : key(cut(i)) - part.from;
         one.part.end = i + 1 == cuts.size() ? part.end : key(cut(i + 1)) - part.from;

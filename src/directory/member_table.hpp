@@ -67,11 +67,10 @@ struct ring_part {
     }
 };
 
-/// A part of the ring, and who is there to see to it: first the one to ask, then some to ask
-/// instead when that does not answer.
+/// A part of the ring, and who in it is to see to it.
 struct delegation {
     ring_part part;
-    std::vector<std::uint64_t> whom;
+    std::uint64_t who = 0;
 };
 
 /// The other directory servers: who there is, where, and with which ids.

@@ -9,7 +9,7 @@
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/log.hpp>
 
-#include "directory/resource_store.hpp"
+#include "directory/ring_asking.hpp"
 
 namespace amalgam::detail {
 
@@ -226,18 +226,18 @@ void directory_ring::told(ring_part part, ring_news news) {
     run([part, news = std::move(news)](directory_ring& me) { me.pass_on(part, news); });
 }
 
-std::vector<delegation> directory_ring::cut(const ring_part& part) const {
+std::vector<delegation> directory_ring::cut(const ring_part& part, std::uint64_t without) const {
     const std::lock_guard one(lock_);
-    return others_.split_around(self_.key, part, options_.fanout);
+    return others_.split_around(without, part, options_.fanout);
 }
 
 void directory_ring::pass_on(const ring_part& part, const ring_news& news) {
-    ask_each(
-        cut(part),
-        [&](const peer& there, const ring_part& its) {
-            return tell_.on(there).within(options_.answer_limit).start(its, news);
-        },
-        [](const answered<void>&) { return true; });
+    asking all(*this, part, options_.answer_limit,
+               [&](const peer& there, const ring_part& its, std::chrono::nanoseconds within) {
+                   return tell_.on(there).within(within).start(its, news);
+               });
+    while (all.next()) {
+    }
 }
 
 void directory_ring::remove(const departure& what) {
@@ -247,7 +247,7 @@ void directory_ring::remove(const departure& what) {
     tell_all(fresh);
 }
 
-std::optional<peer> directory_ring::reach(std::uint64_t key) {
+std::optional<peer> directory_ring::reach(std::uint64_t key, std::chrono::nanoseconds within) {
     std::vector<std::string> addresses;
     {
         const std::lock_guard one(lock_);
@@ -263,7 +263,7 @@ std::optional<peer> directory_ring::reach(std::uint64_t key) {
         const result<peer> found = on_.try_lookup(each);
         if (!found || found->is_self()) continue;
         try {
-            gate_->enter(*found, gate_role);
+            gate_->enter(*found, gate_role, within);
         } catch (const error& why) {
             log(log_level::info, "directory", "another directory is not asked",
                 {{"address", each}, {"why", why.what()}});

@@ -43,18 +43,11 @@ protected:
     ~ring_user() = default;
 };
 
-/// What came of a question to a part of the ring.
-template <typename T>
-struct answered {
-    std::uint32_t silent;  ///< So many did not answer before ...
-    future<T>* value;      ///< ... this one did; null: nobody did.
-};
-
 /// The directory servers of a network, as one of them takes part: it knows all others, tells and
 /// asks them over trees, and notices when the next ones in the ring of their keys go.
 ///
 /// A tree is made anew for each query and piece of news: who sees to a part of the ring cuts it
-/// into smaller ones, and has one server in each see to that; where that does not answer, another.
+/// into smaller ones, and has one server in each see to that; where that does not answer, it does.
 /// So it needs no upkeep, and nobody has to know the same members as the others: what lies in a
 /// part reaches each server in it that those on the way know.
 ///
@@ -96,7 +89,8 @@ public:
 
     /// Waits only to show the secret; whether it is still there shows in the calls. Nothing: it is
     /// not known.
-    std::optional<peer> reach(std::uint64_t key);
+    std::optional<peer> reach(std::uint64_t key,
+                              std::chrono::nanoseconds within = std::chrono::seconds(5));
 
 private:
     // What it serves: see in_ring.
@@ -127,7 +121,8 @@ private:
     void say_that_it_is_here();
     void look_for_lost();
 
-    std::vector<delegation> cut(const ring_part& part) const;
+    /// Without that key.
+    std::vector<delegation> cut(const ring_part& part, std::uint64_t without) const;
     void check_is_in(const ring_part& part) const;
     part_answer find_behind(const ring_part& part, const attribute_view& query);
     first_answers search_behind(const ring_part& part, const attribute_view& query);
@@ -143,11 +138,8 @@ private:
     std::optional<std::uint32_t> some_free_range();
     bool is_contested(std::uint32_t range) const;
     member self() const;
-    /// Each part's first server is asked by `start(peer, part)`, which gives a future; where that
-    /// fails the next one is. `then(answered)` is told what came of each part, in their order;
-    /// false ends it all.
-    template <typename Start, typename Then>
-    void ask_each(const std::vector<delegation>& parts, Start start, Then then);
+    template <typename Start>
+    class asking;  // See ring_asking.hpp.
     std::chrono::nanoseconds left() const;
 
     engine& on_;
@@ -187,35 +179,6 @@ void directory_ring::run(Work work) {
     amalgam::post(on_.pool(), [self = shared_from_this(), work = std::move(work)]() mutable {
         if (!self->stopping_.is_set()) work(*self);
     });
-}
-
-template <typename Start, typename Then>
-void directory_ring::ask_each(const std::vector<delegation>& parts, Start start, Then then) {
-    using answer = decltype(start(peer(), ring_part()));
-    using value = decltype(std::declval<answer>().get());
-    const auto ask = [&](const delegation& where, std::size_t which) -> std::optional<answer> {
-        if (which >= where.whom.size()) return std::nullopt;
-        const auto there = reach(where.whom[which]);
-        if (!there) return std::nullopt;
-        return start(*there, where.part);
-    };
-    std::vector<std::optional<answer>> first;
-    for (const delegation& each : parts)
-        first.push_back(ask(each, 0));
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        std::optional<answer> now = std::move(first[i]);
-        for (std::size_t which = 0;; now = ask(parts[i], ++which)) {
-            const bool last = which >= parts[i].whom.size();
-            if (!last && (!now || !now->wait().ok())) {
-                const std::lock_guard one(lock_);
-                reached_.erase(parts[i].whom[which]);
-                continue;
-            }
-            if (!then(answered<value>{static_cast<std::uint32_t>(which), last ? nullptr : &*now}))
-                return;
-            break;
-        }
-    }
 }
 
 }  // namespace amalgam::detail

@@ -3,17 +3,9 @@
 #include <utility>
 
 #include "directory/resource_store.hpp"
-#include "directory/ring.hpp"
+#include "directory/ring_asking.hpp"
 
 namespace amalgam::detail {
-
-namespace {
-// Of the time that a call may take what those may take that it makes in turn: so that who waits
-// below gives up first, and its caller still hears of the rest.
-constexpr std::chrono::nanoseconds part_of(std::chrono::nanoseconds whole) noexcept {
-    return whole / 4 * 3;
-}
-}  // namespace
 
 std::chrono::nanoseconds directory_ring::left() const {
     const call_context* const call = call_context::try_current();
@@ -54,20 +46,17 @@ part_answer directory_ring::find_in(ring_part part, attribute_view query) {
 
 part_answer directory_ring::find_behind(const ring_part& part, const attribute_view& query) {
     part_answer all;
-    const std::chrono::nanoseconds within = part_of(left());
-    ask_each(
-        cut(part),
-        [&](const peer& there, const ring_part& its) {
-            return find_.on(there).within(within).start(its, query);
-        },
-        [&](const answered<part_answer>& how) {
-            all.silent += how.silent;
-            if (how.value == nullptr) return true;
-            part_answer one = how.value->get();
-            all.silent += one.silent;
-            all.found = std::move(one.found);
-            return all.found.id == resource_id::none;  // Otherwise the rest is called off.
-        });
+    asking parts(*this, part, left(),
+                 [&](const peer& there, const ring_part& its, std::chrono::nanoseconds within) {
+                     return find_.on(there).within(within).start(its, query);
+                 });
+    while (auto answer = parts.next()) {
+        part_answer one = answer->get();
+        all.silent += one.silent;
+        all.found = std::move(one.found);
+        if (all.found.id != resource_id::none) break;  // The rest is called off.
+    }
+    all.silent += parts.silent();
     return all;
 }
 
@@ -85,20 +74,16 @@ first_answers directory_ring::search_in(ring_part part, attribute_view query) {
 
 first_answers directory_ring::search_behind(const ring_part& part, const attribute_view& query) {
     first_answers all;
-    const std::chrono::nanoseconds within = part_of(left());
-    ask_each(
-        cut(part),
-        [&](const peer& there, const ring_part& its) {
-            return search_.on(there).within(within).start(its, query);
-        },
-        [&](const answered<first_answers>& how) {
-            all.silent += how.silent;
-            if (how.value == nullptr) return true;
-            first_answers one = how.value->get();
-            all.silent += one.silent;
-            std::move(one.found.begin(), one.found.end(), std::back_inserter(all.found));
-            return true;
-        });
+    asking parts(*this, part, left(),
+                 [&](const peer& there, const ring_part& its, std::chrono::nanoseconds within) {
+                     return search_.on(there).within(within).start(its, query);
+                 });
+    while (auto answer = parts.next()) {
+        first_answers one = answer->get();
+        all.silent += one.silent;
+        std::move(one.found.begin(), one.found.end(), std::back_inserter(all.found));
+    }
+    all.silent += parts.silent();
     return all;
 }
 

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/fabric/loop.hpp>
+
+namespace amalgam {
+
+/// Hosts on a network in virtual time: each has a directory server and a context.
+class hosts {
+public:
+    struct how {
+        std::uint64_t seed = 0;  ///< 0: its number, from 1.
+        bool in_one = false;     ///< Its context is in the directory's process.
+    };
+    explicit hosts(std::size_t count, std::string secret = {}, std::size_t fanout = 8)
+        : secret_(std::move(secret)), fanout_(fanout) {
+        net.delay(std::chrono::microseconds(50), std::chrono::microseconds(150));
+        for (std::size_t i = 0; i < count; ++i)
+            add();
+    }
+
+    void add() { add({}); }
+    void add(const how& like) {
+        const std::string name = "host" + std::to_string(all_.size());
+        auto one = std::make_unique<host>();
+        one->secret = secret_;
+        one->serves = std::make_unique<engine>(net.port(name));
+        if (!like.in_one) one->uses = std::make_unique<engine>(net.port("user" + name));
+        directory_options options;
+        options.ring.seed = like.seed != 0 ? like.seed : all_.size() + 1;
+        options.ring.fanout = fanout_;
+        options.secret = secret_;
+        if (!all_.empty()) options.ring.others = {"loop://host0"};
+        one->directory = std::make_unique<directory_server>(*one->serves, options);
+        all_.push_back(std::move(one));
+    }
+    template <typename Work>
+    auto in(std::size_t which, Work work) {
+        host& where = *all_[which];
+        engine& user = where.uses ? *where.uses : *where.serves;
+        auto done = user.spawn([&where, &user, work = std::move(work)]() mutable {
+            if (!where.here) {
+                where.here = std::make_unique<context>(
+                    user,
+                    context_options{.directory = where.serves->address(), .secret = where.secret});
+            }
+            return work(*where.here);
+        });
+        for (int i = 0; i < 1000 && !done.ready(); ++i)
+            net.run_for(std::chrono::milliseconds(10));
+        EXPECT_TRUE(done.ready());
+        return done.get();
+    }
+    std::optional<found_resource> find(std::size_t from, const attribute_list& query) {
+        return in(from, [&](context& here) { return here.find(query); });
+    }
+    resource_id add_resource(std::size_t at, const attribute_list& what) {
+        return in(at, [&](context& here) { return here.add(what).release(); });
+    }
+    /// Opens a context there, and does not wait for that.
+    future<bool> begin_to_use(std::size_t which) {
+        host& where = *all_[which];
+        return where.uses->spawn([&where] {
+            try {
+                const context brief(*where.uses, {.directory = where.serves->address()});
+                return true;
+            } catch (const error&) {
+                return false;
+            }
+        });
+    }
+    std::size_t contexts_at(std::size_t which) const { return all_[which]->directory->contexts(); }
+    std::size_t known_by(std::size_t which) const { return all_[which]->directory->servers(); }
+    std::size_t size() const { return all_.size(); }
+
+    loop_network net{{.seed = 7}};
+
+private:
+    struct host {
+        std::unique_ptr<engine> serves, uses;
+        std::unique_ptr<directory_server> directory;
+        std::unique_ptr<context> here;
+        std::string secret;
+    };
+    std::string secret_;
+    std::size_t fanout_;
+    std::vector<std::unique_ptr<host>> all_;
+};
+
+}  // namespace amalgam
