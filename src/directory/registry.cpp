@@ -25,6 +25,13 @@ void check_complete(const attribute_view& what) {
     }
 }
 
+error no_id(const char* what, resource_id wanted) {
+    if (wanted == resource_id::none)
+        return {errc::overloaded, fmt::format("the directory has no id left for a {}", what)};
+    return {errc::overloaded,
+            fmt::format("the id {} is not free for the {} that had it", number(wanted), what)};
+}
+
 void check_limit(std::size_t now, std::size_t most, const char* of_what) {
     if (now < most) return;
     throw error(errc::overloaded, fmt::format("this context has {} {} at its directory, the most "
@@ -68,12 +75,11 @@ void registry::check_room(const client& whose, const attribute_view& what) const
                             whose.bytes, limits_.bytes));
 }
 
-resource_id registry::open(const attribute_view& what) {
+resource_id registry::open(const attribute_view& what, resource_id wanted) {
     check_complete(what);
     check_limit(contexts(), limits_.contexts, "others");
-    const resource_id id = store_.add(resource_id::none, what);
-    if (id == resource_id::none)
-        throw error(errc::overloaded, "the directory has no id left for a context");
+    const resource_id id = store_.add(resource_id::none, what, wanted);
+    if (id == resource_id::none) throw no_id("context", wanted);
     try {
         clients_.try_emplace(id);
     } catch (...) {
@@ -110,15 +116,14 @@ bool registry::close(resource_id context) {
     return store_.remove(context);
 }
 
-resource_id registry::add(resource_id context, const attribute_view& what) {
+resource_id registry::add(resource_id context, const attribute_view& what, resource_id wanted) {
     client& whose = client_of(context);
     if (is_guest(context)) throw error(errc::denied, "another directory may only watch here");
     check_complete(what);
     check_limit(whose.resources, limits_.resources, "resources");
     check_room(whose, what);
-    const resource_id id = store_.add(context, what);
-    if (id == resource_id::none)
-        throw error(errc::overloaded, "the directory has no id left for a resource");
+    const resource_id id = store_.add(context, what, wanted);
+    if (id == resource_id::none) throw no_id("resource", wanted);
     ++whose.resources;
     whose.bytes += what.bytes().size();
     tell_watchers(store_.find(id), true);

@@ -59,8 +59,9 @@ public:
     void retire_range(std::uint32_t range) { store_.retire_range(range); }
     std::size_t free_ids() const noexcept { return store_.free_ids(); }
 
-    /// A context appears. It is a resource, too.
-    resource_id open(const attribute_view& what);
+    /// A context appears. It is a resource, too. It gets the id `wanted`, if that is not none: as
+    /// of resource_store::add().
+    resource_id open(const attribute_view& what, resource_id wanted = resource_id::none);
     /// It goes, and all that was its own. False: there is no such context.
     bool close(resource_id context);
     /// Another server, which only watches. It is no resource, and called by what no id is.
@@ -68,7 +69,8 @@ public:
     std::size_t contexts() const noexcept { return clients_.size() - guests_; }
     std::size_t resources() const noexcept { return store_.size(); }
 
-    resource_id add(resource_id context, const attribute_view& what);
+    resource_id add(resource_id context, const attribute_view& what,
+                    resource_id wanted = resource_id::none);
     void remove(resource_id context, resource_id id);
 
     /// One that has all attributes of `query` that are not open: `id`, or if that is none, the

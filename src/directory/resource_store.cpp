@@ -84,13 +84,31 @@ std::uint64_t resource_store::key_of_context(resource_id context) const noexcept
     return mix(seed_ + static_cast<std::uint32_t>(context));
 }
 
-resource_id resource_store::add(resource_id context, attribute_view what) {
+void resource_store::take_from_freed(std::uint32_t slot) noexcept {
+    std::uint32_t before = no_slot;
+    for (std::uint32_t each = first_freed_; each != slot; each = records_[each].freed_after)
+        before = each;
+    const std::uint32_t after = std::exchange(records_[slot].freed_after, no_slot);
+    (before == no_slot ? first_freed_ : records_[before].freed_after) = after;
+    if (last_freed_ == slot) last_freed_ = before;
+    --freed_;
+}
+
+std::uint32_t resource_store::free_slot(resource_id wanted) const noexcept {
+    if (wanted == resource_id::none)
+        return fresh_ < owned_.size() * ids_per_range ? fresh_ : first_freed_;
+    const std::uint32_t slot = slot_of(wanted);
+    if (slot == no_slot || slot == 0 || (slot >= fresh_ && !is_retired(slot))) return no_slot;
+    return slot < records_.size() && records_[slot].memory != nullptr ? no_slot : slot;
+}
+
+resource_id resource_store::add(resource_id context, attribute_view what, resource_id wanted) {
     const std::size_t bytes = what.bytes().size();
     auto memory = std::make_unique<std::uint64_t[]>(bytes / 8 + 1);
     if (bytes != 0) std::memcpy(memory.get(), what.bytes().data(), bytes);
-    const bool fresh = fresh_ < owned_.size() * ids_per_range;
-    const std::uint32_t slot = fresh ? fresh_ : first_freed_;
+    const std::uint32_t slot = free_slot(wanted);
     if (slot == no_slot) return resource_id::none;
+    const bool fresh = slot == fresh_;
     if (slot >= records_.size()) records_.resize(slot + std::size_t{1});
     record& into = records_[slot];
     into.what = what.rebased({reinterpret_cast<const std::byte*>(memory.get()), bytes});
@@ -109,9 +127,8 @@ resource_id resource_store::add(resource_id context, attribute_view what) {
         ++fresh_;
         --unused_;
         skip_retired();
-    } else {
-        first_freed_ = std::exchange(into.freed_after, no_slot);
-        --freed_;
+    } else if (!is_retired(slot)) {
+        take_from_freed(slot);
     }
     ++size_;
     return id_of(slot);

@@ -41,9 +41,11 @@ public:
     std::size_t free_ids() const noexcept { return unused_ + freed_; }
 
     /// Registers a resource of `context`, and gives it an id; `none` when no id is free. A context
-    /// is a resource of itself: `context` is `none` for one.
+    /// is a resource of itself: `context` is `none` for one. It gets the id `wanted`, if that is
+    /// not none: one of a retired range, or one that was given out before, and is free; else none.
     /// Precondition: no attribute of `what` is open.
-    resource_id add(resource_id context, attribute_view what);
+    resource_id add(resource_id context, attribute_view what,
+                    resource_id wanted = resource_id::none);
     /// False: there is none of that id.
     bool remove(resource_id id) noexcept;
 
@@ -88,6 +90,8 @@ private:
     bool is_retired(std::uint32_t slot) const noexcept { return retired_[slot / ids_per_range]; }
     void skip_retired() noexcept;
     void put_with_freed(std::uint32_t slot) noexcept;
+    void take_from_freed(std::uint32_t slot) noexcept;
+    std::uint32_t free_slot(resource_id wanted) const noexcept;
     void put_into_lists(std::uint32_t slot);
 
     std::uint64_t key_of_context(resource_id context) const noexcept;

@@ -31,8 +31,9 @@ public:
     virtual std::optional<first_answer> search_here(const attribute_view& query) = 0;
     virtual next_answer next_here(std::uint64_t search) = 0;
     virtual void stop_here(std::uint64_t search) = 0;
-    /// This range of ids belongs to this server.
-    virtual void own_range(std::uint32_t range) = 0;
+    /// This range of ids belongs to this server. Not `fresh`: no new ids come from it; it was
+    /// another server's, which is gone.
+    virtual void own_range(std::uint32_t range, bool fresh) = 0;
     /// It gives out no more ids of that one: another server does.
     virtual void retire_range(std::uint32_t range) = 0;
     /// Told again and again, and when one has come: who is there.
@@ -70,6 +71,9 @@ public:
 
     /// Claims one more range, in a ULT of its own, unless that is under way.
     void want_range();
+    /// Claims a range that contexts here have ids of, from the server they had before. Parks; false
+    /// when another server owns it, or it cannot be had.
+    bool own_again(std::uint32_t range);
     /// It owns some. Parks; false after that time.
     bool wait_until_ready(std::chrono::nanoseconds at_most) { return ready_.wait_for(at_most); }
 
@@ -112,6 +116,8 @@ private:
     void claim();
     void claim_now(std::uint32_t range);
     bool settle(std::uint32_t range);
+    bool hold(std::uint32_t range);
+    bool is_there(const member& who);
     void object(const member& to);
     bool share_range(const member& with);  // With the lock held.
     void keep_looking();
@@ -168,6 +174,7 @@ private:
     std::vector<std::uint32_t> leaving_;  // ... as soon as this one has others.
     member_table others_;
     std::unordered_map<std::uint64_t, peer> reached_;
+    std::size_t owned_again_ = 0;
     ring_news untold_;
     bool telling_ = false;
     bool claiming_ = false;

@@ -88,23 +88,76 @@ void directory_ring::claim_now(std::uint32_t range) {
     if (!settle(range)) claim();
 }
 
-// False: another one has it.
-bool directory_ring::settle(std::uint32_t range) {
-    if (size() > 1 && stopping_.wait_for(options_.claim_time)) return true;
-    if (is_contested(range)) {
+// A claim that was told of is its own after a while. False: another one has it.
+bool directory_ring::hold(std::uint32_t range) {
+    const bool stops = size() > 1 && stopping_.wait_for(options_.claim_time);
+    const bool holds = !stops && !is_contested(range);
+    const std::lock_guard one(lock_);
+    if (holds) {
+        settled_.push_back(range);
+    } else {
+        std::erase(self_.ranges, range);
+    }
+    return holds;
+}
+
+bool directory_ring::is_there(const member& who) {
+    const auto there = reach(who.key, options_.period);
+    if (!there) return false;
+    const auto answer = alive_.on(*there).within(options_.period).try_call(self_key());
+    return answer && answer->key == who.key;
+}
+
+bool directory_ring::own_again(std::uint32_t range) {
+    constexpr std::size_t most = 64;  // So that a stranger's claims do not fill the memory.
+    constexpr int rounds = 20;
+    std::vector<member> owners;
+    for (int round = 0;; ++round) {
+        {
+            const std::lock_guard one(lock_);
+            if (contains(settled_, range)) return true;
+            if (owned_again_ == most || self_.ranges.size() >= most_ranges) return false;
+            if (!contains(self_.ranges, range)) {
+                self_.ranges.push_back(range);
+                ++self_.version;
+                for (const member* each : others_.claimants_of(range))
+                    owners.push_back(*each);
+                break;
+            }
+        }
+        // Another context had the same directory, and is at it.
+        if (round == rounds || stopping_.wait_for(options_.claim_time)) return false;
+    }
+    for (const member& each : owners) {
+        if (!is_there(each)) {  // Most likely it was what ran here before.
+            remove({each.key, each.version});
+            continue;
+        }
         const std::lock_guard one(lock_);
         std::erase(self_.ranges, range);
         return false;
     }
+    if (size() > 1) tell_all({{self()}, {}});
+    if (!hold(range)) return false;
+    {
+        const std::lock_guard one(lock_);
+        ++owned_again_;
+    }
+    if (const auto here = here_.lock()) here->own_range(range, false);
+    return true;
+}
+
+// False: another one has it.
+bool directory_ring::settle(std::uint32_t range) {
+    if (!hold(range)) return stopping_.is_set();
     std::vector<std::uint32_t> left;
     {
         const std::lock_guard one(lock_);
-        settled_.push_back(range);
         left.swap(leaving_);
         claiming_ = false;
     }
     if (const auto here = here_.lock()) {
-        here->own_range(range);
+        here->own_range(range, true);
         for (const std::uint32_t each : left)
             here->retire_range(each);
     }

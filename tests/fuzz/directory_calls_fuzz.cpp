@@ -252,7 +252,7 @@ private:
     void make_call(choices& from) {
         namespace d = at_directory;
         namespace r = in_ring;
-        switch (from.below(28)) {
+        switch (from.below(29)) {
             case 0:
                 return call_for_id<d::open>(from, d::open_name, list(from));
             case 1:
@@ -298,6 +298,8 @@ private:
             case 21:
                 return call<r::change>(from, r::change_name, key(from), small(from),
                                        from.below(2) == 0, found(from));
+            case 22:
+                return call<d::reopen>(from, d::reopen_name, id(from), id(from), list(from));
             default:
                 return call_context(from);
         }
