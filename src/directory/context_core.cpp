@@ -66,7 +66,7 @@ void context_core::start() {
         const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
             served_.serve(shared_from_this(), name, what, run);
         };
-        serve(at_context::change_name, &context_core::change);
+        serve(at_context::change_name, &context_core::change_told);
         serve(at_context::message_name, &context_core::message);
         serve(at_context::long_message_name, &context_core::long_message, handler::ult);
         serve(at_context::room_name, &context_core::room, handler::ult);
@@ -119,11 +119,13 @@ result<resource_id> context_core::try_open(const std::string& directory) {
         return {errc::unreachable, answer.sentence()};
     if (!answer) return answer.why();
     if (answer->code != errc::ok) return {answer->code, answer->sentence};
-    directory_ = *there;
+    set_directory(*there);
     return answer->value;
 }
 
 void context_core::open_at(const std::string& directory, bool start) {
+    directory_address_ = directory;
+    starts_directory_ = start;
     result<resource_id> id = try_open(directory);
     const bool starts = !id && id.code() == errc::unreachable && start;
     if (starts) start_directory(directory);
@@ -145,10 +147,12 @@ void context_core::open_at(const std::string& directory, bool start) {
 
 void context_core::close() noexcept {
     if (closed_.exchange(true)) return;
+    closing_.set();
+    reopened_.set();
     try {
         if (id_ != resource_id::none && !lost_) {
             const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
-            (void)close.on(directory_).within(open_limit).try_call(id_);
+            (void)close.on(directory()).within(open_limit).try_call(id_);
         }
     } catch (const std::exception&) {
         // It is gone, and all that was ours with it; or it will see that we are.
@@ -160,7 +164,8 @@ void context_core::close() noexcept {
     messages_.close_all();
 }
 
-void context_core::check_open() const {
+void context_core::check_open() {
+    if (lost_ && !closed_) wait_for_directory();
     if (closed_) throw error(errc::closed, "this context is closed; make a new one");
     if (lost_)
         throw error(errc::disconnected,
@@ -170,30 +175,38 @@ void context_core::check_open() const {
 
 void context_core::lose(const peer& who, status) {
     where_.forget(who);
-    if (!(who == directory_)) return;
-    lost_ = true;
+    {
+        const std::lock_guard one(directory_lock_);
+        if (!(who == directory_)) return;
+        directory_gone_ = true;
+        if (lost_.exchange(true)) return;
+        begin_to_reopen();
+    }
     log(log_level::warn, "directory", "the directory is lost", {{"context", number(id_)}});
     change(0, false, {});
 }
 
 resource_id context_core::add(const attribute_view& what) {
     check_open();
-    const resource_id id = add_.on(directory_)(id_, what).take();
+    const resource_id id = add_.on(directory())(id_, what).take();
     messages_.open(id);
+    keep(id, what);
     return id;
 }
 
 void context_core::remove_or_throw(resource_id which) {
     check_open();
-    remove_.on(directory_)(id_, which).take();
+    remove_.on(directory())(id_, which).take();
+    keep_not(which);
     messages_.close(which);
 }
 
 void context_core::remove(resource_id which) noexcept {
     messages_.close(which);
+    keep_not(which);
     if (closed_ || lost_) return;
     try {
-        remove_.on(directory_)(id_, which).take();
+        remove_.on(directory())(id_, which).take();
     } catch (const std::exception& why) {
         log(log_level::debug, "directory", "a resource was not deleted",
             {{"resource", number(which)}, {"why", why.what()}});
@@ -202,9 +215,9 @@ void context_core::remove(resource_id which) noexcept {
 
 found_values context_core::ask(resource_id which, const attribute_view& query) {
     check_open();
-    found_values here = find_.on(directory_)(which, query);
+    found_values here = find_.on(directory())(which, query);
     if (here.id != resource_id::none) return here;
-    return find_elsewhere_.on(directory_)(which, query);
+    return find_elsewhere_.on(directory())(which, query);
 }
 
 std::optional<found_resource> context_core::find(resource_id which, attribute_list query) {
@@ -215,21 +228,30 @@ std::optional<found_resource> context_core::find(resource_id which, attribute_li
 
 std::uint32_t context_core::start_search(const attribute_view& query) {
     check_open();
-    return search_.on(directory_)(id_, query).take();
+    const std::uint32_t before = searches_of_lost_;
+    const std::uint32_t search = before + search_.on(directory())(id_, query).take();
+    for (std::uint32_t last = last_search_;
+         last < search && !last_search_.compare_exchange_weak(last, search);) {
+    }
+    return search;
 }
 
 std::optional<found_resource> context_core::next(std::uint32_t search,
                                                  const attribute_list& query) {
     check_open();
-    const next_answer answer = next_.on(directory_)(id_, search).take();
+    const std::uint32_t of_lost = searches_of_lost_;
+    if (search <= of_lost)
+        throw error(errc::disconnected, "the directory that this query was at is gone: ask anew");
+    const next_answer answer = next_.on(directory())(id_, search - of_lost).take();
     if (answer.over) return std::nullopt;
     return filled(query, answer.found);
 }
 
 void context_core::stop_search(std::uint32_t search) noexcept {
-    if (closed_ || lost_) return;
+    const std::uint32_t of_lost = searches_of_lost_;
+    if (closed_ || lost_ || search <= of_lost) return;
     try {
-        stop_.on(directory_).post(id_, search);
+        stop_.on(directory()).post(id_, search - of_lost);
     } catch (const std::exception&) {
         // It ends with this context's connection.
     }
@@ -245,7 +267,7 @@ std::shared_ptr<watch_state> context_core::watch(attribute_list query, watch_sta
         watches_.emplace(number, state);
     }
     try {
-        watch_.on(directory_)(id_, state->number(), query).take();
+        watch_.on(directory())(id_, state->number(), query).take();
     } catch (...) {
         const std::lock_guard one(watches_lock_);
         watches_.erase(state->number());
@@ -261,13 +283,17 @@ void context_core::unwatch(std::uint32_t number) noexcept {
     }
     if (closed_ || lost_) return;
     try {
-        unwatch_.on(directory_).post(id_, number);
+        unwatch_.on(directory()).post(id_, number);
     } catch (const std::exception&) {
         // It ends with this context's connection.
     }
 }
 
-void context_core::change(std::uint32_t watch, bool appeared, found_values which) {
+void context_core::change_told(std::uint32_t watch, bool appeared, found_values which) {
+    if (call_context::current().from() == directory()) change(watch, appeared, which);
+}
+
+void context_core::change(std::uint32_t watch, bool appeared, const found_values& which) {
     using kind = resource_change::kind;
     std::unordered_map<std::uint32_t, std::shared_ptr<watch_state>> whom;
     {
@@ -295,15 +321,16 @@ peer context_core::locate(resource_id which, traffic what) {
     const auto missing = [&] {
         return error(errc::not_found, fmt::format("there is no resource {}", number(which)));
     };
-    const found_values found = ask(which, {});
+    const found_values found = ask(which, attribute_list().ask(context_addresses));
     if (found.id == resource_id::none) throw missing();
     const resource_id context = found.context == resource_id::none ? which : found.context;
-    if (context == id_) {
+    const std::vector<std::string> addresses = lines_of(found.values.text(context_addresses));
+    // Two servers may have given out the same id: then only the address tells their contexts apart.
+    const auto known_there = where_.find_context(context);
+    if (context == id_ && addresses == on_.addresses()) {
         where_.learn_context(context, ways_there(self_of(on_.core())));
-    } else if (!where_.knows_context(context)) {
-        const found_values at = ask(context, attribute_list().ask(context_addresses));
-        if (at.id == resource_id::none) throw missing();
-        const std::vector<std::string> addresses = lines_of(at.values.text(context_addresses));
+    } else if (!known_there || std::find(addresses.begin(), addresses.end(),
+                                         known_there->address()) == addresses.end()) {
         const peer there = on_.lookup(addresses);
         gate_->enter(there, context_gate_role);
         for (const peer_way& each : on_.ways(there)) {

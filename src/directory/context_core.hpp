@@ -8,12 +8,14 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/bulk/bulk_cache.hpp>
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
 
 #include "directory/gate.hpp"
 #include "directory/locations.hpp"
@@ -74,12 +76,26 @@ private:
     errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
     errc room(resource_id to, std::uint64_t bytes);
     void undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
-    void change(std::uint32_t watch, bool appeared, found_values which);
+    void change_told(std::uint32_t watch, bool appeared, found_values which);
 
+    void change(std::uint32_t watch, bool appeared, const found_values& which);
     void open_at(const std::string& directory, bool start);
+    peer directory() const;
+    void set_directory(const peer& there);
+
+    // When the directory is lost: see context_reopen.cpp.
+    void keep(resource_id id, const attribute_view& what);
+    void keep_not(resource_id id) noexcept;
+    void wait_for_directory();
+    void begin_to_reopen();
+    void reopen();
+    enum class attempt : std::uint8_t { done, failed, refused };
+    attempt try_to_reopen();
+    attempt reopen_at(const peer& there, resource_id which, const attribute_view& what);
+    bool end_reopening(std::uint64_t kept);
     result<resource_id> try_open(const std::string& directory);
     attribute_list describe() const;
-    void check_open() const;
+    void check_open();
     void lose(const peer& who, status why);
     /// How the context of that resource is reached. Throws error{not_found}.
     peer locate(resource_id which, traffic what);
@@ -101,9 +117,13 @@ private:
     const context_options options_;
     const std::shared_ptr<gate> gate_;
     std::unique_ptr<directory_server> here_;  // With options.directory "here".
+    std::string directory_address_;
+    bool starts_directory_ = false;
+    mutable std::mutex directory_lock_;
     peer directory_;
+    bool directory_gone_ = false;
     resource_id id_ = resource_id::none;
-    std::atomic<bool> lost_{false};  // The directory.
+    std::atomic<bool> lost_{false};  // The directory; until it is found again.
     std::atomic<bool> closed_{false};
     served_members served_{on_, gate_};
     peer_lost_subscription losses_;
@@ -126,6 +146,16 @@ private:
     bulk_cache long_buffers_;
     message_store messages_;
     locations where_;
+
+    std::mutex kept_lock_;
+    std::unordered_map<resource_id, attribute_list> kept_;  // What it has registered.
+    std::vector<resource_id> removed_;                      // While the directory was lost.
+    std::uint64_t kept_changes_ = 0;
+    bool reopens_ = false;
+    event reopened_;  // Or given up.
+    event closing_;
+    std::atomic<std::uint32_t> last_search_{0};       // Of all directories it had ...
+    std::atomic<std::uint32_t> searches_of_lost_{0};  // ... but the present one.
 
     std::mutex watches_lock_;
     std::uint32_t last_watch_ = 0;

@@ -11,7 +11,6 @@ namespace amalgam::detail {
 
 namespace {
 constexpr std::size_t looks_at_once = 4096;  // Of a search, while nothing else is served.
-constexpr std::size_t few_ids = resource_store::ids_per_range / 4;  // Then more are claimed.
 }  // namespace
 
 directory_core::directory_core(engine& on, const directory_options& options)
@@ -37,6 +36,7 @@ void directory_core::start() {
         served_.serve(shared_from_this(), name, what, run);
     };
     serve(at_directory::open_name, &directory_core::open, handler::ult);
+    serve(at_directory::reopen_name, &directory_core::reopen, handler::ult);
     serve(at_directory::close_name, &directory_core::close);
     serve(at_directory::add_name, &directory_core::add);
     serve(at_directory::remove_name, &directory_core::remove);
@@ -65,20 +65,6 @@ void directory_core::stop() noexcept {
     served_.end();
 }
 
-template <typename Work>
-auto directory_core::alone(Work work) -> reply<decltype(work())> {
-    std::vector<resource_id> whom;
-    auto result = [&] {
-        const std::lock_guard one(lock_);
-        auto what = reply_of(work);
-        whom.swap(to_tell_);
-        return what;
-    }();
-    for (const resource_id each : whom)
-        amalgam::post(on_.pool(), [self = shared_from_this(), each] { self->tell(each); });
-    return result;
-}
-
 void directory_core::check_is(resource_id context) const {
     const auto at = clients_.find(context);
     if (at != clients_.end() && at->second.who == call_context::current().from()) return;
@@ -86,83 +72,15 @@ void directory_core::check_is(resource_id context) const {
                                           static_cast<std::uint32_t>(context)));
 }
 
-reply<resource_id> directory_core::open(attribute_view what) {
-    // The first range of ids may still be claimed.
-    if (!ring_->wait_until_ready(options_.ring.answer_limit))
-        return {errc::overloaded, "the directory has no ids yet: it has just begun", {}};
-    return alone([&] {
-        const call_context& call = call_context::current();
-        const resource_id id = registry_.open(what);
-        try {
-            clients_[id].who = call.from();
-        } catch (...) {
-            registry_.close(id);
-            throw;
-        }
-        if (call.canceled()) {  // It went meanwhile, and nobody will say so again.
-            clients_.erase(id);
-            registry_.close(id);
-            throw error(errc::canceled, "the context is gone");
-        }
-        return id;
-    });
-}
-
-void directory_core::close(resource_id context) {
-    const auto done = alone([&] {
-        check_is(context);
-        clients_.erase(context);
-        forget_searches(context);
-        return registry_.close(context);
-    });
-    if (done.code == errc::ok) far_->remove_all(context);
-}
-
-reply<resource_id> directory_core::open_guest() {
-    return alone([&] {
-        const resource_id id = registry_.open_guest();
-        client& guest = clients_[id];
-        guest.who = call_context::current().from();
-        guest.is_server = true;
-        return id;
-    });
-}
-
 void directory_core::far_change(std::uint64_t server, std::uint32_t watch, bool appeared,
                                 found_values which) {
     far_->changed(call_context::current().from(), server, watch, appeared, which);
 }
 
-void directory_core::forget_searches(resource_id context) {
-    spread_.erase(spread_.lower_bound({context, 0}), spread_.upper_bound({context, ~0u}));
-}
-
-void directory_core::close_all_of(const peer& gone) {
-    std::vector<resource_id> closed;
-    (void)alone([&] {
-        for (auto at = clients_.begin(); at != clients_.end();) {
-            if (!(at->second.who == gone)) {
-                ++at;
-                continue;
-            }
-            log(log_level::debug, "directory", "a context is gone",
-                {{"context", static_cast<std::uint32_t>(at->first)}});
-            const resource_id context = at->first;
-            at = clients_.erase(at);
-            forget_searches(context);
-            registry_.close(context);
-            closed.push_back(context);
-        }
-        return true;
-    });
-    for (const resource_id each : closed)
-        far_->remove_all(each);
-}
-
 reply<resource_id> directory_core::add(resource_id context, attribute_view what) {
     return alone([&] {
         check_is(context);
-        if (registry_.free_ids() < few_ids) ring_->want_range();
+        claim_if_few();
         return registry_.add(context, what);
     });
 }
@@ -300,9 +218,15 @@ void directory_core::stop_here(std::uint64_t search) {
     guests_.stop(search);
 }
 
-void directory_core::own_range(std::uint32_t range) {
+void directory_core::own_range(std::uint32_t range, bool fresh) {
     const std::lock_guard one(lock_);
     registry_.own_range(range);
+    if (!fresh) registry_.retire_range(range);
+}
+
+void directory_core::retire_range(std::uint32_t range) {
+    const std::lock_guard one(lock_);
+    registry_.retire_range(range);
 }
 
 reply<bool> directory_core::watch(resource_id context, std::uint32_t number, attribute_view query) {

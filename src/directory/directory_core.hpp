@@ -13,6 +13,7 @@
 
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/ult.hpp>
 
 #include "directory/far_watches.hpp"
 #include "directory/gate.hpp"
@@ -65,12 +66,15 @@ private:
     std::optional<first_answer> search_here(const attribute_view& query) override;
     next_answer next_here(std::uint64_t search) override;
     void stop_here(std::uint64_t search) override;
-    void own_range(std::uint32_t range) override;
+    void own_range(std::uint32_t range, bool fresh) override;
+    void retire_range(std::uint32_t range) override;
     void see_servers(const std::vector<std::uint64_t>& keys) override { far_->see(keys); }
     void lose_server(std::uint64_t key) override { far_->lose(key); }
 
     // What it serves: see at_directory.
     reply<resource_id> open(attribute_view what);
+    reply<bool> reopen(resource_id context, resource_id which, attribute_view what);
+    resource_id open_for_caller(const attribute_view& what, resource_id wanted);
     void close(resource_id context);
     reply<resource_id> add(resource_id context, attribute_view what);
     reply<bool> remove(resource_id context, resource_id id);
@@ -89,9 +93,10 @@ private:
     template <typename Work>
     auto alone(Work work) -> reply<decltype(work())>;
     void check_is(resource_id context) const;
+    void claim_if_few();  // Ids that are free.
     next_answer next_elsewhere(const search_key& which, spread& state, const attribute_list& query);
     void end_search(const search_key& which);
-    void forget_searches(resource_id context);
+    void close_one(resource_id context);  // With the lock held.
     void close_all_of(const peer& gone);
     void note(watched_change&& change);
     void tell(resource_id context);
@@ -110,9 +115,24 @@ private:
     mutable std::mutex lock_;  // Never held across a wait.
     registry registry_;
     std::unordered_map<resource_id, client> clients_;
+    std::unordered_map<peer, resource_id> servers_;  // Those of them that are servers.
     guest_searches guests_{registry_};
     std::map<search_key, std::shared_ptr<spread>> spread_;
     std::vector<resource_id> to_tell_;  // Contexts, by what runs with the lock held.
 };
+
+template <typename Work>
+auto directory_core::alone(Work work) -> reply<decltype(work())> {
+    std::vector<resource_id> whom;
+    auto result = [&] {
+        const std::lock_guard one(lock_);
+        auto what = reply_of(work);
+        whom.swap(to_tell_);
+        return what;
+    }();
+    for (const resource_id each : whom)
+        amalgam::post(on_.pool(), [self = shared_from_this(), each] { self->tell(each); });
+    return result;
+}
 
 }  // namespace amalgam::detail

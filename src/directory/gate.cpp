@@ -1,7 +1,6 @@
 #include "directory/gate.hpp"
 
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -14,8 +13,6 @@
 namespace amalgam::detail {
 
 namespace {
-
-constexpr std::chrono::seconds enter_limit{5};
 
 std::string challenge_name(std::string_view role) {
     return fmt::format("{}.gate.challenge", role);
@@ -134,7 +131,7 @@ bool gate::proved(gate_proof proof) {
     return true;
 }
 
-void gate::enter(const peer& there, std::string_view role) {
+void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseconds within) {
     if (is_open() || there.is_self()) return;
     {
         const std::lock_guard one(lock_);
@@ -149,12 +146,12 @@ void gate::enter(const peer& there, std::string_view role) {
     const auto challenge = on_.procedure<gate_answer(gate_nonce)>(challenge_name(role));
     const auto show = on_.procedure<bool(gate_proof)>(prove_name(role));
     const gate_nonce ours = random_nonce();
-    const auto answer = challenge.on(there).within(enter_limit).try_call(ours);
+    const auto answer = challenge.on(there).within(within).try_call(ours);
     if (!answer && answer.code() == errc::not_found) throw refuse("has no secret");
     if (!answer) throw error(answer.code(), answer.sentence());
     if (!same(answer->proof, prove(role, false, ours, answer->nonce)))
         throw refuse("has another secret");
-    if (!show.on(there).within(enter_limit)(prove(role, true, answer->nonce, ours)))
+    if (!show.on(there).within(within)(prove(role, true, answer->nonce, ours)))
         throw refuse("does not take the secret");
     const std::lock_guard one(lock_);
     entered_.insert(there);

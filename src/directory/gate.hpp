@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -57,7 +58,8 @@ public:
     /// Proves to the gate of that role there that this side knows the secret, and the other way
     /// round; once for each connection. Parks.
     /// Failure: throws error{denied}, {unreachable}, {disconnected}, {timed_out}.
-    void enter(const peer& there, std::string_view role);
+    void enter(const peer& there, std::string_view role,
+               std::chrono::nanoseconds within = std::chrono::seconds(5));
     /// Who makes the call that is served here has proved it. Throws error{denied}.
     void check_caller();
     /// Whether that one is let in.

@@ -13,12 +13,14 @@
 namespace amalgam::detail {
 
 /// Searches that other servers have under way here. One that nobody asks for a while is dropped,
-/// as is the one that was asked the longest ago when there are too many.
+/// as is the one that was asked the longest ago when there are too many, or their queries are too
+/// long together.
 ///
 /// Threads: one at a time, and none in the registry.
 class guest_searches {
 public:
     static constexpr std::size_t most = 65536;
+    static constexpr std::size_t most_bytes = std::size_t{256} << 20;  ///< Of what they ask for.
     static constexpr std::chrono::seconds patience{60};
 
     explicit guest_searches(registry& of) noexcept : registry_(of) {}
@@ -28,7 +30,7 @@ public:
     /// Its next answer; over: it is not kept any more.
     store_search::outcome next(std::uint64_t number, std::size_t looks, clock::time_point now,
                                found_values& into);
-    void stop(std::uint64_t number) { all_.erase(number); }
+    void stop(std::uint64_t number);
     std::size_t size() const noexcept { return all_.size(); }
 
 private:
@@ -36,10 +38,13 @@ private:
         std::unique_ptr<store_search> search;
         clock::time_point asked;
     };
+    using searches = std::map<std::uint64_t, guest>;
     void make_room(clock::time_point now);
+    searches::iterator drop(searches::iterator which);
 
     registry& registry_;
-    std::map<std::uint64_t, guest> all_;
+    searches all_;
+    std::size_t bytes_ = 0;
 };
 
 }  // namespace amalgam::detail

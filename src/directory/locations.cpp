@@ -37,9 +37,11 @@ bool locations::knows(resource_id which) const {
     return resources_.contains(which);
 }
 
-bool locations::knows_context(resource_id context) const {
+std::optional<peer> locations::find_context(resource_id context) const {
     const std::lock_guard one(lock_);
-    return contexts_.contains(context);
+    const auto at = contexts_.find(context);
+    if (at == contexts_.end()) return std::nullopt;
+    return at->second[traffic::small];
 }
 
 void locations::learn_context(resource_id context, const ways_there& by) {

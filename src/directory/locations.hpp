@@ -38,7 +38,8 @@ public:
 
     /// How the context of that resource is reached; nothing: it is not known.
     std::optional<peer> find(resource_id which, traffic what) const;
-    bool knows_context(resource_id context) const;
+    /// How that context is reached for small messages.
+    std::optional<peer> find_context(resource_id context) const;
 
     void learn_context(resource_id context, const ways_there& by);
     /// Precondition: the context was learnt; otherwise nothing is.

@@ -5,7 +5,23 @@
 
 #include <amalgam/core/hash.hpp>
 
+#include "directory/resource_store.hpp"
+
 namespace amalgam::detail {
+
+bool is_proper(const member& one) {
+    constexpr std::size_t most_bytes = 255;  // Of an address.
+    const auto each_once = [](std::vector<std::uint32_t> ranges) {
+        if (ranges.size() > most_ranges) return false;
+        std::sort(ranges.begin(), ranges.end());
+        if (std::adjacent_find(ranges.begin(), ranges.end()) != ranges.end()) return false;
+        return ranges.empty() || ranges.back() < resource_store::ranges;
+    };
+    return one.key != 0 && one.addresses.size() <= most_addresses &&
+           std::all_of(one.addresses.begin(), one.addresses.end(),
+                       [&](const std::string& each) { return each.size() <= most_bytes; }) &&
+           each_once(one.ranges) && each_once(one.settled);
+}
 
 std::uint64_t member_table::digest_of(const member& one) noexcept {
     return mix(mix(one.key) + one.version);
@@ -30,6 +46,11 @@ member_table::learnt member_table::learn(const member& what, time_point when) {
             return learnt::nothing;
         gone_.erase(gone);
     }
+    const auto known = all_.find(what.key);
+    const std::size_t claimed = known != all_.end() ? known->second.ranges.size() : 0;
+    if (known == all_.end() && all_.size() == most_members) return learnt::nothing;
+    if (claims_.size() - claimed + what.ranges.size() > most_claims || !is_proper(what))
+        return learnt::nothing;
     const auto [at, fresh] = all_.try_emplace(what.key);
     member& one = at->second;
     if (!fresh) {
@@ -48,6 +69,8 @@ bool member_table::remove(const departure& what, time_point when) {
     if (at == all_.end() || at->second.version > what.version) return false;
     note_ranges(at->second, {}, when);
     digest_ -= digest_of(at->second);
+    if (gone_.size() >= most_members) (void)departures(when);
+    if (gone_.size() >= most_members) gone_.erase(gone_.begin());
     gone_[what.key] = {what.version, when};
     ring_.erase(std::lower_bound(ring_.begin(), ring_.end(), what.key));
     all_.erase(at);
@@ -118,7 +141,6 @@ std::vector<delegation> member_table::split_around(std::uint64_t key, const ring
 }
 
 std::vector<delegation> member_table::split(const ring_part& part, std::size_t most) const {
-    constexpr std::size_t most_named = 8;
     // The ring's keys from part.from on; those inside the part are one range of it.
     const auto start = std::upper_bound(ring_.begin(), ring_.end(), part.from) - ring_.begin();
     const auto key = [&](std::size_t i) {
@@ -146,8 +168,7 @@ std::vector<delegation> member_table::split(const ring_part& part, std::size_t m
     for (std::size_t i = 0; i < cuts.size(); ++i) {
         const auto cut = [&](std::size_t which) { return begin + which * inside / cuts.size(); };
         delegation& one = cuts[i];
-        for (std::size_t k = cut(i); k < cut(i + 1) && one.whom.size() < most_named; ++k)
-            one.whom.push_back(key(k));
+        one.who = key(cut(i));
         one.part.from = part.from;
         one.part.first = i == 0 ? part.first : key(cut(i)) - part.from;
         one.part.end = i + 1 == cuts.size() ? part.end : key(cut(i + 1)) - part.from;

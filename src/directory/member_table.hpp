@@ -33,6 +33,12 @@ struct member {
     friend bool operator==(const member&, const member&) = default;
 };
 
+/// It is what a server may say of itself: ranges there are, each once, and not too much of
+/// anything. Whoever keeps members keeps no others, so that a stranger's cannot take all memory.
+bool is_proper(const member& one);
+inline constexpr std::size_t most_ranges = 1024;   ///< Of one server: 67 million ids.
+inline constexpr std::size_t most_addresses = 32;  ///< Of one server, of 255 bytes at most.
+
 /// That a server is gone which had this version. If it is not, it says so with the next one.
 struct departure {
     std::uint64_t key = 0;
@@ -61,11 +67,10 @@ struct ring_part {
     }
 };
 
-/// A part of the ring, and who is there to see to it: first the one to ask, then some to ask
-/// instead when that does not answer.
+/// A part of the ring, and who in it is to see to it.
 struct delegation {
     ring_part part;
-    std::vector<std::uint64_t> whom;
+    std::uint64_t who = 0;
 };
 
 /// The other directory servers: who there is, where, and with which ids.
@@ -80,9 +85,12 @@ public:
     /// Departures are kept in mind so long, against late news of who is gone.
     explicit member_table(clock::duration keep = std::chrono::seconds(10)) : keep_(keep) {}
 
+    static constexpr std::size_t most_members = 65536;
+    static constexpr std::size_t most_claims = 131072;  ///< Of all: four times the ranges.
+
     enum class learnt : std::uint8_t { nothing, newer, first };
     /// It was heard of at that time. `nothing`: that is not new, or older than what is known, or
-    /// than its departure.
+    /// than its departure; or not proper, or one too many.
     learnt learn(const member& what, time_point when);
     /// It is gone. False: it was not known, or is there in a later version.
     bool remove(const departure& what, time_point when);

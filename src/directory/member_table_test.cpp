@@ -8,6 +8,8 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "directory/resource_store.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -42,6 +44,36 @@ TEST(member_table, knows_the_newest_of_each_and_whose_a_range_is) {
     EXPECT_TRUE(table.departures(at(9)).empty());
     EXPECT_TRUE(table.remove({7, 4}, at(9)));
     EXPECT_EQ(table.learn(of(7, 4), at(19)), learnt::first) << "that was long ago";
+}
+
+TEST(member_table, keeps_nobody_who_says_what_no_server_would) {
+    member_table table;
+    const std::uint32_t end = resource_store::ranges;
+    std::vector<std::uint32_t> many;
+    for (std::uint32_t i = 0; i <= most_ranges; ++i)
+        many.push_back(i);
+    for (const std::vector<std::uint32_t>& ranges :
+         {std::vector<std::uint32_t>{5, 5}, std::vector<std::uint32_t>{end}, many}) {
+        EXPECT_EQ(table.learn(of(7, 1, ranges), at(0)), learnt::nothing);
+        member settles = of(7);
+        settles.settled = ranges;
+        EXPECT_EQ(table.learn(settles, at(0)), learnt::nothing);
+    }
+    member listens = of(7);
+    listens.addresses = {std::string(256, 'a')};
+    EXPECT_EQ(table.learn(listens, at(0)), learnt::nothing);
+    listens.addresses.assign(most_addresses + 1, "tcp://10.0.0.1:7000");
+    EXPECT_EQ(table.learn(listens, at(0)), learnt::nothing);
+    EXPECT_EQ(table.learn(of(0), at(0)), learnt::nothing);
+    EXPECT_EQ(table.size(), 0u);
+
+    many.pop_back();
+    std::uint64_t key = 1;
+    while (table.learn(of(key, 1, many), at(0)) == learnt::first)
+        ++key;
+    EXPECT_EQ(table.size(), member_table::most_claims / most_ranges);
+    EXPECT_EQ(table.learn(of(1, 2, many), at(0)), learnt::newer) << "it claims no more than before";
+    EXPECT_EQ(table.learn(of(key, 1), at(0)), learnt::first);
 }
 
 TEST(member_table, of_two_that_claim_a_range_the_first_has_it_while_it_is_there) {
@@ -99,7 +131,7 @@ TEST(member_table, cuts_a_part_into_pieces_that_hold_all_of_it_once) {
         // Of few keys some lie where a part begins or ends.
         const std::uint64_t keys = random.chance(0.5) ? 50 : ~0ull;
         for (std::uint64_t left = random.below(40); left > 0; --left)
-            table.learn(of(random.below(keys)), at(0));
+            table.learn(of(1 + random.below(keys)), at(0));
         const ring_part part{random.below(keys), 1 + random.below(keys / 2),
                              random.chance(0.3) ? 0 : keys / 2 + random.below(keys / 2)};
         const std::size_t most = 1 + random.below(6);
@@ -112,12 +144,10 @@ TEST(member_table, cuts_a_part_into_pieces_that_hold_all_of_it_once) {
         for (std::size_t i = 0; i < cuts.size(); ++i) {
             ASSERT_EQ(cuts[i].part.from, part.from);
             ASSERT_EQ(cuts[i].part.first, i == 0 ? part.first : cuts[i - 1].part.end);
-            ASSERT_FALSE(cuts[i].whom.empty());
             std::size_t here = 0;
             for (const std::uint64_t key : inside)
                 here += cuts[i].part.holds(key);
-            for (const std::uint64_t key : cuts[i].whom)
-                ASSERT_TRUE(cuts[i].part.holds(key) && inside.contains(key));
+            ASSERT_TRUE(cuts[i].part.holds(cuts[i].who) && inside.contains(cuts[i].who));
             fewest = std::min(fewest, here);
             largest = std::max(largest, here);
         }
@@ -132,7 +162,7 @@ void ask(const std::map<std::uint64_t, member_table>& tables, std::uint64_t who,
          const ring_part& part, std::map<std::uint64_t, int>& asked) {
     ++asked[who];
     for (const delegation& each : tables.at(who).split_around(who, part, 3))
-        ask(tables, each.whom.back(), each.part, asked);
+        ask(tables, each.who, each.part, asked);
 }
 
 TEST(member_table, a_tree_of_delegations_reaches_each_once) {

@@ -120,6 +120,11 @@ namespace at_directory {
 /// What the context is -> its id.
 using open = reply<resource_id>(attribute_view);
 inline constexpr std::string_view open_name = "directory.open";
+/// A context whose directory was lost, which of its resources, or itself, and what that is: it gets
+/// its old id. Itself comes first. `overloaded`: later, perhaps; `denied`: another directory owns
+/// the id.
+using reopen = reply<bool>(resource_id, resource_id, attribute_view);
+inline constexpr std::string_view reopen_name = "directory.reopen";
 using close = void(resource_id context);
 inline constexpr std::string_view close_name = "directory.close";
 /// The context, and what its new resource is -> the resource's id.

@@ -1,5 +1,6 @@
 #include "directory/registry.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,15 +15,6 @@ std::uint32_t number(resource_id id) noexcept {
     return static_cast<std::uint32_t>(id);
 }
 
-found_values answer(const resource_store::found& which, const attribute_view& query) {
-    found_values all{which.id, which.context, {}};
-    for (const attribute& each : query) {
-        if (!each.is_open) continue;
-        if (const auto mine = which.what.find(each.name)) all.values.add(each.name, mine->value);
-    }
-    return all;
-}
-
 void check_complete(const attribute_view& what) {
     for (const attribute& each : what) {
         if (!each.is_open) continue;
@@ -31,6 +23,13 @@ void check_complete(const attribute_view& what) {
                                 "each attribute; example: add(\"{}\", \"7\")",
                                 each.name, each.name));
     }
+}
+
+error no_id(const char* what, resource_id wanted) {
+    if (wanted == resource_id::none)
+        return {errc::overloaded, fmt::format("the directory has no id left for a {}", what)};
+    return {errc::overloaded,
+            fmt::format("the id {} is not free for the {} that had it", number(wanted), what)};
 }
 
 void check_limit(std::size_t now, std::size_t most, const char* of_what) {
@@ -47,6 +46,20 @@ registry::registry(const directory_limits& limits, std::function<void(watched_ch
 
 registry::~registry() = default;
 
+found_values registry::answer(const resource_store::found& which,
+                              const attribute_view& query) const {
+    constexpr std::string_view of_context = "context.";
+    found_values all{which.id, which.context, {}};
+    for (const attribute& each : query) {
+        if (!each.is_open) continue;
+        const bool is_inherited =
+            which.context != resource_id::none && each.name.starts_with(of_context);
+        const attribute_view has = is_inherited ? store_.find(which.context).what : which.what;
+        if (const auto value = has.find(each.name)) all.values.add(each.name, value->value);
+    }
+    return all;
+}
+
 registry::client& registry::client_of(resource_id context) {
     const auto at = clients_.find(context);
     if (at != clients_.end()) return at->second;
@@ -54,12 +67,19 @@ registry::client& registry::client_of(resource_id context) {
                 fmt::format("the directory has no context {}: it was closed", number(context)));
 }
 
-resource_id registry::open(const attribute_view& what) {
+void registry::check_room(const client& whose, const attribute_view& what) const {
+    if (what.bytes().size() <= limits_.bytes - std::min(limits_.bytes, whose.bytes)) return;
+    throw error(errc::overloaded,
+                fmt::format("this context's resources, queries and watches take {} bytes at its "
+                            "directory, and may take {}: end some first",
+                            whose.bytes, limits_.bytes));
+}
+
+resource_id registry::open(const attribute_view& what, resource_id wanted) {
     check_complete(what);
-    check_limit(clients_.size(), limits_.contexts, "others");
-    const resource_id id = store_.add(resource_id::none, what);
-    if (id == resource_id::none)
-        throw error(errc::overloaded, "the directory has no id left for a context");
+    check_limit(contexts(), limits_.contexts, "others");
+    const resource_id id = store_.add(resource_id::none, what, wanted);
+    if (id == resource_id::none) throw no_id("context", wanted);
     try {
         clients_.try_emplace(id);
     } catch (...) {
@@ -96,19 +116,14 @@ bool registry::close(resource_id context) {
     return store_.remove(context);
 }
 
-resource_id registry::add(resource_id context, const attribute_view& what) {
+resource_id registry::add(resource_id context, const attribute_view& what, resource_id wanted) {
     client& whose = client_of(context);
     if (is_guest(context)) throw error(errc::denied, "another directory may only watch here");
     check_complete(what);
     check_limit(whose.resources, limits_.resources, "resources");
-    if (what.bytes().size() > limits_.bytes - whose.bytes)
-        throw error(errc::overloaded,
-                    fmt::format("this context's resources take {} bytes at its directory, and may "
-                                "take {}: delete some first",
-                                whose.bytes, limits_.bytes));
-    const resource_id id = store_.add(context, what);
-    if (id == resource_id::none)
-        throw error(errc::overloaded, "the directory has no id left for a resource");
+    check_room(whose, what);
+    const resource_id id = store_.add(context, what, wanted);
+    if (id == resource_id::none) throw no_id("resource", wanted);
     ++whose.resources;
     whose.bytes += what.bytes().size();
     tell_watchers(store_.find(id), true);
@@ -139,9 +154,12 @@ found_values registry::find(resource_id id, const attribute_view& query) const {
 std::uint32_t registry::start_search(resource_id context, const attribute_view& query) {
     client& whose = client_of(context);
     check_limit(whose.searches.size(), limits_.searches, "queries under way");
+    check_room(whose, query);
     auto fresh = make_search(query);
     const std::uint32_t number = ++whose.searched;
+    const std::size_t bytes = fresh->query().bytes().size();
     whose.searches.emplace(number, std::move(fresh));
+    whose.bytes += bytes;
     return number;
 }
 
@@ -174,7 +192,11 @@ store_search::outcome registry::next(store_search& search, std::size_t looks,
 }
 
 void registry::stop_search(resource_id context, std::uint32_t search) {
-    client_of(context).searches.erase(search);
+    client& whose = client_of(context);
+    const auto at = whose.searches.find(search);
+    if (at == whose.searches.end()) return;
+    whose.bytes -= at->second->query().bytes().size();
+    whose.searches.erase(at);
 }
 
 void registry::watch(resource_id context, std::uint32_t number, const attribute_view& query) {
@@ -182,11 +204,13 @@ void registry::watch(resource_id context, std::uint32_t number, const attribute_
     // Another server comes for all its contexts.
     const std::size_t most = is_guest(context) ? limits_.watches * 64 : limits_.watches;
     check_limit(whose.watches.size(), most, "watches");
+    check_room(whose, query);
     auto fresh = std::make_unique<watcher>(
         watcher{context, number, store_.key_in_all(query), attribute_list(query)});
     watcher& one = *fresh;
     if (!whose.watches.emplace(number, std::move(fresh)).second)
         throw error(errc::invalid, fmt::format("this context has a watch {} already", number));
+    whose.bytes += one.query.bytes().size();
     try {
         watchers_.emplace(one.key, &one);
         store_search those(store_, query);
@@ -220,6 +244,7 @@ void registry::forget(client& whose, std::uint32_t watch) {
         watchers_.erase(one);
         break;
     }
+    whose.bytes -= at->second->query.bytes().size();
     whose.watches.erase(at);
 }
 

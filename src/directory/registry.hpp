@@ -56,10 +56,12 @@ public:
     ~registry();
 
     void own_range(std::uint32_t range) { store_.own_range(range); }
+    void retire_range(std::uint32_t range) { store_.retire_range(range); }
     std::size_t free_ids() const noexcept { return store_.free_ids(); }
 
-    /// A context appears. It is a resource, too.
-    resource_id open(const attribute_view& what);
+    /// A context appears. It is a resource, too. It gets the id `wanted`, if that is not none: as
+    /// of resource_store::add().
+    resource_id open(const attribute_view& what, resource_id wanted = resource_id::none);
     /// It goes, and all that was its own. False: there is no such context.
     bool close(resource_id context);
     /// Another server, which only watches. It is no resource, and called by what no id is.
@@ -67,11 +69,13 @@ public:
     std::size_t contexts() const noexcept { return clients_.size() - guests_; }
     std::size_t resources() const noexcept { return store_.size(); }
 
-    resource_id add(resource_id context, const attribute_view& what);
+    resource_id add(resource_id context, const attribute_view& what,
+                    resource_id wanted = resource_id::none);
     void remove(resource_id context, resource_id id);
 
     /// One that has all attributes of `query` that are not open: `id`, or if that is none, the
-    /// first that was registered.
+    /// first that was registered. Open ones whose names begin with "context." are answered with
+    /// those of its context.
     found_values find(resource_id id, const attribute_view& query) const;
 
     /// Begins a query with many answers.
@@ -102,7 +106,7 @@ private:
     };
     struct client {
         std::size_t resources = 0;
-        std::size_t bytes = 0;
+        std::size_t bytes = 0;       // Of their attributes, and of its queries and watches.
         std::uint32_t searched = 0;  // The last number of a search.
         std::unordered_map<std::uint32_t, std::unique_ptr<store_search>> searches;
         std::unordered_map<std::uint32_t, std::unique_ptr<watcher>> watches;
@@ -114,6 +118,8 @@ private:
     }
 
     client& client_of(resource_id context);
+    void check_room(const client& whose, const attribute_view& what) const;
+    found_values answer(const resource_store::found& which, const attribute_view& query) const;
     store_search& search_of(resource_id context, std::uint32_t search);
     void tell_watchers(const resource_store::found& which, bool appeared);
     void tell_those_at(std::uint64_t key, const resource_store::found& which, bool appeared);

@@ -30,12 +30,37 @@ resource_store::resource_store() : seed_(random_u64()), range_order_(ranges), re
 void resource_store::own_range(std::uint32_t range) {
     if (range_order_[range] != 0) return;
     owned_.push_back(range);
+    retired_.push_back(false);
     range_order_[range] = static_cast<std::uint16_t>(owned_.size());
+    unused_ += ids_per_range - (owned_.size() == 1 ? 1 : 0);  // Slot 0 is never used.
 }
 
-std::size_t resource_store::free_ids() const noexcept {
-    const std::size_t all = owned_.size() * ids_per_range;
-    return all - std::min<std::size_t>(all, fresh_) + freed_;
+void resource_store::retire_range(std::uint32_t range) {
+    if (range_order_[range] == 0) return;
+    const std::uint32_t which = range_order_[range] - 1u;
+    const std::uint32_t begin = which * ids_per_range, end = begin + ids_per_range;
+    if (is_retired(begin)) return;
+    retired_[which] = true;
+    if (fresh_ < end) unused_ -= end - std::max(fresh_, begin);
+    skip_retired();
+    std::uint32_t slot = std::exchange(first_freed_, no_slot);
+    freed_ = 0;
+    while (slot != no_slot) {
+        const std::uint32_t after = std::exchange(records_[slot].freed_after, no_slot);
+        if (!is_retired(slot)) put_with_freed(slot);
+        slot = after;
+    }
+}
+
+void resource_store::skip_retired() noexcept {
+    while (fresh_ < owned_.size() * ids_per_range && is_retired(fresh_))
+        fresh_ = (fresh_ / ids_per_range + 1) * ids_per_range;
+}
+
+void resource_store::put_with_freed(std::uint32_t slot) noexcept {
+    (first_freed_ == no_slot ? first_freed_ : records_[last_freed_].freed_after) = slot;
+    last_freed_ = slot;
+    ++freed_;
 }
 
 std::uint32_t resource_store::slot_of(resource_id id) const noexcept {
@@ -59,14 +84,32 @@ std::uint64_t resource_store::key_of_context(resource_id context) const noexcept
     return mix(seed_ + static_cast<std::uint32_t>(context));
 }
 
-resource_id resource_store::add(resource_id context, attribute_view what) {
+void resource_store::take_from_freed(std::uint32_t slot) noexcept {
+    std::uint32_t before = no_slot;
+    for (std::uint32_t each = first_freed_; each != slot; each = records_[each].freed_after)
+        before = each;
+    const std::uint32_t after = std::exchange(records_[slot].freed_after, no_slot);
+    (before == no_slot ? first_freed_ : records_[before].freed_after) = after;
+    if (last_freed_ == slot) last_freed_ = before;
+    --freed_;
+}
+
+std::uint32_t resource_store::free_slot(resource_id wanted) const noexcept {
+    if (wanted == resource_id::none)
+        return fresh_ < owned_.size() * ids_per_range ? fresh_ : first_freed_;
+    const std::uint32_t slot = slot_of(wanted);
+    if (slot == no_slot || slot == 0 || (slot >= fresh_ && !is_retired(slot))) return no_slot;
+    return slot < records_.size() && records_[slot].memory != nullptr ? no_slot : slot;
+}
+
+resource_id resource_store::add(resource_id context, attribute_view what, resource_id wanted) {
     const std::size_t bytes = what.bytes().size();
     auto memory = std::make_unique<std::uint64_t[]>(bytes / 8 + 1);
     if (bytes != 0) std::memcpy(memory.get(), what.bytes().data(), bytes);
-    const bool fresh = fresh_ < owned_.size() * ids_per_range;
-    const std::uint32_t slot = fresh ? fresh_ : first_freed_;
+    const std::uint32_t slot = free_slot(wanted);
     if (slot == no_slot) return resource_id::none;
-    if (slot >= records_.size()) records_.emplace_back();
+    const bool fresh = slot == fresh_;
+    if (slot >= records_.size()) records_.resize(slot + std::size_t{1});
     record& into = records_[slot];
     into.what = what.rebased({reinterpret_cast<const std::byte*>(memory.get()), bytes});
     into.memory = std::move(memory);
@@ -82,9 +125,10 @@ resource_id resource_store::add(resource_id context, attribute_view what) {
     }
     if (fresh) {
         ++fresh_;
-    } else {
-        first_freed_ = std::exchange(into.freed_after, no_slot);
-        --freed_;
+        --unused_;
+        skip_retired();
+    } else if (!is_retired(slot)) {
+        take_from_freed(slot);
     }
     ++size_;
     return id_of(slot);
@@ -104,9 +148,7 @@ bool resource_store::remove(resource_id id) noexcept {
     if (slot >= records_.size() || records_[slot].memory == nullptr) return false;
     lists_.leave(records_[slot].places);
     records_[slot] = {};
-    (first_freed_ == no_slot ? first_freed_ : records_[last_freed_].freed_after) = slot;
-    last_freed_ = slot;
-    ++freed_;
+    if (!is_retired(slot)) put_with_freed(slot);
     --size_;
     return true;
 }

@@ -34,14 +34,18 @@ public:
 
     /// From now on ids may come from this range, too. Precondition: range < ranges.
     void own_range(std::uint32_t range);
+    /// From now on no new ids come from it. Those that it gave out stay. Nothing if it owns it not.
+    void retire_range(std::uint32_t range);
     bool owns(resource_id id) const noexcept { return slot_of(id) != no_slot; }
     /// Ids that are free now.
-    std::size_t free_ids() const noexcept;
+    std::size_t free_ids() const noexcept { return unused_ + freed_; }
 
     /// Registers a resource of `context`, and gives it an id; `none` when no id is free. A context
-    /// is a resource of itself: `context` is `none` for one.
+    /// is a resource of itself: `context` is `none` for one. It gets the id `wanted`, if that is
+    /// not none: one of a retired range, or one that was given out before, and is free; else none.
     /// Precondition: no attribute of `what` is open.
-    resource_id add(resource_id context, attribute_view what);
+    resource_id add(resource_id context, attribute_view what,
+                    resource_id wanted = resource_id::none);
     /// False: there is none of that id.
     bool remove(resource_id id) noexcept;
 
@@ -83,6 +87,11 @@ private:
     std::uint32_t slot_of(resource_id id) const noexcept;
     resource_id id_of(std::uint32_t slot) const noexcept;
     found found_at(std::uint32_t slot) const noexcept;
+    bool is_retired(std::uint32_t slot) const noexcept { return retired_[slot / ids_per_range]; }
+    void skip_retired() noexcept;
+    void put_with_freed(std::uint32_t slot) noexcept;
+    void take_from_freed(std::uint32_t slot) noexcept;
+    std::uint32_t free_slot(resource_id wanted) const noexcept;
     void put_into_lists(std::uint32_t slot);
 
     std::uint64_t key_of_context(resource_id context) const noexcept;
@@ -91,6 +100,7 @@ private:
 
     const std::uint64_t seed_;                // So that nobody can choose what falls together.
     std::vector<std::uint32_t> owned_;        // Ranges, in the order of their slots.
+    std::vector<bool> retired_;               // As those.
     std::vector<std::uint16_t> range_order_;  // By range: its place in there, and 1; else 0.
     std::vector<record> records_;             // By slot.
     std::uint32_t first_freed_ = no_slot;     // The longest ago.
@@ -99,6 +109,7 @@ private:
     posting_lists lists_;
     std::size_t size_ = 0;
     std::size_t freed_ = 0;
+    std::size_t unused_ = 0;  // From `fresh_` on.
 };
 
 /// A query with many answers, while resources come and go: whatever fits from its start to its end

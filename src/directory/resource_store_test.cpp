@@ -54,6 +54,78 @@ TEST(resource_store, gives_ids_of_its_ranges_only_and_a_freed_one_last) {
     EXPECT_EQ(store.find(resource_id{~0u}).id, resource_id::none);
 }
 
+TEST(resource_store, a_range_that_is_retired_gives_no_ids_and_keeps_those_it_gave) {
+    constexpr std::uint32_t size = resource_store::ids_per_range;
+    for (const std::size_t before : {0u, 10u, size - 1, size, size + 10, 2 * size}) {
+        SCOPED_TRACE(before);
+        resource_store store;
+        for (const std::uint32_t range : {5, 7, 9})
+            store.own_range(range);
+        std::vector<resource_id> given;
+        for (std::size_t i = 0; i < before; ++i)
+            given.push_back(store.add(resource_id::none, {}));
+        // Some are free again before, some are afterwards.
+        std::size_t in_others = 0, removed = 0;
+        for (std::size_t i = 0; i < given.size(); ++i) {
+            if (i == given.size() / 2) store.retire_range(7);
+            if (i % 3 == 0) removed += store.remove(given[i]);
+            in_others += number(given[i]) / size != 7 && i % 3 != 0;
+        }
+        store.retire_range(7);
+        store.retire_range(7);
+        store.retire_range(8);
+        EXPECT_EQ(store.free_ids(), 2 * size - 1 - in_others);
+        EXPECT_EQ(store.size(), before - removed);
+        for (std::size_t i = 0; i < given.size(); ++i)
+            ASSERT_EQ(store.find(given[i]).id != resource_id::none, i % 3 != 0);
+        std::set<std::uint32_t> seen;
+        for (std::size_t left = store.free_ids(); left > 0; --left) {
+            const std::uint32_t id = number(store.add(resource_id::none, {}));
+            ASSERT_TRUE((id / size == 5 || id / size == 9) && seen.insert(id).second);
+        }
+        EXPECT_EQ(store.add(resource_id::none, {}), resource_id::none);
+        store.own_range(2);
+        EXPECT_EQ(number(store.add(resource_id::none, {})) / size, 2u);
+    }
+}
+
+TEST(resource_store, gives_an_id_that_is_wanted_when_it_was_given_before_and_is_free) {
+    resource_store store;
+    store.own_range(5);
+    const auto wants = [&](resource_id id) { return store.add(resource_id::none, {}, id); };
+    const auto at = [](std::uint32_t range, std::uint32_t which) {
+        return resource_id{range * resource_store::ids_per_range + which};
+    };
+    std::vector<resource_id> given;
+    for (int i = 0; i < 5; ++i)
+        given.push_back(store.add(resource_id::none, {}));
+    EXPECT_EQ(wants(given[2]), resource_id::none) << "it is in use";
+    EXPECT_EQ(wants(at(5, 100)), resource_id::none) << "it was never given out";
+    EXPECT_EQ(wants(at(6, 1)), resource_id::none) << "of a range that is not its own";
+    for (const int i : {1, 3, 2})
+        store.remove(given[static_cast<std::size_t>(i)]);
+    const std::size_t free = store.free_ids();
+    for (const int i : {3, 2, 1}) {
+        const resource_id id = given[static_cast<std::size_t>(i)];
+        EXPECT_EQ(wants(id), id);
+        EXPECT_EQ(wants(id), resource_id::none);
+    }
+    EXPECT_EQ(store.free_ids(), free - 3);
+    store.own_range(6);
+    store.retire_range(6);
+    for (const resource_id each : {at(6, 9), at(6, 0), at(6, 65535)}) {
+        EXPECT_EQ(wants(each), each);
+        EXPECT_EQ(wants(each), resource_id::none);
+        EXPECT_TRUE(store.remove(each));
+        EXPECT_EQ(wants(each), each);
+    }
+    EXPECT_EQ(store.free_ids(), free - 3);
+    std::set<resource_id> seen(given.begin(), given.end());
+    for (std::size_t left = store.free_ids(); left > 0; --left)
+        ASSERT_TRUE(seen.insert(store.add(resource_id::none, {})).second);
+    EXPECT_EQ(store.add(resource_id::none, {}), resource_id::none);
+}
+
 TEST(resource_store, a_context_takes_its_resources_with_it) {
     resource_store store;
     store.own_range(0);

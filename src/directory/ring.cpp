@@ -9,7 +9,7 @@
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/log.hpp>
 
-#include "directory/resource_store.hpp"
+#include "directory/ring_asking.hpp"
 
 namespace amalgam::detail {
 
@@ -169,16 +169,19 @@ void directory_ring::joined(member who) {
 
 ring_news directory_ring::learn(const ring_news& news) {
     ring_news fresh;
-    bool said_gone = false;
+    bool said_gone = false, has_to_leave = false;
     std::vector<member> claims_ours;
     const clock::time_point now = on_.now();
     {
         const std::lock_guard one(lock_);
         for (const member& each : news.came) {
             if (each.key == self_.key) continue;
-            for (const std::uint32_t range : each.ranges)
-                if (contains(settled_, range) && !contains(each.settled, range))
-                    claims_ours.push_back(each);
+            if (!is_proper(each)) continue;
+            if (std::any_of(settled_.begin(), settled_.end(), [&](std::uint32_t range) {
+                    return contains(each.ranges, range) && !contains(each.settled, range);
+                }))
+                claims_ours.push_back(each);
+            has_to_leave = share_range(each) || has_to_leave;
             if (others_.learn(each, now) == member_table::learnt::nothing) continue;
             fresh.came.push_back(each);
         }
@@ -191,6 +194,7 @@ ring_news directory_ring::learn(const ring_news& news) {
     }
     for (const member& each : claims_ours)
         run([each](directory_ring& me) { me.object(each); });
+    if (has_to_leave) want_range();
     if (said_gone) run([](directory_ring& me) { me.say_that_it_is_here(); });
     const auto here = here_.lock();
     for (const departure& each : fresh.gone)
@@ -224,23 +228,34 @@ void directory_ring::tell_now() {
     pass_on(all_others(), news);
 }
 
+// Who is asked to see to a part is in it, and takes itself out of what it hands on: so whatever
+// addresses members give, no question goes round in circles, or comes to a server twice.
+void directory_ring::check_is_in(const ring_part& part) const {
+    if (part.holds(self_key())) return;
+    throw error(errc::not_found,
+                "this directory is not in that part of the ring: the one that "
+                "was there is gone from this address");
+}
+
 void directory_ring::told(ring_part part, ring_news news) {
+    check_is_in(part);
+    std::erase_if(news.came, [](const member& each) { return !is_proper(each); });
     learn(news);
     run([part, news = std::move(news)](directory_ring& me) { me.pass_on(part, news); });
 }
 
-std::vector<delegation> directory_ring::cut(const ring_part& part) const {
+std::vector<delegation> directory_ring::cut(const ring_part& part, std::uint64_t without) const {
     const std::lock_guard one(lock_);
-    return others_.split_around(self_.key, part, options_.fanout);
+    return others_.split_around(without, part, options_.fanout);
 }
 
 void directory_ring::pass_on(const ring_part& part, const ring_news& news) {
-    ask_each(
-        cut(part),
-        [&](const peer& there, const ring_part& its) {
-            return tell_.on(there).within(options_.answer_limit).start(its, news);
-        },
-        [](const answered<void>&) { return true; });
+    asking all(*this, part, options_.answer_limit,
+               [&](const peer& there, const ring_part& its, std::chrono::nanoseconds within) {
+                   return tell_.on(there).within(within).start(its, news);
+               });
+    while (all.next()) {
+    }
 }
 
 void directory_ring::remove(const departure& what) {
@@ -250,7 +265,7 @@ void directory_ring::remove(const departure& what) {
     tell_all(fresh);
 }
 
-std::optional<peer> directory_ring::reach(std::uint64_t key) {
+std::optional<peer> directory_ring::reach(std::uint64_t key, std::chrono::nanoseconds within) {
     std::vector<std::string> addresses;
     {
         const std::lock_guard one(lock_);
@@ -266,7 +281,7 @@ std::optional<peer> directory_ring::reach(std::uint64_t key) {
         const result<peer> found = on_.try_lookup(each);
         if (!found || found->is_self()) continue;
         try {
-            gate_->enter(*found, gate_role);
+            gate_->enter(*found, gate_role, within);
         } catch (const error& why) {
             log(log_level::info, "directory", "another directory is not asked",
                 {{"address", each}, {"why", why.what()}});

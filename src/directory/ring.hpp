@@ -38,8 +38,11 @@ public:
     virtual std::optional<first_answer> search_here(const attribute_view& query) = 0;
     virtual next_answer next_here(std::uint64_t search) = 0;
     virtual void stop_here(std::uint64_t search) = 0;
-    /// This range of ids belongs to this server.
-    virtual void own_range(std::uint32_t range) = 0;
+    /// This range of ids belongs to this server. Not `fresh`: no new ids come from it; it was
+    /// another server's, which is gone.
+    virtual void own_range(std::uint32_t range, bool fresh) = 0;
+    /// It gives out no more ids of that one: another server does.
+    virtual void retire_range(std::uint32_t range) = 0;
     /// Told again and again, and when one has come: who is there.
     virtual void see_servers(const std::vector<std::uint64_t>& keys) = 0;
     virtual void lose_server(std::uint64_t key) = 0;
@@ -48,23 +51,18 @@ protected:
     ~ring_user() = default;
 };
 
-/// What came of a question to a part of the ring.
-template <typename T>
-struct answered {
-    std::uint32_t silent;  ///< So many did not answer before ...
-    future<T>* value;      ///< ... this one did; null: nobody did.
-};
-
 /// The directory servers of a network, as one of them takes part: it knows all others, tells and
 /// asks them over trees, and notices when the next ones in the ring of their keys go.
 ///
 /// A tree is made anew for each query and piece of news: who sees to a part of the ring cuts it
-/// into smaller ones, and has one server in each see to that; where that does not answer, another.
+/// into smaller ones, and has one server in each see to that; where that does not answer, it does.
 /// So it needs no upkeep, and nobody has to know the same members as the others: what lies in a
 /// part reaches each server in it that those on the way know.
 ///
 /// Ids: a server claims a range that nobody has who is known, tells all, and owns it when after a
-/// while nobody has objected. Of two that claim one the lower key has it; who owns it objects.
+/// while nobody has objected. Of two that claim one the lower key has it; who owns it objects. Two
+/// that came to own the same one while they did not know each other keep it both, for the ids that
+/// they gave out; the one with the higher key takes new ids elsewhere.
 /// Owner:   shared with the handlers and ULTs that run.
 /// Threads: any.
 class directory_ring : public std::enable_shared_from_this<directory_ring> {
@@ -80,6 +78,9 @@ public:
 
     /// Claims one more range, in a ULT of its own, unless that is under way.
     void want_range();
+    /// Claims a range that contexts here have ids of, from the server they had before. Parks; false
+    /// when another server owns it, or it cannot be had.
+    bool own_again(std::uint32_t range);
     /// It owns some. Parks; false after that time.
     bool wait_until_ready(std::chrono::nanoseconds at_most) { return ready_.wait_for(at_most); }
 
@@ -99,7 +100,8 @@ public:
 
     /// Waits only to show the secret; whether it is still there shows in the calls. Nothing: it is
     /// not known.
-    std::optional<peer> reach(std::uint64_t key);
+    std::optional<peer> reach(std::uint64_t key,
+                              std::chrono::nanoseconds within = std::chrono::seconds(5));
 
 private:
     // What it serves: see in_ring.
@@ -124,7 +126,11 @@ private:
     void check_can_be_reached() const;
     void claim();
     void claim_now(std::uint32_t range);
+    bool settle(std::uint32_t range);
+    bool hold(std::uint32_t range);
+    bool is_there(const member& who);
     void object(const member& to);
+    bool share_range(const member& with);  // With the lock held.
     void keep_looking();
     void look_after_next();
     void look_after(const member& next);
@@ -150,8 +156,11 @@ private:
     void rest_from_broadcasts();
     std::optional<std::vector<first_answer>> search_by_broadcast(const attribute_view& query);
 
-    std::vector<delegation> cut(const ring_part& part) const;
-    std::shared_ptr<ring_user> here_if_in(const ring_part& part) const;
+    /// Without that key.
+    std::vector<delegation> cut(const ring_part& part, std::uint64_t without) const;
+    void check_is_in(const ring_part& part) const;
+    part_answer find_behind(const ring_part& part, const attribute_view& query);
+    first_answers search_behind(const ring_part& part, const attribute_view& query);
     ring_part all_others() const;
     ring_news learn(const ring_news& news);
     /// Soon, with what else there is to tell by then.
@@ -164,11 +173,8 @@ private:
     std::optional<std::uint32_t> some_free_range();
     bool is_contested(std::uint32_t range) const;
     member self() const;
-    /// Each part's first server is asked by `start(peer, part)`, which gives a future; where that
-    /// fails the next one is. `then(answered)` is told what came of each part, in their order;
-    /// false ends it all.
-    template <typename Start, typename Then>
-    void ask_each(const std::vector<delegation>& parts, Start start, Then then);
+    template <typename Start>
+    class asking;  // See ring_asking.hpp.
     std::chrono::nanoseconds left() const;
 
     /// A question that was broadcast, until it has its answers.
@@ -207,8 +213,11 @@ private:
     seeded_random chance_;
     member self_;
     std::vector<std::uint32_t> settled_;  // Ranges that are its own by now.
+    std::vector<std::uint32_t> shared_;   // Those of them where another one gives out new ids ...
+    std::vector<std::uint32_t> leaving_;  // ... as soon as this one has others.
     member_table others_;
     std::unordered_map<std::uint64_t, peer> reached_;
+    std::size_t owned_again_ = 0;
     ring_news untold_;
     bool telling_ = false;
     bool claiming_ = false;
@@ -225,35 +234,6 @@ void directory_ring::run(Work work) {
     amalgam::post(on_.pool(), [self = shared_from_this(), work = std::move(work)]() mutable {
         if (!self->stopping_.is_set()) work(*self);
     });
-}
-
-template <typename Start, typename Then>
-void directory_ring::ask_each(const std::vector<delegation>& parts, Start start, Then then) {
-    using answer = decltype(start(peer(), ring_part()));
-    using value = decltype(std::declval<answer>().get());
-    const auto ask = [&](const delegation& where, std::size_t which) -> std::optional<answer> {
-        if (which >= where.whom.size()) return std::nullopt;
-        const auto there = reach(where.whom[which]);
-        if (!there) return std::nullopt;
-        return start(*there, where.part);
-    };
-    std::vector<std::optional<answer>> first;
-    for (const delegation& each : parts)
-        first.push_back(ask(each, 0));
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        std::optional<answer> now = std::move(first[i]);
-        for (std::size_t which = 0;; now = ask(parts[i], ++which)) {
-            const bool last = which >= parts[i].whom.size();
-            if (!last && (!now || !now->wait().ok())) {
-                const std::lock_guard one(lock_);
-                reached_.erase(parts[i].whom[which]);
-                continue;
-            }
-            if (!then(answered<value>{static_cast<std::uint32_t>(which), last ? nullptr : &*now}))
-                return;
-            break;
-        }
-    }
 }
 
 }  // namespace amalgam::detail

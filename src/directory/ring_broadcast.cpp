@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include <amalgam/core/log.hpp>
@@ -17,9 +18,9 @@ constexpr int rest_periods = 30;
 constexpr int most_heard_at_once = 256;
 constexpr std::size_t most_strangers = 1024;
 
-// A server that is asked alone: the part of the ring that only it is in.
-delegation only(std::uint64_t key) {
-    return {{key - 1, 1, 2}, {key}};
+// The part of the ring that only that server is in.
+ring_part only(std::uint64_t key) {
+    return {key - 1, 1, 2};
 }
 }  // namespace
 
@@ -205,22 +206,17 @@ std::optional<std::vector<first_answer>> directory_ring::search_by_broadcast(
     std::vector<std::uint64_t> silent;
     auto heard = ask_at_once(broadcast_packet::kind::search, query, silent);
     if (!heard) return std::nullopt;
-    std::vector<delegation> rest;
+    std::vector<future<first_answers>> rest;
     for (const std::uint64_t each : silent)
-        rest.push_back(only(each));
+        if (const auto there = reach(each))
+            rest.push_back(search_.on(*there).within(left()).start(only(each), query));
     bool missed = false;
-    ask_each(
-        rest,
-        [&](const peer& there, const ring_part& its) {
-            return search_.on(there).within(left()).start(its, query);
-        },
-        [&](const answered<first_answers>& how) {
-            missed = missed || how.value != nullptr;
-            if (how.value == nullptr) return true;
-            first_answers one = how.value->get();
-            std::move(one.found.begin(), one.found.end(), std::back_inserter(*heard));
-            return true;
-        });
+    for (auto& each : rest) {
+        if (!each.wait().ok()) continue;
+        missed = true;
+        first_answers one = each.get();
+        std::move(one.found.begin(), one.found.end(), std::back_inserter(*heard));
+    }
     note_broadcast(missed);
     return heard;
 }

@@ -8,15 +8,17 @@
 
 #include "directory/broadcast_packet.hpp"
 #include "directory/gate.hpp"
-#include "directory/ring_testing.hpp"
+#include "directory/ring_hosts.hpp"
 
 namespace amalgam {
 namespace {
 
+using namespace std::chrono_literals;
+
 class broadcasting : public hosts {
 public:
     explicit broadcasting(std::size_t count, std::string secret = {})
-        : hosts(count, on_medium{}, std::move(secret)) {}
+        : hosts(count, std::move(secret), 8, true) {}
 
     /// Each host has a resource that tells its number.
     void fill() {

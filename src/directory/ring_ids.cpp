@@ -11,6 +11,7 @@ namespace amalgam::detail {
 
 std::optional<std::uint32_t> directory_ring::some_free_range() {
     const std::lock_guard one(lock_);
+    if (self_.ranges.size() >= most_ranges) return std::nullopt;
     for (int attempts = 1000; attempts > 0; --attempts) {
         const auto range = static_cast<std::uint32_t>(chance_.below(resource_store::ranges));
         if (others_.owner_of(range) != nullptr) continue;
@@ -38,7 +39,22 @@ void directory_ring::object(const member& to) {
         ++self_.version;
         news.came.push_back(self_);
     }
-    (void)tell_.on(*there).within(options_.answer_limit).try_call(ring_part{to.key, 1, 1}, news);
+    (void)tell_.on(*there).within(options_.answer_limit).try_call(ring_part{to.key, 0, 1}, news);
+}
+
+// Another one owns what is this one's own: they had not heard of each other when they came by it.
+bool directory_ring::share_range(const member& with) {
+    constexpr std::size_t most = 16;  // That many parted networks nobody has, but for a liar.
+    if (with.key > self_.key) return false;
+    bool some = false;
+    for (const std::uint32_t range : settled_) {
+        if (!contains(with.settled, range) || !contains(with.ranges, range)) continue;
+        if (contains(shared_, range) || shared_.size() == most) continue;
+        shared_.push_back(range);
+        leaving_.push_back(range);
+        some = true;
+    }
+    return some;
 }
 
 void directory_ring::want_range() {
@@ -50,38 +66,103 @@ void directory_ring::want_range() {
 }
 
 void directory_ring::claim() {
-    const auto range = some_free_range();
-    if (!range) {
-        log(log_level::error, "directory", "there are no ids left");
-        const std::lock_guard one(lock_);
-        claiming_ = false;
-        return;
+    for (;;) {
+        const auto range = some_free_range();
+        if (!range) {
+            log(log_level::error, "directory", "there are no ids left");
+            const std::lock_guard one(lock_);
+            claiming_ = false;
+            return;
+        }
+        {
+            const std::lock_guard one(lock_);
+            self_.ranges.push_back(*range);
+            ++self_.version;
+        }
+        if (size() > 1) tell_all({{self()}, {}});
+        if (settle(*range)) return;
     }
-    {
-        const std::lock_guard one(lock_);
-        self_.ranges.push_back(*range);
-        ++self_.version;
-    }
-    if (size() > 1) tell_all({{self()}, {}});
-    claim_now(*range);
 }
 
 void directory_ring::claim_now(std::uint32_t range) {
-    if (size() > 1 && stopping_.wait_for(options_.claim_time)) return;
-    if (is_contested(range)) {
+    if (!settle(range)) claim();
+}
+
+// A claim that was told of is its own after a while. False: another one has it.
+bool directory_ring::hold(std::uint32_t range) {
+    const bool stops = size() > 1 && stopping_.wait_for(options_.claim_time);
+    const bool holds = !stops && !is_contested(range);
+    const std::lock_guard one(lock_);
+    if (holds) {
+        settled_.push_back(range);
+    } else {
+        std::erase(self_.ranges, range);
+    }
+    return holds;
+}
+
+bool directory_ring::is_there(const member& who) {
+    const auto there = reach(who.key, options_.period);
+    if (!there) return false;
+    const auto answer = alive_.on(*there).within(options_.period).try_call(self_key());
+    return answer && answer->key == who.key;
+}
+
+bool directory_ring::own_again(std::uint32_t range) {
+    constexpr std::size_t most = 64;  // So that a stranger's claims do not fill the memory.
+    constexpr int rounds = 20;
+    std::vector<member> owners;
+    for (int round = 0;; ++round) {
         {
             const std::lock_guard one(lock_);
-            std::erase(self_.ranges, range);
+            if (contains(settled_, range)) return true;
+            if (owned_again_ == most || self_.ranges.size() >= most_ranges) return false;
+            if (!contains(self_.ranges, range)) {
+                self_.ranges.push_back(range);
+                ++self_.version;
+                for (const member* each : others_.claimants_of(range))
+                    owners.push_back(*each);
+                break;
+            }
         }
-        return claim();
+        // Another context had the same directory, and is at it.
+        if (round == rounds || stopping_.wait_for(options_.claim_time)) return false;
     }
+    for (const member& each : owners) {
+        if (!is_there(each)) {  // Most likely it was what ran here before.
+            remove({each.key, each.version});
+            continue;
+        }
+        const std::lock_guard one(lock_);
+        std::erase(self_.ranges, range);
+        return false;
+    }
+    if (size() > 1) tell_all({{self()}, {}});
+    if (!hold(range)) return false;
     {
         const std::lock_guard one(lock_);
-        settled_.push_back(range);
+        ++owned_again_;
+    }
+    if (const auto here = here_.lock()) here->own_range(range, false);
+    return true;
+}
+
+// False: another one has it.
+bool directory_ring::settle(std::uint32_t range) {
+    if (!hold(range)) return stopping_.is_set();
+    std::vector<std::uint32_t> left;
+    {
+        const std::lock_guard one(lock_);
+        left.swap(leaving_);
         claiming_ = false;
     }
-    if (const auto here = here_.lock()) here->own_range(range);
+    if (const auto here = here_.lock()) {
+        here->own_range(range, true);
+        for (const std::uint32_t each : left)
+            here->retire_range(each);
+    }
     ready_.set();
+    return true;
 }
 
 }  // namespace amalgam::detail

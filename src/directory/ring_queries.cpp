@@ -3,17 +3,9 @@
 #include <utility>
 
 #include "directory/resource_store.hpp"
-#include "directory/ring.hpp"
+#include "directory/ring_asking.hpp"
 
 namespace amalgam::detail {
-
-namespace {
-// Of the time that a call may take what those may take that it makes in turn: so that who waits
-// below gives up first, and its caller still hears of the rest.
-constexpr std::chrono::nanoseconds part_of(std::chrono::nanoseconds whole) noexcept {
-    return whole / 4 * 3;
-}
-}  // namespace
 
 std::chrono::nanoseconds directory_ring::left() const {
     const call_context* const call = call_context::try_current();
@@ -29,69 +21,79 @@ found_values directory_ring::find(resource_id id, const attribute_view& query) {
             note_broadcast(false);
             return heard->front().found;
         }
-        found_values found = find_in(all_others(), query).found;
+        found_values found = find_behind(all_others(), query).found;
         if (heard && found.id != resource_id::none) note_broadcast(true);
         return found;
     }
-    std::uint64_t owner = 0;
+    std::vector<std::uint64_t> owners;  // More than one after the network was parted.
     {
         const std::lock_guard one(lock_);
         const auto range = static_cast<std::uint32_t>(id) / resource_store::ids_per_range;
-        const member* const who = others_.owner_of(range);
-        if (who == nullptr) return {};
-        owner = who->key;
+        for (const member* each : others_.claimants_of(range))
+            owners.push_back(each->key);
     }
-    const auto there = reach(owner);
-    if (!there) return {};
-    auto answer = find_there_.on(*there).within(left()).try_call(id, query);
-    return answer ? std::move(*answer) : found_values{};
+    std::sort(owners.begin(), owners.end());
+    std::vector<future<found_values>> answers;
+    for (const std::uint64_t each : owners)
+        if (const auto there = reach(each))
+            answers.push_back(find_there_.on(*there).within(left()).start(id, query));
+    for (auto& each : answers) {
+        if (!each.wait().ok()) continue;
+        found_values found = each.get();
+        if (found.id != resource_id::none) return found;
+    }
+    return {};
 }
 
 part_answer directory_ring::find_in(ring_part part, attribute_view query) {
-    part_answer all;
-    if (const auto here = here_if_in(part)) {
-        all.found = here->find_here(query);
-        if (all.found.id != resource_id::none) return all;
+    check_is_in(part);
+    if (const auto here = here_.lock()) {
+        found_values found = here->find_here(query);
+        if (found.id != resource_id::none) return {std::move(found), 0};
     }
-    const std::chrono::nanoseconds within = part_of(left());
-    ask_each(
-        cut(part),
-        [&](const peer& there, const ring_part& its) {
-            return find_.on(there).within(within).start(its, query);
-        },
-        [&](const answered<part_answer>& how) {
-            all.silent += how.silent;
-            if (how.value == nullptr) return true;
-            part_answer one = how.value->get();
-            all.silent += one.silent;
-            all.found = std::move(one.found);
-            return all.found.id == resource_id::none;  // Otherwise the rest is called off.
-        });
+    return find_behind(part, query);
+}
+
+part_answer directory_ring::find_behind(const ring_part& part, const attribute_view& query) {
+    part_answer all;
+    asking parts(*this, part, left(),
+                 [&](const peer& there, const ring_part& its, std::chrono::nanoseconds within) {
+                     return find_.on(there).within(within).start(its, query);
+                 });
+    while (auto answer = parts.next()) {
+        part_answer one = answer->get();
+        all.silent += one.silent;
+        all.found = std::move(one.found);
+        if (all.found.id != resource_id::none) break;  // The rest is called off.
+    }
+    all.silent += parts.silent();
     return all;
 }
 
 first_answers directory_ring::search_in(ring_part part, attribute_view query) {
-    first_answers all;
-    if (const auto here = here_if_in(part)) {
-        if (auto first = here->search_here(query)) {
-            first->server = self_key();
-            all.found.push_back(std::move(*first));
-        }
+    check_is_in(part);
+    std::optional<first_answer> mine;
+    if (const auto here = here_.lock()) mine = here->search_here(query);
+    first_answers all = search_behind(part, query);
+    if (mine) {
+        mine->server = self_key();
+        all.found.push_back(std::move(*mine));
     }
-    const std::chrono::nanoseconds within = part_of(left());
-    ask_each(
-        cut(part),
-        [&](const peer& there, const ring_part& its) {
-            return search_.on(there).within(within).start(its, query);
-        },
-        [&](const answered<first_answers>& how) {
-            all.silent += how.silent;
-            if (how.value == nullptr) return true;
-            first_answers one = how.value->get();
-            all.silent += one.silent;
-            std::move(one.found.begin(), one.found.end(), std::back_inserter(all.found));
-            return true;
-        });
+    return all;
+}
+
+first_answers directory_ring::search_behind(const ring_part& part, const attribute_view& query) {
+    first_answers all;
+    asking parts(*this, part, left(),
+                 [&](const peer& there, const ring_part& its, std::chrono::nanoseconds within) {
+                     return search_.on(there).within(within).start(its, query);
+                 });
+    while (auto answer = parts.next()) {
+        first_answers one = answer->get();
+        all.silent += one.silent;
+        std::move(one.found.begin(), one.found.end(), std::back_inserter(all.found));
+    }
+    all.silent += parts.silent();
     return all;
 }
 
@@ -104,14 +106,9 @@ void directory_ring::stop_here(std::uint64_t search) {
     if (const auto here = here_.lock()) here->stop_here(search);
 }
 
-std::shared_ptr<ring_user> directory_ring::here_if_in(const ring_part& part) const {
-    // The root of a tree has looked at its own already, and is in no part of it.
-    return part.from == self_key() ? nullptr : here_.lock();
-}
-
 std::vector<first_answer> directory_ring::search(const attribute_view& query) {
     if (auto heard = search_by_broadcast(query)) return std::move(*heard);
-    return search_in(all_others(), query).found;
+    return search_behind(all_others(), query).found;
 }
 
 next_answer directory_ring::next(const first_answer& of) {

@@ -1,20 +1,14 @@
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
-#include <vector>
-
-#include <gtest/gtest.h>
-
-#include <amalgam/directory/context.hpp>
-#include <amalgam/directory/directory_server.hpp>
-#include <amalgam/fabric/loop.hpp>
 
 #include "directory/context_core.hpp"
-#include "directory/ring_testing.hpp"
+#include "directory/ring_hosts.hpp"
 
 namespace amalgam {
 namespace {
+
+using namespace std::chrono_literals;
 
 TEST(ring, servers_that_know_one_soon_know_all) {
     for (const std::size_t count : {1, 2, 3, 30}) {
@@ -168,65 +162,6 @@ TEST(ring, messages_reach_resources_of_other_hosts) {
                          return errc::ok;
                      }),
               errc::not_found);
-}
-
-TEST(ring, a_killed_server_is_asked_no_more_and_missed_by_nobody) {
-    hosts all(20);
-    all.net.run_for(3s);
-    all.add_resource(19, {{"at", "19"}});
-    all.add_resource(4, {{"at", "4"}});
-    for (const char* each : {"host4", "host5", "host6"})
-        all.net.kill(each);
-    // Before anybody has noticed: others are asked instead of those in the trees.
-    for (std::size_t i = 7; i < 19; ++i) {
-        EXPECT_TRUE(all.find(i, {{"at", "19"}})) << i;
-        EXPECT_FALSE(all.find(i, {{"at", "4"}})) << i;
-    }
-    all.net.run_for(3s);
-    for (std::size_t i = 7; i < all.size(); ++i)
-        EXPECT_EQ(all.known_by(i), all.size() - 3);
-}
-
-TEST(ring, a_process_that_dies_before_its_directory_has_ids_leaves_nothing) {
-    hosts all(2);
-    all.net.run_for(3s);
-    all.add();
-    const auto opened = all.begin_to_use(2);
-    all.net.run_for(20ms);  // It claims its ids.
-    EXPECT_FALSE(opened.ready());
-    all.net.kill("userhost2");
-    all.net.run_for(2s);
-    EXPECT_EQ(all.contexts_at(2), 0u);
-}
-
-TEST(ring, a_server_that_was_cut_off_comes_back) {
-    hosts all(6);
-    all.net.run_for(3s);
-    all.net.cut("host2");
-    all.net.run_for(15s);
-    for (const std::size_t i : {0, 1, 3, 4, 5})
-        EXPECT_EQ(all.known_by(i), 5u);
-    all.net.heal("host2");
-    all.net.run_for(15s);
-    for (std::size_t i = 0; i < all.size(); ++i)
-        EXPECT_EQ(all.known_by(i), 6u) << i;
-    all.add_resource(2, {{"at", "2"}});
-    EXPECT_TRUE(all.find(4, {{"at", "2"}}));
-}
-
-TEST(ring, two_halves_that_were_parted_become_one_again) {
-    hosts all(10);
-    all.net.run_for(3s);
-    // Host 0, whom all others are told of, stays with those that are not cut off.
-    for (const char* each : {"host5", "host6", "host7"})
-        all.net.cut(each);
-    all.net.run_for(30s);
-    EXPECT_EQ(all.known_by(0), 7u);
-    for (const char* each : {"host5", "host6", "host7"})
-        all.net.heal(each);
-    all.net.run_for(40s);
-    for (std::size_t i = 0; i < all.size(); ++i)
-        EXPECT_EQ(all.known_by(i), all.size()) << i;
 }
 
 TEST(ring, ids_of_one_server_are_never_those_of_another) {

@@ -10,7 +10,7 @@
 namespace amalgam::fuzz {
 namespace {
 
-constexpr std::size_t inputs = 60'000;  // For all seeds together.
+constexpr std::size_t inputs = AMALGAM_FUZZ_INPUTS;  // For all seeds together.
 
 /// One small change, of the kinds that break parsers.
 void mutate(std::string& input, seeded_random& random) {

@@ -89,6 +89,17 @@ TEST_F(directory_test, the_first_context_of_a_host_starts_its_directory_and_the_
     EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
 }
 
+TEST_F(directory_test, a_killed_directory_is_started_again_and_has_what_it_had) {
+    const network_host host;
+    child_process directory = tool(host, {"directory"});
+    ASSERT_TRUE(soon(0, host, is_there));
+    child_process box = member(host, {"box", "x"});
+    EXPECT_EQ(answer(host, "x"), "x got hello\n");
+    directory.kill();
+    EXPECT_EQ(answer(host, "x"), "x got hello\n");
+    EXPECT_TRUE(soon(0, host, {"find", "name=x"}));
+}
+
 TEST_F(directory_test, a_killed_process_is_seen_to_go) {
     const network_host host;
     child_process directory = tool(host, {"directory"});

@@ -63,6 +63,10 @@ struct context_options {
     std::size_t store_bytes = std::size_t{256} << 20;
     /// Messages of more bytes are fetched by their receiver, into the memory that it gets them in.
     std::size_t eager_bytes = std::size_t{32} << 10;
+    /// When the directory is lost, it is looked for so long: at its address, or, where it is this
+    /// host's own, by starting it. What was registered is registered again then, under the old ids.
+    /// 0: never. Of "here" never.
+    std::chrono::milliseconds reopen_within{10000};
     /// Told of each message that was posted and did not arrive. On the engine's stream: it must not
     /// wait.
     std::function<void(const undelivered_message&)> on_undelivered{};
@@ -84,8 +88,11 @@ struct context_options {
 /// Failure: the constructor throws error{unreachable} when no directory runs there, or can be
 ///          started; error{denied} when that has another secret, or none; error{invalid} when the
 ///          engine has a context already. When its directory is
-///          lost all that asks it throws error{disconnected}.
-/// Cost:    one engine, with one thread.
+///          lost calls that are under way throw error{disconnected}, as do searches, and watches
+///          end; later calls wait until it is there again, as context_options::reopen_within says,
+///          and from the end of that time on throw error{disconnected}. Messages go on meanwhile
+///          between those who know each other.
+/// Cost:    one engine, with one thread; a copy of the attributes of what it has registered.
 class context {
 public:
     /// Makes an engine, at the URIs that AMALGAM_PORTS lists, with commas between them; else at
@@ -111,7 +118,8 @@ public:
     /// the first that was registered with this host's directory, or else any. Nothing: there is
     /// none.
     std::optional<found_resource> find(attribute_list query);
-    /// That resource, if it has those attributes.
+    /// That resource, if it has those attributes. Where two have the id, which takes a network that
+    /// was parted: this host's, else always the same one.
     std::optional<found_resource> find(resource_id id, attribute_list query = {});
     /// All of them, one at a time.
     resource_search search(attribute_list query);

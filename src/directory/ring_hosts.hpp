@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,8 +14,6 @@
 #include <amalgam/fabric/loop.hpp>
 
 namespace amalgam {
-
-using namespace std::chrono_literals;
 
 /// A medium that can be made to fail.
 class breakable_medium final : public broadcast_medium {
@@ -37,31 +36,33 @@ private:
 /// Hosts on a network in virtual time: each has a directory server and a context.
 class hosts {
 public:
-    explicit hosts(std::size_t count, std::string secret = {}) : hosts(count, {}, secret) {}
-    /// On a medium they find each other by it; without one they all know host0.
-    struct on_medium {
-        search_way search = search_way::broadcast;
+    struct how {
+        std::uint64_t seed = 0;  ///< 0: its number, from 1.
+        bool in_one = false;     ///< Its context is in the directory's process.
     };
-    hosts(std::size_t count, std::optional<on_medium> medium, std::string secret = {})
-        : secret_(std::move(secret)), medium_(medium) {
-        net.delay(50us, 150us);
+    /// `by_medium`: they find each other by it; else they all know host0.
+    explicit hosts(std::size_t count, std::string secret = {}, std::size_t fanout = 8,
+                   bool by_medium = false)
+        : secret_(std::move(secret)), fanout_(fanout), by_medium_(by_medium) {
+        net.delay(std::chrono::microseconds(50), std::chrono::microseconds(150));
         for (std::size_t i = 0; i < count; ++i)
             add();
     }
 
-    void add() {
+    void add() { add({}); }
+    void add(const how& like) {
         const std::string name = "host" + std::to_string(all_.size());
         auto one = std::make_unique<host>();
         one->secret = secret_;
         one->serves = std::make_unique<engine>(net.port(name));
-        one->uses = std::make_unique<engine>(net.port("user" + name));
+        if (!like.in_one) one->uses = std::make_unique<engine>(net.port("user" + name));
         directory_options options;
-        options.ring.seed = all_.size() + 1;
+        options.ring.seed = like.seed != 0 ? like.seed : all_.size() + 1;
+        options.ring.fanout = fanout_;
         options.secret = secret_;
-        if (medium_) {
+        if (by_medium_) {
             one->medium = std::make_shared<breakable_medium>(net.broadcast(name));
             options.ring.medium = one->medium;
-            options.ring.search = medium_->search;
         } else if (!all_.empty()) {
             options.ring.others = {"loop://host0"};
         }
@@ -71,16 +72,17 @@ public:
     template <typename Work>
     auto in(std::size_t which, Work work) {
         host& where = *all_[which];
-        auto done = where.uses->spawn([&where, work = std::move(work)]() mutable {
+        engine& user = where.uses ? *where.uses : *where.serves;
+        auto done = user.spawn([&where, &user, work = std::move(work)]() mutable {
             if (!where.here) {
                 where.here = std::make_unique<context>(
-                    *where.uses,
+                    user,
                     context_options{.directory = where.serves->address(), .secret = where.secret});
             }
             return work(*where.here);
         });
         for (int i = 0; i < 1000 && !done.ready(); ++i)
-            net.run_for(10ms);
+            net.run_for(std::chrono::milliseconds(10));
         EXPECT_TRUE(done.ready());
         return done.get();
     }
@@ -104,11 +106,11 @@ public:
     }
     std::size_t contexts_at(std::size_t which) const { return all_[which]->directory->contexts(); }
     std::size_t known_by(std::size_t which) const { return all_[which]->directory->servers(); }
+    std::size_t size() const { return all_.size(); }
     breakable_medium& medium_of(std::size_t which) { return *all_[which]->medium; }
     std::uint64_t counted(std::size_t which, const char* name) {
         return all_[which]->serves->counters().get(name).value();
     }
-    std::size_t size() const { return all_.size(); }
 
     loop_network net{{.seed = 7}};
 
@@ -121,7 +123,8 @@ private:
         std::string secret;
     };
     std::string secret_;
-    std::optional<on_medium> medium_;
+    std::size_t fanout_;
+    bool by_medium_;
     std::vector<std::unique_ptr<host>> all_;
 };
 

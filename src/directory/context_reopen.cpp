@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <utility>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "directory/context_core.hpp"
+#include "directory/start_directory.hpp"
+
+namespace amalgam::detail {
+
+// A directory that is lost may be started again. It knows nothing then: its contexts come back to
+// it under their old ids, with all that they had registered.
+
+namespace {
+constexpr std::chrono::milliseconds pause_between_attempts{100};
+constexpr std::chrono::seconds pause_between_starts{2};
+constexpr std::chrono::seconds call_limit{5};
+}  // namespace
+
+peer context_core::directory() const {
+    const std::lock_guard one(directory_lock_);
+    return directory_;
+}
+
+void context_core::set_directory(const peer& there) {
+    const std::lock_guard one(directory_lock_);
+    directory_ = there;
+    directory_gone_ = false;
+}
+
+void context_core::keep(resource_id id, const attribute_view& what) {
+    if (here_ || options_.reopen_within.count() <= 0) return;
+    const std::lock_guard one(kept_lock_);
+    kept_.insert_or_assign(id, attribute_list(what));
+    ++kept_changes_;
+}
+
+void context_core::keep_not(resource_id id) noexcept {
+    const std::lock_guard one(kept_lock_);
+    if (kept_.erase(id) == 0) return;
+    ++kept_changes_;
+    if (lost_) removed_.push_back(id);
+}
+
+void context_core::wait_for_directory() {
+    {
+        const std::lock_guard one(directory_lock_);
+        if (!reopens_) return;
+    }
+    reopened_.wait();
+}
+
+void context_core::begin_to_reopen() {
+    reopens_ = !here_ && !closed_ && options_.reopen_within.count() > 0;
+    if (!reopens_) return;
+    reopened_.reset();
+    amalgam::post(on_.pool(), [self = shared_from_this()] { self->reopen(); });
+}
+
+void context_core::reopen() {
+    const time_point until = on_.now() + options_.reopen_within;
+    time_point start_again = on_.now();
+    for (attempt how = attempt::failed; !closed_;) {
+        try {
+            how = try_to_reopen();
+        } catch (const std::exception& why) {
+            how = attempt::failed;
+            log(log_level::debug, "directory", "the directory is not there again",
+                {{"why", why.what()}});
+        }
+        if (how == attempt::done) {
+            log(log_level::info, "directory", "the directory is there again",
+                {{"context", static_cast<std::uint32_t>(id_)}});
+            return;
+        }
+        if (how == attempt::refused || on_.now() >= until) break;
+        if (starts_directory_ && on_.now() >= start_again) {
+            start_again = on_.now() + pause_between_starts;
+            try {
+                start_directory(directory_address_);
+            } catch (const error&) {
+                // Somebody else may start one.
+            }
+        }
+        if (closing_.wait_for(pause_between_attempts)) break;
+    }
+    {
+        const std::lock_guard one(directory_lock_);
+        reopens_ = false;
+    }
+    reopened_.set();
+    if (!closed_) return;
+    const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
+    (void)close.on(directory()).within(call_limit).try_call(id_);  // It may have come so far.
+}
+
+context_core::attempt context_core::try_to_reopen() {
+    const result<peer> there = on_.try_lookup(directory_address_);
+    if (!there) return attempt::failed;
+    gate_->enter(*there, gate_role, call_limit);
+    set_directory(*there);
+    std::uint64_t changes = 0;
+    std::vector<std::pair<resource_id, attribute_list>> all;
+    {
+        const std::lock_guard one(kept_lock_);
+        changes = kept_changes_;
+        all.assign(kept_.begin(), kept_.end());
+    }
+    all.emplace(all.begin(), id_, describe());
+    for (const auto& [id, what] : all) {
+        const attempt how = reopen_at(*there, id, what);
+        if (how != attempt::done) return how;
+    }
+    return end_reopening(changes) ? attempt::done : attempt::failed;
+}
+
+context_core::attempt context_core::reopen_at(const peer& there, resource_id which,
+                                              const attribute_view& what) {
+    const auto call = on_.procedure<at_directory::reopen>(at_directory::reopen_name);
+    const auto answer = call.on(there).within(call_limit).try_call(id_, which, what);
+    if (answer && answer->code == errc::ok) return attempt::done;
+    log(log_level::info, "directory", "the directory did not take back what it had",
+        {{"resource", static_cast<std::uint32_t>(which)},
+         {"why", answer ? answer->sentence : answer.sentence()}});
+    return answer && answer->code == errc::denied ? attempt::refused : attempt::failed;
+}
+
+// False: something has changed meanwhile.
+bool context_core::end_reopening(std::uint64_t kept) {
+    std::vector<resource_id> removed;
+    {
+        const std::scoped_lock both(directory_lock_, kept_lock_);
+        if (directory_gone_ || kept_changes_ != kept || closed_) return false;
+        removed.swap(removed_);
+        searches_of_lost_ = last_search_.load();
+        reopens_ = false;
+        lost_ = false;
+    }
+    reopened_.set();
+    for (const resource_id each : removed)
+        (void)remove_.on(directory()).within(call_limit).try_call(id_, each);
+    return true;
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,119 @@
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/log.hpp>
+
+#include "directory/directory_core.hpp"
+
+namespace amalgam::detail {
+
+// Who comes and goes: contexts, those whose directory was lost, and other servers.
+
+namespace {
+constexpr std::size_t few_ids = resource_store::ids_per_range / 4;  // Then more are claimed.
+constexpr const char* has_just_begun = "the directory has no ids yet: it has just begun";
+}  // namespace
+
+reply<resource_id> directory_core::open(attribute_view what) {
+    // The first range of ids may still be claimed.
+    if (!ring_->wait_until_ready(options_.ring.answer_limit))
+        return {errc::overloaded, has_just_begun, {}};
+    return alone([&] { return open_for_caller(what, resource_id::none); });
+}
+
+resource_id directory_core::open_for_caller(const attribute_view& what, resource_id wanted) {
+    const call_context& call = call_context::current();
+    claim_if_few();
+    const resource_id id = registry_.open(what, wanted);
+    try {
+        clients_[id].who = call.from();
+    } catch (...) {
+        registry_.close(id);
+        throw;
+    }
+    if (call.canceled()) {  // It went meanwhile, and nobody will say so again.
+        clients_.erase(id);
+        registry_.close(id);
+        throw error(errc::canceled, "the context is gone");
+    }
+    return id;
+}
+
+reply<bool> directory_core::reopen(resource_id context, resource_id which, attribute_view what) {
+    if (!ring_->wait_until_ready(options_.ring.answer_limit))
+        return {errc::overloaded, has_just_begun, {}};
+    const auto range = static_cast<std::uint32_t>(which) / resource_store::ids_per_range;
+    if (range >= resource_store::ranges || !ring_->own_again(range))
+        return {errc::denied,
+                fmt::format("the id {} is not this directory's, nor can it have it",
+                            static_cast<std::uint32_t>(which)),
+                {}};
+    return alone([&] {
+        if (which == context) {
+            const auto at = clients_.find(context);  // It may be here, and not have heard so.
+            if (at == clients_.end() || !(at->second.who == call_context::current().from()))
+                (void)open_for_caller(what, context);
+            return true;
+        }
+        check_is(context);
+        const found_values there = registry_.find(which, {});
+        if (there.id == resource_id::none || there.context != context)
+            (void)registry_.add(context, what, which);
+        return true;
+    });
+}
+
+void directory_core::close(resource_id context) {
+    const auto done = alone([&] {
+        check_is(context);
+        close_one(context);
+        return true;
+    });
+    if (done.code == errc::ok) far_->remove_all(context);
+}
+
+reply<resource_id> directory_core::open_guest() {
+    return alone([&] {
+        const peer& who = call_context::current().from();
+        // Who comes again has forgotten what it was here before.
+        if (const auto before = servers_.find(who); before != servers_.end())
+            close_one(before->second);
+        const resource_id id = registry_.open_guest();
+        client& guest = clients_[id];
+        guest.who = who;
+        guest.is_server = true;
+        servers_[who] = id;
+        return id;
+    });
+}
+
+void directory_core::close_one(resource_id context) {
+    const auto at = clients_.find(context);
+    if (at->second.is_server) servers_.erase(at->second.who);
+    clients_.erase(at);
+    spread_.erase(spread_.lower_bound({context, 0}), spread_.upper_bound({context, ~0u}));
+    registry_.close(context);
+}
+
+void directory_core::close_all_of(const peer& gone) {
+    std::vector<resource_id> closed;
+    (void)alone([&] {
+        for (const auto& [context, whose] : clients_)
+            if (whose.who == gone) closed.push_back(context);
+        for (const resource_id each : closed) {
+            log(log_level::debug, "directory", "a context is gone",
+                {{"context", static_cast<std::uint32_t>(each)}});
+            close_one(each);
+        }
+        return true;
+    });
+    for (const resource_id each : closed)
+        far_->remove_all(each);
+}
+
+void directory_core::claim_if_few() {
+    if (registry_.free_ids() < few_ids) ring_->want_range();
+}
+
+}  // namespace amalgam::detail
