@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/result.hpp>
+
+namespace amalgam {
+
+namespace detail {
+struct image_contents;
+}
+
+/// The processors that images are built for.
+enum class architecture : std::uint16_t { x86_64 = 1, aarch64 = 2 };
+
+/// That of this process.
+architecture this_architecture() noexcept;
+std::string_view name(architecture which) noexcept;
+
+/// BLAKE2b of an image's bytes: two images with the same one are the same.
+using image_hash = std::array<std::uint8_t, 32>;
+
+/// Code that travels: a function with all it needs, but for what it takes from the process that it
+/// runs in. See docs/wire/inject.md; `amalgam inject build` makes them.
+///
+/// Holding one runs nothing. It was read carefully: every offset in it lies where it may.
+/// Owner:   a handle; copies share the bytes, which never change.
+/// Threads: like a plain value.
+class code_image {
+public:
+    code_image() noexcept = default;  ///< None.
+
+    /// Reads an image from bytes that nobody vouches for, and keeps them.
+    /// Failure: `invalid`, with a sentence that says what is wrong with it.
+    static result<code_image> parse(std::vector<std::byte> bytes);
+    /// The same from a file.
+    /// Failure: throws error{not_found}, {invalid}.
+    static code_image load(const std::string& path);
+    /// NAME.image in the folders of AMALGAM_IMAGE_PATH (with colons between them; the current one
+    /// when it is not set), the first that there is.
+    /// Failure: as load(); error{not_found} names the folders.
+    static code_image find(std::string_view name);
+
+    explicit operator bool() const noexcept { return contents_ != nullptr; }
+
+    std::string_view name() const noexcept;
+    amalgam::architecture architecture() const noexcept;
+    const image_hash& hash() const noexcept;
+    const_bytes bytes() const noexcept;
+    /// What it takes from the process that it runs in.
+    std::vector<std::string_view> imports() const;
+    /// What can be called in it.
+    std::vector<std::string_view> exports() const;
+    /// Its payloads are to lie at multiples of this.
+    std::size_t payload_alignment() const noexcept;
+
+    // For layers above.
+    const detail::image_contents& contents() const noexcept { return *contents_; }
+
+private:
+    std::shared_ptr<const detail::image_contents> contents_;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,154 @@
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/inject/build_image.hpp>
+
+#include "inject/elf_image.hpp"
+
+namespace amalgam {
+
+namespace {
+
+namespace files = std::filesystem;
+
+/// A folder that goes with everything in it.
+class brief_folder {
+public:
+    brief_folder() {
+        std::string name = (files::temp_directory_path() / "amalgam-image-XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr)
+            throw error(errc::denied,
+                        fmt::format("{} cannot be made: {}", name, std::strerror(errno)));
+        path_ = name;
+    }
+    brief_folder(const brief_folder&) = delete;
+    brief_folder& operator=(const brief_folder&) = delete;
+    ~brief_folder() {
+        std::error_code ignored;
+        files::remove_all(path_, ignored);
+    }
+    std::string with(std::string_view file, std::string_view content) const {
+        const std::string path = (path_ / file).string();
+        std::ofstream(path, std::ios::binary) << content;
+        return path;
+    }
+    std::string path_of(std::string_view file) const { return (path_ / file).string(); }
+
+private:
+    files::path path_;
+};
+
+// In front of everything: what static objects of the image are known by. Behind everything: the end
+// of the unwind records.
+constexpr std::string_view first_source =
+    "__attribute__((visibility(\"hidden\"))) void* __dso_handle = &__dso_handle;\n";
+constexpr std::string_view last_source =
+    "__asm__(\".section .eh_frame,\\\"a\\\",%progbits\\n.balign 8\\n.long 0\\n.previous\");\n";
+
+bool is_c(const std::string& path) {
+    return files::path(path).extension() == ".c";
+}
+
+std::string compiler_for(const image_source& from, bool of_c) {
+    if (!from.compiler.empty()) return from.compiler;
+    const std::string base = of_c ? "gcc" : "g++";
+    if (from.target == this_architecture()) return base;
+    return (from.target == architecture::aarch64 ? "aarch64-linux-gnu-" : "x86_64-linux-gnu-") +
+           base;
+}
+
+/// Its exit code.
+int run(const std::vector<std::string>& words) {
+    std::vector<char*> arguments;
+    for (const std::string& each : words)
+        arguments.push_back(const_cast<char*>(each.c_str()));
+    arguments.push_back(nullptr);
+    pid_t child = -1;
+    const int failed =
+        ::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
+    if (failed != 0)
+        throw error({errc::not_found, failed}, fmt::format("the compiler {} cannot be run: {}",
+                                                           words[0], std::strerror(failed)));
+    int how = 0;
+    while (::waitpid(child, &how, 0) == -1 && errno == EINTR) {
+    }
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 128;
+}
+
+std::vector<std::byte> read_file(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::vector<std::byte> bytes;
+    for (std::istreambuf_iterator<char> at(file), end; at != end; ++at)
+        bytes.push_back(static_cast<std::byte>(*at));
+    return bytes;
+}
+
+void compile(const image_source& from, const std::string& name, const brief_folder& folder,
+             const std::string& object) {
+    const std::string exports = folder.with(
+        "exports", fmt::format("{{ global: {0}_main; {0}_payload_get_max_size; {0}_payload_init; "
+                               "local: *; }};\n",
+                               name));
+    const std::string c_compiler = compiler_for(from, true);
+    const auto part = [&](std::string_view file, std::string_view source) {
+        const std::string made = folder.path_of(std::string(file) + ".o");
+        if (run({from.compiler.empty() ? c_compiler : from.compiler, "-x", "c", "-fPIC", "-c",
+                 folder.with(file, source), "-o", made}) != 0)
+            throw error(errc::invalid, "the compiler does not compile what every image has");
+        return made;
+    };
+    std::vector<std::string> words{compiler_for(from, is_c(from.path)), "-O2"};
+    if (!is_c(from.path)) words.insert(words.end(), {"-std=c++20", "-fno-gnu-unique"});
+    words.insert(words.end(), from.flags.begin(), from.flags.end());
+    words.insert(words.end(),
+                 {"-fPIC", "-fno-plt", "-ftls-model=global-dynamic", "-shared", "-nostdlib"});
+    if (from.target == architecture::aarch64) words.push_back("-mtls-dialect=trad");
+    // Larger pages for processors that may have them.
+    const bool large = from.target == architecture::aarch64;
+    words.push_back(fmt::format("-Wl,-z,max-page-size={}", large ? 65536 : 4096));
+    words.insert(words.end(),
+                 {"-Wl,-Bsymbolic", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,separate-code",
+                  "-Wl,--hash-style=sysv", "-Wl,--build-id=none", "-Wl,-z,text",
+                  "-Wl,--version-script=" + exports, part("first.c", first_source), from.path});
+    words.insert(words.end(), from.libraries.begin(), from.libraries.end());
+    words.insert(words.end(), {"-lgcc", part("last.c", last_source), "-o", object});
+    if (run(words) != 0)
+        throw error(errc::invalid, fmt::format("{} was not compiled: see what {} says above",
+                                               from.path, words[0]));
+}
+
+}  // namespace
+
+code_image build_image(const image_source& from) {
+    if (!files::exists(from.path))
+        throw error(errc::not_found, fmt::format("there is no file {}", from.path));
+    const std::string name = from.name.empty() ? files::path(from.path).stem().string() : from.name;
+    const brief_folder folder;
+    const std::string object = folder.path_of("image.so");
+    compile(from, name, folder, object);
+    auto bytes = detail::image_from_elf(read_file(object), name, from.payload_alignment);
+    if (!bytes) throw error(bytes.code(), fmt::format("{}: {}", from.path, bytes.sentence()));
+    auto image = code_image::parse(std::move(*bytes));
+    if (!image) throw error(image.code(), image.sentence());
+    for (const std::string_view each : image->exports())
+        if (each == name + "_main") return std::move(*image);
+    throw error(errc::invalid,
+                fmt::format("{} has no function {}_main; expected, in C++ within extern \"C\": "
+                            "void {}_main(void* payload, size_t payload_size, void* target_args)",
+                            from.path, name, name));
+}
+
+}  // namespace amalgam

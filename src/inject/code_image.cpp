@@ -1,0 +1,287 @@
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/inject/code_image.hpp>
+#include <amalgam/rpc/archive.hpp>
+#include <amalgam/rpc/codec_std.hpp>
+
+#include "inject/image_contents.hpp"
+
+namespace amalgam {
+
+architecture this_architecture() noexcept {
+#if defined(__aarch64__)
+    return architecture::aarch64;
+#else
+    return architecture::x86_64;
+#endif
+}
+
+std::string_view name(architecture which) noexcept {
+    switch (which) {
+        case architecture::x86_64:
+            return "x86-64";
+        case architecture::aarch64:
+            return "AArch64";
+    }
+    return "unknown";
+}
+
+namespace detail {
+namespace {
+
+constexpr std::size_t most_parts = 65536;  // Of each kind.
+constexpr std::uint32_t page = 4096;
+
+bool is_name_char(char c) noexcept {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+}
+
+bool is_name(std::string_view text) noexcept {
+    return !text.empty() && text.size() <= 64 && text.front() != '.' &&
+           std::all_of(text.begin(), text.end(), is_name_char);
+}
+
+/// The segment that has all of a range; null: none has.
+const image_segment* holder_of(const image_contents& image, image_range range) noexcept {
+    for (const image_segment& each : image.segments)
+        if (range.offset >= each.offset && range.bytes <= each.bytes &&
+            range.offset - each.offset <= each.bytes - range.bytes)
+            return &each;
+    return nullptr;
+}
+
+/// The bytes of a range, when a segment brings all of them.
+std::span<const std::uint8_t> content_of(const image_contents& image, image_range range) noexcept {
+    const image_segment* const where = holder_of(image, range);
+    if (where == nullptr) return {};
+    const std::size_t from = range.offset - where->offset;
+    if (from + range.bytes > where->content.size()) return {};
+    return where->content.subspan(from, range.bytes);
+}
+
+std::optional<std::string> fault_of_segments(const image_contents& image) {
+    std::uint64_t next = 0;
+    for (const image_segment& each : image.segments) {
+        if (each.rights > image_rights::read_execute) return "a segment has unknown rights";
+        if (each.offset / page * page < next) return "its segments overlap, or share a page";
+        if (each.content.size() > each.bytes) return "a segment is longer than its memory";
+        const std::uint64_t end = std::uint64_t{each.offset} + each.bytes;
+        if (end > image.memory_bytes) return "a segment lies outside of its memory";
+        next = (end + page - 1) / page * page;
+    }
+    const image_range later = image.read_only_later;
+    if (later.bytes == 0) return std::nullopt;
+    const image_segment* const where = holder_of(image, later);
+    if (where == nullptr || where->rights != image_rights::read_write)
+        return "what is to be read only is not in a segment that is written";
+    return std::nullopt;
+}
+
+std::optional<std::string> fault_of_relocations(const image_contents& image) {
+    for (const image_relocation& each : image.relocations) {
+        const image_segment* const where = holder_of(image, {each.offset, 8});
+        if (where == nullptr || where->rights != image_rights::read_write)
+            return "a relocation is not in a segment that is written";
+        if (each.what > image_fixup::thread_offset) return "a relocation is of an unknown kind";
+        if (each.what == image_fixup::relative &&
+            (each.addend < 0 || each.addend > std::int64_t{image.memory_bytes}))
+            return "a relocation points outside of the image";
+        if (each.what == image_fixup::import && each.symbol >= image.imports.size())
+            return "a relocation names an import that there is not";
+        if (each.what == image_fixup::thread_offset &&
+            (each.addend < 0 || each.addend > std::int64_t{image.thread_data.bytes}))
+            return "a relocation points outside of the thread-local data";
+    }
+    return std::nullopt;
+}
+
+/// Walks from record to record as who unwinds does.
+std::optional<std::string> fault_of_unwind(const image_contents& image) {
+    if (image.unwind.bytes == 0) return std::nullopt;
+    std::span<const std::uint8_t> left = content_of(image, image.unwind);
+    if (image.unwind.offset % 4 != 0) return "its unwind records are not aligned";
+    for (;;) {
+        if (left.size() < 4) return "its unwind records have no end";
+        const auto bytes = load_le<std::uint32_t>(reinterpret_cast<const std::byte*>(left.data()));
+        if (bytes == 0) return std::nullopt;
+        if (bytes < 4 || bytes > left.size() - 4) return "an unwind record is too long";
+        left = left.subspan(4 + std::size_t{bytes});
+    }
+}
+
+std::optional<std::string> fault_of_thread_data(const image_contents& image) {
+    const image_thread_data& data = image.thread_data;
+    if (data.bytes > (1u << 20) || data.initial.bytes > data.bytes)
+        return "its thread-local data are too long; at most 1 MiB";
+    if (!std::has_single_bit(data.alignment) || data.alignment > page)
+        return "the alignment of its thread-local data is none";
+    if (data.initial.bytes != 0 && content_of(image, data.initial).empty())
+        return "its thread-local data are not in the image";
+    return std::nullopt;
+}
+
+std::optional<std::string> fault_of_functions(const image_contents& image) {
+    for (const image_range& each : {image.begin, image.end}) {
+        if (each.bytes % 8 != 0 || each.offset % 8 != 0 ||
+            (each.bytes != 0 && holder_of(image, each) == nullptr))
+            return "its first or last functions are not in the image";
+    }
+    for (const image_export& each : image.exports)
+        if (each.name.empty() || holder_of(image, {each.offset, 1}) == nullptr)
+            return "an export is not in the image";
+    for (const image_import& each : image.imports)
+        if (each.name.empty() || each.name.find('\0') != std::string_view::npos)
+            return "an import has no proper name";
+    return std::nullopt;
+}
+
+image_hash hash_of(const_bytes bytes) {
+    image_hash hash;
+    ::crypto_generichash(hash.data(), hash.size(),
+                         reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), nullptr,
+                         0);
+    return hash;
+}
+
+}  // namespace
+
+std::optional<std::string> image_contents::fault() const {
+    if (!is_name(name)) return "its name is not one of 1 to 64 letters, digits, _, - or .";
+    if (architecture != amalgam::architecture::x86_64 &&
+        architecture != amalgam::architecture::aarch64)
+        return "it is for an unknown architecture";
+    if (memory_bytes == 0 || memory_bytes > most_bytes)
+        return "it takes no memory, or more than 64 MiB";
+    if (!std::has_single_bit(payload_alignment) || payload_alignment > most_payload_alignment)
+        return "its payload's alignment is no power of two up to 4096";
+    if (segments.empty() || segments.size() > 16) return "it has no segments, or more than 16";
+    if (relocations.size() > most_parts || imports.size() > most_parts ||
+        exports.size() > most_parts)
+        return "it has more than 65,536 relocations, imports or exports";
+    for (const auto check : {fault_of_segments, fault_of_thread_data, fault_of_relocations,
+                             fault_of_unwind, fault_of_functions})
+        if (auto why = check(*this)) return why;
+    return std::nullopt;
+}
+
+const image_export* image_contents::find(std::string_view which) const noexcept {
+    const auto at = std::find_if(exports.begin(), exports.end(),
+                                 [&](const image_export& each) { return each.name == which; });
+    return at == exports.end() ? nullptr : &*at;
+}
+
+std::vector<std::byte> image_contents::to_bytes(const image_contents& what) {
+    body into;
+    archive_writer write(into);
+    write(magic, version, what);
+    return {into.bytes().begin(), into.bytes().end()};
+}
+
+}  // namespace detail
+
+result<code_image> code_image::parse(std::vector<std::byte> bytes) {
+    const auto refuse = [](std::string why) -> result<code_image> {
+        return {errc::invalid, "this is no image that can be used: " + why};
+    };
+    if (::sodium_init() < 0) return {errc::unsupported, "libsodium cannot be used here"};
+    auto read = std::make_shared<detail::image_contents>();
+    read->bytes = std::move(bytes);
+    archive_reader from(read->bytes);
+    std::uint32_t magic = 0;
+    std::uint16_t version = 0;
+    from(magic);
+    if (magic != detail::image_contents::magic)
+        return refuse("it does not begin as one; amalgam inject build makes them");
+    from(version);
+    if (version != detail::image_contents::version)
+        return refuse(fmt::format("it has version {} of the format; expected {}", version,
+                                  detail::image_contents::version));
+    from(*read);
+    if (!from.ok() || from.remaining() != 0)
+        return refuse(from.ok() ? "there is more behind its end" : std::string(from.why()));
+    if (const auto why = read->fault()) return refuse(*why);
+    read->hash = detail::hash_of(read->bytes);
+    code_image image;
+    image.contents_ = std::move(read);
+    return image;
+}
+
+code_image code_image::load(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file)
+        throw error(errc::not_found,
+                    fmt::format("the image {} cannot be read: {}", path, std::strerror(errno)));
+    std::vector<std::byte> bytes;
+    for (std::istreambuf_iterator<char> at(file), end; at != end; ++at)
+        bytes.push_back(static_cast<std::byte>(*at));
+    auto image = parse(std::move(bytes));
+    if (!image) throw error(image.code(), fmt::format("{}: {}", path, image.sentence()));
+    return std::move(*image);
+}
+
+code_image code_image::find(std::string_view name) {
+    const char* const said = std::getenv("AMALGAM_IMAGE_PATH");
+    const std::string folders = said != nullptr && *said != '\0' ? said : ".";
+    if (!detail::is_name(name))
+        throw error(errc::invalid, fmt::format("\"{}\" is no name of an image; expected 1 to 64 "
+                                               "letters, digits, _, - or .",
+                                               name));
+    for (std::string_view left = folders; !left.empty();) {
+        const std::string_view folder = left.substr(0, left.find(':'));
+        left.remove_prefix(std::min(left.size(), folder.size() + 1));
+        const std::string path = fmt::format("{}/{}.image", folder, name);
+        if (std::ifstream(path)) return load(path);
+    }
+    throw error(errc::not_found,
+                fmt::format("there is no {}.image in {}; AMALGAM_IMAGE_PATH names the folders, "
+                            "with colons between them",
+                            name, folders));
+}
+
+std::string_view code_image::name() const noexcept {
+    return contents_ ? contents_->name : std::string_view();
+}
+
+amalgam::architecture code_image::architecture() const noexcept {
+    return contents_->architecture;
+}
+
+const image_hash& code_image::hash() const noexcept {
+    return contents_->hash;
+}
+
+const_bytes code_image::bytes() const noexcept {
+    return contents_->bytes;
+}
+
+std::vector<std::string_view> code_image::imports() const {
+    std::vector<std::string_view> all;
+    for (const detail::image_import& each : contents_->imports)
+        all.push_back(each.name);
+    return all;
+}
+
+std::vector<std::string_view> code_image::exports() const {
+    std::vector<std::string_view> all;
+    for (const detail::image_export& each : contents_->exports)
+        all.push_back(each.name);
+    return all;
+}
+
+std::size_t code_image::payload_alignment() const noexcept {
+    return contents_->payload_alignment;
+}
+
+}  // namespace amalgam

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/inject/code_image.hpp>
+
+namespace amalgam::detail {
+
+class image_thread_blocks;
+
+/// The address of what an image imports; null: there is no such thing.
+using image_symbols = std::function<void*(std::string_view name)>;
+
+/// What the C and C++ runtimes have, if this process has them.
+void* runtime_symbol(std::string_view name);
+
+/// An image in memory, linked: its functions can be called. No memory of it can be written and run
+/// at the same time, ever.
+///
+/// Owner:   its memory and its static objects, which are destroyed with it; nothing of it may run
+///          or be used then, nor an exception that it threw.
+/// Threads: any.
+/// Failure: the constructor throws error{unsupported} for another architecture or page size,
+///          {not_found} for imports that there are not, {no_memory}, and what its static objects
+///          throw.
+class linked_image {
+public:
+    linked_image(const code_image& image, const image_symbols& symbols);
+    linked_image(const linked_image&) = delete;
+    linked_image& operator=(const linked_image&) = delete;
+    ~linked_image();
+
+    /// A function or object that it exports; null: none has that name.
+    void* find(std::string_view name) const noexcept;
+    const code_image& image() const noexcept { return image_; }
+
+private:
+    struct last_call {
+        void (*function)(void*);
+        void* argument;
+    };
+    class mapping {
+    public:
+        explicit mapping(std::size_t bytes);
+        mapping(const mapping&) = delete;
+        mapping& operator=(const mapping&) = delete;
+        ~mapping();
+        std::byte* at(std::size_t offset) const noexcept { return start_ + offset; }
+        bool holds(const void* address) const noexcept;
+
+    private:
+        std::byte* start_;
+        std::size_t bytes_;
+    };
+
+    void copy_segments();
+    void relocate(const image_symbols& symbols);
+    void protect();
+    void read_functions();
+    void end() noexcept;
+    static int at_exit(void (*function)(void*), void* argument, void* of);
+
+    const code_image image_;
+    const mapping memory_;
+    std::unique_ptr<image_thread_blocks> thread_data_;
+    bool unwinds_ = false;
+    std::vector<void (*)()> first_, last_;
+    struct exits;
+    std::unique_ptr<exits> exits_;
+};
+
+}  // namespace amalgam::detail

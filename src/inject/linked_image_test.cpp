@@ -1,0 +1,209 @@
+#include "inject/linked_image.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/inject/build_image.hpp>
+
+namespace amalgam {
+namespace {
+
+/// An image of a source text.
+code_image image_of(const std::string& source, const std::string& ending = ".cpp") {
+    const std::string path = testing::TempDir() + "made" + std::to_string(::getpid()) + ending;
+    std::ofstream(path) << source;
+    const code_image image = build_image({.path = path, .name = "made"});
+    ::unlink(path.c_str());
+    return image;
+}
+
+using entry = void (*)(void*, std::size_t, void*);
+
+/// Links it, and calls its main with a number that it may change.
+long result_of(const detail::linked_image& linked, long input = 0) {
+    const auto main = reinterpret_cast<entry>(linked.find("made_main"));
+    EXPECT_NE(main, nullptr);
+    long value = input;
+    main(nullptr, 0, &value);
+    return value;
+}
+long result_of(const code_image& image, long input = 0) {
+    const detail::linked_image linked(image, detail::runtime_symbol);
+    return result_of(linked, input);
+}
+
+const std::string head = R"(
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+#define MAIN extern "C" void made_main(void* payload, size_t size, void* target)
+)";
+
+TEST(linked_image, runs_c) {
+    EXPECT_EQ(result_of(image_of("#include <stddef.h>\n"
+                                 "static const char* const names[] = {\"a\", \"bc\"};\n"
+                                 "#include <string.h>\n"
+                                 "void made_main(void* p, size_t n, void* target) {\n"
+                                 "    *(long*)target += (long)strlen(names[1]);\n"
+                                 "}\n",
+                                 ".c"),
+                        40),
+              42);
+}
+
+TEST(linked_image, runs_what_cpp_needs_most) {
+    const code_image image = image_of(head + R"(
+namespace {
+struct shape { virtual ~shape() = default; virtual long area() const = 0; };
+struct square : shape { long side; explicit square(long s) : side(s) {} long area() const override { return side * side; } };
+struct refused : std::runtime_error { using runtime_error::runtime_error; };
+std::map<std::string, int>* table;
+struct begins { begins() { table = new std::map<std::string, int>{{"six", 6}}; } ~begins() { delete table; } } whole;
+thread_local long calls = 3;
+long fails(long n) { if (n > 1) throw refused("too much"); return n; }
+}
+MAIN {
+    long& result = *static_cast<long*>(target);
+    const shape& one = square(table->at("six"));
+    result += one.area();                                   // 36
+    try { fails(result); } catch (const std::exception& why) { result += std::strlen(why.what()); }  // 8
+    try { throw 7; } catch (int seven) { result += seven; }
+    std::vector<long> many(1000, 1);
+    for (long each : many) result += each;
+    static const std::string once = "once";
+    result += static_cast<long>(once.size()) + ++calls;
+    char text[32];
+    std::snprintf(text, sizeof text, "%d", 9);
+    result += text[0] - '0';
+}
+)");
+    detail::linked_image linked(image, detail::runtime_symbol);
+    const long expected = 36 + 8 + 7 + 1000 + 4 + 9;
+    EXPECT_EQ(result_of(linked), expected + 4);
+    EXPECT_EQ(result_of(linked), expected + 5) << "it keeps its thread-local data";
+    std::thread([&] { EXPECT_EQ(result_of(linked), expected + 4); }).join();
+}
+
+TEST(linked_image, what_it_throws_can_be_caught_here) {
+    const code_image image = image_of(head + "MAIN { throw std::out_of_range(\"far away\"); }");
+    const detail::linked_image linked(image, detail::runtime_symbol);
+    try {
+        (void)result_of(linked);
+        FAIL();
+    } catch (const std::out_of_range& why) {
+        EXPECT_STREQ(why.what(), "far away");
+    }
+}
+
+std::atomic<int> told{0};
+extern "C" void tell_for_test(int what) {
+    told = told * 10 + what;
+}
+void* with_tell(std::string_view name) {
+    if (name == "tell_for_test") return reinterpret_cast<void*>(&tell_for_test);
+    return detail::runtime_symbol(name);
+}
+
+TEST(linked_image, its_objects_begin_and_end_with_it) {
+    const code_image image = image_of(head + R"(
+extern "C" void tell_for_test(int what);
+struct tells { int n; explicit tells(int i) : n(i) { tell_for_test(n); } ~tells() { tell_for_test(n + 4); } };
+static tells one(1), two(2);
+__attribute__((destructor)) static void last() { tell_for_test(9); }
+MAIN { static tells three(3); }
+)");
+    told = 0;
+    {
+        const detail::linked_image linked(image, with_tell);
+        EXPECT_EQ(told, 12);
+        (void)result_of(linked);
+        (void)result_of(linked);
+        EXPECT_EQ(told, 123);
+    }
+    EXPECT_EQ(told, 1239765);
+}
+
+TEST(linked_image, uses_what_the_process_exports_and_says_what_is_missing) {
+    const std::string source = head +
+                               "extern \"C\" void tell_for_test(int what);\n"
+                               "extern \"C\" void nobody_has_this();\n"
+                               "MAIN { tell_for_test(5); nobody_has_this(); }";
+    try {
+        const detail::linked_image linked(image_of(source), with_tell);
+        FAIL() << "it was linked";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::not_found);
+        EXPECT_STREQ(why.what(),
+                     "the image made needs what this process does not export: nobody_has_this");
+    }
+}
+
+TEST(linked_image, many_come_and_go_and_each_has_data_of_its_own) {
+    const code_image image = image_of(head +
+                                      "static long calls; thread_local long mine = 10;\n"
+                                      "MAIN { *static_cast<long*>(target) = ++calls + ++mine; }");
+    for (int i = 0; i < 1000; ++i) {
+        const detail::linked_image one(image, detail::runtime_symbol);
+        const detail::linked_image other(image, detail::runtime_symbol);
+        EXPECT_EQ(result_of(one), 12);
+        EXPECT_EQ(result_of(one), 14);
+        EXPECT_EQ(result_of(other), 12);
+    }
+}
+
+TEST(linked_image, no_memory_can_be_written_and_run) {
+    const detail::linked_image linked(image_of(head + "static int n; MAIN { ++n; }"),
+                                      detail::runtime_symbol);
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        EXPECT_EQ(line.find("rwx"), std::string::npos) << line;
+}
+
+std::string why_not(const std::string& source) {
+    try {
+        (void)image_of(source);
+    } catch (const error& why) {
+        return why.what();
+    }
+    return "it can";
+}
+
+TEST(build_image, what_cannot_travel_is_refused_with_a_reason) {
+    EXPECT_NE(why_not(head + "thread_local std::string last; MAIN { last += 'x'; }")
+                  .find("thread_local object with a destructor"),
+              std::string::npos);
+    EXPECT_NE(why_not(head + "extern thread_local int theirs; MAIN { ++theirs; }")
+                  .find("cannot be reached"),
+              std::string::npos);
+    EXPECT_NE(why_not("int other() { return 1; }").find("has no function made_main"),
+              std::string::npos);
+    EXPECT_THROW((void)build_image({.path = "/nowhere/at.cpp"}), error);
+}
+
+TEST(code_image, says_what_it_is) {
+    const code_image image = image_of(head + "MAIN { std::puts(\"hello\"); }");
+    EXPECT_EQ(image.name(), "made");
+    EXPECT_EQ(image.architecture(), this_architecture());
+    EXPECT_EQ(image.imports(), std::vector<std::string_view>{"puts"});
+    EXPECT_EQ(image.exports(), std::vector<std::string_view>{"made_main"});
+    const auto same = code_image::parse({image.bytes().begin(), image.bytes().end()});
+    ASSERT_TRUE(same);
+    EXPECT_EQ(same->hash(), image.hash());
+}
+
+}  // namespace
+}  // namespace amalgam
