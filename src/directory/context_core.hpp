@@ -89,8 +89,9 @@ private:
     void wait_for_directory();
     void begin_to_reopen();
     void reopen();
-    enum class attempt : std::uint8_t { done, failed, refused };
+    enum class attempt : std::uint8_t { done, failed, missing, refused };
     attempt try_to_reopen();
+    static attempt failure(errc why) noexcept;
     attempt reopen_at(const peer& there, resource_id which, const attribute_view& what);
     bool end_reopening(std::uint64_t kept);
     result<resource_id> try_open(const std::string& directory);

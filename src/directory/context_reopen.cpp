@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include <amalgam/core/log.hpp>
@@ -64,10 +65,12 @@ void context_core::reopen() {
     for (attempt how = attempt::failed; !closed_;) {
         try {
             how = try_to_reopen();
-        } catch (const std::exception& why) {
-            how = attempt::failed;
+        } catch (const error& why) {
+            how = failure(why.code().code);
             log(log_level::debug, "directory", "the directory is not there again",
                 {{"why", why.what()}});
+        } catch (const std::bad_alloc&) {
+            how = attempt::failed;
         }
         if (how == attempt::done) {
             log(log_level::info, "directory", "the directory is there again",
@@ -75,7 +78,7 @@ void context_core::reopen() {
             return;
         }
         if (how == attempt::refused || on_.now() >= until) break;
-        if (starts_directory_ && on_.now() >= start_again) {
+        if (how == attempt::missing && starts_directory_ && on_.now() >= start_again) {
             start_again = on_.now() + pause_between_starts;
             try {
                 start_directory(directory_address_);
@@ -90,14 +93,20 @@ void context_core::reopen() {
         reopens_ = false;
     }
     reopened_.set();
-    if (!closed_) return;
+    // It may have come so far that the directory knows it.
     const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
-    (void)close.on(directory()).within(call_limit).try_call(id_);  // It may have come so far.
+    (void)close.on(directory()).within(call_limit).try_call(id_);
+}
+
+context_core::attempt context_core::failure(errc why) noexcept {
+    if (why == errc::denied) return attempt::refused;
+    const bool is_missing = why == errc::unreachable || why == errc::disconnected;
+    return is_missing ? attempt::missing : attempt::failed;
 }
 
 context_core::attempt context_core::try_to_reopen() {
     const result<peer> there = on_.try_lookup(directory_address_);
-    if (!there) return attempt::failed;
+    if (!there) return failure(there.code().code);
     gate_->enter(*there, gate_role, call_limit);
     set_directory(*there);
     std::uint64_t changes = 0;
@@ -123,7 +132,7 @@ context_core::attempt context_core::reopen_at(const peer& there, resource_id whi
     log(log_level::info, "directory", "the directory did not take back what it had",
         {{"resource", static_cast<std::uint32_t>(which)},
          {"why", answer ? answer->sentence : answer.sentence()}});
-    return answer && answer->code == errc::denied ? attempt::refused : attempt::failed;
+    return failure(answer ? answer->code : answer.code().code);
 }
 
 // False: something has changed meanwhile.

@@ -198,9 +198,11 @@ TEST_F(reopening_briefly, a_directory_that_stays_away_is_lost_after_that_time) {
 }
 
 TEST_F(reopening_briefly, a_context_may_end_while_it_waits) {
+    auto mine = in(second, [&] { return std::make_shared<resource>(two->add({})); });
     kill_directory();
-    auto asked = second.spawn([&] { return find_box(); });
+    auto asked = second.spawn([mine] { mine->send(resource_id{1}, 0, "asks who that is"); });
     net.run_for(500ms);
+    EXPECT_FALSE(asked.ready());
     in(second, [&] { two.reset(); });
     net.run_for(10s);
     ASSERT_TRUE(asked.ready());

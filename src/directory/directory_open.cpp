@@ -43,6 +43,13 @@ resource_id directory_core::open_for_caller(const attribute_view& what, resource
 reply<bool> directory_core::reopen(resource_id context, resource_id which, attribute_view what) {
     if (!ring_->wait_until_ready(options_.ring.answer_limit))
         return {errc::overloaded, has_just_begun, {}};
+    if (which != context) {  // So that no stranger has ranges claimed for resources of others.
+        const auto known = alone([&] {
+            check_is(context);
+            return true;
+        });
+        if (known.code != errc::ok) return known;
+    }
     const auto range = static_cast<std::uint32_t>(which) / resource_store::ids_per_range;
     if (range >= resource_store::ranges || !ring_->own_again(range))
         return {errc::denied,

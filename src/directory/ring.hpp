@@ -128,6 +128,7 @@ private:
     void claim_now(std::uint32_t range);
     bool settle(std::uint32_t range);
     bool hold(std::uint32_t range);
+    void drop_claim(std::uint32_t range);
     bool is_there(const member& who);
     void object(const member& to);
     bool share_range(const member& with);  // With the lock held.

@@ -92,13 +92,19 @@ void directory_ring::claim_now(std::uint32_t range) {
 bool directory_ring::hold(std::uint32_t range) {
     const bool stops = size() > 1 && stopping_.wait_for(options_.claim_time);
     const bool holds = !stops && !is_contested(range);
-    const std::lock_guard one(lock_);
     if (holds) {
+        const std::lock_guard one(lock_);
         settled_.push_back(range);
     } else {
-        std::erase(self_.ranges, range);
+        drop_claim(range);
     }
     return holds;
+}
+
+void directory_ring::drop_claim(std::uint32_t range) {
+    const std::lock_guard one(lock_);
+    std::erase(self_.ranges, range);
+    ++self_.version;  // Who has heard of it compares, sooner or later.
 }
 
 bool directory_ring::is_there(const member& who) {
@@ -133,8 +139,7 @@ bool directory_ring::own_again(std::uint32_t range) {
             remove({each.key, each.version});
             continue;
         }
-        const std::lock_guard one(lock_);
-        std::erase(self_.ranges, range);
+        drop_claim(range);
         return false;
     }
     if (size() > 1) tell_all({{self()}, {}});
