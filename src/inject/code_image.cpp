@@ -209,10 +209,16 @@ result<code_image> code_image::parse(std::vector<std::byte> bytes) {
         return refuse(fmt::format("it has version {} of the format; expected {}", version,
                                   detail::image_contents::version));
     from(*read);
+    const std::size_t unsigned_bytes = read->bytes.size() - from.remaining();
+    if (from.ok() && from.remaining() != 0) {
+        from(magic, read->signature.emplace());
+        if (magic != detail::image_signature::magic) from.fail("there is more behind its end");
+    }
     if (!from.ok() || from.remaining() != 0)
         return refuse(from.ok() ? "there is more behind its end" : std::string(from.why()));
     if (const auto why = read->fault()) return refuse(*why);
-    read->hash = detail::hash_of(read->bytes);
+    read->hash = detail::hash_of(const_bytes(read->bytes).first(unsigned_bytes));
+    read->unsigned_bytes = unsigned_bytes;
     code_image image;
     image.contents_ = std::move(read);
     return image;
@@ -248,6 +254,21 @@ code_image code_image::find(std::string_view name) {
                 fmt::format("there is no {}.image in {}; AMALGAM_IMAGE_PATH names the folders, "
                             "with colons between them",
                             name, folders));
+}
+
+void code_image::save(const std::string& path) const {
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes().data()),
+               static_cast<std::streamsize>(bytes().size()));
+    file.close();
+    if (!file)
+        throw error(errc::denied,
+                    fmt::format("the image {} cannot be written: {}", path, std::strerror(errno)));
+}
+
+std::optional<signer_key> code_image::signer() const noexcept {
+    if (!contents_->signature) return std::nullopt;
+    return contents_->signature->by;
 }
 
 std::string_view code_image::name() const noexcept {

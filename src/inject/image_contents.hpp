@@ -93,6 +93,18 @@ struct image_thread_data {
     }
 };
 
+/// Behind an image's bytes.
+struct image_signature {
+    static constexpr std::uint32_t magic = 0x67694149;  // "IAig"
+    signer_key by{};
+    std::array<std::uint8_t, 64> proof{};
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(by, proof);
+    }
+};
+
 /// An image, read. Everything in it points into `bytes`.
 struct image_contents {
     static constexpr std::uint32_t magic = 0x676d4941;  // "AImg"
@@ -115,7 +127,9 @@ struct image_contents {
     image_thread_data thread_data{};
 
     std::vector<std::byte> bytes{};
+    std::size_t unsigned_bytes = 0;  ///< Without the signature.
     image_hash hash{};
+    std::optional<image_signature> signature{};
 
     template <typename Archive>
     void serialize(Archive& a) {

@@ -194,6 +194,43 @@ TEST(build_image, what_cannot_travel_is_refused_with_a_reason) {
     EXPECT_THROW((void)build_image({.path = "/nowhere/at.cpp"}), error);
 }
 
+TEST(code_image, a_signature_says_who_made_it_and_changes_nothing_else) {
+    const code_image image = image_of(head + "MAIN {}");
+    EXPECT_FALSE(image.signer());
+    EXPECT_FALSE(image.verify());
+    const signing_key key = signing_key::generate(), other = signing_key::generate();
+    const code_image made = image.signed_by(other).signed_by(key);
+    EXPECT_EQ(made.signer(), key.signer());
+    EXPECT_EQ(made.hash(), image.hash());
+    EXPECT_TRUE(made.verify());
+    for (std::size_t back : {1, 64, 70, 96}) {  // In the proof, and in who signed.
+        std::vector<std::byte> changed(made.bytes().begin(), made.bytes().end());
+        changed[changed.size() - back] ^= std::byte{1};
+        const auto read = code_image::parse(changed);
+        ASSERT_TRUE(read);
+        EXPECT_FALSE(read->verify()) << back;
+    }
+    EXPECT_EQ(parse_signer_key(to_text(key.signer())), key.signer());
+    for (const char* bad : {"", "12", "zz"})
+        EXPECT_THROW((void)parse_signer_key(bad), error);
+}
+
+TEST(code_image, keys_and_images_are_kept_in_files) {
+    const std::string folder = testing::TempDir() + std::to_string(::getpid());
+    const std::string key_path = folder + ".key", image_path = folder + ".image";
+    const signing_key key = signing_key::generate();
+    key.save(key_path);
+    EXPECT_THROW(key.save(key_path), error) << "nothing is written over";
+    EXPECT_EQ(signing_key::load(key_path).signer(), key.signer());
+    const code_image image = image_of(head + "MAIN {}").signed_by(key);
+    image.save(image_path);
+    EXPECT_TRUE(code_image::load(image_path).verify());
+    EXPECT_THROW((void)signing_key::load(image_path), error);
+    EXPECT_THROW((void)code_image::load(key_path), error);
+    ::unlink(key_path.c_str());
+    ::unlink(image_path.c_str());
+}
+
 TEST(code_image, says_what_it_is) {
     const code_image image = image_of(head + "MAIN { std::puts(\"hello\"); }");
     EXPECT_EQ(image.name(), "made");

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +25,37 @@ enum class architecture : std::uint16_t { x86_64 = 1, aarch64 = 2 };
 architecture this_architecture() noexcept;
 std::string_view name(architecture which) noexcept;
 
-/// BLAKE2b of an image's bytes: two images with the same one are the same.
+/// BLAKE2b of an image's bytes, but for its signature: two images with the same one are the same.
 using image_hash = std::array<std::uint8_t, 32>;
+
+/// Who signs images: an Ed25519 key. A text of 64 digits in base 16.
+using signer_key = std::array<std::uint8_t, 32>;
+std::string to_text(const signer_key& key);
+/// Failure: throws error{invalid}.
+signer_key parse_signer_key(std::string_view text);
+
+/// A signer's secret, which says its signer_key, too.
+///
+/// Threads: like a plain value. Its memory is wiped at its end.
+class signing_key {
+public:
+    static signing_key generate();
+    /// From a file that save() wrote.
+    /// Failure: throws error{not_found}, {invalid}.
+    static signing_key load(const std::string& path);
+    signing_key(const signing_key&) = default;
+    signing_key& operator=(const signing_key&) = default;
+    ~signing_key();
+
+    /// To a new file that only its owner may read. Failure: throws error{denied}.
+    void save(const std::string& path) const;
+    signer_key signer() const noexcept;
+
+private:
+    friend class code_image;
+    signing_key() = default;
+    std::array<std::uint8_t, 64> secret_{};
+};
 
 /// Code that travels: a function with all it needs, but for what it takes from the process that it
 /// runs in. See docs/wire/inject.md; `amalgam inject build` makes them.
@@ -48,12 +78,21 @@ public:
     /// Failure: as load(); error{not_found} names the folders.
     static code_image find(std::string_view name);
 
+    /// The same, signed; by this one only.
+    code_image signed_by(const signing_key& key) const;
+    /// To a file that load() reads. Failure: throws error{denied}.
+    void save(const std::string& path) const;
+
     explicit operator bool() const noexcept { return contents_ != nullptr; }
 
     std::string_view name() const noexcept;
     amalgam::architecture architecture() const noexcept;
     const image_hash& hash() const noexcept;
-    const_bytes bytes() const noexcept;
+    const_bytes bytes() const noexcept;  ///< With its signature.
+    /// Who signed it; nothing: nobody has. Whether that is true is not known.
+    std::optional<signer_key> signer() const noexcept;
+    /// It was signed by that one. Cost: some 100 us.
+    bool verify() const noexcept;
     /// What it takes from the process that it runs in.
     std::vector<std::string_view> imports() const;
     /// What can be called in it.
