@@ -1,0 +1,85 @@
+#include <string>
+#include <vector>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/inject/code_image.hpp>
+
+#include "fuzz/fuzz.hpp"
+#include "inject/elf_image.hpp"
+#include "inject/image_contents.hpp"
+#include "inject/linked_image.hpp"
+
+// Images from strangers: refused with a reason, or linked without touching any other memory. What
+// would run code of theirs is left out here; so are shared objects, which no stranger sends, but
+// which are read here all the same.
+namespace amalgam::fuzz {
+
+namespace {
+
+using detail::image_contents;
+using detail::image_fixup;
+using detail::image_rights;
+
+void* some_symbol(std::string_view name) {
+    return name == "nobody_has_this" ? nullptr : reinterpret_cast<void*>(&some_symbol);
+}
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string example(bool large) {
+    static const std::vector<std::uint8_t> code(100, 0xc3), data(64, 0), records(4, 0);
+    image_contents made;
+    made.name = "example";
+    made.architecture = this_architecture();
+    made.memory_bytes = 0x3100;
+    made.segments = {{image_rights::read_execute, 0, 100, code},
+                     {image_rights::read, 0x1000, 4, records},
+                     {image_rights::read_write, 0x2f80, 0x180, data}};
+    made.exports = {{"example_main", 0}};
+    made.unwind = {0x1000, 4};
+    if (large) {
+        made.imports = {{"memcpy", false}, {"nobody_has_this", true}};
+        made.relocations = {{0x2f80, 0, 16, image_fixup::relative},
+                            {0x2f88, 0, 0, image_fixup::import},
+                            {0x2f90, 1, 8, image_fixup::import},
+                            {0x2f98, 0, 0, image_fixup::thread_module},
+                            {0x2fa0, 0, 4, image_fixup::thread_offset}};
+        made.thread_data = {{0x2fa8, 8}, 32, 16};
+        made.read_only_later = {0x2f80, 0x80};
+    }
+    return text_of(image_contents::to_bytes(made));
+}
+
+}  // namespace
+
+void run_one(const_bytes input) {
+    const auto object = detail::image_from_elf(input, "example", 16);
+    require(object.operator bool() || !object.sentence().empty(), "an object is refused with a reason");
+
+    const auto image = code_image::parse({input.begin(), input.end()});
+    if (!image) {
+        require(image.code() == errc::invalid && !image.sentence().empty(),
+                "an image is refused with a reason");
+        return;
+    }
+    require(!image->verify() || image->signer(), "who has signed is known");
+    const image_contents& what = image->contents();
+    if (what.begin.bytes != 0 || what.end.bytes != 0) return;  // They would run.
+    try {
+        const detail::linked_image linked(*image, some_symbol);
+        for (const std::string_view each : image->exports())
+            require(linked.find(each) != nullptr, "what it exports is found");
+    } catch (const error&) {
+        // For another machine, or with imports that there are not.
+    }
+}
+
+std::span<const std::string_view> seeds() {
+    static const std::vector<std::string> texts{example(false), example(true)};
+    static const std::vector<std::string_view> views(texts.begin(), texts.end());
+    return views;
+}
+
+}  // namespace amalgam::fuzz
