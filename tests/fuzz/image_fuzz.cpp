@@ -56,7 +56,8 @@ std::string example(bool large) {
 
 void run_one(const_bytes input) {
     const auto object = detail::image_from_elf(input, "example", 16);
-    require(object.operator bool() || !object.sentence().empty(), "an object is refused with a reason");
+    require(object.operator bool() || !object.sentence().empty(),
+            "an object is refused with a reason");
 
     const auto image = code_image::parse({input.begin(), input.end()});
     if (!image) {

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <amalgam/inject/code_image.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+namespace amalgam {
+
+namespace detail {
+class target_core;
+}
+
+/// Which images may run somewhere. As it stands, those that a trusted signer has signed.
+struct injection_policy {
+    std::vector<signer_key> trusted{};  ///< Whose images run.
+    bool unsigned_too = false;          ///< And those that nobody has signed.
+    std::vector<std::string> names{};   ///< Only images of these names; empty: of any.
+    /// What no image may import.
+    std::vector<std::string> denied_imports{
+        "system",      "popen",        "fork",   "vfork",   "execve",  "execv",
+        "execl",       "execvp",       "execlp", "execle",  "execvpe", "fexecve",
+        "posix_spawn", "posix_spawnp", "dlopen", "dlmopen", "dlsym",   "dlvsym",
+        "syscall",     "mprotect",     "kill",   "ptrace"};
+    /// Throws amalgam::error{denied} for an image that is not to run; asked last.
+    std::function<void(const code_image&)> check{};
+};
+
+/// How a process takes code in. Every field has a default; with those nothing runs.
+struct injection_options {
+    injection_policy allows{};
+    /// Functions and objects that images may import, by name, beside those of the C and C++
+    /// runtimes.
+    std::map<std::string, void*, std::less<>> exports{};
+    void* target_args = nullptr;  ///< What each image's main gets last.
+    /// handler::inline_ is faster; then nothing injected may wait.
+    handler run = handler::ult;
+    std::size_t max_image_bytes = std::size_t{16} << 20;
+    std::size_t max_images = 256;  ///< Kept linked; what was not used for longest goes first.
+};
+
+/// Lets other processes run code in this one: see injector.
+///
+/// Injected code can do all that this process can. It is checked before it is linked, and not
+/// watched afterwards: whoever may sign for a target may do anything there.
+/// Owner:   borrows the engine, which outlives it. At its end no new call begins; images go when
+///          nothing of theirs runs any more.
+/// Threads: any.
+/// Failure: the constructor throws error{invalid} when the engine has one already. What injected
+///          code throws its caller gets as `handler_failed`, with its sentence.
+class injection_target {
+public:
+    explicit injection_target(engine& on, injection_options options = {});
+    injection_target(const injection_target&) = delete;
+    injection_target& operator=(const injection_target&) = delete;
+    ~injection_target();
+
+    std::size_t images() const;  ///< That are linked now.
+
+private:
+    std::shared_ptr<detail::target_core> core_;
+};
+
+}  // namespace amalgam

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/inject/code_image.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/future.hpp>
+
+namespace amalgam {
+
+namespace detail {
+class source_core;
+struct source_image;
+}  // namespace detail
+
+/// How an image's code gets to where it runs.
+enum class shipping : std::uint8_t {
+    once,   ///< When it is used there for the first time, or was forgotten: then only its hash.
+    always  ///< With every message: the target need not keep anything.
+};
+
+/// A message to code that travels: an image, and what that is to work on.
+///
+/// Owner:   its payload. Can be sent many times, also at once; not changed meanwhile.
+/// Threads: const members may run concurrently.
+class injection {
+public:
+    injection() noexcept = default;  ///< None.
+
+    /// As long as it was asked for.
+    mutable_bytes payload() noexcept;
+    const_bytes payload() const noexcept;
+
+    /// Runs it there; what it gave as its result. Parks the ULT or thread.
+    /// Failure: throws what rpc does; error{denied} when the target does not let this image run,
+    ///          {not_found} when it has no injection_target, or does not export what the image
+    ///          imports, {handler_failed} with what it threw.
+    std::vector<std::byte> call(
+        const peer& there, std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const;
+    /// The same without waiting: in a ULT of the engine.
+    future<std::vector<std::byte>> start(const peer& there) const;
+    /// Has it run there, and wants to know nothing. The payload is not copied when it is long. Of
+    /// the first ones to a target later ones may run sooner.
+    void post(const peer& there) const;
+
+private:
+    friend class injected_function;
+    struct memory;
+    std::shared_ptr<detail::source_core> core_;
+    std::shared_ptr<const detail::source_image> image_;
+    std::shared_ptr<memory> payload_;
+    shipping how_ = shipping::once;
+};
+
+/// An image, registered where its messages are made.
+///
+/// Owner:   a handle. As long as one is there targets may ask for its code.
+/// Threads: any.
+class injected_function {
+public:
+    injected_function() noexcept = default;  ///< None.
+
+    const code_image& image() const noexcept;
+    /// A message whose payload the image itself makes: its NAME_payload_get_max_size() says how
+    /// long that gets at most, its NAME_payload_init() writes it in its place.
+    /// Failure: throws error{not_found} when the image has no such functions, {handler_failed} when
+    ///          payload_init does not return 0, {no_memory}.
+    injection create(const_bytes source_args, shipping how = shipping::once) const;
+    /// A message with a payload of so many bytes, zeros.
+    injection create(std::size_t payload_bytes, shipping how = shipping::once) const;
+
+private:
+    friend class injector;
+    std::shared_ptr<detail::source_core> core_;
+    std::shared_ptr<const detail::source_image> image_;
+};
+
+/// Sends code to where the data is.
+///
+///     am::injector inject(on);
+///     const auto codec = inject.add(am::code_image::find("codec"));
+///     codec.create(as_bytes_of(records)).call(store);
+///
+/// Owner:   borrows the engine, which outlives it; what was added may outlive it, and is then not
+///          sent any more.
+/// Threads: any.
+/// Failure: the constructor throws error{invalid} when the engine has one already.
+class injector {
+public:
+    explicit injector(engine& on);
+    injector(const injector&) = delete;
+    injector& operator=(const injector&) = delete;
+    ~injector();
+
+    /// Links its payload functions here.
+    /// Failure: throws what linking does: error{unsupported}, {not_found}.
+    injected_function add(code_image image);
+
+private:
+    std::shared_ptr<detail::source_core> core_;
+};
+
+}  // namespace amalgam

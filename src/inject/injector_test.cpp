@@ -1,0 +1,299 @@
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <amalgam/fabric/loop.hpp>
+#include <amalgam/inject/build_image.hpp>
+#include <amalgam/inject/injection_target.hpp>
+#include <amalgam/inject/injector.hpp>
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string head = R"(
+#include <cstddef>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+extern "C" int amalgam_inject_result(const void* data, std::size_t bytes);
+#define MAIN(NAME) extern "C" void NAME##_main(void* payload, std::size_t size, void* target)
+)";
+
+code_image compiled(const std::string& name, const std::string& source,
+                    std::size_t alignment = 16) {
+    const std::string path = testing::TempDir() + name + std::to_string(::getpid()) + ".cpp";
+    std::ofstream(path) << head << source;
+    const code_image image =
+        build_image({.path = path, .name = name, .payload_alignment = alignment});
+    ::unlink(path.c_str());
+    return image;
+}
+
+/// Adds up what its payloads say, and answers with the sum.
+const code_image& adder() {
+    static const code_image image = compiled("adder", R"(
+extern "C" std::size_t adder_payload_get_max_size(void*, std::size_t bytes) { return 2 * bytes; }
+extern "C" int adder_payload_init(void* payload, std::size_t, void* args, std::size_t bytes) {
+    std::memcpy(payload, args, bytes);
+    std::memcpy(static_cast<char*>(payload) + bytes, args, bytes);
+    return bytes == 0;
+}
+MAIN(adder) {
+    long& sum = *static_cast<long*>(target);
+    for (std::size_t i = 0; i < size; ++i) sum += static_cast<unsigned char*>(payload)[i];
+    const std::string text = std::to_string(sum);
+    amalgam_inject_result(text.data(), text.size());
+}
+)");
+    return image;
+}
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// A source and a target over shared memory.
+class injector_test : public testing::Test {
+protected:
+    injection_options open_to_all(injection_options options = {}) {
+        options.allows.unsigned_too = true;
+        options.target_args = &sum;
+        return options;
+    }
+    template <typename Work>
+    static error error_of(Work work) {
+        try {
+            work();
+        } catch (const error& why) {
+            return why;
+        }
+        ADD_FAILURE() << "nothing was thrown";
+        return error(errc::ok, "");
+    }
+    void wait_for_sum(long expected) {
+        for (int i = 0; i < 1000 && sum_now() != expected; ++i)
+            std::this_thread::sleep_for(5ms);
+        EXPECT_EQ(sum_now(), expected);
+    }
+    long sum_now() { return std::atomic_ref(sum).load(); }
+    std::uint64_t linked() { return at_target.counters().get("inject.linked").value(); }
+
+    alignas(8) long sum = 0;
+    engine at_target{"shm://", {.name = "target"}};
+    engine at_source{"shm://", {.name = "source"}};
+    injector inject{at_source};
+    peer there = at_source.lookup(at_target.address());
+};
+
+const std::string ones("\1\1\1", 3);
+
+TEST_F(injector_test, a_call_runs_code_that_the_target_never_saw) {
+    const injection_target target(at_target, open_to_all());
+    const injected_function function = inject.add(adder());
+    const injection message = function.create(as_bytes_of(ones));
+    EXPECT_EQ(message.payload().size(), 6u);
+    EXPECT_EQ(text_of(message.call(there)), "6");
+    EXPECT_EQ(text_of(message.call(there)), "12");
+    EXPECT_EQ(text_of(message.start(there).get()), "18");
+    EXPECT_EQ(target.images(), 1u);
+    EXPECT_EQ(linked(), 1u);
+}
+
+TEST_F(injector_test, a_post_brings_its_code_along_when_it_is_missing) {
+    for (const handler run : {handler::ult, handler::inline_}) {
+        sum = 0;
+        const injection_target target(at_target, open_to_all({.run = run}));
+        const injected_function function = inject.add(adder());
+        const injection message = function.create(as_bytes_of(ones));
+        for (int i = 0; i < 10; ++i)
+            message.post(there);
+        wait_for_sum(60);
+        EXPECT_EQ(target.images(), 1u);
+    }
+}
+
+TEST_F(injector_test, code_in_every_message_is_linked_once_as_long_as_it_is_the_same) {
+    const injection_target target(at_target, open_to_all());
+    const injected_function function = inject.add(adder());
+    const injection message = function.create(as_bytes_of(ones), shipping::always);
+    EXPECT_EQ(text_of(message.call(there)), "6");
+    EXPECT_EQ(text_of(message.call(there)), "12");
+    message.post(there);
+    wait_for_sum(18);
+    EXPECT_EQ(linked(), 1u);
+}
+
+TEST_F(injector_test, new_code_of_the_same_name_runs_beside_the_old) {
+    const injection_target target(at_target, open_to_all());
+    const auto answers = [](const char* what) {
+        return compiled("versioned", std::string("MAIN(versioned) { amalgam_inject_result(\"") +
+                                         what + "\", 3); }");
+    };
+    const injected_function old = inject.add(answers("old")), fresh = inject.add(answers("new"));
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(text_of(old.create(1).call(there)), "old");
+        EXPECT_EQ(text_of(fresh.create(1).call(there)), "new");
+    }
+    EXPECT_EQ(target.images(), 2u);
+}
+
+TEST_F(injector_test, what_it_throws_is_told_and_harms_nobody) {
+    const injection_target target(at_target, open_to_all());
+    const injected_function bad =
+        inject.add(compiled("bad", "MAIN(bad) { throw std::runtime_error(\"out of luck\"); }"));
+    const error why = error_of([&] { (void)bad.create(1).call(there); });
+    EXPECT_EQ(why.code(), errc::handler_failed);
+    EXPECT_STREQ(why.what(), "out of luck");
+    bad.create(1).post(there);
+    EXPECT_EQ(text_of(inject.add(adder()).create(as_bytes_of(ones)).call(there)), "6");
+}
+
+TEST_F(injector_test, payloads_of_any_size_lie_where_the_image_wants_them) {
+    const code_image image = compiled("aligned", R"(
+MAIN(aligned) {
+    const bool right = reinterpret_cast<unsigned long>(payload) % 4096 == 0;
+    std::size_t zeros = 0;
+    for (std::size_t i = 0; i < size; ++i) zeros += static_cast<char*>(payload)[i] == 0;
+    const std::string text = (right ? "aligned " : "not aligned ") + std::to_string(zeros);
+    amalgam_inject_result(text.data(), text.size());
+}
+)",
+                                      4096);
+    for (const handler run : {handler::ult, handler::inline_}) {
+        const injection_target target(at_target, open_to_all({.run = run}));
+        const injected_function function = inject.add(image);
+        for (const std::size_t bytes : {0, 1, 100, 5000, 100000, 3000000})
+            for (const shipping how : {shipping::once, shipping::always})
+                EXPECT_EQ(text_of(function.create(bytes, how).call(there)),
+                          "aligned " + std::to_string(bytes));
+    }
+}
+
+TEST_F(injector_test, what_was_not_used_for_longest_goes_first) {
+    const injection_target target(at_target, open_to_all({.max_images = 2}));
+    std::vector<injected_function> all;
+    for (const char* each : {"one", "two", "three"})
+        all.push_back(
+            inject.add(compiled(each, std::string("MAIN(") + each + ") { amalgam_inject_result(\"" +
+                                          each + "\", 3); }")));
+    for (const int which : {0, 1, 0, 2, 0, 1, 2})
+        EXPECT_EQ(text_of(all[static_cast<std::size_t>(which)].create(1).call(there)).size(), 3u);
+    EXPECT_EQ(target.images(), 2u);
+}
+
+// ---- who may
+
+TEST_F(injector_test, where_nobody_has_turned_it_on_nothing_runs) {
+    const injected_function function = inject.add(adder());
+    const error why = error_of([&] { (void)function.create(1).call(there); });
+    EXPECT_EQ(why.code(), errc::not_found);
+}
+
+TEST_F(injector_test, only_what_a_trusted_signer_has_signed_runs) {
+    const signing_key known = signing_key::generate(), stranger = signing_key::generate();
+    injection_options options;
+    options.target_args = &sum;
+    options.allows.trusted = {known.signer()};
+    const injection_target target(at_target, options);
+    const auto run = [&](const code_image& image) {
+        return text_of(inject.add(image).create(as_bytes_of(ones)).call(there));
+    };
+    EXPECT_EQ(run(adder().signed_by(known)), "6");
+    // It is known by its hash by now, which is as good: the same code was signed.
+    EXPECT_EQ(run(adder()), "12");
+    const code_image other = compiled("other", "MAIN(other) {}");
+    const auto refused = [&](const code_image& image) {
+        const error why = error_of([&] { (void)inject.add(image).create(1).call(there); });
+        EXPECT_EQ(why.code(), errc::denied);
+        return std::string(why.what());
+    };
+    EXPECT_EQ(refused(other), "the image other does not run here: nobody has signed it");
+    EXPECT_EQ(refused(other.signed_by(stranger)),
+              "the image other does not run here: its signer is none of those that are trusted "
+              "here");
+    const code_image right = other.signed_by(known);
+    std::vector<std::byte> forged(right.bytes().begin(), right.bytes().end());
+    forged.back() ^= std::byte{1};
+    EXPECT_EQ(refused(*code_image::parse(forged)),
+              "the image other does not run here: its signature is wrong");
+    EXPECT_EQ(target.images(), 1u);
+}
+
+TEST_F(injector_test, names_and_imports_can_be_forbidden) {
+    injection_options options = open_to_all();
+    options.allows.names = {"adder", "wants"};
+    options.allows.check = [](const code_image& image) {
+        if (image.bytes().size() > 100000) throw error(errc::denied, "that is too much code");
+    };
+    const injection_target target(at_target, options);
+    const auto refused = [&](const code_image& image) {
+        return std::string(error_of([&] { (void)inject.add(image).create(1).call(there); }).what());
+    };
+    EXPECT_EQ(refused(compiled("other", "MAIN(other) {}")),
+              "the image other does not run here: its name is none of those that may run here");
+    EXPECT_EQ(refused(compiled("wants",
+                               "#include <cstdlib>\nMAIN(wants) { (void)!std::system(\"ls\"); }")),
+              "the image wants does not run here: it wants system, which no image may have here");
+    EXPECT_EQ(refused(compiled("wants",
+                               "static const char much[200000] = {1};\n"
+                               "MAIN(wants) { amalgam_inject_result(much, size); }")),
+              "that is too much code");
+}
+
+// ---- failure
+
+TEST_F(injector_test, a_message_that_cannot_be_made_says_why) {
+    const injected_function function = inject.add(adder());
+    EXPECT_EQ(error_of([&] { (void)function.create(const_bytes()); }).code(), errc::handler_failed);
+    const injected_function plain = inject.add(compiled("plain", "MAIN(plain) {}"));
+    EXPECT_EQ(error_of([&] { (void)plain.create(as_bytes_of(ones)); }).code(), errc::not_found);
+}
+
+TEST_F(injector_test, deadlines_and_cancels_are_those_of_calls) {
+    std::atomic<bool> go{false};
+    injection_options options = open_to_all();
+    static std::atomic<bool>* const shared = new std::atomic<bool>;
+    *shared = false;
+    options.exports["wait_for_test"] = reinterpret_cast<void*>(+[] {
+        while (!shared->load())
+            this_task::sleep_for(1ms);
+    });
+    const injection_target target(at_target, options);
+    const injected_function slow = inject.add(
+        compiled("slow", "extern \"C\" void wait_for_test();\nMAIN(slow) { wait_for_test(); }"));
+    EXPECT_EQ(error_of([&] { (void)slow.create(1).call(there, 50ms); }).code(), errc::timed_out);
+    *shared = true;
+    (void)slow.create(1).call(there);
+}
+
+TEST_F(injector_test, an_image_goes_when_its_last_call_has_ended) {
+    injection_options options = open_to_all({.max_images = 1});
+    static std::atomic<bool> go{false};
+    go = false;
+    options.exports["wait_for_test"] = reinterpret_cast<void*>(+[] {
+        while (!go.load())
+            this_task::sleep_for(1ms);
+    });
+    const injection_target target(at_target, options);
+    const injected_function slow = inject.add(
+        compiled("slow",
+                 "extern \"C\" void wait_for_test();\n"
+                 "MAIN(slow) { wait_for_test(); amalgam_inject_result(\"still here\", 10); }"));
+    auto later = slow.create(1).start(there);
+    (void)inject.add(adder()).create(as_bytes_of(ones)).call(there);  // Takes its place.
+    go = true;
+    EXPECT_EQ(text_of(later.get()), "still here");
+}
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,184 @@
+#include "inject/source_core.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/tasks/ult.hpp>
+
+#include "inject/image_contents.hpp"
+
+namespace amalgam::detail {
+
+source_image::source_image(const code_image& made) : image(made) {
+    const auto exported = [&](const char* what) {
+        return made.contents().find(fmt::format("{}_{}", made.name(), what)) != nullptr;
+    };
+    if (made.architecture() != this_architecture() || !exported("payload_init") ||
+        !exported("payload_get_max_size"))
+        return;
+    linked = std::make_unique<linked_image>(made, [](std::string_view name) {
+        // What only main wants, and a target has: it is not run here.
+        static const auto nothing = [] { throw error(errc::unsupported, "this is not a target"); };
+        void* const found = runtime_symbol(name);
+        return found != nullptr ? found : reinterpret_cast<void*>(static_cast<void (*)()>(nothing));
+    });
+    payload_max_size = reinterpret_cast<max_size>(
+        linked->find(fmt::format("{}_payload_get_max_size", made.name())));
+    payload_init =
+        reinterpret_cast<init>(linked->find(fmt::format("{}_payload_init", made.name())));
+}
+
+source_core::source_core(engine& on)
+    : on_(on),
+      run_(on.procedure<at_target::run>(at_target::run_name)),
+      run_code_(on.procedure<at_target::run_code>(at_target::run_code_name)),
+      bring_(on.procedure<at_target::bring>(at_target::bring_name)) {}
+
+void source_core::start() {
+    on_.define(at_source::fetch_name,
+               [self = shared_from_this()](image_hash which) { return self->fetched(which); });
+}
+
+void source_core::stop() noexcept {
+    on_.undefine(at_source::fetch_name);
+}
+
+std::shared_ptr<const source_image> source_core::add(const code_image& image) {
+    auto made = std::make_shared<const source_image>(image);
+    const std::lock_guard one(lock_);
+    std::erase_if(images_, [](const auto& each) { return each.expired(); });
+    images_.push_back(made);
+    return made;
+}
+
+std::vector<std::byte> source_core::fetched(image_hash which) {
+    const std::lock_guard one(lock_);
+    for (const auto& each : images_) {
+        const auto here = each.lock();
+        if (here == nullptr || here->image.hash() != which) continue;
+        return {here->image.bytes().begin(), here->image.bytes().end()};
+    }
+    return {};
+}
+
+std::vector<std::byte> source_core::call(const peer& there, const source_image& image,
+                                         const_bytes payload, shipping how,
+                                         std::chrono::nanoseconds within) const {
+    const auto end_of = [](run_answer answer) {
+        if (answer.code != errc::ok) throw error(answer.code, answer.sentence);
+        return std::move(answer.result);
+    };
+    if (how == shipping::always)
+        return end_of(run_code_.on(there).within(within)(image.image.bytes(), payload));
+    // A target may forget it as soon as it has it, when it keeps few.
+    for (int attempts = 3;; --attempts) {
+        run_answer answer = run_.on(there).within(within)(image.image.hash(), payload);
+        if (!answer.wants_code) return end_of(std::move(answer));
+        if (attempts == 0)
+            throw error(errc::overloaded, "the target forgets the image before it can be run");
+        (void)end_of(bring_.on(there).within(within)(image.image.bytes()));
+    }
+}
+
+void source_core::post(const peer& there, const source_image& image,
+                       std::shared_ptr<const void> owner, const_bytes payload, shipping how) const {
+    if (how == shipping::always) {
+        run_code_.on(there).post_held(std::move(owner), image.image.bytes(), payload);
+    } else {
+        run_.on(there).post_held(std::move(owner), image.image.hash(), payload);
+    }
+}
+
+}  // namespace amalgam::detail
+
+namespace amalgam {
+
+/// A payload, where no cache line of it is shared and every image wants it.
+struct injection::memory {
+    memory(std::size_t room, std::size_t alignment)
+        : align(static_cast<std::align_val_t>(alignment)),
+          data(static_cast<std::byte*>(::operator new(std::max<std::size_t>(room, 1), align))) {
+        std::memset(data, 0, room);
+        bytes = room;
+    }
+    memory(const memory&) = delete;
+    memory& operator=(const memory&) = delete;
+    ~memory() { ::operator delete(data, align); }
+
+    const std::align_val_t align;
+    std::byte* const data;
+    std::size_t bytes = 0;
+};
+
+mutable_bytes injection::payload() noexcept {
+    return {payload_->data, payload_->bytes};
+}
+
+const_bytes injection::payload() const noexcept {
+    return {payload_->data, payload_->bytes};
+}
+
+std::vector<std::byte> injection::call(const peer& there, std::chrono::nanoseconds within) const {
+    return core_->call(there, *image_, payload(), how_, within);
+}
+
+future<std::vector<std::byte>> injection::start(const peer& there) const {
+    return core_->where().spawn([same = *this, there] { return same.call(there); });
+}
+
+void injection::post(const peer& there) const {
+    core_->post(there, *image_, payload_, payload(), how_);
+}
+
+const code_image& injected_function::image() const noexcept {
+    return image_->image;
+}
+
+injection injected_function::create(const_bytes source_args, shipping how) const {
+    const detail::source_image& by = *image_;
+    if (by.payload_init == nullptr)
+        throw error(errc::not_found,
+                    fmt::format("the image {0} does not make payloads here: it has no "
+                                "{0}_payload_get_max_size and {0}_payload_init, or is for another "
+                                "processor; give its message a payload yourself",
+                                by.image.name()));
+    void* const args = const_cast<std::byte*>(source_args.data());
+    injection made = create(by.payload_max_size(args, source_args.size()), how);
+    const int failed =
+        by.payload_init(made.payload().data(), made.payload().size(), args, source_args.size());
+    if (failed != 0)
+        throw error(errc::handler_failed,
+                    fmt::format("{}_payload_init returned {}", by.image.name(), failed));
+    return made;
+}
+
+injection injected_function::create(std::size_t payload_bytes, shipping how) const {
+    injection made;
+    made.core_ = core_;
+    made.image_ = image_;
+    made.how_ = how;
+    made.payload_ =
+        std::make_shared<injection::memory>(payload_bytes, image_->image.payload_alignment());
+    return made;
+}
+
+injector::injector(engine& on) : core_(std::make_shared<detail::source_core>(on)) {
+    core_->start();
+}
+
+injector::~injector() {
+    core_->stop();
+}
+
+injected_function injector::add(code_image image) {
+    injected_function made;
+    made.core_ = core_;
+    made.image_ = core_->add(image);
+    return made;
+}
+
+}  // namespace amalgam

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include <amalgam/inject/injector.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+#include "inject/linked_image.hpp"
+#include "inject/procedures.hpp"
+
+namespace amalgam::detail {
+
+/// An image where messages to it are made.
+struct source_image {
+    using max_size = std::size_t (*)(void* source_args, std::size_t bytes);
+    using init = int (*)(void* payload, std::size_t payload_bytes, void* source_args,
+                         std::size_t bytes);
+
+    explicit source_image(const code_image& made);
+
+    code_image image;
+    std::unique_ptr<linked_image> linked;  // None: it is for another machine, or makes no payloads.
+    max_size payload_max_size = nullptr;
+    init payload_init = nullptr;
+};
+
+/// Sends code, and answers targets that ask for it.
+///
+/// Owner:   shared with the handlers that run.
+/// Threads: any.
+class source_core : public std::enable_shared_from_this<source_core> {
+public:
+    explicit source_core(engine& on);
+
+    void start();
+    void stop() noexcept;
+    std::shared_ptr<const source_image> add(const code_image& image);
+
+    std::vector<std::byte> call(const peer& there, const source_image& image, const_bytes payload,
+                                shipping how, std::chrono::nanoseconds within) const;
+    void post(const peer& there, const source_image& image, std::shared_ptr<const void> owner,
+              const_bytes payload, shipping how) const;
+    engine& where() const noexcept { return on_; }
+
+private:
+    std::vector<std::byte> fetched(image_hash which);
+
+    engine& on_;
+    const procedure<at_target::run> run_;
+    const procedure<at_target::run_code> run_code_;
+    const procedure<at_target::bring> bring_;
+    std::mutex lock_;
+    std::vector<std::weak_ptr<const source_image>> images_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,301 @@
+#include "inject/target_core.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/detail/inside.hpp>
+
+#include "inject/image_contents.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+/// Results of what runs, by the call that it runs in. Those that give none never come here.
+struct given_results {
+    std::mutex lock;
+    std::unordered_map<const call_context*, std::vector<std::byte>> by_call;
+    std::atomic<std::size_t> count{0};
+};
+
+given_results& given() {
+    static given_results* const all = new given_results;
+    return *all;
+}
+
+std::vector<std::byte> take_result(const call_context& of) {
+    given_results& all = given();
+    if (all.count.load(std::memory_order_relaxed) == 0) return {};
+    const std::lock_guard one(all.lock);
+    const auto at = all.by_call.find(&of);
+    if (at == all.by_call.end()) return {};
+    std::vector<std::byte> result = std::move(at->second);
+    all.by_call.erase(at);
+    all.count.fetch_sub(1, std::memory_order_relaxed);
+    return result;
+}
+
+/// A payload where its image wants it.
+class placed_payload {
+public:
+    placed_payload(const_bytes payload, std::size_t alignment) : at_(payload) {
+        if (reinterpret_cast<std::uintptr_t>(payload.data()) % alignment == 0) return;
+        own_.resize(payload.size() + alignment);
+        const auto start = reinterpret_cast<std::uintptr_t>(own_.data());
+        std::byte* const to = own_.data() + (alignment - start % alignment) % alignment;
+        std::copy(payload.begin(), payload.end(), to);
+        at_ = {to, payload.size()};
+    }
+    // It is the message's own memory: whoever runs may write there.
+    void* data() const noexcept { return const_cast<std::byte*>(at_.data()); }
+    std::size_t size() const noexcept { return at_.size(); }
+
+private:
+    const_bytes at_;
+    std::vector<std::byte> own_;
+};
+
+bool contains(const std::vector<std::string>& those, std::string_view what) {
+    return std::find(those.begin(), those.end(), what) != those.end();
+}
+
+}  // namespace
+
+extern "C" int amalgam_inject_result(const void* data, std::size_t bytes) {
+    return target_core::give_result(data, bytes) ? 0 : -1;
+}
+
+std::size_t target_core::hash_of_image::operator()(const image_hash& hash) const noexcept {
+    std::size_t first = 0;  // All bits of it are as good as any.
+    std::memcpy(&first, hash.data(), sizeof(first));
+    return first;
+}
+
+target_core::ready_image::ready_image(const code_image& image, const image_symbols& symbols)
+    : linked(image, symbols),
+      main(reinterpret_cast<entry>(linked.find(fmt::format("{}_main", image.name())))) {
+    if (main == nullptr)
+        throw error(errc::invalid, fmt::format("the image {0} has no {0}_main", image.name()));
+}
+
+target_core::target_core(engine& on, injection_options options)
+    : on_(on),
+      options_(std::move(options)),
+      fetch_(on.procedure<at_source::fetch>(at_source::fetch_name)),
+      run_here_(on.procedure<at_target::run>(at_target::run_name)),
+      runs_(on.counters().get("inject.runs")),
+      linked_count_(on.counters().get("inject.linked")),
+      refused_(on.counters().get("inject.refused")) {}
+
+void target_core::start() {
+    const auto self = shared_from_this();
+    on_.define(at_target::run_name,
+               [self](image_hash which, const_bytes payload) { return self->run(which, payload); },
+               {.run = options_.run});
+    on_.define(
+        at_target::run_code_name,
+        [self](const_bytes code, const_bytes payload) { return self->run_code(code, payload); },
+        {.run = options_.run});
+    on_.define(at_target::bring_name, [self](const_bytes code) { return self->bring(code); });
+}
+
+void target_core::stop() noexcept {
+    for (const std::string_view each :
+         {at_target::run_name, at_target::run_code_name, at_target::bring_name})
+        on_.undefine(each);
+}
+
+std::size_t target_core::images() const {
+    const std::lock_guard one(lock_);
+    return images_.size();
+}
+
+bool target_core::give_result(const void* data, std::size_t bytes) {
+    const call_context* const call = call_context::try_current();
+    if (call == nullptr) return false;
+    const auto* const from = static_cast<const std::byte*>(data);
+    given_results& all = given();
+    const std::lock_guard one(all.lock);
+    const auto [at, fresh] = all.by_call.try_emplace(call);
+    at->second.assign(from, from + bytes);
+    if (fresh) all.count.fetch_add(1, std::memory_order_relaxed);
+    return true;
+}
+
+target_core::ready target_core::find(const image_hash& which) {
+    const std::lock_guard one(lock_);
+    if (latest_ && latest_hash_ == which) return latest_;
+    const auto at = images_.find(which);
+    if (at == images_.end()) return nullptr;
+    by_use_.splice(by_use_.end(), by_use_, at->second.place);
+    latest_hash_ = which;
+    latest_ = at->second.image;
+    return latest_;
+}
+
+void* target_core::symbol(std::string_view name) const {
+    if (name == "amalgam_inject_result") return reinterpret_cast<void*>(&amalgam_inject_result);
+    const auto at = options_.exports.find(name);
+    return at != options_.exports.end() ? at->second : runtime_symbol(name);
+}
+
+void target_core::check(const code_image& image) const {
+    const injection_policy& allows = options_.allows;
+    const auto refuse = [&](const std::string& why) {
+        return error(errc::denied,
+                     fmt::format("the image {} does not run here: {}", image.name(), why));
+    };
+    if (const auto signer = image.signer()) {
+        const bool known = std::find(allows.trusted.begin(), allows.trusted.end(), *signer) !=
+                           allows.trusted.end();
+        if (!known && !allows.unsigned_too)
+            throw refuse("its signer is none of those that are trusted here");
+        if (known && !image.verify()) throw refuse("its signature is wrong");
+    } else if (!allows.unsigned_too) {
+        throw refuse("nobody has signed it");
+    }
+    if (!allows.names.empty() && !contains(allows.names, image.name()))
+        throw refuse("its name is none of those that may run here");
+    for (const std::string_view each : image.imports())
+        if (contains(allows.denied_imports, each))
+            throw refuse(fmt::format("it wants {}, which no image may have here", each));
+    if (allows.check) allows.check(image);
+}
+
+target_core::ready target_core::take(const_bytes code) {
+    if (code.size() > options_.max_image_bytes)
+        throw error(errc::too_large,
+                    fmt::format("an image of {} bytes; this target takes at most {}", code.size(),
+                                options_.max_image_bytes));
+    auto image = code_image::parse({code.begin(), code.end()});
+    if (!image) throw error(image.code(), image.sentence());
+    if (auto known = find(image->hash())) return known;
+    check(*image);
+    const auto made = std::make_shared<const ready_image>(
+        *image, [this](std::string_view name) { return symbol(name); });
+    linked_count_.add();
+    std::vector<ready> ended;  // Not with the lock held: their code runs when they go.
+    const std::lock_guard one(lock_);
+    const auto [at, fresh] = images_.try_emplace(image->hash());
+    if (!fresh) return at->second.image;
+    at->second = {made, by_use_.insert(by_use_.end(), image->hash())};
+    while (images_.size() > std::max<std::size_t>(1, options_.max_images)) {
+        const auto least = images_.find(by_use_.front());
+        if (latest_ == least->second.image) latest_.reset();
+        ended.push_back(std::move(least->second.image));
+        images_.erase(least);
+        by_use_.pop_front();
+    }
+    return made;
+}
+
+run_answer target_core::run_now(const ready& what, const_bytes payload) {
+    const call_context& call = call_context::current();
+    run_answer answer;
+    const placed_payload placed(payload, what->linked.image().payload_alignment());
+    runs_.add();
+    try {
+        what->main(placed.data(), placed.size(), options_.target_args);
+    } catch (const std::exception& why) {
+        answer = {errc::handler_failed, false, why.what(), {}};
+    } catch (...) {
+        answer = {errc::handler_failed, false, "it threw what is no std::exception", {}};
+    }
+    answer.result = take_result(call);
+    if (answer.code != errc::ok && call.one_way())
+        log(log_level::info, "inject", "what was injected failed",
+            {{"image", what->linked.image().name()}, {"why", answer.sentence}});
+    return answer;
+}
+
+run_answer target_core::run(image_hash which, const_bytes payload) {
+    if (const ready known = find(which)) return run_now(known, payload);
+    const call_context& call = call_context::current();
+    if (!call.one_way()) return {errc::not_found, true, {}, {}};
+    // Who sent it waits for nothing, so the code has to be asked for.
+    amalgam::post(on_.pool(), [self = shared_from_this(), from = call.from(), which,
+                               held = std::vector<std::byte>(payload.begin(), payload.end())] {
+        self->fetch_and_run(from, which, held);
+    });
+    return {};
+}
+
+void target_core::fetch_and_run(const peer& from, const image_hash& which,
+                                const std::vector<std::byte>& payload) {
+    try {
+        ready known = find(which);
+        if (!known) {
+            const std::vector<std::byte> code = fetch_.on(from)(which);
+            if (code.empty()) throw error(errc::not_found, "its source has not got it any more");
+            known = take(code);
+        }
+        if (known->linked.image().hash() != which)
+            throw error(errc::mismatch, "its source gave another image than was asked for");
+        // As a call of its own, so that it has a context.
+        run_here_.on(self_of(on_.core())).post(which, payload);
+    } catch (const error& why) {
+        refused_.add();
+        log(log_level::warn, "inject", "what was sent was not run", {{"why", why.what()}});
+    }
+}
+
+run_answer target_core::run_code(const_bytes code, const_bytes payload) {
+    ready known;
+    {
+        const std::lock_guard one(lock_);
+        if (latest_of_code_ && code.size() == latest_code_.size() &&
+            std::memcmp(code.data(), latest_code_.data(), code.size()) == 0)
+            known = latest_of_code_;
+    }
+    if (known) return run_now(known, payload);
+    try {
+        known = take(code);
+    } catch (const error& why) {
+        refused_.add();
+        return {why.code().code, false, why.what(), {}};
+    }
+    {
+        const std::lock_guard one(lock_);
+        latest_code_.assign(code.begin(), code.end());
+        latest_of_code_ = known;
+    }
+    return run_now(known, payload);
+}
+
+run_answer target_core::bring(const_bytes code) {
+    try {
+        (void)take(code);
+        return {};
+    } catch (const error& why) {
+        refused_.add();
+        return {why.code().code, false, why.what(), {}};
+    } catch (const std::exception& why) {  // Of its static objects.
+        refused_.add();
+        return {errc::handler_failed, false, why.what(), {}};
+    }
+}
+
+}  // namespace amalgam::detail
+
+namespace amalgam {
+
+injection_target::injection_target(engine& on, injection_options options)
+    : core_(std::make_shared<detail::target_core>(on, std::move(options))) {
+    core_->start();
+}
+
+injection_target::~injection_target() {
+    core_->stop();
+}
+
+std::size_t injection_target::images() const {
+    return core_->images();
+}
+
+}  // namespace amalgam

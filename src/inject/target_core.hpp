@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <amalgam/core/counter.hpp>
+#include <amalgam/inject/injection_target.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+#include "inject/linked_image.hpp"
+#include "inject/procedures.hpp"
+
+namespace amalgam::detail {
+
+/// Takes code in, and runs it.
+///
+/// Owner:   shared with the handlers that run.
+/// Threads: any.
+class target_core : public std::enable_shared_from_this<target_core> {
+public:
+    target_core(engine& on, injection_options options);
+
+    void start();
+    void stop() noexcept;
+    std::size_t images() const;
+
+    /// What the code that runs in this call gives as its result. False: none runs.
+    static bool give_result(const void* data, std::size_t bytes);
+
+private:
+    using entry = void (*)(void* payload, std::size_t bytes, void* target_args);
+    /// An image that can be run.
+    struct ready_image {
+        ready_image(const code_image& image, const image_symbols& symbols);
+        linked_image linked;
+        entry main;
+    };
+    using ready = std::shared_ptr<const ready_image>;
+    struct hash_of_image {
+        std::size_t operator()(const image_hash& hash) const noexcept;
+    };
+
+    // What it serves: see at_target.
+    run_answer run(image_hash which, const_bytes payload);
+    run_answer run_code(const_bytes code, const_bytes payload);
+    run_answer bring(const_bytes code);
+
+    ready find(const image_hash& which);
+    /// Checks, links and keeps it. Throws error.
+    ready take(const_bytes code);
+    void check(const code_image& image) const;
+    void* symbol(std::string_view name) const;
+    void fetch_and_run(const peer& from, const image_hash& which,
+                       const std::vector<std::byte>& payload);
+    run_answer run_now(const ready& what, const_bytes payload);
+
+    engine& on_;
+    const injection_options options_;
+    const procedure<at_source::fetch> fetch_;
+    const procedure<at_target::run> run_here_;
+    counter& runs_;
+    counter& linked_count_;
+    counter& refused_;
+
+    struct kept {
+        ready image;
+        std::list<image_hash>::iterator place;
+    };
+    mutable std::mutex lock_;
+    std::list<image_hash> by_use_;  // Least lately used first.
+    std::unordered_map<image_hash, kept, hash_of_image> images_;
+    image_hash latest_hash_{};
+    ready latest_;
+    // The last code that came with its message, so that it is not linked again when it comes again.
+    std::vector<std::byte> latest_code_;
+    ready latest_of_code_;
+};
+
+}  // namespace amalgam::detail
