@@ -41,7 +41,6 @@ namespace detail {
 namespace {
 
 constexpr std::size_t most_parts = 65536;  // Of each kind.
-constexpr std::uint32_t page = 4096;
 
 bool is_name_char(char c) noexcept {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -72,6 +71,7 @@ std::span<const std::uint8_t> content_of(const image_contents& image, image_rang
 }
 
 std::optional<std::string> fault_of_segments(const image_contents& image) {
+    constexpr std::uint32_t page = image_contents::page;
     std::uint64_t next = 0;
     for (const image_segment& each : image.segments) {
         if (each.rights > image_rights::read_execute) return "a segment has unknown rights";
@@ -125,7 +125,7 @@ std::optional<std::string> fault_of_thread_data(const image_contents& image) {
     const image_thread_data& data = image.thread_data;
     if (data.bytes > (1u << 20) || data.initial.bytes > data.bytes)
         return "its thread-local data are too long; at most 1 MiB";
-    if (!std::has_single_bit(data.alignment) || data.alignment > page)
+    if (!std::has_single_bit(data.alignment) || data.alignment > image_contents::page)
         return "the alignment of its thread-local data is none";
     if (data.initial.bytes != 0 && content_of(image, data.initial).empty())
         return "its thread-local data are not in the image";

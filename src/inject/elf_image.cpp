@@ -17,8 +17,6 @@ namespace amalgam::detail {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
-
 /// What cannot travel, and why.
 struct refusal {
     std::string_view import;
@@ -233,7 +231,8 @@ private:
             if (names_only) continue;  // An image has names of its own.
             if ((each.p_flags & (PF_W | PF_X)) == (PF_W | PF_X))
                 refuse(errc::unsupported, "it has memory that is written and run");
-            if (std::exchange(first, false)) base_ = each.p_vaddr / page * page;
+            if (std::exchange(first, false))
+                base_ = each.p_vaddr / image_contents::page * image_contents::page;
             image_segment one;
             one.rights = (each.p_flags & PF_X) != 0   ? image_rights::read_execute
                          : (each.p_flags & PF_W) != 0 ? image_rights::read_write

@@ -111,6 +111,7 @@ struct image_contents {
     static constexpr std::uint16_t version = 1;
     static constexpr std::uint32_t most_bytes = 64u << 20;  ///< Of its memory.
     static constexpr std::size_t most_payload_alignment = 4096;
+    static constexpr std::uint32_t page = 4096;  ///< That no two segments share.
 
     std::string_view name{};
     amalgam::architecture architecture = amalgam::architecture::x86_64;

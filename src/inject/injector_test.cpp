@@ -260,19 +260,17 @@ TEST_F(injector_test, a_message_that_cannot_be_made_says_why) {
 }
 
 TEST_F(injector_test, deadlines_and_cancels_are_those_of_calls) {
-    std::atomic<bool> go{false};
     injection_options options = open_to_all();
-    static std::atomic<bool>* const shared = new std::atomic<bool>;
-    *shared = false;
+    static std::atomic<bool> go{false};
     options.exports["wait_for_test"] = reinterpret_cast<void*>(+[] {
-        while (!shared->load())
+        while (!go.load())
             this_task::sleep_for(1ms);
     });
     const injection_target target(at_target, options);
     const injected_function slow = inject.add(
         compiled("slow", "extern \"C\" void wait_for_test();\nMAIN(slow) { wait_for_test(); }"));
     EXPECT_EQ(error_of([&] { (void)slow.create(1).call(there, 50ms); }).code(), errc::timed_out);
-    *shared = true;
+    go = true;
     (void)slow.create(1).call(there);
 }
 

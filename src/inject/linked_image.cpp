@@ -65,7 +65,11 @@ void* runtime_symbol(std::string_view name) {
     const std::string text(name);
     for (void* const each : libraries) {
         if (each == nullptr) continue;
-        if (void* const found = ::dlsym(each, text.c_str())) return found;
+        void* const found = ::dlsym(each, text.c_str());
+        if (found == nullptr) continue;
+        // The program may have put something in its place: an allocator, say.
+        void* const used = ::dlsym(RTLD_DEFAULT, text.c_str());
+        return used != nullptr ? used : found;
     }
     return nullptr;
 }
