@@ -1,7 +1,8 @@
 // A process with a resource, for directory_test. `directory_member box NAME [PORT]` registers
 // {name: NAME}, and answers each message with "NAME got TEXT". `directory_member ask NAME TEXT
 // [PORT]` finds it, sends TEXT, and prints the answer. `directory_member wait NAME` prints
-// "appeared" and "gone" when it does. PORT: what it listens at, beside shared memory.
+// "appeared" and "gone" when it does; {watches: NAME} is there from when it looks. PORT: what it
+// listens at, beside shared memory.
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -53,6 +54,7 @@ int wait_for(context& here, const std::string& name) {
     const resource_watch watch = here.watch({{"name", name}}, [&](const resource_change& change) {
         changes.push(change.what == resource_change::kind::appeared);
     });
+    const resource sign = here.add({{"watches", name}});
     say("waits");
     for (int i = 0; i < 2; ++i)
         say(*changes.pop() ? "appeared" : "gone");

@@ -105,6 +105,7 @@ TEST_F(directory_test, a_killed_process_is_seen_to_go) {
     child_process directory = tool(host, {"directory"});
     ASSERT_TRUE(soon(0, host, is_there));
     child_process waits = member(host, {"wait", "x"});
+    ASSERT_TRUE(soon(0, host, {"find", "watches=x"}));
     child_process box = member(host, {"box", "x"});
     EXPECT_EQ(answer(host, "x"), "x got hello\n");
     box.kill();
