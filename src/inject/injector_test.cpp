@@ -26,6 +26,7 @@ const std::string head = R"(
 #include <stdexcept>
 #include <string>
 extern "C" int amalgam_inject_result(const void* data, std::size_t bytes);
+extern "C" int amalgam_inject_payload_size(std::size_t bytes);
 #define MAIN(NAME) extern "C" void NAME##_main(void* payload, std::size_t size, void* target)
 )";
 
@@ -131,6 +132,19 @@ TEST_F(injector_test, code_in_every_message_is_linked_once_as_long_as_it_is_the_
     message.post(there);
     wait_for_sum(18);
     EXPECT_EQ(linked(), 1u);
+}
+
+TEST_F(injector_test, a_payload_may_become_shorter_than_it_might) {
+    const injection_target target(at_target, open_to_all());
+    const injected_function function = inject.add(compiled("shorter", R"(
+extern "C" std::size_t shorter_payload_get_max_size(void*, std::size_t) { return 1000; }
+extern "C" int shorter_payload_init(void* payload, std::size_t most, void*, std::size_t) {
+    std::memset(payload, 'x', most);
+    return amalgam_inject_payload_size(most + 1) == -1 && amalgam_inject_payload_size(7) == 0 ? 0 : 1;
+}
+MAIN(shorter) { amalgam_inject_result(payload, size); }
+)"));
+    EXPECT_EQ(text_of(function.create(const_bytes()).call(there)), "xxxxxxx");
 }
 
 TEST_F(injector_test, new_code_of_the_same_name_runs_beside_the_old) {

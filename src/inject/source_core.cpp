@@ -7,11 +7,38 @@
 
 #include <fmt/format.h>
 
-#include <amalgam/tasks/ult.hpp>
+#include <amalgam/inject/image.h>
 
 #include "inject/image_contents.hpp"
 
 namespace amalgam::detail {
+
+namespace {
+/// The payload that a thread is making: how long it may become, and is to be.
+struct payload_in_the_making {
+    std::size_t most = 0;
+    std::size_t bytes = 0;
+};
+thread_local payload_in_the_making* in_the_making = nullptr;
+}  // namespace
+
+extern "C" int amalgam_inject_payload_size(std::size_t bytes) {
+    if (in_the_making == nullptr || bytes > in_the_making->most) return -1;
+    in_the_making->bytes = bytes;
+    return 0;
+}
+
+std::size_t source_image::make_payload(void* payload, std::size_t most, const_bytes args) const {
+    payload_in_the_making now{most, most};
+    in_the_making = &now;
+    const int failed =
+        payload_init(payload, most, const_cast<std::byte*>(args.data()), args.size());
+    in_the_making = nullptr;
+    if (failed != 0)
+        throw error(errc::handler_failed,
+                    fmt::format("{}_payload_init returned {}", image.name(), failed));
+    return now.bytes;
+}
 
 source_image::source_image(const code_image& made) : image(made) {
     const auto exported = [&](const char* what) {
@@ -22,6 +49,8 @@ source_image::source_image(const code_image& made) : image(made) {
         return;
     linked = std::make_unique<linked_image>(made, [](std::string_view name) {
         // What only main wants, and a target has: it is not run here.
+        if (name == "amalgam_inject_payload_size")
+            return reinterpret_cast<void*>(&amalgam_inject_payload_size);
         static const auto nothing = [] { throw error(errc::unsupported, "this is not a target"); };
         void* const found = runtime_symbol(name);
         return found != nullptr ? found : reinterpret_cast<void*>(static_cast<void (*)()>(nothing));
@@ -148,11 +177,8 @@ injection injected_function::create(const_bytes source_args, shipping how) const
                                 by.image.name()));
     void* const args = const_cast<std::byte*>(source_args.data());
     injection made = create(by.payload_max_size(args, source_args.size()), how);
-    const int failed =
-        by.payload_init(made.payload().data(), made.payload().size(), args, source_args.size());
-    if (failed != 0)
-        throw error(errc::handler_failed,
-                    fmt::format("{}_payload_init returned {}", by.image.name(), failed));
+    made.payload_->bytes =
+        by.make_payload(made.payload().data(), made.payload().size(), source_args);
     return made;
 }
 

@@ -21,6 +21,8 @@ struct source_image {
                          std::size_t bytes);
 
     explicit source_image(const code_image& made);
+    /// How long it became. Throws error{handler_failed}.
+    std::size_t make_payload(void* payload, std::size_t most, const_bytes args) const;
 
     code_image image;
     std::unique_ptr<linked_image> linked;  // None: it is for another machine, or makes no payloads.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
+#include <amalgam/inject/image.h>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
 
@@ -141,6 +142,8 @@ target_core::ready target_core::find(const image_hash& which) {
 
 void* target_core::symbol(std::string_view name) const {
     if (name == "amalgam_inject_result") return reinterpret_cast<void*>(&amalgam_inject_result);
+    if (name == "amalgam_inject_payload_size")
+        return reinterpret_cast<void*>(&amalgam_inject_payload_size);
     const auto at = options_.exports.find(name);
     return at != options_.exports.end() ? at->second : runtime_symbol(name);
 }

@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
     amalgam::tool::add_run(app);
     amalgam::tool::add_directory(app);
     amalgam::tool::add_find(app);
+    amalgam::tool::add_inject(app);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

@@ -32,7 +32,7 @@ class injection {
 public:
     injection() noexcept = default;  ///< None.
 
-    /// As long as it was asked for.
+    /// As long as it was asked for, or as the image has made it.
     mutable_bytes payload() noexcept;
     const_bytes payload() const noexcept;
 
@@ -67,7 +67,7 @@ public:
 
     const code_image& image() const noexcept;
     /// A message whose payload the image itself makes: its NAME_payload_get_max_size() says how
-    /// long that gets at most, its NAME_payload_init() writes it in its place.
+    /// long that gets at most, its NAME_payload_init() writes it in its place. See image.h.
     /// Failure: throws error{not_found} when the image has no such functions, {handler_failed} when
     ///          payload_init does not return 0, {no_memory}.
     injection create(const_bytes source_args, shipping how = shipping::once) const;

@@ -1,0 +1,93 @@
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <amalgam/inject/build_image.hpp>
+
+#include "commands.hpp"
+
+namespace amalgam::tool {
+namespace {
+
+struct build_options {
+    image_source from;
+    std::string to;
+    std::string key;
+};
+
+void build(const build_options& options) {
+    code_image image = build_image(options.from);
+    if (!options.key.empty()) image = image.signed_by(signing_key::load(options.key));
+    image.save(options.to.empty() ? std::string(image.name()) + ".image" : options.to);
+}
+
+std::string joined(const std::vector<std::string_view>& words) {
+    return fmt::format("{}", fmt::join(words, " "));
+}
+
+void show(const std::string& path) {
+    const code_image image = code_image::load(path);
+    std::string hash;
+    for (const std::uint8_t each : image.hash())
+        hash += fmt::format("{:02x}", each);
+    fmt::print("name       {}\nprocessor  {}\nbytes      {}\nhash       {}\n", image.name(),
+               name(image.architecture()), image.bytes().size(), hash);
+    fmt::print("signed by  {}\n", !image.signer()  ? "nobody"
+                                  : image.verify() ? to_text(*image.signer())
+                                                   : "somebody else than it says");
+    fmt::print("exports    {}\nimports    {}\n", joined(image.exports()), joined(image.imports()));
+}
+
+void make_key(const std::string& path) {
+    const signing_key key = signing_key::generate();
+    key.save(path);
+    fmt::print("{}\n", to_text(key.signer()));
+}
+
+void add_build(CLI::App& inject) {
+    auto options = std::make_shared<build_options>();
+    auto* command =
+        inject.add_subcommand("build", "Compile a file of C or C++ into an image that can travel");
+    command->footer("example: amalgam inject build codec.cpp -o codec.image --flag -O3");
+    image_source& from = options->from;
+    command->add_option("file", from.path, "It has NAME_main; see amalgam/inject/image.h")
+        ->required();
+    command->add_option("-o,--output", options->to, "The image; without, NAME.image");
+    command->add_option("--name", from.name, "NAME; without, that of the file");
+    command->add_option("--compiler", from.compiler, "Without, gcc or g++");
+    command->add_option("--processor", from.target, "What it is for; without, this machine's")
+        ->transform(CLI::CheckedTransformer(std::map<std::string, architecture>{
+            {"x86-64", architecture::x86_64}, {"aarch64", architecture::aarch64}}));
+    command->add_option("--flag", from.flags, "More for the compiler; may be given several times");
+    command->add_option("--library", from.libraries,
+                        "A static library that becomes part of it; may be given several times");
+    command->add_option("--align", from.payload_alignment,
+                        "Its payloads lie at multiples of this: a power of two up to 4096");
+    command->add_option("--sign", options->key, "Sign it with this key: see amalgam inject key");
+    command->callback([options] { build(*options); });
+}
+
+}  // namespace
+
+void add_inject(CLI::App& app) {
+    auto* inject = app.add_subcommand("inject", "Code that travels: make it, sign it, look at it");
+    inject->require_subcommand(1);
+    add_build(*inject);
+
+    auto path = std::make_shared<std::string>();
+    auto* shown = inject->add_subcommand("show", "What an image is, needs and offers");
+    shown->add_option("image", *path, "A file")->required();
+    shown->callback([path] { show(*path); });
+
+    auto key_path = std::make_shared<std::string>();
+    auto* key = inject->add_subcommand(
+        "key", "Make a key to sign images with, and print the one to trust them by");
+    key->add_option("file", *key_path, "Where the secret goes; it must not be there yet")
+        ->required();
+    key->callback([key_path] { make_key(*key_path); });
+}
+
+}  // namespace amalgam::tool
