@@ -1,10 +1,10 @@
-// Directories of many hosts: `bench_directory_scale OUT.svg [HOSTS…]`. On the deterministic
-// network, in virtual time: every host is a real directory server on an engine of its own; a frame
-// takes 50 to 150 us; computing takes no time. For each number of hosts (10, 100, 1000, 5000 unless
-// said otherwise), once with trees and once with broadcasts, prints one JSON object: messages (a
-// broadcast is one, which all hear) and latency of a query that another host can
-// answer, of one that none can, and of a search of everything; of a registration; how long it takes
-// until all know that a host is gone, that one has fallen silent, and that one has come. Each
+// Directories of many hosts: `bench_directory_scale OUT.svg [tree|broadcast] [HOSTS…]`. On the
+// deterministic network, in virtual time: every host is a real directory server on an engine of its
+// own; a frame takes 50 to 150 us; computing takes no time. For each number of hosts (10, 100,
+// 1000, 5000 unless said otherwise), once with trees and once with broadcasts, prints one JSON
+// object: messages (a broadcast is one, which all hear) and latency of a query that another host
+// can answer, of one that none can, and of a search of everything; of a registration; how long it
+// takes until all know that a host is gone, that one has fallen silent, and that one has come. Each
 // answer is checked: a wrong one, or one that comes twice, ends it with exit code 1.
 #include <algorithm>
 #include <chrono>
@@ -271,16 +271,23 @@ std::vector<perf::plot_panel> draw(search_way way, const std::vector<std::size_t
 
 int main(int argc, char** argv) {
     if (argc < 2) {
-        std::fprintf(stderr, "usage: %s OUT.svg [HOSTS...]\n", argv[0]);
+        std::fprintf(stderr, "usage: %s OUT.svg [tree|broadcast] [HOSTS...]\n", argv[0]);
         return 2;
     }
+    std::vector<search_way> ways{search_way::tree, search_way::broadcast};
+    int next = 2;
+    for (const search_way each : {search_way::tree, search_way::broadcast}) {
+        if (next == argc || std::string(argv[next]) != name_of(each)) continue;
+        ways = {each};
+        ++next;
+    }
     std::vector<std::size_t> sizes;
-    for (int i = 2; i < argc; ++i)
-        sizes.push_back(std::strtoul(argv[i], nullptr, 10));
+    for (; next < argc; ++next)
+        sizes.push_back(std::strtoul(argv[next], nullptr, 10));
     if (sizes.empty()) sizes = {10, 100, 1000, 5000};
 
     std::vector<perf::plot_panel> panels;
-    for (const search_way way : {search_way::tree, search_way::broadcast}) {
+    for (const search_way way : ways) {
         for (perf::plot_panel& each : draw(way, sizes))
             panels.push_back(std::move(each));
     }

@@ -22,7 +22,8 @@ struct broadcast_packet {
     kind what = kind::here;
     std::uint64_t from = 0;  ///< Its key in the ring.
     std::vector<std::string> addresses{};
-    std::uint64_t number = 0;  ///< Of the question, for those who answer.
+    /// Of a question, for those who answer; of a server that is there, how many it knows.
+    std::uint64_t number = 0;
     attribute_list query{};
 };
 

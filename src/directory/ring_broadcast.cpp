@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t announcers_at_once = 64;     // In a period, of however many servers.
 constexpr std::size_t most_servers_searched = 64;  // By broadcast: each of them answers.
 constexpr unsigned patience = 3;                   // As often a stranger is left to others.
+constexpr unsigned most_met_at_once = 64;
 constexpr unsigned misses_taken = 3;
 constexpr int rest_periods = 30;
 constexpr int most_heard_at_once = 256;
@@ -38,16 +39,18 @@ void directory_ring::keep_announcing() {
     packet.from = self_key();
     packet.addresses = self().addresses;
     std::erase_if(packet.addresses, is_local);
-    std::vector<std::byte> bytes = to_bytes(packet, *gate_);
-    while (bytes.size() > options_.medium->max_bytes() && packet.addresses.size() > 1) {
-        packet.addresses.pop_back();
-        bytes = to_bytes(packet, *gate_);
-    }
-    std::size_t rounds = 1;
+    std::size_t servers = 0;
     do {
+        servers = size();
+        packet.number = servers;
+        std::vector<std::byte> bytes = to_bytes(packet, *gate_);
+        while (bytes.size() > options_.medium->max_bytes() && packet.addresses.size() > 1) {
+            packet.addresses.pop_back();
+            bytes = to_bytes(packet, *gate_);
+        }
         (void)options_.medium->send(bytes);
-        rounds = std::max<std::size_t>(1, size() / announcers_at_once);
-    } while (!stopping_.wait_for(options_.period * rounds));
+    } while (!stopping_.wait_for(options_.period *
+                                 std::max<std::size_t>(1, servers / announcers_at_once)));
 }
 
 // On the medium's thread.
@@ -82,8 +85,9 @@ void directory_ring::hear(const broadcast_packet& packet) {
 
 // ---- who is there
 
-// A stranger is asked to join by the server that comes next in the ring; where that does not do it,
-// by any; one at a time.
+// A stranger is asked to join by the first server of the ring, if it knows no more servers than
+// this one: so news of those who come together are told together. Where that does not do it, by
+// any.
 void directory_ring::meet(const broadcast_packet& stranger) {
     {
         const std::lock_guard one(lock_);
@@ -93,10 +97,13 @@ void directory_ring::meet(const broadcast_packet& stranger) {
         }
         if (strangers_.size() == most_strangers) strangers_.clear();
         const unsigned heard = ++strangers_[stranger.from];
-        const member* const next = others_.after(stranger.from);
-        const bool is_next =
-            next == nullptr || self_.key - stranger.from < next->key - stranger.from;
-        if ((!is_next && heard <= patience) || std::exchange(meeting_, true)) return;
+        const bool is_first = others_.size() == 0 || self_.key < others_.keys().front();
+        const std::size_t servers = others_.size() + 1;
+        const bool knows_more =
+            stranger.number != servers ? stranger.number > servers : stranger.from < self_.key;
+        if ((!is_first || knows_more) && heard <= patience) return;
+        if (meeting_ == (servers == 1 ? 1 : most_met_at_once)) return;
+        ++meeting_;
     }
     for (const std::string& each : stranger.addresses) {
         const result<peer> there = on_.try_lookup(each);
@@ -111,7 +118,7 @@ void directory_ring::meet(const broadcast_packet& stranger) {
         }
     }
     const std::lock_guard one(lock_);
-    meeting_ = false;
+    --meeting_;
 }
 
 void directory_ring::met(std::vector<std::string> addresses) {
