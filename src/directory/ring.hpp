@@ -223,7 +223,7 @@ private:
     bool telling_ = false;
     bool claiming_ = false;
     bool looking_ = false;
-    unsigned meeting_ = 0;  // So many strangers.
+    unsigned meeting_ = 0;                                   // So many strangers.
     std::unordered_map<std::uint64_t, unsigned> strangers_;  // How often each was heard.
     std::unordered_map<std::uint64_t, std::shared_ptr<open_question>> questions_;
     unsigned missed_ = 0;  // So many broadcasts in turn.

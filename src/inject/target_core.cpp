@@ -204,7 +204,8 @@ run_answer target_core::run_now(const ready& what, const_bytes payload) {
     const placed_payload placed(payload, what->linked.image().payload_alignment());
     runs_.add();
     try {
-        what->main(placed.data(), placed.size(), options_.target_args);
+        what->main(placed.data(), placed.size(),
+                   options_.target_args_of ? options_.target_args_of() : options_.target_args);
     } catch (const std::exception& why) {
         answer = {errc::handler_failed, false, why.what(), {}};
     } catch (...) {

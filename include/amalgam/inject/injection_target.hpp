@@ -38,6 +38,8 @@ struct injection_options {
     /// runtimes.
     std::map<std::string, void*, std::less<>> exports{};
     void* target_args = nullptr;  ///< What each image's main gets last.
+    /// The same, asked for each time; instead of target_args.
+    std::function<void*()> target_args_of{};
     /// handler::inline_ is faster; then nothing injected may wait.
     handler run = handler::ult;
     std::size_t max_image_bytes = std::size_t{16} << 20;
