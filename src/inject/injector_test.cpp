@@ -147,6 +147,36 @@ MAIN(shorter) { amalgam_inject_result(payload, size); }
     EXPECT_EQ(text_of(function.create(const_bytes()).call(there)), "xxxxxxx");
 }
 
+TEST_F(injector_test, a_cpp_function_travels_with_its_arguments_and_result) {
+    std::map<std::string, int> counts{{"apple", 3}};
+    injection_options options = open_to_all();
+    options.target_args = &counts;
+    const injection_target target(at_target, options);
+    const std::string path = testing::TempDir() + "count" + std::to_string(::getpid()) + ".cpp";
+    std::ofstream(path) << R"(
+#include <map>
+#include <amalgam/inject/injected.hpp>
+std::string count(std::map<std::string, int>& where, const std::string& word, std::vector<int> more) {
+    for (int each : more) where[word] += each;
+    if (word.empty()) throw std::runtime_error("there is no word");
+    return word + " " + std::to_string(where[word]);
+}
+AMALGAM_INJECT(count)
+)";
+    const code_image image =
+        build_image({.path = path, .name = "count", .flags = {"-I" AMALGAM_INCLUDE_FOLDER}});
+    ::unlink(path.c_str());
+    const auto count = inject.add<std::string(std::string, std::vector<int>)>(image);
+    EXPECT_EQ(count.call(there, "apple", {1, 2}), "apple 6");
+    EXPECT_EQ(count.call(there, "pear", {}), "pear 0");
+    EXPECT_STREQ(error_of([&] { (void)count.call(there, "", {}); }).what(), "there is no word");
+    const auto wrong = inject.add<std::string(int)>(image);
+    EXPECT_STREQ(error_of([&] { (void)wrong.call(there, 7); }).what(),
+                 "its arguments are not those that it was built for");
+    const auto other = inject.add<std::vector<double>(std::string, std::vector<int>)>(image);
+    EXPECT_EQ(error_of([&] { (void)other.call(there, "apple", {}); }).code(), errc::mismatch);
+}
+
 TEST_F(injector_test, new_code_of_the_same_name_runs_beside_the_old) {
     const injection_target target(at_target, open_to_all());
     const auto answers = [](const char* what) {

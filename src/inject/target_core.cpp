@@ -13,6 +13,7 @@
 #include <amalgam/rpc/detail/inside.hpp>
 
 #include "inject/image_contents.hpp"
+#include "inject/library_symbols.hpp"
 
 namespace amalgam::detail {
 
@@ -144,6 +145,7 @@ void* target_core::symbol(std::string_view name) const {
     if (name == "amalgam_inject_result") return reinterpret_cast<void*>(&amalgam_inject_result);
     if (name == "amalgam_inject_payload_size")
         return reinterpret_cast<void*>(&amalgam_inject_payload_size);
+    if (void* const found = library_symbol(name)) return found;
     const auto at = options_.exports.find(name);
     return at != options_.exports.end() ? at->second : runtime_symbol(name);
 }

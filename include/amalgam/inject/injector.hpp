@@ -1,13 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
+#include <amalgam/inject/detail/growing_bytes.hpp>
+#include <amalgam/rpc/archive.hpp>
+#include <amalgam/rpc/codec_std.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/future.hpp>
 
@@ -80,6 +87,49 @@ private:
     std::shared_ptr<const detail::source_image> image_;
 };
 
+template <typename Signature>
+class injected_procedure;
+
+/// The same with arguments and a result: an image that was made by AMALGAM_INJECT.
+///
+/// Owner, threads and failure: as injected_function and injection; error{mismatch} when the result
+/// is another one than was expected.
+template <typename R, typename... A>
+class injected_procedure<R(A...)> {
+public:
+    explicit injected_procedure(injected_function function, shipping how = shipping::once)
+        : function_(std::move(function)), how_(how) {}
+
+    /// Runs it there; parks the ULT or thread.
+    R call(const peer& there, const A&... arguments) const {
+        const std::vector<std::byte> result = message(arguments...).call(there);
+        if constexpr (!std::is_void_v<R>) {
+            archive_reader read(result);
+            R value{};
+            read(value);
+            if (!read.ok() || read.remaining() != 0)
+                throw error(errc::mismatch,
+                            "an injected function gave another result than was "
+                            "expected: is it this image's signature?");
+            return value;
+        }
+    }
+    void post(const peer& there, const A&... arguments) const { message(arguments...).post(there); }
+
+private:
+    injection message(const A&... arguments) const {
+        detail::growing_bytes into;
+        basic_archive_writer<detail::growing_bytes> write(into);
+        write(arguments...);
+        injection made = function_.create(into.size(), how_);
+        std::copy(into.data(), into.data() + into.size(), made.payload().data());
+        return made;
+    }
+
+    injected_function function_;
+    shipping how_;
+};
+
 /// Sends code to where the data is.
 ///
 ///     am::injector inject(on);
@@ -100,6 +150,11 @@ public:
     /// Links its payload functions here.
     /// Failure: throws what linking does: error{unsupported}, {not_found}.
     injected_function add(code_image image);
+    /// Of an image that was made by AMALGAM_INJECT.
+    template <typename Signature>
+    injected_procedure<Signature> add(code_image image, shipping how = shipping::once) {
+        return injected_procedure<Signature>(add(std::move(image)), how);
+    }
 
 private:
     std::shared_ptr<detail::source_core> core_;
