@@ -114,7 +114,9 @@ void compile(const image_source& from, const std::string& name, const brief_fold
     if (!is_c(from.path)) words.insert(words.end(), {"-std=c++20", "-fno-gnu-unique"});
     words.insert(words.end(), from.flags.begin(), from.flags.end());
     words.insert(words.end(),
-                 {"-fPIC", "-fno-plt", "-ftls-model=global-dynamic", "-shared", "-nostdlib"});
+                 {"-fPIC", "-fno-plt", "-ftls-model=global-dynamic",
+                  // So that who calls amalgam_inject_onward() is known by where it returns to.
+                  "-fno-optimize-sibling-calls", "-shared", "-nostdlib"});
     if (from.target == architecture::aarch64) words.push_back("-mtls-dialect=trad");
     // Larger pages for processors that may have them.
     const bool large = from.target == architecture::aarch64;

@@ -235,6 +235,37 @@ TEST_F(injector_test, what_was_not_used_for_longest_goes_first) {
     EXPECT_EQ(target.images(), 2u);
 }
 
+TEST_F(injector_test, code_goes_onward_and_its_results_come_back) {
+    const code_image image = compiled("hops", R"(
+extern "C" long amalgam_inject_onward(const char*, const void*, std::size_t, void*, std::size_t);
+extern "C" const char* next_for_test(void* target);
+MAIN(hops) {
+    char text[64];
+    long bytes = 0;
+    if (const char* next = next_for_test(target)) bytes = amalgam_inject_onward(next, payload, size, text, 60);
+    const std::string all = bytes < 0 ? "lost" : std::string(text, bytes) + "+";
+    amalgam_inject_result(all.data(), all.size());
+}
+)");
+    injection_options options = open_to_all();
+    options.exports["next_for_test"] =
+        reinterpret_cast<void*>(+[](void* target) { return static_cast<const char*>(target); });
+    engine second("shm://"), third("shm://");
+    std::string to_second = second.address(), to_third = third.address();
+    const auto at = [&](engine& where, std::string* next) {
+        options.target_args = next == nullptr ? nullptr : next->data();
+        return std::make_unique<injection_target>(where, options);
+    };
+    const auto first_target = at(at_target, &to_second), second_target = at(second, &to_third);
+    auto third_target = at(third, nullptr);
+    const injected_function hops = inject.add(image);
+    EXPECT_EQ(text_of(hops.create(1).call(there)), "+++");
+    EXPECT_EQ(text_of(hops.create(1).call(there)), "+++");
+    EXPECT_EQ(third_target->images(), 1u);
+    third_target.reset();
+    EXPECT_EQ(text_of(hops.create(1).call(there)), "lost+") << "the second says so";
+}
+
 // ---- who may
 
 TEST_F(injector_test, where_nobody_has_turned_it_on_nothing_runs) {

@@ -4,7 +4,7 @@
 
 namespace amalgam::detail {
 
-/// What headers of this library need of it in images: see injected.hpp. Null: not that.
+/// What image.h declares, and what injected.hpp needs of this library in images. Null: not that.
 void* library_symbol(std::string_view name);
 
 }  // namespace amalgam::detail

@@ -102,8 +102,11 @@ struct linked_image::exits {
 
 // ---- linking
 
-linked_image::linked_image(const code_image& image, const image_symbols& symbols)
-    : image_(image), memory_(image.contents().memory_bytes), exits_(std::make_unique<exits>()) {
+linked_image::linked_image(const code_image& image, const image_symbols& symbols, void* whose)
+    : image_(image),
+      whose_(whose),
+      memory_(image.contents().memory_bytes),
+      exits_(std::make_unique<exits>()) {
     const image_contents& what = image_.contents();
     if (what.architecture != this_architecture())
         throw error(errc::unsupported,
@@ -257,14 +260,18 @@ void linked_image::read_functions() {
     }
 }
 
-int linked_image::at_exit(void (*function)(void*), void* argument, void* of) {
+const linked_image* linked_image::at(const void* address) noexcept {
     linked_images& all = linked();
     const std::lock_guard one(all.lock);
-    const auto at = all.by_end.upper_bound(static_cast<const std::byte*>(of));
-    if (at == all.by_end.end() || !at->second->memory_.holds(of)) return -1;
-    exits& whose = *at->second->exits_;
-    const std::lock_guard alone(whose.lock);
-    whose.calls.push_back({function, argument});
+    const auto at = all.by_end.upper_bound(static_cast<const std::byte*>(address));
+    return at != all.by_end.end() && at->second->memory_.holds(address) ? at->second : nullptr;
+}
+
+int linked_image::at_exit(void (*function)(void*), void* argument, void* of) {
+    const linked_image* const image = at(of);
+    if (image == nullptr) return -1;
+    const std::lock_guard one(image->exits_->lock);
+    image->exits_->calls.push_back({function, argument});
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <amalgam/inject/image.h>
 
 #include "inject/image_contents.hpp"
+#include "inject/library_symbols.hpp"
 
 namespace amalgam::detail {
 
@@ -49,10 +50,9 @@ source_image::source_image(const code_image& made) : image(made) {
         return;
     linked = std::make_unique<linked_image>(made, [](std::string_view name) {
         // What only main wants, and a target has: it is not run here.
-        if (name == "amalgam_inject_payload_size")
-            return reinterpret_cast<void*>(&amalgam_inject_payload_size);
         static const auto nothing = [] { throw error(errc::unsupported, "this is not a target"); };
-        void* const found = runtime_symbol(name);
+        void* found = library_symbol(name);
+        if (found == nullptr) found = runtime_symbol(name);
         return found != nullptr ? found : reinterpret_cast<void*>(static_cast<void (*)()>(nothing));
     });
     payload_max_size = reinterpret_cast<max_size>(
@@ -94,7 +94,7 @@ std::vector<std::byte> source_core::fetched(image_hash which) {
     return {};
 }
 
-std::vector<std::byte> source_core::call(const peer& there, const source_image& image,
+std::vector<std::byte> source_core::call(const peer& there, const code_image& image,
                                          const_bytes payload, shipping how,
                                          std::chrono::nanoseconds within) const {
     const auto end_of = [](run_answer answer) {
@@ -102,23 +102,23 @@ std::vector<std::byte> source_core::call(const peer& there, const source_image& 
         return std::move(answer.result);
     };
     if (how == shipping::always)
-        return end_of(run_code_.on(there).within(within)(image.image.bytes(), payload));
+        return end_of(run_code_.on(there).within(within)(image.bytes(), payload));
     // A target may forget it as soon as it has it, when it keeps few.
     for (int attempts = 3;; --attempts) {
-        run_answer answer = run_.on(there).within(within)(image.image.hash(), payload);
+        run_answer answer = run_.on(there).within(within)(image.hash(), payload);
         if (!answer.wants_code) return end_of(std::move(answer));
         if (attempts == 0)
             throw error(errc::overloaded, "the target forgets the image before it can be run");
-        (void)end_of(bring_.on(there).within(within)(image.image.bytes()));
+        (void)end_of(bring_.on(there).within(within)(image.bytes()));
     }
 }
 
-void source_core::post(const peer& there, const source_image& image,
+void source_core::post(const peer& there, const code_image& image,
                        std::shared_ptr<const void> owner, const_bytes payload, shipping how) const {
     if (how == shipping::always) {
-        run_code_.on(there).post_held(std::move(owner), image.image.bytes(), payload);
+        run_code_.on(there).post_held(std::move(owner), image.bytes(), payload);
     } else {
-        run_.on(there).post_held(std::move(owner), image.image.hash(), payload);
+        run_.on(there).post_held(std::move(owner), image.hash(), payload);
     }
 }
 
@@ -152,7 +152,7 @@ const_bytes injection::payload() const noexcept {
 }
 
 std::vector<std::byte> injection::call(const peer& there, std::chrono::nanoseconds within) const {
-    return core_->call(there, *image_, payload(), how_, within);
+    return core_->call(there, image_->image, payload(), how_, within);
 }
 
 future<std::vector<std::byte>> injection::start(const peer& there) const {
@@ -160,7 +160,7 @@ future<std::vector<std::byte>> injection::start(const peer& there) const {
 }
 
 void injection::post(const peer& there) const {
-    core_->post(there, *image_, payload_, payload(), how_);
+    core_->post(there, image_->image, payload_, payload(), how_);
 }
 
 const code_image& injected_function::image() const noexcept {

@@ -42,9 +42,9 @@ public:
     void stop() noexcept;
     std::shared_ptr<const source_image> add(const code_image& image);
 
-    std::vector<std::byte> call(const peer& there, const source_image& image, const_bytes payload,
+    std::vector<std::byte> call(const peer& there, const code_image& image, const_bytes payload,
                                 shipping how, std::chrono::nanoseconds within) const;
-    void post(const peer& there, const source_image& image, std::shared_ptr<const void> owner,
+    void post(const peer& there, const code_image& image, std::shared_ptr<const void> owner,
               const_bytes payload, shipping how) const;
     engine& where() const noexcept { return on_; }
 

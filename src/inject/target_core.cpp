@@ -69,6 +69,16 @@ bool contains(const std::vector<std::string>& those, std::string_view what) {
 
 }  // namespace
 
+extern "C" long amalgam_inject_onward(const char* address, const void* payload,
+                                      std::size_t payload_size, void* result, std::size_t room) {
+    const auto got =
+        target_core::run_onward(__builtin_return_address(0), address,
+                                {static_cast<const std::byte*>(payload), payload_size});
+    if (!got) return -1;
+    std::copy_n(got->data(), std::min(room, got->size()), static_cast<std::byte*>(result));
+    return static_cast<long>(got->size());
+}
+
 extern "C" int amalgam_inject_result(const void* data, std::size_t bytes) {
     return target_core::give_result(data, bytes) ? 0 : -1;
 }
@@ -79,8 +89,9 @@ std::size_t target_core::hash_of_image::operator()(const image_hash& hash) const
     return first;
 }
 
-target_core::ready_image::ready_image(const code_image& image, const image_symbols& symbols)
-    : linked(image, symbols),
+target_core::ready_image::ready_image(const code_image& image, const image_symbols& symbols,
+                                      target_core& at)
+    : linked(image, symbols, &at),
       main(reinterpret_cast<entry>(linked.find(fmt::format("{}_main", image.name())))) {
     if (main == nullptr)
         throw error(errc::invalid, fmt::format("the image {0} has no {0}_main", image.name()));
@@ -89,6 +100,7 @@ target_core::ready_image::ready_image(const code_image& image, const image_symbo
 target_core::target_core(engine& on, injection_options options)
     : on_(on),
       options_(std::move(options)),
+      onward_(on),
       fetch_(on.procedure<at_source::fetch>(at_source::fetch_name)),
       run_here_(on.procedure<at_target::run>(at_target::run_name)),
       runs_(on.counters().get("inject.runs")),
@@ -130,6 +142,21 @@ bool target_core::give_result(const void* data, std::size_t bytes) {
     return true;
 }
 
+std::optional<std::vector<std::byte>> target_core::run_onward(const void* code, const char* address,
+                                                              const_bytes payload) {
+    const linked_image* const image = linked_image::at(code);
+    if (image == nullptr || image->whose() == nullptr) return std::nullopt;
+    const target_core& here = *static_cast<target_core*>(image->whose());
+    try {
+        return here.onward_.call(here.on_.lookup(address), image->image(), payload, shipping::once,
+                                 std::chrono::nanoseconds::max());
+    } catch (const error& why) {
+        log(log_level::warn, "inject", "what was injected did not get onward",
+            {{"image", image->image().name()}, {"to", address}, {"why", why.what()}});
+        return std::nullopt;
+    }
+}
+
 target_core::ready target_core::find(const image_hash& which) {
     const std::lock_guard one(lock_);
     if (latest_ && latest_hash_ == which) return latest_;
@@ -142,9 +169,6 @@ target_core::ready target_core::find(const image_hash& which) {
 }
 
 void* target_core::symbol(std::string_view name) const {
-    if (name == "amalgam_inject_result") return reinterpret_cast<void*>(&amalgam_inject_result);
-    if (name == "amalgam_inject_payload_size")
-        return reinterpret_cast<void*>(&amalgam_inject_payload_size);
     if (void* const found = library_symbol(name)) return found;
     const auto at = options_.exports.find(name);
     return at != options_.exports.end() ? at->second : runtime_symbol(name);
@@ -183,7 +207,7 @@ target_core::ready target_core::take(const_bytes code) {
     if (auto known = find(image->hash())) return known;
     check(*image);
     const auto made = std::make_shared<const ready_image>(
-        *image, [this](std::string_view name) { return symbol(name); });
+        *image, [this](std::string_view name) { return symbol(name); }, *this);
     linked_count_.add();
     std::vector<ready> ended;  // Not with the lock held: their code runs when they go.
     const std::lock_guard one(lock_);

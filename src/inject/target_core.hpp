@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +17,7 @@
 
 #include "inject/linked_image.hpp"
 #include "inject/procedures.hpp"
+#include "inject/source_core.hpp"
 
 namespace amalgam::detail {
 
@@ -33,12 +35,15 @@ public:
 
     /// What the code that runs in this call gives as its result. False: none runs.
     static bool give_result(const void* data, std::size_t bytes);
+    /// Has the image that this address is in run elsewhere: see amalgam_inject_onward().
+    static std::optional<std::vector<std::byte>> run_onward(const void* code, const char* address,
+                                                            const_bytes payload);
 
 private:
     using entry = void (*)(void* payload, std::size_t bytes, void* target_args);
     /// An image that can be run.
     struct ready_image {
-        ready_image(const code_image& image, const image_symbols& symbols);
+        ready_image(const code_image& image, const image_symbols& symbols, target_core& at);
         linked_image linked;
         entry main;
     };
@@ -63,6 +68,7 @@ private:
 
     engine& on_;
     const injection_options options_;
+    const source_core onward_;
     const procedure<at_source::fetch> fetch_;
     const procedure<at_target::run> run_here_;
     counter& runs_;

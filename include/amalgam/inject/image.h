@@ -35,6 +35,13 @@
  * called. */
 AMALGAM_INJECT_C int amalgam_inject_result(const void* data, size_t bytes);
 
+/* Within NAME_main: has this image's NAME_main run at another target as well, at that address, and
+ * waits for what it gives there, of which the first `room` bytes go to `result`. Returns how many
+ * there are; -1 when it did not run there, or threw: the target's log says why. Where handlers run
+ * inline it cannot wait, and so not do this: see injection_options::run. */
+AMALGAM_INJECT_C long amalgam_inject_onward(const char* address, const void* payload,
+                                            size_t payload_size, void* result, size_t room);
+
 /* Within NAME_payload_init: the payload is so long, and not as long as it might have been. 0, or
  * -1: it is longer than that, or no payload is being made. */
 AMALGAM_INJECT_C int amalgam_inject_payload_size(size_t bytes);
