@@ -59,6 +59,10 @@ MAIN(adder) {
     return image;
 }
 
+std::string_view name_of(errc code) {
+    return name(code);
+}
+
 std::string text_of(const std::vector<std::byte>& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -323,6 +327,61 @@ TEST_F(injector_test, names_and_imports_can_be_forbidden) {
                                "static const char much[200000] = {1};\n"
                                "MAIN(wants) { amalgam_inject_result(much, size); }")),
               "that is too much code");
+}
+
+// ---- confined
+
+TEST_F(injector_test, confined_code_has_a_copy_of_everything_and_changes_nothing) {
+    const injection_target target(at_target, open_to_all({.confined = {.on = true}}));
+    const injection message = inject.add(adder()).create(as_bytes_of(ones));
+    EXPECT_EQ(text_of(message.call(there)), "6");
+    EXPECT_EQ(text_of(message.call(there)), "6");
+    EXPECT_EQ(sum_now(), 0);
+    for (const std::size_t bytes : {0, 100000, 3000000}) {
+        const injected_function same =
+            inject.add(compiled("same", "MAIN(same) { amalgam_inject_result(payload, size); }"));
+        EXPECT_EQ(same.create(bytes).call(there).size(), bytes);
+    }
+}
+
+TEST_F(injector_test, what_confined_code_does_costs_the_target_nothing) {
+    const injection_target target(
+        at_target, open_to_all({.confined = {.on = true, .time = 300ms, .result_bytes = 1000}}));
+    const auto end_of = [&](const std::string& name, const std::string& what) {
+        const injected_function function =
+            inject.add(compiled(name,
+                                "#include <fcntl.h>\n#include <sys/socket.h>\n#include <unistd.h>\n"
+                                "MAIN(" +
+                                    name + ") { " + what + " }"));
+        const error why = error_of([&] { (void)function.create(1).call(there); });
+        return std::string(name_of(why.code().code)) + ": " + why.what();
+    };
+    EXPECT_EQ(end_of("crashes", "*static_cast<volatile int*>(nullptr) = 1;"),
+              "handler_failed: it was ended by signal 11 (Segmentation fault)");
+    EXPECT_EQ(end_of("loops", "for (volatile long i = 0;; ++i) {}"),
+              "timed_out: it took longer than this target lets it");
+    EXPECT_EQ(end_of("throws", "throw std::runtime_error(\"enough\");"), "handler_failed: enough");
+    EXPECT_EQ(end_of("opens",
+                     "if (open(\"/etc/passwd\", O_RDONLY) < 0) throw "
+                     "std::runtime_error(\"no file\");"),
+              "handler_failed: no file");
+    EXPECT_EQ(end_of("talks",
+                     "if (socket(AF_INET, SOCK_STREAM, 0) < 0) throw "
+                     "std::runtime_error(\"no socket\");"),
+              "handler_failed: no socket");
+    EXPECT_EQ(end_of("much", "static char all[2000]; amalgam_inject_result(all, 2000);"),
+              "too_large: its result is longer than this target takes");
+    EXPECT_EQ(end_of("leaves", "_exit(7);"), "handler_failed: its process ended with 7");
+    const injected_function fine = inject.add(adder());
+    EXPECT_EQ(text_of(fine.create(as_bytes_of(ones)).call(there)), "6");
+}
+
+TEST_F(injector_test, confined_code_cannot_run_inline) {
+    EXPECT_EQ(error_of([&] {
+                  const injection_target target(
+                      at_target, open_to_all({.run = handler::inline_, .confined = {.on = true}}));
+              }).code(),
+              errc::invalid);
 }
 
 // ---- failure

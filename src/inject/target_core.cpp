@@ -12,6 +12,7 @@
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
 
+#include "inject/confined_run.hpp"
 #include "inject/image_contents.hpp"
 #include "inject/library_symbols.hpp"
 
@@ -108,6 +109,10 @@ target_core::target_core(engine& on, injection_options options)
       refused_(on.counters().get("inject.refused")) {}
 
 void target_core::start() {
+    if (options_.confined.on && options_.run == handler::inline_)
+        throw error(errc::invalid,
+                    "confined code cannot run inline, as it is waited for: leave "
+                    "injection_options::run as handler::ult");
     const auto self = shared_from_this();
     on_.define(at_target::run_name,
                [self](image_hash which, const_bytes payload) { return self->run(which, payload); },
@@ -131,6 +136,7 @@ std::size_t target_core::images() const {
 }
 
 bool target_core::give_result(const void* data, std::size_t bytes) {
+    if (give_confined_result(data, bytes)) return true;
     const call_context* const call = call_context::try_current();
     if (call == nullptr) return false;
     const auto* const from = static_cast<const std::byte*>(data);
@@ -227,11 +233,18 @@ target_core::ready target_core::take(const_bytes code) {
 run_answer target_core::run_now(const ready& what, const_bytes payload) {
     const call_context& call = call_context::current();
     run_answer answer;
-    const placed_payload placed(payload, what->linked.image().payload_alignment());
     runs_.add();
+    void* const target = options_.target_args_of ? options_.target_args_of() : options_.target_args;
+    if (options_.confined.on) {
+        confined_end end =
+            run_confined([&](void* at, std::size_t bytes) { what->main(at, bytes, target); },
+                         payload, what->linked.image().payload_alignment(),
+                         {options_.confined.time, options_.confined.result_bytes});
+        return {end.code, false, std::move(end.sentence), std::move(end.result)};
+    }
+    const placed_payload placed(payload, what->linked.image().payload_alignment());
     try {
-        what->main(placed.data(), placed.size(),
-                   options_.target_args_of ? options_.target_args_of() : options_.target_args);
+        what->main(placed.data(), placed.size(), target);
     } catch (const std::exception& why) {
         answer = {errc::handler_failed, false, why.what(), {}};
     } catch (...) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -31,6 +32,16 @@ struct injection_policy {
     std::function<void(const code_image&)> check{};
 };
 
+/// Running injected code apart.
+struct confinement_options {
+    /// Each run has a process of its own, which has a copy of all private memory of this one, and
+    /// no files, sockets or shared memory. What it changes is gone with it; what it gives as its
+    /// result comes back. A crash, or a loop without end, costs the target nothing.
+    bool on = false;
+    std::chrono::nanoseconds time = std::chrono::seconds(1);  ///< Then it is ended.
+    std::size_t result_bytes = std::size_t{16} << 20;
+};
+
 /// How a process takes code in. Every field has a default; with those nothing runs.
 struct injection_options {
     injection_policy allows{};
@@ -42,18 +53,21 @@ struct injection_options {
     std::function<void*()> target_args_of{};
     /// handler::inline_ is faster; then nothing injected may wait.
     handler run = handler::ult;
+    confinement_options confined{};  ///< With handler::ult only.
     std::size_t max_image_bytes = std::size_t{16} << 20;
     std::size_t max_images = 256;  ///< Kept linked; what was not used for longest goes first.
 };
 
 /// Lets other processes run code in this one: see injector.
 ///
-/// Injected code can do all that this process can. It is checked before it is linked, and not
-/// watched afterwards: whoever may sign for a target may do anything there.
+/// Injected code can do all that this process can, unless it is confined. It is checked before it
+/// is linked, and not watched afterwards: whoever may sign for a target may do anything there; its
+/// static objects are made when it is linked, and that is never confined.
 /// Owner:   borrows the engine, which outlives it. At its end no new call begins; images go when
 ///          nothing of theirs runs any more.
 /// Threads: any.
-/// Failure: the constructor throws error{invalid} when the engine has one already. What injected
+/// Failure: the constructor throws error{invalid} when the engine has one already, or code is to
+///          be confined and run inline. What injected
 ///          code throws its caller gets as `handler_failed`, with its sentence.
 class injection_target {
 public:
