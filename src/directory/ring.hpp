@@ -143,7 +143,8 @@ private:
     void listen();
     void keep_announcing();
     void take_packet(const_bytes bytes) noexcept;
-    void hear(const broadcast_packet& packet);
+    bool is_to_be_met(const broadcast_packet& stranger);
+    /// Precondition: is_to_be_met() has said so.
     void meet(const broadcast_packet& stranger);
     void answer(const broadcast_packet& asked);
     /// Who was asked and has not answered in time is left in `silent`. Nothing: it could not be

@@ -53,33 +53,28 @@ void directory_ring::keep_announcing() {
                                  std::max<std::size_t>(1, servers / announcers_at_once)));
 }
 
-// On the medium's thread.
+// On the medium's thread. Most packets say what is known, and cost no ULT.
 void directory_ring::take_packet(const_bytes bytes) noexcept {
-    if (hearing_.fetch_add(1) >= most_heard_at_once) {
-        hearing_.fetch_sub(1);
-        packets_dropped_.add();
-        return;
-    }
     try {
-        if (auto packet = parse_packet(bytes, *gate_))
-            return run([packet = std::move(*packet)](directory_ring& me) {
-                me.hear(packet);
-                me.hearing_.fetch_sub(1);
-            });
-        packets_refused_.add();
+        auto packet = parse_packet(bytes, *gate_);
+        if (!packet) return packets_refused_.add();
+        const bool is_here = packet->what == broadcast_packet::kind::here;
+        if (packet->from == self_key()) return;
+        if (is_here) {
+            if (is_to_be_met(*packet))
+                run([packet = std::move(*packet)](directory_ring& me) { me.meet(packet); });
+            return;
+        }
+        if (hearing_.fetch_add(1) >= most_heard_at_once) {
+            hearing_.fetch_sub(1);
+            return packets_dropped_.add();
+        }
+        run([packet = std::move(*packet)](directory_ring& me) {
+            me.answer(packet);
+            me.hearing_.fetch_sub(1);
+        });
     } catch (const std::exception&) {
         packets_dropped_.add();  // There is no memory for it.
-    }
-    hearing_.fetch_sub(1);
-}
-
-void directory_ring::hear(const broadcast_packet& packet) {
-    if (packet.from == self_key()) return;
-    try {
-        packet.what == broadcast_packet::kind::here ? meet(packet) : answer(packet);
-    } catch (const error& why) {
-        log(log_level::debug, "directory", "what was broadcast led to nothing",
-            {{"key", packet.from}, {"why", why.what()}});
     }
 }
 
@@ -88,23 +83,25 @@ void directory_ring::hear(const broadcast_packet& packet) {
 // A stranger is asked to join by the first server of the ring, if it knows no more servers than
 // this one: so news of those who come together are told together. Where that does not do it, by
 // any.
-void directory_ring::meet(const broadcast_packet& stranger) {
-    {
-        const std::lock_guard one(lock_);
-        if (others_.find(stranger.from) != nullptr) {
-            strangers_.erase(stranger.from);
-            return;
-        }
-        if (strangers_.size() == most_strangers) strangers_.clear();
-        const unsigned heard = ++strangers_[stranger.from];
-        const bool is_first = others_.size() == 0 || self_.key < others_.keys().front();
-        const std::size_t servers = others_.size() + 1;
-        const bool knows_more =
-            stranger.number != servers ? stranger.number > servers : stranger.from < self_.key;
-        if ((!is_first || knows_more) && heard <= patience) return;
-        if (meeting_ == (servers == 1 ? 1 : most_met_at_once)) return;
-        ++meeting_;
+bool directory_ring::is_to_be_met(const broadcast_packet& stranger) {
+    const std::lock_guard one(lock_);
+    if (others_.find(stranger.from) != nullptr) {
+        strangers_.erase(stranger.from);
+        return false;
     }
+    if (strangers_.size() == most_strangers) strangers_.clear();
+    const unsigned heard = ++strangers_[stranger.from];
+    const bool is_first = others_.size() == 0 || self_.key < others_.keys().front();
+    const std::size_t servers = others_.size() + 1;
+    const bool knows_more =
+        stranger.number != servers ? stranger.number > servers : stranger.from < self_.key;
+    if ((!is_first || knows_more) && heard <= patience) return false;
+    if (meeting_ == (servers == 1 ? 1 : most_met_at_once)) return false;
+    ++meeting_;
+    return true;
+}
+
+void directory_ring::meet(const broadcast_packet& stranger) {
     for (const std::string& each : stranger.addresses) {
         const result<peer> there = on_.try_lookup(each);
         if (!there || there->is_self()) continue;
@@ -156,7 +153,12 @@ void directory_ring::answer(const broadcast_packet& asked) {
         mine = std::move(*first);
     }
     mine.server = self_key();
-    if (const auto there = reach(asked.from)) answer_.on(*there).post(asked.number, mine);
+    try {
+        if (const auto there = reach(asked.from)) answer_.on(*there).post(asked.number, mine);
+    } catch (const error& why) {
+        log(log_level::debug, "directory", "what was asked by broadcast was not answered",
+            {{"key", asked.from}, {"why", why.what()}});
+    }
 }
 
 void directory_ring::answered_by(std::uint64_t number, first_answer answer) {

@@ -191,37 +191,99 @@ std::vector<std::byte> image_contents::to_bytes(const image_contents& what) {
 
 }  // namespace detail
 
+namespace {
+
+using detail::image_contents;
+
+/// Reads what is behind the magic number. Why it cannot be used; nothing: it can.
+std::optional<std::string> read_one(archive_reader& from, image_contents& into) {
+    std::uint16_t version = 0;
+    from(version);
+    if (version != image_contents::version)
+        return fmt::format("it has version {} of the format; expected {}", version,
+                           image_contents::version);
+    from(into);
+    if (!from.ok()) return std::string(from.why());
+    into.architectures = {into.architecture};
+    return into.fault();
+}
+
+/// The part for this process's processor, or the first.
+std::optional<std::string> read_joined(archive_reader& from, image_contents& into) {
+    detail::joined_images all;
+    from(all);
+    if (!from.ok()) return std::string(from.why());
+    if (all.parts.empty() || all.parts.size() > detail::joined_images::most)
+        return "it is made of no images, or more than 8";
+    std::vector<architecture> seen;
+    for (const auto& each : all.parts) {
+        archive_reader part(std::as_bytes(each));
+        image_contents contents;
+        std::uint32_t magic = 0;
+        part(magic);
+        if (magic != image_contents::magic) return "a part of it is no image";
+        if (auto why = read_one(part, contents)) return why;
+        if (part.remaining() != 0) return "there is more behind the end of a part";
+        if (std::find(seen.begin(), seen.end(), contents.architecture) != seen.end())
+            return "two parts are for one processor";
+        if (!seen.empty() && contents.name != into.name) return "its parts have different names";
+        seen.push_back(contents.architecture);
+        const bool better = seen.size() == 1 || contents.architecture == this_architecture();
+        if (!better) continue;
+        contents.bytes = std::move(into.bytes);
+        into = std::move(contents);
+    }
+    into.architectures = seen;
+    return std::nullopt;
+}
+
+}  // namespace
+
 result<code_image> code_image::parse(std::vector<std::byte> bytes) {
     const auto refuse = [](std::string why) -> result<code_image> {
         return {errc::invalid, "this is no image that can be used: " + why};
     };
     if (::sodium_init() < 0) return {errc::unsupported, "libsodium cannot be used here"};
-    auto read = std::make_shared<detail::image_contents>();
+    auto read = std::make_shared<image_contents>();
     read->bytes = std::move(bytes);
     archive_reader from(read->bytes);
     std::uint32_t magic = 0;
-    std::uint16_t version = 0;
     from(magic);
-    if (magic != detail::image_contents::magic)
+    if (magic != image_contents::magic && magic != detail::joined_images::magic)
         return refuse("it does not begin as one; amalgam inject build makes them");
-    from(version);
-    if (version != detail::image_contents::version)
-        return refuse(fmt::format("it has version {} of the format; expected {}", version,
-                                  detail::image_contents::version));
-    from(*read);
+    const auto why =
+        magic == image_contents::magic ? read_one(from, *read) : read_joined(from, *read);
+    if (why) return refuse(*why);
     const std::size_t unsigned_bytes = read->bytes.size() - from.remaining();
-    if (from.ok() && from.remaining() != 0) {
+    if (from.remaining() != 0) {
         from(magic, read->signature.emplace());
         if (magic != detail::image_signature::magic) from.fail("there is more behind its end");
     }
     if (!from.ok() || from.remaining() != 0)
         return refuse(from.ok() ? "there is more behind its end" : std::string(from.why()));
-    if (const auto why = read->fault()) return refuse(*why);
     read->hash = detail::hash_of(const_bytes(read->bytes).first(unsigned_bytes));
     read->unsigned_bytes = unsigned_bytes;
     code_image image;
     image.contents_ = std::move(read);
     return image;
+}
+
+code_image code_image::joined(const std::vector<code_image>& parts) {
+    detail::joined_images all;
+    for (const code_image& each : parts) {
+        const const_bytes bytes = each.bytes().first(each.contents().unsigned_bytes);
+        all.parts.emplace_back(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+    }
+    body into;
+    archive_writer write(into);
+    write(detail::joined_images::magic, all);
+    auto image = parse({into.bytes().begin(), into.bytes().end()});
+    if (!image) throw error(image.code(), image.sentence());
+    return std::move(*image);
+}
+
+std::vector<architecture> code_image::architectures() const {
+    return contents_->architectures;
 }
 
 code_image code_image::load(const std::string& path) {

@@ -275,6 +275,7 @@ private:
     }
     void take_relocation(const Elf64_Rela& from) {
         const std::uint32_t type = ELF64_R_TYPE(from.r_info);
+        if (type == R_X86_64_NONE) return;  // Of no use on any processor.
         const std::size_t index = ELF64_R_SYM(from.r_info);
         if (index >= symbols_.size() && index != 0)
             refuse(errc::invalid, "a relocation names a symbol that there is not");

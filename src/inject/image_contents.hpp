@@ -93,6 +93,19 @@ struct image_thread_data {
     }
 };
 
+/// An image for several processors.
+struct joined_images {
+    static constexpr std::uint32_t magic = 0x74614941;  // "AIat"
+    static constexpr std::size_t most = 8;
+
+    std::vector<std::span<const std::uint8_t>> parts{};  ///< Each an image, unsigned.
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(parts);
+    }
+};
+
 /// Behind an image's bytes.
 struct image_signature {
     static constexpr std::uint32_t magic = 0x67694149;  // "IAig"
@@ -131,6 +144,7 @@ struct image_contents {
     std::size_t unsigned_bytes = 0;  ///< Without the signature.
     image_hash hash{};
     std::optional<image_signature> signature{};
+    std::vector<amalgam::architecture> architectures{};
 
     template <typename Archive>
     void serialize(Archive& a) {

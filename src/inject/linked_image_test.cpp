@@ -15,6 +15,8 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/build_image.hpp>
 
+#include "inject/image_contents.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -229,6 +231,33 @@ TEST(code_image, keys_and_images_are_kept_in_files) {
     EXPECT_THROW((void)code_image::load(key_path), error);
     ::unlink(key_path.c_str());
     ::unlink(image_path.c_str());
+}
+
+/// The same as for another processor: its code is not, but nothing here would run it.
+code_image for_another_processor(const code_image& image) {
+    detail::image_contents contents = image.contents();
+    contents.architecture =
+        this_architecture() == architecture::x86_64 ? architecture::aarch64 : architecture::x86_64;
+    return *code_image::parse(detail::image_contents::to_bytes(contents));
+}
+
+TEST(code_image, one_for_several_processors_is_taken_for_the_one_that_it_is_at) {
+    const code_image mine = image_of(head + "MAIN { *static_cast<long*>(target) = 5; }");
+    const code_image other = for_another_processor(mine);
+    EXPECT_THROW((void)result_of(other), error);
+    for (const auto& parts : {std::vector{mine, other}, std::vector{other, mine}}) {
+        const code_image both = code_image::joined(parts);
+        EXPECT_EQ(both.architecture(), this_architecture());
+        EXPECT_EQ(both.architectures().size(), 2u);
+        EXPECT_NE(both.hash(), mine.hash());
+        EXPECT_EQ(result_of(both), 5);
+        const code_image made = both.signed_by(signing_key::generate());
+        EXPECT_TRUE(made.verify());
+        EXPECT_EQ(result_of(made), 5);
+        EXPECT_THROW((void)code_image::joined({both, mine}), error);
+    }
+    for (const auto& bad : {std::vector<code_image>{}, std::vector{mine, mine}})
+        EXPECT_THROW((void)code_image::joined(bad), error);
 }
 
 TEST(code_image, says_what_it_is) {

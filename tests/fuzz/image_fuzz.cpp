@@ -78,7 +78,15 @@ void run_one(const_bytes input) {
 }
 
 std::span<const std::string_view> seeds() {
-    static const std::vector<std::string> texts{example(false), example(true)};
+    static const std::vector<std::string> texts = [] {
+        std::vector<std::string> made{example(false), example(true)};
+        const auto one = code_image::parse(
+            {reinterpret_cast<const std::byte*>(made[0].data()),
+             reinterpret_cast<const std::byte*>(made[0].data() + made[0].size())});
+        const const_bytes joined = code_image::joined({*one}).bytes();
+        made.emplace_back(reinterpret_cast<const char*>(joined.data()), joined.size());
+        return made;
+    }();
     static const std::vector<std::string_view> views(texts.begin(), texts.end());
     return views;
 }

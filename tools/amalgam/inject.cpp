@@ -24,7 +24,7 @@ void build(const build_options& options) {
     image.save(options.to.empty() ? std::string(image.name()) + ".image" : options.to);
 }
 
-std::string joined(const std::vector<std::string_view>& words) {
+std::string in_a_row(const std::vector<std::string_view>& words) {
     return fmt::format("{}", fmt::join(words, " "));
 }
 
@@ -33,12 +33,23 @@ void show(const std::string& path) {
     std::string hash;
     for (const std::uint8_t each : image.hash())
         hash += fmt::format("{:02x}", each);
+    std::vector<std::string_view> processors;
+    for (const architecture each : image.architectures())
+        processors.push_back(name(each));
     fmt::print("name       {}\nprocessor  {}\nbytes      {}\nhash       {}\n", image.name(),
-               name(image.architecture()), image.bytes().size(), hash);
+               in_a_row(processors), image.bytes().size(), hash);
     fmt::print("signed by  {}\n", !image.signer()  ? "nobody"
                                   : image.verify() ? to_text(*image.signer())
                                                    : "somebody else than it says");
-    fmt::print("exports    {}\nimports    {}\n", joined(image.exports()), joined(image.imports()));
+    fmt::print("exports    {}\nimports    {}\n", in_a_row(image.exports()),
+               in_a_row(image.imports()));
+}
+
+void join(const std::vector<std::string>& paths, const std::string& to) {
+    std::vector<code_image> parts;
+    for (const std::string& each : paths)
+        parts.push_back(code_image::load(each));
+    code_image::joined(parts).save(to);
 }
 
 void make_key(const std::string& path) {
@@ -81,6 +92,13 @@ void add_inject(CLI::App& app) {
     auto* shown = inject->add_subcommand("show", "What an image is, needs and offers");
     shown->add_option("image", *path, "A file")->required();
     shown->callback([path] { show(*path); });
+
+    auto parts = std::make_shared<std::vector<std::string>>();
+    auto to = std::make_shared<std::string>();
+    auto* joined = inject->add_subcommand("join", "Make one image of some for several processors");
+    joined->add_option("image", *parts, "One for each processor")->required();
+    joined->add_option("-o,--output", *to, "The image")->required();
+    joined->callback([parts, to] { join(*parts, *to); });
 
     auto key_path = std::make_shared<std::string>();
     auto* key = inject->add_subcommand(

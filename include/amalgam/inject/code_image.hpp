@@ -78,6 +78,14 @@ public:
     /// Failure: as load(); error{not_found} names the folders.
     static code_image find(std::string_view name);
 
+    /// One for several processors: each target takes the part that is for its own. Signed as a
+    /// whole, not in its parts.
+    /// Failure: throws error{invalid} for none, for images of different names, two for one
+    ///          processor, or such that are made of several themselves.
+    static code_image joined(const std::vector<code_image>& parts);
+    /// What it is for; of one for several processors those.
+    std::vector<amalgam::architecture> architectures() const;
+
     /// The same, signed; by this one only.
     code_image signed_by(const signing_key& key) const;
     /// To a file that load() reads. Failure: throws error{denied}.
@@ -86,6 +94,7 @@ public:
     explicit operator bool() const noexcept { return contents_ != nullptr; }
 
     std::string_view name() const noexcept;
+    /// Of one for several processors what is for this process's, or the first.
     amalgam::architecture architecture() const noexcept;
     const image_hash& hash() const noexcept;
     const_bytes bytes() const noexcept;  ///< With its signature.
