@@ -83,8 +83,8 @@ std::span<const std::string_view> seeds() {
         const auto one = code_image::parse(
             {reinterpret_cast<const std::byte*>(made[0].data()),
              reinterpret_cast<const std::byte*>(made[0].data() + made[0].size())});
-        const const_bytes joined = code_image::joined({*one}).bytes();
-        made.emplace_back(reinterpret_cast<const char*>(joined.data()), joined.size());
+        const code_image joined = code_image::joined({*one});
+        made.push_back(text_of({joined.bytes().begin(), joined.bytes().end()}));
         return made;
     }();
     static const std::vector<std::string_view> views(texts.begin(), texts.end());
