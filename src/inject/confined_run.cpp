@@ -209,6 +209,10 @@ std::string sentence_of(int how) {
 
 }  // namespace
 
+bool is_confined() noexcept {
+    return confined.here;
+}
+
 bool give_confined_result(const void* data, std::size_t bytes) noexcept {
     if (!confined.here) return false;
     void* const own = std::malloc(bytes + 1);

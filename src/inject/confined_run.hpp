@@ -37,6 +37,8 @@ confined_end run_confined(const std::function<void(void* payload, std::size_t by
                           const_bytes payload, std::size_t alignment,
                           const confined_limits& limits);
 
+/// This is such a process.
+bool is_confined() noexcept;
 /// In such a process: keeps the result of `work`. False: this is none.
 bool give_confined_result(const void* data, std::size_t bytes) noexcept;
 

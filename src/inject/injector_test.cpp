@@ -212,6 +212,22 @@ TEST_F(injector_test, what_it_throws_is_told_and_harms_nobody) {
     EXPECT_EQ(text_of(inject.add(adder()).create(as_bytes_of(ones)).call(there)), "6");
 }
 
+TEST_F(injector_test, what_its_static_objects_throw_is_told_and_harms_nobody) {
+    const injection_target target(at_target, open_to_all());
+    for (const char* what : {"std::runtime_error(\"no\")", "7"}) {
+        const injected_function bad = inject.add(
+            compiled("bad", std::string("static int fails() { throw ") + what +
+                                "; }\nstatic int never = fails();\nMAIN(bad) { ++never; }"));
+        const injection message = bad.create(1);
+        message.post(there);
+        const error why = error_of([&] { (void)message.call(there); });
+        EXPECT_EQ(why.code(), errc::handler_failed);
+        EXPECT_NE(std::string(why.what()).find("a static object of the image bad failed"),
+                  std::string::npos);
+    }
+    EXPECT_EQ(text_of(inject.add(adder()).create(as_bytes_of(ones)).call(there)), "6");
+}
+
 TEST_F(injector_test, payloads_of_any_size_lie_where_the_image_wants_them) {
     const code_image image = compiled("aligned", R"(
 MAIN(aligned) {

@@ -150,6 +150,7 @@ bool target_core::give_result(const void* data, std::size_t bytes) {
 
 std::optional<std::vector<std::byte>> target_core::run_onward(const void* code, const char* address,
                                                               const_bytes payload) {
+    if (is_confined()) return std::nullopt;  // There is no engine.
     const linked_image* const image = linked_image::at(code);
     if (image == nullptr || image->whose() == nullptr) return std::nullopt;
     const target_core& here = *static_cast<target_core*>(image->whose());
@@ -203,6 +204,23 @@ void target_core::check(const code_image& image) const {
     if (allows.check) allows.check(image);
 }
 
+target_core::ready target_core::link(const code_image& image) {
+    const auto failed = [&](std::string_view why) {
+        return error(errc::handler_failed,
+                     fmt::format("a static object of the image {} failed: {}", image.name(), why));
+    };
+    try {
+        return std::make_shared<const ready_image>(
+            image, [this](std::string_view name) { return symbol(name); }, *this);
+    } catch (const error&) {
+        throw;
+    } catch (const std::exception& why) {
+        throw failed(why.what());
+    } catch (...) {
+        throw failed("it threw what is no std::exception");
+    }
+}
+
 target_core::ready target_core::take(const_bytes code) {
     if (code.size() > options_.max_image_bytes)
         throw error(errc::too_large,
@@ -212,8 +230,7 @@ target_core::ready target_core::take(const_bytes code) {
     if (!image) throw error(image.code(), image.sentence());
     if (auto known = find(image->hash())) return known;
     check(*image);
-    const auto made = std::make_shared<const ready_image>(
-        *image, [this](std::string_view name) { return symbol(name); }, *this);
+    const ready made = link(*image);
     linked_count_.add();
     std::vector<ready> ended;  // Not with the lock held: their code runs when they go.
     const std::lock_guard one(lock_);
@@ -300,13 +317,13 @@ run_answer target_core::run_code(const_bytes code, const_bytes payload) {
     try {
         known = take(code);
     } catch (const error& why) {
-        refused_.add();
-        return {why.code().code, false, why.what(), {}};
+        return refuse(why);
     }
+    ready before;  // It may end here, and run code of its own: not with the lock held.
     {
         const std::lock_guard one(lock_);
         latest_code_.assign(code.begin(), code.end());
-        latest_of_code_ = known;
+        before = std::exchange(latest_of_code_, known);
     }
     return run_now(known, payload);
 }
@@ -316,12 +333,13 @@ run_answer target_core::bring(const_bytes code) {
         (void)take(code);
         return {};
     } catch (const error& why) {
-        refused_.add();
-        return {why.code().code, false, why.what(), {}};
-    } catch (const std::exception& why) {  // Of its static objects.
-        refused_.add();
-        return {errc::handler_failed, false, why.what(), {}};
+        return refuse(why);
     }
+}
+
+run_answer target_core::refuse(const error& why) {
+    refused_.add();
+    return {why.code().code, false, why.what(), {}};
 }
 
 }  // namespace amalgam::detail

@@ -60,6 +60,8 @@ private:
     ready find(const image_hash& which);
     /// Checks, links and keeps it. Throws error.
     ready take(const_bytes code);
+    ready link(const code_image& image);
+    run_answer refuse(const error& why);
     void check(const code_image& image) const;
     void* symbol(std::string_view name) const;
     void fetch_and_run(const peer& from, const image_hash& which,
