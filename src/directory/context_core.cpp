@@ -21,10 +21,6 @@ constexpr std::chrono::seconds open_limit{5};
 constexpr std::chrono::seconds start_limit{10};
 constexpr std::chrono::seconds begin_limit{1};
 
-unsigned number(resource_id id) noexcept {
-    return static_cast<unsigned>(id);
-}
-
 }  // namespace
 
 context_core::context_core(engine& on, context_options options)

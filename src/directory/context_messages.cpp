@@ -16,10 +16,6 @@ namespace amalgam::detail {
 
 namespace {
 
-unsigned id_number(resource_id id) noexcept {
-    return static_cast<unsigned>(id);
-}
-
 std::vector<std::string> lines_of(std::string_view text) {
     std::vector<std::string> all;
     while (!text.empty()) {
@@ -40,7 +36,7 @@ message_buffer context_core::take_buffer(std::size_t bytes) {
 peer context_core::locate(resource_id which, traffic what) {
     if (const auto known = where_.find(which, what)) return *known;
     const auto missing = [&] {
-        return error(errc::not_found, fmt::format("there is no resource {}", id_number(which)));
+        return error(errc::not_found, fmt::format("there is no resource {}", number(which)));
     };
     const found_values found = ask(which, attribute_list().ask(context_addresses));
     if (found.id == resource_id::none) throw missing();
@@ -67,7 +63,7 @@ peer context_core::locate(resource_id which, traffic what) {
     where_.learn(which, context);
     if (const auto known = where_.find(which, what)) return *known;
     throw error(errc::disconnected,
-                fmt::format("the context of resource {} is gone", id_number(which)));
+                fmt::format("the context of resource {} is gone", number(which)));
 }
 
 ways_there context_core::ways_to(const peer& context) {
@@ -119,11 +115,10 @@ void context_core::send_by(resource_id to, traffic what, std::size_t bytes, time
             continue;
         }
         if (!became || how != errc::overloaded)
-            throw error(how,
-                        how == errc::not_found
-                            ? fmt::format("there is no resource {} any more", id_number(to))
-                            : fmt::format("the message to resource {} did not arrive: {}",
-                                          id_number(to), became ? name(how) : became.sentence()));
+            throw error(how, how == errc::not_found
+                                 ? fmt::format("there is no resource {} any more", number(to))
+                                 : fmt::format("the message to resource {} did not arrive: {}",
+                                               number(to), became ? name(how) : became.sentence()));
         room_.on(locate(to, traffic::control)).within(left_until(deadline))(to, bytes);
     }
 }

@@ -74,7 +74,7 @@ void context_core::reopen() {
         }
         if (how == attempt::done) {
             log(log_level::info, "directory", "the directory is there again",
-                {{"context", static_cast<std::uint32_t>(id_)}});
+                {{"context", number(id_)}});
             return;
         }
         if (how == attempt::refused || on_.now() >= until) break;
@@ -130,8 +130,7 @@ context_core::attempt context_core::reopen_at(const peer& there, resource_id whi
     const auto answer = call.on(there).within(call_limit).try_call(id_, which, what);
     if (answer && answer->code == errc::ok) return attempt::done;
     log(log_level::info, "directory", "the directory did not take back what it had",
-        {{"resource", static_cast<std::uint32_t>(which)},
-         {"why", answer ? answer->sentence : answer.sentence()}});
+        {{"resource", number(which)}, {"why", answer ? answer->sentence : answer.sentence()}});
     return failure(answer ? answer->code : answer.code().code);
 }
 

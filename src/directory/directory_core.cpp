@@ -68,8 +68,8 @@ void directory_core::stop() noexcept {
 void directory_core::check_is(resource_id context) const {
     const auto at = clients_.find(context);
     if (at != clients_.end() && at->second.who == call_context::current().from()) return;
-    throw error(errc::denied, fmt::format("the caller is not context {}, or not any more",
-                                          static_cast<std::uint32_t>(context)));
+    throw error(errc::denied,
+                fmt::format("the caller is not context {}, or not any more", number(context)));
 }
 
 void directory_core::far_change(std::uint64_t server, std::uint32_t watch, bool appeared,
@@ -301,7 +301,7 @@ void directory_core::tell(resource_id context) {
             }
         } catch (const error& why) {  // It is gone, or will be.
             log(log_level::debug, "directory", "a context was not told of a change",
-                {{"context", static_cast<std::uint32_t>(context)}, {"why", why.what()}});
+                {{"context", number(context)}, {"why", why.what()}});
             return;
         }
     }

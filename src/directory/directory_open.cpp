@@ -53,8 +53,7 @@ reply<bool> directory_core::reopen(resource_id context, resource_id which, attri
     const auto range = static_cast<std::uint32_t>(which) / resource_store::ids_per_range;
     if (range >= resource_store::ranges || !ring_->own_again(range))
         return {errc::denied,
-                fmt::format("the id {} is not this directory's, nor can it have it",
-                            static_cast<std::uint32_t>(which)),
+                fmt::format("the id {} is not this directory's, nor can it have it", number(which)),
                 {}};
     return alone([&] {
         if (which == context) {

@@ -55,10 +55,13 @@ std::string secret_of(const std::string& said) {
 gate::gate(engine& on, std::string_view role, const std::string& secret)
     : on_(on),
       role_(role),
-      secret_(secret),
+      open_(secret.empty()),
       refused_(on.counters().get(fmt::format("{}.refused", role))) {
     if (!is_open() && ::sodium_init() < 0)
         throw error(errc::unsupported, "libsodium cannot be used here");
+    ::crypto_generichash(key_.data(), key_.size(),
+                         reinterpret_cast<const std::uint8_t*>(secret.data()), secret.size(),
+                         nullptr, 0);
 }
 
 void gate::start() {
@@ -86,15 +89,11 @@ void gate::stop() noexcept {
 }
 
 gate_proof gate::hash(std::string_view purpose, std::string_view text) const {
-    std::array<std::uint8_t, crypto_generichash_KEYBYTES> key;
-    ::crypto_generichash(key.data(), key.size(),
-                         reinterpret_cast<const std::uint8_t*>(secret_.data()), secret_.size(),
-                         nullptr, 0);
     const std::string whole = fmt::format("amalgam {} {}", purpose, text);
     gate_proof proof;
     ::crypto_generichash(proof.data(), proof.size(),
                          reinterpret_cast<const std::uint8_t*>(whole.data()), whole.size(),
-                         key.data(), key.size());
+                         key_.data(), key_.size());
     return proof;
 }
 

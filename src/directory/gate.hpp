@@ -65,7 +65,7 @@ public:
     /// Whether that one is let in.
     bool trusts(const peer& who);
 
-    bool is_open() const noexcept { return secret_.empty(); }  ///< There is no secret.
+    bool is_open() const noexcept { return open_; }  ///< There is no secret.
     /// What only who knows the secret can make of it. `purpose` sets those apart that are made for
     /// different ends.
     gate_proof hash(std::string_view purpose, std::string_view text) const;
@@ -78,7 +78,8 @@ private:
 
     engine& on_;
     const std::string role_;
-    const std::string secret_;
+    const bool open_;
+    std::array<std::uint8_t, 32> key_{};  // Made of the secret.
     peer_lost_subscription losses_;
     counter& refused_;
 

@@ -11,10 +11,6 @@ namespace amalgam::detail {
 
 namespace {
 
-std::uint32_t number(resource_id id) noexcept {
-    return static_cast<std::uint32_t>(id);
-}
-
 void check_complete(const attribute_view& what) {
     for (const attribute& each : what) {
         if (!each.is_open) continue;

@@ -25,6 +25,11 @@ struct found_values {
     attribute_list values;
 };
 
+/// As it is told to people.
+inline std::uint32_t number(resource_id id) noexcept {
+    return static_cast<std::uint32_t>(id);
+}
+
 /// The same with the whole query, its open attributes filled.
 inline found_resource filled(attribute_list query, const found_values& by) {
     query.fill_from(by.values);

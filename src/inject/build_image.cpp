@@ -4,7 +4,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -17,6 +16,7 @@
 #include <amalgam/inject/build_image.hpp>
 
 #include "inject/elf_image.hpp"
+#include "inject/read_file.hpp"
 
 namespace amalgam {
 
@@ -88,14 +88,6 @@ int run(const std::vector<std::string>& words) {
     return WIFEXITED(how) ? WEXITSTATUS(how) : 128;
 }
 
-std::vector<std::byte> read_file(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::vector<std::byte> bytes;
-    for (std::istreambuf_iterator<char> at(file), end; at != end; ++at)
-        bytes.push_back(static_cast<std::byte>(*at));
-    return bytes;
-}
-
 void compile(const image_source& from, const std::string& name, const brief_folder& folder,
              const std::string& object) {
     const std::string exports = folder.with(
@@ -141,7 +133,9 @@ code_image build_image(const image_source& from) {
     const brief_folder folder;
     const std::string object = folder.path_of("image.so");
     compile(from, name, folder, object);
-    auto bytes = detail::image_from_elf(read_file(object), name, from.payload_alignment);
+    const auto made = detail::read_file(object);
+    if (!made) throw error(errc::not_found, fmt::format("{} is not there any more", object));
+    auto bytes = detail::image_from_elf(*made, name, from.payload_alignment);
     if (!bytes) throw error(bytes.code(), fmt::format("{}: {}", from.path, bytes.sentence()));
     auto image = code_image::parse(std::move(*bytes));
     if (!image) throw error(image.code(), image.sentence());

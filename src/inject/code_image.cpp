@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include <amalgam/rpc/codec_std.hpp>
 
 #include "inject/image_contents.hpp"
+#include "inject/read_file.hpp"
 
 namespace amalgam {
 
@@ -287,14 +287,11 @@ std::vector<architecture> code_image::architectures() const {
 }
 
 code_image code_image::load(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file)
+    auto bytes = detail::read_file(path);
+    if (!bytes)
         throw error(errc::not_found,
                     fmt::format("the image {} cannot be read: {}", path, std::strerror(errno)));
-    std::vector<std::byte> bytes;
-    for (std::istreambuf_iterator<char> at(file), end; at != end; ++at)
-        bytes.push_back(static_cast<std::byte>(*at));
-    auto image = parse(std::move(bytes));
+    auto image = parse(std::move(*bytes));
     if (!image) throw error(image.code(), fmt::format("{}: {}", path, image.sentence()));
     return std::move(*image);
 }

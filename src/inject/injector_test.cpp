@@ -15,6 +15,8 @@
 #include <amalgam/inject/injection_target.hpp>
 #include <amalgam/inject/injector.hpp>
 
+#include "rpc/loop_pair.hpp"
+
 #if defined(__has_feature)  // Of clang, by which it is built for that.
 #define AMALGAM_UNDER_ADDRESS_SANITIZER __has_feature(address_sanitizer)
 #else
@@ -80,16 +82,6 @@ protected:
         options.allows.unsigned_too = true;
         options.target_args = &sum;
         return options;
-    }
-    template <typename Work>
-    static error error_of(Work work) {
-        try {
-            work();
-        } catch (const error& why) {
-            return why;
-        }
-        ADD_FAILURE() << "nothing was thrown";
-        return error(errc::ok, "");
     }
     void wait_for_sum(long expected) {
         for (int i = 0; i < 1000 && sum_now() != expected; ++i)

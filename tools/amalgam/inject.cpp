@@ -30,14 +30,11 @@ std::string in_a_row(const std::vector<std::string_view>& words) {
 
 void show(const std::string& path) {
     const code_image image = code_image::load(path);
-    std::string hash;
-    for (const std::uint8_t each : image.hash())
-        hash += fmt::format("{:02x}", each);
     std::vector<std::string_view> processors;
     for (const architecture each : image.architectures())
         processors.push_back(name(each));
     fmt::print("name       {}\nprocessor  {}\nbytes      {}\nhash       {}\n", image.name(),
-               in_a_row(processors), image.bytes().size(), hash);
+               in_a_row(processors), image.bytes().size(), to_text(image.hash()));
     fmt::print("signed by  {}\n", !image.signer()  ? "nobody"
                                   : image.verify() ? to_text(*image.signer())
                                                    : "somebody else than it says");

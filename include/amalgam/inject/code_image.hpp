@@ -30,7 +30,7 @@ using image_hash = std::array<std::uint8_t, 32>;
 
 /// Who signs images: an Ed25519 key. A text of 64 digits in base 16.
 using signer_key = std::array<std::uint8_t, 32>;
-std::string to_text(const signer_key& key);
+std::string to_text(const signer_key& key);  ///< Of an image_hash, too.
 /// Failure: throws error{invalid}.
 signer_key parse_signer_key(std::string_view text);
 
