@@ -34,14 +34,6 @@ namespace {
 
 constexpr int answer_fd = 3;  // The only one that a confined process has.
 
-/// Of a confined process.
-struct confined_state {
-    bool here = false;
-    const void* result = nullptr;
-    std::size_t bytes = 0;
-};
-confined_state confined;
-
 /// In front of what it answers.
 struct answer_head {
     std::uint32_t failed = 0;
@@ -138,8 +130,7 @@ void answer_with(bool failed, const void* data, std::size_t bytes) noexcept {
     write_all(data, bytes);
 }
 
-[[noreturn]] void be_confined(const std::function<void(void* payload, std::size_t bytes)>& work,
-                              const_bytes payload, std::size_t alignment,
+[[noreturn]] void be_confined(const confined_work& work, const_bytes payload, std::size_t alignment,
                               const confined_limits& limits, int answer_to) noexcept {
     if (::dup2(answer_to, answer_fd) < 0) ::_exit(1);
     ::syscall(SYS_close_range, answer_fd + 1, ~0u, 0);
@@ -161,11 +152,10 @@ void answer_with(bool failed, const void* data, std::size_t bytes) noexcept {
         ::_exit(1);
     if (!payload.empty()) std::memcpy(own, payload.data(), payload.size());
     leave_shared_memory();
-    confined.here = true;
     if (!refuse_system_calls()) ::_exit(1);
     try {
-        work(own, payload.size());
-        answer_with(false, confined.result, confined.bytes);
+        const const_bytes result = work(own, payload.size());
+        answer_with(false, result.data(), result.size());
     } catch (const std::exception& why) {
         answer_with(true, why.what(), std::strlen(why.what()));
     } catch (...) {
@@ -209,22 +199,7 @@ std::string sentence_of(int how) {
 
 }  // namespace
 
-bool is_confined() noexcept {
-    return confined.here;
-}
-
-bool give_confined_result(const void* data, std::size_t bytes) noexcept {
-    if (!confined.here) return false;
-    void* const own = std::malloc(bytes + 1);
-    if (own == nullptr) return true;
-    std::memcpy(own, data, bytes);
-    confined.result = own;  // An earlier one goes with the process.
-    confined.bytes = bytes;
-    return true;
-}
-
-confined_end run_confined(const std::function<void(void* payload, std::size_t bytes)>& work,
-                          const_bytes payload, std::size_t alignment,
+confined_end run_confined(const confined_work& work, const_bytes payload, std::size_t alignment,
                           const confined_limits& limits) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)

@@ -24,6 +24,9 @@ struct confined_limits {
     std::size_t result_bytes;
 };
 
+/// Gives its result, which stays where it is.
+using confined_work = std::function<const_bytes(void* payload, std::size_t bytes)>;
+
 /// Runs `work(payload)` in a process of its own, which has a copy of all private memory of this one
 /// as it is now, and nothing else: no shared memory, no files, no sockets, and of the system little
 /// more than memory and clocks. What it changes is gone with it.
@@ -33,13 +36,7 @@ struct confined_limits {
 /// system
 ///          refused it; `timed_out`, `canceled`, `too_large`, `no_memory`.
 /// Cost:    a fork: some hundred microseconds, more with much memory.
-confined_end run_confined(const std::function<void(void* payload, std::size_t bytes)>& work,
-                          const_bytes payload, std::size_t alignment,
+confined_end run_confined(const confined_work& work, const_bytes payload, std::size_t alignment,
                           const confined_limits& limits);
-
-/// This is such a process.
-bool is_confined() noexcept;
-/// In such a process: keeps the result of `work`. False: this is none.
-bool give_confined_result(const void* data, std::size_t bytes) noexcept;
 
 }  // namespace amalgam::detail

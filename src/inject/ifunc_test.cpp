@@ -1,14 +1,13 @@
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <amalgam/ifunc.h>
-#include <amalgam/inject/build_image.hpp>
+
+#include "inject/compiled_image.hpp"
 
 namespace amalgam {
 namespace {
@@ -17,18 +16,15 @@ using namespace std::chrono_literals;
 
 /// adds.image, in a folder that AMALGAM_IMAGE_PATH names.
 void make_image() {
-    const std::string folder = testing::TempDir() + "ifunc" + std::to_string(::getpid());
-    const std::string source = folder + "adds.c";
-    std::ofstream(source)
-        << "#include <stddef.h>\n#include <string.h>\n"
+    const std::string source =
+           "#include <stddef.h>\n#include <string.h>\n"
            "void add_to(long* sum, long what);\n"
            "size_t adds_payload_get_max_size(void* args, size_t n) { return n; }\n"
            "int adds_payload_init(void* p, size_t size, void* args, size_t n) {\n"
            "    memcpy(p, args, n);\n    return n != sizeof(long);\n}\n"
            "void adds_main(void* p, size_t n, void* target) {\n"
            "    add_to((long*)target, *(long*)p);\n}\n";
-    build_image({.path = source, .name = "adds"}).save(testing::TempDir() + "adds.image");
-    ::unlink(source.c_str());
+    compiled_image(source, {.path = ".c", .name = "adds"}).save(testing::TempDir() + "adds.image");
     ::setenv("AMALGAM_IMAGE_PATH", testing::TempDir().c_str(), 1);
 }
 

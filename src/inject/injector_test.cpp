@@ -1,104 +1,12 @@
-#include <atomic>
-#include <chrono>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <string>
-#include <vector>
 
-#include <gtest/gtest.h>
-#include <unistd.h>
+#include <amalgam/bulk/expose.hpp>
 
-#include <amalgam/fabric/loop.hpp>
-#include <amalgam/inject/build_image.hpp>
-#include <amalgam/inject/injection_target.hpp>
-#include <amalgam/inject/injector.hpp>
-
-#include "rpc/loop_pair.hpp"
-
-#if defined(__has_feature)  // Of clang, by which it is built for that.
-#define AMALGAM_UNDER_ADDRESS_SANITIZER __has_feature(address_sanitizer)
-#else
-#define AMALGAM_UNDER_ADDRESS_SANITIZER 0
-#endif
+#include "inject/injector_testing.hpp"
 
 namespace amalgam {
 namespace {
-
-using namespace std::chrono_literals;
-
-const std::string head = R"(
-#include <cstddef>
-#include <cstring>
-#include <stdexcept>
-#include <string>
-extern "C" int amalgam_inject_result(const void* data, std::size_t bytes);
-extern "C" int amalgam_inject_payload_size(std::size_t bytes);
-#define MAIN(NAME) extern "C" void NAME##_main(void* payload, std::size_t size, void* target)
-)";
-
-code_image compiled(const std::string& name, const std::string& source,
-                    std::size_t alignment = 16) {
-    const std::string path = testing::TempDir() + name + std::to_string(::getpid()) + ".cpp";
-    std::ofstream(path) << head << source;
-    const code_image image =
-        build_image({.path = path, .name = name, .payload_alignment = alignment});
-    ::unlink(path.c_str());
-    return image;
-}
-
-/// Adds up what its payloads say, and answers with the sum.
-const code_image& adder() {
-    static const code_image image = compiled("adder", R"(
-extern "C" std::size_t adder_payload_get_max_size(void*, std::size_t bytes) { return 2 * bytes; }
-extern "C" int adder_payload_init(void* payload, std::size_t, void* args, std::size_t bytes) {
-    std::memcpy(payload, args, bytes);
-    std::memcpy(static_cast<char*>(payload) + bytes, args, bytes);
-    return bytes == 0;
-}
-MAIN(adder) {
-    long& sum = *static_cast<long*>(target);
-    for (std::size_t i = 0; i < size; ++i) sum += static_cast<unsigned char*>(payload)[i];
-    const std::string text = std::to_string(sum);
-    amalgam_inject_result(text.data(), text.size());
-}
-)");
-    return image;
-}
-
-std::string_view name_of(errc code) {
-    return name(code);
-}
-
-std::string text_of(const std::vector<std::byte>& bytes) {
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-/// A source and a target over shared memory.
-class injector_test : public testing::Test {
-protected:
-    injection_options open_to_all(injection_options options = {}) {
-        options.allows.unsigned_too = true;
-        options.target_args = &sum;
-        return options;
-    }
-    void wait_for_sum(long expected) {
-        for (int i = 0; i < 1000 && sum_now() != expected; ++i)
-            std::this_thread::sleep_for(5ms);
-        EXPECT_EQ(sum_now(), expected);
-    }
-    long sum_now() { return std::atomic_ref(sum).load(); }
-    std::uint64_t linked() { return at_target.counters().get("inject.linked").value(); }
-
-    alignas(8) long sum = 0;
-    engine at_target{"shm://", {.name = "target"}};
-    engine at_source{"shm://", {.name = "source"}};
-    injector inject{at_source};
-    peer there = at_source.lookup(at_target.address());
-};
-
-const std::string ones("\1\1\1", 3);
 
 TEST_F(injector_test, a_call_runs_code_that_the_target_never_saw) {
     const injection_target target(at_target, open_to_all());
@@ -154,20 +62,14 @@ TEST_F(injector_test, a_cpp_function_travels_with_its_arguments_and_result) {
     injection_options options = open_to_all();
     options.target_args = &counts;
     const injection_target target(at_target, options);
-    const std::string path = testing::TempDir() + "count" + std::to_string(::getpid()) + ".cpp";
-    std::ofstream(path) << R"(
+    const code_image image = compiled_cpp("count", R"(
 #include <map>
-#include <amalgam/inject/injected.hpp>
 std::string count(std::map<std::string, int>& where, const std::string& word, std::vector<int> more) {
     for (int each : more) where[word] += each;
     if (word.empty()) throw std::runtime_error("there is no word");
     return word + " " + std::to_string(where[word]);
 }
-AMALGAM_INJECT(count)
-)";
-    const code_image image =
-        build_image({.path = path, .name = "count", .flags = {"-I" AMALGAM_INCLUDE_FOLDER}});
-    ::unlink(path.c_str());
+)");
     const auto count = inject.add<std::string(std::string, std::vector<int>)>(image);
     EXPECT_EQ(count.call(there, "apple", {1, 2}), "apple 6");
     EXPECT_EQ(count.call(there, "pear", {}), "pear 0");
@@ -284,6 +186,72 @@ MAIN(hops) {
     EXPECT_EQ(text_of(hops.create(1).call(there)), "lost+") << "the second says so";
 }
 
+// ---- what it asks of others
+
+TEST_F(injector_test, code_calls_procedures_of_others_and_of_who_sent_it) {
+    const injection_target target(at_target, open_to_all());
+    engine third("shm://");
+    third.define("price", [](const std::string& of, int pieces) {
+        if (of.empty()) throw std::invalid_argument("price of what?");
+        return std::vector<double>{1.5 * pieces, static_cast<double>(of.size())};
+    });
+    at_source.define("double", [](const_bytes all) {
+        std::vector<std::byte> twice(all.begin(), all.end());
+        twice.insert(twice.end(), all.begin(), all.end());
+        return twice;
+    });
+    const auto shop = inject.add<std::string(std::string, std::string)>(compiled_cpp("shop", R"(
+std::string shop(long&, const std::string& where, const std::string& what) {
+    const amalgam::injected_call<std::vector<double>(std::string, int)> price("price", where);
+    const std::vector<double> got = price(what, 4);
+    char text[40];
+    const long bytes = amalgam_inject_call(nullptr, "double", what.data(), what.size(), text, 40);
+    const long none = amalgam_inject_call("nowhere", "double", text, 0, text, 40);
+    return std::to_string(static_cast<int>(got.at(0) + got.at(1))) + std::string(text, bytes) + std::to_string(none);
+}
+)"));
+    EXPECT_EQ(shop.call(there, third.address(), "tea"), "9teatea-1");
+    EXPECT_NE(std::string(error_of([&] { (void)shop.call(there, third.address(), ""); }).what())
+                  .find("price of what?"),
+              std::string::npos);
+    EXPECT_EQ(error_of([&] { (void)shop.call(there, "nowhere", ""); }).code(),
+              errc::handler_failed);
+}
+
+TEST_F(injector_test, code_pulls_from_and_pushes_to_memory_that_is_attached) {
+    const code_image image = compiled_cpp("scale", R"(
+std::uint64_t scale(long& calls, const amalgam::attached_bulk& from, int by, const amalgam::attached_bulk& to) {
+    std::vector<int> all = from.pull_all<int>();
+    for (int& each : all) each *= by;
+    to.push(0, std::as_bytes(std::span(all)));
+    ++calls;
+    return to.bytes();
+}
+)");
+    const auto scale = inject.add<std::uint64_t(bulk, int, bulk)>(image);
+    std::vector<int> numbers(100000, 7), results(100000);
+    const exposed to = expose(at_source, results, access::read_write);
+    const exposed from = expose(at_source, std::as_const(numbers));
+    {
+        const injection_target target(at_target, open_to_all());
+        EXPECT_EQ(scale.call(there, from, 3, to), 400000u);
+        EXPECT_EQ(results, std::vector<int>(100000, 21));
+        const error why = error_of([&] { (void)scale.call(there, from, 3, from); });
+        EXPECT_EQ(why.code(), errc::handler_failed) << "it may only be read";
+    }
+    // It has to be fetched first, and the memory is only kept by the message.
+    const injection_target target(at_target, open_to_all());
+    scale.post(there, expose_owned(at_source, std::vector<int>(100000, 5)), 2, to);
+    wait_for_sum(2);
+    EXPECT_EQ(results, std::vector<int>(100000, 10));
+    const auto always = inject.add<std::uint64_t(bulk, int, bulk)>(image, shipping::always);
+    EXPECT_EQ(always.call(there, from, 4, to), 400000u);
+    EXPECT_EQ(results.back(), 28);
+    const auto other = inject.add<std::uint64_t(unsigned, int, bulk)>(image);
+    EXPECT_STREQ(error_of([&] { (void)other.call(there, 7, 1, to); }).what(),
+                 "no memory of that number came with the message");
+}
+
 // ---- who may
 
 TEST_F(injector_test, where_nobody_has_turned_it_on_nothing_runs) {
@@ -341,64 +309,6 @@ TEST_F(injector_test, names_and_imports_can_be_forbidden) {
                                "static const char much[200000] = {1};\n"
                                "MAIN(wants) { amalgam_inject_result(much, size); }")),
               "that is too much code");
-}
-
-// ---- confined
-
-TEST_F(injector_test, confined_code_has_a_copy_of_everything_and_changes_nothing) {
-    const injection_target target(at_target, open_to_all({.confined = {.on = true}}));
-    const injection message = inject.add(adder()).create(as_bytes_of(ones));
-    EXPECT_EQ(text_of(message.call(there)), "6");
-    EXPECT_EQ(text_of(message.call(there)), "6");
-    EXPECT_EQ(sum_now(), 0);
-    for (const std::size_t bytes : {0, 100000, 3000000}) {
-        const injected_function same =
-            inject.add(compiled("same", "MAIN(same) { amalgam_inject_result(payload, size); }"));
-        EXPECT_EQ(same.create(bytes).call(there).size(), bytes);
-    }
-}
-
-TEST_F(injector_test, what_confined_code_does_costs_the_target_nothing) {
-    const injection_target target(
-        at_target, open_to_all({.confined = {.on = true, .time = 300ms, .result_bytes = 1000}}));
-    const auto end_of = [&](const std::string& name, const std::string& what) {
-        const injected_function function =
-            inject.add(compiled(name,
-                                "#include <fcntl.h>\n#include <sys/socket.h>\n#include <unistd.h>\n"
-                                "MAIN(" +
-                                    name + ") { " + what + " }"));
-        const error why = error_of([&] { (void)function.create(1).call(there); });
-        return std::string(name_of(why.code().code)) + ": " + why.what();
-    };
-    EXPECT_EQ(end_of("crashes", "*static_cast<volatile int*>(nullptr) = 1;"),
-              "handler_failed: it was ended by signal 11 (Segmentation fault)");
-    EXPECT_EQ(end_of("loops", "for (volatile long i = 0;; ++i) {}"),
-              "timed_out: it took longer than this target lets it");
-    EXPECT_EQ(end_of("much", "static char all[2000]; amalgam_inject_result(all, 2000);"),
-              "too_large: its result is longer than this target takes");
-    EXPECT_EQ(end_of("leaves", "_exit(7);"), "handler_failed: its process ended with 7");
-#if !AMALGAM_UNDER_ADDRESS_SANITIZER
-    // AddressSanitizer asks the system about stacks whenever something is thrown.
-    EXPECT_EQ(end_of("throws", "throw std::runtime_error(\"enough\");"), "handler_failed: enough");
-    EXPECT_EQ(end_of("opens",
-                     "if (open(\"/etc/passwd\", O_RDONLY) < 0) throw "
-                     "std::runtime_error(\"no file\");"),
-              "handler_failed: no file");
-    EXPECT_EQ(end_of("talks",
-                     "if (socket(AF_INET, SOCK_STREAM, 0) < 0) throw "
-                     "std::runtime_error(\"no socket\");"),
-              "handler_failed: no socket");
-#endif
-    const injected_function fine = inject.add(adder());
-    EXPECT_EQ(text_of(fine.create(as_bytes_of(ones)).call(there)), "6");
-}
-
-TEST_F(injector_test, confined_code_cannot_run_inline) {
-    EXPECT_EQ(error_of([&] {
-                  const injection_target target(
-                      at_target, open_to_all({.run = handler::inline_, .confined = {.on = true}}));
-              }).code(),
-              errc::invalid);
 }
 
 // ---- failure

@@ -102,9 +102,13 @@ struct linked_image::exits {
 
 // ---- linking
 
-linked_image::linked_image(const code_image& image, const image_symbols& symbols, void* whose)
+linked_image::linked_image(const code_image& image, const image_symbols& symbols)
+    : linked_image(image, symbols, not_started()) {
+    start();
+}
+
+linked_image::linked_image(const code_image& image, const image_symbols& symbols, not_started)
     : image_(image),
-      whose_(whose),
       memory_(image.contents().memory_bytes),
       exits_(std::make_unique<exits>()) {
     const image_contents& what = image_.contents();
@@ -128,21 +132,16 @@ linked_image::linked_image(const code_image& image, const image_symbols& symbols
         ::__register_frame(memory_.at(what.unwind.offset));
         unwinds_ = true;
     }
-    try {
-        for (void (*const each)() : first_)
-            each();
-    } catch (...) {
-        end();
-        throw;
-    }
+}
+
+void linked_image::start() {
+    for (void (*const each)() : first_)
+        each();
+    started_ = true;
 }
 
 linked_image::~linked_image() {
-    std::for_each(last_.rbegin(), last_.rend(), [](void (*each)()) { each(); });
-    end();
-}
-
-void linked_image::end() noexcept {
+    if (started_) std::for_each(last_.rbegin(), last_.rend(), [](void (*each)()) { each(); });
     for (;;) {
         last_call next{};
         {

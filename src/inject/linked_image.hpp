@@ -29,18 +29,19 @@ void* runtime_symbol(std::string_view name);
 ///          throw.
 class linked_image {
 public:
-    /// `whose`: for who asks which image an address is in; see at().
-    linked_image(const code_image& image, const image_symbols& symbols, void* whose = nullptr);
+    linked_image(const code_image& image, const image_symbols& symbols);
+    /// Without its static objects, which start() makes: no code of it has run.
+    struct not_started {};
+    linked_image(const code_image& image, const image_symbols& symbols, not_started);
     linked_image(const linked_image&) = delete;
     linked_image& operator=(const linked_image&) = delete;
     ~linked_image();
 
+    /// Once, where it has not started. Throws what its static objects throw.
+    void start();
     /// A function or object that it exports; null: none has that name.
     void* find(std::string_view name) const noexcept;
     const code_image& image() const noexcept { return image_; }
-    void* whose() const noexcept { return whose_; }
-    /// The image that has this address; null: none has. It is there as long as its code runs.
-    static const linked_image* at(const void* address) noexcept;
 
 private:
     struct last_call {
@@ -65,14 +66,15 @@ private:
     void relocate(const image_symbols& symbols);
     void protect();
     void read_functions();
-    void end() noexcept;
+    /// The image that has this address; null: none has. It is there as long as its code runs.
+    static const linked_image* at(const void* address) noexcept;
     static int at_exit(void (*function)(void*), void* argument, void* of);
 
     const code_image image_;
-    void* const whose_;
     const mapping memory_;
     std::unique_ptr<image_thread_blocks> thread_data_;
     bool unwinds_ = false;
+    bool started_ = false;
     std::vector<void (*)()> first_, last_;
     struct exits;
     std::unique_ptr<exits> exits_;

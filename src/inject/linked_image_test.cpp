@@ -13,20 +13,15 @@
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
-#include <amalgam/inject/build_image.hpp>
 
+#include "inject/compiled_image.hpp"
 #include "inject/image_contents.hpp"
 
 namespace amalgam {
 namespace {
 
-/// An image of a source text.
 code_image image_of(const std::string& source, const std::string& ending = ".cpp") {
-    const std::string path = testing::TempDir() + "made" + std::to_string(::getpid()) + ending;
-    std::ofstream(path) << source;
-    const code_image image = build_image({.path = path, .name = "made"});
-    ::unlink(path.c_str());
-    return image;
+    return compiled_image(source, {.path = ending, .name = "made"});
 }
 
 using entry = void (*)(void*, std::size_t, void*);

@@ -6,10 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include <amalgam/bulk/bulk.hpp>
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
-#include <amalgam/rpc/codec.hpp>
+#include <amalgam/rpc/codec_std.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
 /// What sources and targets ask of each other.
@@ -35,6 +36,9 @@ inline constexpr std::string_view run_name = "inject.run";
 /// The image itself.
 using run_code = run_answer(const_bytes, const_bytes);
 inline constexpr std::string_view run_code_name = "inject.run_code";
+/// The image's hash, the image itself or nothing, memory that its code may read or write, a payload.
+using run_attached = run_answer(image_hash, const_bytes, std::vector<amalgam::bulk>, const_bytes);
+inline constexpr std::string_view run_attached_name = "inject.run_attached";
 /// An image that is to be run soon.
 using bring = run_answer(const_bytes);
 inline constexpr std::string_view bring_name = "inject.bring";

@@ -65,6 +65,7 @@ source_core::source_core(engine& on)
     : on_(on),
       run_(on.procedure<at_target::run>(at_target::run_name)),
       run_code_(on.procedure<at_target::run_code>(at_target::run_code_name)),
+      run_attached_(on.procedure<at_target::run_attached>(at_target::run_attached_name)),
       bring_(on.procedure<at_target::bring>(at_target::bring_name)) {}
 
 void source_core::start() {
@@ -94,31 +95,49 @@ std::vector<std::byte> source_core::fetched(image_hash which) {
     return {};
 }
 
-std::vector<std::byte> source_core::call(const peer& there, const code_image& image,
-                                         const_bytes payload, shipping how,
+std::vector<std::byte> source_core::call(const peer& there, const sent_code& what,
                                          std::chrono::nanoseconds within) const {
+    const clock::time_point begun = on_.now();
+    const auto left = [&] {  // Of the time for all of it.
+        if (within == std::chrono::nanoseconds::max()) return within;
+        return std::max(within - (on_.now() - begun), std::chrono::nanoseconds(0));
+    };
+    const bool always = what.how == shipping::always;
+    const const_bytes code = always ? what.image.bytes() : const_bytes();
+    const std::vector<amalgam::bulk> attached(what.attached.begin(), what.attached.end());
+    const auto run = [&] {
+        if (!attached.empty())
+            return run_attached_.on(there).within(left())(what.image.hash(), code, attached,
+                                                          what.payload);
+        if (always) return run_code_.on(there).within(left())(code, what.payload);
+        return run_.on(there).within(left())(what.image.hash(), what.payload);
+    };
     const auto end_of = [](run_answer answer) {
         if (answer.code != errc::ok) throw error(answer.code, answer.sentence);
         return std::move(answer.result);
     };
-    if (how == shipping::always)
-        return end_of(run_code_.on(there).within(within)(image.bytes(), payload));
     // A target may forget it as soon as it has it, when it keeps few.
     for (int attempts = 3;; --attempts) {
-        run_answer answer = run_.on(there).within(within)(image.hash(), payload);
+        run_answer answer = run();
         if (!answer.wants_code) return end_of(std::move(answer));
         if (attempts == 0)
             throw error(errc::overloaded, "the target forgets the image before it can be run");
-        (void)end_of(bring_.on(there).within(within)(image.bytes()));
+        (void)end_of(bring_.on(there).within(left())(what.image.bytes()));
     }
 }
 
-void source_core::post(const peer& there, const code_image& image,
-                       std::shared_ptr<const void> owner, const_bytes payload, shipping how) const {
-    if (how == shipping::always) {
-        run_code_.on(there).post_held(std::move(owner), image.bytes(), payload);
+void source_core::post(const peer& there, const sent_code& what,
+                       std::shared_ptr<const void> owner) const {
+    const bool always = what.how == shipping::always;
+    if (!what.attached.empty()) {
+        run_attached_.on(there).post_held(std::move(owner), what.image.hash(),
+                                          always ? what.image.bytes() : const_bytes(),
+                                          {what.attached.begin(), what.attached.end()},
+                                          what.payload);
+    } else if (always) {
+        run_code_.on(there).post_held(std::move(owner), what.image.bytes(), what.payload);
     } else {
-        run_.on(there).post_held(std::move(owner), image.hash(), payload);
+        run_.on(there).post_held(std::move(owner), what.image.hash(), what.payload);
     }
 }
 
@@ -151,8 +170,13 @@ const_bytes injection::payload() const noexcept {
     return {payload_->data, payload_->bytes};
 }
 
+unsigned injection::attach(bulk what) {
+    attached_.push_back(std::move(what));
+    return static_cast<unsigned>(attached_.size() - 1);
+}
+
 std::vector<std::byte> injection::call(const peer& there, std::chrono::nanoseconds within) const {
-    return core_->call(there, image_->image, payload(), how_, within);
+    return core_->call(there, {image_->image, payload(), how_, attached_}, within);
 }
 
 future<std::vector<std::byte>> injection::start(const peer& there) const {
@@ -160,7 +184,7 @@ future<std::vector<std::byte>> injection::start(const peer& there) const {
 }
 
 void injection::post(const peer& there) const {
-    core_->post(there, image_->image, payload_, payload(), how_);
+    core_->post(there, {image_->image, payload(), how_, attached_}, payload_);
 }
 
 const code_image& injected_function::image() const noexcept {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
+#include <span>
 #include <vector>
 
 #include <amalgam/inject/injector.hpp>
@@ -30,6 +30,14 @@ struct source_image {
     init payload_init = nullptr;
 };
 
+/// A message with code, or to it.
+struct sent_code {
+    const code_image& image;
+    const_bytes payload;
+    shipping how = shipping::once;
+    std::span<const amalgam::bulk> attached{};
+};
+
 /// Sends code, and answers targets that ask for it.
 ///
 /// Owner:   shared with the handlers that run.
@@ -42,10 +50,11 @@ public:
     void stop() noexcept;
     std::shared_ptr<const source_image> add(const code_image& image);
 
-    std::vector<std::byte> call(const peer& there, const code_image& image, const_bytes payload,
-                                shipping how, std::chrono::nanoseconds within) const;
-    void post(const peer& there, const code_image& image, std::shared_ptr<const void> owner,
-              const_bytes payload, shipping how) const;
+    std::vector<std::byte> call(
+        const peer& there, const sent_code& what,
+        std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const;
+    /// `owner`: holds the payload.
+    void post(const peer& there, const sent_code& what, std::shared_ptr<const void> owner) const;
     engine& where() const noexcept { return on_; }
 
 private:
@@ -54,6 +63,7 @@ private:
     engine& on_;
     const procedure<at_target::run> run_;
     const procedure<at_target::run_code> run_code_;
+    const procedure<at_target::run_attached> run_attached_;
     const procedure<at_target::bring> bring_;
     std::mutex lock_;
     std::vector<std::weak_ptr<const source_image>> images_;

@@ -8,41 +8,17 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
-#include <amalgam/inject/image.h>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
 
 #include "inject/confined_run.hpp"
 #include "inject/image_contents.hpp"
 #include "inject/library_symbols.hpp"
+#include "inject/running_code.hpp"
 
 namespace amalgam::detail {
 
 namespace {
-
-/// Results of what runs, by the call that it runs in. Those that give none never come here.
-struct given_results {
-    std::mutex lock;
-    std::unordered_map<const call_context*, std::vector<std::byte>> by_call;
-    std::atomic<std::size_t> count{0};
-};
-
-given_results& given() {
-    static given_results* const all = new given_results;
-    return *all;
-}
-
-std::vector<std::byte> take_result(const call_context& of) {
-    given_results& all = given();
-    if (all.count.load(std::memory_order_relaxed) == 0) return {};
-    const std::lock_guard one(all.lock);
-    const auto at = all.by_call.find(&of);
-    if (at == all.by_call.end()) return {};
-    std::vector<std::byte> result = std::move(at->second);
-    all.by_call.erase(at);
-    all.count.fetch_sub(1, std::memory_order_relaxed);
-    return result;
-}
 
 /// A payload where its image wants it.
 class placed_payload {
@@ -70,29 +46,14 @@ bool contains(const std::vector<std::string>& those, std::string_view what) {
 
 }  // namespace
 
-extern "C" long amalgam_inject_onward(const char* address, const void* payload,
-                                      std::size_t payload_size, void* result, std::size_t room) {
-    const auto got =
-        target_core::run_onward(__builtin_return_address(0), address,
-                                {static_cast<const std::byte*>(payload), payload_size});
-    if (!got) return -1;
-    std::copy_n(got->data(), std::min(room, got->size()), static_cast<std::byte*>(result));
-    return static_cast<long>(got->size());
-}
-
-extern "C" int amalgam_inject_result(const void* data, std::size_t bytes) {
-    return target_core::give_result(data, bytes) ? 0 : -1;
-}
-
 std::size_t target_core::hash_of_image::operator()(const image_hash& hash) const noexcept {
     std::size_t first = 0;  // All bits of it are as good as any.
     std::memcpy(&first, hash.data(), sizeof(first));
     return first;
 }
 
-target_core::ready_image::ready_image(const code_image& image, const image_symbols& symbols,
-                                      target_core& at)
-    : linked(image, symbols, &at),
+target_core::ready_image::ready_image(const code_image& image, const image_symbols& symbols)
+    : linked(image, symbols, linked_image::not_started()),
       main(reinterpret_cast<entry>(linked.find(fmt::format("{}_main", image.name())))) {
     if (main == nullptr)
         throw error(errc::invalid, fmt::format("the image {0} has no {0}_main", image.name()));
@@ -121,47 +82,25 @@ void target_core::start() {
         at_target::run_code_name,
         [self](const_bytes code, const_bytes payload) { return self->run_code(code, payload); },
         {.run = options_.run});
+    // What is attached is there to be waited for.
+    on_.define(at_target::run_attached_name,
+               [self](image_hash which, const_bytes code, const std::vector<amalgam::bulk>& attached,
+                      const_bytes payload) {
+                   return self->run_attached(which, code, attached, payload);
+               });
     on_.define(at_target::bring_name, [self](const_bytes code) { return self->bring(code); });
 }
 
 void target_core::stop() noexcept {
     for (const std::string_view each :
-         {at_target::run_name, at_target::run_code_name, at_target::bring_name})
+         {at_target::run_name, at_target::run_code_name, at_target::run_attached_name,
+          at_target::bring_name})
         on_.undefine(each);
 }
 
 std::size_t target_core::images() const {
     const std::lock_guard one(lock_);
     return images_.size();
-}
-
-bool target_core::give_result(const void* data, std::size_t bytes) {
-    if (give_confined_result(data, bytes)) return true;
-    const call_context* const call = call_context::try_current();
-    if (call == nullptr) return false;
-    const auto* const from = static_cast<const std::byte*>(data);
-    given_results& all = given();
-    const std::lock_guard one(all.lock);
-    const auto [at, fresh] = all.by_call.try_emplace(call);
-    at->second.assign(from, from + bytes);
-    if (fresh) all.count.fetch_add(1, std::memory_order_relaxed);
-    return true;
-}
-
-std::optional<std::vector<std::byte>> target_core::run_onward(const void* code, const char* address,
-                                                              const_bytes payload) {
-    if (is_confined()) return std::nullopt;  // There is no engine.
-    const linked_image* const image = linked_image::at(code);
-    if (image == nullptr || image->whose() == nullptr) return std::nullopt;
-    const target_core& here = *static_cast<target_core*>(image->whose());
-    try {
-        return here.onward_.call(here.on_.lookup(address), image->image(), payload, shipping::once,
-                                 std::chrono::nanoseconds::max());
-    } catch (const error& why) {
-        log(log_level::warn, "inject", "what was injected did not get onward",
-            {{"image", image->image().name()}, {"to", address}, {"why", why.what()}});
-        return std::nullopt;
-    }
 }
 
 target_core::ready target_core::find(const image_hash& which) {
@@ -210,8 +149,10 @@ target_core::ready target_core::link(const code_image& image) {
                      fmt::format("a static object of the image {} failed: {}", image.name(), why));
     };
     try {
-        return std::make_shared<const ready_image>(
-            image, [this](std::string_view name) { return symbol(name); }, *this);
+        const auto made = std::make_shared<ready_image>(
+            image, [this](std::string_view name) { return symbol(name); });
+        if (!options_.confined.on) made->linked.start();
+        return made;
     } catch (const error&) {
         throw;
     } catch (const std::exception& why) {
@@ -247,28 +188,40 @@ target_core::ready target_core::take(const_bytes code) {
     return made;
 }
 
-run_answer target_core::run_now(const ready& what, const_bytes payload) {
-    const call_context& call = call_context::current();
-    run_answer answer;
-    runs_.add();
+run_answer target_core::run_now(const ready& what, const_bytes payload,
+                                std::span<const amalgam::bulk> attached) {
+    call_context* const call = call_context::try_current();
+    const std::size_t alignment = what->linked.image().payload_alignment();
     void* const target = options_.target_args_of ? options_.target_args_of() : options_.target_args;
-    if (options_.confined.on) {
+    running_code here{what->linked, onward_, attached, options_.confined.on};
+    if (call != nullptr) call->kept_by_layer() = &here;
+    runs_.add();
+    run_answer answer;
+    if (here.confined) {
+        auto time = options_.confined.time;
+        if (call != nullptr && call->deadline())
+            time = std::min(time, *call->deadline() - on_.now());
+        const auto work = [&](void* at, std::size_t bytes) {
+            what->linked.start();
+            what->main(at, bytes, target);
+            return const_bytes(here.result);
+        };
         confined_end end =
-            run_confined([&](void* at, std::size_t bytes) { what->main(at, bytes, target); },
-                         payload, what->linked.image().payload_alignment(),
-                         {options_.confined.time, options_.confined.result_bytes});
-        return {end.code, false, std::move(end.sentence), std::move(end.result)};
+            run_confined(work, payload, alignment, {time, options_.confined.result_bytes});
+        answer = {end.code, false, std::move(end.sentence), std::move(end.result)};
+    } else {
+        try {
+            const placed_payload placed(payload, alignment);
+            what->main(placed.data(), placed.size(), target);
+        } catch (const std::exception& why) {
+            answer = {errc::handler_failed, false, why.what(), {}};
+        } catch (...) {
+            answer = {errc::handler_failed, false, "it threw what is no std::exception", {}};
+        }
+        answer.result = std::move(here.result);
     }
-    const placed_payload placed(payload, what->linked.image().payload_alignment());
-    try {
-        what->main(placed.data(), placed.size(), target);
-    } catch (const std::exception& why) {
-        answer = {errc::handler_failed, false, why.what(), {}};
-    } catch (...) {
-        answer = {errc::handler_failed, false, "it threw what is no std::exception", {}};
-    }
-    answer.result = take_result(call);
-    if (answer.code != errc::ok && call.one_way())
+    if (call != nullptr) call->kept_by_layer() = nullptr;
+    if (answer.code != errc::ok && (call == nullptr || call->one_way()))
         log(log_level::info, "inject", "what was injected failed",
             {{"image", what->linked.image().name()}, {"why", answer.sentence}});
     return answer;
@@ -278,54 +231,82 @@ run_answer target_core::run(image_hash which, const_bytes payload) {
     if (const ready known = find(which)) return run_now(known, payload);
     const call_context& call = call_context::current();
     if (!call.one_way()) return {errc::not_found, true, {}, {}};
-    // Who sent it waits for nothing, so the code has to be asked for.
+    if (options_.run == handler::ult) return fetch_and_run(which, payload, {});
+    // Here nobody can wait for the code: that is for a ULT, and then it is a call of its own.
     amalgam::post(on_.pool(), [self = shared_from_this(), from = call.from(), which,
                                held = std::vector<std::byte>(payload.begin(), payload.end())] {
-        self->fetch_and_run(from, which, held);
+        try {
+            (void)self->fetch(from, which);
+            self->run_here_.on(self_of(self->on_.core())).post(which, held);
+        } catch (const error& why) {
+            (void)self->refuse(why);
+        }
     });
     return {};
 }
 
-void target_core::fetch_and_run(const peer& from, const image_hash& which,
-                                const std::vector<std::byte>& payload) {
-    try {
-        ready known = find(which);
-        if (!known) {
-            const std::vector<std::byte> code = fetch_.on(from)(which);
-            if (code.empty()) throw error(errc::not_found, "its source has not got it any more");
-            known = take(code);
+run_answer target_core::run_attached(image_hash which, const_bytes code,
+                                     const std::vector<amalgam::bulk>& attached, const_bytes payload) {
+    if (!code.empty()) {
+        try {
+            return run_now(take_again(code), payload, attached);
+        } catch (const error& why) {
+            return refuse(why);
         }
-        if (known->linked.image().hash() != which)
-            throw error(errc::mismatch, "its source gave another image than was asked for");
-        // As a call of its own, so that it has a context.
-        run_here_.on(self_of(on_.core())).post(which, payload);
-    } catch (const error& why) {
-        refused_.add();
-        log(log_level::warn, "inject", "what was sent was not run", {{"why", why.what()}});
     }
+    if (const ready known = find(which)) return run_now(known, payload, attached);
+    if (!call_context::current().one_way()) return {errc::not_found, true, {}, {}};
+    return fetch_and_run(which, payload, attached);
 }
 
-run_answer target_core::run_code(const_bytes code, const_bytes payload) {
+target_core::ready target_core::fetch(const peer& from, const image_hash& which) {
+    if (ready known = find(which)) return known;
+    const std::vector<std::byte> code = fetch_.on(from)(which);
+    if (code.empty()) throw error(errc::not_found, "its source has not got it any more");
+    ready fresh = take(code);
+    if (fresh->linked.image().hash() != which)
+        throw error(errc::mismatch, "its source gave another image than was asked for");
+    return fresh;
+}
+
+run_answer target_core::fetch_and_run(const image_hash& which, const_bytes payload,
+                                      std::span<const amalgam::bulk> attached) {
     ready known;
+    try {
+        known = fetch(call_context::current().from(), which);
+    } catch (const error& why) {
+        return refuse(why);
+    }
+    return run_now(known, payload, attached);
+}
+
+target_core::ready target_core::take_again(const_bytes code) {
     {
         const std::lock_guard one(lock_);
         if (latest_of_code_ && code.size() == latest_code_.size() &&
             std::memcmp(code.data(), latest_code_.data(), code.size()) == 0)
-            known = latest_of_code_;
+            return latest_of_code_;
     }
-    if (known) return run_now(known, payload);
+    ready known = take(code);
+    ready before;  // It may end here, and run code of its own: not with the lock held.
+    const std::lock_guard one(lock_);
+    latest_code_.assign(code.begin(), code.end());
+    before = std::exchange(latest_of_code_, known);
+    return known;
+}
+
+run_answer target_core::run_code(const_bytes code, const_bytes payload) {
+    ready known;
     try {
-        known = take(code);
+        known = take_again(code);
     } catch (const error& why) {
         return refuse(why);
     }
-    ready before;  // It may end here, and run code of its own: not with the lock held.
-    {
-        const std::lock_guard one(lock_);
-        latest_code_.assign(code.begin(), code.end());
-        before = std::exchange(latest_of_code_, known);
-    }
     return run_now(known, payload);
+}
+
+void target_core::run_polled(const_bytes code, const_bytes payload) {
+    (void)run_code(code, payload);
 }
 
 run_answer target_core::bring(const_bytes code) {
@@ -339,6 +320,9 @@ run_answer target_core::bring(const_bytes code) {
 
 run_answer target_core::refuse(const error& why) {
     refused_.add();
+    const call_context* const call = call_context::try_current();
+    if (call == nullptr || call->one_way())
+        log(log_level::warn, "inject", "what was sent was not run", {{"why", why.what()}});
     return {why.code().code, false, why.what(), {}};
 }
 

@@ -6,7 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,22 +32,19 @@ public:
     void start();
     void stop() noexcept;
     std::size_t images() const;
-
-    /// What the code that runs in this call gives as its result. False: none runs.
-    static bool give_result(const void* data, std::size_t bytes);
-    /// Has the image that this address is in run elsewhere: see amalgam_inject_onward().
-    static std::optional<std::vector<std::byte>> run_onward(const void* code, const char* address,
-                                                            const_bytes payload);
+    engine& where() const noexcept { return on_; }
+    /// Runs code that came otherwise than by a call; failures are logged.
+    void run_polled(const_bytes code, const_bytes payload);
 
 private:
     using entry = void (*)(void* payload, std::size_t bytes, void* target_args);
     /// An image that can be run.
     struct ready_image {
-        ready_image(const code_image& image, const image_symbols& symbols, target_core& at);
-        linked_image linked;
+        ready_image(const code_image& image, const image_symbols& symbols);
+        linked_image linked;  ///< Not started where it is to run confined.
         entry main;
     };
-    using ready = std::shared_ptr<const ready_image>;
+    using ready = std::shared_ptr<ready_image>;
     struct hash_of_image {
         std::size_t operator()(const image_hash& hash) const noexcept;
     };
@@ -55,6 +52,8 @@ private:
     // What it serves: see at_target.
     run_answer run(image_hash which, const_bytes payload);
     run_answer run_code(const_bytes code, const_bytes payload);
+    run_answer run_attached(image_hash which, const_bytes code, const std::vector<amalgam::bulk>& attached,
+                            const_bytes payload);
     run_answer bring(const_bytes code);
 
     ready find(const image_hash& which);
@@ -64,9 +63,13 @@ private:
     run_answer refuse(const error& why);
     void check(const code_image& image) const;
     void* symbol(std::string_view name) const;
-    void fetch_and_run(const peer& from, const image_hash& which,
-                       const std::vector<std::byte>& payload);
-    run_answer run_now(const ready& what, const_bytes payload);
+    /// What is here, or else there. Throws error.
+    ready fetch(const peer& from, const image_hash& which);
+    /// Of code that comes with its message, again and again.
+    ready take_again(const_bytes code);
+    run_answer fetch_and_run(const image_hash& which, const_bytes payload,
+                             std::span<const amalgam::bulk> attached);
+    run_answer run_now(const ready& what, const_bytes payload, std::span<const amalgam::bulk> attached = {});
 
     engine& on_;
     const injection_options options_;

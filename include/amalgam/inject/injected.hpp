@@ -1,15 +1,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <amalgam/inject/detail/growing_bytes.hpp>
+#include <amalgam/inject/detail/services.hpp>
 #include <amalgam/inject/image.h>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/codec_std.hpp>
+#include <amalgam/rpc/type_name.hpp>
 
 /// For the file of an image: makes a C++ function one that travels, with arguments and a result of
 /// any type that procedures may have (see rpc).
@@ -26,6 +32,109 @@
     void NAME##_main(void* payload, std::size_t payload_size, void* target_args) { \
         ::amalgam::detail::run_injected(NAME, payload, payload_size, target_args); \
     }
+
+namespace amalgam {
+
+namespace detail {
+/// Has a service give its result, and throws when it has none.
+template <typename Ask>
+std::vector<std::byte> ask_target(Ask ask) {
+    std::vector<std::byte> got;
+    const auto take = [](void* into, const void* data, std::size_t bytes) {
+        const auto* const from = static_cast<const std::byte*>(data);
+        static_cast<std::vector<std::byte>*>(into)->assign(from, from + bytes);
+    };
+    if (ask(take, &got) == 0) return got;
+    throw std::runtime_error(std::string(reinterpret_cast<const char*>(got.data()), got.size()));
+}
+}  // namespace detail
+
+/// For injected code: a procedure of another process, or of the one that it is in.
+///
+///     const auto price = amalgam::injected_call<double(std::string)>("price", address)("tea");
+///
+/// Types: as in the signature that it is defined by; no bulk.
+/// Failure: throws std::runtime_error with the sentence; where handlers run inline, and in confined
+///          code, always.
+template <typename Signature>
+class injected_call;
+
+template <typename R, typename... A>
+class injected_call<R(A...)> {
+public:
+    /// Without an address: at who sent the code.
+    explicit injected_call(std::string name, std::string address = {})
+        : name_(std::move(name)), address_(std::move(address)) {}
+
+    /// Parks the ULT until the result is there.
+    R operator()(const A&... arguments) const {
+        detail::growing_bytes into;
+        basic_archive_writer<detail::growing_bytes> write(into);
+        write(arguments...);
+        const auto got = detail::ask_target([&](amalgam_inject_taker take, void* context) {
+            return amalgam_inject_call_typed(address_.c_str(), name_.c_str(),
+                                             signature_text<R(A...)>().c_str(), into.data(),
+                                             into.size(), take, context);
+        });
+        if constexpr (!std::is_void_v<R>) {
+            archive_reader read(got);
+            R value{};
+            read(value);
+            if (!read.ok()) throw std::runtime_error("\"" + name_ + "\" gave another result");
+            return value;
+        }
+    }
+
+private:
+    std::string name_;
+    std::string address_;
+};
+
+/// For injected code: memory that was attached to its message, of the sender or another process.
+/// As a parameter of a function that travels, where its caller gives a bulk.
+///
+/// Failure: throws std::runtime_error with the sentence, as injected_call does.
+class attached_bulk {
+public:
+    /// By the number that injection::attach() gave.
+    explicit attached_bulk(unsigned which = 0) noexcept : which_(which) {}
+
+    std::uint64_t bytes() const noexcept {
+        const long all = amalgam_inject_attached(which_);
+        return all < 0 ? 0 : static_cast<std::uint64_t>(all);
+    }
+    /// As many bytes as `into` has, from `offset`. Parks the ULT until they are there.
+    void pull(std::uint64_t offset, std::span<std::byte> into) const {
+        transfer(false, offset, into.data(), into.size());
+    }
+    void push(std::uint64_t offset, std::span<const std::byte> from) const {
+        transfer(true, offset, const_cast<std::byte*>(from.data()), from.size());
+    }
+    /// All of it, as elements; what is no whole one is left out.
+    template <typename T = std::byte>
+    std::vector<T> pull_all() const {
+        static_assert(std::is_trivially_copyable_v<T>, "its bytes are not its value");
+        std::vector<T> all(bytes() / sizeof(T));
+        pull(0, std::as_writable_bytes(std::span(all)));
+        return all;
+    }
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(which_);
+    }
+
+private:
+    void transfer(bool push, std::uint64_t offset, std::byte* at, std::size_t size) const {
+        detail::ask_target([&](amalgam_inject_taker take, void* context) {
+            return amalgam_inject_transfer(which_, push ? 1 : 0, offset, at, size, take, context);
+        });
+    }
+
+    std::uint32_t which_;
+};
+
+}  // namespace amalgam
 
 namespace amalgam::detail {
 

@@ -79,6 +79,7 @@ public:
     std::size_t images() const;  ///< That are linked now.
 
 private:
+    friend class injection_ring;
     std::shared_ptr<detail::target_core> core_;
 };
 

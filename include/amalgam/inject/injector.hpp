@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <amalgam/bulk/bulk.hpp>
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
@@ -42,6 +43,9 @@ public:
     /// As long as it was asked for, or as the image has made it.
     mutable_bytes payload() noexcept;
     const_bytes payload() const noexcept;
+    /// Lets the code read or write this memory, which may be of any process: returns the number by
+    /// which it names it (see image.h, injected.hpp). Who exposed it says how long it is there.
+    unsigned attach(bulk what);
 
     /// Runs it there; what it gave as its result. Parks the ULT or thread.
     /// Failure: throws what rpc does; error{denied} when the target does not let this image run,
@@ -57,10 +61,12 @@ public:
 
 private:
     friend class injected_function;
+    friend class injection_ring_writer;
     struct memory;
     std::shared_ptr<detail::source_core> core_;
     std::shared_ptr<const detail::source_image> image_;
     std::shared_ptr<memory> payload_;
+    std::vector<bulk> attached_;
     shipping how_ = shipping::once;
 };
 
@@ -90,7 +96,8 @@ private:
 template <typename Signature>
 class injected_procedure;
 
-/// The same with arguments and a result: an image that was made by AMALGAM_INJECT.
+/// The same with arguments and a result: an image that was made by AMALGAM_INJECT. Where the
+/// signature has a `bulk` the function has an attached_bulk.
 ///
 /// Owner, threads and failure: as injected_function and injection; error{mismatch} when the result
 /// is another one than was expected.
@@ -120,9 +127,20 @@ private:
     injection message(const A&... arguments) const {
         detail::growing_bytes into;
         basic_archive_writer<detail::growing_bytes> write(into);
-        write(arguments...);
+        std::vector<bulk> attached;
+        const auto write_one = [&]<typename T>(const T& argument) {
+            if constexpr (std::is_same_v<T, bulk>) {
+                write(static_cast<std::uint32_t>(attached.size()));
+                attached.push_back(argument);
+            } else {
+                write(argument);
+            }
+        };
+        (write_one(arguments), ...);
         injection made = function_.create(into.size(), how_);
         std::copy(into.data(), into.data() + into.size(), made.payload().data());
+        for (bulk& each : attached)
+            made.attach(std::move(each));
         return made;
     }
 

@@ -55,6 +55,9 @@ public:
     /// The caller canceled the call, or is gone: the result goes nowhere.
     bool canceled() const noexcept { return canceled_.load(std::memory_order_relaxed); }
 
+    // For the layer whose handler runs: what it keeps of the call meanwhile; null at first.
+    void*& kept_by_layer() noexcept { return kept_by_layer_; }
+
 protected:
     call_context() = default;
     ~call_context() = default;
@@ -67,6 +70,7 @@ protected:
     std::uint16_t provider_ = 0;
     const trace_context* trace_ = nullptr;
     const_bytes extras_wire_;
+    void* kept_by_layer_ = nullptr;
     std::atomic<bool> canceled_{false};
 };
 
