@@ -90,6 +90,7 @@ void serve(std::vector<char>& bytes) {
 
 int main(int argc, char** argv) {
     const peer_question asked = bench::peer_question_of(argc, argv);
+    if (asked.is("message-rate")) return bench::not_offered;
     if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) become_two_ranks(asked, argv);
     MPI_Init(&argc, &argv);
     int rank = 0;

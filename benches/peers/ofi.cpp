@@ -222,7 +222,8 @@ perf::measurement measure(const peer_question& asked, endpoint& me, perf::channe
 }  // namespace
 
 int main(int argc, char** argv) {
-    // It has no memory of its own to offer.
-    if (bench::peer_question_of(argc, argv).block()) return bench::not_offered;
+    // It has no memory of its own to offer; and the rate of messages nobody has asked for yet.
+    const peer_question asked = bench::peer_question_of(argc, argv);
+    if (asked.block() || asked.is("message-rate")) return bench::not_offered;
     return bench::answer_peer_by_address<endpoint>(argc, argv, "ofi", &serve, &measure);
 }

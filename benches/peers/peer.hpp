@@ -16,7 +16,7 @@ namespace amalgam::bench {
 ///
 ///     amalgam-peer-ucx TEST OVER SIZE DEPTH SECONDS
 ///
-/// TEST is message-latency, put-bandwidth or get-bandwidth (of memory of the program's own), or
+/// TEST is message-latency, message-rate (the last of DEPTH messages is answered), put-bandwidth or get-bandwidth (of memory of the program's own), or
 /// put-block-bandwidth or get-block-bandwidth (of memory that the library allocates); OVER is shm
 /// or tcp. Exit code 3: the library has no such thing.
 struct peer_question {
@@ -27,6 +27,7 @@ struct peer_question {
     double seconds = 0;
 
     bool is(const char* one) const { return test == one; }
+    bool messages() const { return is("message-latency") || is("message-rate"); }
     bool puts() const { return is("put-bandwidth") || is("put-block-bandwidth"); }
     bool gets() const { return is("get-bandwidth") || is("get-block-bandwidth"); }
     bool block() const { return is("put-block-bandwidth") || is("get-block-bandwidth"); }
@@ -40,10 +41,10 @@ inline peer_question peer_question_of(int argc, char** argv) {
     if (argc == 6)
         asked = {argv[1], argv[2], static_cast<std::size_t>(std::atoll(argv[3])),
                  static_cast<std::size_t>(std::atoll(argv[4])), std::atof(argv[5])};
-    const bool known = asked.is("message-latency") || asked.puts() || asked.gets();
+    const bool known = asked.messages() || asked.puts() || asked.gets();
     if (!known || (asked.over != "shm" && asked.over != "tcp") || asked.depth == 0) {
         std::fprintf(stderr,
-                     "usage: %s message-latency|put-bandwidth|get-bandwidth|put-block-bandwidth|"
+                     "usage: %s message-latency|message-rate|put-bandwidth|get-bandwidth|put-block-bandwidth|"
                      "get-block-bandwidth shm|tcp SIZE DEPTH SECONDS\n",
                      argv[0]);
         std::exit(2);

@@ -32,14 +32,14 @@ public:
         check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        params.features = asked.is("message-latency") ? UCP_FEATURE_AM : UCP_FEATURE_RMA;
+        params.features = asked.messages() ? UCP_FEATURE_AM : UCP_FEATURE_RMA;
         check(ucp_init(&params, config, &context), "ucp_init");
         ucp_config_release(config);
         ucp_worker_params_t how{};
         how.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
         how.thread_mode = UCS_THREAD_MODE_SINGLE;
         check(ucp_worker_create(context, &how, &self_), "ucp_worker_create");
-        if (!asked.is("message-latency")) return;
+        if (!asked.messages()) return;
         ucp_am_handler_param_t handler{};
         handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                              UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -84,10 +84,11 @@ public:
         return handle;
     }
 
-    void send(const std::vector<char>& bytes) {
+    void* start_send(const std::vector<char>& bytes) {
         const ucp_request_param_t how{};
-        finish(ucp_am_send_nbx(endpoint, 1, nullptr, 0, bytes.data(), bytes.size(), &how));
+        return ucp_am_send_nbx(endpoint, 1, nullptr, 0, bytes.data(), bytes.size(), &how);
     }
+    void send(const std::vector<char>& bytes) { finish(start_send(bytes)); }
 
     bool progress() { return ucp_worker_progress(self_) != 0; }
     void finish(void* request) {
@@ -128,14 +129,17 @@ private:
 
 void serve(const peer_question& asked, worker& me, perf::channel& talk) {
     std::vector<char> memory(asked.size);
-    if (asked.is("message-latency")) {
+    if (asked.messages()) {
         talk.write_line("ready");
+        // Of a batch only the last is answered, shortly.
+        const std::uint64_t batch = asked.is("message-rate") ? asked.depth : 1;
+        if (batch != 1) memory.resize(1);
         std::uint64_t answered = 0;
         bench::serve_until_closed(talk, [&] {
             me.progress();
-            if (me.count == answered) return false;
+            if (me.count < answered + batch) return false;
             me.send(memory);
-            ++answered;
+            answered += batch;
             return true;
         });
         return;
@@ -160,6 +164,23 @@ perf::measurement round_trips(const peer_question& asked, worker& me, perf::chan
         while (me.count != expected)
             me.progress();
     });
+}
+
+perf::measurement batches(const peer_question& asked, worker& me, perf::channel& talk) {
+    talk.read_line();
+    const std::vector<char> bytes(asked.size);
+    std::vector<void*> open(asked.depth);
+    std::uint64_t expected = 0;
+    auto m = perf::measure_round_trips(asked.seconds, [&] {
+        for (void*& each : open)
+            each = me.start_send(bytes);
+        for (void* each : open)
+            me.finish(each);
+        for (++expected; me.count != expected;)
+            me.progress();
+    });
+    m.ops_per_s *= static_cast<double>(asked.depth);
+    return m;
 }
 
 perf::measurement transfers(const peer_question& asked, worker& me, perf::channel& talk) {
@@ -191,7 +212,8 @@ perf::measurement transfers(const peer_question& asked, worker& me, perf::channe
 }
 
 perf::measurement measure(const peer_question& asked, worker& me, perf::channel& talk) {
-    return asked.is("message-latency") ? round_trips(asked, me, talk) : transfers(asked, me, talk);
+    if (asked.is("message-latency")) return round_trips(asked, me, talk);
+    return asked.is("message-rate") ? batches(asked, me, talk) : transfers(asked, me, talk);
 }
 
 }  // namespace

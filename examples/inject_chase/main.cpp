@@ -124,7 +124,11 @@ int main(int argc, char** argv) {
         children.push_back(::fork());
         if (children.back() == 0) {
             ::close(end[1]);
-            serve(uri, i, nodes, address[1], end[0]);
+            try {
+                serve(uri, i, nodes, address[1], end[0]);
+            } catch (const am::error& why) {
+                if (i == 0) std::fprintf(stderr, "inject_chase: %s\n", why.what());
+            }
             return 0;
         }
         ::close(address[1]);
@@ -133,7 +137,7 @@ int main(int argc, char** argv) {
     }
     int code = 1;
     try {
-        code = chase(uri, addresses, nodes);
+        if (!addresses[0].empty()) code = chase(uri, addresses, nodes);
     } catch (const am::error& why) {
         std::fprintf(stderr, "inject_chase: %s\n", why.what());
     }

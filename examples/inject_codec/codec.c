@@ -52,5 +52,5 @@ void codec_main(void* payload, size_t payload_size, void* store) {
         }
     }
     inflateEnd(&stream);
-    amalgam_inject_result(&stored, sizeof(stored));
+    amalgam_inject_result(&stored, sizeof(stored)); /* For who calls, and does not only send. */
 }

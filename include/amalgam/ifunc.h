@@ -58,6 +58,8 @@ void amalgam_deregister_ifunc(amalgam_ifunc_context_t* context, amalgam_ifunc_t*
 int amalgam_ifunc_msg_create(amalgam_ifunc_t* ifunc, const void* source_args,
                              size_t source_args_size, amalgam_ifunc_msg_t** msg_p);
 void amalgam_ifunc_msg_free(amalgam_ifunc_msg_t* msg);
+/* Its payload, which may be changed while it is not being sent, and how long that is. */
+void* amalgam_ifunc_msg_payload(amalgam_ifunc_msg_t* msg, size_t* bytes_p);
 /* Sends it, without waiting; it may be sent again, and freed at once. */
 int amalgam_ifunc_msg_send_nbix(amalgam_ifunc_ep_t* ep, const amalgam_ifunc_msg_t* msg);
 
@@ -71,6 +73,8 @@ int amalgam_ifunc_export(amalgam_ifunc_context_t* context, const char* name, voi
 /* Runs what has come, each with those arguments, and makes progress. Does not wait. Returns how
  * many it ran. */
 int amalgam_poll_ifunc(amalgam_ifunc_context_t* context, void* target_args);
+/* For poll(2), as long as the context: readable when amalgam_poll_ifunc() has something to do. */
+int amalgam_ifunc_event_fd(amalgam_ifunc_context_t* context);
 
 #ifdef __cplusplus
 }

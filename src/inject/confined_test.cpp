@@ -1,10 +1,5 @@
 #include "inject/injector_testing.hpp"
-
-#if defined(__has_feature)  // Of clang, by which it is built for that.
-#define AMALGAM_UNDER_ADDRESS_SANITIZER __has_feature(address_sanitizer)
-#else
-#define AMALGAM_UNDER_ADDRESS_SANITIZER 0
-#endif
+#include "tasks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {
@@ -41,7 +36,7 @@ TEST_F(injector_test, what_confined_code_does_costs_the_target_nothing) {
     EXPECT_EQ(end_of("much", "static char all[2000]; amalgam_inject_result(all, 2000);"),
               "too_large: its result is longer than this target takes");
     EXPECT_EQ(end_of("leaves", "_exit(7);"), "handler_failed: its process ended with 7");
-#if !AMALGAM_UNDER_ADDRESS_SANITIZER
+#if !defined(AMALGAM_ASAN)
     // AddressSanitizer asks the system about stacks whenever something is thrown.
     EXPECT_EQ(end_of("throws", "throw std::runtime_error(\"enough\");"), "handler_failed: enough");
     EXPECT_EQ(end_of("opens",

@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 
-#include <amalgam/core/counter.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/ifunc.h>
 #include <amalgam/inject/injection_target.hpp>
@@ -16,13 +15,11 @@ struct amalgam_ifunc_context {
     explicit amalgam_ifunc_context(const char* uri)
         : on(uri, {.name = "ifunc", .progress = {.by = progress_by::caller}}),
           address(on.address()),
-          inject(on),
-          runs(on.counters().get("inject.runs")) {}
+          inject(on) {}
 
     engine on;
     const std::string address;
     injector inject;
-    counter& runs;
     void* target_args = nullptr;  // Of the poll that runs.
     injection_options options;
     std::unique_ptr<injection_target> target;  // Made when something is to run.
@@ -157,6 +154,12 @@ void amalgam_ifunc_msg_free(amalgam_ifunc_msg_t* msg) {
     delete msg;
 }
 
+void* amalgam_ifunc_msg_payload(amalgam_ifunc_msg_t* msg, size_t* bytes_p) {
+    const mutable_bytes payload = msg->message.payload();
+    *bytes_p = payload.size();
+    return payload.data();
+}
+
 int amalgam_ifunc_msg_send_nbix(amalgam_ifunc_ep_t* ep, const amalgam_ifunc_msg_t* msg) {
     return code_or([&] {
         check(ep != nullptr && msg != nullptr, "expected an endpoint and a message");
@@ -196,10 +199,15 @@ int amalgam_poll_ifunc(amalgam_ifunc_context_t* context, void* target_args) {
             context->target = std::make_unique<injection_target>(context->on, context->options);
         }
         context->target_args = target_args;
-        const std::uint64_t before = context->runs.value();
+        const auto runs = [&] { return context->target == nullptr ? 0 : context->target->runs(); };
+        const std::uint64_t before = runs();
         context->on.progress();
-        return static_cast<int>(context->runs.value() - before);
+        return static_cast<int>(runs() - before);
     });
+}
+
+int amalgam_ifunc_event_fd(amalgam_ifunc_context_t* context) {
+    return context->on.wait_handle();
 }
 
 }  // extern "C"

@@ -1,9 +1,15 @@
+#include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
+
+#include <malloc.h>
 
 #include <amalgam/bulk/expose.hpp>
 
 #include "inject/injector_testing.hpp"
+#include "tasks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {
@@ -250,6 +256,41 @@ std::uint64_t scale(long& calls, const amalgam::attached_bulk& from, int by, con
     const auto other = inject.add<std::uint64_t(unsigned, int, bulk)>(image);
     EXPECT_STREQ(error_of([&] { (void)other.call(there, 7, 1, to); }).what(),
                  "no memory of that number came with the message");
+}
+
+TEST_F(injector_test, a_million_injections_leave_nothing_behind) {
+    // Sanitizers count what is left by themselves.
+    const std::size_t messages = detail::sanitized ? 20'000 : 1'000'000;
+    const injected_function function = inject.add(adder());
+    const injection small = function.create(1), large = function.create(5000);
+    const auto inject_so_many = [&](std::size_t count, int targets) {
+        for (int i = 0; i < targets; ++i) {  // Each links the image anew, and unloads it.
+            const injection_target target(at_target, open_to_all({.run = handler::inline_}));
+            const std::size_t each = count / static_cast<std::size_t>(targets);
+            at_source.run([&] {
+                for (std::size_t n = 0; n < each; ++n)
+                    (n % 50 == 0 ? large : small).post(there);
+            });
+            for (int n = 0; n < 10000 && target.runs() < each; ++n)
+                std::this_thread::sleep_for(1ms);
+            ASSERT_EQ(target.runs(), each);
+            ASSERT_EQ(target.images(), 1u);
+        }
+    };
+    const auto memory = [] {
+        const auto heap = ::mallinfo2();
+        std::ifstream maps("/proc/self/maps");
+        const auto ranges = std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+        return std::pair(heap.uordblks + heap.hblkhd, ranges);
+    };
+    inject_so_many(messages / 100, 10);
+    const auto [bytes, ranges] = memory();
+    inject_so_many(messages, 200);
+    const auto [bytes_after, ranges_after] = memory();
+    EXPECT_EQ(linked(), 210u);
+    if (detail::sanitized) return;
+    EXPECT_LT(bytes_after, bytes + (256 << 10));
+    EXPECT_LT(ranges_after, ranges + 10);
 }
 
 // ---- who may

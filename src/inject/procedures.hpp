@@ -30,12 +30,25 @@ struct run_answer {
 };
 
 namespace at_target {
+/// Zeros, so that the payload behind them lies at a multiple of 8 in the message.
+using gap = std::uint32_t;
+using gap_bytes = const_bytes;
+inline gap_bytes gap_after(const_bytes code) {
+    static constexpr std::byte zeros[8]{};
+    return const_bytes(zeros, (8 - (code.size() + 3 * sizeof(std::uint32_t)) % 8) % 8);
+}
+
 /// The image's hash, a payload.
-using run = run_answer(image_hash, const_bytes);
+using run = run_answer(image_hash, gap, const_bytes);
 inline constexpr std::string_view run_name = "inject.run";
-/// The image itself.
-using run_code = run_answer(const_bytes, const_bytes);
+/// The same for those who want no answer.
+using post = void(image_hash, gap, const_bytes);
+inline constexpr std::string_view post_name = "inject.post";
+/// The image itself, a payload.
+using run_code = run_answer(const_bytes, gap_bytes, const_bytes);
 inline constexpr std::string_view run_code_name = "inject.run_code";
+using post_code = void(const_bytes, gap_bytes, const_bytes);
+inline constexpr std::string_view post_code_name = "inject.post_code";
 /// The image's hash, the image itself or nothing, memory that its code may read or write, a payload.
 using run_attached = run_answer(image_hash, const_bytes, std::vector<amalgam::bulk>, const_bytes);
 inline constexpr std::string_view run_attached_name = "inject.run_attached";

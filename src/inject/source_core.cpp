@@ -64,7 +64,9 @@ source_image::source_image(const code_image& made) : image(made) {
 source_core::source_core(engine& on)
     : on_(on),
       run_(on.procedure<at_target::run>(at_target::run_name)),
+      post_(on.procedure<at_target::post>(at_target::post_name)),
       run_code_(on.procedure<at_target::run_code>(at_target::run_code_name)),
+      post_code_(on.procedure<at_target::post_code>(at_target::post_code_name)),
       run_attached_(on.procedure<at_target::run_attached>(at_target::run_attached_name)),
       bring_(on.procedure<at_target::bring>(at_target::bring_name)) {}
 
@@ -109,8 +111,10 @@ std::vector<std::byte> source_core::call(const peer& there, const sent_code& wha
         if (!attached.empty())
             return run_attached_.on(there).within(left())(what.image.hash(), code, attached,
                                                           what.payload);
-        if (always) return run_code_.on(there).within(left())(code, what.payload);
-        return run_.on(there).within(left())(what.image.hash(), what.payload);
+        if (always)
+            return run_code_.on(there).within(left())(code, at_target::gap_after(code),
+                                                      what.payload);
+        return run_.on(there).within(left())(what.image.hash(), 0, what.payload);
     };
     const auto end_of = [](run_answer answer) {
         if (answer.code != errc::ok) throw error(answer.code, answer.sentence);
@@ -129,15 +133,16 @@ std::vector<std::byte> source_core::call(const peer& there, const sent_code& wha
 void source_core::post(const peer& there, const sent_code& what,
                        std::shared_ptr<const void> owner) const {
     const bool always = what.how == shipping::always;
+    const const_bytes code = always ? what.image.bytes() : const_bytes();
     if (!what.attached.empty()) {
-        run_attached_.on(there).post_held(std::move(owner), what.image.hash(),
-                                          always ? what.image.bytes() : const_bytes(),
+        run_attached_.on(there).post_held(std::move(owner), what.image.hash(), code,
                                           {what.attached.begin(), what.attached.end()},
                                           what.payload);
     } else if (always) {
-        run_code_.on(there).post_held(std::move(owner), what.image.bytes(), what.payload);
+        post_code_.on(there).post_held(std::move(owner), code, at_target::gap_after(code),
+                                       what.payload);
     } else {
-        run_.on(there).post_held(std::move(owner), what.image.hash(), what.payload);
+        post_.on(there).post_held(std::move(owner), what.image.hash(), 0, what.payload);
     }
 }
 

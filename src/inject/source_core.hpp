@@ -62,7 +62,9 @@ private:
 
     engine& on_;
     const procedure<at_target::run> run_;
+    const procedure<at_target::post> post_;
     const procedure<at_target::run_code> run_code_;
+    const procedure<at_target::post_code> post_code_;
     const procedure<at_target::run_attached> run_attached_;
     const procedure<at_target::bring> bring_;
     std::mutex lock_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,24 +21,22 @@ namespace amalgam::detail {
 
 namespace {
 
-/// A payload where its image wants it.
+/// A copy of a payload, where its image wants it.
 class placed_payload {
 public:
-    placed_payload(const_bytes payload, std::size_t alignment) : at_(payload) {
-        if (reinterpret_cast<std::uintptr_t>(payload.data()) % alignment == 0) return;
-        own_.resize(payload.size() + alignment);
-        const auto start = reinterpret_cast<std::uintptr_t>(own_.data());
-        std::byte* const to = own_.data() + (alignment - start % alignment) % alignment;
-        std::copy(payload.begin(), payload.end(), to);
-        at_ = {to, payload.size()};
+    placed_payload(const_bytes payload, std::size_t alignment)
+        : align_(static_cast<std::align_val_t>(alignment)),
+          data_(static_cast<std::byte*>(::operator new(payload.size() + 1, align_))) {
+        std::copy(payload.begin(), payload.end(), data_);
     }
-    // It is the message's own memory: whoever runs may write there.
-    void* data() const noexcept { return const_cast<std::byte*>(at_.data()); }
-    std::size_t size() const noexcept { return at_.size(); }
+    placed_payload(const placed_payload&) = delete;
+    placed_payload& operator=(const placed_payload&) = delete;
+    ~placed_payload() { ::operator delete(data_, align_); }
+    void* data() const noexcept { return data_; }
 
 private:
-    const_bytes at_;
-    std::vector<std::byte> own_;
+    const std::align_val_t align_;
+    std::byte* const data_;
 };
 
 bool contains(const std::vector<std::string>& those, std::string_view what) {
@@ -64,10 +63,10 @@ target_core::target_core(engine& on, injection_options options)
       options_(std::move(options)),
       onward_(on),
       fetch_(on.procedure<at_source::fetch>(at_source::fetch_name)),
-      run_here_(on.procedure<at_target::run>(at_target::run_name)),
-      runs_(on.counters().get("inject.runs")),
+      post_here_(on.procedure<at_target::post>(at_target::post_name)),
       linked_count_(on.counters().get("inject.linked")),
-      refused_(on.counters().get("inject.refused")) {}
+      refused_(on.counters().get("inject.refused")),
+      runs_watch_(on.counters().expose("inject.runs", [this] { return runs(); })) {}
 
 void target_core::start() {
     if (options_.confined.on && options_.run == handler::inline_)
@@ -75,13 +74,38 @@ void target_core::start() {
                     "confined code cannot run inline, as it is waited for: leave "
                     "injection_options::run as handler::ult");
     const auto self = shared_from_this();
+    const procedure_options how{.run = options_.run};
     on_.define(at_target::run_name,
-               [self](image_hash which, const_bytes payload) { return self->run(which, payload); },
-               {.run = options_.run});
-    on_.define(
-        at_target::run_code_name,
-        [self](const_bytes code, const_bytes payload) { return self->run_code(code, payload); },
-        {.run = options_.run});
+               [self](image_hash which, at_target::gap, const_bytes payload) {
+                   return self->run(which, payload);
+               },
+               how);
+    on_.define(at_target::run_code_name,
+               [self](const_bytes code, at_target::gap_bytes, const_bytes payload) {
+                   return self->run_code(code, payload);
+               },
+               how);
+    if (options_.run == handler::inline_) {
+        on_.define(at_target::post_name,
+                   [self](const image_hash& which, at_target::gap, const_bytes payload) {
+                       self->run_inline(which, payload);
+                   },
+                   how);
+        on_.define(at_target::post_code_name,
+                   [self](const_bytes code, at_target::gap_bytes, const_bytes payload) {
+                       self->run_code_inline(code, payload);
+                   },
+                   how);
+    } else {
+        on_.define(at_target::post_name,
+                   [self](const image_hash& which, at_target::gap, const_bytes payload) {
+                       (void)self->run(which, payload);
+                   });
+        on_.define(at_target::post_code_name,
+                   [self](const_bytes code, at_target::gap_bytes, const_bytes payload) {
+                       (void)self->run_code(code, payload);
+                   });
+    }
     // What is attached is there to be waited for.
     on_.define(at_target::run_attached_name,
                [self](image_hash which, const_bytes code, const std::vector<amalgam::bulk>& attached,
@@ -93,8 +117,8 @@ void target_core::start() {
 
 void target_core::stop() noexcept {
     for (const std::string_view each :
-         {at_target::run_name, at_target::run_code_name, at_target::run_attached_name,
-          at_target::bring_name})
+         {at_target::run_name, at_target::post_name, at_target::run_code_name,
+          at_target::post_code_name, at_target::run_attached_name, at_target::bring_name})
         on_.undefine(each);
 }
 
@@ -105,13 +129,10 @@ std::size_t target_core::images() const {
 
 target_core::ready target_core::find(const image_hash& which) {
     const std::lock_guard one(lock_);
-    if (latest_ && latest_hash_ == which) return latest_;
     const auto at = images_.find(which);
     if (at == images_.end()) return nullptr;
     by_use_.splice(by_use_.end(), by_use_, at->second.place);
-    latest_hash_ = which;
-    latest_ = at->second.image;
-    return latest_;
+    return at->second.image;
 }
 
 void* target_core::symbol(std::string_view name) const {
@@ -180,39 +201,64 @@ target_core::ready target_core::take(const_bytes code) {
     at->second = {made, by_use_.insert(by_use_.end(), image->hash())};
     while (images_.size() > std::max<std::size_t>(1, options_.max_images)) {
         const auto least = images_.find(by_use_.front());
-        if (latest_ == least->second.image) latest_.reset();
         ended.push_back(std::move(least->second.image));
         images_.erase(least);
         by_use_.pop_front();
+        forgotten_.fetch_add(1, std::memory_order_release);
     }
     return made;
+}
+
+void target_core::run_main(ready_image& what, const_bytes payload, running_code& here,
+                           call_context* call) {
+    const std::size_t alignment = what.linked.image().payload_alignment();
+    void* const target = options_.target_args_of ? options_.target_args_of() : options_.target_args;
+    void* none = nullptr;
+    void*& place = call != nullptr ? call->kept_by_layer() : none;
+    struct keeps {
+        void*& slot;
+        ~keeps() { slot = nullptr; }
+    } const meanwhile{place};
+    place = &here;
+    if (reinterpret_cast<std::uintptr_t>(payload.data()) % alignment == 0) {
+        // It is the message's own memory: whoever runs may write there.
+        what.main(const_cast<std::byte*>(payload.data()), payload.size(), target);
+    } else {
+        const placed_payload placed(payload, alignment);
+        what.main(placed.data(), payload.size(), target);
+    }
+}
+
+void target_core::log_failure(const ready_image& what, std::string_view why) const {
+    log(log_level::info, "inject", "what was injected failed",
+        {{"image", what.linked.image().name()}, {"why", why}});
+}
+
+run_answer target_core::run_confined_now(ready_image& what, const_bytes payload,
+                                         running_code& here, call_context* call) {
+    auto time = options_.confined.time;
+    if (call != nullptr && call->deadline()) time = std::min(time, *call->deadline() - on_.now());
+    const auto work = [&](void* at, std::size_t bytes) {
+        what.linked.start();
+        run_main(what, {static_cast<const std::byte*>(at), bytes}, here, call);
+        return const_bytes(here.result);
+    };
+    confined_end end = run_confined(work, payload, what.linked.image().payload_alignment(),
+                                    {time, options_.confined.result_bytes});
+    return {end.code, false, std::move(end.sentence), std::move(end.result)};
 }
 
 run_answer target_core::run_now(const ready& what, const_bytes payload,
                                 std::span<const amalgam::bulk> attached) {
     call_context* const call = call_context::try_current();
-    const std::size_t alignment = what->linked.image().payload_alignment();
-    void* const target = options_.target_args_of ? options_.target_args_of() : options_.target_args;
     running_code here{what->linked, onward_, attached, options_.confined.on};
-    if (call != nullptr) call->kept_by_layer() = &here;
     runs_.add();
     run_answer answer;
     if (here.confined) {
-        auto time = options_.confined.time;
-        if (call != nullptr && call->deadline())
-            time = std::min(time, *call->deadline() - on_.now());
-        const auto work = [&](void* at, std::size_t bytes) {
-            what->linked.start();
-            what->main(at, bytes, target);
-            return const_bytes(here.result);
-        };
-        confined_end end =
-            run_confined(work, payload, alignment, {time, options_.confined.result_bytes});
-        answer = {end.code, false, std::move(end.sentence), std::move(end.result)};
+        answer = run_confined_now(*what, payload, here, call);
     } else {
         try {
-            const placed_payload placed(payload, alignment);
-            what->main(placed.data(), placed.size(), target);
+            run_main(*what, payload, here, call);
         } catch (const std::exception& why) {
             answer = {errc::handler_failed, false, why.what(), {}};
         } catch (...) {
@@ -220,29 +266,65 @@ run_answer target_core::run_now(const ready& what, const_bytes payload,
         }
         answer.result = std::move(here.result);
     }
-    if (call != nullptr) call->kept_by_layer() = nullptr;
     if (answer.code != errc::ok && (call == nullptr || call->one_way()))
-        log(log_level::info, "inject", "what was injected failed",
-            {{"image", what->linked.image().name()}, {"why", answer.sentence}});
+        log_failure(*what, answer.sentence);
     return answer;
 }
 
-run_answer target_core::run(image_hash which, const_bytes payload) {
+/// Of inline handlers, one at a time: nothing of it needs a lock, or more than one look.
+void target_core::run_quickly(ready_image& what, const_bytes payload) {
+    running_code here{what.linked, onward_};
+    inline_runs_.add();
+    try {
+        run_main(what, payload, here, &call_context::current());
+    } catch (const std::exception& why) {
+        log_failure(what, why.what());
+    } catch (...) {
+        log_failure(what, "it threw what is no std::exception");
+    }
+}
+
+void target_core::run_inline(const image_hash& which, const_bytes payload) {
+    const std::uint64_t forgotten = forgotten_.load(std::memory_order_acquire);
+    if (!last_inline_.image || last_inline_.forgotten != forgotten || last_inline_.hash != which) {
+        last_inline_ = {forgotten, which, find(which)};
+        if (!last_inline_.image) return fetch_and_run_later(which, payload);
+    }
+    run_quickly(*last_inline_.image, payload);
+}
+
+void target_core::run_code_inline(const_bytes code, const_bytes payload) {
+    // take_again() has it, too, for as long.
+    if (last_inline_.image && code.size() == last_inline_.code.size() &&
+        std::memcmp(code.data(), last_inline_.code.data(), code.size()) == 0)
+        return run_quickly(*last_inline_.image, payload);
+    try {
+        last_inline_ = {0, {}, take_again(code), {code.begin(), code.end()}};
+    } catch (const error& why) {
+        (void)refuse(why);
+        return;
+    }
+    run_quickly(*last_inline_.image, payload);
+}
+
+run_answer target_core::run(const image_hash& which, const_bytes payload) {
     if (const ready known = find(which)) return run_now(known, payload);
-    const call_context& call = call_context::current();
-    if (!call.one_way()) return {errc::not_found, true, {}, {}};
-    if (options_.run == handler::ult) return fetch_and_run(which, payload, {});
-    // Here nobody can wait for the code: that is for a ULT, and then it is a call of its own.
-    amalgam::post(on_.pool(), [self = shared_from_this(), from = call.from(), which,
+    if (!call_context::current().one_way()) return {errc::not_found, true, {}, {}};
+    return fetch_and_run(which, payload, {});
+}
+
+/// Here nobody can wait for the code: that is for a ULT, and then it is another call.
+void target_core::fetch_and_run_later(const image_hash& which, const_bytes payload) {
+    amalgam::post(on_.pool(), [self = shared_from_this(), from = call_context::current().from(),
+                               which,
                                held = std::vector<std::byte>(payload.begin(), payload.end())] {
         try {
             (void)self->fetch(from, which);
-            self->run_here_.on(self_of(self->on_.core())).post(which, held);
+            self->post_here_.on(self_of(self->on_.core())).post(which, 0, held);
         } catch (const error& why) {
             (void)self->refuse(why);
         }
     });
-    return {};
 }
 
 run_answer target_core::run_attached(image_hash which, const_bytes code,
@@ -341,6 +423,10 @@ injection_target::~injection_target() {
 
 std::size_t injection_target::images() const {
     return core_->images();
+}
+
+std::uint64_t injection_target::runs() const {
+    return core_->runs();
 }
 
 }  // namespace amalgam

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,8 @@
 
 namespace amalgam::detail {
 
+struct running_code;
+
 /// Takes code in, and runs it.
 ///
 /// Owner:   shared with the handlers that run.
@@ -32,6 +35,7 @@ public:
     void start();
     void stop() noexcept;
     std::size_t images() const;
+    std::uint64_t runs() const noexcept { return runs_.value() + inline_runs_.value(); }
     engine& where() const noexcept { return on_; }
     /// Runs code that came otherwise than by a call; failures are logged.
     void run_polled(const_bytes code, const_bytes payload);
@@ -50,7 +54,9 @@ private:
     };
 
     // What it serves: see at_target.
-    run_answer run(image_hash which, const_bytes payload);
+    run_answer run(const image_hash& which, const_bytes payload);
+    void run_inline(const image_hash& which, const_bytes payload);
+    void run_code_inline(const_bytes code, const_bytes payload);
     run_answer run_code(const_bytes code, const_bytes payload);
     run_answer run_attached(image_hash which, const_bytes code, const std::vector<amalgam::bulk>& attached,
                             const_bytes payload);
@@ -69,16 +75,25 @@ private:
     ready take_again(const_bytes code);
     run_answer fetch_and_run(const image_hash& which, const_bytes payload,
                              std::span<const amalgam::bulk> attached);
-    run_answer run_now(const ready& what, const_bytes payload, std::span<const amalgam::bulk> attached = {});
+    void fetch_and_run_later(const image_hash& which, const_bytes payload);
+    run_answer run_now(const ready& what, const_bytes payload,
+                       std::span<const amalgam::bulk> attached = {});
+    run_answer run_confined_now(ready_image& what, const_bytes payload, running_code& here,
+                                call_context* call);
+    void run_quickly(ready_image& what, const_bytes payload);
+    void run_main(ready_image& what, const_bytes payload, running_code& here, call_context* call);
+    void log_failure(const ready_image& what, std::string_view why) const;
 
     engine& on_;
     const injection_options options_;
     const source_core onward_;
     const procedure<at_source::fetch> fetch_;
-    const procedure<at_target::run> run_here_;
-    counter& runs_;
+    const procedure<at_target::post> post_here_;
+    counter runs_;
+    owned_counter inline_runs_;
     counter& linked_count_;
     counter& refused_;
+    counter_set::watch runs_watch_;
 
     struct kept {
         ready image;
@@ -87,11 +102,19 @@ private:
     mutable std::mutex lock_;
     std::list<image_hash> by_use_;  // Least lately used first.
     std::unordered_map<image_hash, kept, hash_of_image> images_;
-    image_hash latest_hash_{};
-    ready latest_;
     // The last code that came with its message, so that it is not linked again when it comes again.
     std::vector<std::byte> latest_code_;
     ready latest_of_code_;
+    std::atomic<std::uint64_t> forgotten_{0};  // Images that went.
+
+    /// Of inline handlers only: what ran last, by its hash or its code. It goes with the next one.
+    struct inline_image {
+        std::uint64_t forgotten = 0;  ///< Then: since then it may have gone.
+        image_hash hash{};
+        ready image{};
+        std::vector<std::byte> code{};
+    };
+    inline_image last_inline_;
 };
 
 }  // namespace amalgam::detail

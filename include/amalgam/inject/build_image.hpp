@@ -18,7 +18,7 @@ struct image_source {
     architecture target = this_architecture();
     std::vector<std::string> flags{};      ///< More for the compiler: "-O3", "-Iinclude" …
     std::vector<std::string> libraries{};  ///< Static ones that become part of it: "libz.a" …
-    std::size_t payload_alignment = 16;    ///< A power of two, up to 4096.
+    std::size_t payload_alignment = 8;     ///< A power of two, up to 4096; above 8 it is copied.
 };
 
 /// Compiles a file and makes an image of it, which exports NAME_main, NAME_payload_get_max_size and

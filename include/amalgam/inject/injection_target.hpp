@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -77,6 +78,7 @@ public:
     ~injection_target();
 
     std::size_t images() const;  ///< That are linked now.
+    std::uint64_t runs() const;  ///< Of injected code, so far.
 
 private:
     friend class injection_ring;

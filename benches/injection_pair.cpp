@@ -1,0 +1,220 @@
+#include "injection_pair.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include <amalgam/inject/injection_ring.hpp>
+#include <amalgam/inject/injection_target.hpp>
+#include <amalgam/inject/injector.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "perf/measurement.hpp"
+
+namespace amalgam::bench {
+
+namespace {
+
+constexpr double slice_seconds = 0.004;
+
+double median(std::vector<double> all) {
+    std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2),
+                     all.end());
+    return all[all.size() / 2];
+}
+
+code_image image(const std::string& name) {
+    return code_image::load(AMALGAM_BENCH_IMAGES "/" + name + ".image");
+}
+
+}  // namespace
+
+/// One of the two: it sends, and counts what comes.
+class injection_pair::end_point {
+public:
+    end_point(const std::string& uri, const signing_key& key)
+        : on_(uri, {.name = "bench", .spin = always_spin}), key_(key) {
+        on_.define("count", [this](const_bytes) { ++arrived_; }, {.run = handler::inline_});
+        on_.define("arrived", [this] { return arrived_; }, {.run = handler::inline_});
+        on_.define("forget", [this] { open(); });
+        on_.define("ring", [this] { return ring_->memory(); });
+        on_.define("answer", [this](std::optional<way> by, std::size_t bytes) {
+            send_ = by ? sender(*by, bytes) : nullptr;
+            answered_ = arrived_;
+        });
+        open();
+    }
+    std::string address() const { return on_.address(); }
+    void connect(const std::string& address) {
+        there_ = on_.lookup(address);
+        writer_.emplace(on_.procedure<bulk()>("ring").on(there_)());
+    }
+    engine& on() { return on_; }
+    std::uint64_t arrived() const { return arrived_; }
+    /// Lets others run, and what came by the ring.
+    void give_way() {
+        ring_->poll();
+        this_task::yield();
+    }
+    std::function<void()> sender(way by, std::size_t bytes) {
+        if (by == way::rpc) {
+            return [content = std::make_shared<const std::vector<std::byte>>(bytes),
+                    call = on_.procedure<void(const_bytes)>("count").on(there_)] {
+                call.post_held(content, const_bytes(*content));
+            };
+        }
+        const injection message =
+            count_.create(bytes, by == way::always ? shipping::always : shipping::once);
+        if (by != way::ring) return [this, message] { message.post(there_); };
+        return [this, message] {
+            while (!writer_->try_post(message))
+                give_way();
+        };
+    }
+    /// Has the other one send back whatever comes.
+    void have_answered(std::optional<way> by, std::size_t bytes) {
+        on_.procedure<void(std::optional<way>, std::size_t)>("answer").on(there_)(by, bytes);
+    }
+    std::uint64_t arrived_there() { return on_.procedure<std::uint64_t()>("arrived").on(there_)(); }
+    void serve(const perf::channel& talk) {
+        on_.run([&] {
+            for (unsigned idle = 0; ++idle % (1u << 16) != 0 || !talk.closed();) {
+                if (send_ && arrived_ != answered_) {
+                    ++answered_;
+                    send_();
+                } else {
+                    give_way();
+                }
+            }
+        });
+    }
+    double first_use(double seconds) {
+        const injection message = inject_.add(image("count_4k").signed_by(key_)).create(8);
+        const auto forget = on_.procedure<void()>("forget").on(there_);
+        return on_.run([&] {
+            std::vector<double> all;
+            for (const auto start = perf::clock_type::now(); perf::seconds_since(start) < seconds;) {
+                forget();
+                const auto begin = perf::clock_type::now();
+                (void)message.call(there_);
+                all.push_back(perf::seconds_since(begin));
+            }
+            return median(all);
+        });
+    }
+
+private:
+    /// For code, of which it has none then.
+    void open() {
+        injection_options options;
+        options.allows.trusted = {key_.signer()};
+        options.target_args = &arrived_;
+        options.run = handler::inline_;
+        ring_.reset();
+        target_.reset();
+        target_.emplace(on_, std::move(options));
+        ring_.emplace(*target_, std::size_t{8} << 20);
+    }
+
+    std::uint64_t arrived_ = 0, answered_ = 0;
+    engine on_;
+    const signing_key key_;
+    injector inject_{on_};
+    const injected_function count_ = inject_.add(image("count").signed_by(key_));
+    std::optional<injection_target> target_;
+    std::optional<injection_ring> ring_;
+    std::optional<injection_ring_writer> writer_;
+    peer there_;
+    std::function<void()> send_;  // What it answers with; none: it does not.
+};
+
+injection_pair::injection_pair(const std::string& uri) {
+    const signing_key key = signing_key::generate();
+    other_ = std::make_unique<perf::forked_peer>([&](perf::channel& talk) {
+        end_point mine(uri, key);
+        talk.write_line(mine.address());
+        mine.connect(talk.read_line());
+        talk.write_line("ready");
+        mine.serve(talk);
+    });
+    here_ = std::make_unique<end_point>(uri, key);
+    const std::string there = other_->talk().read_line();
+    other_->talk().write_line(here_->address());
+    here_->connect(there);
+    (void)other_->talk().read_line();
+}
+
+injection_pair::~injection_pair() {
+    other_.reset();  // While there is still somebody to answer it.
+}
+
+/// `sample(way)` for each in turn, for so long; the medians.
+template <typename Sample>
+std::vector<double> injection_pair::in_turn(const std::vector<way>& ways, double seconds,
+                                            Sample sample) {
+    return here_->on().run([&] {
+        std::vector<std::vector<double>> all(ways.size());
+        const auto start = perf::clock_type::now();
+        do {
+            for (std::size_t i = 0; i < ways.size(); ++i)
+                all[i].push_back(sample(ways[i]));
+        } while (perf::seconds_since(start) < seconds);
+        std::vector<double> medians;
+        for (const auto& each : all)
+            medians.push_back(median(each));
+        return medians;
+    });
+}
+
+std::vector<double> injection_pair::latencies(const std::vector<way>& ways, std::size_t bytes,
+                                              double seconds) {
+    return in_turn(ways, seconds, [&](way by) {
+        here_->have_answered(by, bytes);
+        const auto send = here_->sender(by, bytes);
+        const auto exchange = [&] {
+            const std::uint64_t before = here_->arrived();
+            send();
+            while (here_->arrived() == before)
+                here_->give_way();
+        };
+        exchange();
+        int count = 0;
+        const auto begin = perf::clock_type::now();
+        do {
+            for (int more = bytes < 65536 ? 32 : 2; more > 0; --more, ++count)
+                exchange();
+        } while (perf::seconds_since(begin) < slice_seconds);
+        return perf::seconds_since(begin) / count;
+    });
+}
+
+std::vector<double> injection_pair::rates(const std::vector<way>& ways, std::size_t bytes,
+                                          double seconds) {
+    here_->on().run([&] { here_->have_answered(std::nullopt, 0); });
+    std::uint64_t sent = here_->on().run([&] { return here_->arrived_there(); });
+    return in_turn(ways, seconds, [&](way by) {
+        const auto send = here_->sender(by, bytes);
+        const auto send_many = [&](std::size_t count) {
+            for (std::size_t i = 0; i < count; ++i)
+                send();
+            sent += count;
+            while (here_->arrived_there() < sent)
+                this_task::yield();
+        };
+        send_many(1);
+        const std::size_t batch = std::clamp<std::size_t>((std::size_t{1} << 22) / bytes, 4, 1000);
+        std::size_t count = 0;
+        const auto begin = perf::clock_type::now();
+        do {
+            send_many(batch);
+            count += batch;
+        } while (perf::seconds_since(begin) < slice_seconds);
+        return static_cast<double>(count) / perf::seconds_since(begin);
+    });
+}
+
+double injection_pair::first_use(double seconds) {
+    return here_->first_use(seconds);
+}
+
+}  // namespace amalgam::bench
