@@ -56,9 +56,10 @@ static void keep_records(amalgam_ifunc_context_t* context) {
     check(amalgam_ifunc_export(context, "store_record", (void*)&store_record), "export");
     while (ran == 0 && getppid() == source)
         ran = wait_and_poll(context, insert);
-    printf("%ld records stored, %ld with \"says 7\"\n",
-           count(database, "SELECT count(*) FROM records"),
-           count(database, "SELECT count(*) FROM records WHERE instr(text, 'says 7')"));
+    if (ran != 0)
+        printf("%ld records stored, %ld with \"says 7\"\n",
+               count(database, "SELECT count(*) FROM records"),
+               count(database, "SELECT count(*) FROM records WHERE instr(text, 'says 7')"));
     sqlite3_finalize(insert);
     sqlite3_close(database);
 }

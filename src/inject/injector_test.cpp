@@ -7,6 +7,8 @@
 #include <malloc.h>
 
 #include <amalgam/bulk/expose.hpp>
+#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/interceptor.hpp>
 
 #include "inject/injector_testing.hpp"
 #include "tasks/sanitizer.hpp"
@@ -37,6 +39,26 @@ TEST_F(injector_test, a_post_brings_its_code_along_when_it_is_missing) {
         wait_for_sum(60);
         EXPECT_EQ(target.images(), 1u);
     }
+}
+
+TEST_F(injector_test, what_many_messages_wait_for_is_fetched_once) {
+    std::atomic<int> fetches{0};
+    struct counts : interceptor {
+        explicit counts(std::atomic<int>& into) : count(into) {}
+        void serving(call_context& call) override { count += call.procedure() == "inject.fetch"; }
+        std::atomic<int>& count;
+    };
+    engine source("shm://", {.interceptors = {std::make_shared<counts>(fetches)}});
+    injector of_source(source);
+    const injection counted = of_source.add(adder()).create(as_bytes_of(ones));
+    const peer target_there = source.lookup(at_target.address());
+    const injection_target target(at_target, open_to_all());
+    source.run([&] {
+        for (int i = 0; i < 500; ++i)
+            counted.post(target_there);
+    });
+    wait_for_sum(3000);
+    EXPECT_EQ(fetches, 1);
 }
 
 TEST_F(injector_test, code_in_every_message_is_linked_once_as_long_as_it_is_the_same) {

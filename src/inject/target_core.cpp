@@ -342,6 +342,17 @@ run_answer target_core::run_attached(image_hash which, const_bytes code,
 }
 
 target_core::ready target_core::fetch(const peer& from, const image_hash& which) {
+    const auto mine = [&] {
+        const std::lock_guard one(lock_);
+        std::erase_if(fetches_, [](const auto& each) { return each.expired(); });
+        for (const auto& each : fetches_)
+            if (auto same = each.lock(); same && same->from == from && same->which == which)
+                return same;
+        auto fresh = std::make_shared<image_fetch>(from, which);
+        fetches_.push_back(fresh);
+        return fresh;
+    }();
+    const std::lock_guard one_asks(mine->asking);
     if (ready known = find(which)) return known;
     const std::vector<std::byte> code = fetch_.on(from)(which);
     if (code.empty()) throw error(errc::not_found, "its source has not got it any more");

@@ -15,6 +15,7 @@
 #include <amalgam/core/counter.hpp>
 #include <amalgam/inject/injection_target.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/mutex.hpp>
 
 #include "inject/linked_image.hpp"
 #include "inject/procedures.hpp"
@@ -95,6 +96,13 @@ private:
     counter& refused_;
     counter_set::watch runs_watch_;
 
+    /// Many messages may wait for one image; it is asked for once.
+    struct image_fetch {
+        image_fetch(const peer& source, const image_hash& hash) : from(source), which(hash) {}
+        const peer from;
+        const image_hash which;
+        mutex asking;
+    };
     struct kept {
         ready image;
         std::list<image_hash>::iterator place;
@@ -102,6 +110,7 @@ private:
     mutable std::mutex lock_;
     std::list<image_hash> by_use_;  // Least lately used first.
     std::unordered_map<image_hash, kept, hash_of_image> images_;
+    std::vector<std::weak_ptr<image_fetch>> fetches_;
     // The last code that came with its message, so that it is not linked again when it comes again.
     std::vector<std::byte> latest_code_;
     ready latest_of_code_;

@@ -62,8 +62,7 @@ struct injection_options {
 /// Lets other processes run code in this one: see injector.
 ///
 /// Injected code can do all that this process can, unless it is confined. It is checked before it
-/// is linked, and not watched afterwards: whoever may sign for a target may do anything there; its
-/// static objects are made when it is linked, and that is never confined.
+/// is linked, and not watched afterwards: whoever may sign for a target may do anything there.
 /// Owner:   borrows the engine, which outlives it. At its end no new call begins; images go when
 ///          nothing of theirs runs any more.
 /// Threads: any.
