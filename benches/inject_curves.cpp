@@ -45,6 +45,13 @@ perf::plot_panel panel(const std::string& title, const std::string& unit, double
     return all;
 }
 
+std::vector<double> values(const std::vector<bench::way_figures>& all) {
+    std::vector<double> only;
+    for (const bench::way_figures& each : all)
+        only.push_back(each.value);
+    return only;
+}
+
 /// What UCX does a second; 0 when it is not here.
 double ucx(const char* test, const std::string& over, std::size_t bytes, double seconds) {
     perf::request asked;
@@ -70,13 +77,13 @@ int main(int argc, char** argv) {
         for (const std::string over : {"shm", "tcp"}) {
             const std::string uri = over == "shm" ? "shm://" : "tcp://127.0.0.1:0";
             panels.push_back(panel("Latency, " + over, "us", 0.5e6, [&](std::size_t bytes) {
-                auto got = bench::injection_pair(uri).latencies(ways, bytes, seconds);
+                auto got = values(bench::injection_pair(uri).latencies(ways, bytes, seconds));
                 const double rate = ucx("message-latency", over, bytes, seconds / 4);
                 got.push_back(rate == 0 ? 0 : 1 / rate);
                 return got;
             }));
             panels.push_back(panel("Rate, " + over, "messages/s", 1, [&](std::size_t bytes) {
-                auto got = bench::injection_pair(uri).rates(ways, bytes, seconds);
+                auto got = values(bench::injection_pair(uri).rates(ways, bytes, seconds));
                 got.push_back(ucx("message-rate", over, bytes, seconds / 4));
                 return got;
             }));

@@ -7,6 +7,7 @@
 #include <amalgam/inject/injection_ring.hpp>
 #include <amalgam/inject/injection_target.hpp>
 #include <amalgam/inject/injector.hpp>
+#include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "perf/measurement.hpp"
@@ -34,13 +35,19 @@ class injection_pair::end_point {
 public:
     end_point(const std::string& uri, const signing_key& key)
         : on_(uri, {.name = "bench", .spin = always_spin}), key_(key) {
-        on_.define("count", [this](const_bytes) { ++arrived_; }, {.run = handler::inline_});
+        on_.define("count", [this](const_bytes) { count_message(this); }, {.run = handler::inline_});
         on_.define("arrived", [this] { return arrived_; }, {.run = handler::inline_});
         on_.define("forget", [this] { open(); });
+        on_.define("end", [this] {
+            ended_ = true;
+            told_.set();
+        });
         on_.define("ring", [this] { return ring_->memory(); });
         on_.define("answer", [this](std::optional<way> by, std::size_t bytes) {
             send_ = by ? sender(*by, bytes) : nullptr;
+            answer_by_ = by;
             answered_ = arrived_;
+            told_.set();
         });
         open();
     }
@@ -51,10 +58,22 @@ public:
     }
     engine& on() { return on_; }
     std::uint64_t arrived() const { return arrived_; }
-    /// Lets others run, and what came by the ring.
-    void give_way() {
-        ring_->poll();
-        this_task::yield();
+    /// Until there are more than that, or it is to end.
+    void wait_for_more_than(std::uint64_t count) {
+        while (arrived_ <= count && !ended_) {
+            if (answer_by_ == way::ring) {
+                ring_->poll();
+                this_task::yield();
+            } else {
+                told_.wait();
+                told_.reset();
+            }
+        }
+    }
+    static void count_message(void* me) {
+        auto& here = *static_cast<end_point*>(me);
+        ++here.arrived_;
+        here.told_.set();
     }
     std::function<void()> sender(way by, std::size_t bytes) {
         if (by == way::rpc) {
@@ -68,26 +87,25 @@ public:
         if (by != way::ring) return [this, message] { message.post(there_); };
         return [this, message] {
             while (!writer_->try_post(message))
-                give_way();
+                this_task::yield();
         };
     }
     /// Has the other one send back whatever comes.
     void have_answered(std::optional<way> by, std::size_t bytes) {
+        answer_by_ = by;
         on_.procedure<void(std::optional<way>, std::size_t)>("answer").on(there_)(by, bytes);
     }
     std::uint64_t arrived_there() { return on_.procedure<std::uint64_t()>("arrived").on(there_)(); }
-    void serve(const perf::channel& talk) {
+    void serve() {
         on_.run([&] {
-            for (unsigned idle = 0; ++idle % (1u << 16) != 0 || !talk.closed();) {
-                if (send_ && arrived_ != answered_) {
-                    ++answered_;
+            while (!ended_) {
+                wait_for_more_than(send_ ? answered_ : arrived_);
+                for (; send_ && answered_ < arrived_; ++answered_)
                     send_();
-                } else {
-                    give_way();
-                }
             }
         });
     }
+    void end_other() { on_.procedure<void()>("end").on(there_)(); }
     double first_use(double seconds) {
         const injection message = inject_.add(image("count_4k").signed_by(key_)).create(8);
         const auto forget = on_.procedure<void()>("forget").on(there_);
@@ -108,7 +126,8 @@ private:
     void open() {
         injection_options options;
         options.allows.trusted = {key_.signer()};
-        options.target_args = &arrived_;
+        options.target_args = this;
+        options.exports["count_message"] = reinterpret_cast<void*>(&count_message);
         options.run = handler::inline_;
         ring_.reset();
         target_.reset();
@@ -117,6 +136,9 @@ private:
     }
 
     std::uint64_t arrived_ = 0, answered_ = 0;
+    bool ended_ = false;
+    event told_;
+    std::optional<way> answer_by_;  ///< How both send now.
     engine on_;
     const signing_key key_;
     injector inject_{on_};
@@ -135,7 +157,8 @@ injection_pair::injection_pair(const std::string& uri) {
         talk.write_line(mine.address());
         mine.connect(talk.read_line());
         talk.write_line("ready");
-        mine.serve(talk);
+        mine.serve();
+        (void)talk.read_line();
     });
     here_ = std::make_unique<end_point>(uri, key);
     const std::string there = other_->talk().read_line();
@@ -145,12 +168,12 @@ injection_pair::injection_pair(const std::string& uri) {
 }
 
 injection_pair::~injection_pair() {
-    other_.reset();  // While there is still somebody to answer it.
+    here_->on().run([&] { here_->end_other(); });
 }
 
 /// `sample(way)` for each in turn, for so long; the medians.
 template <typename Sample>
-std::vector<double> injection_pair::in_turn(const std::vector<way>& ways, double seconds,
+std::vector<way_figures> injection_pair::in_turn(const std::vector<way>& ways, double seconds,
                                             Sample sample) {
     return here_->on().run([&] {
         std::vector<std::vector<double>> all(ways.size());
@@ -159,14 +182,18 @@ std::vector<double> injection_pair::in_turn(const std::vector<way>& ways, double
             for (std::size_t i = 0; i < ways.size(); ++i)
                 all[i].push_back(sample(ways[i]));
         } while (perf::seconds_since(start) < seconds);
-        std::vector<double> medians;
-        for (const auto& each : all)
-            medians.push_back(median(each));
+        std::vector<way_figures> medians;
+        for (const std::vector<double>& each : all) {
+            std::vector<double> ratios;
+            for (std::size_t turn = 0; turn < each.size(); ++turn)
+                ratios.push_back(each[turn] / all[0][turn]);
+            medians.push_back({median(each), median(ratios)});
+        }
         return medians;
     });
 }
 
-std::vector<double> injection_pair::latencies(const std::vector<way>& ways, std::size_t bytes,
+std::vector<way_figures> injection_pair::latencies(const std::vector<way>& ways, std::size_t bytes,
                                               double seconds) {
     return in_turn(ways, seconds, [&](way by) {
         here_->have_answered(by, bytes);
@@ -174,8 +201,7 @@ std::vector<double> injection_pair::latencies(const std::vector<way>& ways, std:
         const auto exchange = [&] {
             const std::uint64_t before = here_->arrived();
             send();
-            while (here_->arrived() == before)
-                here_->give_way();
+            here_->wait_for_more_than(before);
         };
         exchange();
         int count = 0;
@@ -188,7 +214,7 @@ std::vector<double> injection_pair::latencies(const std::vector<way>& ways, std:
     });
 }
 
-std::vector<double> injection_pair::rates(const std::vector<way>& ways, std::size_t bytes,
+std::vector<way_figures> injection_pair::rates(const std::vector<way>& ways, std::size_t bytes,
                                           double seconds) {
     here_->on().run([&] { here_->have_answered(std::nullopt, 0); });
     std::uint64_t sent = here_->on().run([&] { return here_->arrived_there(); });

@@ -1,10 +1,12 @@
-/* Counts the messages that it came with. */
+/* Tells where it is that a message has come. */
 #include <amalgam/inject/image.h>
 
 AMALGAM_INJECTED(count)
 
-void count_main(void* payload, size_t payload_size, void* target_args) {
+void count_message(void* target);
+
+void count_main(void* payload, size_t payload_size, void* target) {
     (void)payload;
     (void)payload_size;
-    ++*(unsigned long*)target_args;
+    count_message(target);
 }

@@ -3,9 +3,10 @@
 
 AMALGAM_INJECTED(count_4k)
 
-static const unsigned char weights[3547] = {1, 2, 3};
+void count_message(void* target);
 
-void count_4k_main(void* payload, size_t payload_size, void* target_args) {
-    *(unsigned long*)target_args +=
-        weights[*(unsigned char*)payload % sizeof(weights)] + payload_size - payload_size;
+static const unsigned char weights[3712] = {1, 2, 3};
+
+void count_4k_main(void* payload, size_t payload_size, void* target) {
+    if (payload_size > 0 && weights[*(unsigned char*)payload] < 9) count_message(target);
 }

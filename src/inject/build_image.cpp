@@ -106,16 +106,14 @@ void compile(const image_source& from, const std::string& name, const brief_fold
     if (!is_c(from.path)) words.insert(words.end(), {"-std=c++20", "-fno-gnu-unique"});
     words.insert(words.end(), from.flags.begin(), from.flags.end());
     words.insert(words.end(),
-                 {"-fPIC", "-fno-plt", "-ftls-model=global-dynamic",
-                  // So that who calls amalgam_inject_onward() is known by where it returns to.
-                  "-fno-optimize-sibling-calls", "-shared", "-nostdlib"});
+                 {"-fPIC", "-fno-plt", "-ftls-model=global-dynamic", "-shared", "-nostdlib"});
     if (from.target == architecture::aarch64) words.push_back("-mtls-dialect=trad");
     // Larger pages for processors that may have them.
     const bool large = from.target == architecture::aarch64;
     words.push_back(fmt::format("-Wl,-z,max-page-size={}", large ? 65536 : 4096));
     words.insert(words.end(),
                  {"-Wl,-Bsymbolic", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,separate-code",
-                  "-Wl,--hash-style=sysv", "-Wl,--build-id=none", "-Wl,-z,text",
+                  "-Wl,--hash-style=sysv", "-Wl,--no-eh-frame-hdr", "-Wl,--build-id=none", "-Wl,-z,text",
                   "-Wl,--version-script=" + exports, part("first.c", first_source), from.path});
     words.insert(words.end(), from.libraries.begin(), from.libraries.end());
     words.insert(words.end(), {"-lgcc", part("last.c", last_source), "-o", object});

@@ -210,6 +210,7 @@ public:
         image_.end = functions(DT_FINI_ARRAY, DT_FINI_ARRAYSZ);
         if (const auto unwind = from_.section(".eh_frame"))
             image_.unwind = {rebased(unwind->offset), unwind->bytes};
+        leave_out_what_is_not_needed();
         if (const auto why = image_.fault()) refuse(errc::invalid, "the image is wrong: " + *why);
         return image_contents::to_bytes(image_);
     }
@@ -240,13 +241,38 @@ private:
             one.offset = rebased(each.p_vaddr);
             one.bytes = static_cast<std::uint32_t>(each.p_memsz);
             const const_bytes content = from_.content(each);
-            one.content = {reinterpret_cast<const std::uint8_t*>(content.data()), content.size()};
+            const auto* const start = reinterpret_cast<const std::uint8_t*>(content.data());
+            contents_.emplace_back(start, start + content.size());
             image_.segments.push_back(one);
             image_.memory_bytes = one.offset + one.bytes;
         }
         if (const Elf64_Phdr* const later = from_.program(PT_GNU_RELRO))
             image_.read_only_later = {rebased(later->p_vaddr),
                                       static_cast<std::uint32_t>(later->p_filesz)};
+    }
+    /// What nobody will read need not travel: what loaders want to know, and words that are filled
+    /// in when it is linked. Zeros at the end are not written down.
+    void leave_out_what_is_not_needed() {
+        const auto clear = [&](std::uint64_t offset, std::uint64_t bytes) {
+            for (std::size_t i = 0; i < contents_.size(); ++i) {
+                const std::uint64_t from = image_.segments[i].offset;
+                for (std::uint64_t at = std::max(offset, from);
+                     at < std::min(offset + bytes, from + contents_[i].size()); ++at)
+                    contents_[i][at - from] = 0;
+            }
+        };
+        if (const Elf64_Phdr* const loading = from_.program(PT_DYNAMIC))
+            clear(rebased(loading->p_vaddr), loading->p_filesz);
+        if (const auto table = from_.section(".got"))  // Its first word: where that is.
+            clear(rebased(table->offset), sizeof(std::uint64_t));
+        for (const image_relocation& each : image_.relocations)
+            clear(each.offset, sizeof(std::uint64_t));
+        for (std::size_t i = 0; i < contents_.size(); ++i) {
+            const bool written = image_.segments[i].rights == image_rights::read_write;
+            while (written && !contents_[i].empty() && contents_[i].back() == 0)
+                contents_[i].pop_back();
+            image_.segments[i].content = contents_[i];
+        }
     }
     void take_thread_data() {
         const Elf64_Phdr* const data = from_.program(PT_TLS);
@@ -327,6 +353,7 @@ private:
     const std::vector<Elf64_Sym> symbols_;
     image_contents image_;
     std::uint64_t base_ = 0;
+    std::vector<std::vector<std::uint8_t>> contents_;  // Of the segments.
     std::map<std::string_view, std::uint32_t> imports_;
 };
 

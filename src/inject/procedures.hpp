@@ -11,10 +11,18 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/rpc/codec_std.hpp>
+#include <amalgam/rpc/detail/rest_of_message.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
 /// What sources and targets ask of each other.
 namespace amalgam::detail {
+
+/// By which messages name an image: the first bytes of its hash. A target takes no second one of
+/// the same.
+using image_id = std::uint64_t;
+inline image_id id_of(const code_image& image) noexcept {
+    return load_le<image_id>(reinterpret_cast<const std::byte*>(image.hash().data()));
+}
 
 /// How a run ended.
 struct run_answer {
@@ -30,27 +38,19 @@ struct run_answer {
 };
 
 namespace at_target {
-/// Zeros, so that the payload behind them lies at a multiple of 8 in the message.
-using gap = std::uint32_t;
-using gap_bytes = const_bytes;
-inline gap_bytes gap_after(const_bytes code) {
-    static constexpr std::byte zeros[8]{};
-    return const_bytes(zeros, (8 - (code.size() + 3 * sizeof(std::uint32_t)) % 8) % 8);
-}
-
-/// The image's hash, a payload.
-using run = run_answer(image_hash, gap, const_bytes);
+/// The image, a payload.
+using run = run_answer(image_id, rest_of_message);
 inline constexpr std::string_view run_name = "inject.run";
 /// The same for those who want no answer.
-using post = void(image_hash, gap, const_bytes);
+using post = void(image_id, rest_of_message);
 inline constexpr std::string_view post_name = "inject.post";
 /// The image itself, a payload.
-using run_code = run_answer(const_bytes, gap_bytes, const_bytes);
+using run_code = run_answer(const_bytes, rest_of_message);
 inline constexpr std::string_view run_code_name = "inject.run_code";
-using post_code = void(const_bytes, gap_bytes, const_bytes);
+using post_code = void(const_bytes, rest_of_message);
 inline constexpr std::string_view post_code_name = "inject.post_code";
-/// The image's hash, the image itself or nothing, memory that its code may read or write, a payload.
-using run_attached = run_answer(image_hash, const_bytes, std::vector<amalgam::bulk>, const_bytes);
+/// The image, the image itself or nothing, memory that its code may read or write, a payload.
+using run_attached = run_answer(image_id, const_bytes, std::vector<amalgam::bulk>, rest_of_message);
 inline constexpr std::string_view run_attached_name = "inject.run_attached";
 /// An image that is to be run soon.
 using bring = run_answer(const_bytes);
@@ -58,8 +58,8 @@ inline constexpr std::string_view bring_name = "inject.bring";
 }  // namespace at_target
 
 namespace at_source {
-/// The bytes of the image with that hash; none: it is not here any more.
-using fetch = std::vector<std::byte>(image_hash);
+/// The bytes of that image; none: it is not here any more.
+using fetch = std::vector<std::byte>(image_id);
 inline constexpr std::string_view fetch_name = "inject.fetch";
 }  // namespace at_source
 

@@ -14,6 +14,23 @@
 
 namespace amalgam::detail {
 
+/// A payload, where no cache line of it is shared and every image wants it.
+struct payload_memory {
+    payload_memory(std::size_t room, std::size_t alignment)
+        : align(static_cast<std::align_val_t>(alignment)),
+          data(static_cast<std::byte*>(::operator new(std::max<std::size_t>(room, 1), align))) {
+        std::memset(data, 0, room);
+        bytes = room;
+    }
+    payload_memory(const payload_memory&) = delete;
+    payload_memory& operator=(const payload_memory&) = delete;
+    ~payload_memory() { ::operator delete(data, align); }
+
+    const std::align_val_t align;
+    std::byte* const data;
+    std::size_t bytes = 0;
+};
+
 namespace {
 /// The payload that a thread is making: how long it may become, and is to be.
 struct payload_in_the_making {
@@ -41,7 +58,7 @@ std::size_t source_image::make_payload(void* payload, std::size_t most, const_by
     return now.bytes;
 }
 
-source_image::source_image(const code_image& made) : image(made) {
+source_image::source_image(const code_image& made) : image(made), id(id_of(made)) {
     const auto exported = [&](const char* what) {
         return made.contents().find(fmt::format("{}_{}", made.name(), what)) != nullptr;
     };
@@ -72,7 +89,7 @@ source_core::source_core(engine& on)
 
 void source_core::start() {
     on_.define(at_source::fetch_name,
-               [self = shared_from_this()](image_hash which) { return self->fetched(which); });
+               [self = shared_from_this()](image_id which) { return self->fetched(which); });
 }
 
 void source_core::stop() noexcept {
@@ -87,11 +104,11 @@ std::shared_ptr<const source_image> source_core::add(const code_image& image) {
     return made;
 }
 
-std::vector<std::byte> source_core::fetched(image_hash which) {
+std::vector<std::byte> source_core::fetched(image_id which) {
     const std::lock_guard one(lock_);
     for (const auto& each : images_) {
         const auto here = each.lock();
-        if (here == nullptr || here->image.hash() != which) continue;
+        if (here == nullptr || here->id != which) continue;
         return {here->image.bytes().begin(), here->image.bytes().end()};
     }
     return {};
@@ -109,12 +126,11 @@ std::vector<std::byte> source_core::call(const peer& there, const sent_code& wha
     const std::vector<amalgam::bulk> attached(what.attached.begin(), what.attached.end());
     const auto run = [&] {
         if (!attached.empty())
-            return run_attached_.on(there).within(left())(what.image.hash(), code, attached,
-                                                          what.payload);
+            return run_attached_.on(there).within(left())(id_of(what.image), code, attached,
+                                                          {what.payload});
         if (always)
-            return run_code_.on(there).within(left())(code, at_target::gap_after(code),
-                                                      what.payload);
-        return run_.on(there).within(left())(what.image.hash(), 0, what.payload);
+            return run_code_.on(there).within(left())(code, {what.payload});
+        return run_.on(there).within(left())(id_of(what.image), {what.payload});
     };
     const auto end_of = [](run_answer answer) {
         if (answer.code != errc::ok) throw error(answer.code, answer.sentence);
@@ -130,42 +146,29 @@ std::vector<std::byte> source_core::call(const peer& there, const sent_code& wha
     }
 }
 
+void source_core::post_payload(const peer& there, image_id image,
+                               const std::shared_ptr<payload_memory>& payload) const {
+    post_.on(there).post_held(payload, image, {{payload->data, payload->bytes}});
+}
+
 void source_core::post(const peer& there, const sent_code& what,
-                       std::shared_ptr<const void> owner) const {
+                       const std::shared_ptr<payload_memory>& owner) const {
     const bool always = what.how == shipping::always;
     const const_bytes code = always ? what.image.bytes() : const_bytes();
     if (!what.attached.empty()) {
-        run_attached_.on(there).post_held(std::move(owner), what.image.hash(), code,
+        run_attached_.on(there).post_held(owner, id_of(what.image), code,
                                           {what.attached.begin(), what.attached.end()},
-                                          what.payload);
+                                          {what.payload});
     } else if (always) {
-        post_code_.on(there).post_held(std::move(owner), code, at_target::gap_after(code),
-                                       what.payload);
+        post_code_.on(there).post_held(owner, code, {what.payload});
     } else {
-        post_.on(there).post_held(std::move(owner), what.image.hash(), 0, what.payload);
+        post_.on(there).post_held(owner, id_of(what.image), {what.payload});
     }
 }
 
 }  // namespace amalgam::detail
 
 namespace amalgam {
-
-/// A payload, where no cache line of it is shared and every image wants it.
-struct injection::memory {
-    memory(std::size_t room, std::size_t alignment)
-        : align(static_cast<std::align_val_t>(alignment)),
-          data(static_cast<std::byte*>(::operator new(std::max<std::size_t>(room, 1), align))) {
-        std::memset(data, 0, room);
-        bytes = room;
-    }
-    memory(const memory&) = delete;
-    memory& operator=(const memory&) = delete;
-    ~memory() { ::operator delete(data, align); }
-
-    const std::align_val_t align;
-    std::byte* const data;
-    std::size_t bytes = 0;
-};
 
 mutable_bytes injection::payload() noexcept {
     return {payload_->data, payload_->bytes};
@@ -189,6 +192,8 @@ future<std::vector<std::byte>> injection::start(const peer& there) const {
 }
 
 void injection::post(const peer& there) const {
+    if (how_ == shipping::once && attached_.empty())
+        return core_->post_payload(there, image_->id, payload_);
     core_->post(there, {image_->image, payload(), how_, attached_}, payload_);
 }
 
@@ -217,7 +222,7 @@ injection injected_function::create(std::size_t payload_bytes, shipping how) con
     made.image_ = image_;
     made.how_ = how;
     made.payload_ =
-        std::make_shared<injection::memory>(payload_bytes, image_->image.payload_alignment());
+        std::make_shared<detail::payload_memory>(payload_bytes, image_->image.payload_alignment());
     return made;
 }
 

@@ -25,6 +25,7 @@ struct source_image {
     std::size_t make_payload(void* payload, std::size_t most, const_bytes args) const;
 
     code_image image;
+    const image_id id;
     std::unique_ptr<linked_image> linked;  // None: it is for another machine, or makes no payloads.
     max_size payload_max_size = nullptr;
     init payload_init = nullptr;
@@ -53,12 +54,16 @@ public:
     std::vector<std::byte> call(
         const peer& there, const sent_code& what,
         std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const;
+    /// Of an image that is there, likely, and with nothing attached: the shortest way.
+    void post_payload(const peer& there, image_id image,
+                      const std::shared_ptr<payload_memory>& payload) const;
     /// `owner`: holds the payload.
-    void post(const peer& there, const sent_code& what, std::shared_ptr<const void> owner) const;
+    void post(const peer& there, const sent_code& what,
+              const std::shared_ptr<payload_memory>& owner) const;
     engine& where() const noexcept { return on_; }
 
 private:
-    std::vector<std::byte> fetched(image_hash which);
+    std::vector<std::byte> fetched(image_id which);
 
     engine& on_;
     const procedure<at_target::run> run_;

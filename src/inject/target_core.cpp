@@ -45,15 +45,10 @@ bool contains(const std::vector<std::string>& those, std::string_view what) {
 
 }  // namespace
 
-std::size_t target_core::hash_of_image::operator()(const image_hash& hash) const noexcept {
-    std::size_t first = 0;  // All bits of it are as good as any.
-    std::memcpy(&first, hash.data(), sizeof(first));
-    return first;
-}
-
 target_core::ready_image::ready_image(const code_image& image, const image_symbols& symbols)
     : linked(image, symbols, linked_image::not_started()),
-      main(reinterpret_cast<entry>(linked.find(fmt::format("{}_main", image.name())))) {
+      main(reinterpret_cast<entry>(linked.find(fmt::format("{}_main", image.name())))),
+      alignment(image.payload_alignment()) {
     if (main == nullptr)
         throw error(errc::invalid, fmt::format("the image {0} has no {0}_main", image.name()));
 }
@@ -76,41 +71,41 @@ void target_core::start() {
     const auto self = shared_from_this();
     const procedure_options how{.run = options_.run};
     on_.define(at_target::run_name,
-               [self](image_hash which, at_target::gap, const_bytes payload) {
-                   return self->run(which, payload);
+               [self](image_id which, const rest_of_message& payload) {
+                   return self->run(which, payload.bytes);
                },
                how);
     on_.define(at_target::run_code_name,
-               [self](const_bytes code, at_target::gap_bytes, const_bytes payload) {
-                   return self->run_code(code, payload);
+               [self](const_bytes code, const rest_of_message& payload) {
+                   return self->run_code(code, payload.bytes);
                },
                how);
     if (options_.run == handler::inline_) {
         on_.define(at_target::post_name,
-                   [self](const image_hash& which, at_target::gap, const_bytes payload) {
-                       self->run_inline(which, payload);
+                   [self](image_id which, const rest_of_message& payload) {
+                       self->run_inline(which, payload.bytes);
                    },
                    how);
         on_.define(at_target::post_code_name,
-                   [self](const_bytes code, at_target::gap_bytes, const_bytes payload) {
-                       self->run_code_inline(code, payload);
+                   [self](const_bytes code, const rest_of_message& payload) {
+                       self->run_code_inline(code, payload.bytes);
                    },
                    how);
     } else {
         on_.define(at_target::post_name,
-                   [self](const image_hash& which, at_target::gap, const_bytes payload) {
-                       (void)self->run(which, payload);
+                   [self](image_id which, const rest_of_message& payload) {
+                       (void)self->run(which, payload.bytes);
                    });
         on_.define(at_target::post_code_name,
-                   [self](const_bytes code, at_target::gap_bytes, const_bytes payload) {
-                       (void)self->run_code(code, payload);
+                   [self](const_bytes code, const rest_of_message& payload) {
+                       (void)self->run_code(code, payload.bytes);
                    });
     }
     // What is attached is there to be waited for.
     on_.define(at_target::run_attached_name,
-               [self](image_hash which, const_bytes code, const std::vector<amalgam::bulk>& attached,
-                      const_bytes payload) {
-                   return self->run_attached(which, code, attached, payload);
+               [self](image_id which, const_bytes code, const std::vector<amalgam::bulk>& attached,
+                      const rest_of_message& payload) {
+                   return self->run_attached(which, code, attached, payload.bytes);
                });
     on_.define(at_target::bring_name, [self](const_bytes code) { return self->bring(code); });
 }
@@ -127,7 +122,7 @@ std::size_t target_core::images() const {
     return images_.size();
 }
 
-target_core::ready target_core::find(const image_hash& which) {
+target_core::ready target_core::find(image_id which) {
     const std::lock_guard one(lock_);
     const auto at = images_.find(which);
     if (at == images_.end()) return nullptr;
@@ -190,15 +185,21 @@ target_core::ready target_core::take(const_bytes code) {
                                 options_.max_image_bytes));
     auto image = code_image::parse({code.begin(), code.end()});
     if (!image) throw error(image.code(), image.sentence());
-    if (auto known = find(image->hash())) return known;
+    if (auto known = find(id_of(*image))) {
+        if (known->linked.image().hash() == image->hash()) return known;
+        throw error(errc::mismatch,
+                    fmt::format("the images {} and {} have the same number by chance: build one of "
+                                "them again, with any change",
+                                image->name(), known->linked.image().name()));
+    }
     check(*image);
     const ready made = link(*image);
     linked_count_.add();
     std::vector<ready> ended;  // Not with the lock held: their code runs when they go.
     const std::lock_guard one(lock_);
-    const auto [at, fresh] = images_.try_emplace(image->hash());
+    const auto [at, fresh] = images_.try_emplace(id_of(*image));
     if (!fresh) return at->second.image;
-    at->second = {made, by_use_.insert(by_use_.end(), image->hash())};
+    at->second = {made, by_use_.insert(by_use_.end(), id_of(*image))};
     while (images_.size() > std::max<std::size_t>(1, options_.max_images)) {
         const auto least = images_.find(by_use_.front());
         ended.push_back(std::move(least->second.image));
@@ -211,7 +212,6 @@ target_core::ready target_core::take(const_bytes code) {
 
 void target_core::run_main(ready_image& what, const_bytes payload, running_code& here,
                            call_context* call) {
-    const std::size_t alignment = what.linked.image().payload_alignment();
     void* const target = options_.target_args_of ? options_.target_args_of() : options_.target_args;
     void* none = nullptr;
     void*& place = call != nullptr ? call->kept_by_layer() : none;
@@ -220,11 +220,11 @@ void target_core::run_main(ready_image& what, const_bytes payload, running_code&
         ~keeps() { slot = nullptr; }
     } const meanwhile{place};
     place = &here;
-    if (reinterpret_cast<std::uintptr_t>(payload.data()) % alignment == 0) {
+    if ((reinterpret_cast<std::uintptr_t>(payload.data()) & (what.alignment - 1)) == 0) {
         // It is the message's own memory: whoever runs may write there.
         what.main(const_cast<std::byte*>(payload.data()), payload.size(), target);
     } else {
-        const placed_payload placed(payload, alignment);
+        const placed_payload placed(payload, what.alignment);
         what.main(placed.data(), payload.size(), target);
     }
 }
@@ -243,7 +243,7 @@ run_answer target_core::run_confined_now(ready_image& what, const_bytes payload,
         run_main(what, {static_cast<const std::byte*>(at), bytes}, here, call);
         return const_bytes(here.result);
     };
-    confined_end end = run_confined(work, payload, what.linked.image().payload_alignment(),
+    confined_end end = run_confined(work, payload, what.alignment,
                                     {time, options_.confined.result_bytes});
     return {end.code, false, std::move(end.sentence), std::move(end.result)};
 }
@@ -284,9 +284,9 @@ void target_core::run_quickly(ready_image& what, const_bytes payload) {
     }
 }
 
-void target_core::run_inline(const image_hash& which, const_bytes payload) {
+void target_core::run_inline(image_id which, const_bytes payload) {
     const std::uint64_t forgotten = forgotten_.load(std::memory_order_acquire);
-    if (!last_inline_.image || last_inline_.forgotten != forgotten || last_inline_.hash != which) {
+    if (!last_inline_.image || last_inline_.forgotten != forgotten || last_inline_.id != which) {
         last_inline_ = {forgotten, which, find(which)};
         if (!last_inline_.image) return fetch_and_run_later(which, payload);
     }
@@ -299,7 +299,7 @@ void target_core::run_code_inline(const_bytes code, const_bytes payload) {
         std::memcmp(code.data(), last_inline_.code.data(), code.size()) == 0)
         return run_quickly(*last_inline_.image, payload);
     try {
-        last_inline_ = {0, {}, take_again(code), {code.begin(), code.end()}};
+        last_inline_ = {0, 0, take_again(code), {code.begin(), code.end()}};
     } catch (const error& why) {
         (void)refuse(why);
         return;
@@ -307,27 +307,27 @@ void target_core::run_code_inline(const_bytes code, const_bytes payload) {
     run_quickly(*last_inline_.image, payload);
 }
 
-run_answer target_core::run(const image_hash& which, const_bytes payload) {
+run_answer target_core::run(image_id which, const_bytes payload) {
     if (const ready known = find(which)) return run_now(known, payload);
     if (!call_context::current().one_way()) return {errc::not_found, true, {}, {}};
     return fetch_and_run(which, payload, {});
 }
 
 /// Here nobody can wait for the code: that is for a ULT, and then it is another call.
-void target_core::fetch_and_run_later(const image_hash& which, const_bytes payload) {
+void target_core::fetch_and_run_later(image_id which, const_bytes payload) {
     amalgam::post(on_.pool(), [self = shared_from_this(), from = call_context::current().from(),
                                which,
                                held = std::vector<std::byte>(payload.begin(), payload.end())] {
         try {
             (void)self->fetch(from, which);
-            self->post_here_.on(self_of(self->on_.core())).post(which, 0, held);
+            self->post_here_.on(self_of(self->on_.core())).post(which, {held});
         } catch (const error& why) {
             (void)self->refuse(why);
         }
     });
 }
 
-run_answer target_core::run_attached(image_hash which, const_bytes code,
+run_answer target_core::run_attached(image_id which, const_bytes code,
                                      const std::vector<amalgam::bulk>& attached, const_bytes payload) {
     if (!code.empty()) {
         try {
@@ -341,7 +341,7 @@ run_answer target_core::run_attached(image_hash which, const_bytes code,
     return fetch_and_run(which, payload, attached);
 }
 
-target_core::ready target_core::fetch(const peer& from, const image_hash& which) {
+target_core::ready target_core::fetch(const peer& from, image_id which) {
     const auto mine = [&] {
         const std::lock_guard one(lock_);
         std::erase_if(fetches_, [](const auto& each) { return each.expired(); });
@@ -357,12 +357,12 @@ target_core::ready target_core::fetch(const peer& from, const image_hash& which)
     const std::vector<std::byte> code = fetch_.on(from)(which);
     if (code.empty()) throw error(errc::not_found, "its source has not got it any more");
     ready fresh = take(code);
-    if (fresh->linked.image().hash() != which)
+    if (id_of(fresh->linked.image()) != which)
         throw error(errc::mismatch, "its source gave another image than was asked for");
     return fresh;
 }
 
-run_answer target_core::fetch_and_run(const image_hash& which, const_bytes payload,
+run_answer target_core::fetch_and_run(image_id which, const_bytes payload,
                                       std::span<const amalgam::bulk> attached) {
     ready known;
     try {

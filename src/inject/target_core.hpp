@@ -48,22 +48,20 @@ private:
         ready_image(const code_image& image, const image_symbols& symbols);
         linked_image linked;  ///< Not started where it is to run confined.
         entry main;
+        std::size_t alignment;  ///< Of its payloads.
     };
     using ready = std::shared_ptr<ready_image>;
-    struct hash_of_image {
-        std::size_t operator()(const image_hash& hash) const noexcept;
-    };
 
     // What it serves: see at_target.
-    run_answer run(const image_hash& which, const_bytes payload);
-    void run_inline(const image_hash& which, const_bytes payload);
+    run_answer run(image_id which, const_bytes payload);
+    void run_inline(image_id which, const_bytes payload);
     void run_code_inline(const_bytes code, const_bytes payload);
     run_answer run_code(const_bytes code, const_bytes payload);
-    run_answer run_attached(image_hash which, const_bytes code, const std::vector<amalgam::bulk>& attached,
+    run_answer run_attached(image_id which, const_bytes code, const std::vector<amalgam::bulk>& attached,
                             const_bytes payload);
     run_answer bring(const_bytes code);
 
-    ready find(const image_hash& which);
+    ready find(image_id which);
     /// Checks, links and keeps it. Throws error.
     ready take(const_bytes code);
     ready link(const code_image& image);
@@ -71,12 +69,12 @@ private:
     void check(const code_image& image) const;
     void* symbol(std::string_view name) const;
     /// What is here, or else there. Throws error.
-    ready fetch(const peer& from, const image_hash& which);
+    ready fetch(const peer& from, image_id which);
     /// Of code that comes with its message, again and again.
     ready take_again(const_bytes code);
-    run_answer fetch_and_run(const image_hash& which, const_bytes payload,
+    run_answer fetch_and_run(image_id which, const_bytes payload,
                              std::span<const amalgam::bulk> attached);
-    void fetch_and_run_later(const image_hash& which, const_bytes payload);
+    void fetch_and_run_later(image_id which, const_bytes payload);
     run_answer run_now(const ready& what, const_bytes payload,
                        std::span<const amalgam::bulk> attached = {});
     run_answer run_confined_now(ready_image& what, const_bytes payload, running_code& here,
@@ -98,18 +96,18 @@ private:
 
     /// Many messages may wait for one image; it is asked for once.
     struct image_fetch {
-        image_fetch(const peer& source, const image_hash& hash) : from(source), which(hash) {}
+        image_fetch(const peer& source, image_id id) : from(source), which(id) {}
         const peer from;
-        const image_hash which;
+        const image_id which;
         mutex asking;
     };
     struct kept {
         ready image;
-        std::list<image_hash>::iterator place;
+        std::list<image_id>::iterator place;
     };
     mutable std::mutex lock_;
-    std::list<image_hash> by_use_;  // Least lately used first.
-    std::unordered_map<image_hash, kept, hash_of_image> images_;
+    std::list<image_id> by_use_;  // Least lately used first.
+    std::unordered_map<image_id, kept> images_;
     std::vector<std::weak_ptr<image_fetch>> fetches_;
     // The last code that came with its message, so that it is not linked again when it comes again.
     std::vector<std::byte> latest_code_;
@@ -119,7 +117,7 @@ private:
     /// Of inline handlers only: what ran last, by its hash or its code. It goes with the next one.
     struct inline_image {
         std::uint64_t forgotten = 0;  ///< Then: since then it may have gone.
-        image_hash hash{};
+        image_id id = 0;
         ready image{};
         std::vector<std::byte> code{};
     };

@@ -174,13 +174,21 @@ buffer_pool* one_way::pool_of(const call_target& target) {
     return &target.core->buffers();
 }
 
-void one_way::hold(std::shared_ptr<const void> owner, const_bytes last) {
+bool one_way::may_hold(const const_bytes& last) const {
     // Less is copied sooner than it is held; and in XDR there is something behind it.
     constexpr std::size_t worth_holding = 2048;
-    const bool fits = arguments.size() + sizeof(std::uint32_t) + last.size() <= most_in_message();
-    if (last.size() < worth_holding || !fits || target_.as != encoding::native) return write(last);
+    return last.size() >= worth_holding && target_.as == encoding::native &&
+           arguments.size() + rest_of_message::alignment + last.size() <= most_in_message();
+}
+
+void one_way::hold(std::shared_ptr<const void> owner, const_bytes last) {
     archive_writer(arguments, target_.as).count(last.size());
     held_ = {std::move(owner), last};
+}
+
+void one_way::hold(std::shared_ptr<const void> owner, const rest_of_message& last) {
+    archive_writer(arguments, target_.as).align(rest_of_message::alignment);
+    held_ = {std::move(owner), last.bytes};
 }
 
 std::size_t one_way::most_in_message() const {

@@ -23,6 +23,7 @@ namespace amalgam {
 
 namespace detail {
 class source_core;
+struct payload_memory;
 struct source_image;
 }  // namespace detail
 
@@ -62,10 +63,9 @@ public:
 private:
     friend class injected_function;
     friend class injection_ring_writer;
-    struct memory;
     std::shared_ptr<detail::source_core> core_;
     std::shared_ptr<const detail::source_image> image_;
-    std::shared_ptr<memory> payload_;
+    std::shared_ptr<detail::payload_memory> payload_;
     std::vector<bulk> attached_;
     shipping how_ = shipping::once;
 };

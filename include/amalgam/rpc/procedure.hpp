@@ -14,6 +14,7 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
+#include <amalgam/rpc/detail/rest_of_message.hpp>
 #include <amalgam/rpc/streamed.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
@@ -47,7 +48,8 @@ template <typename First, typename... A>
 inline constexpr bool ends_with_bytes<First, A...> = ends_with_bytes<A...>;
 template <typename Last>
 inline constexpr bool ends_with_bytes<Last> =
-    std::is_same_v<std::remove_cvref_t<Last>, const_bytes>;
+    std::is_same_v<std::remove_cvref_t<Last>, const_bytes> ||
+    std::is_same_v<std::remove_cvref_t<Last>, rest_of_message>;
 
 }  // namespace detail
 
@@ -81,7 +83,12 @@ public:
     }
 
 protected:
-    explicit bound_target(const call_target& target) noexcept : target_(target) {}
+    // Its one copy of the target is changed in its place: this is on the way of every call.
+    bound_target(const call_target& target, const peer& there, std::uint16_t provider) noexcept
+        : target_(target) {
+        target_.to = there;
+        target_.provider = provider;
+    }
 
     call_target target_;
 };
@@ -116,7 +123,9 @@ class bound_procedure<R(A...)> : public detail::bound_target<bound_procedure<R(A
                   "static T amalgam_load(amalgam::archive_reader&)");
 
 public:
-    explicit bound_procedure(const detail::call_target& target) noexcept : base(target) {}
+    bound_procedure(const detail::call_target& target, const peer& there,
+                    std::uint16_t provider) noexcept
+        : base(target, there, provider) {}
 
     /// The same, but a call that ends as overloaded, unreachable or disconnected is made again,
     /// until `attempts` were made or its deadline is near; a peer that is gone is looked up again
@@ -182,15 +191,18 @@ public:
     }
     /// post() without copying the last argument, a span of bytes: it stays where it is, unchanged,
     /// until it was sent, and as long as `owner` is held. Few bytes are copied nevertheless.
-    void post_held(std::shared_ptr<const void> owner, detail::argument_t<A>... arguments) const
-        requires(detail::ends_with_bytes<A...>) {
+    template <typename Owner>
+    requires(detail::ends_with_bytes<A...>) void post_held(const std::shared_ptr<Owner>& owner,
+                                                           detail::argument_t<A>... arguments)
+        const {
         detail::one_way message(target_);
         const auto all = std::forward_as_tuple(arguments...);
         [&]<std::size_t... I>(std::index_sequence<I...>) {
             message.write(std::get<I>(all)...);
         }
         (std::make_index_sequence<sizeof...(A) - 1>());
-        message.hold(std::move(owner), std::get<sizeof...(A) - 1>(all));
+        const auto& last = std::get<sizeof...(A) - 1>(all);
+        message.may_hold(last) ? message.hold(owner, last) : message.write(last);
         message.send();
     }
 };
@@ -204,7 +216,9 @@ class bound_procedure<streamed<T>(A...)>
     friend base;
 
 public:
-    explicit bound_procedure(const detail::call_target& target) noexcept : base(target) {}
+    bound_procedure(const detail::call_target& target, const peer& there,
+                    std::uint16_t provider) noexcept
+        : base(target, there, provider) {}
 
     /// The same, but so many values may be on their way or wait to be read. At least 1.
     bound_procedure window(std::uint32_t values) const noexcept {
@@ -246,10 +260,7 @@ public:
 
     /// `provider`: which one of those that serve it there; see procedure_options::provider.
     bound_procedure<R(A...)> on(const peer& there, std::uint16_t provider = 0) const noexcept {
-        detail::call_target target = target_;
-        target.to = there;
-        target.provider = provider;
-        return bound_procedure<R(A...)>(target);
+        return bound_procedure<R(A...)>(target_, there, provider);
     }
     /// Looks the address up each time: keep the peer for more than a few calls.
     bound_procedure<R(A...)> on(std::string_view address, std::uint16_t provider = 0) const {

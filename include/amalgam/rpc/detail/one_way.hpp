@@ -7,6 +7,7 @@
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/rest_of_message.hpp>
 
 namespace amalgam::detail {
 
@@ -28,8 +29,12 @@ public:
         archive_writer(arguments, target_.as, &between)(values...);
     }
 
-    /// Writes the last argument, a span of bytes. Many are not copied but held.
+    /// Whether the last argument, a span of bytes, is better held than copied: many are.
+    bool may_hold(const const_bytes& last) const;
+    bool may_hold(const rest_of_message& last) const { return may_hold(last.bytes); }
+    /// Writes it so.
     void hold(std::shared_ptr<const void> owner, const_bytes last);
+    void hold(std::shared_ptr<const void> owner, const rest_of_message& last);
 
     body arguments;
 
