@@ -32,7 +32,8 @@ double compare(const std::string& test, const std::string& uri, double seconds) 
     if (test.ends_with("-64k")) sizes = {65536};
     std::vector<double> ratios;
     for (const std::size_t each : sizes) {
-        const auto got = by_rate ? both.rates(ways, each, seconds) : both.latencies(ways, each, seconds);
+        const auto got =
+            by_rate ? both.rates(ways, each, seconds) : both.latencies(ways, each, seconds);
         ratios.push_back(got[1].ratio);
         fmt::print("{{\"bytes\": {}, \"rpc\": {:.4g}, \"injected\": {:.4g}, \"ratio\": {:.3f}}}\n",
                    each, got[0].value, got[1].value, ratios.back());
@@ -45,8 +46,9 @@ double compare(const std::string& test, const std::string& uri, double seconds) 
 
 int main(int argc, char** argv) {
     const std::string test = argc > 2 ? argv[1] : "";
-    const std::vector<std::string> tests{"latency-cached",   "latency-always",     "rate-cached", "rate-always",
-                                         "latency-always-1", "latency-always-64k", "first-use"};
+    const std::vector<std::string> tests{"latency-cached", "latency-always",   "rate-cached",
+                                         "rate-always",    "latency-always-1", "latency-always-64k",
+                                         "first-use"};
     if (std::find(tests.begin(), tests.end(), test) == tests.end()) {
         fmt::print(stderr, "usage: {} {} URI [SECONDS]\n", argv[0], fmt::join(tests, "|"));
         return 2;
@@ -56,8 +58,8 @@ int main(int argc, char** argv) {
         const double value = test == "first-use"
                                  ? bench::injection_pair(argv[2]).first_use(seconds) * 1e6
                                  : compare(test, argv[2], seconds);
-        fmt::print("{{\"test\": \"inject-{}\", \"uri\": \"{}\", \"value\": {:.4g}}}\n", test, argv[2],
-                   value);
+        fmt::print("{{\"test\": \"inject-{}\", \"uri\": \"{}\", \"value\": {:.4g}}}\n", test,
+                   argv[2], value);
     } catch (const error& why) {
         fmt::print(stderr, "{}: {}\n", argv[0], why.what());
         return 1;

@@ -35,7 +35,8 @@ class injection_pair::end_point {
 public:
     end_point(const std::string& uri, const signing_key& key)
         : on_(uri, {.name = "bench", .spin = always_spin}), key_(key) {
-        on_.define("count", [this](const_bytes) { count_message(this); }, {.run = handler::inline_});
+        on_.define("count", [this](const_bytes) { count_message(this); },
+                   {.run = handler::inline_});
         on_.define("arrived", [this] { return arrived_; }, {.run = handler::inline_});
         on_.define("forget", [this] { open(); });
         on_.define("end", [this] {
@@ -43,9 +44,9 @@ public:
             told_.set();
         });
         on_.define("ring", [this] { return ring_->memory(); });
-        on_.define("answer", [this](std::optional<way> by, std::size_t bytes) {
-            send_ = by ? sender(*by, bytes) : nullptr;
-            answer_by_ = by;
+        on_.define("expect", [this](way by, std::size_t bytes, bool answers) {
+            send_ = answers ? sender(by, bytes) : nullptr;
+            comes_by_ = by;
             answered_ = arrived_;
             told_.set();
         });
@@ -61,7 +62,7 @@ public:
     /// Until there are more than that, or it is to end.
     void wait_for_more_than(std::uint64_t count) {
         while (arrived_ <= count && !ended_) {
-            if (answer_by_ == way::ring) {
+            if (comes_by_ == way::ring) {
                 ring_->poll();
                 this_task::yield();
             } else {
@@ -90,10 +91,10 @@ public:
                 this_task::yield();
         };
     }
-    /// Has the other one send back whatever comes.
-    void have_answered(std::optional<way> by, std::size_t bytes) {
-        answer_by_ = by;
-        on_.procedure<void(std::optional<way>, std::size_t)>("answer").on(there_)(by, bytes);
+    /// From now on messages come so; they are sent back, or not.
+    void expect(way by, std::size_t bytes, bool answers) {
+        comes_by_ = by;
+        on_.procedure<void(way, std::size_t, bool)>("expect").on(there_)(by, bytes, answers);
     }
     std::uint64_t arrived_there() { return on_.procedure<std::uint64_t()>("arrived").on(there_)(); }
     void serve() {
@@ -111,7 +112,8 @@ public:
         const auto forget = on_.procedure<void()>("forget").on(there_);
         return on_.run([&] {
             std::vector<double> all;
-            for (const auto start = perf::clock_type::now(); perf::seconds_since(start) < seconds;) {
+            for (const auto start = perf::clock_type::now();
+                 perf::seconds_since(start) < seconds;) {
                 forget();
                 const auto begin = perf::clock_type::now();
                 (void)message.call(there_);
@@ -126,6 +128,7 @@ private:
     void open() {
         injection_options options;
         options.allows.trusted = {key_.signer()};
+        options.allows.unsigned_too = true;
         options.target_args = this;
         options.exports["count_message"] = reinterpret_cast<void*>(&count_message);
         options.run = handler::inline_;
@@ -138,11 +141,11 @@ private:
     std::uint64_t arrived_ = 0, answered_ = 0;
     bool ended_ = false;
     event told_;
-    std::optional<way> answer_by_;  ///< How both send now.
+    way comes_by_ = way::rpc;
     engine on_;
     const signing_key key_;
     injector inject_{on_};
-    const injected_function count_ = inject_.add(image("count").signed_by(key_));
+    const injected_function count_ = inject_.add(image("count"));
     std::optional<injection_target> target_;
     std::optional<injection_ring> ring_;
     std::optional<injection_ring_writer> writer_;
@@ -174,7 +177,7 @@ injection_pair::~injection_pair() {
 /// `sample(way)` for each in turn, for so long; the medians.
 template <typename Sample>
 std::vector<way_figures> injection_pair::in_turn(const std::vector<way>& ways, double seconds,
-                                            Sample sample) {
+                                                 Sample sample) {
     return here_->on().run([&] {
         std::vector<std::vector<double>> all(ways.size());
         const auto start = perf::clock_type::now();
@@ -194,9 +197,9 @@ std::vector<way_figures> injection_pair::in_turn(const std::vector<way>& ways, d
 }
 
 std::vector<way_figures> injection_pair::latencies(const std::vector<way>& ways, std::size_t bytes,
-                                              double seconds) {
+                                                   double seconds) {
     return in_turn(ways, seconds, [&](way by) {
-        here_->have_answered(by, bytes);
+        here_->expect(by, bytes, true);
         const auto send = here_->sender(by, bytes);
         const auto exchange = [&] {
             const std::uint64_t before = here_->arrived();
@@ -215,10 +218,10 @@ std::vector<way_figures> injection_pair::latencies(const std::vector<way>& ways,
 }
 
 std::vector<way_figures> injection_pair::rates(const std::vector<way>& ways, std::size_t bytes,
-                                          double seconds) {
-    here_->on().run([&] { here_->have_answered(std::nullopt, 0); });
+                                               double seconds) {
     std::uint64_t sent = here_->on().run([&] { return here_->arrived_there(); });
     return in_turn(ways, seconds, [&](way by) {
+        here_->expect(by, bytes, false);
         const auto send = here_->sender(by, bytes);
         const auto send_many = [&](std::size_t count) {
             for (std::size_t i = 0; i < count; ++i)

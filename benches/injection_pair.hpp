@@ -10,7 +10,7 @@
 
 namespace amalgam::bench {
 
-/// How a message may come to the code that counts it.
+/// How a message may come to the code that counts it, which is not signed.
 enum class way : unsigned {
     rpc,     ///< A one-way call: the code is there.
     cached,  ///< Injected, where it was before.
@@ -40,8 +40,7 @@ public:
     std::vector<way_figures> latencies(const std::vector<way>& ways, std::size_t bytes,
                                        double seconds);
     /// Messages per second, of which only the last of a batch is waited for.
-    std::vector<way_figures> rates(const std::vector<way>& ways, std::size_t bytes,
-                                   double seconds);
+    std::vector<way_figures> rates(const std::vector<way>& ways, std::size_t bytes, double seconds);
     /// Seconds for a call of a signed image of 4 KiB that the target does not know: the median.
     double first_use(double seconds);
 

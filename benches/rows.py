@@ -40,6 +40,18 @@ def directory(test, uri):
     return ["bench_directory", test, uri, SECONDS], {}
 
 
+def inject(test, uri):
+    return ["bench_inject", test, uri, SECONDS], {}
+
+
+def inject_row(what, test, over, better, goal):
+    """Measured beside one-way calls, in turn with them."""
+    uri = "shm://" if over == "shm" else "tcp://127.0.0.1:0"
+    return dict(metric=f"injected code over one-way call: {what}, {over}", unit="times",
+                better=better, read=value, ours=inject(test, uri), peers={}, limit=None,
+                goal=lambda row: goal)
+
+
 def raw_memory(way, size):
     return ["bench_raw_memory", way, str(size), SECONDS], {}
 
@@ -256,6 +268,16 @@ ROWS = [
          ours=directory("message", "tcp://127.0.0.1:0"), peers={},
          limit=("bare port", perf("message-latency", "tcp://127.0.0.1:0", 8)),
          goal=lambda row: 1.3 * row["limit"]),
+    *(inject_row(what, test, over, better, goal)
+      for over in ("shm", "tcp")
+      for what, test, better, goal in [
+          ("latency, code cached, worst of 1 B to 1 MiB", "latency-cached", "lower", 1.1),
+          ("rate, code cached, worst of 1 B to 1 MiB", "rate-cached", "higher", 0.9),
+          ("latency, code in every message, 1 B", "latency-always-1", "lower", 1.5),
+          ("latency, code in every message, 64 KiB", "latency-always-64k", "lower", 1.05)]),
+    dict(metric="first use of a signed image of 4 KiB, shm", unit="us", better="lower",
+         read=value, ours=inject("first-use", "shm://"), peers={}, limit=None,
+         goal=lambda row: 150),
     dict(metric="allocations per message, shm", unit="1", better="lower", read=value,
          ours=steady_state("message-shm"), peers={}, limit=None, goal=lambda row: 0, once=True),
     dict(metric="allocations per message, tcp", unit="1", better="lower", read=value,
@@ -318,4 +340,5 @@ DIAGRAMS = {
     # 5,000 hosts need 9 GB and ten minutes: by hand.
     "directory of many hosts": ["bench_directory_scale", "10", "100", "1000"],
     "computing and communicating": ["bench_sustainability"],
+    "injected code by payload": ["bench_inject_curves"],
 }

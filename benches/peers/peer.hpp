@@ -16,9 +16,10 @@ namespace amalgam::bench {
 ///
 ///     amalgam-peer-ucx TEST OVER SIZE DEPTH SECONDS
 ///
-/// TEST is message-latency, message-rate (the last of DEPTH messages is answered), put-bandwidth or get-bandwidth (of memory of the program's own), or
-/// put-block-bandwidth or get-block-bandwidth (of memory that the library allocates); OVER is shm
-/// or tcp. Exit code 3: the library has no such thing.
+/// TEST is message-latency, message-rate (the last of DEPTH messages is answered), put-bandwidth or
+/// get-bandwidth (of memory of the program's own), or put-block-bandwidth or get-block-bandwidth
+/// (of memory that the library allocates); OVER is shm or tcp. Exit code 3: the library has no such
+/// thing.
 struct peer_question {
     std::string test;
     std::string over;
@@ -44,7 +45,8 @@ inline peer_question peer_question_of(int argc, char** argv) {
     const bool known = asked.messages() || asked.puts() || asked.gets();
     if (!known || (asked.over != "shm" && asked.over != "tcp") || asked.depth == 0) {
         std::fprintf(stderr,
-                     "usage: %s message-latency|message-rate|put-bandwidth|get-bandwidth|put-block-bandwidth|"
+                     "usage: %s "
+                     "message-latency|message-rate|put-bandwidth|get-bandwidth|put-block-bandwidth|"
                      "get-block-bandwidth shm|tcp SIZE DEPTH SECONDS\n",
                      argv[0]);
         std::exit(2);

@@ -1,11 +1,10 @@
 /* Records go into a store elsewhere, packed on their way by a codec that the store has never heard
  * of: it travels with them. `inject_codec [URI [FILE]]`: the lines of a file, or made up ones. */
+#include <poll.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <poll.h>
-#include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,7 +51,7 @@ static void keep_records(amalgam_ifunc_context_t* context) {
     sqlite3_open(":memory:", &database);
     sqlite3_exec(database, "CREATE TABLE records (text TEXT); BEGIN", NULL, NULL, NULL);
     sqlite3_prepare_v2(database, "INSERT INTO records VALUES (?)", -1, &insert, NULL);
-    check(amalgam_ifunc_trust(context, NULL), "trust");  /* Both processes are ours. */
+    check(amalgam_ifunc_trust(context, NULL), "trust"); /* Both processes are ours. */
     check(amalgam_ifunc_export(context, "store_record", (void*)&store_record), "export");
     while (ran == 0 && getppid() == source)
         ran = wait_and_poll(context, insert);
@@ -100,7 +99,8 @@ static char* read_file(const char* path, size_t* bytes) {
     FILE* const file = fopen(path, "rb");
     char* all = NULL;
     if (file == NULL || fseek(file, 0, SEEK_END) != 0) {
-        fprintf(stderr, "inject_codec: \"%s\" cannot be read; example: inject_codec shm:// README.md\n",
+        fprintf(stderr,
+                "inject_codec: \"%s\" cannot be read; example: inject_codec shm:// README.md\n",
                 path);
         exit(2);
     }

@@ -111,10 +111,11 @@ void compile(const image_source& from, const std::string& name, const brief_fold
     // Larger pages for processors that may have them.
     const bool large = from.target == architecture::aarch64;
     words.push_back(fmt::format("-Wl,-z,max-page-size={}", large ? 65536 : 4096));
-    words.insert(words.end(),
-                 {"-Wl,-Bsymbolic", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,separate-code",
-                  "-Wl,--hash-style=sysv", "-Wl,--no-eh-frame-hdr", "-Wl,--build-id=none", "-Wl,-z,text",
-                  "-Wl,--version-script=" + exports, part("first.c", first_source), from.path});
+    words.insert(
+        words.end(),
+        {"-Wl,-Bsymbolic", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,separate-code",
+         "-Wl,--hash-style=sysv", "-Wl,--no-eh-frame-hdr", "-Wl,--build-id=none", "-Wl,-z,text",
+         "-Wl,--version-script=" + exports, part("first.c", first_source), from.path});
     words.insert(words.end(), from.libraries.begin(), from.libraries.end());
     words.insert(words.end(), {"-lgcc", part("last.c", last_source), "-o", object});
     if (run(words) != 0)

@@ -65,9 +65,10 @@ MAIN(loud) { amalgam_inject_result(&two.n, sizeof(two.n)); }
 )"));
     for (int i = 0; i < 2; ++i)
         EXPECT_EQ(loud.create(1).call(there).at(0), std::byte{2});
-    const injected_function bad = inject.add(
-        compiled("bad", "static int fails() { __builtin_trap(); }\nstatic int n = fails();\n"
-                        "MAIN(bad) { ++n; }"));
+    const injected_function bad =
+        inject.add(compiled("bad",
+                            "static int fails() { __builtin_trap(); }\nstatic int n = fails();\n"
+                            "MAIN(bad) { ++n; }"));
     EXPECT_EQ(error_of([&] { (void)bad.create(1).call(there); }).code(), errc::handler_failed);
     EXPECT_EQ(told, 0);
 }

@@ -17,13 +17,13 @@ using namespace std::chrono_literals;
 /// adds.image, in a folder that AMALGAM_IMAGE_PATH names.
 void make_image() {
     const std::string source =
-           "#include <stddef.h>\n#include <string.h>\n"
-           "void add_to(long* sum, long what);\n"
-           "size_t adds_payload_get_max_size(void* args, size_t n) { return n; }\n"
-           "int adds_payload_init(void* p, size_t size, void* args, size_t n) {\n"
-           "    memcpy(p, args, n);\n    return n != sizeof(long);\n}\n"
-           "void adds_main(void* p, size_t n, void* target) {\n"
-           "    add_to((long*)target, *(long*)p);\n}\n";
+        "#include <stddef.h>\n#include <string.h>\n"
+        "void add_to(long* sum, long what);\n"
+        "size_t adds_payload_get_max_size(void* args, size_t n) { return n; }\n"
+        "int adds_payload_init(void* p, size_t size, void* args, size_t n) {\n"
+        "    memcpy(p, args, n);\n    return n != sizeof(long);\n}\n"
+        "void adds_main(void* p, size_t n, void* target) {\n"
+        "    add_to((long*)target, *(long*)p);\n}\n";
     compiled_image(source, {.path = ".c", .name = "adds"}).save(testing::TempDir() + "adds.image");
     ::setenv("AMALGAM_IMAGE_PATH", testing::TempDir().c_str(), 1);
 }

@@ -1,5 +1,3 @@
-#include <amalgam/inject/injection_ring.hpp>
-
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include <amalgam/bulk/bulk_cache.hpp>
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/log.hpp>
+#include <amalgam/inject/injection_ring.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "inject/source_core.hpp"
@@ -90,10 +89,9 @@ namespace amalgam {
 
 injection_ring::injection_ring(const injection_target& runs, std::size_t bytes) {
     if (bytes < 4096 || bytes > std::size_t{1} << 30)
-        throw error(errc::invalid,
-                    fmt::format("a ring of {} bytes; expected 4096 to 2^30", bytes));
-    memory_ = std::make_unique<detail::ring_memory>(
-        runs.core_, detail::rounded_up(bytes, detail::ring_unit));
+        throw error(errc::invalid, fmt::format("a ring of {} bytes; expected 4096 to 2^30", bytes));
+    memory_ = std::make_unique<detail::ring_memory>(runs.core_,
+                                                    detail::rounded_up(bytes, detail::ring_unit));
 }
 
 injection_ring::~injection_ring() = default;
@@ -131,12 +129,11 @@ bool injection_ring_writer::try_post(const injection& message) {
     const std::uint64_t start = detail::ring_head_bytes + from;  // The ring is at whole pages.
     const std::uint64_t payload_at =
         detail::rounded_up(start + sizeof(ring_message) + code.size(), alignment) - start;
-    const std::uint64_t bytes =
-        detail::rounded_up(payload_at + payload.size(), detail::ring_unit);
+    const std::uint64_t bytes = detail::rounded_up(payload_at + payload.size(), detail::ring_unit);
     if (bytes > room / 2)
-        throw error(errc::too_large,
-                    fmt::format("a message of {} bytes for a ring of {}; at most half of it", bytes,
-                                room));
+        throw error(
+            errc::too_large,
+            fmt::format("a message of {} bytes for a ring of {}; at most half of it", bytes, room));
     const auto write = [&](ring_message head, std::span<const const_bytes> rest) {
         const std::array<std::uint64_t, 1> mark{written_ + 1};
         const const_bytes all(reinterpret_cast<const std::byte*>(&head), sizeof(head));

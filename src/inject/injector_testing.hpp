@@ -39,9 +39,9 @@ inline code_image compiled(const std::string& name, const std::string& source,
 
 /// Of a function that AMALGAM_INJECT marks.
 inline code_image compiled_cpp(const std::string& name, const std::string& source) {
-    return compiled_image("#include <amalgam/inject/injected.hpp>\n" + source +
-                              "\nAMALGAM_INJECT(" + name + ")\n",
-                          {.path = ".cpp", .name = name, .flags = {"-I" AMALGAM_INCLUDE_FOLDER}});
+    return compiled_image(
+        "#include <amalgam/inject/injected.hpp>\n" + source + "\nAMALGAM_INJECT(" + name + ")\n",
+        {.path = ".cpp", .name = name, .flags = {"-I" AMALGAM_INCLUDE_FOLDER}});
 }
 
 /// Adds up what its payloads say, and answers with the sum.

@@ -108,9 +108,7 @@ linked_image::linked_image(const code_image& image, const image_symbols& symbols
 }
 
 linked_image::linked_image(const code_image& image, const image_symbols& symbols, not_started)
-    : image_(image),
-      memory_(image.contents().memory_bytes),
-      exits_(std::make_unique<exits>()) {
+    : image_(image), memory_(image.contents().memory_bytes), exits_(std::make_unique<exits>()) {
     const image_contents& what = image_.contents();
     if (what.architecture != this_architecture())
         throw error(errc::unsupported,

@@ -103,7 +103,9 @@ long amalgam_inject_call(const char* address, const char* procedure, const void*
                          std::size_t bytes, void* result, std::size_t room) {
     return or_logged("a call by what was injected failed", [&] {
         (void)code_with_engine();
-        const auto call = call_context::current().where().procedure<std::vector<std::byte>(const_bytes)>(procedure);
+        const auto call =
+            call_context::current().where().procedure<std::vector<std::byte>(const_bytes)>(
+                procedure);
         const const_bytes all(static_cast<const std::byte*>(argument), bytes);
         return copy_out(call.on(peer_at(address))(all), result, room);
     });
@@ -122,8 +124,7 @@ int amalgam_inject_pull(unsigned which, std::uint64_t offset, void* into, std::s
     }));
 }
 
-int amalgam_inject_push(unsigned which, std::uint64_t offset, const void* from,
-                        std::size_t bytes) {
+int amalgam_inject_push(unsigned which, std::uint64_t offset, const void* from, std::size_t bytes) {
     return static_cast<int>(or_logged("a push by what was injected failed", [&] {
         transfer(which, true, offset, const_cast<void*>(from), bytes);
         return 0L;

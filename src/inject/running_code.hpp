@@ -15,9 +15,9 @@ namespace amalgam::detail {
 /// One run of injected code, as the functions that it may call see it (see image.h).
 struct running_code {
     const linked_image& image;
-    const source_core& onward;        ///< By which it goes to other targets.
+    const source_core& onward;                  ///< By which it goes to other targets.
     std::span<const amalgam::bulk> attached{};  ///< What came along.
-    bool confined = false;            ///< In a process of its own: there is no engine.
+    bool confined = false;                      ///< In a process of its own: there is no engine.
     std::vector<std::byte> result{};
 
     /// That of the call that this ULT or inline handler serves; null: none runs.

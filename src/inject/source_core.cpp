@@ -128,8 +128,7 @@ std::vector<std::byte> source_core::call(const peer& there, const sent_code& wha
         if (!attached.empty())
             return run_attached_.on(there).within(left())(id_of(what.image), code, attached,
                                                           {what.payload});
-        if (always)
-            return run_code_.on(there).within(left())(code, {what.payload});
+        if (always) return run_code_.on(there).within(left())(code, {what.payload});
         return run_.on(there).within(left())(id_of(what.image), {what.payload});
     };
     const auto end_of = [](run_answer answer) {

@@ -70,32 +70,35 @@ void target_core::start() {
                     "injection_options::run as handler::ult");
     const auto self = shared_from_this();
     const procedure_options how{.run = options_.run};
-    on_.define(at_target::run_name,
-               [self](image_id which, const rest_of_message& payload) {
-                   return self->run(which, payload.bytes);
-               },
-               how);
-    on_.define(at_target::run_code_name,
-               [self](const_bytes code, const rest_of_message& payload) {
-                   return self->run_code(code, payload.bytes);
-               },
-               how);
+    on_.define(
+        at_target::run_name,
+        [self](image_id which, const rest_of_message& payload) {
+            return self->run(which, payload.bytes);
+        },
+        how);
+    on_.define(
+        at_target::run_code_name,
+        [self](const_bytes code, const rest_of_message& payload) {
+            return self->run_code(code, payload.bytes);
+        },
+        how);
     if (options_.run == handler::inline_) {
-        on_.define(at_target::post_name,
-                   [self](image_id which, const rest_of_message& payload) {
-                       self->run_inline(which, payload.bytes);
-                   },
-                   how);
-        on_.define(at_target::post_code_name,
-                   [self](const_bytes code, const rest_of_message& payload) {
-                       self->run_code_inline(code, payload.bytes);
-                   },
-                   how);
+        on_.define(
+            at_target::post_name,
+            [self](image_id which, const rest_of_message& payload) {
+                self->run_inline(which, payload.bytes);
+            },
+            how);
+        on_.define(
+            at_target::post_code_name,
+            [self](const_bytes code, const rest_of_message& payload) {
+                self->run_code_inline(code, payload.bytes);
+            },
+            how);
     } else {
-        on_.define(at_target::post_name,
-                   [self](image_id which, const rest_of_message& payload) {
-                       (void)self->run(which, payload.bytes);
-                   });
+        on_.define(at_target::post_name, [self](image_id which, const rest_of_message& payload) {
+            (void)self->run(which, payload.bytes);
+        });
         on_.define(at_target::post_code_name,
                    [self](const_bytes code, const rest_of_message& payload) {
                        (void)self->run_code(code, payload.bytes);
@@ -234,8 +237,8 @@ void target_core::log_failure(const ready_image& what, std::string_view why) con
         {{"image", what.linked.image().name()}, {"why", why}});
 }
 
-run_answer target_core::run_confined_now(ready_image& what, const_bytes payload,
-                                         running_code& here, call_context* call) {
+run_answer target_core::run_confined_now(ready_image& what, const_bytes payload, running_code& here,
+                                         call_context* call) {
     auto time = options_.confined.time;
     if (call != nullptr && call->deadline()) time = std::min(time, *call->deadline() - on_.now());
     const auto work = [&](void* at, std::size_t bytes) {
@@ -243,8 +246,8 @@ run_answer target_core::run_confined_now(ready_image& what, const_bytes payload,
         run_main(what, {static_cast<const std::byte*>(at), bytes}, here, call);
         return const_bytes(here.result);
     };
-    confined_end end = run_confined(work, payload, what.alignment,
-                                    {time, options_.confined.result_bytes});
+    confined_end end =
+        run_confined(work, payload, what.alignment, {time, options_.confined.result_bytes});
     return {end.code, false, std::move(end.sentence), std::move(end.result)};
 }
 
@@ -315,20 +318,21 @@ run_answer target_core::run(image_id which, const_bytes payload) {
 
 /// Here nobody can wait for the code: that is for a ULT, and then it is another call.
 void target_core::fetch_and_run_later(image_id which, const_bytes payload) {
-    amalgam::post(on_.pool(), [self = shared_from_this(), from = call_context::current().from(),
-                               which,
-                               held = std::vector<std::byte>(payload.begin(), payload.end())] {
-        try {
-            (void)self->fetch(from, which);
-            self->post_here_.on(self_of(self->on_.core())).post(which, {held});
-        } catch (const error& why) {
-            (void)self->refuse(why);
-        }
-    });
+    amalgam::post(on_.pool(),
+                  [self = shared_from_this(), from = call_context::current().from(), which,
+                   held = std::vector<std::byte>(payload.begin(), payload.end())] {
+                      try {
+                          (void)self->fetch(from, which);
+                          self->post_here_.on(self_of(self->on_.core())).post(which, {held});
+                      } catch (const error& why) {
+                          (void)self->refuse(why);
+                      }
+                  });
 }
 
 run_answer target_core::run_attached(image_id which, const_bytes code,
-                                     const std::vector<amalgam::bulk>& attached, const_bytes payload) {
+                                     const std::vector<amalgam::bulk>& attached,
+                                     const_bytes payload) {
     if (!code.empty()) {
         try {
             return run_now(take_again(code), payload, attached);

@@ -57,8 +57,8 @@ private:
     void run_inline(image_id which, const_bytes payload);
     void run_code_inline(const_bytes code, const_bytes payload);
     run_answer run_code(const_bytes code, const_bytes payload);
-    run_answer run_attached(image_id which, const_bytes code, const std::vector<amalgam::bulk>& attached,
-                            const_bytes payload);
+    run_answer run_attached(image_id which, const_bytes code,
+                            const std::vector<amalgam::bulk>& attached, const_bytes payload);
     run_answer bring(const_bytes code);
 
     ready find(image_id which);

@@ -1,8 +1,7 @@
-#include <amalgam/rpc/detail/encoded_call.hpp>
-
 #include <utility>
 
 #include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/encoded_call.hpp>
 
 #include "rpc/engine_core.hpp"
 

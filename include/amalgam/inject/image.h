@@ -43,20 +43,19 @@ AMALGAM_INJECT_C int amalgam_inject_result(const void* data, size_t bytes);
 AMALGAM_INJECT_C long amalgam_inject_onward(const char* address, const void* payload,
                                             size_t payload_size, void* result, size_t room);
 
-/* Within NAME_main: calls a procedure from bytes to bytes, `std::vector<std::byte>(const_bytes)`, of
- * the process at that address; NULL: of the one that sent this message. Waits for its result, and
- * returns as amalgam_inject_onward() does. */
+/* Within NAME_main: calls a procedure from bytes to bytes, `std::vector<std::byte>(const_bytes)`,
+ * of the process at that address; NULL: of the one that sent this message. Waits for its result,
+ * and returns as amalgam_inject_onward() does. */
 AMALGAM_INJECT_C long amalgam_inject_call(const char* address, const char* procedure,
                                           const void* argument, size_t argument_size, void* result,
                                           size_t room);
 
-/* Within NAME_main: how much memory of the sender's, or of others, was attached to the message under
- * this number (the first is 0); -1: none was. See injection::attach(). */
+/* Within NAME_main: how much memory of the sender's, or of others, was attached to the message
+ * under this number (the first is 0); -1: none was. See injection::attach(). */
 AMALGAM_INJECT_C long amalgam_inject_attached(unsigned which);
 /* Reads from such memory, or writes there. 0, or -1: the target's log says why. They wait, as
  * amalgam_inject_onward() does. */
-AMALGAM_INJECT_C int amalgam_inject_pull(unsigned which, uint64_t offset, void* into,
-                                         size_t bytes);
+AMALGAM_INJECT_C int amalgam_inject_pull(unsigned which, uint64_t offset, void* into, size_t bytes);
 AMALGAM_INJECT_C int amalgam_inject_push(unsigned which, uint64_t offset, const void* from,
                                          size_t bytes);
 

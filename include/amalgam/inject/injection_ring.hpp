@@ -23,7 +23,8 @@ class ring_memory;
 /// called it, so it has no results, and nobody to ask (see image.h).
 /// Owner:   its memory. Borrows the engine of the target; what it runs may outlive the target.
 /// Threads: one at a time.
-/// Failure: the constructor throws error{invalid} for less than 4 KiB or more than 1 GiB, and what expose() throws.
+/// Failure: the constructor throws error{invalid} for less than 4 KiB or more than 1 GiB, and what
+/// expose() throws.
 class injection_ring {
 public:
     explicit injection_ring(const injection_target& runs, std::size_t bytes = std::size_t{1} << 20);
@@ -51,7 +52,8 @@ public:
 
     /// Puts the message, with its code, into the ring, in two steps, so that it is never seen in
     /// parts: parks the ULT or thread until it is there. False: there is no room yet.
-    /// Failure: throws error{too_large} for more than half of the ring, {invalid} for memory that is
+    /// Failure: throws error{too_large} for more than half of the ring, {invalid} for memory that
+    /// is
     ///          attached, and what bulk::push() throws.
     bool try_post(const injection& message);
     /// The same, but waits for room.

@@ -192,9 +192,8 @@ public:
     /// post() without copying the last argument, a span of bytes: it stays where it is, unchanged,
     /// until it was sent, and as long as `owner` is held. Few bytes are copied nevertheless.
     template <typename Owner>
-    requires(detail::ends_with_bytes<A...>) void post_held(const std::shared_ptr<Owner>& owner,
-                                                           detail::argument_t<A>... arguments)
-        const {
+    requires(detail::ends_with_bytes<A...>) void post_held(
+        const std::shared_ptr<Owner>& owner, detail::argument_t<A>... arguments) const {
         detail::one_way message(target_);
         const auto all = std::forward_as_tuple(arguments...);
         [&]<std::size_t... I>(std::index_sequence<I...>) {
