@@ -127,7 +127,7 @@ std::optional<std::string> fault_of_thread_data(const image_contents& image) {
         return "its thread-local data are too long; at most 1 MiB";
     if (!std::has_single_bit(data.alignment) || data.alignment > image_contents::page)
         return "the alignment of its thread-local data is none";
-    if (data.initial.bytes != 0 && content_of(image, data.initial).empty())
+    if (data.initial.bytes != 0 && holder_of(image, data.initial) == nullptr)
         return "its thread-local data are not in the image";
     return std::nullopt;
 }

@@ -268,8 +268,11 @@ private:
         for (const image_relocation& each : image_.relocations)
             clear(each.offset, sizeof(std::uint64_t));
         for (std::size_t i = 0; i < contents_.size(); ++i) {
-            const bool written = image_.segments[i].rights == image_rights::read_write;
-            while (written && !contents_[i].empty() && contents_[i].back() == 0)
+            // Unwind records are read to the zeros at their end.
+            const bool has_unwind =
+                image_.unwind.bytes != 0 && image_.unwind.offset >= image_.segments[i].offset &&
+                image_.unwind.offset - image_.segments[i].offset < contents_[i].size();
+            while (!has_unwind && !contents_[i].empty() && contents_[i].back() == 0)
                 contents_[i].pop_back();
             image_.segments[i].content = contents_[i];
         }

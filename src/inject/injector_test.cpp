@@ -305,14 +305,14 @@ TEST_F(injector_test, a_million_injections_leave_nothing_behind) {
         const auto ranges = std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
         return std::pair(heap.uordblks + heap.hblkhd, ranges);
     };
-    inject_so_many(messages / 100, 10);
+    inject_so_many(messages / 5, 40);
     const auto [bytes, ranges] = memory();
     inject_so_many(messages, 200);
     const auto [bytes_after, ranges_after] = memory();
-    EXPECT_EQ(linked(), 210u);
+    EXPECT_EQ(linked(), 240u);
     if (detail::sanitized) return;
     EXPECT_LT(bytes_after, bytes + (256 << 10));
-    EXPECT_LT(ranges_after, ranges + 10);
+    EXPECT_LT(ranges_after, ranges + 100) << "of 200 that were mapped and unmapped";
 }
 
 // ---- who may
