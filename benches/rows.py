@@ -275,7 +275,7 @@ ROWS = [
           ("rate, code cached, worst of 1 B to 1 MiB", "rate-cached", "higher", 0.9),
           ("latency, code in every message, 1 B", "latency-always-1", "lower", 1.5),
           ("latency, code in every message, 64 KiB", "latency-always-64k", "lower", 1.05)]),
-    dict(metric="first use of a signed image of 4 KiB, shm", unit="us", better="lower",
+    dict(metric="injected code, first use of a signed image of 4 KiB, shm", unit="us", better="lower",
          read=value, ours=inject("first-use", "shm://"), peers={}, limit=None,
          goal=lambda row: 150),
     dict(metric="allocations per message, shm", unit="1", better="lower", read=value,
