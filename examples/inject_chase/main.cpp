@@ -69,6 +69,9 @@ void serve(const std::string& uri, std::size_t mine, std::size_t nodes, int addr
     options.target_args = &here;
     const am::injection_target target(on, options);
     const std::string address = on.address() + "\n";
+    if (on.address().empty())
+        throw am::error(am::errc::invalid,
+                        uri + " does not listen; example: inject_chase tcp://127.0.0.1:0");
     (void)!::write(address_to, address.data(), address.size());
     char end = 0;
     (void)!::read(end_from, &end, 1);

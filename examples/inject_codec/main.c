@@ -131,6 +131,9 @@ int main(int argc, char** argv) {
     check(amalgam_ifunc_open(uri, &context), uri);
     if (target == 0) {
         const char* const mine = amalgam_ifunc_address(context);
+        if (*mine == 0)
+            fprintf(stderr, "inject_codec: %s does not listen; example: inject_codec shm://\n",
+                    uri);
         if (write(from_target[1], mine, strlen(mine)) > 0) keep_records(context);
     } else {
         send_records(context, address, records, bytes, target);

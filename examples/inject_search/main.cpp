@@ -40,6 +40,9 @@ void serve(const std::string& uri, std::vector<std::string> lines, int address_t
     options.target_args = &lines;
     const am::injection_target target(on, std::move(options));
     const std::string address = on.address();
+    if (address.empty())
+        throw am::error(am::errc::invalid,
+                        uri + " does not listen; example: inject_search . tcp://127.0.0.1:0");
     (void)!::write(address_to, address.data(), address.size());
     char end = 0;
     (void)!::read(end_from, &end, 1);

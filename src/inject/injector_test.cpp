@@ -41,6 +41,30 @@ TEST_F(injector_test, a_post_brings_its_code_along_when_it_is_missing) {
     }
 }
 
+TEST_F(injector_test, messages_come_whole_in_either_encoding) {
+    const injected_function function =
+        inject.add(compiled("same", "MAIN(same) { amalgam_inject_result(payload, size); }"));
+    engine in_xdr("shm://", {.encoding = encoding::xdr, .checksum = true});
+    injector of_xdr(in_xdr);
+    const injected_function same = of_xdr.add(function.image());
+    const injected_function adds = of_xdr.add(adder());
+    const peer target_there = in_xdr.lookup(at_target.address());
+    for (const handler run : {handler::ult, handler::inline_}) {
+        sum = 0;
+        const injection_target target(at_target, open_to_all({.run = run}));
+        for (const shipping how : {shipping::once, shipping::always}) {
+            for (const std::size_t bytes : {0, 1, 5, 8, 300, 70001}) {
+                const std::vector<std::byte> content(bytes, std::byte{7});
+                injection message = same.create(bytes, how);
+                std::copy(content.begin(), content.end(), message.payload().data());
+                EXPECT_EQ(message.call(target_there), content);
+            }
+            adds.create(as_bytes_of(ones), how).post(target_there);
+        }
+        wait_for_sum(12);
+    }
+}
+
 TEST_F(injector_test, what_many_messages_wait_for_is_fetched_once) {
     std::atomic<int> fetches{0};
     struct counts : interceptor {

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
-#include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
 
 #include "inject/confined_run.hpp"
@@ -252,8 +251,7 @@ run_answer target_core::run_confined_now(ready_image& what, const_bytes payload,
 }
 
 run_answer target_core::run_now(const ready& what, const_bytes payload,
-                                std::span<const amalgam::bulk> attached) {
-    call_context* const call = call_context::try_current();
+                                std::span<const amalgam::bulk> attached, call_context* call) {
     running_code here{what->linked, onward_, attached, options_.confined.on};
     runs_.add();
     run_answer answer;
@@ -403,7 +401,11 @@ run_answer target_core::run_code(const_bytes code, const_bytes payload) {
 }
 
 void target_core::run_polled(const_bytes code, const_bytes payload) {
-    (void)run_code(code, payload);
+    try {
+        (void)run_now(take_again(code), payload, {}, nullptr);
+    } catch (const error& why) {
+        (void)refuse(why);
+    }
 }
 
 run_answer target_core::bring(const_bytes code) {

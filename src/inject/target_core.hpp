@@ -14,6 +14,7 @@
 
 #include <amalgam/core/counter.hpp>
 #include <amalgam/inject/injection_target.hpp>
+#include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/mutex.hpp>
 
@@ -75,8 +76,10 @@ private:
     run_answer fetch_and_run(image_id which, const_bytes payload,
                              std::span<const amalgam::bulk> attached);
     void fetch_and_run_later(image_id which, const_bytes payload);
+    /// `call`: by which it came; null: by none.
     run_answer run_now(const ready& what, const_bytes payload,
-                       std::span<const amalgam::bulk> attached = {});
+                       std::span<const amalgam::bulk> attached = {},
+                       call_context* call = call_context::try_current());
     run_answer run_confined_now(ready_image& what, const_bytes payload, running_code& here,
                                 call_context* call);
     void run_quickly(ready_image& what, const_bytes payload);
