@@ -124,7 +124,9 @@ std::string count(std::map<std::string, int>& where, const std::string& word, st
 )");
     const auto count = inject.add<std::string(std::string, std::vector<int>)>(image);
     EXPECT_EQ(count.call(there, "apple", {1, 2}), "apple 6");
-    EXPECT_EQ(count.call(there, "pear", {}), "pear 0");
+    EXPECT_EQ(count.within(1min).call(there, "pear", {}), "pear 0");
+    EXPECT_EQ(error_of([&] { (void)count.within(0ns).call(there, "pear", {}); }).code(),
+              errc::timed_out);
     EXPECT_STREQ(error_of([&] { (void)count.call(there, "", {}); }).what(), "there is no word");
     const auto wrong = inject.add<std::string(int)>(image);
     EXPECT_STREQ(error_of([&] { (void)wrong.call(there, 7); }).what(),
@@ -418,6 +420,16 @@ TEST_F(injector_test, deadlines_and_cancels_are_those_of_calls) {
     const injected_function slow = inject.add(
         compiled("slow", "extern \"C\" void wait_for_test();\nMAIN(slow) { wait_for_test(); }"));
     EXPECT_EQ(error_of([&] { (void)slow.create(1).call(there, 50ms); }).code(), errc::timed_out);
+    auto late = slow.create(1).start(there, 50ms);
+    EXPECT_EQ(error_of([&] { (void)late.get(); }).code(), errc::timed_out);
+    auto canceled = slow.create(1).start(there);
+    std::this_thread::sleep_for(20ms);
+    canceled.cancel();
+    EXPECT_EQ(error_of([&] { (void)canceled.get(); }).code(), errc::canceled);
+    { const auto dropped = slow.create(1).start(there); }
+    for (int i = 0; i < 1000 && at_target.counters().get("rpc.running").value() != 0; ++i)
+        std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(at_target.counters().get("rpc.running").value(), 0u) << "there, too";
     go = true;
     (void)slow.create(1).call(there);
 }

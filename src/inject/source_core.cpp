@@ -1,13 +1,17 @@
 #include "inject/source_core.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <new>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <amalgam/inject/image.h>
+#include <amalgam/tasks/ult.hpp>
 
 #include "inject/image_contents.hpp"
 #include "inject/library_symbols.hpp"
@@ -165,6 +169,51 @@ void source_core::post(const peer& there, const sent_code& what,
     }
 }
 
+/// A call in a ULT of its own, behind a future that can cancel it.
+class started_injection final : public future_state<std::vector<std::byte>> {
+public:
+    /// Takes the object over.
+    template <typename Call>
+    future<std::vector<std::byte>> launch(pool& where, Call call) {
+        add_reference();  // The ULT's, which may end with its engine before it begins.
+        runs_ = spawn(where, [mine = running(this), call = std::move(call)] {
+            try {
+                if (mine->now_.exchange(at::work) == at::canceled)
+                    throw error(errc::canceled, not_begun);
+                mine->set(call());
+            } catch (...) {
+                mine->fail(std::current_exception());
+            }
+        });
+        on_abandon(
+            [](void* me) noexcept {
+                auto& call_of = *static_cast<started_injection*>(me);
+                if (call_of.now_.exchange(at::canceled) == at::work) call_of.runs_.cancel();
+            },
+            this);
+        return future<std::vector<std::byte>>(*this);
+    }
+
+private:
+    enum class at { start, work, canceled };
+    static constexpr const char* not_begun = "it was canceled before it began";
+    struct ended {
+        void operator()(started_injection* call) const noexcept {
+            if (!call->ready()) call->fail(failure{{errc::canceled}, not_begun});
+            call->drop_reference();
+        }
+    };
+    using running = std::unique_ptr<started_injection, ended>;
+
+    void recycle() noexcept override {
+        runs_.detach();  // It has ended, or is about to.
+        delete this;
+    }
+
+    ult runs_;
+    std::atomic<at> now_{at::start};
+};
+
 }  // namespace amalgam::detail
 
 namespace amalgam {
@@ -186,8 +235,11 @@ std::vector<std::byte> injection::call(const peer& there, std::chrono::nanosecon
     return core_->call(there, {image_->image, payload(), how_, attached_}, within);
 }
 
-future<std::vector<std::byte>> injection::start(const peer& there) const {
-    return core_->where().spawn([same = *this, there] { return same.call(there); });
+future<std::vector<std::byte>> injection::start(const peer& there,
+                                                std::chrono::nanoseconds within) const {
+    return (new detail::started_injection)->launch(core_->where().pool(), [=, same = *this] {
+        return same.call(there, within);
+    });
 }
 
 void injection::post(const peer& there) const {

@@ -54,8 +54,10 @@ public:
     ///          imports, {handler_failed} with what it threw.
     std::vector<std::byte> call(
         const peer& there, std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const;
-    /// The same without waiting: in a ULT of the engine.
-    future<std::vector<std::byte>> start(const peer& there) const;
+    /// The same without waiting: in a ULT of the engine. To cancel() the future, or to destroy it,
+    /// cancels the call, here and there.
+    future<std::vector<std::byte>> start(
+        const peer& there, std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const;
     /// Has it run there, and wants to know nothing. The payload is not copied when it is long. Of
     /// the first ones to a target later ones may run sooner.
     void post(const peer& there) const;
@@ -107,9 +109,15 @@ public:
     explicit injected_procedure(injected_function function, shipping how = shipping::once)
         : function_(std::move(function)), how_(how) {}
 
+    /// The same with a deadline, counted from each call.
+    injected_procedure within(std::chrono::nanoseconds time) const {
+        injected_procedure timed(*this);
+        timed.within_ = time;
+        return timed;
+    }
     /// Runs it there; parks the ULT or thread.
     R call(const peer& there, const A&... arguments) const {
-        const std::vector<std::byte> result = message(arguments...).call(there);
+        const std::vector<std::byte> result = message(arguments...).call(there, within_);
         if constexpr (!std::is_void_v<R>) {
             archive_reader read(result);
             R value{};
@@ -146,6 +154,7 @@ private:
 
     injected_function function_;
     shipping how_;
+    std::chrono::nanoseconds within_ = std::chrono::nanoseconds::max();
 };
 
 /// Sends code to where the data is.
