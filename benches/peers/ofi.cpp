@@ -34,7 +34,9 @@ struct operation {
     bool busy = false;
 };
 
-/// An endpoint without connections, and the address of the other one; it ends with the process.
+/// An endpoint without connections, and the address of the other one. All but the endpoint ends
+/// with the process; that has a file of the system's, which another process of the same number
+/// would meet.
 class endpoint {
 public:
     explicit endpoint(const peer_question& asked) {
@@ -67,6 +69,9 @@ public:
         check(fi_ep_bind(self_, &peers_->fid, 0), "fi_ep_bind");
         check(fi_enable(self_), "fi_enable");
     }
+    endpoint(const endpoint&) = delete;
+    endpoint& operator=(const endpoint&) = delete;
+    ~endpoint() { fi_close(&self_->fid); }
 
     std::string address() {
         char bytes[512];
