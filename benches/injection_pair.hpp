@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -17,7 +16,6 @@ enum class way : unsigned {
     always,  ///< Injected with every message.
     ring     ///< The same, put into memory that the target polls.
 };
-inline constexpr std::array<const char*, 4> way_names{"rpc", "cached", "always", "ring"};
 
 inline const std::vector<std::size_t> payloads{1,    4,     16,    64,     256,    1024,
                                                4096, 16384, 65536, 262144, 1048576};

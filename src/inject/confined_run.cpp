@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <optional>
 #include <utility>
 
@@ -27,6 +26,8 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/tasks/ult.hpp>
+
+#include "inject/tell_failure.hpp"
 
 namespace amalgam::detail {
 
@@ -153,15 +154,12 @@ void answer_with(bool failed, const void* data, std::size_t bytes) noexcept {
     if (!payload.empty()) std::memcpy(own, payload.data(), payload.size());
     leave_shared_memory();
     if (!refuse_system_calls()) ::_exit(1);
-    try {
-        const const_bytes result = work(own, payload.size());
-        answer_with(false, result.data(), result.size());
-    } catch (const std::exception& why) {
-        answer_with(true, why.what(), std::strlen(why.what()));
-    } catch (...) {
-        constexpr std::string_view why = "it threw what is no std::exception";
-        answer_with(true, why.data(), why.size());
-    }
+    tell_failure(
+        [&] {
+            const const_bytes result = work(own, payload.size());
+            answer_with(false, result.data(), result.size());
+        },
+        [](const char* why) { answer_with(true, why, std::strlen(why)); });
     ::_exit(0);
 }
 

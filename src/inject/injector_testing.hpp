@@ -32,7 +32,7 @@ extern "C" int amalgam_inject_payload_size(std::size_t bytes);
 )";
 
 inline code_image compiled(const std::string& name, const std::string& source,
-                           std::size_t alignment = 16) {
+                           std::size_t alignment = 8) {
     return compiled_image(head + source,
                           {.path = ".cpp", .name = name, .payload_alignment = alignment});
 }

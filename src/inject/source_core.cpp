@@ -5,7 +5,6 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,25 +14,9 @@
 
 #include "inject/image_contents.hpp"
 #include "inject/library_symbols.hpp"
+#include "inject/payload_memory.hpp"
 
 namespace amalgam::detail {
-
-/// A payload, where no cache line of it is shared and every image wants it.
-struct payload_memory {
-    payload_memory(std::size_t room, std::size_t alignment)
-        : align(static_cast<std::align_val_t>(alignment)),
-          data(static_cast<std::byte*>(::operator new(std::max<std::size_t>(room, 1), align))) {
-        std::memset(data, 0, room);
-        bytes = room;
-    }
-    payload_memory(const payload_memory&) = delete;
-    payload_memory& operator=(const payload_memory&) = delete;
-    ~payload_memory() { ::operator delete(data, align); }
-
-    const std::align_val_t align;
-    std::byte* const data;
-    std::size_t bytes = 0;
-};
 
 namespace {
 /// The payload that a thread is making: how long it may become, and is to be.
@@ -149,23 +132,19 @@ std::vector<std::byte> source_core::call(const peer& there, const sent_code& wha
     }
 }
 
-void source_core::post_payload(const peer& there, image_id image,
-                               const std::shared_ptr<payload_memory>& payload) const {
-    post_.on(there).post_held(payload, image, {{payload->data, payload->bytes}});
-}
-
-void source_core::post(const peer& there, const sent_code& what,
-                       const std::shared_ptr<payload_memory>& owner) const {
-    const bool always = what.how == shipping::always;
-    const const_bytes code = always ? what.image.bytes() : const_bytes();
-    if (!what.attached.empty()) {
-        run_attached_.on(there).post_held(owner, id_of(what.image), code,
-                                          {what.attached.begin(), what.attached.end()},
-                                          {what.payload});
+void source_core::post(const peer& there, const source_image& what,
+                       const std::shared_ptr<payload_memory>& payload, shipping how,
+                       std::span<const amalgam::bulk> attached) const {
+    const rest_of_message rest{{payload->data, payload->bytes}};
+    const bool always = how == shipping::always;
+    if (!attached.empty()) {
+        run_attached_.on(there).post_held(payload, what.id,
+                                          always ? what.image.bytes() : const_bytes(),
+                                          {attached.begin(), attached.end()}, rest);
     } else if (always) {
-        post_code_.on(there).post_held(owner, code, {what.payload});
+        post_code_.on(there).post_held(payload, what.image.bytes(), rest);
     } else {
-        post_.on(there).post_held(owner, id_of(what.image), {what.payload});
+        post_.on(there).post_held(payload, what.id, rest);
     }
 }
 
@@ -243,9 +222,7 @@ future<std::vector<std::byte>> injection::start(const peer& there,
 }
 
 void injection::post(const peer& there) const {
-    if (how_ == shipping::once && attached_.empty())
-        return core_->post_payload(there, image_->id, payload_);
-    core_->post(there, {image_->image, payload(), how_, attached_}, payload_);
+    core_->post(there, *image_, payload_, how_, attached_);
 }
 
 const code_image& injected_function::image() const noexcept {
@@ -274,6 +251,7 @@ injection injected_function::create(std::size_t payload_bytes, shipping how) con
     made.how_ = how;
     made.payload_ =
         std::make_shared<detail::payload_memory>(payload_bytes, image_->image.payload_alignment());
+    std::memset(made.payload_->data, 0, payload_bytes);
     return made;
 }
 

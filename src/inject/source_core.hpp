@@ -54,12 +54,9 @@ public:
     std::vector<std::byte> call(
         const peer& there, const sent_code& what,
         std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const;
-    /// Of an image that is there, likely, and with nothing attached: the shortest way.
-    void post_payload(const peer& there, image_id image,
-                      const std::shared_ptr<payload_memory>& payload) const;
-    /// `owner`: holds the payload.
-    void post(const peer& there, const sent_code& what,
-              const std::shared_ptr<payload_memory>& owner) const;
+    void post(const peer& there, const source_image& what,
+              const std::shared_ptr<payload_memory>& payload, shipping how,
+              std::span<const amalgam::bulk> attached) const;
     engine& where() const noexcept { return on_; }
 
 private:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,29 +13,13 @@
 #include "inject/confined_run.hpp"
 #include "inject/image_contents.hpp"
 #include "inject/library_symbols.hpp"
+#include "inject/payload_memory.hpp"
 #include "inject/running_code.hpp"
+#include "inject/tell_failure.hpp"
 
 namespace amalgam::detail {
 
 namespace {
-
-/// A copy of a payload, where its image wants it.
-class placed_payload {
-public:
-    placed_payload(const_bytes payload, std::size_t alignment)
-        : align_(static_cast<std::align_val_t>(alignment)),
-          data_(static_cast<std::byte*>(::operator new(payload.size() + 1, align_))) {
-        std::copy(payload.begin(), payload.end(), data_);
-    }
-    placed_payload(const placed_payload&) = delete;
-    placed_payload& operator=(const placed_payload&) = delete;
-    ~placed_payload() { ::operator delete(data_, align_); }
-    void* data() const noexcept { return data_; }
-
-private:
-    const std::align_val_t align_;
-    std::byte* const data_;
-};
 
 bool contains(const std::vector<std::string>& those, std::string_view what) {
     return std::find(those.begin(), those.end(), what) != those.end();
@@ -81,28 +64,20 @@ void target_core::start() {
             return self->run_code(code, payload.bytes);
         },
         how);
-    if (options_.run == handler::inline_) {
-        on_.define(
-            at_target::post_name,
-            [self](image_id which, const rest_of_message& payload) {
-                self->run_inline(which, payload.bytes);
-            },
-            how);
-        on_.define(
-            at_target::post_code_name,
-            [self](const_bytes code, const rest_of_message& payload) {
-                self->run_code_inline(code, payload.bytes);
-            },
-            how);
-    } else {
-        on_.define(at_target::post_name, [self](image_id which, const rest_of_message& payload) {
-            (void)self->run(which, payload.bytes);
-        });
-        on_.define(at_target::post_code_name,
-                   [self](const_bytes code, const rest_of_message& payload) {
-                       (void)self->run_code(code, payload.bytes);
-                   });
-    }
+    const bool quick = options_.run == handler::inline_;
+    on_.define(
+        at_target::post_name,
+        [self, quick](image_id which, const rest_of_message& payload) {
+            quick ? self->run_inline(which, payload.bytes) : (void)self->run(which, payload.bytes);
+        },
+        how);
+    on_.define(
+        at_target::post_code_name,
+        [self, quick](const_bytes code, const rest_of_message& payload) {
+            quick ? self->run_code_inline(code, payload.bytes)
+                  : (void)self->run_code(code, payload.bytes);
+        },
+        how);
     // What is attached is there to be waited for.
     on_.define(at_target::run_attached_name,
                [self](image_id which, const_bytes code, const std::vector<amalgam::bulk>& attached,
@@ -226,8 +201,9 @@ void target_core::run_main(ready_image& what, const_bytes payload, running_code&
         // It is the message's own memory: whoever runs may write there.
         what.main(const_cast<std::byte*>(payload.data()), payload.size(), target);
     } else {
-        const placed_payload placed(payload, what.alignment);
-        what.main(placed.data(), payload.size(), target);
+        const payload_memory placed(payload.size(), what.alignment);
+        std::copy(payload.begin(), payload.end(), placed.data);
+        what.main(placed.data, placed.bytes, target);
     }
 }
 
@@ -258,13 +234,10 @@ run_answer target_core::run_now(const ready& what, const_bytes payload,
     if (here.confined) {
         answer = run_confined_now(*what, payload, here, call);
     } else {
-        try {
-            run_main(*what, payload, here, call);
-        } catch (const std::exception& why) {
-            answer = {errc::handler_failed, false, why.what(), {}};
-        } catch (...) {
-            answer = {errc::handler_failed, false, "it threw what is no std::exception", {}};
-        }
+        tell_failure([&] { run_main(*what, payload, here, call); },
+                     [&](const char* why) {
+                         answer = {errc::handler_failed, false, why, {}};
+                     });
         answer.result = std::move(here.result);
     }
     if (answer.code != errc::ok && (call == nullptr || call->one_way()))
@@ -276,13 +249,8 @@ run_answer target_core::run_now(const ready& what, const_bytes payload,
 void target_core::run_quickly(ready_image& what, const_bytes payload) {
     running_code here{what.linked, onward_};
     inline_runs_.add();
-    try {
-        run_main(what, payload, here, &call_context::current());
-    } catch (const std::exception& why) {
-        log_failure(what, why.what());
-    } catch (...) {
-        log_failure(what, "it threw what is no std::exception");
-    }
+    tell_failure([&] { run_main(what, payload, here, &call_context::current()); },
+                 [&](const char* why) { log_failure(what, why); });
 }
 
 void target_core::run_inline(image_id which, const_bytes payload) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <amalgam/inject/detail/decoded.hpp>
 #include <amalgam/inject/detail/growing_bytes.hpp>
 #include <amalgam/inject/detail/services.hpp>
 #include <amalgam/inject/image.h>
@@ -77,11 +78,9 @@ public:
                                              into.size(), take, context);
         });
         if constexpr (!std::is_void_v<R>) {
-            archive_reader read(got);
-            R value{};
-            read(value);
-            if (!read.ok()) throw std::runtime_error("\"" + name_ + "\" gave another result");
-            return value;
+            auto value = detail::decoded<R>(got);
+            if (!value) throw std::runtime_error("\"" + name_ + "\" gave another result");
+            return std::move(*value);
         }
     }
 

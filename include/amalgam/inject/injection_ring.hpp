@@ -18,13 +18,13 @@ class ring_memory;
 /// source puts messages with their code into memory of the target, and the target polls that.
 ///
 /// Prefer injection::post(): it needs no address to agree on, sleeps while nothing comes, and is
-/// as fast. One ring is for one source, which may write there whatever it likes at any time: for
-/// sources that are trusted. What runs has the injection_target's rights and arguments; nobody has
-/// called it, so it has no results, and nobody to ask (see image.h).
-/// Owner:   its memory. Borrows the engine of the target; what it runs may outlive the target.
-/// Threads: one at a time.
-/// Failure: the constructor throws error{invalid} for less than 4 KiB or more than 1 GiB, and what
-/// expose() throws.
+/// faster while payloads are short. One ring is for one source, which may write there whatever it
+/// likes at any time: for sources that are trusted. What runs has the injection_target's rights and
+/// arguments; nobody has called it, so it has no results, and nobody to ask (see image.h). Owner:
+/// its memory. Borrows the engine of the target; what it runs may outlive the target. Threads: one
+/// at a time. Failure: the constructor throws error{invalid} for less than 4 KiB or more than 1
+/// GiB, and what
+///          expose() throws.
 class injection_ring {
 public:
     explicit injection_ring(const injection_target& runs, std::size_t bytes = std::size_t{1} << 20);
@@ -52,8 +52,7 @@ public:
 
     /// Puts the message, with its code, into the ring, in two steps, so that it is never seen in
     /// parts: parks the ULT or thread until it is there. False: there is no room yet.
-    /// Failure: throws error{too_large} for more than half of the ring, {invalid} for memory that
-    /// is
+    /// Failure: throws error{too_large} for more than half of the ring, {invalid} when memory is
     ///          attached, and what bulk::push() throws.
     bool try_post(const injection& message);
     /// The same, but waits for room.

@@ -13,6 +13,7 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
+#include <amalgam/inject/detail/decoded.hpp>
 #include <amalgam/inject/detail/growing_bytes.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/codec_std.hpp>
@@ -119,14 +120,12 @@ public:
     R call(const peer& there, const A&... arguments) const {
         const std::vector<std::byte> result = message(arguments...).call(there, within_);
         if constexpr (!std::is_void_v<R>) {
-            archive_reader read(result);
-            R value{};
-            read(value);
-            if (!read.ok() || read.remaining() != 0)
+            auto value = detail::decoded<R>(result);
+            if (!value)
                 throw error(errc::mismatch,
                             "an injected function gave another result than was "
                             "expected: is it this image's signature?");
-            return value;
+            return std::move(*value);
         }
     }
     void post(const peer& there, const A&... arguments) const { message(arguments...).post(there); }

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/rpc/archive.hpp>
+
+namespace amalgam::detail {
+
+/// The one value that these bytes are; nothing: they are another.
+template <typename T>
+std::optional<T> decoded(const_bytes all) {
+    archive_reader read(all);
+    T value{};
+    read(value);
+    if (!read.ok() || read.remaining() != 0) return std::nullopt;
+    return value;
+}
+
+}  // namespace amalgam::detail
