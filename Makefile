@@ -1,5 +1,7 @@
 # The short way to everything. `make` alone lists it.
-.PHONY: help demo test bench build format install check configured
+# not a shell's own $SECONDS, which would count up
+SOAK_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
+.PHONY: help demo test soak bench build format install check configured
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 RELEASE := build/release
@@ -9,6 +11,7 @@ help:
 	@echo "              then the jobs of scripts/demo_jobs (VERBOSE=1 shows their runs)"
 	@echo "              (FILES=\"a.txt b.txt\" for a text of your own)"
 	@echo "make test     build everything and run all tests"
+	@echo "make soak     hostile peers and random programs with fresh seeds (SECONDS=3600 for an hour, BUILD=build/asan)"
 	@echo "make bench    compare with rivals in one run; writes build/bench/report.md and report.json"
 	@echo "make build    build the library and $(RELEASE)/bin/amalgam"
 	@echo "make check    the checks that CI runs beside the tests: format, layers, headers, README"
@@ -28,6 +31,11 @@ demo: build
 
 test: build
 	@scripts/run_tests $(RELEASE)
+
+BUILD ?= $(RELEASE)
+soak: build
+	@cmake --build $(BUILD) -j $(JOBS) >build/soak.log 2>&1 || { tail -n 60 build/soak.log; exit 1; }
+	@scripts/soak $(BUILD) $(SOAK_SECONDS) --faults $(or $(FAULTS),1)
 
 bench:
 	@scripts/install_packages build bench

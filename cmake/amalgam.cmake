@@ -1,6 +1,7 @@
 # The four ways to add something to Amalgam. Each is one call, so that every
 # library, transport, test and bench is built the same way.
 
+file(WRITE ${PROJECT_BINARY_DIR}/soak_programs.txt "")
 add_library(amalgam_flags INTERFACE)
 target_compile_options(amalgam_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
                                                -Werror -fno-semantic-interposition)
@@ -184,6 +185,15 @@ function(amalgam_test name)
   endif()
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
+endfunction()
+
+# amalgam_soak_test(rpc_model_test SOURCES rpc_model_test.cpp LINKS amalgam::rpc [as amalgam_test])
+# A randomized test (tests/seeded_runs.hpp): `make soak` runs it for long, with fresh seeds.
+function(amalgam_soak_test name)
+  amalgam_test(${name} ${ARGN})
+  if(TARGET ${name})
+    file(APPEND ${PROJECT_BINARY_DIR}/soak_programs.txt "${name}\n")
+  endif()
 endfunction()
 
 # amalgam_bench(message_latency SOURCES message_latency.cpp LINKS amalgam::fabric)
