@@ -103,6 +103,17 @@ protected:
     verdict end_landing(frame_link&) noexcept;
     /// A lent payload is no longer needed. Runs callbacks.
     void sent(completion&, status) noexcept;
+    /// The memory of a lent payload cannot be read (any more), and `begun` says whether some of its
+    /// frame has left. The operation it belongs to fails with `invalid`, EFAULT. Runs no callbacks.
+    enum class remedy : std::uint8_t {
+        leave_out,  ///< Forget the frame, as if it had never been sent.
+        blank,      ///< Send zeros for the rest; nobody waits to be told.
+        break_off   ///< The frame cannot be mended: end the connection.
+    };
+    remedy unreadable(completion&, bool begun) noexcept;
+    /// The memory of the open landing cannot be written: it discards from now on, and what it
+    /// belongs to fails with `invalid`, EFAULT. Runs no callbacks.
+    void unwritable(frame_link&) noexcept;
     /// A link that said `full` has room again. Frames of our own that waited are sent now.
     void writable(frame_link&) noexcept;
     /// The link is gone, once per link, and not after shut(). Everything on it completes with `why`

@@ -1,4 +1,5 @@
 // What the transport hands up: whole frames, and large ones that land where they belong.
+#include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -11,6 +12,9 @@ namespace {
 mutable_bytes destination(const completion& receive) noexcept {
     return {reinterpret_cast<std::byte*>(receive.port_words[2]), receive.port_words[3]};
 }
+
+// Told to whoever gave memory that cannot be read or written.
+constexpr status no_access{errc::invalid, EFAULT};
 
 // What an early message counts for: its record too, so that empty ones are bounded as well.
 std::size_t weight(const early_message& one) noexcept {
@@ -253,6 +257,40 @@ void framed_port::sent(completion& op, status what) noexcept {
         initiator_.sent(piece);
     else
         target_.sent(piece);
+}
+
+framed_port::remedy framed_port::unreadable(completion& op, bool begun) noexcept {
+    peer_record& peer = *peer_of(op);
+    if (kind_of(op) == op_kind::send) {
+        peer.sends.remove(op);
+        completions_.push(op, no_access, 0);
+        return begun ? remedy::break_off : remedy::leave_out;
+    }
+    auto& piece = static_cast<lent_piece&>(op);
+    // Zeros in an answer to a get would pass for what the region holds.
+    if (piece.operation == nullptr) return remedy::break_off;
+    peer.sends.remove(op);
+    initiator_.unreadable(piece, no_access, begun);
+    return begun ? remedy::blank : remedy::leave_out;
+}
+
+void framed_port::unwritable(frame_link& link) noexcept {
+    landing_state& landing = link.record->landing;
+    switch (landing.what) {
+        case landing_state::kind::receive:
+            if (completion* receive = std::exchange(landing.receive, nullptr))
+                completions_.push(*receive, no_access, 0);
+            break;
+        case landing_state::kind::put:
+            target_.unwritable(*link.record);
+            break;
+        case landing_state::kind::get:
+            if (landing.operation != nullptr) initiator_.fail(*landing.operation, no_access);
+            break;
+        default:  // Memory of the port's own.
+            break;
+    }
+    landing.drop();
 }
 
 void framed_port::writable(frame_link& link) noexcept {

@@ -40,6 +40,7 @@ struct landing_state {
     completion* receive = nullptr;        ///< receive: null once canceled.
     rma_operation* operation = nullptr;   ///< get: null once over.
     std::uint64_t region = 0;             ///< put: 0 when denied.
+    status failed;                        ///< put: its memory could not be written.
     mutable_bytes segment;                ///< unexpected, early, receive: what `shown` names.
     std::vector<mutable_bytes> segments;  ///< put, get: the same.
 

@@ -146,7 +146,8 @@ verdict rma_initiator::on_done(peer_record& peer, const frame_header& header,
             return verdict::malformed;  // A get that went well is answered by data.
         } else if (op->all_asked() && op->pieces_answered == op->pieces_asked) {
             const std::uint64_t total = op->total;
-            completions_.finish(retire(*op), what, total);
+            const status how = op->failed.ok() ? what : op->failed;
+            completions_.finish(retire(*op), how, total);
         }
     }
     pump(peer);
@@ -233,6 +234,25 @@ void rma_initiator::cancel(completion& user) noexcept {
 void rma_initiator::sent(lent_piece& piece) noexcept {
     if (piece.operation != nullptr) --piece.operation->pieces_lent;
     pieces_.give_back(piece);
+}
+
+void rma_initiator::unreadable(lent_piece& piece, status why, bool left) noexcept {
+    rma_operation& op = *piece.operation;
+    --op.pieces_lent;
+    op.failed = why;
+    if (!op.all_asked()) {
+        op.peer->to_ask.remove(op);
+        op.total = op.asked;
+        op.peer->asked.append(op);
+    }
+    pieces_.give_back(piece);
+    if (left) return;
+    --op.peer->unanswered;
+    if (++op.pieces_answered == op.pieces_asked) fail(op, why);
+}
+
+void rma_initiator::fail(rma_operation& op, status why) noexcept {
+    completions_.push(retire(op), why, 0);
 }
 
 void rma_initiator::peer_down(peer_record& peer, status why) noexcept {

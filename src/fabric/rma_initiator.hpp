@@ -38,6 +38,8 @@ struct rma_operation {
     rma_operation* next = nullptr;  ///< In the peer's to_ask or asked.
     rma_operation* previous = nullptr;
 
+    status failed;  ///< Of a piece that could not be read; told when the others are answered.
+
     bool all_asked() const noexcept { return pieces_asked > 0 && asked == total; }
     /// Of the piece that starts `done` bytes into the transfer.
     std::size_t piece_bytes(std::uint64_t done) const noexcept;
@@ -75,6 +77,11 @@ public:
     void cancel(completion& user) noexcept;
     /// The link has no use for the piece any more.
     void sent(lent_piece& piece) noexcept;
+    /// A piece cannot be read; `left`: its frame goes out all the same, with zeros, and will be
+    /// answered. No more pieces are sent, and the operation fails once what left is answered.
+    void unreadable(lent_piece& piece, status why, bool left) noexcept;
+    /// Ends the operation, in the next run of the completions.
+    void fail(rma_operation&, status why) noexcept;
     /// All operations with this peer end with `why`, in the next run of the completions.
     /// Precondition: its sends have been emptied.
     void peer_down(peer_record&, status why) noexcept;

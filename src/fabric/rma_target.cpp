@@ -1,5 +1,6 @@
 #include "fabric/rma_target.hpp"
 
+#include <cerrno>
 #include <new>
 
 namespace amalgam::detail {
@@ -65,6 +66,7 @@ bool rma_target::begin_put(peer_record& peer, const frame_header& header,
         return false;
     }
     landing.region = target->id;
+    landing.failed = {};
     ++target->uses;
     landing.shown.into = landing.segments;
     return true;
@@ -72,9 +74,13 @@ bool rma_target::begin_put(peer_record& peer, const frame_header& header,
 
 void rma_target::end_put(peer_record& peer) noexcept {
     rma_answer reply{.tag = peer.landing.header.tag, .what = {errc::denied}};
-    if (peer.landing.region != 0) reply.what = {};
+    if (peer.landing.region != 0) reply.what = peer.landing.failed;
     forget_put(peer);
     answer(peer, reply);
+}
+
+void rma_target::unwritable(peer_record& peer) noexcept {
+    peer.landing.failed = {errc::invalid, EFAULT};
 }
 
 void rma_target::forget_put(peer_record& peer) noexcept {

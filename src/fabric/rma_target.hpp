@@ -28,6 +28,8 @@ public:
     /// A put of which only the first bytes are here: makes the landing. False: malformed.
     bool begin_put(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     void end_put(peer_record&) noexcept;
+    /// The memory of an open landing cannot be written: its put is answered so.
+    void unwritable(peer_record&) noexcept;
     /// An open landing is given up, with its link.
     void forget_put(peer_record&) noexcept;
 

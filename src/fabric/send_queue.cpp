@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "fabric/guarded_memory.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -34,6 +36,21 @@ void copy_frame(const wire_header& header, gather payload, std::size_t gone,
         ++at.index;
     }
     copy_out(payload.subspan(at.index), to);
+}
+
+/// The same for memory that may be gone by now: zeros stand for what cannot be read.
+void copy_guarded(const wire_header& header, gather payload, std::size_t gone,
+                  std::byte* to) noexcept {
+    if (gone < header.size()) {
+        std::memcpy(to, header.data() + gone, header.size() - gone);
+        to += header.size() - gone;
+    }
+    for (segment_cursor at = place_of(payload, gone); at.index < payload.size();
+         at = {at.index + 1, 0}) {
+        const const_bytes rest = payload[at.index].subspan(at.within);
+        if (!read_guarded(rest, to)) std::memset(to, 0, rest.size());
+        to += rest.size();
+    }
 }
 
 }  // namespace
@@ -96,12 +113,13 @@ bool send_queue::lend(const wire_header& header, gather payload, completion& on_
     return true;
 }
 
-std::size_t send_queue::fill(std::span<iovec> into) const noexcept {
+std::size_t send_queue::fill(std::span<iovec> into, std::size_t frames) const noexcept {
     std::size_t count = 0;
+    const std::size_t end = frames < frames_.size() - first_ ? first_ + frames : frames_.size();
     auto add = [&](const_bytes piece) {
         if (!piece.empty()) into[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
     };
-    for (std::size_t i = first_; i < frames_.size() && count < into.size(); ++i) {
+    for (std::size_t i = first_; i < end && count < into.size(); ++i) {
         const frame& one = frames_[i];
         const std::size_t gone = i == first_ ? gone_ : 0;
         if (!one.own.empty()) {
@@ -168,7 +186,7 @@ bool send_queue::detach(const completion& on_sent) noexcept {
     const std::size_t gone = begun ? gone_ : 0;
     buffer rest = pool_.try_take(found->bytes - gone);
     if (rest.empty()) return false;
-    copy_frame(found->header, found->payload, gone, rest.data());
+    copy_guarded(found->header, found->payload, gone, rest.data());
     found->bytes = rest.size();
     found->own = std::move(rest);
     found->payload = {};
@@ -179,6 +197,29 @@ bool send_queue::detach(const completion& on_sent) noexcept {
         gone_ = 0;
         cursor_ = {};
     }
+    return true;
+}
+
+bool send_queue::first_is_readable() const noexcept {
+    const gather payload = frames_[first_].payload;
+    for (segment_cursor at = cursor_; at.index < payload.size(); at = {at.index + 1, 0})
+        if (!is_readable(payload[at.index].subspan(at.within))) return false;
+    return true;
+}
+
+bool send_queue::blank_first() noexcept {
+    frame& one = frames_[first_];
+    buffer rest = pool_.try_take(one.bytes - gone_);
+    if (rest.empty()) return false;
+    std::memset(rest.data(), 0, rest.size());
+    one.bytes = rest.size();
+    one.own = std::move(rest);
+    one.payload = {};
+    one.on_sent = nullptr;
+    copied_ += one.bytes;
+    --lent_;
+    gone_ = 0;
+    cursor_ = {};
     return true;
 }
 

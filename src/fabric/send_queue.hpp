@@ -46,8 +46,9 @@ public:
     bool lend(const wire_header& header, gather payload, completion& on_sent,
               std::size_t gone = 0) noexcept;
 
-    /// The next bytes for the socket; returns how many entries of `into` it filled.
-    std::size_t fill(std::span<iovec> into) const noexcept;
+    /// The next bytes for the socket, of `frames` frames at most; returns how many entries of
+    /// `into` it filled.
+    std::size_t fill(std::span<iovec> into, std::size_t frames = ~std::size_t{0}) const noexcept;
     /// The socket took `bytes` of them. Stops behind each lent frame that is through, and returns
     /// it; `bytes` then says how many are left to account for, so call again until it is 0.
     completion* advance(std::size_t& bytes) noexcept;
@@ -56,6 +57,18 @@ public:
     bool forget(const completion& on_sent) noexcept;
     /// Copies what is left of a lent frame. False: no memory; then the frame is broken.
     bool detach(const completion& on_sent) noexcept;
+
+    // ---- the first frame, when memory that is to leave cannot be read
+    /// Whose it is; nullptr: a copy of ours. Precondition: not empty().
+    completion* first_lent() const noexcept { return frames_[first_].on_sent; }
+    /// The socket has some of it.
+    bool first_begun() const noexcept { return gone_ > 0; }
+    /// Whether the rest of its payload can be read.
+    bool first_is_readable() const noexcept;
+    /// It is lent no more: what is left of it leaves as zeros. False: no memory.
+    /// Precondition: it is lent, and its header has left.
+    bool blank_first() noexcept;
+
     /// Drops everything.
     void clear() noexcept;
 

@@ -15,8 +15,6 @@
 namespace amalgam::detail {
 namespace {
 
-// Sent without looking whether it arrives; less than any window a peer would shut.
-constexpr std::size_t trusted_bytes = 16384;
 constexpr int reads_per_round = 8;
 
 using pieces = std::array<iovec, frame_reader::max_places>;
@@ -66,12 +64,17 @@ frame_reader::state connection::read_some(std::size_t& budget, bool& drained) no
     }
     const ssize_t got = read_pieces(socket_.get(), std::span(into).first(count));
     if (got > 0) {
-        drained = !ended_ && static_cast<std::size_t>(got) < bytes_of(std::span(into).first(count));
+        drained = !ended_ && phase_ != phase::broken &&
+                  static_cast<std::size_t>(got) < bytes_of(std::span(into).first(count));
         return reader_.took(static_cast<std::size_t>(got), budget, *this, memory);
     }
     if (got < 0 && errno == EAGAIN && phase_ != phase::broken) {
         drained = true;
         return reader_.took(0, budget, *this, memory);
+    }
+    if (got < 0 && errno == EFAULT && reader_.is_landing()) {
+        home_.unwritable(*this);
+        return frame_reader::state::hungry;
     }
     down({errc::disconnected, got < 0 && errno != EAGAIN ? errno : broken_by_});
     return frame_reader::state::gone;
@@ -143,7 +146,10 @@ void connection::ready(std::uint32_t events) noexcept {
         ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
         return down({errc::disconnected, error});
     }
-    if ((events & EPOLLOUT) == 0 || !blocked_) return;
+    if ((events & EPOLLOUT) != 0 && blocked_) try_again();
+}
+
+void connection::try_again() noexcept {
     blocked_ = false;
     home_.count_blocked(-1);
     home_.has_work(*this);
@@ -246,6 +252,8 @@ void connection::check_sender(clock::time_point now) noexcept {
         timeout_lifted_ = lift;
     }
     watched_ = found != sender_state::clear || !queue_.empty();
+    // What looked like a full socket may have been memory that could not be read; see flush().
+    if (blocked_ && found == sender_state::clear) try_again();
     if (watched_) return set_deadline(now + limit / 4);
     unproven_bytes_ = 0;
 }

@@ -77,6 +77,9 @@ public:
     bool is_stranger = false;  ///< Counted by the reception.
 
 private:
+    /// Sent without looking whether it arrives; less than any window a peer would shut.
+    static constexpr std::size_t trusted_bytes = 16384;
+
     enum class phase : std::uint8_t { entering, up, broken, over };
 
     verdict on_frame(const frame_header&, const_bytes payload) noexcept override;
@@ -88,10 +91,12 @@ private:
                           std::size_t bytes) noexcept;
     posted enqueue(const wire_header&, gather payload, completion* on_sent, bool small) noexcept;
     bool flush(const completion* posting) noexcept;
+    bool pass_unreadable() noexcept;
     bool settle(std::size_t bytes, const completion* posting) noexcept;
     void remember_sent(completion& op) noexcept;
     void forget_sent(const completion& op) noexcept;
     void wait_for_room() noexcept;
+    void try_again() noexcept;
     void break_off(int error) noexcept;
     frame_reader::state read_some(std::size_t& budget, bool& drained) noexcept;
     void close_socket() noexcept;
@@ -112,6 +117,7 @@ private:
     bool was_full_ = false;     ///< Somebody was refused and waits for writable().
     bool watched_ = false;      ///< check_sender() is due some time.
     bool timeout_lifted_ = false;
+    bool met_bad_memory_ = false;  ///< Since the queue was empty, some of it could not be read.
     unsigned fruitless_ = 0;
     int broken_by_ = 0;               ///< errno.
     std::uint64_t last_round_ = 0;    ///< In which a frame was sent.

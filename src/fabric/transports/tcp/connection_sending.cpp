@@ -1,10 +1,12 @@
 // What a connection does with frames that leave.
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "fabric/transports/tcp/connection.hpp"
 #include "fabric/transports/tcp/tcp_port.hpp"
@@ -84,18 +86,23 @@ posted connection::write_or_queue(const wire_header& header, gather payload, com
         all = count == payload.size() + 1;
     }
     const auto [offered, sent, error] = write_pieces(socket_.get(), std::span(what).first(count));
-    if (error != 0) {
+    if (error != 0 && (error != EFAULT || on_sent == nullptr)) {
         break_off(error);
         return posted::full;
     }
     if (sent == offered && all) return posted::done;
-    const bool kept =
-        small ? queue_.copy(header, payload, sent) : queue_.lend(header, payload, *on_sent, sent);
+    // What cannot be read is not copied either; the next round finds out what becomes of it.
+    const bool kept = small && error == 0 ? queue_.copy(header, payload, sent)
+                                          : queue_.lend(header, payload, *on_sent, sent);
     if (!kept) {
         if (sent > 0) break_off(ENOMEM);  // Half a frame is out: what follows makes no sense.
         was_full_ = true;
         home_.has_work(*this);
         return posted::full;
+    }
+    if (error != 0) {
+        home_.has_work(*this);
+        return posted::pending;
     }
     if (sent < offered) {
         wait_for_room();
@@ -131,16 +138,52 @@ bool connection::flush(const completion* posting) noexcept {
         const std::size_t count = queue_.fill(what);
         const auto [offered, sent, error] =
             write_pieces(socket_.get(), std::span(what).first(count));
+        if (error == EFAULT && posting != nullptr) {  // Its sender does not know of it yet.
+            home_.has_work(*this);
+            break;
+        }
+        if (error == EFAULT && pass_unreadable()) continue;
         if (error != 0) {
-            break_off(error);
+            if (phase_ == phase::up && !blocked_) break_off(error);
             break;
         }
         posting_left = settle(sent, posting) || posting_left;
-        if (sent == offered) continue;
+        // In front of bad memory the kernel stops early as well; then no event would follow.
+        if (sent == offered || (met_bad_memory_ && sent > 0)) continue;
         wait_for_room();
         break;
     }
+    if (queue_.empty()) met_bad_memory_ = false;
     return posting_left;
+}
+
+/// Some memory in the queue cannot be read. Gets past its first frame, or to the place in it that
+/// is bad, and past that. False: it ended in that, or the socket is full.
+bool connection::pass_unreadable() noexcept {
+    met_bad_memory_ = true;
+    completion* const lent = queue_.first_lent();
+    if (lent != nullptr && !queue_.first_begun() && !queue_.first_is_readable()) {
+        if (home_.unreadable(*lent, false) == tcp_port::remedy::break_off) return false;
+        queue_.forget(*lent);
+        was_full_ = true;  // No answer will ask for more of what waits behind it.
+        home_.has_work(*this);
+        return true;
+    }
+    pieces what;
+    queue_.fill(what, 1);
+    const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t to_page_end =
+        page - reinterpret_cast<std::uintptr_t>(what[0].iov_base) % page;
+    what[0].iov_len = std::min(what[0].iov_len, to_page_end);
+    const auto [offered, sent, error] = write_pieces(socket_.get(), std::span(what).first(1));
+    if (error == 0) {
+        settle(sent, nullptr);
+        if (sent == 0) wait_for_room();
+        return sent > 0;
+    }
+    if (error != EFAULT || lent == nullptr) return false;
+    if (home_.unreadable(*lent, true) == tcp_port::remedy::break_off) return false;
+    return queue_.blank_first();
 }
 
 bool connection::settle(std::size_t bytes, const completion* posting) noexcept {
@@ -185,6 +228,7 @@ void connection::forget_sent(const completion& op) noexcept {
 
 void connection::wait_for_room() noexcept {
     if (!std::exchange(blocked_, true)) home_.count_blocked(1);
+    watch_sent(trusted_bytes);
     if (std::exchange(awaits_room_, true)) return;
     home_.events().change(socket_.get(), *this, handshake::events_of_a_connection | EPOLLOUT);
 }
@@ -212,10 +256,14 @@ std::size_t connection::work_off(std::size_t budget) noexcept {
 }
 
 void connection::break_off(int error) noexcept {
-    // Not over yet: answers that came before the end can still be read.
+    // A peer that is lost must not wait until somebody takes what it sent.
+    if (paused_) return down({errc::disconnected, error});
+    // Not over yet: answers that came before the end can still be read. The socket may be well,
+    // as when it was our memory that failed: its reading has to end, too.
     phase_ = phase::broken;
     broken_by_ = error;
     readable_ = true;
+    ::shutdown(socket_.get(), SHUT_RDWR);
     home_.activate(*this);
 }
 

@@ -69,6 +69,9 @@ public:
     explicit frame_reader(std::uint32_t max_frame_bytes) noexcept
         : max_frame_bytes_(max_frame_bytes) {}
 
+    /// A large frame is being read to where it belongs.
+    bool is_landing() const noexcept { return landing_ != nullptr && !landing_->discard; }
+
     /// Where the next bytes of the stream go: fills the front of `into`, returns how many
     /// entries; 0: no memory. Precondition: the state is hungry.
     std::size_t places(std::span<iovec, max_places> into, receive_memory& memory) noexcept;

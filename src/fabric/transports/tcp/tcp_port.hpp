@@ -59,7 +59,10 @@ public:
     using framed_port::deliver;
     using framed_port::end_landing;
     using framed_port::link_down;
+    using framed_port::remedy;
     using framed_port::sent;
+    using framed_port::unreadable;
+    using framed_port::unwritable;
     using framed_port::writable;
 
     receive_memory& memory() noexcept { return memory_; }

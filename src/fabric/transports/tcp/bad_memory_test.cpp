@@ -1,0 +1,103 @@
+// What becomes of memory that cannot be read or written: files that somebody truncated, pages that
+// are read-only. Only the operation that brought it fails.
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fabric/transports/tcp/test_port.hpp"
+#include "fabric/truncated_file.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+constexpr std::size_t page = 4096;
+
+class bad_memory : public testing::Test {
+protected:
+    using operation = tcp_test_port::operation;
+
+    bad_memory() { std::tie(there_id_, here_id_) = connect(here_, there_); }
+    errc outcome(operation& op) {
+        move_until({&here_, &there_}, [&] { return op.over; });
+        return op.code;
+    }
+    errc put(const_bytes from, const region& to) {
+        operation op;
+        (void)here_.end->post_put(there_id_, {&from, 1}, to.key(), 0, op);
+        return outcome(op);
+    }
+    errc get(mutable_bytes into, const region& from) {
+        operation op;
+        (void)here_.end->post_get(there_id_, {&into, 1}, from.key(), 0, op);
+        return outcome(op);
+    }
+    void expect_connected() {
+        ASSERT_TRUE(here_.send(there_id_, 5, "still there"));
+        move_until({&here_, &there_}, [&] { return !there_.arrived.empty(); });
+        there_.arrived.clear();
+        EXPECT_TRUE(here_.lost.empty());
+        EXPECT_TRUE(there_.lost.empty());
+    }
+
+    // A sender that stopped is looked at after a quarter of the limit.
+    const port_options quick_{.silence_limit = std::chrono::milliseconds(400)};
+    tcp_test_port here_{"tcp://127.0.0.1:0", quick_}, there_{"tcp://127.0.0.1:0", quick_};
+    peer_id there_id_, here_id_;
+    std::vector<std::byte> memory_ = std::vector<std::byte>(4 << 20);
+    region all_ = there_.end->open_region(memory_, access::read_write).value();
+};
+
+TEST_F(bad_memory, a_put_from_a_truncated_file_fails_alone) {
+    for (std::size_t left : {std::size_t{0}, page, 20 * page, 70 * page, 1000 * page}) {
+        SCOPED_TRACE(left);
+        truncated_file file(memory_.size());
+        file.truncate(left);
+        EXPECT_EQ(put(file.bytes(), all_), errc::invalid);
+        EXPECT_EQ(put(const_bytes(file.bytes()).first(left), all_), errc::ok);
+        expect_connected();
+    }
+    EXPECT_EQ(here_.end->open_operations(), 0u);
+}
+
+TEST_F(bad_memory, puts_behind_one_that_cannot_be_read_go_on) {
+    truncated_file file(memory_.size());
+    file.truncate(page);
+    const const_bytes bad = file.bytes(), good = memory_;
+    std::vector<operation> ops(12);
+    for (std::size_t i = 0; i < ops.size(); ++i)
+        (void)here_.end->post_put(there_id_, i % 3 == 1 ? gather(&good, 1) : gather(&bad, 1),
+                                  all_.key(), 0, ops[i]);
+    for (std::size_t i = 0; i < ops.size(); ++i)
+        EXPECT_EQ(outcome(ops[i]), i % 3 == 1 ? errc::ok : errc::invalid) << i;
+    expect_connected();
+}
+
+TEST_F(bad_memory, a_message_of_which_nothing_left_fails_alone) {
+    truncated_file file(1 << 20);
+    file.truncate(0);
+    const const_bytes bytes = file.bytes();
+    operation op;
+    EXPECT_EQ(here_.end->post_send(there_id_, 1, {&bytes, 1}, op), posted::pending);
+    EXPECT_EQ(outcome(op), errc::invalid);
+    expect_connected();
+}
+
+TEST_F(bad_memory, a_message_of_which_half_left_ends_its_connection_at_once) {
+    truncated_file file(1 << 20);
+    const const_bytes bytes = file.bytes();
+    operation waiting;
+    std::vector<std::byte> room(10);
+    ASSERT_EQ(here_.end->post_receive(there_id_, 9, room, waiting), posted::pending);
+    // The first is longer than the socket takes, so that the second begins and waits.
+    std::vector<operation> ops(16);
+    for (operation& op : ops)
+        ASSERT_NE(here_.end->post_send(there_id_, 1, {&bytes, 1}, op), posted::full);
+    file.truncate(0);
+    move_until({&here_, &there_}, [&] { return !here_.lost.empty(); });
+    EXPECT_EQ(here_.lost.front().second.native, EFAULT);
+    EXPECT_EQ(waiting.code, errc::disconnected);
+    EXPECT_EQ(here_.end->open_operations(), 0u);
+}
+
+}  // namespace
+}  // namespace amalgam::detail
