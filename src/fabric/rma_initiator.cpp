@@ -88,10 +88,7 @@ posted rma_initiator::send_piece(rma_operation& op) noexcept {
     op.asked += bytes;
     ++op.pieces_asked;
     ++peer.unanswered;
-    if (op.all_asked()) {
-        peer.to_ask.remove(op);
-        peer.asked.append(op);
-    }
+    if (op.all_asked()) list_as_asked(op);
     return how;
 }
 
@@ -105,7 +102,7 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
         slice(op.from, op.at, bytes, piece->segments);
     } catch (const std::bad_alloc&) {
         if (piece != nullptr) pieces_.give_back(*piece);
-        completions_.push(retire(op), {errc::no_memory}, 0);
+        if (stop(op, {errc::no_memory})) completions_.push(retire(op), {errc::no_memory}, 0);
         return posted::full;
     }
     write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
@@ -139,15 +136,15 @@ verdict rma_initiator::on_done(peer_record& peer, const frame_header& header,
     rma_operation* op = find(peer, header.tag);
     const status what = read_status(payload.data());
     if (op != nullptr && op->pieces_answered < op->pieces_asked) {
-        ++op->pieces_answered;
-        if (!what.ok()) {
-            completions_.finish(retire(*op), what, 0);
-        } else if (!op->is_put) {
+        if (what.ok() && !op->is_put)
             return verdict::malformed;  // A get that went well is answered by data.
-        } else if (op->all_asked() && op->pieces_answered == op->pieces_asked) {
+        ++op->pieces_answered;
+        if (!what.ok() && !op->stopped) {
+            if (stop(*op, what)) completions_.finish(retire(*op), what, 0);
+        } else if (op->is_quiet() && (op->stopped || op->all_asked())) {
+            const status why = op->why;
             const std::uint64_t total = op->total;
-            const status how = op->failed.ok() ? what : op->failed;
-            completions_.finish(retire(*op), how, total);
+            completions_.finish(retire(*op), why, total);
         }
     }
     pump(peer);
@@ -227,8 +224,26 @@ void rma_initiator::data_arrived(rma_operation& op, std::size_t bytes) noexcept 
 void rma_initiator::cancel(completion& user) noexcept {
     auto& op = *reinterpret_cast<rma_operation*>(user.port_words[1]);
     peer_record& peer = *op.peer;
-    completions_.finish(retire(op), {errc::canceled}, 0);
+    if (op.stopped) return;
+    if (stop(op, {errc::canceled})) completions_.finish(retire(op), {errc::canceled}, 0);
     pump(peer);
+}
+
+/// Nothing more of it goes out. True: it may end now. False: it ends with its last answer, or was
+/// ended with the connection.
+bool rma_initiator::stop(rma_operation& op, status why) noexcept {
+    if (!op.is_put) return true;
+    op.stopped = true;
+    op.why = why;
+    if (!op.listed_asked) list_as_asked(op);
+    take_back(op);
+    return op.peer->up() && op.is_quiet();
+}
+
+void rma_initiator::list_as_asked(rma_operation& op) noexcept {
+    op.peer->to_ask.remove(op);
+    op.peer->asked.append(op);
+    op.listed_asked = true;
 }
 
 void rma_initiator::sent(lent_piece& piece) noexcept {
@@ -239,16 +254,16 @@ void rma_initiator::sent(lent_piece& piece) noexcept {
 void rma_initiator::unreadable(lent_piece& piece, status why, bool left) noexcept {
     rma_operation& op = *piece.operation;
     --op.pieces_lent;
-    op.failed = why;
-    if (!op.all_asked()) {
-        op.peer->to_ask.remove(op);
-        op.total = op.asked;
-        op.peer->asked.append(op);
+    if (!op.stopped) {
+        op.stopped = true;
+        op.why = why;
+        if (!op.listed_asked) list_as_asked(op);
     }
     pieces_.give_back(piece);
     if (left) return;
-    --op.peer->unanswered;
-    if (++op.pieces_answered == op.pieces_asked) fail(op, why);
+    if (op.peer->unanswered > 0) --op.peer->unanswered;
+    --op.pieces_asked;
+    if (op.is_quiet()) fail(op, op.why);
 }
 
 void rma_initiator::fail(rma_operation& op, status why) noexcept {
@@ -266,7 +281,7 @@ void rma_initiator::peer_down(peer_record& peer, status why) noexcept {
 completion& rma_initiator::retire(rma_operation& op) noexcept {
     peer_record& peer = *op.peer;
     completion& user = *op.user;
-    (op.all_asked() ? peer.asked : peer.to_ask).remove(op);
+    (op.listed_asked ? peer.asked : peer.to_ask).remove(op);
     if (peer.landing.operation == &op) {
         peer.landing.operation = nullptr;
         peer.landing.drop();
@@ -289,10 +304,13 @@ void rma_initiator::take_back(rma_operation& op) noexcept {
         if (piece.operation != &op) continue;
         peer.sends.remove(piece);
         --op.pieces_lent;
-        if (peer.link->forget(piece))
-            --peer.unanswered;  // It never left, so nobody will answer it.
-        else
+        if (peer.link->forget(piece)) {
+            // It never left, so nobody will answer it; unless the peer makes up answers.
+            if (peer.unanswered > 0) --peer.unanswered;
+            --op.pieces_asked;
+        } else {
             peer.link->detach(piece);
+        }
         pieces_.give_back(piece);
         // Out of memory in detach() ends the connection, and with it everything in the list.
         if (!peer.up()) return;

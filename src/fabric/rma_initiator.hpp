@@ -35,12 +35,15 @@ struct rma_operation {
     std::uint32_t pieces_asked = 0;
     std::uint32_t pieces_answered = 0;
     std::uint32_t pieces_lent = 0;  ///< put: those the link still holds.
+    bool listed_asked = false;      ///< Stands in the peer's `asked`, else in `to_ask`.
+    bool stopped = false;           ///< put: sends no more, and ends as `why` says.
+    status why;
     rma_operation* next = nullptr;  ///< In the peer's to_ask or asked.
     rma_operation* previous = nullptr;
 
-    status failed;  ///< Of a piece that could not be read; told when the others are answered.
-
     bool all_asked() const noexcept { return pieces_asked > 0 && asked == total; }
+    /// No byte that went out is still to be written at the target.
+    bool is_quiet() const noexcept { return pieces_answered >= pieces_asked; }
     /// Of the piece that starts `done` bytes into the transfer.
     std::size_t piece_bytes(std::uint64_t done) const noexcept;
 };
@@ -48,6 +51,9 @@ struct rma_operation {
 /// Put and get as the side that asks for them: cuts them into frames, keeps rma_window of these in
 /// flight per peer, and ends each operation once, by its answers, the peer's end or cancel.
 ///
+/// A put that fails or is canceled is stopped first: it ends when the target has answered every
+/// piece that left, so that none is written after the end. A get ends at once, as what still comes
+/// for it finds nobody.
 /// Answers name an operation by slot and generation, so a late or forged one finds nobody.
 /// Threads: the port's.
 class rma_initiator {
@@ -73,7 +79,8 @@ public:
     bool begin_data(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     void end_data(peer_record&) noexcept;
 
-    /// Ends the operation with `canceled`, now.
+    /// Ends the operation with `canceled`: a get and a put of which nothing left now, other puts
+    /// when all that left is answered.
     void cancel(completion& user) noexcept;
     /// The link has no use for the piece any more.
     void sent(lent_piece& piece) noexcept;
@@ -97,6 +104,8 @@ private:
     rma_operation* expect_data(peer_record&, const frame_header&, std::uint64_t offset,
                                bool& malformed) noexcept;
     void data_arrived(rma_operation&, std::size_t bytes) noexcept;
+    bool stop(rma_operation&, status why) noexcept;
+    void list_as_asked(rma_operation&) noexcept;
     completion& retire(rma_operation&) noexcept;
     void take_back(rma_operation&) noexcept;
 

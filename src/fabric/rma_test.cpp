@@ -132,24 +132,66 @@ TEST_F(rma_test, empty_transfers_ask_the_target_all_the_same) {
     EXPECT_TRUE(other_.ended_with(errc::ok));
 }
 
-TEST_F(rma_test, the_first_refusal_ends_the_transfer_and_later_answers_find_nobody) {
+TEST_F(rma_test, a_refused_put_ends_so_when_all_its_pieces_are_answered) {
     (void)put(memory_, 0, op_);
     const std::uint64_t tag = link_.out[0].header.tag;
     EXPECT_EQ(answer(tag, errc::ok), verdict::taken);
     EXPECT_EQ(answer(tag, errc::denied), verdict::taken);
+    EXPECT_EQ(answer(tag, errc::too_large), verdict::taken);
+    EXPECT_EQ(op_.runs, 0);  // The last piece may still be written.
+    EXPECT_EQ(answer(tag, errc::ok), verdict::taken);
     EXPECT_TRUE(op_.ended_with(errc::denied));
     EXPECT_EQ(op_.bytes, 0u);
     EXPECT_EQ(op_.what.native, 7);
-    EXPECT_EQ(answer(tag, errc::denied), verdict::taken);
-    EXPECT_EQ(answer(tag, errc::ok), verdict::taken);
+    EXPECT_EQ(answer(tag, errc::ok), verdict::taken);  // It finds nobody.
     EXPECT_EQ(op_.runs, 1);
+}
+
+TEST_F(rma_test, a_refused_put_sends_no_more_and_lets_others_pass) {
+    std::vector<std::byte> big(100 * rma_piece_bytes);
+    key_.bytes = big.size();
+    (void)put(big, 0, op_);
+    ASSERT_EQ(link_.out.size(), rma_window);
+    const std::uint64_t tag = link_.out[0].header.tag;
+    (void)put(const_bytes(memory_).first(8), 0, other_);
+    (void)answer(tag, errc::denied);
+    ASSERT_EQ(link_.out.size(), rma_window + 1);
+    EXPECT_NE(link_.out.back().header.tag, tag);
+    for (std::size_t i = 1; i < rma_window; ++i) {
+        EXPECT_EQ(op_.runs, 0);
+        (void)answer(tag, errc::ok);
+    }
+    EXPECT_TRUE(op_.ended_with(errc::denied));
+    EXPECT_EQ(link_.out.size(), rma_window + 1);
+    (void)answer(link_.out.back().header.tag, errc::ok);
+    EXPECT_TRUE(other_.ended_with(errc::ok));
+}
+
+TEST_F(rma_test, a_canceled_put_ends_when_all_that_left_is_answered_or_the_link_goes) {
+    (void)put(memory_, 0, op_);
+    const std::uint64_t tag = link_.out[0].header.tag;
+    port_.cancel(op_);
+    port_.cancel(op_);
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(op_.runs, 0);
+        (void)answer(tag, i == 1 ? errc::denied : errc::ok);
+    }
+    EXPECT_TRUE(op_.ended_with(errc::canceled));
+
+    (void)put(memory_, 0, other_);
+    port_.cancel(other_);
+    EXPECT_EQ(other_.runs, 0);
+    port_.link_down(link_, {errc::disconnected});
+    port_.settle_down();
+    EXPECT_TRUE(other_.ended_with(errc::disconnected));
+    EXPECT_EQ(port_.open_operations(), 0u);
 }
 
 TEST_F(rma_test, a_late_answer_does_not_touch_the_operation_that_follows_in_the_slot) {
     (void)put(const_bytes(memory_).first(8), 0, op_);
     const std::uint64_t old = link_.out.back().header.tag;
-    port_.cancel(op_);
-    EXPECT_TRUE(op_.ended_with(errc::canceled));
+    EXPECT_EQ(answer(old, errc::ok), verdict::taken);
+    EXPECT_TRUE(op_.ended_with(errc::ok));
     (void)put(const_bytes(memory_).first(8), 0, other_);
     EXPECT_NE(link_.out.back().header.tag, old);
     EXPECT_EQ(answer(old, errc::denied), verdict::taken);
@@ -249,8 +291,11 @@ TEST_F(rma_test, a_canceled_put_takes_back_what_the_link_still_holds) {
     (void)put(memory_, 0, other_);
     link_.forgets = false;
     port_.cancel(other_);
+    EXPECT_EQ(link_.detached.size(), 4u);  // Our bytes are free, but theirs are not yet.
+    EXPECT_EQ(other_.runs, 0);
+    for (int i = 0; i < 4; ++i)
+        (void)answer(link_.out[0].header.tag, errc::ok);
     EXPECT_TRUE(other_.ended_with(errc::canceled));
-    EXPECT_EQ(link_.detached.size(), 4u);
 }
 
 TEST_F(rma_test, pieces_that_never_left_do_not_use_up_the_window) {

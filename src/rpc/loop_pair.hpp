@@ -14,6 +14,8 @@ namespace amalgam {
 
 /// A server and a client on a network in virtual time.
 struct loop_pair {
+    explicit loop_pair(const loop_options& network = {}) : net(network) {}
+
     loop_network net;
     engine server{net.port("server")};
     engine client{net.port("client")};

@@ -20,6 +20,14 @@ bool is_loss_of_way(errc code) noexcept {
     return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
 }
 
+failure lost_all() noexcept try {
+    return {{errc::disconnected},
+            "the last way to the peer was lost before it had said that nothing more is written; "
+            "what it has received may still be"};
+} catch (const std::bad_alloc&) {
+    return {{errc::disconnected}, {}};
+}
+
 }  // namespace
 
 /// What moves the pieces of a way one after the other. A turn of the stream lies between two, so
@@ -322,8 +330,11 @@ std::chrono::nanoseconds routed_transfer::time_left() const noexcept {
 /// A piece has ended.
 void routed_transfer::over(lane& on) noexcept {
     rest(on);
-    if (ended_) return release();
     const failure& why = on.why();
+    if (ended_) {
+        if (is_loss_of_way(why.what.code)) lose(ways_[on.way]);
+        return release();
+    }
     if (why.what.ok()) {
         moved_ += on.what.bytes;
         way& by = ways_[on.way];
@@ -332,23 +343,26 @@ void routed_transfer::over(lane& on) noexcept {
         if (failure wrong = progressed(); !wrong.what.ok()) {
             end(std::move(wrong));
         } else if (moved_ == total_) {
-            part_from_lost();
+            end({});
         } else {
             schedule(on);
         }
     } else if (is_loss_of_way(why.what.code)) {
-        lose(on);
+        go_without(on);
     } else {
         end(failure(why));
     }
     release();
 }
 
-/// What was under way is done again by others: to get or put the same bytes twice is to do it once.
-void routed_transfer::lose(lane& on) noexcept {
-    way& by = ways_[on.way];
+void routed_transfer::lose(way& by) noexcept {
     by.lost = true;
     by.owes = is_put_;
+}
+
+/// What was under way is done again by others: to get or put the same bytes twice is to do it once.
+void routed_transfer::go_without(lane& on) noexcept {
+    lose(ways_[on.way]);
     again_.push_back(on.what);  // There is room for one of each lane.
     try {
         open_ways();
@@ -360,17 +374,18 @@ void routed_transfer::lose(lane& on) noexcept {
     if (all_lost) end(failure(on.why()));
 }
 
-/// All is moved. But of a put that a lost way had under way, bytes may still wait on the far side,
-/// and arrive when the memory there has been changed: so that side gives up the way first.
-void routed_transfer::part_from_lost() noexcept {
+/// It is over, but of a put that a lost way had under way bytes may still wait on the far side, and
+/// arrive when the memory there has been changed: so that side gives up the way first. True: it
+/// was asked to, and release() comes again.
+bool routed_transfer::part_from_lost() noexcept {
     const auto owing =
         std::find_if(ways_.begin(), ways_.end(), [](const way& each) { return each.owes; });
-    if (owing == ways_.end()) return end({});
+    if (owing == ways_.end()) return false;
     const auto other =
         std::find_if(ways_.begin(), ways_.end(), [](const way& each) { return !each.lost; });
     if (other == ways_.end()) {
-        return end({{errc::disconnected},
-                    "all was sent, but then the last way to the peer was lost, too"});
+        if (!is_loss_of_way(why_.what.code)) why_ = lost_all();
+        return false;
     }
     try {
         static constexpr const char* name = "amalgam.part";
@@ -378,29 +393,26 @@ void routed_transfer::part_from_lost() noexcept {
         const procedure<signature> part(*core_, core_->intern(name, signature_text<signature>()),
                                         true);
         ++busy_;
+        // Not within the transfer's own time, which may be over.
         part.on(other->to)
-            .within(time_left())
+            .within(core_->silence_limit())
             .call_then(
                 [this, owing, other](const result<void>& how) noexcept {
-                    if (ended_) return release();
-                    if (how) {
+                    if (how)
                         owing->owes = false;
-                    } else if (is_loss_of_way(how.code().code)) {
-                        other->lost = true;
-                    } else {
-                        end(failure(how.why()));
-                    }
-                    if (!ended_) part_from_lost();
+                    else
+                        other->lost = true;  // It stands still, or is gone: ask by another.
                     release();
                 },
                 owing->number);
-    } catch (const error& why) {
+        return true;
+    } catch (const error&) {
         --busy_;
-        end({why.code(), why.what()});
     } catch (const std::bad_alloc&) {
         --busy_;
-        end({{errc::no_memory}, {}});
     }
+    if (!is_loss_of_way(why_.what.code)) why_ = lost_all();
+    return false;
 }
 
 void routed_transfer::end(failure why) noexcept {
@@ -415,7 +427,7 @@ void routed_transfer::end(failure why) noexcept {
 /// Whoever held it does not any more.
 void routed_transfer::release() noexcept {
     if (--busy_ != 0) return;
-    if (!ended_) return;
+    if (!ended_ || part_from_lost()) return;
     core_->moves().let_go();
     if (why_.what.ok()) {
         set();

@@ -23,8 +23,11 @@ using namespace std::chrono_literals;
 
 /// A server at two addresses, and a client.
 struct two_ways {
-    explicit two_ways(const port_options& of_server = {}, const port_options& of_client = {})
-        : server(ports_of("a", "b", of_server)), client(net.port("client", of_client)) {
+    explicit two_ways(const port_options& of_server = {}, const port_options& of_client = {},
+                      const loop_options& network = {})
+        : net(network),
+          server(ports_of("a", "b", of_server)),
+          client(net.port("client", of_client)) {
         server.define("twice", [](int n) { return 2 * n; });
         server.define("length", [](std::string text) { return text.size(); });
         server.define("port", [] { return call_context::current().port(); });
@@ -310,8 +313,8 @@ TEST(routes, names_outlive_the_engine_that_is_stopped) {
 /// A client that moves bytes from and to the server's memory.
 struct two_ways_of_bytes : two_ways {
     explicit two_ways_of_bytes(const port_options& of_server = {},
-                               const port_options& of_client = {})
-        : two_ways(of_server, of_client) {
+                               const port_options& of_client = {}, const loop_options& network = {})
+        : two_ways(of_server, of_client, network) {
         shown.emplace(server.core(), scatter(&whole, 1), access::read_write);
         there = find();
     }
@@ -453,6 +456,113 @@ TEST(routed_transfer, of_a_put_ends_when_the_other_side_has_given_up_the_lost_wa
     t.net.run_for(120s);
     EXPECT_EQ(std::count(t.memory.begin(), t.memory.end(), std::byte{1}),
               static_cast<long>(t.memory.size()));
+}
+
+/// Frames that are sent cannot be taken back, as they can while a network lends them.
+constexpr loop_options no_lending{.inline_bytes = std::size_t{1} << 20};
+
+/// How a put over two ways is given up.
+enum class given_up { canceled, timed_out };
+
+future<void> put_until(two_ways_of_bytes& t, given_up how, clock::duration timeout) {
+    detail::routed_target to = t.target(true);
+    if (how == given_up::timed_out) to.first.timeout = timeout;
+    auto* const one = new detail::routed_transfer(to);
+    const const_bytes all(t.mine);
+    one->put_copy(gather(&all, 1));
+    return one->launch();
+}
+
+bool is_all(const std::vector<std::byte>& memory, std::byte what) {
+    return std::count(memory.begin(), memory.end(), what) == static_cast<long>(memory.size());
+}
+
+TEST(routed_transfer, given_up_ends_when_its_slowest_way_is_quiet) {
+    for (const given_up how : {given_up::canceled, given_up::timed_out}) {
+        two_ways_of_bytes t({}, {}, no_lending);
+        t.net.delay(1ms);
+        t.mine = pattern(t.mine.size(), 6);
+        auto later = put_until(t, how, 600us);
+        t.net.run_for(500us);
+        t.net.cut("b");  // What is on its way there waits.
+        if (how == given_up::canceled) later.cancel();
+        t.net.run_for(2s);
+        EXPECT_FALSE(later.ready());
+        t.net.heal("b");
+        while (!later.ready())
+            t.net.run_for(10us);
+        EXPECT_EQ(later.wait().code, how == given_up::canceled ? errc::canceled : errc::timed_out);
+        std::fill(t.memory.begin(), t.memory.end(), std::byte{1});
+        t.net.run_until_idle();
+        EXPECT_TRUE(is_all(t.memory, std::byte{1}));
+        EXPECT_EQ(counters_of(t.client).at("rpc.peers_lost"), 0u);
+        EXPECT_EQ(t.client.core().moves().pending(), 0u);
+    }
+}
+
+TEST(routed_transfer, given_up_ends_when_the_other_side_has_given_up_the_lost_way_too) {
+    for (const given_up how : {given_up::canceled, given_up::timed_out}) {
+        two_ways_of_bytes t({.silence_limit = 60s}, {.silence_limit = 1s}, no_lending);
+        t.net.delay(1ms);
+        t.mine = pattern(t.mine.size(), 6);
+        auto later = put_until(t, how, 600us);
+        t.net.run_for(500us);
+        t.net.cut("b");
+        if (how == given_up::canceled) later.cancel();
+        while (!later.ready())
+            t.net.run_for(10us);
+        EXPECT_EQ(later.wait().code, how == given_up::canceled ? errc::canceled : errc::timed_out);
+        EXPECT_EQ(counters_of(t.server).at("rpc.peers_lost"), 1u);
+        std::fill(t.memory.begin(), t.memory.end(), std::byte{1});
+        t.net.heal("b");
+        t.net.run_for(120s);
+        EXPECT_TRUE(is_all(t.memory, std::byte{1}));
+        EXPECT_EQ(t.client.core().moves().pending(), 0u);
+    }
+}
+
+TEST(routed_transfer, given_up_is_disconnected_when_no_way_is_left_to_ask_by) {
+    for (const given_up how : {given_up::canceled, given_up::timed_out}) {
+        two_ways_of_bytes t({}, {}, no_lending);
+        t.net.delay(1ms);
+        auto later = put_until(t, how, 600us);
+        t.net.run_for(500us);
+        t.net.cut("a");
+        t.net.cut("b");
+        if (how == given_up::canceled) later.cancel();
+        t.net.run_until_idle();
+        ASSERT_TRUE(later.ready());
+        EXPECT_EQ(later.wait().code, errc::disconnected);
+        EXPECT_EQ(t.client.core().moves().pending(), 0u);
+        EXPECT_EQ(t.net.open_operations(), 0u);
+    }
+}
+
+TEST(routed_transfer, that_went_well_is_not_torn_by_an_earlier_one_that_was_given_up) {
+    for (const given_up how : {given_up::canceled, given_up::timed_out}) {
+        two_ways_of_bytes t({}, {}, no_lending);
+        seeded_random random(5);
+        t.net.delay(1ms);
+        auto first = put_until(t, how, 600us);
+        t.net.run_for(500us);
+        t.net.cut("b");
+        if (how == given_up::canceled) first.cancel();
+        for (int i = 0; i < 100 && !first.ready(); ++i)
+            t.net.run_for(100us);
+        if (!first.ready()) t.net.heal("b");
+        while (!first.ready())
+            t.net.run_for(10us);
+        // All of what is given up is there by now, or the second overtakes it by the way "a".
+        t.mine = pattern(t.mine.size(), 7);
+        auto second = t.put(true, random);
+        t.net.run_for(10ms);
+        t.net.heal("b");
+        while (!second.ready())
+            t.net.run_for(10us);
+        EXPECT_TRUE(second.wait().ok());
+        t.net.run_until_idle();
+        EXPECT_TRUE(t.memory == t.mine);
+    }
 }
 
 TEST(routed_transfer, ends_with_its_deadline_cancel_or_engine) {

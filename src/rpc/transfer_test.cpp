@@ -35,7 +35,7 @@ struct transfer_pair : loop_pair {
     peer server_there;
     std::vector<std::byte> mine = std::vector<std::byte>(memory.size());
 
-    transfer_pair() {
+    explicit transfer_pair(const loop_options& network = {}) : loop_pair(network) {
         shown.emplace(server.core(), scatter(&whole, 1), access::read_write);
         server_there = there();
     }
@@ -208,6 +208,102 @@ TEST(transfer, cut_network_ends_it_at_the_silence_limit) {
     p.net.cut("server");
     p.net.run_until_idle();
     EXPECT_EQ(one.code(), errc::disconnected);
+}
+
+/// Frames that are sent cannot be taken back, as they can while a network lends them.
+constexpr loop_options no_lending{.inline_bytes = std::size_t{1} << 20,
+                                  .link_bytes = std::size_t{8} << 20};
+
+TEST(transfer, that_timed_out_or_was_canceled_moves_no_byte_after_its_end) {
+    for (const bool is_put : {true, false}) {
+        for (const bool canceled : {true, false}) {
+            for (const auto after : {0us, 500us, 1000us, 1500us, 1900us}) {
+                transfer_pair p(no_lending);
+                p.net.delay(1ms);
+                transfer_target target = p.target();
+                if (!canceled) target.timeout = after;
+                p.mine = pattern(p.mine.size(), 2);
+                started one = is_put ? p.put(target, p.mine) : p.get(target, p.mine);
+                p.net.run_for(after);
+                if (canceled) one.later.cancel();
+                while (!one.later.ready())
+                    p.net.run_for(10us);
+                EXPECT_EQ(one.code(), canceled ? errc::canceled : errc::timed_out);
+                // Either side may use its memory for something else now.
+                std::fill(p.mine.begin(), p.mine.end(), std::byte{1});
+                std::fill(p.memory.begin(), p.memory.end(), std::byte{2});
+                p.net.run_until_idle();
+                const auto size = static_cast<long>(p.mine.size());
+                EXPECT_EQ(std::count(p.mine.begin(), p.mine.end(), std::byte{1}), size);
+                EXPECT_EQ(std::count(p.memory.begin(), p.memory.end(), std::byte{2}), size);
+                EXPECT_EQ(p.client.core().moves().pending(), 0u);
+                EXPECT_EQ(p.net.open_operations(), 0u);
+            }
+        }
+    }
+}
+
+TEST(transfer, canceled_put_costs_what_is_on_its_way_and_a_canceled_get_nothing) {
+    transfer_pair p(no_lending);
+    p.net.delay(1ms);
+    auto put = p.put(p.target(), p.mine);
+    auto get = p.get(p.target(), mutable_bytes(p.mine));
+    p.net.run_for(1500us);
+    const auto canceled_at = p.net.now();
+    get.later.cancel();
+    EXPECT_EQ(get.code(), errc::canceled);
+    put.later.cancel();
+    while (!put.later.ready())
+        p.net.run_for(10us);
+    EXPECT_EQ(put.code(), errc::canceled);
+    EXPECT_LE(p.net.now() - canceled_at, 2010us);
+}
+
+TEST(transfer, canceled_put_whose_connection_is_lost_is_disconnected) {
+    for (const bool canceled : {true, false}) {
+        transfer_pair p(no_lending);
+        p.net.delay(1ms);
+        transfer_target target = p.target();
+        if (!canceled) target.timeout = 2ms;
+        auto one = p.put(target, p.mine);
+        p.net.run_for(1500us);
+        p.net.cut("server");
+        if (canceled) one.later.cancel();
+        p.net.run_for(1s);
+        EXPECT_FALSE(one.later.ready());
+        p.net.run_until_idle();
+        EXPECT_EQ(one.code(), errc::disconnected);
+        EXPECT_NE(one.later.wait().code, errc::canceled);
+        EXPECT_EQ(p.client.core().moves().pending(), 0u);
+        EXPECT_EQ(p.net.open_operations(), 0u);
+    }
+}
+
+TEST(transfer, canceled_put_waits_for_a_peer_that_reads_nothing_until_the_silence_limit) {
+    loop_network net;
+    // Without a sink messages wait in the port, and past this limit it reads no more.
+    const auto server = net.port("server", {.max_queued_bytes = 10'000});
+    std::vector<std::byte> memory(300'000), mine = pattern(memory.size());
+    const region shown = server->open_region(memory, access::write).value();
+    engine client{net.port("client")};
+    const peer there = client.lookup("loop://server");
+    for (int i = 0; i < 20; ++i)
+        client.procedure<void(std::string)>("store").on(there).post(std::string(3000, 'x'));
+    net.run_for(1ms);
+    auto* const put =
+        new future_transfer({.core = &client.core(), .there = there, .key = shown.key()});
+    const const_bytes from(mine);
+    put->put_copy(gather(&from, 1));
+    auto later = put->launch();
+    net.run_for(1ms);
+    later.cancel();
+    net.run_for(4900ms);
+    EXPECT_FALSE(later.ready());
+    net.run_for(200ms);
+    ASSERT_TRUE(later.ready());
+    EXPECT_EQ(later.wait().code, errc::disconnected);
+    EXPECT_EQ(counters_of(client).at("rpc.peers_lost"), 1u);
+    EXPECT_EQ(client.core().moves().pending(), 0u);
 }
 
 TEST(transfer, end_of_the_engine_ends_it_as_closed) {

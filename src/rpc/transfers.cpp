@@ -13,6 +13,11 @@ namespace amalgam::detail {
 
 namespace {
 
+/// The connection, or our end of it, is gone.
+bool is_loss(errc code) noexcept {
+    return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
+}
+
 std::string_view advice(errc code) noexcept {
     switch (code) {
         case errc::timed_out:
@@ -334,6 +339,10 @@ void transfers::piece_done(transfer_piece& piece, status what) noexcept {
             arrived(mine, bytes);
             if (mine.state_ == transfer_record::state::running && !mine.waiting_) advance(mine);
         }
+    } else if (mine.is_put_ && is_loss(what.code) && !is_loss(mine.why.what.code)) {
+        explain(mine, {errc::disconnected, what.native},
+                "the connection ended before the peer had said that nothing more is written; what "
+                "it has received may still be");
     }
     let_go(mine);
 }
@@ -356,13 +365,30 @@ void transfers::end(transfer_record& mine, status what, std::string_view text) n
         ports_[mine.there_.port()]->cancel(*each);
         each = mine.pieces_;
     }
+    if (mine.at_port_ != 0) limit_wait(mine);
     let_go(mine);
+}
+
+/// What is left ends when the peer has answered. One that stands still for the silence limit loses
+/// its connection, so that nobody waits longer than that.
+void transfers::limit_wait(transfer_record& mine) noexcept {
+    mine.timer_.emplace(core_.stream(), [](timer& self) noexcept {
+        transfer_record& stuck = *static_cast<transfer_timer&>(self).transfer;
+        stuck.core_->moves().cut_off(stuck);
+    });
+    mine.timer_->transfer = &mine;
+    mine.timer_->arm(core_.now() + core_.silence_limit());
+}
+
+void transfers::cut_off(transfer_record& stuck) noexcept {
+    ports_[stuck.there_.port()]->close(stuck.there_.id());
 }
 
 void transfers::let_go(transfer_record& mine) noexcept {
     if (--mine.held_ != 0 || mine.at_port_ != 0 || mine.state_ != transfer_record::state::ended)
         return;
     --pending_;
+    mine.timer_.reset();  // Its maker may keep the record.
     mine.over();
     core_.look_whether_quiet();
 }

@@ -106,6 +106,8 @@ private:
     void piece_done(transfer_piece& piece, status what) noexcept;
     void end(transfer_record& mine, status what, std::string_view text = {}) noexcept;
     void let_go(transfer_record& mine) noexcept;
+    void limit_wait(transfer_record& mine) noexcept;
+    void cut_off(transfer_record& stuck) noexcept;
     void explain(transfer_record& mine, status what, std::string_view text) noexcept;
     const char* refuse(const transfer_record& mine, status& what) const noexcept;
 

@@ -32,7 +32,8 @@ using pipeline_step = void (*)(void* context, mutable_bytes chunk, std::uint64_t
 
 /// How a pull or push goes about it. Every field has a default that suits most.
 struct bulk_options {
-    /// Time for all of it; within a handler the earlier of this and the handler's own counts.
+    /// Time for all of it; within a handler the earlier of this and the handler's own counts. It
+    /// ends a little later: see the end of bulk.s "Failure".
     std::chrono::nanoseconds within = std::chrono::nanoseconds::max();
     /// It moves in pieces of this size, a few at a time; 0: as suits the engine.
     std::size_t chunk_bytes = 0;
@@ -66,7 +67,14 @@ struct pipeline_options {
 /// Threads: like a plain value; operations from any ULT or thread.
 /// Failure: invalid (past the end, nothing named), denied (wrong rights, or the memory is not
 ///          exposed any more), timed_out, canceled, unreachable, disconnected, closed, no_memory.
-///          Part of the bytes may have moved then; after the end none moves.
+///          Part of the bytes may have moved then; after the end none moves, so both memories may
+///          be used for something else, and a later push is not torn by an earlier one. But:
+///          when a push ends as disconnected, unreachable or closed, its owner may still write
+///          what it had received, until it notices that the connection has ended.
+///          So the end comes later than the deadline or cancel: a push waits until the owner has
+///          answered all that left, which is one round trip behind what is on its way. An
+///          owner that stands still loses its connection after the silence limit (5 s unless
+///          set, see port_options); with several ways, each may take so long.
 /// Cost:    a copy is one reference count. An operation allocates nothing in steady state.
 class bulk {
 public:

@@ -117,16 +117,25 @@ public:
     /// Any thread may call it while the port lives. Failure: `invalid` for no bytes; `no_memory`.
     virtual result<shared_block> allocate(std::size_t bytes) noexcept;
 
-    /// Writes into the peer's region, from `offset`. Completed means visible at the target.
+    /// Writes into the peer's region, from `offset`. Completed with `ok` means visible at the
+    /// target. However it completes, `from` is the caller's again; and unless the connection has
+    /// ended (`disconnected`, `unreachable`, `closed`) nothing more of it is written there, so a
+    /// later put by any other way is not overwritten. Of one whose connection has ended the target
+    /// may still write what it had received, until it has noticed the end.
     virtual posted post_put(peer_id, gather from, const remote_key&, std::uint64_t offset,
                             completion& on_done) noexcept = 0;
-    /// Reads out of the peer's region, from `offset`.
+    /// Reads out of the peer's region, from `offset`. However it completes, nothing more is written
+    /// to `into` afterwards.
     virtual posted post_get(peer_id, scatter into, const remote_key&, std::uint64_t offset,
                             completion& on_done) noexcept = 0;
 
     /// Asks a pending operation to end early; it completes, here or in a later progress(), with
     /// `canceled` or with what had already happened. A completed or unknown one is left alone:
     /// precondition: `op` is pending or was never reused since.
+    /// A put completes only when the target has carried out, or refused, what had left: one round
+    /// trip behind what is on its way. A target that stands still is waited for; close() the peer
+    /// to end the wait. What had not left is not sent. Everything else completes at once, but for
+    /// sends that had begun, which are finished.
     virtual void cancel(completion& op) noexcept = 0;
 
     /// Moves things on; runs at most `budget` completions and messages; returns how many ran.

@@ -63,7 +63,8 @@ public:
         return *this;
     }
     /// Precondition: the port still lives. A peer's transfer that is still under way ends
-    /// with `denied`.
+    /// with `denied`. The bytes are the caller's alone after it: no peer reads or writes them any
+    /// more, whatever it had sent or asked before.
     ~region();
 
     explicit operator bool() const noexcept { return owner_ != nullptr; }

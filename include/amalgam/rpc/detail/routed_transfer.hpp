@@ -91,8 +91,9 @@ private:
     void rest(lane& on) noexcept;
     void run(lane& on) noexcept;
     void over(lane& on) noexcept;
-    void lose(lane& on) noexcept;
-    void part_from_lost() noexcept;
+    void lose(way& by) noexcept;
+    void go_without(lane& on) noexcept;
+    bool part_from_lost() noexcept;
     std::chrono::nanoseconds time_left() const noexcept;
     void cancel() noexcept;
     void end(failure why) noexcept;

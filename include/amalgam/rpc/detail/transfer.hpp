@@ -54,7 +54,10 @@ struct transfer_timer : timer {
 /// Threads: the maker's until submit(), the engine's stream until over(), then the maker's.
 /// Failure: exactly one outcome: timed_out, canceled, closed; unreachable, disconnected; invalid
 ///          (past the end), denied (wrong rights, or the key is forged or stale), no_memory.
-///          Part of the bytes may have moved then; none moves after over().
+///          Part of the bytes may have moved then; none moves after over(), at either side. But
+///          of a put that ends as disconnected, unreachable or closed the peer may still write
+///          what it had received. Over() may come a round trip, or where the peer stands still
+///          the silence limit, after a deadline or cancel.
 /// Cost:    no allocation in steady state.
 class transfer_record {
 public:
