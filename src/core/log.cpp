@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
@@ -211,13 +212,21 @@ bool logger::enabled(log_level level, std::string_view component) const noexcept
     return level >= state_->levels.of(component);
 }
 
+void logger::log_with(log_level level, std::string_view component, std::string_view message,
+                      log_fields fields, log_field last) noexcept try {
+    std::vector<log_field> all(fields);
+    all.push_back(last);
+    if (may_log(level)) write(level, component, message, all);
+} catch (...) {
+    // As in write().
+}
+
 void logger::write(log_level level, std::string_view component, std::string_view message,
-                   log_fields fields) noexcept try {
+                   std::span<const log_field> fields) noexcept try {
     if (level == log_level::off) return;
     std::lock_guard hold(state_->lock);
     if (level < state_->levels.of(component)) return;
-    log_record record{std::chrono::system_clock::now(), level, component, message,
-                      std::span(fields.begin(), fields.size())};
+    log_record record{std::chrono::system_clock::now(), level, component, message, fields};
     if (state_->to) {
         state_->to(record);
     } else {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <amalgam/core/buffer.hpp>
+#include <amalgam/core/counter.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
@@ -49,6 +50,7 @@ public:
     std::size_t progress(std::size_t budget) noexcept final;
     bool prepare_to_sleep() noexcept final;  ///< False while completions wait to run; else arm().
     std::size_t open_operations() const noexcept final;
+    port_usage usage() const noexcept final;
 
 protected:
     /// `incarnation` is chosen only where runs must repeat themselves.
@@ -99,6 +101,9 @@ protected:
     /// calls end_landing() before it delivers anything else from this link. One at a time per link.
     /// nullptr: malformed, as the verdict. Runs no callbacks.
     landing* begin_landing(frame_link&, const frame_header&, const_bytes prefix) noexcept;
+    /// The landing is full, and its frame goes on: makes room for more, as it has been promised by
+    /// grow_landings(). False: no memory is left for it, or may be taken; the link is ended.
+    bool extend_landing(frame_link&) noexcept;
     /// All the payload was read. Runs callbacks, as deliver() does.
     verdict end_landing(frame_link&) noexcept;
     /// A lent payload is no longer needed. Runs callbacks.
@@ -134,6 +139,10 @@ protected:
 
     const port_options& options() const noexcept { return options_; }
     buffer_pool& buffers() noexcept { return buffers_; }
+    /// The transport calls extend_landing(): messages longer than this get memory as they arrive.
+    void grow_landings() noexcept { landing_step_ = std::size_t{1} << 20; }
+    /// A connection was ended since a bound of the transport's own was passed.
+    void count_evicted() noexcept { evicted_.add(); }
 
 private:
     // What callers ask for: framed_port.cpp.
@@ -157,6 +166,17 @@ private:
     bool begin_expected(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     bool begin_owned(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     void resume_if_room(peer_record&) noexcept;
+    bool must_pause(const peer_record&, std::size_t share) const noexcept;
+
+    // What is held for peers: framed_port_bounds.cpp.
+    void queue_more(peer_record&, std::size_t bytes) noexcept;
+    void queue_less(std::size_t bytes) noexcept;
+    void discard(early_message&) noexcept;
+    bool take_room(peer_record&, std::size_t bytes) noexcept;
+    buffer take_landed(landing_state&) noexcept;
+    void leave_room(landing_state&) noexcept;
+    void evict_largest() noexcept;
+    void give_memory_back() noexcept;
 
     // How peers end: framed_port_endings.cpp.
     void end_peer(peer_record&, status why) noexcept final;
@@ -178,6 +198,11 @@ private:
     peer_table peers_;
     early_pool early_;
     chain<early_message> unasked_;  // Unexpected messages that found no sink, of all peers.
+    std::size_t landing_step_ = ~std::size_t{0};
+    owned_counter queued_bytes_;  // Of all peers: early messages, and landings in memory of ours.
+    owned_counter evicted_;
+    bool some_wait_for_all_ = false;  // A link is paused since the port as a whole holds too much.
+    bool has_used_much_ = false;      // Since memory was last given back.
     region_table regions_;
     piece_pool pieces_;
     rma_initiator initiator_;

@@ -1,4 +1,5 @@
 // What the transport hands up: whole frames, and large ones that land where they belong.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -15,11 +16,6 @@ mutable_bytes destination(const completion& receive) noexcept {
 
 // Told to whoever gave memory that cannot be read or written.
 constexpr status no_access{errc::invalid, EFAULT};
-
-// What an early message counts for: its record too, so that empty ones are bounded as well.
-std::size_t weight(const early_message& one) noexcept {
-    return one.bytes.size() + sizeof(early_message);
-}
 }  // namespace
 
 verdict framed_port::deliver(frame_link& link, const frame_header& header,
@@ -95,37 +91,44 @@ verdict framed_port::keep(peer_record& from, std::uint64_t tag, const_bytes byte
     }
     early->tag = tag;
     early->from = from.id;
-    from.queued_bytes += weight(*early);
+    const std::size_t counted = weight(*early);
     if (expected)
         from.expected.add(*early);
     else
         unasked_.append(*early);
+    queue_more(from, counted);
     return settle(from);
 }
 
 verdict framed_port::settle(peer_record& from) noexcept {
     if (!from.up()) return verdict::gone;
-    if (from.queued_bytes > options_.max_queued_bytes ||
-        from.answers.size() - from.answers_sent > rma_target::answer_limit) {
-        from.paused = true;
-        return verdict::pause;
-    }
-    return verdict::taken;
+    if (!must_pause(from, 1)) return verdict::taken;
+    from.paused = true;
+    some_wait_for_all_ =
+        some_wait_for_all_ || queued_bytes_.value() > options_.max_queued_bytes_total;
+    return verdict::pause;
+}
+
+/// `share` 1: past a limit; 2: past half of it.
+bool framed_port::must_pause(const peer_record& peer, std::size_t share) const noexcept {
+    // One of whom nothing waits is read though the others wait: it may be who they wait for.
+    return peer.queued_bytes > options_.max_queued_bytes / share ||
+           (peer.queued_bytes > 0 &&
+            queued_bytes_.value() > options_.max_queued_bytes_total / share) ||
+           peer.answers.size() - peer.answers_sent > rma_target::answer_limit / share;
 }
 
 void framed_port::resume_if_room(peer_record& peer) noexcept {
     if (!peer.paused || !peer.up()) return;
     // Half empty first, so that the link is not stopped and started for every message.
-    if (peer.queued_bytes > options_.max_queued_bytes / 2 ||
-        peer.answers.size() - peer.answers_sent > rma_target::answer_limit / 2)
-        return;
+    if (must_pause(peer, 2)) return;
     peer.paused = false;
     resume(*peer.link);
 }
 
 void framed_port::unqueued(peer_record& peer, early_message& one) noexcept {
     peer.queued_bytes -= weight(one);
-    early_.give_back(one);
+    discard(one);
     resume_if_room(peer);
 }
 
@@ -139,13 +142,15 @@ std::size_t framed_port::deliver_unasked(std::size_t budget) noexcept {
             early_.give_back(one);
             continue;
         }
+        const std::size_t bytes = weight(one);
         if (peer_record* peer = peers_.find(one.from)) {
-            peer->queued_bytes -= weight(one);
+            peer->queued_bytes -= bytes;
             resume_if_room(*peer);
         }
         message arrived(one.from, one.tag, std::as_const(one.bytes).bytes(), &one.bytes, buffers_);
         sink_->on_message(arrived);
         early_.give_back(one);
+        queue_less(bytes);
     }
     return ran;
 }
@@ -207,12 +212,32 @@ bool framed_port::begin_owned(peer_record& from, const frame_header& header,
                               const_bytes prefix) noexcept {
     if (header.bytes > can_.max_message_bytes) return false;
     landing_state& landing = from.landing;
-    landing.owned = buffers_.try_take(header.bytes);
-    if (landing.owned.size() != header.bytes) return false;
+    // What is announced may never come: memory is taken as the bytes arrive.
+    const std::size_t bytes = std::min<std::size_t>(header.bytes, landing_step_);
+    landing.owned = buffers_.try_take(bytes);
+    if (landing.owned.size() != bytes) return false;
+    if (!take_room(from, bytes)) return false;
     std::memcpy(landing.owned.data(), prefix.data(), prefix.size());
     landing.segment = landing.owned.bytes().subspan(prefix.size());
     landing.shown.into = {&landing.segment, 1};
     return true;
+}
+
+bool framed_port::extend_landing(frame_link& link) noexcept {
+    peer_record& from = *link.record;
+    landing_state& landing = from.landing;
+    const std::size_t had = landing.owned.size();
+    const std::size_t bytes = std::min<std::size_t>(landing.header.bytes, 4 * had);
+    buffer larger = buffers_.try_take(bytes);
+    if (larger.size() != bytes) {
+        end_peer(from, {errc::no_memory});
+        return false;
+    }
+    std::memcpy(larger.data(), landing.owned.data(), had);
+    landing.owned = std::move(larger);
+    landing.segment = landing.owned.bytes().subspan(had);
+    landing.shown.into = {&landing.segment, 1};
+    return take_room(from, bytes - had);
 }
 
 verdict framed_port::end_landing(frame_link& link) noexcept {
@@ -221,11 +246,11 @@ verdict framed_port::end_landing(frame_link& link) noexcept {
     const std::uint64_t tag = landing.header.tag;
     switch (std::exchange(landing.what, landing_state::kind::none)) {
         case landing_state::kind::unexpected: {
-            buffer owned = std::move(landing.owned);
+            buffer owned = take_landed(landing);
             return deliver_unexpected(from, tag, std::as_const(owned).bytes(), &owned);
         }
         case landing_state::kind::early: {
-            buffer owned = std::move(landing.owned);
+            buffer owned = take_landed(landing);
             // A receive may have been posted while the message was being read.
             return deliver_expected(from, tag, std::as_const(owned).bytes(), &owned);
         }

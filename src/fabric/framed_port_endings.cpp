@@ -18,7 +18,7 @@ void framed_port::end_everything() noexcept {
     });
     completions_.run_all_with({errc::closed});
     while (early_message* one = unasked_.take_first())
-        early_.give_back(*one);
+        discard(*one);
 }
 
 peer_id framed_port::accepted(frame_link& link, std::string address) noexcept try {
@@ -54,7 +54,7 @@ void framed_port::take_down(peer_record& peer, status why) noexcept {
             target_.sent(piece);
     }
     peer.expected.drain([&](completion& receive) { completions_.push(receive, why, 0); },
-                        [&](early_message& early) { early_.give_back(early); });
+                        [&](early_message& early) { discard(early); });
     initiator_.peer_down(peer, why);
     peer.answers.clear();
     peer.answers_sent = 0;
@@ -73,7 +73,7 @@ void framed_port::forget_landing(peer_record& peer, status why) noexcept {
             target_.forget_put(peer);
             break;
         default:
-            landing.owned.reset();
+            leave_room(landing);
             landing.operation = nullptr;
             break;
     }
@@ -108,7 +108,7 @@ void framed_port::drop_unasked(peer_id peer) noexcept {
         early_message& one = *std::exchange(next, next->next);
         if (one.from != peer) continue;
         unasked_.remove(one);
-        early_.give_back(one);
+        discard(one);
     }
 }
 

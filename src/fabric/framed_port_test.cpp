@@ -130,6 +130,83 @@ TEST_F(framed_port_test, empty_messages_pause_a_link_too) {
     EXPECT_EQ(link_.resumes, 1);
 }
 
+/// A port with a bound for all peers together, and three of them.
+class bounded_port : public testing::Test {
+protected:
+    static constexpr std::size_t message = 10'000;
+
+    verdict deliver(scripted_link& from, std::uint64_t tag, std::size_t bytes = message) {
+        return port_.deliver_bytes(from, frame_kind::expected, tag, std::vector<std::byte>(bytes));
+    }
+    void receive(scripted_link& from, std::uint64_t tag) {
+        recorded op;
+        (void)port_.post_receive(from.peer, tag, memory_, op);
+        port_.settle_down();
+        EXPECT_TRUE(op.ended_with(errc::ok));
+    }
+
+    std::vector<std::byte> memory_ =
+        std::vector<std::byte>(scripted_port::its_capabilities().max_message_bytes);
+    recorded_messages sink_;
+    scripted_port port_{{.max_queued_bytes_total = 25'000}};
+    scripted_link& first_ = port_.peer();
+    scripted_link& second_ = port_.peer();
+    scripted_link& good_ = port_.peer();
+};
+
+TEST_F(bounded_port, what_waits_of_all_peers_together_pauses_those_it_waits_of) {
+    EXPECT_EQ(deliver(first_, 1), verdict::taken);
+    EXPECT_EQ(deliver(second_, 1), verdict::taken);
+    EXPECT_EQ(deliver(first_, 2), verdict::pause);
+    EXPECT_EQ(deliver(second_, 2), verdict::pause);
+    EXPECT_GT(port_.usage().queued_bytes, 40'000u);
+    receive(first_, 1);
+    receive(second_, 1);
+    EXPECT_EQ(first_.resumes + second_.resumes, 0);
+    receive(second_, 2);
+    EXPECT_EQ(first_.resumes, 1) << "half of the bound is free again";
+    EXPECT_EQ(second_.resumes, 1);
+    receive(first_, 2);
+    EXPECT_EQ(port_.usage().queued_bytes, 0u);
+}
+
+TEST_F(bounded_port, a_peer_of_whom_nothing_waits_is_served_at_the_bound) {
+    for (std::uint64_t tag = 0; tag < 3; ++tag)
+        (void)deliver(first_, tag);
+    for (std::uint64_t tag = 0; tag < 3; ++tag) {
+        recorded op;
+        (void)port_.post_receive(good_.peer, tag, memory_, op);
+        EXPECT_EQ(deliver(good_, tag), verdict::taken);
+        EXPECT_TRUE(op.ended_with(errc::ok));
+        EXPECT_EQ(deliver(good_, 100 + tag), verdict::pause);
+        receive(good_, 100 + tag);
+        EXPECT_EQ(good_.resumes, static_cast<int>(tag) + 1);
+    }
+}
+
+TEST_F(bounded_port, far_past_the_bound_the_peer_that_holds_most_is_ended) {
+    port_.set_sink(&sink_);
+    EXPECT_EQ(deliver(first_, 1, 900'000), verdict::pause);
+    EXPECT_EQ(deliver(good_, 1), verdict::pause);
+    EXPECT_EQ(deliver(second_, 1, 200'000), verdict::pause);
+    EXPECT_EQ(first_.shuts, 1);
+    port_.settle_down();
+    ASSERT_EQ(sink_.down.size(), 1u);
+    EXPECT_EQ(sink_.down.front().second.code, errc::overloaded);
+    EXPECT_EQ(port_.usage().evicted, 1u);
+    EXPECT_LT(port_.usage().queued_bytes, 211'000u);
+    receive(good_, 1);
+}
+
+TEST_F(bounded_port, memory_goes_back_when_nothing_waits_any_more) {
+    for (std::uint64_t tag = 0; tag < 20; ++tag)
+        (void)deliver(first_, tag, 53'000);
+    EXPECT_GT(port_.usage().queued_bytes, 1u << 20);
+    port_.link_down(first_, {errc::disconnected});
+    EXPECT_EQ(port_.usage().queued_bytes, 0u);
+    EXPECT_EQ(port_.usage().pooled_bytes, 0u);
+}
+
 TEST_F(framed_port_test, an_expected_message_that_does_not_fit_is_too_large_and_gone) {
     (void)receive(1, mutable_bytes(memory_).first(3), op_);
     EXPECT_EQ(deliver(frame_kind::expected, 1, "four"), verdict::taken);

@@ -9,9 +9,11 @@ early_message* early_pool::take() noexcept {
         } catch (const std::bad_alloc&) {
             return nullptr;
         }
+        in_use_ += chunk;
         for (std::size_t i = 0; i < chunk; ++i)
             give_back(chunks_.back()[i]);
     }
+    ++in_use_;
     early_message* one = free_;
     free_ = one->next;
     return one;
@@ -22,6 +24,14 @@ void early_pool::give_back(early_message& one) noexcept {
     one.is_down = false;
     one.next = free_;
     free_ = &one;
+    --in_use_;
+}
+
+void early_pool::trim() noexcept {
+    if (in_use_ > 0) return;
+    free_ = nullptr;
+    chunks_.clear();
+    chunks_.shrink_to_fit();
 }
 
 void matching::add(completion& receive) noexcept {

@@ -31,15 +31,23 @@ struct early_message {
     status why;
 };
 
+/// What an early message counts for: its record too, so that empty ones are bounded as well.
+inline std::size_t weight(const early_message& one) noexcept {
+    return one.bytes.size() + sizeof(early_message);
+}
+
 /// Records for early messages, recycled.
 /// Failure: take() gives nullptr when there is no memory.
 class early_pool {
 public:
     early_message* take() noexcept;
     void give_back(early_message& one) noexcept;
+    /// Frees all records, if none is in use.
+    void trim() noexcept;
 
 private:
     static constexpr std::size_t chunk = 32;
+    std::size_t in_use_ = 0;
     std::vector<std::unique_ptr<early_message[]>> chunks_;
     early_message* free_ = nullptr;
 };

@@ -106,12 +106,14 @@ void read_size(const json_reader& from, std::string_view key, std::size_t& into)
 }
 
 void read_ports(const json_reader& from, port_options& into) {
-    from.expect_object({"silence_limit", "max_queued_bytes"}, R"({"silence_limit": "5s"})");
+    from.expect_object({"silence_limit", "max_queued_bytes", "max_queued_bytes_total"},
+                       R"({"silence_limit": "5s"})");
     if (from.has("silence_limit")) into.silence_limit = read_milliseconds(from.at("silence_limit"));
     if (into.silence_limit < std::chrono::milliseconds(1)) {
         from.at("silence_limit").unexpected("more than nothing", R"("5s")");
     }
     read_size(from, "max_queued_bytes", into.max_queued_bytes);
+    read_size(from, "max_queued_bytes_total", into.max_queued_bytes_total);
 }
 
 void read_progress(const json_reader& from, progress_options& into) {

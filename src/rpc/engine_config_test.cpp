@@ -29,7 +29,8 @@ constexpr const char* everything = R"({
     "handlers": "work",
     "progress": {"by": "own_stream", "spin": "5us"},
     "spin": "1ms",
-    "ports": {"silence_limit": "2s", "max_queued_bytes": 1000},
+    "ports": {"silence_limit": "2s", "max_queued_bytes": 1000,
+              "max_queued_bytes_total": 3000},
     "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "max_values_bytes": 14,
     "encoding": "xdr", "checksum": true,
     "drain": "1500ms"})";
@@ -53,6 +54,7 @@ TEST(engine_config, reads_every_option) {
     EXPECT_EQ(options.spin, 1ms);
     EXPECT_EQ(options.ports.silence_limit, 2s);
     EXPECT_EQ(options.ports.max_queued_bytes, 1000u);
+    EXPECT_EQ(options.ports.max_queued_bytes_total, 3000u);
     EXPECT_EQ(options.max_queued, 11u);
     EXPECT_EQ(options.max_running, 12u);
     EXPECT_EQ(options.max_unread_bytes, 13u);

@@ -123,6 +123,15 @@ void engine_core::expose_counters() {
     show("rpc.transfers", transfers_.counts().begun);
     show("rpc.transfers_failed", transfers_.counts().failed);
     show("rpc.transferred_bytes", transfers_.counts().bytes);
+    for (const auto& each : ports_) {  // Those of one name are added up.
+        const auto show_usage = [this, &each](const char* name, std::uint64_t port_usage::*what) {
+            port_watches_.push_back(
+                counters_.expose(name, [&each, what] { return each->usage().*what; }));
+        };
+        show_usage("ports.queued_bytes", &port_usage::queued_bytes);
+        show_usage("ports.pooled_bytes", &port_usage::pooled_bytes);
+        show_usage("ports.evicted", &port_usage::evicted);
+    }
     show("rpc.malformed", malformed_);
     show("rpc.corrupt", corrupt_);
     show("rpc.peers_lost", peers_lost_);

@@ -252,6 +252,7 @@ private:
     std::atomic<std::size_t> handing_over_{0};
     std::atomic<std::size_t> handed_over_{0};
     std::vector<counter_set::watch> watches_;
+    std::vector<counter_set::watch> port_watches_;  ///< Of numbers that end with the ports.
 };
 
 template <typename Work>

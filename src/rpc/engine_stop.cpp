@@ -106,6 +106,7 @@ void engine_core::close_now() noexcept {
     out_.close();
     loans_.close();
     exposures_.close_all();
+    port_watches_.clear();
     ports_.clear();
     const std::size_t elsewhere =
         serves_.running_outside([this](const pool& where) { return !streams_.has(where); });

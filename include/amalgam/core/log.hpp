@@ -115,13 +115,18 @@ public:
 
     void log(log_level level, std::string_view component, std::string_view message,
              log_fields fields = {}) noexcept {
-        if (may_log(level)) write(level, component, message, fields);
+        if (may_log(level))
+            write(level, component, message, std::span(fields.begin(), fields.size()));
     }
+
+    /// With one field behind the others.
+    void log_with(log_level level, std::string_view component, std::string_view message,
+                  log_fields fields, log_field last) noexcept;
 
 private:
     struct state;
     void write(log_level level, std::string_view component, std::string_view message,
-               log_fields fields) noexcept;
+               std::span<const log_field> fields) noexcept;
 
     std::atomic<log_level> lowest_;  // The lowest level of all components.
     std::unique_ptr<state> state_;

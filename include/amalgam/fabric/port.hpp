@@ -41,6 +41,13 @@ struct capabilities {
     bool driven = false;  ///< Runs in virtual time, by attach_driver(): no thread may poll it.
 };
 
+/// What a port holds now, and what it had to do to hold no more. See port_options for the bounds.
+struct port_usage {
+    std::uint64_t queued_bytes = 0;  ///< Messages nobody has taken, and large ones arriving.
+    std::uint64_t pooled_bytes = 0;  ///< Free memory kept for the next ones.
+    std::uint64_t evicted = 0;       ///< Connections ended since a bound was passed.
+};
+
 /// Runs whatever stands on a driven port, in virtual time. See port::attach_driver().
 class port_driver {
 public:
@@ -160,6 +167,8 @@ public:
     virtual void driver_ready() noexcept {}
     /// Operations that were pending and have not completed; for tests and shut-down.
     virtual std::size_t open_operations() const noexcept = 0;
+    /// Any thread may call it while the port lives.
+    virtual port_usage usage() const noexcept { return {}; }
 
 private:
     friend class region;

@@ -19,9 +19,13 @@ struct port_options {
     /// How long a peer may be silent while we wait for it before it counts as gone; also the
     /// limit for reaching it.
     std::chrono::milliseconds silence_limit{5000};
-    /// Expected messages nobody posted a receive for yet: past this many bytes from one peer we
-    /// stop reading from it until they are received.
-    std::size_t max_queued_bytes = std::size_t{256} << 20;
+    /// Messages that nobody has taken yet (expected ones without a posted receive, any without a
+    /// sink): past this many bytes from one peer we stop reading from it until they are taken.
+    std::size_t max_queued_bytes = std::size_t{64} << 20;
+    /// The same of all peers of the port together, large messages that are still arriving among
+    /// them. Past it we read from no peer whose messages wait. Past it by the length of the
+    /// longest message, the connection of the peer that holds most is ended, with `overloaded`.
+    std::size_t max_queued_bytes_total = std::size_t{256} << 20;
 };
 
 /// What `amalgam info` shows about a transport.

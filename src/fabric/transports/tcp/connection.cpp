@@ -97,6 +97,7 @@ std::size_t connection::read(std::size_t budget) noexcept {
                 if (phase_ == phase::broken) down({errc::disconnected, broken_by_});
                 break;
             case frame_reader::state::malformed:
+                if (phase_ == phase::over) break;  // Not its fault: no memory was left.
                 log(log_level::warn, "tcp", "a peer broke the protocol and was dropped",
                     {{"peer", address_}});
                 down({errc::disconnected, EPROTO});
@@ -122,6 +123,10 @@ landing* connection::on_large(const frame_header& header, const_bytes prefix) no
 
 verdict connection::on_large_end() noexcept {
     return home_.end_landing(*this);
+}
+
+bool connection::on_large_full() noexcept {
+    return home_.extend_landing(*this);
 }
 
 void connection::go_on() noexcept {

@@ -85,6 +85,7 @@ private:
     verdict on_frame(const frame_header&, const_bytes payload) noexcept override;
     landing* on_large(const frame_header&, const_bytes prefix) noexcept override;
     verdict on_large_end() noexcept override;
+    bool on_large_full() noexcept override;
 
     bool can_read() const noexcept { return phase_ == phase::up || phase_ == phase::broken; }
     posted write_or_queue(const wire_header&, gather payload, completion* on_sent,

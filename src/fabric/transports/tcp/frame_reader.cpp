@@ -43,14 +43,15 @@ std::size_t frame_reader::direct_places(std::span<iovec, max_places> into,
     std::size_t covered = 0;
     const scatter all = landing_->into;
     for (segment_cursor at = cursor_;
-         covered < large_left_ && count < max_places - 1 && at.index < all.size();
+         covered < shown_left_ && count < max_places - 1 && at.index < all.size();
          at = {at.index + 1, 0}) {
         mutable_bytes piece = all[at.index].subspan(at.within);
         if (piece.empty()) continue;
         into[count++] = {piece.data(), piece.size()};
         covered += piece.size();
     }
-    if (covered < large_left_) return covered < worth_a_call_bytes ? 0 : count;
+    if (covered < shown_left_) return covered < worth_a_call_bytes ? 0 : count;
+    if (shown_left_ < large_left_) return count;
     if (hold_receive_buffer(memory)) {
         std::size_t room = large_left_ < long_landing_bytes ? in_.size() : short_room_bytes;
         into[count++] = {in_.data(), room};
@@ -72,17 +73,37 @@ std::size_t frame_reader::places(std::span<iovec, max_places> into,
     return 1;
 }
 
-void frame_reader::took_of_large(std::size_t bytes) noexcept {
-    const std::size_t landed = std::min(bytes, large_left_);
-    large_left_ -= landed;
+/// `bytes` more are where they belong, and the landing has room for the next. False: it ended.
+bool frame_reader::landed(std::size_t bytes, frame_handler& to) noexcept {
+    large_left_ -= bytes;
+    shown_left_ -= bytes;
+    if (shown_left_ > 0 || large_left_ == 0) return true;
+    if (!to.on_large_full()) return false;
+    cursor_ = {};
+    shown_left_ = total_bytes(scatter(landing_->into));
+    return true;
+}
+
+bool frame_reader::took_of_large(std::size_t bytes, frame_handler& to) noexcept {
+    const std::size_t ours = std::min(bytes, large_left_);
     if (route_ == route::direct) {
-        walk(scatter(landing_->into), cursor_, landed, [](mutable_bytes) {});
-        end_ = bytes - landed;
-        return;
+        walk(scatter(landing_->into), cursor_, ours, [](mutable_bytes) {});
+        end_ = bytes - ours;
+        return landed(ours, to);
     }
-    if (!landing_->discard) copy_in(landing_->into, cursor_, const_bytes(in_.data(), landed));
-    begin_ = landed;
+    begin_ = ours;
     end_ = bytes;
+    if (landing_->discard) {
+        large_left_ -= ours;
+        return true;
+    }
+    for (std::size_t done = 0; done < ours;) {
+        const std::size_t some = std::min(ours - done, shown_left_);
+        copy_in(landing_->into, cursor_, const_bytes(in_.data() + done, some));
+        done += some;
+        if (!landed(some, to)) return false;
+    }
+    return true;
 }
 
 frame_reader::state frame_reader::took(std::size_t bytes, std::size_t& budget, frame_handler& to,
@@ -92,7 +113,7 @@ frame_reader::state frame_reader::took(std::size_t bytes, std::size_t& budget, f
         end_ += bytes;
         return go_on(budget, to, memory);
     }
-    took_of_large(bytes);
+    if (!took_of_large(bytes, to)) return state::gone;
     if (large_left_ > 0) {
         settle(memory);
         return state::hungry;
@@ -126,6 +147,7 @@ frame_reader::state frame_reader::go_on(std::size_t& budget, frame_handler& to,
             landing_ = to.on_large(header, payload);
             if (landing_ == nullptr) return state::malformed;
             large_left_ = header.bytes - payload.size();
+            shown_left_ = landing_->discard ? large_left_ : total_bytes(scatter(landing_->into));
             after_long_ = large_left_ >= long_landing_bytes;
             cursor_ = {};
             begin_ = end_;

@@ -20,6 +20,8 @@ public:
     /// As framed_port::begin_landing() and end_landing().
     virtual landing* on_large(const frame_header&, const_bytes prefix) noexcept = 0;
     virtual verdict on_large_end() noexcept = 0;
+    /// As framed_port::extend_landing(): the landing is full, and its frame goes on.
+    virtual bool on_large_full() noexcept = 0;
 
 protected:
     ~frame_handler() = default;
@@ -87,7 +89,8 @@ private:
     std::size_t direct_places(std::span<iovec, max_places> into, receive_memory& memory) noexcept;
     bool hold_receive_buffer(receive_memory& memory) noexcept;
     void settle(receive_memory& memory) noexcept;
-    void took_of_large(std::size_t bytes) noexcept;
+    bool took_of_large(std::size_t bytes, frame_handler& to) noexcept;
+    bool landed(std::size_t bytes, frame_handler& to) noexcept;
 
     std::uint32_t max_frame_bytes_;
     route route_ = route::none;  ///< How the open landing is being filled.
@@ -95,7 +98,8 @@ private:
     std::size_t begin_ = 0;
     std::size_t end_ = 0;
     landing* landing_ = nullptr;
-    std::size_t large_left_ = 0;  ///< Bytes of the landing still to come.
+    std::size_t large_left_ = 0;  ///< Bytes of the large frame still to come.
+    std::size_t shown_left_ = 0;  ///< Of these, those that the landing has room for so far.
     bool after_long_ = false;     ///< Nothing has come since a long landing.
     segment_cursor cursor_;       ///< In the landing.
 };

@@ -67,6 +67,10 @@ public:
         open = {segments, false};
         return &open;
     }
+    bool on_large_full() noexcept override {
+        ADD_FAILURE() << "the landing had room for all";
+        return false;
+    }
     verdict on_large_end() noexcept override {
         if (!open.discard) found.push_back(std::move(large));
         return next_verdict();

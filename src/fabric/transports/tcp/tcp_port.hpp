@@ -58,6 +58,7 @@ public:
     using framed_port::begin_landing;
     using framed_port::deliver;
     using framed_port::end_landing;
+    using framed_port::extend_landing;
     using framed_port::link_down;
     using framed_port::remedy;
     using framed_port::sent;

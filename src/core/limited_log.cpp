@@ -1,0 +1,69 @@
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include <amalgam/core/limited_log.hpp>
+
+namespace amalgam {
+namespace detail {
+
+bool log_limit::admits(std::chrono::steady_clock::time_point now, std::uint64_t& more) noexcept {
+    const auto earned = static_cast<std::uint64_t>((now - last_) / interval);
+    if (earned > 0) {
+        left_ = std::min(burst, left_ + earned);
+        last_ = now;
+    }
+    if (left_ == 0) {
+        ++held_back_;
+        return false;
+    }
+    --left_;
+    more = std::exchange(held_back_, 0);
+    return true;
+}
+
+namespace {
+
+/// One limit for each message, as far as there are places; those beyond share the last.
+struct limits {
+    struct entry {
+        const char* message = nullptr;
+        log_limit limit;
+    };
+    std::mutex lock;
+    std::array<entry, 64> all;
+
+    log_limit& of(const char* message) noexcept {
+        for (entry& one : all) {
+            if (one.message == nullptr) one.message = message;
+            if (one.message == message) return one.limit;
+        }
+        return all.back().limit;
+    }
+};
+
+limits& process_limits() noexcept {
+    static auto& the_limits = *new limits;  // As the logger, it outlives everything.
+    return the_limits;
+}
+
+}  // namespace
+}  // namespace detail
+
+void limited_log(log_level level, std::string_view component, std::string_view message,
+                 log_fields fields) noexcept try {
+    if (!default_logger().enabled(level, component)) return;
+    std::uint64_t more = 0;
+    {
+        detail::limits& all = detail::process_limits();
+        std::lock_guard hold(all.lock);
+        if (!all.of(message.data()).admits(std::chrono::steady_clock::now(), more)) return;
+    }
+    if (more == 0) return log(level, component, message, fields);
+    default_logger().log_with(level, component, message, fields, {"and_more", more});
+} catch (...) {
+    // As in the logger: a line that cannot be written is dropped.
+}
+
+}  // namespace amalgam
