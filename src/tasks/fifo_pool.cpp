@@ -23,22 +23,38 @@ void fifo_pool::push_by_priority(work_unit& unit) noexcept {
 }
 
 void fifo_pool::push_outside(work_unit& unit) noexcept {
-    // Read first: once the unit is visible it may run, and end, the life of this pool.
-    detail::bell* const bell = pool::own_.bell.load(std::memory_order_relaxed);
     inbox_size_.fetch_add(1, std::memory_order_relaxed);
-    work_unit* newest = inbox_.load(std::memory_order_relaxed);
+    // Once the unit is visible it may run, and end, the life of this pool.
+    std::uintptr_t before = inbox_.load(std::memory_order_relaxed);
     do {
-        unit.next_in_pool = newest;
+        unit.next_in_pool = has_units(before) ? reinterpret_cast<work_unit*>(before) : nullptr;
         // seq_cst: half of the handshake with a stream that goes to sleep, see bell.hpp.
-    } while (!inbox_.compare_exchange_weak(newest, &unit, std::memory_order_seq_cst,
-                                           std::memory_order_relaxed));
+    } while (!inbox_.compare_exchange_weak(before, reinterpret_cast<std::uintptr_t>(&unit),
+                                           std::memory_order_seq_cst, std::memory_order_relaxed));
     // Who finds the inbox empty rings for all that come after, until it is taken.
-    if (newest == nullptr && bell != nullptr) bell->ring();
+    if (!has_units(before) && before != empty_mark) {
+        reinterpret_cast<detail::bell*>(before - empty_mark)->ring();
+    }
+}
+
+std::uintptr_t fifo_pool::empty_inbox() const noexcept {
+    detail::bell* const rung = pool::own_.bell.load(std::memory_order_relaxed);
+    return reinterpret_cast<std::uintptr_t>(rung) | empty_mark;
+}
+
+// Units that are there already are seen by the new server before it sleeps. seq_cst: so is one that
+// replaced the old mark.
+void fifo_pool::server_changed() noexcept {
+    std::uintptr_t now = inbox_.load(std::memory_order_relaxed);
+    while (!has_units(now) &&
+           !inbox_.compare_exchange_weak(now, empty_inbox(), std::memory_order_seq_cst)) {
+    }
 }
 
 void fifo_pool::drain_inbox() noexcept {
     unlooked_.store(most_unlooked, std::memory_order_relaxed);
-    work_unit* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
+    const std::uintptr_t taken = inbox_.exchange(empty_inbox(), std::memory_order_acq_rel);
+    work_unit* newest = has_units(taken) ? reinterpret_cast<work_unit*>(taken) : nullptr;
     work_unit* oldest = nullptr;
     while (newest != nullptr) {
         work_unit* const older = newest->next_in_pool;
@@ -62,7 +78,7 @@ void fifo_pool::drain_inbox() noexcept {
 }
 
 bool fifo_pool::remove(work_unit& unit) noexcept {
-    if (inbox_.load(std::memory_order_relaxed) != nullptr) drain_inbox();
+    if (has_units(inbox_.load(std::memory_order_relaxed))) drain_inbox();
     if (!own_.holds(unit)) return false;
     own_.remove(unit);
     add_own_size(-1);
@@ -71,7 +87,7 @@ bool fifo_pool::remove(work_unit& unit) noexcept {
 
 bool fifo_pool::empty() const noexcept {
     return own_size_.load(std::memory_order_relaxed) == 0 &&
-           inbox_.load(std::memory_order_seq_cst) == nullptr;
+           !has_units(inbox_.load(std::memory_order_seq_cst));
 }
 
 std::size_t fifo_pool::size() const noexcept {

@@ -1,12 +1,18 @@
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <deque>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <ucontext.h>
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/event.hpp>
@@ -15,8 +21,13 @@
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "tasks/sanitizer.hpp"
+#include "tasks/ult_registry.hpp"
+
 namespace amalgam {
 namespace {
+
+using namespace std::chrono_literals;
 
 struct numbered final : work_unit {
     explicit numbered(int n = 0, int from = 0) noexcept
@@ -175,6 +186,91 @@ TEST(fifo_pool, counts_the_ults_that_live_in_it) {
     stream.run_ready();
     EXPECT_EQ(where.ults(), 0u);
 }
+
+#if defined(__x86_64__) && !defined(AMALGAM_ASAN) && !defined(AMALGAM_TSAN)
+/// Runs a thread step by step, and holds it after some instructions until told to go on.
+struct stepper {
+    static constexpr greg_t trap_flag = 0x100;
+    static inline std::atomic<int> steps_left = 0;
+    static inline std::atomic<bool> held = false, go_on = false;
+
+    static void begin(int, siginfo_t*, void* context) {
+        static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] |= trap_flag;
+    }
+    static void step(int, siginfo_t*, void* context) {
+        if (--steps_left > 0) return;
+        static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~trap_flag;
+        if (steps_left < 0) return;
+        held = true;
+        while (!go_on)
+            ::sched_yield();
+    }
+    static void handle(int signal, void (*by)(int, siginfo_t*, void*)) {
+        struct sigaction how {};
+        how.sa_sigaction = by;
+        how.sa_flags = SA_SIGINFO;
+        ::sigaction(signal, &how, nullptr);
+    }
+};
+
+bool is_asleep(const execution_stream& which) {
+    const auto all = detail::ult_registry::list_streams();
+    return std::any_of(all.begin(), all.end(),
+                       [&](const auto& each) { return each.name == which.name() && each.asleep; });
+}
+
+// The pusher is held after the nth instruction, for each n, while the pool passes to another
+// stream, which goes to sleep. A bell that was looked up before and rung after wakes nobody.
+TEST(fifo_pool, wakes_the_stream_that_took_it_over_at_any_instruction_of_a_push) {
+    stepper::handle(SIGUSR2, stepper::begin);
+    stepper::handle(SIGTRAP, stepper::step);
+    fifo_pool where, others[2];
+    const auto serve = [](pool& one) {
+        return std::make_unique<basic_scheduler>(std::vector<pool*>{&one});
+    };
+    execution_stream first(serve(where), {.name = "first", .spin = 0ns});
+    execution_stream second(serve(others[1]), {.name = "second", .spin = 0ns});
+    bool in_time = false;
+    for (int n = 1; !in_time; ++n) {
+        std::atomic<bool> pushed = false;
+        event ran;
+        stepper::held = stepper::go_on = false;
+        stepper::steps_left = n;
+        std::thread pusher([&] {
+            struct told final : work_unit {
+                explicit told(event& what) noexcept
+                    : work_unit(
+                          [](work_unit& self) noexcept { static_cast<told&>(self).ran.set(); }),
+                      ran(what) {}
+                event& ran;
+            } unit(ran);
+            std::raise(SIGUSR2);
+            where.push(unit);
+            stepper::steps_left = 0;  // the next step is the last
+            pushed = true;
+            ran.wait();
+        });
+        while (!stepper::held && !pushed)
+            std::this_thread::yield();
+        in_time = !stepper::held;
+        // Once the unit is there, the pusher may be between claiming a bell and striking it.
+        if (!in_time && where.empty() && !ran.is_set()) {
+            first.set_scheduler(serve(others[0]));
+            second.set_scheduler(serve(where));
+            while (!ran.is_set() && !is_asleep(second))
+                std::this_thread::yield();
+            stepper::go_on = true;
+            ran.wait();
+            second.set_scheduler(serve(others[1]));
+            first.set_scheduler(serve(where));
+        }
+        stepper::go_on = true;
+        pusher.join();
+    }
+    stepper::handle(SIGUSR2, nullptr);
+    stepper::handle(SIGTRAP, nullptr);
+}
+#endif
 
 }  // namespace
 }  // namespace amalgam

@@ -72,7 +72,10 @@ bool pool::attach(detail::stream& who, detail::bell& bell, bool as_main) {
         slot.bell.store(&bell);
         return true;
     };
-    if ((as_main || access_ == pool_access::one_stream) && take(own_)) return true;
+    if ((as_main || access_ == pool_access::one_stream) && take(own_)) {
+        server_changed();
+        return true;
+    }
     if (access_ == pool_access::one_stream) return false;
     std::atomic<server*>* end = &own_.next;
     for (server* each = end->load(); each != nullptr; each = end->load()) {
@@ -94,6 +97,7 @@ void pool::detach(const detail::stream& who) noexcept {
     for (server* each = &own_; each != nullptr; each = each->next.load()) {
         if (each->who.load() != &who) continue;
         each->bell.store(nullptr);  // who has just read it may ring it, which harms nobody
+        server_changed();
         each->who.store(nullptr);
         return;
     }

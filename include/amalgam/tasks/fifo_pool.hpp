@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include <amalgam/tasks/detail/unit_list.hpp>
 #include <amalgam/tasks/pool.hpp>
@@ -37,7 +38,7 @@ private:
     }
     void look_at_inbox(std::size_t turn) noexcept {
         if (((turn & unlooked_.load(std::memory_order_relaxed)) == 0 || own_.empty()) &&
-            inbox_.load(std::memory_order_relaxed) != nullptr) {
+            has_units(inbox_.load(std::memory_order_relaxed))) {
             drain_inbox();
         }
     }
@@ -59,6 +60,9 @@ private:
     }
     void push_outside(work_unit& unit) noexcept;
     void drain_inbox() noexcept;
+    void server_changed() noexcept override;
+    std::uintptr_t empty_inbox() const noexcept;
+    static bool has_units(std::uintptr_t inbox) noexcept { return (inbox & empty_mark) == 0; }
 
     static constexpr std::size_t most_unlooked = 7;  // Pops between two looks; one less than 2^n.
 
@@ -68,8 +72,11 @@ private:
     std::atomic<std::size_t> own_size_{0};  // written by the serving stream only
     // Others set it to 0 for what is not to wait.
     std::atomic<std::size_t> unlooked_{most_unlooked};
-    // Everybody else's part, on its own line: newest first, taken whole.
-    alignas(64) std::atomic<work_unit*> inbox_{nullptr};
+    // Everybody else's part, on its own line: newest first, taken whole. Empty, it is the server's
+    // bell, marked: who adds the first unit rings the bell that it replaced. Read apart from that,
+    // the bell may be of a stream that stopped serving the pool before the unit came.
+    static constexpr std::uintptr_t empty_mark = 1;
+    alignas(64) std::atomic<std::uintptr_t> inbox_{empty_mark};
     std::atomic<std::size_t> inbox_size_{0};
 };
 

@@ -91,6 +91,8 @@ private:
         std::atomic<server*> next{nullptr};
     };
     bool attach(detail::stream& who, detail::bell& bell, bool as_main);  // false: it is taken
+    /// Another stream serves it now, or none.
+    virtual void server_changed() noexcept {}
     void detach(const detail::stream& who) noexcept;
     bool served_only_by(const detail::stream& who) const noexcept {
         return access_ == pool_access::one_stream &&
