@@ -318,7 +318,12 @@ struct two_ways_of_bytes : two_ways {
         shown.emplace(server.core(), scatter(&whole, 1), access::read_write);
         there = find();
     }
-    ~two_ways_of_bytes() { shown.reset(); }
+    ~two_ways_of_bytes() {
+        shown.reset();
+        net.run_until_idle();
+        EXPECT_TRUE(client.core().moves().is_at_rest());
+        EXPECT_EQ(net.open_operations(), 0u);
+    }
 
     detail::routed_target target(bool striped) {
         return {.first = {.core = &client.core(),

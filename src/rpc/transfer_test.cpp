@@ -39,7 +39,12 @@ struct transfer_pair : loop_pair {
         shown.emplace(server.core(), scatter(&whole, 1), access::read_write);
         server_there = there();
     }
-    ~transfer_pair() { shown.reset(); }
+    ~transfer_pair() {
+        shown.reset();
+        net.run_until_idle();
+        EXPECT_TRUE(client.core().moves().is_at_rest());
+        EXPECT_EQ(net.open_operations(), 0u);
+    }
 
     transfer_target target(std::uint64_t offset = 0) {
         return {
@@ -373,6 +378,7 @@ TEST(transfer, full_link_only_delays_it) {
     net.run_until_idle();
     EXPECT_EQ(one.code(), errc::ok);
     EXPECT_EQ(mine, fresh);
+    EXPECT_TRUE(client.core().moves().is_at_rest()) << "what a full port refused is not given back";
 }
 
 TEST(transfer, what_progress_says_ends_it) {

@@ -309,6 +309,13 @@ void transfers::give_back(transfer_piece& piece) noexcept {
     piece.next = std::exchange(free_pieces_, &piece);
 }
 
+bool transfers::is_at_rest() const noexcept {
+    std::size_t free = 0;
+    for (const transfer_piece* each = free_pieces_; each != nullptr; each = each->next)
+        ++free;
+    return pending_ == 0 && waiting_ == 0 && runnable_ == 0 && free == all_pieces_.size();
+}
+
 void transfers::arrived(transfer_record& mine, std::size_t bytes) noexcept {
     mine.moved_ += bytes;
     counts_.bytes.add(bytes);

@@ -76,6 +76,8 @@ public:
     /// to here.
     void let_go() noexcept;
     std::size_t pending() const noexcept { return pending_; }
+    /// Nothing is kept for a transfer: no record waits, and every piece is free. For tests.
+    bool is_at_rest() const noexcept;
     bool is_closed() const noexcept { return closed_; }
     const transfer_counts& counts() const noexcept { return counts_; }
 
