@@ -33,7 +33,7 @@ using pipeline_step = void (*)(void* context, mutable_bytes chunk, std::uint64_t
 /// How a pull or push goes about it. Every field has a default that suits most.
 struct bulk_options {
     /// Time for all of it; within a handler the earlier of this and the handler's own counts. It
-    /// ends a little later: see the end of bulk.s "Failure".
+    /// ends a little later: see "Failure" of bulk.
     std::chrono::nanoseconds within = std::chrono::nanoseconds::max();
     /// It moves in pieces of this size, a few at a time; 0: as suits the engine.
     std::size_t chunk_bytes = 0;
@@ -70,7 +70,8 @@ struct pipeline_options {
 ///          Part of the bytes may have moved then; after the end none moves, so both memories may
 ///          be used for something else, and a later push is not torn by an earlier one. But:
 ///          when a push ends as disconnected, unreachable or closed, its owner may still write
-///          what it had received, until it notices that the connection has ended.
+///          what it had received, until it notices that the connection has ended. A ULT that is
+///          canceled while it waits in a push gets `canceled` even so.
 ///          So the end comes later than the deadline or cancel: a push waits until the owner has
 ///          answered all that left, which is one round trip behind what is on its way. An
 ///          owner that stands still loses its connection after the silence limit (5 s unless
