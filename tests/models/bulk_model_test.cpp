@@ -333,7 +333,7 @@ void run_in_virtual_time(std::uint64_t seed) {
 }
 
 TEST(bulk_model, ended_transfers_move_no_byte_over_ways_that_are_slow_cut_or_lost) {
-    for (const std::uint64_t seed : seeded_runs(25))
+    for (const std::uint64_t seed : seeded_runs(15))
         run_in_virtual_time(seed);
 }
 
@@ -433,7 +433,7 @@ void run_between_threads(const real_ways& ways, std::uint64_t seed) {
 }
 
 TEST(bulk_model, ended_transfers_move_no_byte_over_real_transports) {
-    for (const std::uint64_t seed : seeded_runs(3))
+    for (const std::uint64_t seed : seeded_runs(2))
         for (const real_ways& ways : all_ways())
             run_between_threads(ways, seed);
 }
