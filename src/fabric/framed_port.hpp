@@ -141,6 +141,8 @@ protected:
     buffer_pool& buffers() noexcept { return buffers_; }
     /// The transport calls extend_landing(): messages longer than this get memory as they arrive.
     void grow_landings() noexcept { landing_step_ = std::size_t{1} << 20; }
+    /// Nothing of ours is under way on this link, and nothing of the peer's waits.
+    static bool is_idle(const frame_link&) noexcept;
     /// A connection was ended since a bound of the transport's own was passed.
     void count_evicted() noexcept { evicted_.add(); }
 

@@ -80,6 +80,13 @@ void framed_port::evict_largest() noexcept {
     end_peer(*largest, {errc::overloaded});
 }
 
+bool framed_port::is_idle(const frame_link& link) noexcept {
+    const peer_record& peer = *link.record;
+    return peer.sends.empty() && peer.expected.empty() && peer.to_ask.empty() &&
+           peer.asked.empty() && peer.answers.empty() && peer.queued_bytes == 0 &&
+           peer.landing.what == landing_state::kind::none;
+}
+
 /// Nothing waits any more: what it needed goes back to the system.
 void framed_port::give_memory_back() noexcept {
     has_used_much_ = false;

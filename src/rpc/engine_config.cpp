@@ -61,6 +61,8 @@ std::string to_json(const engine_config& config) {
                        {"spin", spin_text(options.progress.spin.value_or(options.spin))}};
     all["spin"] = spin_text(options.spin);
     all["ports"] = {{"silence_limit", detail::time_text(options.ports.silence_limit)},
+                    {"frame_limit", detail::time_text(options.ports.frame_limit)},
+                    {"max_strangers", options.ports.max_strangers},
                     {"max_queued_bytes", options.ports.max_queued_bytes},
                     {"max_queued_bytes_total", options.ports.max_queued_bytes_total}};
     all["max_queued"] = options.max_queued;

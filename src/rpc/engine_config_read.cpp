@@ -106,12 +106,15 @@ void read_size(const json_reader& from, std::string_view key, std::size_t& into)
 }
 
 void read_ports(const json_reader& from, port_options& into) {
-    from.expect_object({"silence_limit", "max_queued_bytes", "max_queued_bytes_total"},
+    from.expect_object({"silence_limit", "frame_limit", "max_strangers", "max_queued_bytes",
+                        "max_queued_bytes_total"},
                        R"({"silence_limit": "5s"})");
     if (from.has("silence_limit")) into.silence_limit = read_milliseconds(from.at("silence_limit"));
     if (into.silence_limit < std::chrono::milliseconds(1)) {
         from.at("silence_limit").unexpected("more than nothing", R"("5s")");
     }
+    if (from.has("frame_limit")) into.frame_limit = read_milliseconds(from.at("frame_limit"));
+    read_size(from, "max_strangers", into.max_strangers);
     read_size(from, "max_queued_bytes", into.max_queued_bytes);
     read_size(from, "max_queued_bytes_total", into.max_queued_bytes_total);
 }

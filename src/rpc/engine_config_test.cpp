@@ -30,7 +30,8 @@ constexpr const char* everything = R"({
     "progress": {"by": "own_stream", "spin": "5us"},
     "spin": "1ms",
     "ports": {"silence_limit": "2s", "max_queued_bytes": 1000,
-              "max_queued_bytes_total": 3000},
+              "max_queued_bytes_total": 3000,
+              "frame_limit": "9s", "max_strangers": 7},
     "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "max_values_bytes": 14,
     "encoding": "xdr", "checksum": true,
     "drain": "1500ms"})";
@@ -54,6 +55,8 @@ TEST(engine_config, reads_every_option) {
     EXPECT_EQ(options.spin, 1ms);
     EXPECT_EQ(options.ports.silence_limit, 2s);
     EXPECT_EQ(options.ports.max_queued_bytes, 1000u);
+    EXPECT_EQ(options.ports.frame_limit, 9s);
+    EXPECT_EQ(options.ports.max_strangers, 7u);
     EXPECT_EQ(options.ports.max_queued_bytes_total, 3000u);
     EXPECT_EQ(options.max_queued, 11u);
     EXPECT_EQ(options.max_running, 12u);

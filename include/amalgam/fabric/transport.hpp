@@ -19,6 +19,13 @@ struct port_options {
     /// How long a peer may be silent while we wait for it before it counts as gone; also the
     /// limit for reaching it.
     std::chrono::milliseconds silence_limit{5000};
+    /// How long a frame that has begun may take to go on (tcp): a peer that sends less than 4 KiB
+    /// of it in that time is ended. A program that is stopped for longer in the midst of a send
+    /// loses its connection. 0: for ever.
+    std::chrono::milliseconds frame_limit{60000};
+    /// Connections that were accepted and have not said hello yet (tcp). A newcomer past it takes
+    /// the place of the oldest.
+    std::size_t max_strangers = 1024;
     /// Messages that nobody has taken yet (expected ones without a posted receive, any without a
     /// sink): past this many bytes from one peer we stop reading from it until they are taken.
     std::size_t max_queued_bytes = std::size_t{64} << 20;

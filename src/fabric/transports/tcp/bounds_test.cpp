@@ -1,5 +1,6 @@
 // What strangers can make a port hold: memory, connections, time.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
@@ -44,6 +45,94 @@ TEST(bounds, a_message_of_many_steps_arrives_whole) {
     move_until({&here, &there}, [&] { return there.arrived.size() == 1; });
     EXPECT_TRUE(there.arrived.front().text == large);
     EXPECT_EQ(there.end->usage().queued_bytes, 0u);
+}
+
+/// Whether the other side has ended it.
+bool is_ended(tcp_raw_peer& raw) {
+    char byte;
+    return raw.has_something() && ::recv(raw.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+}
+
+TEST(bounds, newcomers_take_the_place_of_the_oldest_strangers) {
+    tcp_test_port here("tcp://127.0.0.1:0",
+                       {.silence_limit = std::chrono::hours(1), .max_strangers = 10});
+    std::deque<tcp_raw_peer> silent;
+    for (int i = 0; i < 30; ++i) {
+        silent.emplace_back(here.end->address());
+        here.end->progress();
+    }
+    tcp_raw_peer last = greeted(here);
+    move_until({&here}, [&] { return here.end->usage().evicted == 21; });
+    for (int i = 0; i < 30; ++i)
+        EXPECT_EQ(is_ended(silent[i]), i < 21) << i;
+    // The places of those who went are free again.
+    silent.clear();
+    for (int i = 0; i < 20; ++i)
+        here.end->progress();
+    for (int i = 0; i < 10; ++i)
+        silent.emplace_back(here.end->address());
+    tcp_raw_peer more = greeted(here);
+    EXPECT_LE(here.end->usage().evicted, 22u);
+}
+
+TEST(bounds, the_unproven_and_then_the_idle_make_way_when_no_descriptor_is_left) {
+    tcp_test_port here("tcp://127.0.0.1:0", {.silence_limit = std::chrono::milliseconds(50)});
+    tcp_raw_peer proven = greeted(here);
+    proven.send_frame({.kind = frame_kind::unexpected, .tag = 1}, {});
+    move_until({&here}, [&] { return here.arrived.size() == 1; });
+    tcp_raw_peer unproven = greeted(here);
+
+    rlimit limit;
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    const auto without_descriptors = [&](tcp_raw_peer& newcomer) {
+        newcomer.send(encoded_hello({.incarnation = 1}).bytes());
+        const rlimit none{static_cast<rlim_t>(newcomer.fd() + 1), limit.rlim_max};
+        ::setrlimit(RLIMIT_NOFILE, &none);
+        move_until({&here}, [&] { return newcomer.has_something(); });
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+        EXPECT_TRUE(newcomer.hear_hello());
+        newcomer.send_frame({.kind = frame_kind::unexpected, .tag = 2}, {});
+        move_until({&here}, [&] { return here.arrived.back().tag == 2; });
+        here.arrived.back().tag = 0;
+    };
+    tcp_raw_peer first(here.end->address());
+    without_descriptors(first);
+    EXPECT_TRUE(is_ended(unproven));
+    EXPECT_FALSE(is_ended(proven));
+    tcp_raw_peer second(here.end->address());
+    without_descriptors(second);
+    EXPECT_TRUE(is_ended(proven)) << "it has been idle for longer than the silence limit";
+    EXPECT_FALSE(is_ended(first));
+}
+
+TEST(bounds, a_frame_that_does_not_go_on_ends_its_connection) {
+    tcp_test_port here("tcp://127.0.0.1:0", {.frame_limit = std::chrono::milliseconds(40)});
+    tcp_raw_peer small = greeted(here), large = greeted(here), idle = greeted(here);
+    small.send(to_wire({.bytes = 100, .kind = frame_kind::unexpected, .tag = 1}));
+    large.send(to_wire({.bytes = 1 << 20, .kind = frame_kind::unexpected, .tag = 1}));
+    large.send(std::string(100'000, 'x'));
+    move_until({&here}, [&] {
+        (void)large.send("x");  // A byte at a time is not enough.
+        return here.lost.size() == 2;
+    });
+    for (const auto& [who, why] : here.lost)
+        EXPECT_EQ(why.native, ETIMEDOUT);
+    EXPECT_FALSE(is_ended(idle));
+    EXPECT_EQ(here.end->usage().queued_bytes, 0u);
+}
+
+TEST(bounds, a_frame_that_goes_on_slowly_is_waited_for) {
+    tcp_test_port here("tcp://127.0.0.1:0", {.frame_limit = std::chrono::milliseconds(200)});
+    tcp_raw_peer slow = greeted(here);
+    slow.send(to_wire({.bytes = 40 * 5000, .kind = frame_kind::unexpected, .tag = 1}));
+    const std::string some(5000, 'x');
+    for (int i = 0; i < 40; ++i) {
+        slow.send(some);
+        const auto then = clock::steady().now() + std::chrono::milliseconds(10);
+        move_until({&here}, [&] { return clock::steady().now() >= then; });
+    }
+    move_until({&here}, [&] { return !here.arrived.empty() || !here.lost.empty(); });
+    EXPECT_TRUE(here.lost.empty());
 }
 
 }  // namespace

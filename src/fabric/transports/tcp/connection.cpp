@@ -1,12 +1,14 @@
 #include "fabric/transports/tcp/connection.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
 #include <fmt/format.h>
+#include <netinet/tcp.h>
 
-#include <amalgam/core/log.hpp>
+#include <amalgam/core/limited_log.hpp>
 
 #include "fabric/transports/tcp/binding.hpp"
 #include "fabric/transports/tcp/silence.hpp"
@@ -16,6 +18,8 @@ namespace amalgam::detail {
 namespace {
 
 constexpr int reads_per_round = 8;
+// Who sends less of a frame than this within the limit only holds it open.
+constexpr std::size_t least_bytes = 4096;
 
 using pieces = std::array<iovec, frame_reader::max_places>;
 
@@ -64,6 +68,7 @@ frame_reader::state connection::read_some(std::size_t& budget, bool& drained) no
     }
     const ssize_t got = read_pieces(socket_.get(), std::span(into).first(count));
     if (got > 0) {
+        bytes_read_ += static_cast<std::size_t>(got);
         drained = !ended_ && phase_ != phase::broken &&
                   static_cast<std::size_t>(got) < bytes_of(std::span(into).first(count));
         return reader_.took(static_cast<std::size_t>(got), budget, *this, memory);
@@ -98,8 +103,8 @@ std::size_t connection::read(std::size_t budget) noexcept {
                 break;
             case frame_reader::state::malformed:
                 if (phase_ == phase::over) break;  // Not its fault: no memory was left.
-                log(log_level::warn, "tcp", "a peer broke the protocol and was dropped",
-                    {{"peer", address_}});
+                limited_log(log_level::warn, "tcp", "a peer broke the protocol and was dropped",
+                            {{"peer", address_}});
                 down({errc::disconnected, EPROTO});
                 break;
             case frame_reader::state::gone:
@@ -109,8 +114,36 @@ std::size_t connection::read(std::size_t budget) noexcept {
         readable_ = false;
         break;
     }
+    frames_read_ += budget - left;
     if (left < budget) fruitless_ = 0;
+    if (can_read() && !held_ && reader_.is_within_frame()) home_.watch_frames();
     return budget - left;
+}
+
+bool connection::check_frame() noexcept {
+    if (!can_read() || held_ || !reader_.is_within_frame()) {
+        stuck_checks_ = 0;
+        return false;
+    }
+    if (frames_read_ != frames_at_check_ || bytes_read_ - bytes_at_check_ >= least_bytes) {
+        frames_at_check_ = frames_read_;
+        bytes_at_check_ = bytes_read_;
+        stuck_checks_ = 0;
+    } else if (++stuck_checks_ >= frame_checks) {
+        limited_log(log_level::warn, "tcp", "a peer that did not finish a frame was dropped",
+                    {{"peer", address_}});
+        home_.count_evicted();
+        down({errc::disconnected, ETIMEDOUT});
+        return false;
+    }
+    return true;
+}
+
+std::chrono::milliseconds connection::idle_for() const noexcept {
+    tcp_info info{};
+    socklen_t bytes = sizeof info;
+    if (::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
+    return std::chrono::milliseconds(std::min(info.tcpi_last_data_recv, info.tcpi_last_data_sent));
 }
 
 verdict connection::on_frame(const frame_header& header, const_bytes payload) noexcept {

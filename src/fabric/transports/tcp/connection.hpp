@@ -68,6 +68,14 @@ public:
     bool is_up() const noexcept { return phase_ == phase::up; }
     /// There may be something to read, and it may be read.
     bool is_readable() const noexcept { return readable_ && !paused_ && can_read(); }
+    /// It has sent a frame since its hello.
+    bool is_proven() const noexcept { return frames_read_ > 0; }
+    /// Since when nothing came and nothing was sent, as the kernel knows it.
+    std::chrono::milliseconds idle_for() const noexcept;
+    /// A frame that has begun must go on; called this many times within the limit for it. Returns
+    /// whether there is one; ends the connection when it did not go on for so many calls.
+    static constexpr unsigned frame_checks = 4;
+    bool check_frame() noexcept;
     /// Reads in a row that found nothing.
     unsigned fruitless() const noexcept { return fruitless_; }
 
@@ -75,6 +83,8 @@ public:
     bool is_active = false;    ///< In the port's list of those to read from.
     bool has_work = false;     ///< In the port's list of those with something to work off.
     bool is_stranger = false;  ///< Counted by the reception.
+    bool is_evicted = false;   ///< A stranger that is counted no more.
+    bool came_to_us = false;   ///< It was accepted.
 
 private:
     /// Sent without looking whether it arrives; less than any window a peer would shut.
@@ -120,6 +130,11 @@ private:
     bool timeout_lifted_ = false;
     bool met_bad_memory_ = false;  ///< Since the queue was empty, some of it could not be read.
     unsigned fruitless_ = 0;
+    unsigned stuck_checks_ = 0;  ///< In a row, in which the frame under way did not go on.
+    std::uint64_t frames_read_ = 0;
+    std::uint64_t bytes_read_ = 0;
+    std::uint64_t frames_at_check_ = 0;
+    std::uint64_t bytes_at_check_ = 0;
     int broken_by_ = 0;               ///< errno.
     std::uint64_t last_round_ = 0;    ///< In which a frame was sent.
     unsigned sent_in_round_ = 0;      ///< Frames.

@@ -74,6 +74,9 @@ public:
     /// A large frame is being read to where it belongs.
     bool is_landing() const noexcept { return landing_ != nullptr && !landing_->discard; }
 
+    /// Some of a frame has come, and not all. Precondition: the state is hungry.
+    bool is_within_frame() const noexcept { return landing_ != nullptr || end_ != begin_; }
+
     /// Where the next bytes of the stream go: fills the front of `into`, returns how many
     /// entries; 0: no memory. Precondition: the state is hungry.
     std::size_t places(std::span<iovec, max_places> into, receive_memory& memory) noexcept;

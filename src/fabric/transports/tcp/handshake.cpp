@@ -56,6 +56,13 @@ handshake::state handshake::give_up(const failure& why) noexcept {
     });
 }
 
+handshake::state handshake::evict() noexcept {
+    return guarded([&] {
+        return fail(errc::overloaded, EMFILE,
+                    fmt::format("{} said no hello, and its place was needed for another", target_));
+    });
+}
+
 handshake::state handshake::dial(std::vector<socket_address> to) noexcept {
     // A socket bound to an address of one family reaches that family only.
     const int family = setting_.from.source.family();

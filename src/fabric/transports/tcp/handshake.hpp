@@ -45,6 +45,8 @@ public:
     state dial(std::vector<socket_address> to) noexcept;
     /// The addresses could not be found out.
     state give_up(const failure& why) noexcept;
+    /// Its place is needed for somebody else.
+    state evict() noexcept;
     /// Something happened on the socket.
     state ready(std::uint32_t events) noexcept;
     /// The time of deadline() has come.

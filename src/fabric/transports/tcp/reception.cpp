@@ -4,9 +4,10 @@
 #include <chrono>
 #include <cstring>
 
+#include <poll.h>
 #include <sys/socket.h>
 
-#include <amalgam/core/log.hpp>
+#include <amalgam/core/limited_log.hpp>
 
 #include "fabric/transports/tcp/tcp_port.hpp"
 
@@ -14,6 +15,8 @@ namespace amalgam::detail {
 namespace {
 
 constexpr int accepts_at_a_time = 64;
+// Each may look at all connections.
+constexpr int evictions_at_a_time = 4;
 constexpr std::chrono::milliseconds moment{100};
 
 }  // namespace
@@ -24,27 +27,37 @@ reception::reception(tcp_port& home, unique_fd listener)
 }
 
 void reception::ready(std::uint32_t) noexcept {
+    int evicted = 0;
     for (int i = 0; i < accepts_at_a_time && !held_; ++i) {
-        if (strangers_ >= max_strangers) return hold(0);
         unique_fd socket(
             ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (socket) {
-            if (home_.take_in(std::move(socket))) ++strangers_;
+            if (!home_.take_in(std::move(socket))) continue;
+            if (++strangers_ > home_.max_strangers()) home_.evict_stranger();
             continue;
         }
         // Others are errors of the connection that was to be accepted: on to the next one.
         if (errno == EAGAIN) return;
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            return hold(errno);
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            const int why = errno;
+            if (!somebody_waits()) return;  // The kernel asks for a descriptor before it looks.
+            if (evicted++ < evictions_at_a_time && home_.evict_for_newcomer()) continue;
+            return hold(why);
+        }
     }
+}
+
+bool reception::somebody_waits() const noexcept {
+    pollfd handle{listener_.get(), POLLIN, 0};
+    return ::poll(&handle, 1, 0) == 1;
 }
 
 void reception::hold(int why) noexcept {
     held_ = true;
     home_.events().change(listener_.get(), *this, 0);
     home_.times().add(clock::steady().now() + moment, *this);
-    log(log_level::warn, "tcp", "new connections have to wait",
-        {{"why", why != 0 ? std::strerror(why) : "too many have not said hello yet"}});
+    limited_log(log_level::warn, "tcp", "new connections have to wait",
+                {{"why", std::strerror(why)}});
 }
 
 void reception::due(clock::time_point) noexcept {

@@ -14,15 +14,15 @@ class tcp_port;
 
 /// Takes in those who connect to a listening port.
 ///
-/// Who has not said hello yet is a stranger; there may be only so many at a time. At that limit,
-/// or when the process has no descriptors left, the others wait in the kernel's queue, and it
-/// looks again a moment later: it neither spins nor turns anybody away.
+/// Who has not said hello yet is a stranger; there may be only so many at a time. At that limit a
+/// newcomer takes the place of the oldest. When the process has no descriptors left, it takes that
+/// of the oldest stranger, else of who said hello and nothing since, else of who was idle for the
+/// silence limit. When there is none of these, newcomers wait in the kernel's queue, and it looks
+/// again a moment later, without spinning.
 ///
 /// Threads: the port's.
 class reception final : public event_source, public timed {
 public:
-    static constexpr std::size_t max_strangers = 1024;
-
     reception(tcp_port& home, unique_fd listener);
 
     void ready(std::uint32_t events) noexcept override;
@@ -33,6 +33,7 @@ public:
     void close() noexcept { listener_.reset(); }
 
 private:
+    bool somebody_waits() const noexcept;
     void hold(int why) noexcept;
 
     tcp_port& home_;

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include <amalgam/core/log.hpp>
+#include <amalgam/core/limited_log.hpp>
 
 namespace amalgam::detail {
 namespace {
@@ -16,6 +16,9 @@ namespace {
 // Asking a socket that was busy lately is as dear as asking epoll, and gets the bytes at once; so
 // epoll, which knows of all others, is asked after so many of those.
 constexpr std::size_t reads_per_poll = 32;
+
+// Nobody is sent away for want of descriptors before there was time to say something.
+constexpr std::chrono::milliseconds fair_chance{100};
 
 /// Fruitless reads after which a connection is left to epoll, as one of so many: the more there
 /// are, the less likely it is that the next bytes come for this one.
@@ -166,7 +169,7 @@ bool tcp_port::take_in(unique_fd accepted) noexcept {
         if (made != nullptr) remove(*made);
         return false;
     }
-    made->is_stranger = true;
+    made->is_stranger = made->came_to_us = true;
     return true;
 }
 
@@ -197,7 +200,8 @@ void tcp_port::report_turned_away() noexcept {
         // A stranger that only goes, as a killed process or a port scan does, is nothing odd.
         const bool odd = who.is_stranger && why.what.native != ECONNRESET;
         if (!why.sentence.empty())
-            log(odd ? log_level::warn : log_level::info, "tcp", why.sentence);
+            limited_log(odd ? log_level::warn : log_level::info, "tcp",
+                        "a connection came to nothing", {{"why", why.sentence}});
         if (who.is_stranger)
             remove(who);
         else
@@ -210,7 +214,7 @@ void tcp_port::release(frame_link& link) noexcept {
 }
 
 void tcp_port::remove(connection& who) noexcept {
-    if (who.is_stranger) reception_->stranger_settled();
+    if (who.is_stranger && !who.is_evicted) reception_->stranger_settled();
     if (who.is_active) remove_from(active_, who);
     if (who.has_work) remove_from(with_work_, who);
     if (!resolving_.empty())
@@ -219,6 +223,60 @@ void tcp_port::remove(connection& who) noexcept {
     connections_[index].swap(connections_.back());
     connections_[index]->index = index;
     connections_.pop_back();
+}
+
+// ---- bounds
+
+bool tcp_port::evict_stranger(std::chrono::milliseconds age) noexcept {
+    connection* oldest = nullptr;
+    for (const auto& one : connections_)
+        if (one->is_stranger && one->entering() &&
+            (oldest == nullptr || one->way_in().deadline() < oldest->way_in().deadline()))
+            oldest = one.get();
+    if (oldest == nullptr) return false;
+    const auto since = oldest->way_in().deadline() - silence_limit();
+    if (clock::steady().now() - since < age) return false;
+    oldest->is_evicted = true;  // Freed at the end of the round: an event may still name it.
+    reception_->stranger_settled();
+    count_evicted();
+    oldest->follow(oldest->way_in().evict());
+    return true;
+}
+
+bool tcp_port::evict_for_newcomer() noexcept {
+    if (evict_stranger(fair_chance)) return true;
+    connection* chosen = nullptr;
+    std::chrono::milliseconds longest{0};
+    for (const auto& one : connections_) {
+        if (!one->is_up() || !one->came_to_us || !is_idle(*one)) continue;
+        if (chosen != nullptr && !chosen->is_proven() && one->is_proven()) continue;
+        const std::chrono::milliseconds idle = one->idle_for();
+        if (idle < (one->is_proven() ? silence_limit() : fair_chance)) continue;
+        const bool better = chosen == nullptr || (chosen->is_proven() && !one->is_proven());
+        if (!better && idle <= longest) continue;
+        chosen = one.get();
+        longest = idle;
+    }
+    if (chosen == nullptr) return false;
+    count_evicted();
+    limited_log(log_level::warn, "tcp", "an idle peer was dropped for want of descriptors",
+                {{"peer", chosen->address()}, {"idle_ms", longest.count()}});
+    chosen->down({errc::overloaded, EMFILE});
+    return true;
+}
+
+void tcp_port::watch_frames() noexcept {
+    if (options().frame_limit.count() == 0 || std::exchange(frames_are_watched_, true)) return;
+    times_.add(clock::steady().now() + options().frame_limit / connection::frame_checks,
+               frame_watch_);
+}
+
+void tcp_port::check_frames(clock::time_point now) noexcept {
+    bool some = false;
+    for (const auto& one : connections_)
+        some = one->check_frame() || some;
+    frames_are_watched_ = some;
+    if (some) times_.add(now + options().frame_limit / connection::frame_checks, frame_watch_);
 }
 
 // ---- rounds

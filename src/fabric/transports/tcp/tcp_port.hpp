@@ -56,6 +56,7 @@ public:
 
     // ---- for its connections and its reception
     using framed_port::begin_landing;
+    using framed_port::count_evicted;
     using framed_port::deliver;
     using framed_port::end_landing;
     using framed_port::extend_landing;
@@ -72,6 +73,14 @@ public:
     std::chrono::milliseconds silence_limit() const noexcept { return options().silence_limit; }
     /// Counts calls of move_frames().
     std::uint64_t round() const noexcept { return round_; }
+
+    std::size_t max_strangers() const noexcept { return options().max_strangers; }
+    /// Ends the oldest handshake of those who came. False: there is none of that age.
+    bool evict_stranger(std::chrono::milliseconds age = {}) noexcept;
+    /// Frees a descriptor for a newcomer. False: everybody here has a better claim to it.
+    bool evict_for_newcomer() noexcept;
+    /// Some frame has begun and waits for its rest: sees that it goes on.
+    void watch_frames() noexcept;
 
     /// False: there is no memory for another connection; it is closed.
     bool take_in(unique_fd accepted) noexcept;
@@ -101,6 +110,7 @@ private:
     void run_timers() noexcept { times_.run(clock::steady().now()); }
     std::size_t work_off(std::size_t budget) noexcept;
     void report_turned_away() noexcept;
+    void check_frames(clock::time_point now) noexcept;
     std::size_t read_all(std::size_t budget) noexcept;
     void prune_active() noexcept;
 
@@ -113,6 +123,13 @@ private:
     handshake_setting setting_;
     forwarded_event<tcp_port, &tcp_port::run_timers> on_time_{*this};
     forwarded_event<tcp_port, &tcp_port::take_answers> on_answers_{*this};
+    struct frame_watch final : timed {
+        explicit frame_watch(tcp_port& of) : home(of) {}
+        void due(clock::time_point now) noexcept override { home.check_frames(now); }
+        tcp_port& home;
+    };
+    frame_watch frame_watch_{*this};
+    bool frames_are_watched_ = false;
     std::unique_ptr<reception> reception_;
     std::unique_ptr<resolver> resolver_;                        ///< Made for the first host name.
     std::unordered_map<std::uint64_t, connection*> resolving_;  ///< By question.
