@@ -139,6 +139,12 @@ protected:
 
     const port_options& options() const noexcept { return options_; }
     buffer_pool& buffers() noexcept { return buffers_; }
+    /// Each frame costs this transport a system call, so transfers can afford guarded copies.
+    /// Failure: throws std::bad_alloc.
+    void guard_memory() {
+        initiator_.guard_memory();
+        target_.guard_memory();
+    }
     /// The transport calls extend_landing(): messages longer than this get memory as they arrive.
     void grow_landings() noexcept { landing_step_ = std::size_t{1} << 20; }
     /// Nothing of ours is under way on this link, and nothing of the peer's waits.

@@ -58,4 +58,31 @@ bool is_readable(const_bytes memory) noexcept {
     return true;
 }
 
+bool user_memory::copy_in(std::span<const mutable_bytes> to, segment_cursor& at,
+                          const_bytes from) noexcept {
+    if (scratch_.empty()) {
+        detail::copy_in(to, at, from);
+        return true;
+    }
+    bool whole = true;
+    walk(to, at, from.size(), [&](mutable_bytes piece) {
+        whole = whole && write_guarded(piece, from.data());
+        from = from.subspan(piece.size());
+    });
+    return whole;
+}
+
+bool user_memory::fetch_small(std::vector<const_bytes>& pieces, std::size_t first,
+                              std::size_t bytes) noexcept {
+    if (bytes == 0 || bytes > scratch_.size()) return true;
+    std::byte* to = scratch_.data();
+    for (std::size_t i = first; i < pieces.size(); ++i) {
+        if (!read_guarded(pieces[i], to)) return false;
+        to += pieces[i].size();
+    }
+    pieces.resize(first + 1);
+    pieces[first] = {scratch_.data(), bytes};
+    return true;
+}
+
 }  // namespace amalgam::detail

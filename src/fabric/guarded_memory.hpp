@@ -1,8 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <vector>
 
 #include <amalgam/core/bytes.hpp>
+
+#include "fabric/segments.hpp"
+#include "fabric/send_queue.hpp"
 
 namespace amalgam::detail {
 
@@ -20,5 +25,27 @@ bool read_guarded(const_bytes from, std::byte* to) noexcept;
 bool write_guarded(mutable_bytes to, const std::byte* from) noexcept;
 /// Whether every byte can be read now.
 bool is_readable(const_bytes memory) noexcept;
+
+/// How the frames of a put or get are copied from and to memory of the user's: plainly, or guarded
+/// where a system call for each frame is made anyway.
+class user_memory {
+public:
+    /// Longest payload that a guarded link may copy when it is sent.
+    static constexpr std::size_t scratch_bytes = send_queue::max_copy_bytes;
+
+    /// Failure: throws std::bad_alloc.
+    void guard() { scratch_.resize(scratch_bytes); }
+
+    /// Copies `from` to the place `at`, and moves `at` past it. False: some of it cannot be
+    /// written.
+    bool copy_in(std::span<const mutable_bytes> to, segment_cursor& at, const_bytes from) noexcept;
+    /// What is about to be copied by a link, `pieces`, is read now, into memory of ours that the
+    /// one piece left then names. False: some of it cannot be read.
+    bool fetch_small(std::vector<const_bytes>& pieces, std::size_t first,
+                     std::size_t bytes) noexcept;
+
+private:
+    std::vector<std::byte> scratch_;  ///< Empty: not guarded.
+};
 
 }  // namespace amalgam::detail

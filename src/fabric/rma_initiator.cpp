@@ -1,10 +1,16 @@
 #include "fabric/rma_initiator.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
 #include <utility>
 
 namespace amalgam::detail {
+namespace {
+
+constexpr status no_access{errc::invalid, EFAULT};
+
+}  // namespace
 
 std::size_t rma_operation::piece_bytes(std::uint64_t done) const noexcept {
     return static_cast<std::size_t>(std::min<std::uint64_t>(rma_piece_bytes, total - done));
@@ -105,6 +111,11 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
         if (stop(op, {errc::no_memory})) completions_.push(retire(op), {errc::no_memory}, 0);
         return posted::full;
     }
+    if (!memory_.fetch_small(piece->segments, 1, bytes)) {
+        pieces_.give_back(*piece);
+        if (stop(op, no_access)) completions_.push(retire(op), no_access, 0);
+        return posted::full;
+    }
     write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
     piece->operation = &op;
 
@@ -173,8 +184,10 @@ verdict rma_initiator::on_data(peer_record& peer, const frame_header& header,
     if (malformed) return verdict::malformed;
     if (op != nullptr) {
         const const_bytes data = payload.subspan(rma_data_prefix_bytes);
-        copy_in(op->into, op->at, data);
-        data_arrived(*op, data.size());
+        if (memory_.copy_in(op->into, op->at, data))
+            data_arrived(*op, data.size());
+        else
+            completions_.finish(retire(*op), no_access, 0);
     }
     pump(peer);
     return verdict::taken;
@@ -194,7 +207,11 @@ bool rma_initiator::begin_data(peer_record& peer, const frame_header& header,
         return true;
     }
     const const_bytes data = prefix.subspan(rma_data_prefix_bytes);
-    copy_in(op->into, op->at, data);
+    if (!memory_.copy_in(op->into, op->at, data)) {
+        fail(*op, no_access);
+        landing.drop();
+        return true;
+    }
     try {
         slice(op->into, op->at, op->piece_bytes(op->landed) - data.size(), landing.segments);
     } catch (const std::bad_alloc&) {

@@ -9,6 +9,7 @@
 #include <amalgam/fabric/region.hpp>
 
 #include "fabric/frame.hpp"
+#include "fabric/guarded_memory.hpp"
 #include "fabric/operations.hpp"
 #include "fabric/peer_table.hpp"
 #include "fabric/rma_frames.hpp"
@@ -61,6 +62,10 @@ public:
     rma_initiator(completion_queue& completions, piece_pool& pieces) noexcept
         : completions_(completions), pieces_(pieces) {}
 
+    /// Memory that cannot be read or written fails its transfer and not the process.
+    /// Failure: throws std::bad_alloc.
+    void guard_memory() { memory_.guard(); }
+
     /// full, pending, or pending with a completion already due (no memory).
     /// Precondition: the peer is up.
     posted put(peer_record&, gather, const remote_key&, std::uint64_t offset,
@@ -111,6 +116,7 @@ private:
 
     completion_queue& completions_;
     piece_pool& pieces_;
+    user_memory memory_;
     slot_ids ids_;
     std::vector<std::unique_ptr<rma_operation>> slots_;
 };

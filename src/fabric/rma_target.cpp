@@ -4,6 +4,12 @@
 #include <new>
 
 namespace amalgam::detail {
+namespace {
+
+// The owner's memory cannot be read or written.
+constexpr status no_access{errc::invalid, EFAULT};
+
+}  // namespace
 
 verdict rma_target::on_put(peer_record& peer, const frame_header& header,
                            const_bytes payload) noexcept {
@@ -17,8 +23,7 @@ verdict rma_target::on_put(peer_record& peer, const frame_header& header,
         regions_.check(request.key, request.offset, request.bytes, access::write);
     if (target != nullptr) {
         segment_cursor at = target->at(request.offset);
-        copy_in(target->segments, at, data);
-        reply.what = {};
+        reply.what = memory_.copy_in(target->segments, at, data) ? status{} : no_access;
     }
     answer(peer, reply);
     return verdict::taken;
@@ -59,7 +64,7 @@ bool rma_target::begin_put(peer_record& peer, const frame_header& header,
     }
     const const_bytes data = prefix.subspan(rma_request_bytes);
     segment_cursor at = target->at(request.offset);
-    copy_in(target->segments, at, data);
+    const bool copied = memory_.copy_in(target->segments, at, data);
     try {
         slice(scatter(target->segments), at, request.bytes - data.size(), landing.segments);
     } catch (const std::bad_alloc&) {
@@ -69,6 +74,10 @@ bool rma_target::begin_put(peer_record& peer, const frame_header& header,
     landing.failed = {};
     ++target->uses;
     landing.shown.into = landing.segments;
+    if (!copied) {
+        landing.drop();
+        unwritable(peer);
+    }
     return true;
 }
 
@@ -80,7 +89,7 @@ void rma_target::end_put(peer_record& peer) noexcept {
 }
 
 void rma_target::unwritable(peer_record& peer) noexcept {
-    peer.landing.failed = {errc::invalid, EFAULT};
+    peer.landing.failed = no_access;
 }
 
 void rma_target::forget_put(peer_record& peer) noexcept {
@@ -137,6 +146,10 @@ bool rma_target::send_data(peer_record& peer, const rma_answer& reply,
         if (piece != nullptr) pieces_.give_back(*piece);
         ender_.end_peer(peer, {errc::no_memory});
         return false;
+    }
+    if (!memory_.fetch_small(piece->segments, 1, reply.bytes)) {
+        pieces_.give_back(*piece);
+        return send(peer, {.tag = reply.tag, .what = no_access});
     }
     store_le(piece->head.data(), reply.offset);
     piece->region = reply.region;

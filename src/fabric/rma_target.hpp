@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "fabric/frame.hpp"
+#include "fabric/guarded_memory.hpp"
 #include "fabric/peer_table.hpp"
 #include "fabric/region_table.hpp"
 #include "fabric/rma_frames.hpp"
@@ -20,6 +21,9 @@ public:
 
     rma_target(region_table& regions, piece_pool& pieces, peer_ender& ender) noexcept
         : regions_(regions), pieces_(pieces), ender_(ender) {}
+
+    /// As rma_initiator::guard_memory().
+    void guard_memory() { memory_.guard(); }
 
     /// Carry out a frame that is here whole.
     verdict on_put(peer_record&, const frame_header&, const_bytes payload) noexcept;
@@ -47,6 +51,7 @@ private:
 
     region_table& regions_;
     piece_pool& pieces_;
+    user_memory memory_;
     peer_ender& ender_;
 };
 

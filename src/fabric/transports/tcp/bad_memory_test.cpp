@@ -99,5 +99,36 @@ TEST_F(bad_memory, a_message_of_which_half_left_ends_its_connection_at_once) {
     EXPECT_EQ(here_.end->open_operations(), 0u);
 }
 
+TEST_F(bad_memory, a_get_into_read_only_memory_fails_alone) {
+    for (std::size_t bytes : {std::size_t{8}, page, 20 * page, 256 * page}) {
+        SCOPED_TRACE(bytes);
+        truncated_file file(256 * page, PROT_READ);
+        EXPECT_EQ(get(file.bytes().first(bytes), all_), errc::invalid);
+        expect_connected();
+    }
+}
+
+TEST_F(bad_memory, a_put_into_read_only_memory_is_refused_by_its_owner) {
+    truncated_file file(256 * page, PROT_READ);
+    const region shown = there_.end->open_region(file.bytes(), access::read_write).value();
+    for (std::size_t bytes : {std::size_t{8}, page, 20 * page, 256 * page}) {
+        SCOPED_TRACE(bytes);
+        EXPECT_EQ(put(const_bytes(memory_).first(bytes), shown), errc::invalid);
+        expect_connected();
+    }
+}
+
+TEST_F(bad_memory, small_transfers_of_a_truncated_file_fail_alone_on_either_side) {
+    truncated_file file(page);
+    const region shown = there_.end->open_region(file.bytes(), access::read_write).value();
+    EXPECT_EQ(get(mutable_bytes(memory_).first(100), shown), errc::ok);
+    file.truncate(0);
+    EXPECT_EQ(get(mutable_bytes(memory_).first(100), shown), errc::invalid);
+    EXPECT_EQ(put(const_bytes(memory_).first(100), shown), errc::invalid);
+    EXPECT_EQ(put(const_bytes(file.bytes()).first(100), all_), errc::invalid);
+    EXPECT_EQ(get(file.bytes().first(100), all_), errc::invalid);
+    expect_connected();
+}
+
 }  // namespace
 }  // namespace amalgam::detail

@@ -54,6 +54,7 @@ tcp_port::tcp_port(const port_options& options, setup with)
       hello_{.incarnation = incarnation(), .address = address()},
       setting_{events_, chosen_, hello_, options.silence_limit} {
     grow_landings();
+    guard_memory();
     events_.watch(times_.fd(), on_time_, EPOLLIN);
     if (with.listener) reception_ = std::make_unique<reception>(*this, std::move(with.listener));
 }
