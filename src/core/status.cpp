@@ -16,6 +16,8 @@ std::string_view name(errc code) noexcept {
             return "overloaded";
         case errc::corrupt:
             return "corrupt";
+        case errc::unavailable:
+            return "unavailable";
         case errc::unreachable:
             return "unreachable";
         case errc::disconnected:
@@ -32,6 +34,8 @@ std::string_view name(errc code) noexcept {
             return "unsupported";
         case errc::too_large:
             return "too_large";
+        case errc::in_use:
+            return "in_use";
         case errc::canceled:
             return "canceled";
         case errc::no_memory:

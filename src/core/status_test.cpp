@@ -18,19 +18,31 @@ TEST(status, every_code_has_a_name_of_its_own) {
         ++known;
         names.insert(text);
     }
-    EXPECT_EQ(known, 17);
-    EXPECT_EQ(names.size(), 17u);
+    EXPECT_EQ(known, 19);
+    EXPECT_EQ(names.size(), 19u);
 }
 
 // They travel on the wire.
 static_assert(static_cast<int>(errc::disconnected) == 17);
+static_assert(static_cast<int>(errc::unavailable) == 4);
 static_assert(static_cast<int>(errc::denied) == 34);
+static_assert(static_cast<int>(errc::in_use) == 38);
 static_assert(static_cast<int>(errc::handler_failed) == 50);
 
 TEST(status, text_shows_the_native_code_when_there_is_one) {
     EXPECT_EQ(to_string(status{}), "ok");
     EXPECT_EQ(to_string(status{errc::timed_out}), "timed_out");
     EXPECT_NE(to_string(status{errc::disconnected, 104}).find("104"), std::string::npos);
+}
+
+TEST(status, a_handlers_own_code_is_told_only_where_a_handler_failed) {
+    EXPECT_EQ((status{errc::handler_failed, static_cast<int>(errc::not_found)}.handler_code()),
+              errc::not_found);
+    EXPECT_EQ((status{errc::handler_failed, 0}.handler_code()), errc::handler_failed);
+    EXPECT_EQ((status{errc::handler_failed, -1}.handler_code()), errc::handler_failed);
+    EXPECT_EQ((status{errc::disconnected, 33}.handler_code()), errc::ok);
+    EXPECT_EQ((error{status{errc::handler_failed, 33}, "no such row"}.handler_code()),
+              errc::not_found);
 }
 
 TEST(result, holds_a_value_that_can_be_moved_out) {

@@ -1,11 +1,11 @@
 // What the transport hands up: whole frames, and large ones that land where they belong.
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "fabric/framed_port.hpp"
+#include "fabric/guarded_memory.hpp"
 
 namespace amalgam::detail {
 
@@ -13,9 +13,6 @@ namespace {
 mutable_bytes destination(const completion& receive) noexcept {
     return {reinterpret_cast<std::byte*>(receive.port_words[2]), receive.port_words[3]};
 }
-
-// Told to whoever gave memory that cannot be read or written.
-constexpr status no_access{errc::invalid, EFAULT};
 }  // namespace
 
 verdict framed_port::deliver(frame_link& link, const frame_header& header,

@@ -1,15 +1,20 @@
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <span>
 #include <vector>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/status.hpp>
 
 #include "fabric/segments.hpp"
 #include "fabric/send_queue.hpp"
 
 namespace amalgam::detail {
+
+/// What an operation ends with whose memory cannot be read or written.
+inline constexpr status no_access{errc::invalid, EFAULT};
 
 /// Copies that fail instead of faulting, for memory that may be gone or may not be accessed: a
 /// mapping of a file that somebody truncated, a page that is read-only. The kernel copies, so a

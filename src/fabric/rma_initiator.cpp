@@ -1,16 +1,10 @@
 #include "fabric/rma_initiator.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <new>
 #include <utility>
 
 namespace amalgam::detail {
-namespace {
-
-constexpr status no_access{errc::invalid, EFAULT};
-
-}  // namespace
 
 std::size_t rma_operation::piece_bytes(std::uint64_t done) const noexcept {
     return static_cast<std::size_t>(std::min<std::uint64_t>(rma_piece_bytes, total - done));

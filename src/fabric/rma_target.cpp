@@ -1,15 +1,8 @@
 #include "fabric/rma_target.hpp"
 
-#include <cerrno>
 #include <new>
 
 namespace amalgam::detail {
-namespace {
-
-// The owner's memory cannot be read or written.
-constexpr status no_access{errc::invalid, EFAULT};
-
-}  // namespace
 
 verdict rma_target::on_put(peer_record& peer, const frame_header& header,
                            const_bytes payload) noexcept {

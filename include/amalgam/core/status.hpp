@@ -13,9 +13,10 @@ namespace amalgam {
 enum class errc : std::uint8_t {
     ok = 0,
     // The same request may work later.
-    timed_out = 1,   ///< The deadline passed first.
-    overloaded = 2,  ///< A bounded queue at the far side is full.
-    corrupt = 3,     ///< Bytes were damaged on the way: their checksum is wrong.
+    timed_out = 1,    ///< The deadline passed first.
+    overloaded = 2,   ///< A bounded queue at the far side is full.
+    corrupt = 3,      ///< Bytes were damaged on the way: their checksum is wrong.
+    unavailable = 4,  ///< A server that is stopping: not run there; try again, or elsewhere.
     // Look the peer up again.
     unreachable = 16,   ///< Nothing answers at that address.
     disconnected = 17,  ///< The peer was there and is gone.
@@ -26,10 +27,11 @@ enum class errc : std::uint8_t {
     mismatch = 35,     ///< The two sides disagree on a signature or version.
     unsupported = 36,  ///< This transport or build cannot do it.
     too_large = 37,    ///< Past a stated limit.
+    in_use = 38,       ///< The address, name or number is taken.
     // Ended here.
     canceled = 48,
     no_memory = 49,
-    handler_failed = 50,  ///< The handler threw; its text comes with the error.
+    handler_failed = 50,  ///< The handler threw: its code and text come with the error.
     closed = 51,          ///< The local object was closed or is stopping.
     internal = 52         ///< A broken promise of our own: report it.
 };
@@ -42,9 +44,18 @@ std::string_view name(errc code) noexcept;
 /// Trivially copyable, 8 bytes: completions and the wire carry it.
 struct [[nodiscard]] status {
     errc code = errc::ok;
-    std::int32_t native = 0;  ///< errno, ucs_status_t, fi_errno …: for logs only.
+    /// errno, ucs_status_t, fi_errno …: for logs only. With handler_failed: what handler_code()
+    /// tells.
+    std::int32_t native = 0;
 
     constexpr bool ok() const noexcept { return code == errc::ok; }
+    /// What the handler itself failed with: the code of the amalgam::error that it threw, or that
+    /// it gave to responder::fail(). handler_failed: it threw something else. Any other code than
+    /// handler_failed: ok, as no handler failed.
+    constexpr errc handler_code() const noexcept {
+        if (code != errc::handler_failed) return errc::ok;
+        return native > 0 && native < 256 ? static_cast<errc>(native) : errc::handler_failed;
+    }
     friend constexpr bool operator==(status a, errc b) noexcept { return a.code == b; }
     friend constexpr bool operator==(status a, status b) noexcept { return a.code == b.code; }
 };
@@ -61,6 +72,8 @@ public:
     error(errc code, const std::string& sentence) : error(status{code}, sentence) {}
 
     status code() const noexcept { return what_; }
+    /// What the handler itself failed with, where code() is handler_failed: see status.
+    errc handler_code() const noexcept { return what_.handler_code(); }
 
 private:
     status what_;
