@@ -1,12 +1,18 @@
 #include "fabric/transports/ucx/ucx_library.hpp"
 
 #include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
 
 #include <fmt/format.h>
+#include <ucs/debug/log_def.h>
 #include <uct/api/uct.h>
+
+#include <amalgam/core/limited_log.hpp>
 
 namespace amalgam::detail {
 namespace {
@@ -49,9 +55,43 @@ struct config_release {
     void operator()(ucp_config_t* one) const noexcept { ucp_config_release(one); }
 };
 
+/// The name of a setting of UCX's tcp. Before 1.17 such settings are told without the transport.
+std::string of_tcp(const char* setting) {
+    unsigned major = 0, minor = 0, release = 0;
+    ucp_get_version(&major, &minor, &release);
+    const bool says_whose = major > 1 || minor >= 17;
+    return std::string(says_whose ? "TCP_" : "") + setting;
+}
+
+/// A line of UCX's, which it would print on standard output.
+ucs_log_func_rc_t take_line(const char*, unsigned, const char*, ucs_log_level_t level,
+                            const ucs_log_component_config_t*, const char* format,
+                            va_list values) noexcept {
+    if (level > UCS_LOG_LEVEL_INFO) return UCS_LOG_FUNC_RC_STOP;
+    char line[512];
+    std::vsnprintf(line, sizeof line, format, values);
+    const log_level ours = level <= UCS_LOG_LEVEL_ERROR  ? log_level::error
+                           : level == UCS_LOG_LEVEL_WARN ? log_level::warn
+                                                         : log_level::info;
+    limited_log(ours, "ucx", "UCX says", {{"line", static_cast<const char*>(line)}});
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+/// UCX's lines go to our log, unless the environment says where or what UCX is to write.
+void take_lines_once() {
+    static const bool taken = [] {
+        for (const char* own : {"UCX_LOG_FILE", "UCX_LOG_LEVEL"})
+            if (std::getenv(own) != nullptr) return false;
+        ucs_log_push_handler(&take_line);
+        return true;
+    }();
+    (void)taken;
+}
+
 }  // namespace
 
 std::vector<ucx_resource> ucx_resources() {
+    take_lines_once();
     std::vector<ucx_resource> all;
     uct_component_h* components = nullptr;
     unsigned count = 0;
@@ -126,25 +166,27 @@ status from_ucx(ucs_status_t what, errc otherwise) noexcept {
 }
 
 ucx_worker::ucx_worker(const std::string& protocol, const std::string& device, bool ipv6) {
+    take_lines_once();
     ucp_config_t* raw = nullptr;
     if (ucs_status_t how = ucp_config_read(nullptr, nullptr, &raw); how != UCS_OK)
         fail("read its settings", how);
     const std::unique_ptr<ucp_config_t, config_release> config(raw);
-    const auto set = [&](const char* key, const std::string& value) {
-        if (ucs_status_t how = ucp_config_modify(config.get(), key, value.c_str()); how != UCS_OK)
+    const auto set = [&](const std::string& key, const std::string& value) {
+        if (ucs_status_t how = ucp_config_modify(config.get(), key.c_str(), value.c_str());
+            how != UCS_OK)
             fail(fmt::format("be told that {} is {}", key, value), how);
     };
     set("TLS", protocol);
     if (!device.empty()) set("NET_DEVICES", device);
     // Shared memory, too, is to say when a peer is gone.
     if (uses_shared_memory(protocol)) set("MM_ERROR_HANDLING", "y");
-    if (ipv6) set("TCP_AF_PRIO", "inet6,inet");
     if (protocol == "tcp" || protocol == "all") {
+        if (ipv6) set(of_tcp("AF_PRIO"), "inet6,inet");
         // UCX aborts when a peer dies while memory of ours is lent to its tcp. Segments that hold a
         // packet each, with UCX's headers, make the copy cheaper than the loan was.
         set("ZCOPY_THRESH", "inf");
-        set("TCP_TX_SEG_SIZE", tcp_segment);
-        set("TCP_RX_SEG_SIZE", tcp_segment);
+        set(of_tcp("TX_SEG_SIZE"), tcp_segment);
+        set(of_tcp("RX_SEG_SIZE"), tcp_segment);
     }
 
     ucp_params_t params{};

@@ -1,5 +1,12 @@
+#include <cstdio>
+#include <string>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "conformance/transport_suite.hpp"
 #include "fabric/packets/introduced_garbage.hpp"
+#include "fabric/transports/tcp/test_port.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -53,6 +60,43 @@ TEST(ucx_transport, interface_that_is_asked_for_is_the_one_that_ucx_uses) {
     auto here = transport_registry::installed().open("ucx+tcp://lo:0").value();
     EXPECT_TRUE(contains(here->explain(), "by lo only")) << here->explain();
     EXPECT_TRUE(here->address().starts_with("ucx+tcp://127.0.0.1:")) << here->address();
+}
+
+tcp_test_port open_here(const std::string& where = "ucx+tcp://127.0.0.1:0") {
+    return tcp_test_port(transport_registry::installed().open(where).value());
+}
+
+/// What `body` writes to standard output, in a process of its own.
+std::string printed_by(const std::function<void()>& body) {
+    conformance::child_process child([&](conformance::channel& parent) {
+        const int paper = ::memfd_create("standard output", MFD_CLOEXEC);
+        ::fflush(stdout);
+        ::dup2(paper, STDOUT_FILENO);
+        body();
+        ::fflush(stdout);
+        std::string text(static_cast<std::size_t>(::lseek(paper, 0, SEEK_END)), ' ');
+        (void)!::pread(paper, text.data(), text.size(), 0);
+        parent.say(text);
+        return 0;
+    });
+    return child.line().hear();
+}
+
+TEST(ucx_transport, nothing_is_printed_on_standard_output) {
+    for (const char* where :
+         {"ucx+tcp://127.0.0.1:0", "ucx+shm://127.0.0.1:0", "ucx+all://127.0.0.1:0"}) {
+        SCOPED_TRACE(where);
+        EXPECT_EQ(printed_by([&] {
+                      tcp_test_port here = open_here(where), there = open_here(where);
+                      const auto [to_there, to_here] = connect(here, there);
+                      tcp_test_port::operation op;
+                      (void)here.post(to_there, 1, std::string(60'000, 'x'), op);
+                      move_until({&here, &there}, [&] { return !there.arrived.empty(); });
+                      there.end.reset();
+                      move_until({&here}, [&] { return !here.lost.empty(); });
+                  }),
+                  "");
+    }
 }
 
 }  // namespace
