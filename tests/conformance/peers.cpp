@@ -36,6 +36,25 @@ TEST_P(transport_suite, port_says_what_it_is) {
     EXPECT_EQ(a.end().open_operations(), 0u);
 }
 
+TEST_P(transport_suite, address_in_use_is_in_use_with_a_sentence_that_names_it) {
+    node& a = open();
+    const std::string address = a.end().address();
+    errc code = errc::ok;
+    std::string sentence;
+    try {
+        auto refused = registry().open(address, {});
+        ASSERT_FALSE(refused) << address << " is open twice";
+        code = refused.code().code;
+        sentence = refused.sentence();
+    } catch (const error& why) {  // What a transport of others, or a virtual network, throws.
+        code = why.code().code;
+        sentence = why.what();
+    }
+    EXPECT_EQ(code, errc::in_use) << sentence;
+    EXPECT_NE(sentence.find(address.substr(address.find(':'))), std::string::npos)
+        << sentence << " does not name " << address;
+}
+
 TEST_P(transport_suite, malformed_address_is_refused_with_a_sentence) {
     node& a = open();
     std::string own = GetParam().substr(0, GetParam().find("://"));

@@ -53,7 +53,8 @@ public:
     virtual ~transport() = default;
     virtual std::string_view name() const noexcept = 0;  ///< The URI scheme: "tcp".
     virtual transport_info describe() const = 0;
-    /// Failure: `invalid`, `unsupported`, `unreachable` … with one sentence for the user.
+    /// Failure: `invalid`, `unsupported`, `unreachable`, `in_use` when another port has the address
+    ///          … with one sentence for the user.
     virtual result<std::unique_ptr<port>> open(const uri& where,
                                                const port_options& options) const = 0;
 };

@@ -33,7 +33,7 @@ public:
                                 to_string(where), where.options.front().key, where.name)};
         std::shared_ptr<loop_mailbox> box = hub_->open(where.name);
         if (box == nullptr)
-            return {errc::invalid,
+            return {errc::in_use,
                     fmt::format("uri \"{0}\": another port of this process has the name \"{1}\"; "
                                 "choose another, for example loop://{1}-2",
                                 to_string(where), where.name)};

@@ -19,7 +19,7 @@ std::unique_ptr<amalgam::port> virtual_hub::port(std::string_view name, const po
     const uri where = uri::parse("loop://" + std::string(name));
     std::shared_ptr<loop_mailbox> box = open(where.name);
     if (box == nullptr)
-        throw error(errc::invalid,
+        throw error(errc::in_use,
                     fmt::format("loop://{0}: another port of this network has the name \"{0}\"; "
                                 "choose another, for example {0}-2, or restart() it",
                                 where.name));

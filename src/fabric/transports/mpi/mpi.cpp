@@ -53,7 +53,7 @@ public:
                                      where.host, mpi.rank()));
         const std::optional<std::uint16_t> number = mpi.take_number(where.port);
         if (!number)
-            return wrong(where, {errc::unreachable},
+            return wrong(where, {errc::in_use},
                          where.port ? fmt::format("port {} of this rank is in use, expected a free "
                                                   "one, or none to get one",
                                                   *where.port)

@@ -33,7 +33,7 @@ result<shm_door> shm_door::open(std::string_view name) {
     made.socket_ = listen_at(made.name_);
     const int error = errno;
     if (!made.socket_ && error == EADDRINUSE)
-        return failure{{errc::overloaded, error},
+        return failure{{errc::in_use, error},
                        fmt::format("shm://{}: the name is in use by {}; choose another one, or "
                                    "none for a random one; example: shm://",
                                    name, owner_of(name))};

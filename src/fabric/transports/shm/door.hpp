@@ -33,7 +33,7 @@ public:
     shm_door() noexcept = default;  ///< Does not listen.
 
     /// Listens at `name`, or at a random one if that is empty.
-    /// Failure: `overloaded` when a live process has the name.
+    /// Failure: `in_use` when a live process has the name.
     static result<shm_door> open(std::string_view name);
 
     bool is_open() const noexcept { return static_cast<bool>(socket_); }

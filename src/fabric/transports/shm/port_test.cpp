@@ -41,7 +41,7 @@ TEST(shm_port, option_that_means_nothing_is_refused_with_those_that_do) {
 TEST(shm_port, name_in_use_is_refused_and_says_by_whom) {
     shm_test_port first("shm://");
     const failure why = refusal(first.end().address());
-    EXPECT_EQ(why.what, errc::overloaded);
+    EXPECT_EQ(why.what, errc::in_use);
     EXPECT_TRUE(says(why.sentence, "process " + std::to_string(::getpid()))) << why.sentence;
 }
 

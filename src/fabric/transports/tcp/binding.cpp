@@ -104,7 +104,7 @@ result<unique_fd> open_listener(const uri& where, const socket_address& at,
     const int why = errno;
     switch (why) {
         case EADDRINUSE:
-            return wrong(where, errc::invalid, why,
+            return wrong(where, errc::in_use, why,
                          fmt::format("the port {} at {} is in use; choose another, or 0 for any "
                                      "free one",
                                      at.port(), at.host()));

@@ -102,7 +102,7 @@ std::string refusal(const std::string& where, errc code) {
 
 TEST(tcp_opening, a_port_in_use_is_said_with_a_way_out) {
     raw_listener other;
-    const std::string sentence = refusal(other.address(), errc::invalid);
+    const std::string sentence = refusal(other.address(), errc::in_use);
     says(sentence, "is in use");
     says(sentence, std::to_string(*uri::parse(other.address()).port));
     says(sentence, "0 for any free one");
