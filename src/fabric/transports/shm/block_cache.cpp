@@ -46,7 +46,6 @@ unique_fd open_block(pid_t owner, const shm_shown_block& shown) noexcept {
 std::byte* shm_block_cache::locate(const shm_board_view& board, pid_t owner, std::size_t slot,
                                    const_bytes range, access asked) noexcept {
     if (slot >= shm_board_layout::block_count) return nullptr;
-    drop_freed(board);
     mapped_block* block = find(slot, board.block_version(slot));
     if (block == nullptr) block = map(board, owner, slot);
     if (block == nullptr) return nullptr;

@@ -27,9 +27,13 @@ public:
 
     /// Where those bytes of the peer stand here. nullptr: not mapped, now (no descriptor or no
     /// address space left) or ever (denied() says why).
+    ///
+    /// What it returned stays mapped, whatever the peer writes meanwhile, until drop_freed(),
+    /// clear(), or `capacity` more calls.
     std::byte* locate(const shm_board_view& board, pid_t owner, std::size_t slot, const_bytes range,
                       access asked) noexcept;
-    /// Lets go of what its owner has freed. Cost: two loads when nothing was.
+    /// Lets go of what its owner has freed. To be called before locate(), but not while what that
+    /// returned is in use. Cost: two loads when nothing was.
     void drop_freed(const shm_board_view& board) noexcept;
     void clear() noexcept { blocks_.clear(); }
 

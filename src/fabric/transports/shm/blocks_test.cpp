@@ -77,7 +77,28 @@ TEST_F(shm_blocks_test, block_in_a_slot_used_again_is_mapped_anew) {
     shared_block second = table->allocate(large).value();
     second.bytes()[0] = std::byte{2};
     EXPECT_EQ(*locate(0, second.bytes()), std::byte{2});
+    cache.drop_freed(seen);
     EXPECT_EQ(cache.size(), 1u);
+}
+
+TEST_F(shm_blocks_test, nothing_that_the_owner_writes_unmaps_what_was_located) {
+    shared_block first = table->allocate(large).value();
+    shared_block second = table->allocate(large).value();
+    first.bytes()[0] = std::byte{1};
+    const std::byte* there = locate(0, first.bytes());
+    ASSERT_NE(there, nullptr);
+    // In the middle of a transfer that needs both: a region of two blocks.
+    const shm_shown_block shown = *seen.block(0);
+    board.withdraw_block(0);
+    EXPECT_NE(locate(1, second.bytes()), nullptr);
+    EXPECT_EQ(*there, std::byte{1}) << "this read would have been the end of us";
+    EXPECT_EQ(locate(0, first.bytes()), nullptr);
+    board.publish_block(0, shown);
+    EXPECT_NE(locate(0, first.bytes()), nullptr) << "mapped once more";
+    EXPECT_EQ(*there, std::byte{1});
+    EXPECT_EQ(cache.size(), 3u);
+    cache.drop_freed(seen);
+    EXPECT_EQ(cache.size(), 2u);
 }
 
 TEST_F(shm_blocks_test, cache_that_is_full_lets_go_of_the_one_unused_for_longest) {

@@ -120,6 +120,7 @@ std::size_t shm_inward::take_offer(const frame_header& header) noexcept {
     std::memcpy(&told, payload.data(), sizeof told);
     std::array<shm_foreign_range, shm_offer::max_segments> ranges;
     std::memcpy(ranges.data(), payload.data() + sizeof told, header.bytes - sizeof told);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // As in shm_ring_reader::header().
     const std::size_t bytes = told.frame.bytes;
     if (told.segment_count == 0 || told.slot != offers_taken_ % shm_offer::max_open ||
         header.bytes != sizeof told + told.segment_count * sizeof(shm_foreign_range) ||

@@ -46,7 +46,9 @@ void copy(cross_place<mutable_bytes>& here, std::span<const mutable_bytes> there
 
 bool shm_link::locate(const shm_found_region& found, access asked,
                       std::span<mutable_bytes> here) noexcept {
+    static_assert(shm_region_slot::max_segments < shm_block_cache::capacity);
     if (found.blocks == 0 || !port_.shares_blocks() || !blocks_.denied().ok()) return false;
+    blocks_.drop_freed(board_);  // Here only: what the peer writes must not unmap what was located.
     for (std::size_t i = 0; i < found.segment_count; ++i) {
         const const_bytes& there = found.segments[i];
         here[i] = {};

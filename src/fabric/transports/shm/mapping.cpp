@@ -4,8 +4,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -62,8 +64,12 @@ bool forbid_new_writers(int fd) noexcept {
 
 bool is_shm_memory(int fd, std::size_t bytes) noexcept {
     struct stat facts {};
+    struct statfs place {};
+    // Of huge pages (hugetlbfs has seals, too) there may be none left where its maker has punched a
+    // hole: touching it would be SIGBUS.
     if (::fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode) ||
-        facts.st_size != static_cast<off_t>(bytes))
+        facts.st_size != static_cast<off_t>(bytes) || ::fstatfs(fd, &place) != 0 ||
+        place.f_type != TMPFS_MAGIC)
         return false;
     // Files on a disk or behind a server have no seals: EINVAL.
     const int seals = ::fcntl(fd, F_GET_SEALS);

@@ -169,6 +169,8 @@ public:
     frame_header header() const noexcept {
         frame_header copy;
         std::memcpy(&copy, place_.line(head_) + offsetof(shm_record_header, frame), sizeof copy);
+        // Nor may the compiler read it once more instead of keeping it: another may be there then.
+        std::atomic_signal_fence(std::memory_order_seq_cst);
         return copy;
     }
     /// The payload in place, until consume(). Precondition: a record of `bytes` fits the ring.
