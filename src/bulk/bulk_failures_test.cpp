@@ -1,9 +1,13 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -43,6 +47,54 @@ struct in_virtual_time {
     }
     const bulk& far() const { return there.held; }
 };
+
+TEST(bulk_failures, on_progress_may_stop_or_destroy_the_engine) {
+    for (const bool destroys : {false, true}) {
+        for (const char* uri : {"loop://", "shm://", "tcp://127.0.0.1:0"}) {
+            SCOPED_TRACE(uri);
+            auto server = std::make_unique<engine>(one_more(uri));
+            engine client(one_more(uri));
+            std::vector<std::byte> memory = pattern(3 << 20);
+            std::vector<std::byte> mine(memory.size());
+            const exposed shown = expose(client, memory, access::read_write);
+            auto token = std::make_shared<int>(1);
+            const std::weak_ptr<int> alive = token;
+            std::atomic<bool> ended{false};
+            server->define("take", [&, token](const bulk& what) {
+                engine* const raw = server.get();
+                const auto why = what.try_pull(mine, {.on_progress = [&](std::uint64_t) {
+                                                   if (ended.exchange(true)) return;
+                                                   destroys ? server.reset() : raw->stop();
+                                               }});
+                EXPECT_TRUE(why.ok() || why.code() == errc::closed) << name(why.code().code);
+            });
+            token.reset();
+            EXPECT_FALSE(
+                client.procedure<void(bulk)>("take").on(server->address()).try_call(shown).ok());
+            if (!destroys) server.reset();
+            while (!alive.expired())
+                std::this_thread::yield();
+            EXPECT_TRUE(ended);
+        }
+    }
+}
+
+TEST(bulk_failures, on_progress_may_throw_anything) {
+    in_virtual_time t;
+    const std::function<void(std::uint64_t)> all[] = {
+        [](std::uint64_t) { throw error(errc::denied, "enough"); },
+        [](std::uint64_t) { throw std::bad_alloc(); }, [](std::uint64_t) { throw 7; }};
+    for (const auto& each : all) {
+        auto pull = t.far().start_pull(t.mine, {.on_progress = each});
+        auto push = t.far().start_push(t.mine, {.on_progress = each});
+        t.net.run_until_idle();
+        EXPECT_EQ(pull.wait(), errc::handler_failed);
+        EXPECT_EQ(push.wait(), errc::handler_failed);
+        auto good = t.far().start_pull(t.mine);
+        t.net.run_until_idle();
+        EXPECT_TRUE(good.wait().ok());
+    }
+}
 
 TEST(bulk_failures, loss_of_the_origin_ends_transfers_and_descriptors_for_good) {
     in_virtual_time t;

@@ -30,6 +30,18 @@ std::shared_ptr<shown_memory> show(engine_core& core, scatter segments, access r
     return {new shown_memory(core, segments, rights, std::move(holder)), close_then_free};
 }
 
+void check_shared(const void* memory, access of_const) {
+    if (memory == nullptr) {
+        throw error(errc::invalid,
+                    "expose_owned() of a null std::shared_ptr: give one that holds a container");
+    }
+    if (of_const != access::read) {
+        throw error(errc::invalid,
+                    "expose_owned() of a const container for writing: expose it with "
+                    "access::read, or hold one that is not const");
+    }
+}
+
 std::shared_ptr<bulk_source> source_of(std::shared_ptr<shown_memory> memory) {
     auto source = std::make_shared<bulk_source>();
     source->what = bulk_source::kind::own;

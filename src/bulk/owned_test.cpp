@@ -68,6 +68,91 @@ TEST_F(owned, without_a_message_it_goes_with_the_last_copy) {
     EXPECT_EQ(freed, 1);
 }
 
+TEST_F(owned, one_that_others_hold_too_goes_with_the_last_of_all) {
+    auto shared = std::make_shared<watched>(20000, freed);
+    post(expose_owned(*client, shared));
+    net.run_until_idle();
+    std::vector<std::byte> into(20000);
+    auto pull = there.held.start_pull(into);
+    net.run_until_idle();
+    EXPECT_TRUE(pull.wait().ok());
+    EXPECT_EQ(into, pattern(20000));
+    pull = {};
+    there.held = bulk();
+    net.run_until_idle();
+    EXPECT_EQ(freed, 0);
+    post(expose_owned(*client, shared, access::read_write));
+    net.run_until_idle();
+    shared.reset();
+    EXPECT_EQ(freed, 0);
+    auto push = there.held.start_push(into);
+    net.run_until_idle();
+    EXPECT_TRUE(push.wait().ok());
+    push = {};
+    there.held = bulk();
+    net.run_until_idle();
+    EXPECT_EQ(freed, 1);
+}
+
+TEST_F(owned, one_that_is_shared_and_const_can_be_read_only) {
+    const auto shared = std::make_shared<const std::vector<int>>(5000, 7);
+    post(expose_owned(*client, shared));
+    net.run_until_idle();
+    std::vector<int> into(5000);
+    auto pull = there.held.start_pull(into);
+    net.run_until_idle();
+    EXPECT_TRUE(pull.wait().ok());
+    EXPECT_EQ(into, *shared);
+    EXPECT_EQ(thrown_by([&] { (void)expose_owned(*client, shared, access::read_write); }).code(),
+              errc::invalid);
+    const std::shared_ptr<std::vector<int>> null;
+    EXPECT_EQ(thrown_by([&] { (void)expose_owned(*client, null); }).code(), errc::invalid);
+}
+
+/// A network whose links hold little, so that what is sent waits, at the port or in the queue.
+struct lent_slowly : testing::Test {
+    loop_network net{{.inline_bytes = 64, .link_bytes = 2048}};
+    engine server{net.port("server")};
+    engine client{net.port("client")};
+    holder there{server};
+    int freed = 0;
+
+    future<void> lend() {
+        return client.procedure<void(bulk, std::string)>("take")
+            .on(client.lookup("loop://server"))
+            .start(expose_owned(client, watched(20000, freed)), std::string(200, 'x'));
+    }
+};
+
+TEST_F(lent_slowly, a_call_that_waited_for_room_still_lends_and_one_that_never_left_does_not) {
+    net.delay(1ms);
+    bool whole = true;
+    int pulled = 0;
+    server.define("take", [&](const bulk& what, const std::string&) {
+        std::vector<std::byte> into(20000);
+        what.pull(into);
+        whole = whole && into == pattern(20000);
+        ++pulled;
+    });
+    std::vector<future<void>> calls;
+    for (int i = 0; i < 40; ++i)
+        calls.push_back(lend());
+    for (std::size_t i = 20; i < 40; ++i)
+        calls[i].cancel();
+    net.run_until_idle();
+    int good = 0;
+    for (std::size_t i = 0; i < 40; ++i) {
+        const errc how = calls[i].wait().code;
+        EXPECT_EQ(how, i < 20 ? errc::ok : errc::canceled) << i;
+        good += how == errc::ok ? 1 : 0;
+    }
+    EXPECT_EQ(pulled, good);
+    EXPECT_TRUE(whole);
+    calls.clear();
+    net.run_until_idle();
+    EXPECT_EQ(freed, 40);  // Both engines live: nothing but the end of the calls has let go.
+}
+
 TEST_F(owned, one_way_call_carries_it_and_the_far_side_ends_it) {
     post(made());
     net.run_until_idle();

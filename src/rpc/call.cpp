@@ -49,11 +49,11 @@ struct handed_one_way final : work_unit {
 
 }  // namespace
 
-core_reference::core_reference(engine_core& core) noexcept : core_(core) {
+core_reference::core_reference(engine_core& core) noexcept : kept_alive_(core) {
     core.add_reference();
 }
 core_reference::~core_reference() {
-    core_.drop_reference();
+    kept_alive_.drop_reference();
 }
 
 call_record::call_record(const call_target& target)
@@ -76,16 +76,13 @@ void call_record::submit() noexcept {
         [[unlikely]] {
         try {
             dress(serving);
-        } catch (const error& wrong) {
-            return refuse(wrong.code(),
-                          fmt::format("call of \"{}\": {}", what_->name, wrong.what()));
-        } catch (const std::exception& wrong) {
-            return refuse({errc::no_memory}, wrong.what());
+        } catch (...) {
+            return refuse(thrown_here("what was to go with the call"));
         }
     }
     if (core_->on_owner()) return core_->calls().begin(*this);
     if (core_->hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
-    refuse({errc::closed}, "this engine is stopped and takes no more calls; make a new one");
+    refuse({{errc::closed}, "this engine is stopped and takes no more calls; make a new one"});
 }
 
 void call_record::dress(const call_context* serving) {
@@ -124,12 +121,16 @@ void call_record::show_arguments() {
 }
 
 /// Ends it before the engine's stream has seen it.
-void call_record::refuse(status what, std::string sentence) noexcept {
+void call_record::refuse(const failure& wrong) noexcept {
     if (extras_ != nullptr && extras_->watched) {
-        tell_called(*core_, *what_, to, what, core_->now() - extras_->began);
+        tell_called(*core_, *what_, to, wrong.what, core_->now() - extras_->began);
     }
-    why.what = what;
-    why.sentence = std::move(sentence);
+    why.what = wrong.what;
+    try {
+        why.sentence = fmt::format("call of \"{}\": {}", what_->name, wrong.sentence);
+    } catch (...) {
+        why.sentence.clear();  // No memory for words: the code says it.
+    }
     ended_ = true;
     over();
 }

@@ -66,19 +66,25 @@ std::vector<std::byte> dress_call(engine_core& core, const call_target& target, 
         for (; asked < all.size(); ++asked)
             all[asked]->calling(call);
         return call.take();
-    } catch (const error& why) {
+    } catch (...) {
+        const failure why = thrown_here("calling() of an interceptor");
         if (!one_way) {
-            tell_called(core, *target.what, target.to, why.code(), {}, all.size() - asked);
+            tell_called(core, *target.what, target.to, why.what, {}, all.size() - asked);
         }
-        throw;
+        throw error(why.what, why.sentence);
     }
 }
 
 void tell_called(engine_core& core, const remote_procedure& what, const peer& to, status how,
                  clock::duration took, std::size_t skipped) noexcept {
     const auto& all = core.interceptors();
-    for (std::size_t i = all.size() - skipped; i-- > 0;)
-        all[i]->called(what.name, to, how, took);
+    for (std::size_t i = all.size() - skipped; i-- > 0;) {
+        try {
+            all[i]->called(what.name, to, how, took);
+        } catch (...) {
+            log_thrown("called() of an interceptor", what.name);
+        }
+    }
 }
 
 }  // namespace detail

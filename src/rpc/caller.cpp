@@ -194,6 +194,7 @@ void caller::fail_unsent(call_record& call, status what, std::string_view text) 
 
 /// The call is out of every list, and the port has let go of it.
 void caller::finish(call_record& call) noexcept {
+    const engine_core::busy callbacks_run(core_);
     if (call.extras_ != nullptr) [[unlikely]] {
         if (result_fetch* const under_way = std::exchange(call.extras_->result, nullptr)) {
             under_way->give_up();

@@ -71,12 +71,9 @@ void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_t
     archive_reader reader(result, call.xdr_ ? encoding::xdr : encoding::native, &between);
     try {
         call.decode(reader);
-    } catch (const std::bad_alloc&) {
-        return end(call, {errc::no_memory});
-    } catch (const std::exception& why) {
-        return end(call, {errc::mismatch}, why.what());
     } catch (...) {
-        return end(call, {errc::mismatch}, "reading the result threw something unknown");
+        const failure why = thrown_here("reading the result", errc::mismatch);
+        return end(call, why.what, why.sentence);
     }
     if (!reader.ok() || reader.remaining() != 0) {
         return end(call, {errc::mismatch},
@@ -181,8 +178,9 @@ void caller::read_item(stream_call& call, const_bytes item, loan_ids& lent_to_us
         if (call.take_item(reader)) return;
         give_up(call, {errc::mismatch},
                 reader.ok() ? "a value came that is none of the stream's" : reader.why());
-    } catch (const std::exception& why) {
-        give_up(call, {errc::no_memory}, why.what());
+    } catch (...) {
+        const failure why = thrown_here("reading a value of the stream", errc::mismatch);
+        give_up(call, why.what, why.sentence);
     }
 }
 

@@ -17,15 +17,15 @@ engine::engine(endpoints where, engine_options options)
         // What `amalgam ping` calls: every engine answers it.
         define("amalgam.ping", [](std::uint64_t number) { return number; },
                {.run = handler::inline_});
+        detail::engine_core* const core = core_;
         define(detail::introduction::procedure,
-               [this](const detail::introduction& asked) {
-                   return core_->introduced(call_context::current().from(), asked);
+               [core](const detail::introduction& asked) {
+                   return core->introduced(call_context::current().from(), asked);
                },
                {.run = handler::inline_});
-        define(
-            "amalgam.part",
-            [this](std::uint32_t number) { core_->part(call_context::current().from(), number); },
-            {.run = handler::inline_});
+        define("amalgam.part",
+               [core](std::uint32_t number) { core->part(call_context::current().from(), number); },
+               {.run = handler::inline_});
     } catch (...) {
         end();
         throw;
@@ -39,8 +39,7 @@ engine::~engine() {
 }
 
 void engine::end() {
-    core_->stop();
-    core_->drop_reference();
+    core_->destroy();
 }
 
 std::string engine::address() const {

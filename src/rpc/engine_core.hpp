@@ -118,12 +118,33 @@ public:
     /// By the id it travels under; null: nobody here calls it.
     const remote_procedure* procedure_of(std::uint64_t id);
     void stop();
+    /// The engine is gone for its user: stop(), and gives up the engine's reference once nothing
+    /// runs on its streams any more.
+    void destroy() noexcept;
     std::size_t progress(std::size_t most);
     /// What it runs by now.
     engine_config configuration();
     peer_listeners& listeners() noexcept { return *listeners_; }
 
     // ---- the stream only
+
+    /// While one lives, functions of the user's may run above it on the stack, and what is below is
+    /// in the middle of something: the engine does not end before.
+    class busy {
+    public:
+        explicit busy(engine_core& core) noexcept : core_(core) { ++core_.busy_; }
+        ~busy() { --core_.busy_; }
+        busy(const busy&) = delete;
+        busy& operator=(const busy&) = delete;
+
+    private:
+        engine_core& core_;
+    };
+    /// What the engine's driver ran has returned: the end of one that was destroyed meanwhile.
+    void settle() noexcept {
+        if (orphaned_) [[unlikely]]
+            end_orphan();
+    }
 
     caller& calls() noexcept { return calls_; }
     server& serves() noexcept { return serves_; }
@@ -184,6 +205,13 @@ private:
         engine_core& core_;
     };
 
+    /// The end, for the stream to run when nothing is below it on the stack.
+    struct end_errand final : work_unit {
+        explicit end_errand(engine_core& what) noexcept : work_unit(&run_it), core(what) {}
+        static void run_it(work_unit& self) noexcept;
+        engine_core& core;
+    };
+
     ~engine_core();
     void open_ports(endpoints where);
     void start_streams();
@@ -198,9 +226,16 @@ private:
     static const void* this_thread() noexcept;
     void drive_until_quiet(clock::duration at_most);
     void wait_until_quiet(clock::duration at_most);
+    bool must_end_later() const noexcept;
+    void end_later() noexcept;
+    void finish_end() noexcept;
+    void wait_for_end();
+    void stop_handing_over() noexcept;
     void end_calls(bool wait);
     void close_now() noexcept;
     void stop_streams();
+    void end_elsewhere() noexcept;
+    void end_orphan() noexcept;
 
     engine& owner_;
     engine_options options_;
@@ -244,8 +279,12 @@ private:
     std::deque<remote_procedure> procedures_;  // Never move.
     std::unordered_map<std::uint64_t, remote_procedure*> procedures_by_id_;
 
-    std::atomic<bool> stopping_{false};  // Somebody has begun stop().
-    event stopped_;                      // And all but the streams has ended.
+    std::atomic<bool> stopping_{false};   // Somebody has begun stop().
+    event stopped_;                       // And all but the streams has ended.
+    unsigned busy_ = 0;                   // See busy; the stream's.
+    std::atomic<bool> end_waits_{false};  // For the stream to run end_.
+    end_errand end_{*this};
+    bool orphaned_ = false;  // Destroyed by what its driver runs; the driver's.
     // Who hands over says so first, and then looks whether it is closed; who closes says so
     // first, and then waits for those: nothing is handed to a stream that has ended.
     std::atomic<bool> closed_{false};

@@ -64,8 +64,13 @@ std::size_t engine_core::progress(std::size_t most) {
     if (looping_.load(std::memory_order_relaxed) && stopping_.load(std::memory_order_relaxed)) {
         return 0;
     }
-    const loop_turn mine(*this);
-    return stream().run_ready(most);
+    std::size_t happened = 0;
+    {
+        const loop_turn mine(*this);
+        happened = stream().run_ready(most);
+    }
+    settle();
+    return happened;
 }
 
 void engine_core::drive_until_quiet(clock::duration at_most) {

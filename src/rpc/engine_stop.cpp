@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <mutex>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -12,12 +15,47 @@
 //   3. our calls and transfers end with `closed`, and the handlers that waited for them may reply;
 //   4. the ports close, and nothing is handed to the stream any more;
 //   5. the streams end.
+// Where nobody can wait, such as in a callback, step 1 is done at once, 2 and 3 take no time, and
+// what called it has returned before 4: there may be a port on the stack.
 
 namespace amalgam::detail {
 
 namespace {
 // For replies of handlers whose own calls were just ended.
 constexpr std::chrono::milliseconds last_words{100};
+
+/// Threads that end the streams of engines which were destroyed by what ran on them. The process
+/// does not end before these have.
+class end_threads {
+public:
+    ~end_threads() {
+        for (std::thread& each : all_)
+            each.join();
+    }
+    /// Throws std::system_error, std::bad_alloc.
+    template <typename Work>
+    void run(Work work) {
+        const std::lock_guard hold(lock_);
+        std::erase_if(all_, [this](std::thread& each) {
+            if (std::erase(ended_, each.get_id()) == 0) return false;
+            each.join();
+            return true;
+        });
+        ended_.reserve(all_.size() + 1);  // So that nothing below throws.
+        all_.reserve(all_.size() + 1);
+        all_.emplace_back([this, work] {
+            work();
+            const std::lock_guard hold_it(lock_);
+            ended_.push_back(std::this_thread::get_id());
+        });
+    }
+
+private:
+    std::mutex lock_;
+    std::vector<std::thread> all_;
+    std::vector<std::thread::id> ended_;
+};
+
 }  // namespace
 
 bool engine_core::is_quiet() const noexcept {
@@ -49,23 +87,119 @@ bool engine_core::on_own_stream() noexcept {
 }
 
 void engine_core::stop() {
+    const core_reference alive(*this);  // A callback may destroy the engine meanwhile.
     const bool inside = on_own_stream();
+    const bool later = must_end_later();
     if (!stopping_.exchange(true, std::memory_order_acq_rel)) {
         listeners_->close();
-        if (streams_.driven_by_caller() && !inside) {
+        if (later) {
+            end_later();
+        } else if (streams_.driven_by_caller() && !inside) {
             const loop_turn mine(*this);
             end_calls(true);
+            stopped_.set();
         } else {
             end_calls(!inside && !on_owner());
+            stopped_.set();
         }
-        stopped_.set();
-    } else if (!inside && !on_owner()) {
-        const cancel_later it_must_not_throw;  // ~engine() may be who waits
-        stopped_.wait();
+    } else if (!inside && !later) {
+        wait_for_end();
     }
     // A stream cannot end itself, and who stops from outside waits for what runs on it, so
     // what runs there waits for nobody: the destructor ends the streams.
-    if (!inside && stopped_.is_set()) stop_streams();
+    if (inside || later || !stopped_.is_set()) return;
+    stop_streams();
+    settle();
+}
+
+/// Something of the engine's is in the middle of its work below us on this stack, or the engine is
+/// another thread's and who calls cannot wait for that.
+bool engine_core::must_end_later() const noexcept {
+    if (on_owner()) return busy_ != 0;
+    return execution_stream::current() != nullptr && !this_task::in_ult();
+}
+
+void engine_core::end_later() noexcept {
+    if (on_owner()) {
+        calls_.refuse_new();
+        serves_.close();
+    }
+    end_waits_.store(true, std::memory_order_release);
+    hand_over(end_);
+}
+
+void engine_core::end_errand::run_it(work_unit& self) noexcept {
+    auto& me = static_cast<end_errand&>(self);
+    // A callback in a ULT waits, which it must not: it ends first all the same.
+    if (me.core.busy_ != 0) return me.core.stream().main_pool().push(me);
+    me.core.finish_end();
+}
+
+/// What end_later() left to do, once.
+void engine_core::finish_end() noexcept {
+    if (!end_waits_.exchange(false, std::memory_order_acq_rel)) return;
+    close_now();
+    stop_handing_over();
+    stopped_.set();
+}
+
+void engine_core::stop_handing_over() noexcept {
+    closed_.store(true, std::memory_order_seq_cst);
+    while (handing_over_.load(std::memory_order_acquire) != 0)
+        std::this_thread::yield();
+}
+
+/// Until what another caller of stop() began is done.
+void engine_core::wait_for_end() {
+    if (streams_.driven_by_caller()) {
+        const loop_turn mine(*this);  // Whoever stops it is done, but for what the loop was to do.
+        finish_end();
+    } else if (on_owner()) {
+        finish_end();
+    } else {
+        const cancel_later it_must_not_throw;  // ~engine() may be who waits
+        stopped_.wait();
+    }
+}
+
+void engine_core::destroy() noexcept {
+    const bool inside = on_own_stream();
+    const bool elsewhere = inside || must_end_later();
+    stop();
+    if (!elsewhere) return drop_reference();
+    if (driven_ || (streams_.driven_by_caller() && (inside || (on_owner() && looping_)))) {
+        orphaned_ = true;  // Who runs its streams is below us, or comes by: see settle().
+    } else if (streams_.driven_by_caller() && on_owner()) {
+        finish_end();  // No port is below, but the core is, and nobody runs it any more: it stays.
+    } else {
+        end_elsewhere();
+    }
+}
+
+void engine_core::end_elsewhere() noexcept {
+    static end_threads threads;
+    try {
+        threads.run([this] {
+            wait_for_end();
+            // What destroyed it may wait for something yet.
+            const auto give_up = std::chrono::steady_clock::now() + options_.drain;
+            while (!streams_.unused() && std::chrono::steady_clock::now() < give_up)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            stop_streams();
+            drop_reference();
+        });
+    } catch (const std::exception& why) {
+        log(log_level::error, "rpc",
+            "no thread to end the streams of an engine that its own work destroyed: they stay",
+            {{"engine", options_.name}, {"why", why.what()}});
+    }
+}
+
+void engine_core::end_orphan() noexcept {
+    orphaned_ = false;
+    finish_end();
+    stop_streams();
+    drop_reference();
 }
 
 /// Steps 1 to 4; without waiting, 2 and 3 at once.
@@ -85,9 +219,7 @@ void engine_core::end_calls(bool wait) {
         }
     }
     on_stream([this] { close_now(); });
-    closed_.store(true, std::memory_order_seq_cst);
-    while (handing_over_.load(std::memory_order_acquire) != 0)
-        std::this_thread::yield();
+    stop_handing_over();
 }
 
 void engine_core::stop_streams() {

@@ -272,6 +272,19 @@ bool engine_streams::has(const execution_stream* what) {
                                                 [what](const auto& g) { return g->has(what); });
 }
 
+bool engine_streams::unused() {
+    for (const auto& each : streams_) {
+        if (each->main_pool().ults() != 0) return false;
+    }
+    for (const named_pool& each : pools_) {
+        if (each.what->ults() != 0) return false;
+    }
+    const std::lock_guard hold(lock_);
+    return (second_ == nullptr || second_->main_pool().ults() == 0) &&
+           std::all_of(groups_.begin(), groups_.end(),
+                       [](const auto& each) { return each->work().ults() == 0; });
+}
+
 bool engine_streams::has(const pool& what) {
     for (const auto& each : streams_) {
         if (&each->main_pool() == &what) return true;

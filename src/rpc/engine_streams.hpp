@@ -60,6 +60,8 @@ public:
 
     bool has(const execution_stream* what);
     bool has(const pool& what);
+    /// No pool of theirs has a ULT.
+    bool unused();
 
 private:
     struct named_pool {

@@ -1,6 +1,8 @@
 #include <atomic>
 #include <coroutine>
+#include <future>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -351,6 +353,79 @@ TEST_P(engine_threads, coroutines_await_calls) {
     future<int> total = done.get_future();
     add_up(client.procedure<int(int, int)>("sum").on(server.address()), std::move(done));
     EXPECT_EQ(total.get(), 4950);
+}
+
+TEST_P(engine_threads, any_thread_cancels_a_stream_and_its_reader_wakes) {
+    engine server{GetParam()};
+    engine client{client_of(GetParam())};
+    event never;
+    server.define("numbers", [&](stream_writer<int>& out) {
+        out(1);
+        never.wait();
+    });
+    auto numbers = client.procedure<streamed<int>()>("numbers").on(server.address());
+    for (const bool in_ult : {false, true}) {
+        streamed<int> values = numbers();
+        EXPECT_EQ(values.next(), 1);
+        std::atomic<bool> reads{false};
+        const auto reader = [&] {
+            reads = true;
+            return error_of([&] { values.next(); }).code().code;
+        };
+        std::promise<errc> ended;
+        std::thread waits;
+        if (in_ult) {
+            post(client.stream(), [&] { ended.set_value(reader()); });
+        } else {
+            waits = std::thread([&] { ended.set_value(reader()); });
+        }
+        while (!reads)
+            std::this_thread::yield();
+        std::thread([&] { values.cancel(); }).join();
+        EXPECT_EQ(ended.get_future().get(), errc::canceled);
+        if (waits.joinable()) waits.join();
+        values.cancel();
+    }
+    never.set();
+}
+
+TEST_P(engine_threads, a_stream_that_outlives_its_engine_gives_what_had_come_and_then_throws) {
+    engine server{GetParam()};
+    auto client = std::make_unique<engine>(client_of(GetParam()), engine_options{.drain = 1ms});
+    server.define("numbers", [&](stream_writer<int>& out) {
+        for (int i = 0;; ++i)
+            out(i);
+    });
+    auto numbers = client->procedure<streamed<int>()>("numbers").on(server.address());
+    streamed<int> values = numbers.window(4)();
+    streamed<int> canceled = numbers.window(4)();
+    streamed<int> left = numbers.window(4)();
+    for (streamed<int>* each : {&values, &canceled, &left})
+        EXPECT_EQ(each->next(), 0);
+    client.reset();
+    canceled.cancel();
+    for (streamed<int>* each : {&values, &canceled}) {
+        int read = 1;
+        const error why = error_of([&] {
+            while (const std::optional<int> next = each->next())
+                EXPECT_EQ(*next, read++);
+        });
+        EXPECT_EQ(why.code(), errc::closed);
+        EXPECT_LE(read, 6);
+    }
+}
+
+TEST_P(engine_threads, a_future_that_outlives_its_engine_is_closed) {
+    engine server{GetParam()};
+    auto client = std::make_unique<engine>(client_of(GetParam()), engine_options{.drain = 1ms});
+    event never;
+    server.define("wait", [&](const std::string&) { never.wait(); });
+    future<void> call = client->procedure<void(std::string)>("wait")
+                            .on(server.address())
+                            .start(std::string(10'000, 'x'));
+    client.reset();
+    EXPECT_EQ(call.wait(), errc::closed);
+    never.set();
 }
 
 TEST(engine_ports, one_engine_serves_and_calls_over_shm_and_tcp_at_once) {

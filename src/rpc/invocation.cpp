@@ -18,6 +18,24 @@
 
 namespace amalgam::detail {
 
+namespace {
+
+/// The call that runs here, while one lives.
+class running_call {
+public:
+    explicit running_call(call_context& call) noexcept
+        : slot_(task_local()), outer_(std::exchange(slot_, &call)) {}
+    ~running_call() { slot_ = outer_; }
+    running_call(const running_call&) = delete;
+    running_call& operator=(const running_call&) = delete;
+
+private:
+    void*& slot_;
+    void* outer_;
+};
+
+}  // namespace
+
 served_call::served_call(const arrived_call& call) noexcept
     : owner_(call.owner), what_(call.what), id_(call.id), flags_(call.flags) {
     from_ = call.from;
@@ -99,11 +117,9 @@ status invocation::run(answer_values& into, std::string& text) {
         text = "its deadline passed before it could begin; the server is behind";
         what = {errc::timed_out};
     } else {
-        void*& slot = task_local();
-        void* const outer = std::exchange(slot, static_cast<call_context*>(this));
+        const running_call mine(*this);
         what = owner_.core().interceptors().empty() ? run_handler(into, text)
                                                     : run_watched(into, text);
-        slot = outer;
     }
     if (extras_ != nullptr) {
         for (const std::uint64_t each : extras_->lent_to_us)
@@ -126,13 +142,19 @@ status invocation::run_watched(answer_values& into, std::string& text) {
         text = refused.what();
         // These would tell the caller that the procedure is not what it thinks.
         if (what.ok() || what == errc::not_found || what == errc::mismatch) what = {errc::denied};
-    } catch (const std::exception& wrong) {
-        what = {errc::handler_failed};
-        text = wrong.what();
+    } catch (...) {
+        failure why = thrown_there("serving() of an interceptor");
+        what = why.what;
+        text = std::move(why.sentence);
     }
     const clock::duration took = owner_.core().now() - began;
-    while (asked-- > 0)
-        all[asked]->served(*this, what, took);
+    while (asked-- > 0) {
+        try {
+            all[asked]->served(*this, what, took);
+        } catch (...) {
+            log_thrown("served() of an interceptor", procedure());
+        }
+    }
     return what;
 }
 
@@ -173,15 +195,11 @@ status invocation::run_handler(answer_values& into, std::string& text) {
         text = fmt::format("the arguments do not fit {}: {}", what().signature,
                            reader.ok() ? "there are bytes left over" : reader.why());
         return {errc::mismatch};
-    } catch (const error& why) {
-        text = fmt::format("{}: {}", name(why.code().code), why.what());
-        return {errc::handler_failed, static_cast<std::int32_t>(why.code().code)};
-    } catch (const std::exception& why) {
-        text = why.what();
     } catch (...) {
-        text = "the handler threw something that is no std::exception";
+        failure why = thrown_there("the handler");
+        text = std::move(why.sentence);
+        return why.what;
     }
-    return {errc::handler_failed};
 }
 
 }  // namespace amalgam::detail

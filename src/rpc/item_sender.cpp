@@ -35,7 +35,12 @@ void item_sender::send() {
     waited_answer item(call_, values_);
     item.is_last = false;
     std::shared_ptr<event> returned;
-    item.frame_item(returned);
+    try {
+        item.frame_item(returned);
+    } catch (...) {
+        give_back_credit();
+        throw;
+    }
     item.send();
     // From here on only the engine keeps what was lent: its end is what the next line waits for.
     values_.lends.clear();

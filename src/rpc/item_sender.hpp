@@ -22,6 +22,7 @@ public:
 
     const call_context& about() const noexcept override { return call_; }
     void await_credit() override;
+    void give_back_credit() noexcept override { credit_.release(1); }
     answer_values& room() noexcept override { return values_; }
     engine_core& core() noexcept override;
     encoding values_as() const noexcept override { return call_.values_as(); }

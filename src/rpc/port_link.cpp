@@ -5,6 +5,7 @@
 namespace amalgam::detail {
 
 std::size_t port_link::poll() noexcept {
+    const engine_core::busy handlers_run(core_);
     std::size_t happened = where_.progress(budget);
     outbox& out = core_.out();
     out.flush(index_);
@@ -33,6 +34,12 @@ void port_link::on_message(message& arrived) noexcept {
 
 void port_link::on_peer_down(peer_id gone, status why) noexcept {
     core_.on_peer_down(index_, gone, why);
+}
+
+std::size_t stream_driver::run_ready() noexcept {
+    const std::size_t happened = stream_.run_ready();
+    core_.settle();  // This may be gone then.
+    return happened;
 }
 
 void self_sink::on_message(message& arrived) noexcept {

@@ -49,13 +49,15 @@ private:
 /// Runs the stream of an engine on driven ports, when their network says so.
 class stream_driver final : public port_driver {
 public:
-    explicit stream_driver(execution_stream& stream) noexcept : stream_(stream) {}
-    std::size_t run_ready() noexcept override { return stream_.run_ready(); }
+    stream_driver(engine_core& core, execution_stream& stream) noexcept
+        : core_(core), stream_(stream) {}
+    std::size_t run_ready() noexcept override;
     std::optional<clock::time_point> next_timer() const noexcept override {
         return stream_.next_timer();
     }
 
 private:
+    engine_core& core_;
     execution_stream& stream_;
 };
 

@@ -7,7 +7,10 @@
 namespace amalgam::detail {
 
 stream_call::stream_call(const call_target& target)
-    : call_record(target), window_(target.window), credit_(&stream_call::run_credit, *this) {
+    : core_reference(*target.core),
+      call_record(target),
+      window_(target.window),
+      credit_(&stream_call::run_credit, *this) {
     window = window_;
     expected_ = window_;
 }
@@ -30,8 +33,9 @@ void stream_call::cancel() noexcept {
         const std::lock_guard hold(busy_);
         if (ended_ || canceled_) return;
         canceled_ = true;
+        add_reference();  // Until release(); before the reader wakes, who may leave at once.
+        if (reader_ != nullptr) std::exchange(reader_, nullptr)->unpark();
     }
-    add_reference();  // Until release().
     request_cancel();
 }
 
@@ -48,6 +52,7 @@ bool stream_call::wait_for_value() {
             const std::lock_guard hold(busy_);
             if (has_value()) return true;
             if (ended_) break;
+            if (canceled_) throw error(errc::canceled, "the reader of this stream canceled it");
             core_->check_may_wait();
             reader_ = &me;
         }

@@ -319,6 +319,7 @@ bool transfers::is_at_rest() const noexcept {
 void transfers::arrived(transfer_record& mine, std::size_t bytes) noexcept {
     mine.moved_ += bytes;
     counts_.bytes.add(bytes);
+    const engine_core::busy callbacks_run(core_);
     const failure why = mine.progressed();
     if (!why.what.ok()) return end(mine, why.what, why.sentence);
     if (mine.moved_ == mine.total_) end(mine, {});
@@ -396,6 +397,7 @@ void transfers::let_go(transfer_record& mine) noexcept {
         return;
     --pending_;
     mine.timer_.reset();  // Its maker may keep the record.
+    const engine_core::busy callbacks_run(core_);
     mine.over();
     core_.look_whether_quiet();
 }

@@ -18,6 +18,8 @@ struct shown_memory;
 std::shared_ptr<shown_memory> show(engine_core& core, scatter segments, access rights,
                                    std::shared_ptr<void> holder);
 amalgam::bulk whole_of(std::shared_ptr<shown_memory> memory);
+/// Throws error{invalid} for null, and unless these are rights to what is const.
+void check_shared(const void* memory, access of_const);
 }  // namespace detail
 
 /// Memory that peers may read or write while this object lives. Converts to the bulk to send.
@@ -68,6 +70,19 @@ requires(detail::one_segment<Owner&> && !std::is_lvalue_reference_v<Owner> &&
     auto held = std::make_shared<std::remove_cvref_t<Owner>>(std::move(bytes));
     const mutable_bytes all = as_writable_bytes_of(*held);
     return detail::whole_of(detail::show(where.core(), scatter(&all, 1), rights, std::move(held)));
+}
+/// The same for a container that others hold, too: it is kept until both they and the last copy of
+/// the descriptor let go of it. One that is const can be read only.
+/// Failure: throws error{invalid} for null, and for a const one that is to be written.
+template <typename Owner>
+requires(detail::one_segment<Owner&>) bulk
+    expose_owned(engine& where, std::shared_ptr<Owner> bytes, access rights = access::read) {
+    detail::check_shared(bytes.get(), detail::one_mutable_segment<Owner&> ? access::read : rights);
+    const const_bytes all = as_bytes_of(*bytes);
+    const mutable_bytes writable(const_cast<std::byte*>(all.data()), all.size());
+    return detail::whole_of(
+        detail::show(where.core(), scatter(&writable, 1), rights,
+                     std::const_pointer_cast<std::remove_const_t<Owner>>(std::move(bytes))));
 }
 bulk expose_owned(engine& where, buffer&& bytes, access rights = access::read);
 /// A buffer of a cache is registered already, with the rights of all its buffers; it goes back

@@ -120,7 +120,10 @@ struct peer_way {
 /// Calls procedures elsewhere and serves its own, over one or several ports.
 ///
 /// Names that begin with "amalgam." are the engine's own: "amalgam.ping" gives its number back.
-/// Owner:   owns its ports and streams; the destructor is stop().
+/// Owner:   owns its ports and streams; the destructor is stop(). It may run anywhere, also in the
+///          engine's own handlers and callbacks. Where it runs on the engine's own streams it does
+///          not wait for these: they end when nothing runs there any more, or `drain` later. So
+///          what runs there goes on after the destructor.
 /// Threads: any member from any thread or ULT, unless said otherwise. Handlers of one engine
 ///          run as ULTs of one stream: between two waits nobody runs beside them, unless its
 ///          options spread them.
@@ -282,8 +285,11 @@ public:
     /// Ends in bounded time: takes no new calls from either side, waits `drain` at most for
     /// those under way, then fails the rest with `closed`. Idempotent. Handlers that never
     /// return are left behind. Inside one of the engine's own ULTs, or on a driven engine, it
-    /// fails the rest at once. Any number may stop at once: those outside return when it has
-    /// ended, one inside leaves it to whoever began.
+    /// fails the rest at once. Where nobody can wait, such as in functions of call_then(), inline
+    /// handlers, on_progress, interceptors and tasklets, of this engine or another, it returns at
+    /// once: no new call begins, and the rest is done as soon as what called it has returned. Any
+    /// number may stop at once: those outside return when it has ended, one inside leaves it to
+    /// whoever began.
     void stop();
 
     /// What the engine stands on; for layers above.

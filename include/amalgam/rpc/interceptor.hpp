@@ -49,7 +49,8 @@ protected:
 /// Looks at every call of an engine, in either direction: for authorization, traces, metrics.
 /// Override what is of interest; `engine_options::interceptors` holds them.
 ///
-/// Of several, those before a call run in the order given, those after it in reverse.
+/// Of several, those before a call run in the order given, those after it in reverse. Whichever saw
+/// a call begin is told how it ended, whatever the others threw.
 /// Threads: as each member says; several calls at once.
 /// Cost:    an engine without any pays one comparison per call.
 class interceptor {
@@ -57,19 +58,21 @@ public:
     virtual ~interceptor() = default;
 
     /// Before a call leaves, where the caller is. May throw amalgam::error to refuse it: that is
-    /// how the call ends, and nothing is sent.
+    /// how the call ends, and nothing is sent. What else it throws ends the call as `invalid`.
     virtual void calling(outgoing_call&) {}
     /// How it ended, and how long it took; on the engine's stream: do not wait. Not for one-way
-    /// calls, and not for what calling() of an interceptor before this one refused.
+    /// calls, and not for what calling() of this interceptor, or of one before it, refused. What it
+    /// throws is logged.
     virtual void called(std::string_view /*procedure*/, const peer& /*to*/, status /*how*/,
-                        clock::duration /*took*/) noexcept {}
+                        clock::duration /*took*/) {}
 
     /// Before a handler runs, where it will run; may wait, unless the handler is inline. May
     /// throw amalgam::error to refuse the call: errc::denied reaches the caller as
-    /// that, with its sentence.
+    /// that, with its sentence. What else it throws reaches the caller as `handler_failed`.
     virtual void serving(call_context&) {}
-    /// The handler has returned (`ok`), failed, or did not run; before the answer leaves.
-    virtual void served(call_context&, status /*how*/, clock::duration /*took*/) noexcept {}
+    /// The handler has returned (`ok`), failed, or did not run; before the answer leaves. What it
+    /// throws is logged.
+    virtual void served(call_context&, status /*how*/, clock::duration /*took*/) {}
 };
 
 }  // namespace amalgam

@@ -146,14 +146,16 @@ public:
         call.write(arguments...);
         return call.run();
     }
-    /// The same, but returns a failure instead of throwing it.
+    /// The same, but returns a failure instead of throwing it. What the serialization of an
+    /// argument throws, too: as `invalid`, unless it is an amalgam::error. The other forms let it
+    /// through, and send nothing.
     result<result_type> try_call(detail::argument_t<A>... arguments) const {
         try {
             detail::blocking_call<result_type> call(target_);
             call.write(arguments...);
             return call.try_run();
-        } catch (const error& wrong) {  // Of serialization, or of a place that cannot wait.
-            return failure{wrong.code(), wrong.what()};
+        } catch (...) {  // Of serialization, or of a place that cannot wait.
+            return detail::thrown_here("the serialization of an argument or the result");
         }
     }
     /// Begins the call. The future gives the result; destroying it first, or cancel(), cancels
@@ -166,8 +168,8 @@ public:
         return call.release()->launch();
     }
     /// Begins the call; `then(result<R>)` is told how it ended, exactly once, on the engine's
-    /// stream, where it must neither wait nor throw. It may run before this returns. Waits
-    /// like start().
+    /// stream, where it must not wait. What it throws is logged. It may run before this returns,
+    /// and may stop or destroy the engine. Waits like start().
     template <typename Function>
     requires(std::is_invocable_v<Function&, result<result_type>>) void call_then(
         Function then, detail::argument_t<A>... arguments) const {

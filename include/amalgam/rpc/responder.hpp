@@ -1,11 +1,11 @@
 #pragma once
 
-#include <exception>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include <amalgam/rpc/detail/answers.hpp>
+#include <amalgam/rpc/detail/thrown.hpp>
 
 namespace amalgam {
 
@@ -20,8 +20,9 @@ namespace amalgam {
 /// procedure's result is `R`, as callers see it.
 /// Owner:   one responder per call, movable. Destroyed without an answer, the call fails.
 /// Threads: any, one at a time.
-/// Failure: answering twice throws error{invalid}. Answers that nobody waits for any more go
-///          nowhere.
+/// Failure: answering twice throws error{invalid}. What the serialization of the result throws
+///          does not surface here: it is the answer, as `handler_failed`. Answers that nobody waits
+///          for any more go nowhere.
 /// Cost:    one allocation per call.
 template <typename R>
 class responder {
@@ -51,8 +52,9 @@ public:
                 const std::remove_cvref_t<R>& typed = (result, ...);
                 to_->room().write(to_->core(), to_->about().from(), to_->values_as(), typed);
             }
-        } catch (const std::exception& why) {
-            return to_->send({errc::handler_failed}, why.what());
+        } catch (...) {
+            const failure why = detail::thrown_there("the serialization of the result");
+            return to_->send(why.what, why.sentence);
         }
         to_->send({});
     }

@@ -25,10 +25,17 @@ public:
     /// one that is more than the transport moves eagerly stays here, and this parks until the
     /// caller has fetched it: so such values go one at a time.
     /// Failure: throws error{canceled} when the caller wants no more, is gone, or found the value
-    ///          more than its engine_options::max_values_bytes: let it through.
+    ///          more than its engine_options::max_values_bytes: let it through. What the
+    ///          serialization of the value throws surfaces, too; the value is not sent then, and
+    ///          another may be.
     void operator()(const T& value) {
         to_.await_credit();
-        to_.room().write(to_.core(), to_.about().from(), to_.values_as(), value);
+        try {
+            to_.room().write(to_.core(), to_.about().from(), to_.values_as(), value);
+        } catch (...) {
+            to_.give_back_credit();
+            throw;
+        }
         to_.send();
     }
 

@@ -20,7 +20,8 @@ namespace amalgam {
 /// back, and memory stays bounded; see bound_procedure::window(), which counts values of any size.
 /// Owner:   the one end of a call. Destroyed before the last value it cancels the call: the
 ///          handler's next write, or wait, ends.
-/// Threads: one at a time; any ULT or thread.
+///          May outlive the engine: then next() gives the values that had come, and throws.
+/// Threads: one at a time; any ULT or thread. But cancel() may be called by any, at any time.
 /// Failure: next() throws what ended the call, after the values that came before.
 /// Cost:    some allocations per call; per value what a container of `T` takes.
 template <typename T>
@@ -41,9 +42,11 @@ public:
 
     /// Parks until there is a value; nothing after the last.
     std::optional<T> next() { return call_->next(); }
-    /// Asks the handler to end; values that had come may still be read. next() then
-    /// throws error{canceled}.
-    void cancel() { call_->cancel(); }
+    /// Asks the handler to end; values that had come may still be read. Then next() throws
+    /// error{canceled}, at once, also where it waits already. Does not wait.
+    void cancel() noexcept {
+        if (call_ != nullptr) call_->cancel();
+    }
 
     /// Reads as it goes: each value is there once.
     class iterator {

@@ -68,6 +68,8 @@ public:
     virtual const call_context& about() const noexcept = 0;
     /// Waits until the caller wants another. Throws error{canceled} when it wants no more.
     virtual void await_credit() = 0;
+    /// The value could not be written: another may take its place.
+    virtual void give_back_credit() noexcept = 0;
     virtual answer_values& room() noexcept = 0;
     virtual engine_core& core() noexcept = 0;
     virtual encoding values_as() const noexcept = 0;

@@ -16,6 +16,7 @@
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/body.hpp>
 #include <amalgam/rpc/detail/loans.hpp>
+#include <amalgam/rpc/detail/thrown.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/rpc/trace_context.hpp>
 #include <amalgam/tasks/future.hpp>
@@ -115,6 +116,7 @@ protected:
     /// Asks for an early end. Any thread; until over(). The record must stay until release().
     void request_cancel() noexcept;
     [[noreturn]] void raise() const;
+    std::string_view procedure_name() const noexcept { return what_->name; }
 
     /// Reads the result. May throw what the result's type throws.
     virtual void decode(archive_reader& from) = 0;
@@ -136,7 +138,7 @@ private:
     friend class result_fetch;
     void dress(const call_context* serving);
     void show_arguments();
-    void refuse(status what, std::string sentence) noexcept;
+    void refuse(const failure& wrong) noexcept;
     static void on_sent(completion& self, status what, std::size_t bytes) noexcept;
     static void run_submit(work_unit& self) noexcept;
     static void run_cancel(work_unit& self) noexcept;
@@ -222,14 +224,24 @@ public:
 private:
     void decode(archive_reader& from) override { emplace_new(value_, from); }
     void over() noexcept override {
-        if (!why.what.ok()) {
-            then_(result<R>(std::move(why)));
-        } else if constexpr (std::is_void_v<R>) {
-            then_(result<R>());
-        } else {
-            then_(result<R>(std::move(*value_)));
+        try {
+            then_(outcome());
+        } catch (...) {
+            log_thrown("a function of call_then()", procedure_name());
         }
         delete this;
+    }
+    result<R> outcome() {
+        if (!why.what.ok()) return std::move(why);
+        if constexpr (std::is_void_v<R>) {
+            return {};
+        } else {
+            try {
+                return std::move(*value_);
+            } catch (...) {
+                return thrown_here("moving the result", errc::mismatch);
+            }
+        }
     }
 
     Function then_;
@@ -245,15 +257,16 @@ public:
     ~core_reference();
 
 private:
-    engine_core& core_;
+    engine_core& kept_alive_;
 };
 
 /// A call behind a future: the future's state and the call are one object, from the pool
 /// that future states come from.
 template <typename R>
-class future_call final : public future_state<R>, public call_record {
+class future_call final : public future_state<R>, private core_reference, public call_record {
 public:
-    explicit future_call(const call_target& target) : call_record(target), alive_(*core_) {}
+    explicit future_call(const call_target& target)
+        : core_reference(*target.core), call_record(target) {}
 
     /// Precondition: made by new, arguments are in place. Takes the object over.
     future<R> launch() noexcept {
@@ -277,13 +290,16 @@ private:
         } else if constexpr (std::is_void_v<R>) {
             this->set();
         } else {
-            this->set(std::move(*value_));
+            try {
+                this->set(std::move(*value_));
+            } catch (...) {
+                this->fail(thrown_here("moving the result", errc::mismatch));
+            }
         }
         this->drop_reference();
     }
     void release() noexcept override { this->drop_reference(); }
 
-    core_reference alive_;
     std::optional<stored<R>> value_;
 };
 

@@ -16,8 +16,8 @@ namespace amalgam::detail {
 ///
 /// Owner:   counted references: the reader's, the engine's until over(), and one for each
 ///          request under way to the engine.
-/// Threads: as call_record; next() and leave() by the reader.
-class stream_call : public call_record {
+/// Threads: as call_record; next() and leave() by the reader, cancel() by any.
+class stream_call : private core_reference, public call_record {
 public:
     /// Precondition: made by new, arguments are in place.
     void launch() noexcept;

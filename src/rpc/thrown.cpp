@@ -1,0 +1,62 @@
+#include <cstdint>
+#include <exception>
+#include <new>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/limited_log.hpp>
+#include <amalgam/rpc/detail/thrown.hpp>
+
+namespace amalgam::detail {
+
+namespace {
+constexpr std::string_view no_exception = "something that is no std::exception";
+}  // namespace
+
+failure thrown_here(std::string_view what, errc otherwise) noexcept {
+    try {
+        try {
+            throw;
+        } catch (const error& why) {
+            return {why.code().ok() ? status{otherwise} : why.code(), why.what()};
+        } catch (const std::bad_alloc&) {
+            return {{errc::no_memory}, {}};
+        } catch (const std::exception& why) {
+            return {{otherwise}, fmt::format("{} threw: {}", what, why.what())};
+        } catch (...) {
+            return {{otherwise}, fmt::format("{} threw {}", what, no_exception)};
+        }
+    } catch (...) {
+        return {{otherwise}, {}};  // No memory for words: the code says it.
+    }
+}
+
+failure thrown_there(std::string_view what) noexcept {
+    status how{errc::handler_failed};
+    try {
+        try {
+            throw;
+        } catch (const error& why) {
+            how.native = static_cast<std::int32_t>(why.code().code);
+            return {how, fmt::format("{}: {}", name(why.code().code), why.what())};
+        } catch (const std::exception& why) {
+            return {how, why.what()};
+        } catch (...) {
+            return {how, fmt::format("{} threw {}", what, no_exception)};
+        }
+    } catch (...) {
+        return {how, {}};
+    }
+}
+
+void log_thrown(std::string_view what, std::string_view procedure) noexcept {
+    try {
+        const failure why = thrown_here(what, errc::handler_failed);
+        limited_log(log_level::error, "rpc", "a function of the user's threw, and nobody is told",
+                    {{"function", what}, {"procedure", procedure}, {"why", why.sentence}});
+    } catch (...) {
+        // Not even that.
+    }
+}
+
+}  // namespace amalgam::detail
