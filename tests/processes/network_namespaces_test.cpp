@@ -57,6 +57,25 @@ TEST_P(between_networks, a_caller_behind_address_translation_is_answered_on_its_
     EXPECT_EQ(net.caller.receive(), "answer from " + address);
 }
 
+#ifdef AMALGAM_WITH_UCX
+TEST(behind_translation, a_server_is_unreachable_over_ucx_which_says_its_own_addresses) {
+    AMALGAM_NEEDS_NETWORKS(true);
+    two_subnets net;
+    net.caller.run("ip route del default");
+    net.server.run("ip route add default via 10.2.0.1");
+    net.router.run(
+        "nft 'table ip nat { chain in { type nat hook prerouting priority -100; "
+        "tcp dport 7000 dnat to 10.2.0.2; }; }'");
+    net.server.open("ucx+tcp://10.2.0.2:7000");
+    net.caller.open("ucx+tcp://");
+    EXPECT_EQ(net.caller.send("ucx+tcp://10.1.0.1:7000", "question"), "unreachable");
+    // The way that is left to such a server.
+    net.server.open("tcp://10.2.0.2:7000");
+    net.caller.open("tcp://");
+    EXPECT_EQ(net.caller.send("tcp://10.1.0.1:7000", "question"), "ok");
+}
+#endif
+
 TEST_P(between_networks, hosts_in_two_subnets_reach_each_other_over_a_router) {
     AMALGAM_NEEDS_NETWORKS(true);
     two_subnets net;

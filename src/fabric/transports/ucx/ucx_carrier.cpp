@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/uri.hpp>
 
@@ -31,9 +32,6 @@ posted ucx_link::send(packet& one) noexcept {
     how.op_attr_mask =
         UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     how.flags = UCP_AM_SEND_FLAG_EAGER;
-    // The first packet shows the other end which of its callers this is.
-    if (!introduced_ && !was_accepted() && carrier_->with_.between_hosts)
-        how.flags |= UCP_AM_SEND_FLAG_REPLY;
     how.cb.send = &ucx_carrier::on_sent;
     how.user_data = &one;
     one.carrier_words[0] = reinterpret_cast<std::uintptr_t>(this);
@@ -43,7 +41,6 @@ posted ucx_link::send(packet& one) noexcept {
         ucx_carrier::on_failure(end_, end_->endpoint, UCS_PTR_STATUS(request));
         return posted::full;
     }
-    introduced_ = true;
     count_sent();
     if (request == nullptr) return posted::done;
     ++lent_;
@@ -71,8 +68,7 @@ ucs_status_t ucx_carrier::on_packet(void* self, const void* header, std::size_t 
         return UCS_OK;
     introduced_link* link = carrier.find(load_le<std::uint64_t>(header));
     if (link == nullptr) return UCS_OK;
-    const bool names_sender = (how->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
-    carrier.arriving_ = names_sender ? how->reply_ep : nullptr;
+    static_cast<ucx_link*>(link)->heard_ = true;
     carrier.arrived(*link, {static_cast<const std::byte*>(data), bytes});
     return UCS_OK;
 }
@@ -112,59 +108,7 @@ ucx_carrier::ucx_carrier(std::unique_ptr<port> tcp, std::unique_ptr<ucx_worker> 
                     std::string("UCX takes no handler of messages: ") + ucs_status_string(how));
     sleep_also_on(worker_->event_fd());
     sleep_briefly(true);
-    if (!with_.between_hosts) {
-        own_name_ = worker_->name();
-        return;
-    }
-    own_name_.resize(sizeof(std::uint16_t));
-    if (const std::string at = address(); !at.empty()) listen(uri::parse(at).host);
-}
-
-/// Callers of UCX's own come here, at a port number that the greeting tells.
-void ucx_carrier::listen(const std::string& host) {
-    const auto at = socket_address::numeric(host, 0).value();
-    ucp_listener_params_t params{};
-    params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
-    params.sockaddr.addr = at.data();
-    params.sockaddr.addrlen = at.bytes();
-    params.conn_handler.cb = &on_caller;
-    params.conn_handler.arg = this;
-    ucs_status_t how = ucp_listener_create(worker_->get(), &params, &listener_);
-    ucp_listener_attr_t found{};
-    found.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
-    if (how == UCS_OK) how = ucp_listener_query(listener_, &found);
-    if (how != UCS_OK)
-        throw error(from_ucx(how, errc::unsupported),
-                    std::string("UCX cannot listen at ") + host + ": " + ucs_status_string(how));
-    const socket_address got(reinterpret_cast<const sockaddr&>(found.sockaddr),
-                             sizeof found.sockaddr);
-    store_le(own_name_.data(), got.port());
-}
-
-void ucx_carrier::on_caller(ucp_conn_request_h caller, void* self) noexcept {
-    auto& carrier = *static_cast<ucx_carrier*>(self);
-    ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
-    params.conn_request = caller;
-    // Without memory UCX has dropped it, and the caller will hear of it.
-    (void)carrier.make_end(params);
-}
-
-/// An endpoint as `params` say; nullptr: UCX has none to give, or there is no memory.
-ucx_end* ucx_carrier::make_end(ucp_ep_params_t& params) noexcept try {
-    auto made = std::make_unique<ucx_end>();
-    made->carrier = this;
-    ends_.reserve(ends_.size() + 1);
-    failed_.reserve(ends_.capacity());
-    params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    params.err_handler.cb = &on_failure;
-    params.err_handler.arg = made.get();
-    if (ucp_ep_create(worker_->get(), &params, &made->endpoint) != UCS_OK) return nullptr;
-    ends_.push_back(std::move(made));
-    return ends_.back().get();
-} catch (const std::bad_alloc&) {
-    return nullptr;
+    own_name_ = worker_->name();
 }
 
 ucx_carrier::~ucx_carrier() {
@@ -174,15 +118,14 @@ ucx_carrier::~ucx_carrier() {
         tend_links();
     }
     end_introductions();
-    if (listener_ != nullptr) ucp_listener_destroy(listener_);
     while (!ends_.empty()) {
         ucx_end* one = ends_.back().get();
         void* closing = nullptr;
-        if (one->link != nullptr) one->link->end_ = nullptr;
+        one->link->end_ = nullptr;
         cut_off(one, closing);
-        if (closing != nullptr) closing_strangers_.push_back(closing);
+        if (closing != nullptr) closing_.push_back(closing);
     }
-    for (int i = 0; i < 1000 && (!released_.empty() || !closing_strangers_.empty()); ++i) {
+    for (int i = 0; i < 1000 && (!released_.empty() || !closing_.empty()); ++i) {
         ucp_worker_progress(worker_->get());
         tend_links();
     }
@@ -200,65 +143,58 @@ std::unique_ptr<introduced_link> ucx_carrier::make_link() {
     return made;
 }
 
-status ucx_carrier::open_path(introduced_link& link, const_bytes name) noexcept {
+status ucx_carrier::open_path(introduced_link& link, const_bytes name) noexcept try {
     auto& one = static_cast<ucx_link&>(link);
     one.header_ = 0;
     store_le(&one.header_, one.their_id());
-    if (!with_.between_hosts) return attach(one, name);
-    if (!one.was_accepted()) return call(one, name);
-    for (auto& each : ends_) {
-        if (each->endpoint != arriving_ || each->link != nullptr) continue;
-        each->link = &one;
-        one.end_ = each.get();
-        return {};
-    }
-    return {errc::disconnected, UCS_ERR_NOT_CONNECTED};
-}
-
-/// The host where the other end was met, with another port number.
-result<socket_address> ucx_carrier::place_of(const ucx_link& link, std::uint16_t number) const {
-    const std::string host = uri::parse(met_at(link)).host;
-    if (const auto numeric = socket_address::numeric(host, number)) return *numeric;
-    const auto found = resolve(host, number);
-    if (!found) return found.why();
-    return found->front();
-}
-
-status ucx_carrier::go_to(ucx_link& link, ucp_ep_params_t& params) noexcept {
-    link.end_ = make_end(params);
-    if (link.end_ == nullptr) return {errc::unreachable, UCS_ERR_UNREACHABLE};
-    link.end_->link = &link;
-    return {};
-}
-
-/// Goes to the worker of that name: on this host, without a listener, which would need UCX's tcp
-/// and a system call of it in every round.
-status ucx_carrier::attach(ucx_link& link, const_bytes name) noexcept try {
-    const auto met = place_of(link, 0);
-    if (!met) return met.code();
-    if (!is_own(interface_addresses(), *met)) return {errc::unreachable};
     if (name.empty()) return {errc::disconnected, EPROTO};
-    ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-    params.address = reinterpret_cast<const ucp_address_t*>(name.data());
-    return go_to(link, params);
+    if (!with_.between_hosts && !is_on_this_host(one)) return {errc::unreachable};
+    return attach(one, name);
 } catch (const std::bad_alloc&) {
     return {errc::no_memory, ENOMEM};
 }
 
-/// Calls the listener whose port number was told, at the host that was looked up.
-status ucx_carrier::call(ucx_link& link, const_bytes name) noexcept try {
-    if (name.size() != sizeof(std::uint16_t)) return {errc::disconnected, EPROTO};
-    const auto to = place_of(link, load_le<std::uint16_t>(name.data()));
-    if (!to) return to.code();
+/// Its port was reached, or came here, but none of the addresses that UCX has of it.
+void ucx_carrier::say_unreachable(const ucx_link& link, ucs_status_t why) const noexcept try {
+    limited_log(log_level::warn, "ucx",
+                "a peer that was met cannot be reached at the addresses that its UCX has: a filter "
+                "is in between, or it is a server behind address translation",
+                {{"met_at", met_at(link)}, {"reason", ucs_status_string(why)}});
+} catch (const std::bad_alloc&) {  // Then without a line.
+}
+
+bool ucx_carrier::is_on_this_host(const ucx_link& link) const {
+    const std::string host = uri::parse(met_at(link)).host;
+    if (const auto numeric = socket_address::numeric(host, 0))
+        return is_own(interface_addresses(), *numeric);
+    const auto found = resolve(host, 0);
+    return found && is_own(interface_addresses(), found->front());
+}
+
+/// Goes to the worker of that name. Of an end that was called, UCX takes the connection on which
+/// its caller came, also when the addresses in the caller's name are behind address translation.
+status ucx_carrier::attach(ucx_link& link, const_bytes name) {
+    auto made = std::make_unique<ucx_end>();
+    made->carrier = this;
+    made->link = &link;
+    ends_.reserve(ends_.size() + 1);
+    failed_.reserve(ends_.capacity());
     ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
-    params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
-    params.sockaddr.addr = to->data();
-    params.sockaddr.addrlen = to->bytes();
-    return go_to(link, params);
-} catch (const std::bad_alloc&) {
-    return {errc::no_memory, ENOMEM};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params.address = reinterpret_cast<const ucp_address_t*>(name.data());
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler.cb = &on_failure;
+    params.err_handler.arg = made.get();
+    const ucs_status_t how = ucp_ep_create(worker_->get(), &params, &made->endpoint);
+    if (how != UCS_OK) {
+        std::erase(failed_, made.get());
+        say_unreachable(link, how);
+        return {errc::unreachable, how};
+    }
+    link.end_ = made.get();
+    ends_.push_back(std::move(made));
+    return {};
 }
 
 void ucx_carrier::on_failure(void* end, ucp_ep_h, ucs_status_t why) noexcept {
@@ -324,23 +260,25 @@ void ucx_carrier::part(ucx_link& link) noexcept {
     if (link.flushing_ == nullptr) cut_off(link.end_, link.closing_);
 }
 
+void ucx_carrier::tell_failed(ucx_end& end) noexcept {
+    if (end.link->heard_) {
+        log(log_level::info, "ucx", "a connection failed",
+            {{"reason", ucs_status_string(end.why)}});
+        return lost(*end.link, from_ucx(end.why));
+    }
+    say_unreachable(*end.link, end.why);
+    lost(*end.link, {errc::unreachable, end.why});
+}
+
 /// What may not be done inside of UCX's callbacks.
 void ucx_carrier::tend_links() noexcept {
     needs_tending_ = false;
     while (!failed_.empty()) {
         ucx_end* one = failed_.back();
         failed_.pop_back();
-        log(log_level::info, "ucx", "a connection failed",
-            {{"reason", ucs_status_string(one->why)}});
-        if (one->link != nullptr) {
-            lost(*one->link, from_ucx(one->why));
-            continue;
-        }
-        void* closing = nullptr;
-        cut_off(one, closing);
-        if (closing != nullptr && !is_over(closing)) closing_strangers_.push_back(closing);
+        tell_failed(*one);
     }
-    std::erase_if(closing_strangers_, [](void*& closing) { return is_over(closing); });
+    std::erase_if(closing_, [](void*& closing) { return is_over(closing); });
     while (!to_close_.empty()) {
         ucx_link* one = to_close_.back();
         to_close_.pop_back();

@@ -13,12 +13,12 @@ namespace amalgam::detail {
 class ucx_carrier;
 class ucx_link;
 
-/// One endpoint of UCX's, which may be there before it is known whose it is.
+/// One endpoint of UCX's.
 struct ucx_end {
     ucx_carrier* carrier = nullptr;
     ucp_ep_h endpoint = nullptr;
-    ucx_link* link = nullptr;  ///< Null: a caller that has not sent anything.
-    bool failed = false;       ///< UCX said so.
+    ucx_link* link = nullptr;
+    bool failed = false;  ///< UCX said so.
     ucs_status_t why = UCS_OK;
 };
 
@@ -34,7 +34,7 @@ private:
     ucx_end* end_ = nullptr;    ///< Null: not open yet, or closed.
     void* flushing_ = nullptr;  ///< UCX's request, while what was sent before the end leaves.
     void* closing_ = nullptr;   ///< UCX's request, while it closes the endpoint.
-    bool introduced_ = false;   ///< The other end knows which of its callers this is.
+    bool heard_ = false;        ///< A packet has come.
     bool asked_to_close_ = false;
     bool dead_ = false;         ///< Nobody is at the other end.
     std::uint64_t header_ = 0;  ///< What the other end calls this connection.
@@ -50,7 +50,7 @@ public:
     struct setup {
         std::string scheme;
         std::string chosen;         ///< One sentence about it.
-        bool between_hosts = true;  ///< Else ends call each other by the names of their workers.
+        bool between_hosts = true;  ///< Else only ends on this host are reached.
     };
 
     ucx_carrier(std::unique_ptr<port> tcp, std::unique_ptr<ucx_worker> worker, setup with);
@@ -74,31 +74,25 @@ private:
                                   const ucp_am_recv_param_t* how) noexcept;
     static void on_sent(void* request, ucs_status_t how, void* sent) noexcept;
     static void on_failure(void* end, ucp_ep_h, ucs_status_t why) noexcept;
-    static void on_caller(ucp_conn_request_h caller, void* self) noexcept;
 
-    void listen(const std::string& at);
-    status call(ucx_link&, const_bytes name) noexcept;
-    status attach(ucx_link&, const_bytes name) noexcept;
-    status go_to(ucx_link&, ucp_ep_params_t& params) noexcept;
-    result<socket_address> place_of(const ucx_link& link, std::uint16_t number) const;
-    ucx_end* make_end(ucp_ep_params_t& params) noexcept;
+    bool is_on_this_host(const ucx_link& link) const;
+    status attach(ucx_link&, const_bytes name);
     void cut_off(ucx_end*& end, void*& closing) noexcept;
 
+    void say_unreachable(const ucx_link& link, ucs_status_t why) const noexcept;
+    void tell_failed(ucx_end& end) noexcept;
     void tend_links() noexcept;
     void part(ucx_link& link) noexcept;
 
     std::unique_ptr<ucx_worker> worker_;
     setup with_;
-    ucp_listener_h listener_ = nullptr;
-    /// The port number that the listener got (0: none), or the worker's name.
-    std::vector<std::byte> own_name_;
-    ucp_ep_h arriving_ = nullptr;  ///< Who sent the packet that is just looked at.
+    std::vector<std::byte> own_name_;  ///< The worker's.
     std::size_t came_ = 0;
     std::size_t lent_ = 0;  ///< Packets that UCX has, of all links.
     bool needs_tending_ = false;
     std::vector<ucx_end*> failed_;
     std::vector<std::unique_ptr<ucx_end>> ends_;
-    std::vector<void*> closing_strangers_;
+    std::vector<void*> closing_;  ///< Requests of UCX, of links that are not there any more.
     std::vector<ucx_link*> to_close_;
     std::vector<std::unique_ptr<ucx_link>> released_;  ///< Until UCX has let go of them.
     std::size_t links_ = 0;

@@ -187,6 +187,11 @@ ucx_worker::ucx_worker(const std::string& protocol, const std::string& device, b
         set("ZCOPY_THRESH", "inf");
         set(of_tcp("TX_SEG_SIZE"), tcp_segment);
         set(of_tcp("RX_SEG_SIZE"), tcp_segment);
+        // Nobody waits while UCX connects; what the kernel asks three times in vain, in some 7 s,
+        // is not there.
+        set(of_tcp("CONN_NB"), "y");
+        set(of_tcp("SYN_CNT"), "2");
+        set(of_tcp("TX_MAX_BUFS"), "-1");  // As it was: UCX writes it over with SYN_CNT.
     }
 
     ucp_params_t params{};

@@ -1,12 +1,19 @@
 #include <cstdio>
+#include <memory>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <amalgam/core/random.hpp>
+
 #include "conformance/transport_suite.hpp"
 #include "fabric/packets/introduced_garbage.hpp"
+#include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
+#include "fabric/transports/ucx/listening_ports.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -97,6 +104,75 @@ TEST(ucx_transport, nothing_is_printed_on_standard_output) {
                   }),
                   "");
     }
+}
+
+/// A port that answers, in a process of its own, and what it listens at.
+class echoing_process {
+public:
+    explicit echoing_process(const std::string& where)
+        : child_([where](conformance::channel& parent) {
+              tcp_test_port here = open_here(where);
+              here.on_arrival = [&](message& what) {
+                  here.send(what.from(), what.tag(), here.arrived.back().text);
+                  here.arrived.clear();
+              };
+              parent.say(here.end->address());
+              std::string all;
+              for (const std::string& one : listening_ports())
+                  all += one + ' ';
+              parent.say(all);
+              move_until({&here}, [&] { return parent.overhear().has_value(); });
+              return 0;
+          }) {
+        address = child_.line().hear();
+        std::istringstream all(child_.line().hear());
+        for (std::string one; all >> one;)
+            ports.push_back(one);
+    }
+    int end() {
+        child_.line().say("end");
+        return child_.join();
+    }
+
+    std::string address;
+    std::vector<std::string> ports;
+
+private:
+    conformance::child_process child_;
+};
+
+TEST(ucx_transport, garbage_at_any_port_that_is_open_harms_nobody) {
+    echoing_process server("ucx+tcp://127.0.0.1:0");
+    EXPECT_EQ(server.ports.size(), 2u) << "ours, and that of UCX's tcp";
+    tcp_test_port here = open_here();
+    const peer_id there = here.look_up(server.address);
+    const auto works = [&](std::uint64_t tag) {
+        here.arrived.clear();
+        tcp_test_port::operation op;
+        (void)here.post(there, tag, std::string(60'000, 'x'), op);
+        move_until({&here}, [&] { return !here.arrived.empty() || !here.lost.empty(); });
+        return !here.arrived.empty() && here.arrived.back().tag == tag;
+    };
+    ASSERT_TRUE(works(0));
+    std::vector<std::unique_ptr<tcp_raw_peer>> staying;
+    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+        seeded_random dice(seed);
+        for (const std::string& at : server.ports) {
+            auto vandal = std::make_unique<tcp_raw_peer>(at);
+            std::vector<std::byte> bytes(seed == 1 ? 4096 : dice.below(9000));
+            if (seed > 3)
+                for (std::byte& one : bytes)
+                    one = static_cast<std::byte>(dice());
+            vandal->send(bytes);
+            if (seed % 3 == 0) staying.push_back(std::move(vandal));
+        }
+        ASSERT_TRUE(works(seed)) << "seed " << seed;
+    }
+    tcp_test_port newcomer = open_here();
+    tcp_test_port::operation op;
+    (void)newcomer.post(newcomer.look_up(server.address), 5, "welcome?", op);
+    move_until({&newcomer}, [&] { return !newcomer.arrived.empty(); });
+    EXPECT_EQ(server.end(), 0);
 }
 
 }  // namespace
