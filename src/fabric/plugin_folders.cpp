@@ -1,7 +1,6 @@
 #include "fabric/plugin_folders.hpp"
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <new>
 #include <set>
@@ -13,6 +12,8 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/fabric/plugin.hpp>
 
+#include "fabric/plugin_abi.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -23,6 +24,14 @@ constexpr std::string_view after_name = ".so";
 
 /// Loads one shared object. It stays loaded also when it is refused: its code may have run.
 result<std::unique_ptr<transport>> load_file(const std::string& file, std::string_view name) {
+    const auto otherwise = [&](std::string_view abi) -> failure {
+        return {{errc::mismatch},
+                fmt::format("{} was built otherwise than this program: {}: build both with one "
+                            "Amalgam, one compiler and the same options.",
+                            file, plugin_abi_differences(abi, plugin_abi.text))};
+    };
+    if (const auto abi = plugin_abi_of(file); abi && *abi != plugin_abi.text)
+        return otherwise(*abi);
     void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return {errc::unsupported, fmt::format("{}.", ::dlerror())};
     using entry = const transport_plugin* (*)();
@@ -38,11 +47,7 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
                 fmt::format("{} was built for version {} of the plug-in interface, this program "
                             "for {}: build both with one Amalgam.",
                             file, plugin->interface_version, plugin_interface_version)};
-    if (std::strcmp(plugin->abi, plugin_abi) != 0)
-        return {errc::mismatch,
-                fmt::format("{} was built with \"{}\", this program with \"{}\": build both with "
-                            "one C++ library.",
-                            file, plugin->abi, plugin_abi)};
+    if (std::string_view(plugin->abi) != plugin_abi.text) return otherwise(plugin->abi);
     try {
         std::unique_ptr<transport> made(plugin->make());
         if (made != nullptr && made->name() == name) return made;

@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <amalgam/fabric/plugin.hpp>
+
+#include "fabric/plugin_abi.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -48,8 +52,9 @@ TEST(plugin_folders, right_one_is_loaded_once_and_opens) {
 }
 
 TEST(plugin_folders, names_are_those_of_the_files) {
-    const std::vector<std::string> expected{"for-test-abi", "for-test-entry", "for-test-right",
-                                            "for-test-version"};
+    const std::vector<std::string> expected{
+        "for-test-abi",   "for-test-debug",     "for-test-entry",  "for-test-layout",
+        "for-test-right", "for-test-sanitizer", "for-test-version"};
     EXPECT_EQ(plugin_folders({PLUGIN_FOLDER}).names(), expected);
     EXPECT_TRUE(plugin_folders({"/nowhere"}).names().empty());
 }
@@ -57,15 +62,49 @@ TEST(plugin_folders, names_are_those_of_the_files) {
 TEST(plugin_folders, wrong_version_is_refused_with_both_numbers) {
     const std::string told = refusal("for-test-version");
     EXPECT_TRUE(contains(told,
-                         "for version 8 of the plug-in interface, this program for 1: build "
+                         "for version 9 of the plug-in interface, this program for 2: build "
                          "both with one Amalgam."))
         << told;
 }
 
-TEST(plugin_folders, other_abi_is_refused_with_both) {
+TEST(plugin_folders, one_that_tells_how_it_was_built_only_when_loaded_is_refused) {
     const std::string told = refusal("for-test-abi");
-    EXPECT_TRUE(contains(told, "was built with \"a C++ of its own\", this program with \""))
+    EXPECT_TRUE(
+        contains(told, "was built otherwise than this program: interface is not told, here"))
         << told;
+}
+
+TEST(plugin_folders, another_layout_is_refused_before_its_code_runs) {
+    const std::string told = refusal("for-test-layout");
+    EXPECT_TRUE(contains(told,
+                         "was built otherwise than this program: size of something new is 8, here "
+                         "not told: build both with one Amalgam, one compiler and the same "
+                         "options."))
+        << told;
+}
+
+TEST(plugin_folders, containers_with_checks_are_refused) {
+#ifdef _GLIBCXX_DEBUG
+    GTEST_SKIP() << "this program has them, too";
+#endif
+    const std::string told = refusal("for-test-debug");
+    EXPECT_TRUE(contains(told, "_GLIBCXX_DEBUG is on, here off")) << told;
+}
+
+TEST(plugin_folders, a_sanitizer_is_refused_before_it_ends_the_program) {
+    if (contains(plugin_abi.text, "sanitizer=address")) GTEST_SKIP() << "this program has it, too";
+    const std::string told = refusal("for-test-sanitizer");
+    EXPECT_TRUE(contains(told, "sanitizer is address, here ")) << told;
+}
+
+TEST(plugin_folders, each_field_that_differs_is_told) {
+    EXPECT_EQ(plugin_abi_differences("a=1;b=2;", "a=1;b=2;"), "");
+    EXPECT_EQ(plugin_abi_differences("a=1;b=2;", "a=1;b=3;"), "b is 2, here 3");
+    EXPECT_EQ(plugin_abi_differences("a=1;", "b=3;"),
+              "b is not told, here 3; a is 1, here not told");
+    EXPECT_EQ(plugin_abi_differences("", "a=1;b=1;c=1;d=1;e=1;f=1;"),
+              "a is not told, here 1; b is not told, here 1; c is not told, here 1; "
+              "d is not told, here 1; and 2 more");
 }
 
 TEST(plugin_folders, missing_entry_is_refused) {

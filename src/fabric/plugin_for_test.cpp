@@ -26,22 +26,36 @@ transport* make() {
 
 }  // namespace
 
-#if defined(PLUGIN_right)
+#if defined(PLUGIN_right) || defined(PLUGIN_debug) || defined(PLUGIN_sanitizer)
 AMALGAM_TRANSPORT_PLUGIN(&make)
 #elif defined(PLUGIN_version)
 extern "C" const transport_plugin* amalgam_transport_plugin() noexcept;
 extern "C" __attribute__((visibility("default"))) const transport_plugin*
 amalgam_transport_plugin() noexcept {
-    static const transport_plugin plugin{plugin_interface_version + 7, plugin_abi, &make};
+    static const transport_plugin plugin{plugin_interface_version + 7, plugin_abi.text, &make};
     return &plugin;
 }
 #elif defined(PLUGIN_abi)
+// As a plug-in of an older release, in whose objects nothing says it before they are loaded.
 extern "C" const transport_plugin* amalgam_transport_plugin() noexcept;
 extern "C" __attribute__((visibility("default"))) const transport_plugin*
 amalgam_transport_plugin() noexcept {
     static const transport_plugin plugin{plugin_interface_version, "a C++ of its own", &make};
     return &plugin;
 }
+#elif defined(PLUGIN_layout)
+namespace {
+constexpr plugin_abi_text other_layout() {
+    plugin_abi_text abi;
+    for (char c : std::string_view(describe_plugin_abi().text, describe_plugin_abi().bytes))
+        abi.text[abi.bytes++] = c;
+    abi.add("size of something new", 8);
+    return abi;
+}
+/// Would end the program if it ran.
+[[maybe_unused]] const bool loaded = (__builtin_trap(), true);
+}  // namespace
+AMALGAM_TRANSPORT_PLUGIN_BUILT(other_layout(), &make)
 #else
 [[maybe_unused]] transport* (*const unused)() = &make;
 #endif

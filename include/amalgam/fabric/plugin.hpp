@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include <amalgam/fabric/packets.hpp>
 #include <amalgam/fabric/transport.hpp>
@@ -14,36 +16,116 @@
 ///     AMALGAM_TRANSPORT_PLUGIN([]() -> amalgam::transport* { return new my_transport; })
 ///
 /// and is built by `amalgam_transport_plugin(NAME SOURCES …)` of Amalgam's CMake package. Program
-/// and object must have been built against the same plugin_interface_version, by compilers with
-/// the same C++ ABI: what crosses the border are the classes of transport.hpp and port.hpp.
-/// It is loaded when a program first opens a URI of its name, and never unloaded.
+/// and object must have been built against the same plugin_interface_version and with the same
+/// plugin_abi: what crosses the border are the classes of transport.hpp and port.hpp. An object
+/// that was built otherwise is refused before any of its code runs, with what differs. It is
+/// loaded when a program first opens a URI of its name, and never unloaded.
 namespace amalgam {
 
 /// Raised with every change of the classes that cross the border.
-inline constexpr std::uint32_t plugin_interface_version = 1;
+inline constexpr std::uint32_t plugin_interface_version = 2;
 
 /// What a shared object shows of itself. Its layout never changes.
 struct transport_plugin {
     std::uint32_t interface_version;
-    const char* abi;       ///< plugin_abi of its side.
+    const char* abi;       ///< The plugin_abi of its side.
     transport* (*make)();  ///< May throw; the caller owns the result.
 };
 
-/// What must be equal on both sides for their classes to be laid out alike.
+/// How one side was built, as "NAME=VALUE;NAME=VALUE;": whatever must be equal on both sides for
+/// their classes to be laid out alike.
+struct plugin_abi_text {
+    char text[512] = {};
+    std::size_t bytes = 0;
+
+    constexpr void add(std::string_view name, std::string_view value) {
+        append(name);
+        append("=");
+        append(value);
+        append(";");
+    }
+    constexpr void add(std::string_view name, std::size_t value) {
+        char digits[20] = {};
+        std::size_t first = sizeof digits;
+        do
+            digits[--first] = static_cast<char>('0' + value % 10);
+        while ((value /= 10) > 0);
+        add(name, std::string_view(digits + first, sizeof digits - first));
+    }
+
+private:
+    constexpr void append(std::string_view more) {
+        for (char c : more)
+            text[bytes++] = c;
+    }
+};
+
+// Not inline, neither this nor what is made of it: another side's must not take its place when an
+// object is loaded.
+static constexpr plugin_abi_text describe_plugin_abi() {
+    plugin_abi_text abi;
+    abi.add("interface", std::size_t{plugin_interface_version});
 #if defined(_GLIBCXX_USE_CXX11_ABI) && _GLIBCXX_USE_CXX11_ABI
-inline constexpr const char* plugin_abi = "libstdc++ cxx11";
+    abi.add("C++ library", "libstdc++ cxx11");
 #elif defined(_GLIBCXX_USE_CXX11_ABI)
-inline constexpr const char* plugin_abi = "libstdc++ before cxx11";
+    abi.add("C++ library", "libstdc++ before cxx11");
+#elif defined(_LIBCPP_VERSION)
+    abi.add("C++ library", "libc++");
 #else
-inline constexpr const char* plugin_abi = "another C++ library";
+    abi.add("C++ library", "another");
 #endif
+#if defined(_GLIBCXX_DEBUG)
+    abi.add("_GLIBCXX_DEBUG", "on");
+#else
+    abi.add("_GLIBCXX_DEBUG", "off");
+#endif
+#if defined(__has_feature)
+#define AMALGAM_PLUGIN_HAS(x) __has_feature(x)
+#else
+#define AMALGAM_PLUGIN_HAS(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || AMALGAM_PLUGIN_HAS(address_sanitizer)
+    abi.add("sanitizer", "address");
+#elif defined(__SANITIZE_THREAD__) || AMALGAM_PLUGIN_HAS(thread_sanitizer)
+    abi.add("sanitizer", "thread");
+#elif AMALGAM_PLUGIN_HAS(memory_sanitizer)
+    abi.add("sanitizer", "memory");
+#else
+    abi.add("sanitizer", "none");
+#endif
+#undef AMALGAM_PLUGIN_HAS
+    abi.add("size of a pointer", sizeof(void*));
+    abi.add("size of std::string", sizeof(std::string));
+    abi.add("size of uri", sizeof(uri));
+    abi.add("size of status", sizeof(status));
+    abi.add("size of port_options", sizeof(port_options));
+    abi.add("size of transport_info", sizeof(transport_info));
+    abi.add("size of result", sizeof(result<std::unique_ptr<port>>));
+    abi.add("size of capabilities", sizeof(capabilities));
+    abi.add("size of port_usage", sizeof(port_usage));
+    abi.add("size of port", sizeof(port));
+    abi.add("size of completion", sizeof(completion));
+    abi.add("size of message", sizeof(message));
+    abi.add("size of region", sizeof(region));
+    abi.add("size of remote_key", sizeof(remote_key));
+    abi.add("size of shared_block", sizeof(shared_block));
+    return abi;
+}
+static constexpr plugin_abi_text plugin_abi = describe_plugin_abi();
 
 }  // namespace amalgam
 
-#define AMALGAM_TRANSPORT_PLUGIN(...)                                                        \
-    extern "C" __attribute__((visibility("default"))) const ::amalgam::transport_plugin*     \
-    amalgam_transport_plugin() noexcept {                                                    \
-        static const ::amalgam::transport_plugin plugin{::amalgam::plugin_interface_version, \
-                                                        ::amalgam::plugin_abi, __VA_ARGS__}; \
-        return &plugin;                                                                      \
+#define AMALGAM_TRANSPORT_PLUGIN(...) \
+    AMALGAM_TRANSPORT_PLUGIN_BUILT(::amalgam::describe_plugin_abi(), __VA_ARGS__)
+
+/// For tests: a plug-in that says it was built as the plugin_abi_text `abi` says. The loader reads
+/// that section before it loads the object.
+#define AMALGAM_TRANSPORT_PLUGIN_BUILT(abi, ...)                                                   \
+    __attribute__((section("amalgam_transport_abi"),                                               \
+                   used)) static constexpr ::amalgam::plugin_abi_text amalgam_transport_abi = abi; \
+    extern "C" __attribute__((visibility("default"))) const ::amalgam::transport_plugin*           \
+    amalgam_transport_plugin() noexcept {                                                          \
+        static const ::amalgam::transport_plugin plugin{::amalgam::plugin_interface_version,       \
+                                                        amalgam_transport_abi.text, __VA_ARGS__};  \
+        return &plugin;                                                                            \
     }
