@@ -54,6 +54,11 @@ std::optional<mutable_bytes> shm_arena::cut(std::size_t bytes) {
     return out;
 }
 
+bool shm_arena::reserve(mutable_bytes cut) const noexcept {
+    return reserve_shm_pages(fd_.get(), static_cast<std::size_t>(cut.data() - memory_.data()),
+                             cut.size());
+}
+
 void shm_arena::give_back(mutable_bytes cut) noexcept {
     const auto offset = static_cast<std::size_t>(cut.data() - memory_.data());
     ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),

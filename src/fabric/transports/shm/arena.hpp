@@ -28,6 +28,8 @@ public:
     std::optional<mutable_bytes> cut(std::size_t bytes);
     /// Gives back what was cut. Its pages go at once, also those that a peer has mapped.
     void give_back(mutable_bytes cut) noexcept;
+    /// Makes sure that there is memory for what was cut. False: there is none; errno says why.
+    bool reserve(mutable_bytes cut) const noexcept;
     bool is_whole() const noexcept { return cuts_ == 0; }
 
     const std::byte* start() const noexcept { return memory_.data(); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <cerrno>
 #include <functional>
 #include <mutex>
 #include <new>
@@ -24,22 +25,18 @@ public:
 
     result<place> cut(std::size_t bytes) {
         const std::lock_guard one(lock_);
-        if (bytes <= shm_block_table::largest_cut)
-            for (const auto& arena : arenas_)
-                if (const auto found = arena->cut(bytes)) return place{arena.get(), *found};
-        result<shm_arena*> fresh =
-            add(bytes <= shm_block_table::largest_cut ? shm_block_table::arena_bytes : bytes);
-        if (!fresh) return fresh.why();
-        return place{*fresh, *(*fresh)->cut(bytes)};
+        result<place> found = find_or_add(bytes);
+        if (found && !found->arena->reserve(found->bytes)) {
+            const int error = errno;
+            drop(*found);
+            return failure{{errc::no_memory, error}, "shm: no memory for a block"};
+        }
+        return found;
     }
 
     void give_back(const place& gone) noexcept {
         const std::lock_guard one(lock_);
-        gone.arena->give_back(gone.bytes);
-        if (!gone.arena->is_whole()) return;
-        if (board_ != nullptr) board_->withdraw_block(gone.arena->slot);
-        taken_[gone.arena->slot] = false;
-        std::erase_if(arenas_, [&](const auto& arena) { return arena.get() == gone.arena; });
+        drop(gone);
     }
 
     std::uint64_t names_of(scatter segments) const noexcept {
@@ -74,6 +71,24 @@ public:
 
 private:
     using arena_list = std::vector<std::unique_ptr<shm_arena>>;
+
+    result<place> find_or_add(std::size_t bytes) {
+        if (bytes <= shm_block_table::largest_cut)
+            for (const auto& arena : arenas_)
+                if (const auto found = arena->cut(bytes)) return place{arena.get(), *found};
+        result<shm_arena*> fresh =
+            add(bytes <= shm_block_table::largest_cut ? shm_block_table::arena_bytes : bytes);
+        if (!fresh) return fresh.why();
+        return place{*fresh, *(*fresh)->cut(bytes)};
+    }
+
+    void drop(const place& gone) noexcept {
+        gone.arena->give_back(gone.bytes);
+        if (!gone.arena->is_whole()) return;
+        if (board_ != nullptr) board_->withdraw_block(gone.arena->slot);
+        taken_[gone.arena->slot] = false;
+        std::erase_if(arenas_, [&](const auto& arena) { return arena.get() == gone.arena; });
+    }
 
     arena_list::const_iterator after(const std::byte* at) const noexcept {
         return std::upper_bound(

@@ -1,13 +1,16 @@
 #include "fabric/transports/shm/mapping.hpp"
 
 #include <cerrno>
+#include <ctime>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -45,16 +48,71 @@ shm_mapping shm_mapping::mirrored(int fd, std::size_t offset, std::size_t bytes)
     return both;
 }
 
+namespace {
+
+/// Makes a file longer. A limit of file sizes (`ulimit -f`) is EFBIG here, and no signal.
+bool set_length(int fd, std::size_t bytes) noexcept {
+    sigset_t limit, before, pending;
+    ::sigemptyset(&limit);
+    ::sigaddset(&limit, SIGXFSZ);
+    ::sigpending(&pending);
+    const bool was_pending = ::sigismember(&pending, SIGXFSZ) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &limit, &before);
+    const bool done = ::ftruncate(fd, static_cast<off_t>(bytes)) == 0;
+    const int error = errno;
+    if (!done && error == EFBIG && !was_pending) {
+        constexpr timespec at_once{};
+        while (::sigtimedwait(&limit, nullptr, &at_once) < 0 && errno == EINTR) {
+        }
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    errno = error;
+    return done;
+}
+
+/// Whether the system counts memory before it is touched, and then has a page of a file in memory
+/// fail with SIGBUS when there is none.
+bool is_memory_counted() noexcept {
+    static const bool counted = [] {
+        const unique_fd file(::open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC));
+        char mode = 0;
+        return file && ::read(file.get(), &mode, 1) == 1 && mode == '2';
+    }();
+    return counted;
+}
+
+}  // namespace
+
+bool reserve_shm_pages(int fd, std::size_t offset, std::size_t bytes) noexcept {
+    return !is_memory_counted() || take_shm_pages(fd, offset, bytes);
+}
+
+bool take_shm_pages(int fd, std::size_t offset, std::size_t bytes) noexcept {
+    int how = -1;
+    do {
+        how = ::fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                          static_cast<off_t>(bytes));
+    } while (how != 0 && errno == EINTR);
+    return how == 0;
+}
+
 result<unique_fd> make_shm_memory(std::size_t bytes) {
     unique_fd fd(::memfd_create("amalgam-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
     if (!fd && errno == EINVAL)  // Before Linux 6.3.
         fd.reset(::memfd_create("amalgam-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
-        ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
-        return failure{{errc::no_memory, errno},
-                       fmt::format("shm: the kernel gave no shared memory of {} bytes (errno {}); "
-                                   "look at the limits of memory and of open files (ulimit -n)",
-                                   bytes, errno)};
+    if (!fd || !set_length(fd.get(), bytes) ||
+        ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+        const int error = errno;
+        return failure{
+            {errc::no_memory, error},
+            error == EFBIG
+                ? fmt::format("shm: shared memory of {} bytes is past the limit of file sizes, "
+                              "which counts for it, too; raise it (ulimit -f)",
+                              bytes)
+                : fmt::format("shm: the kernel gave no shared memory of {} bytes (errno {}); "
+                              "look at the limits of memory and of open files (ulimit -n)",
+                              bytes, error)};
+    }
     return fd;
 }
 

@@ -46,8 +46,15 @@ private:
 /// that nothing is left behind however its users end. Nobody can make it smaller: an access to
 /// a mapping of it cannot fault.
 ///
-/// Failure: `no_memory`.
+/// Failure: `no_memory`, also where a limit of file sizes (RLIMIT_FSIZE) is lower; no signal then.
 result<unique_fd> make_shm_memory(std::size_t bytes);
+
+/// Sees to it that touching those bytes of shared memory is no SIGBUS for want of memory. Where the
+/// system counts memory before it is touched (overcommit_memory 2) that is take_shm_pages(), and
+/// else nothing: there is no such fault then. False: no memory; errno says why.
+bool reserve_shm_pages(int fd, std::size_t offset, std::size_t bytes) noexcept;
+/// Has the kernel give the pages now. False: there are not so many.
+bool take_shm_pages(int fd, std::size_t offset, std::size_t bytes) noexcept;
 
 /// From now on nobody can map it for writing, or write to it by its descriptor; mappings that
 /// exist stay as they are. False: this kernel cannot (before 5.1).

@@ -6,7 +6,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace amalgam::detail {
@@ -44,6 +47,36 @@ TEST(shm_mapping, memory_without_new_writers_stays_writable_to_its_first) {
     first.data()[0] = std::byte{3};
     EXPECT_EQ(reader.data()[0], std::byte{3});
     EXPECT_LT(::write(fd.get(), "x", 1), 0);
+}
+
+TEST(shm_mapping, pages_are_taken_or_refused_without_a_fault) {
+    const unique_fd fd = make_shm_memory(4 * page).value();
+    ASSERT_TRUE(take_shm_pages(fd.get(), page, 2 * page));
+    struct stat facts {};
+    ASSERT_EQ(::fstat(fd.get(), &facts), 0);
+    EXPECT_EQ(facts.st_blocks * 512, 2 * static_cast<long>(page));
+    EXPECT_EQ(facts.st_size, 4 * static_cast<long>(page));
+    EXPECT_TRUE(reserve_shm_pages(fd.get(), 0, 4 * page));
+    EXPECT_FALSE(take_shm_pages(-1, 0, page));
+}
+
+TEST(shm_mapping, limit_of_file_sizes_is_no_memory_and_no_signal) {
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit little{2 * page, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+    const auto fits = make_shm_memory(2 * page);
+    const auto refused = make_shm_memory(2 * page + 1);
+    sigset_t pending, blocked;
+    ::sigpending(&pending);
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_TRUE(fits);
+    EXPECT_EQ(refused.code(), errc::no_memory);
+    EXPECT_EQ(refused.code().native, EFBIG);
+    EXPECT_NE(refused.sentence().find("ulimit -f"), std::string::npos) << refused.sentence();
+    EXPECT_EQ(::sigismember(&pending, SIGXFSZ), 0);
+    EXPECT_EQ(::sigismember(&blocked, SIGXFSZ), 0);
 }
 
 TEST(shm_mapping, only_sealed_memory_of_the_right_size_is_accepted) {

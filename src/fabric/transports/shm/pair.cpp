@@ -13,6 +13,9 @@ result<shm_pair> shm_pair::map(int fd, side mine, const origins& from) {
     if (!made.words_ || !made.to_acceptor_ || !made.to_connector_)
         return failure{{errc::no_memory, errno}, "shm: no address space for one more connection"};
 
+    if (!reserve_shm_pages(fd, 0, layout::bytes))
+        return failure{{errc::no_memory, errno}, "shm: no memory for one more connection"};
+
     auto* const sides = reinterpret_cast<shm_side*>(made.words_.data());
     shm_side& connector = sides[0];
     shm_side& acceptor = sides[1];

@@ -13,12 +13,16 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -259,6 +263,92 @@ bool is_socket_name(const std::string& part) {
     for (std::string line; std::getline(sockets, line);)
         if (line.find(part) != std::string::npos) return true;
     return false;
+}
+
+void limit_file_sizes(rlim_t bytes) {
+    const rlimit little{bytes, bytes};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+}
+
+TEST(shm_processes, port_past_the_limit_of_file_sizes_is_refused_with_a_sentence) {
+    child_process limited([](channel&) {
+        limit_file_sizes(1000);
+        const auto refused = transport_registry::native().open("shm://");
+        EXPECT_EQ(refused.code(), errc::no_memory);
+        EXPECT_NE(refused.sentence().find("ulimit -f"), std::string::npos) << refused.sentence();
+        return 0;
+    });
+    EXPECT_EQ(limited.join(), 0);
+}
+
+TEST(shm_processes, connection_past_the_limit_of_file_sizes_is_refused_with_a_sentence) {
+    static_assert(shm_board_layout::bytes < shm_pair_layout::bytes);
+    child_process limited([](channel&) {
+        limit_file_sizes(shm_board_layout::bytes);
+        shm_test_port one("shm://"), other("shm://");
+        const auto refused = one.end().lookup(other.end().address());
+        EXPECT_EQ(refused.code(), errc::no_memory);
+        EXPECT_NE(refused.sentence().find("ulimit -f"), std::string::npos) << refused.sentence();
+        EXPECT_EQ(one.end().open_operations(), 0u);
+        return 0;
+    });
+    EXPECT_EQ(limited.join(), 0);
+}
+
+/// A message and a transfer to a block go from one port to another.
+void expect_messages_and_blocks(bool shared) {
+    shm_test_port one("shm://"), other("shm://");
+    const peer_id to = one.reach(other);
+    const std::vector<std::byte> bytes(100'000, std::byte{3});
+    one.send(to, 7, bytes);
+    move_until({&one, &other}, [&] { return !other.tags.empty(); });
+    EXPECT_EQ(other.last, bytes);
+    shared_block block = other.end().allocate(100'000).value();
+    EXPECT_EQ(block.is_shared(), shared);
+    const region target = other.end().open_region(block.bytes(), access::read_write).value();
+    const const_bytes from(bytes);
+    recorded done;
+    if (one.end().post_put(to, gather(&from, 1), target.key(), 0, done) == posted::pending) {
+        move_until({&one, &other}, [&] { return done.runs == 1; });
+        EXPECT_TRUE(done.what.ok());
+    }
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), block.bytes().begin()));
+}
+
+TEST(shm_processes, blocks_past_the_limit_of_file_sizes_are_private) {
+    child_process limited([](channel&) {
+        limit_file_sizes(shm_pair_layout::bytes);
+        expect_messages_and_blocks(false);
+        return 0;
+    });
+    EXPECT_EQ(limited.join(), 0);
+}
+
+TEST(shm_processes, full_file_system_of_shared_memory_holds_nothing_up) {
+    child_process crowded([](channel& parent) {
+        const std::string user = std::to_string(::geteuid()), group = std::to_string(::getegid());
+        const auto write = [](const char* path, const std::string& text) {
+            std::ofstream(path) << text;
+        };
+        const bool apart = ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0;
+        write("/proc/self/setgroups", "deny");
+        write("/proc/self/uid_map", user + " " + user + " 1");
+        write("/proc/self/gid_map", group + " " + group + " 1");
+        if (!apart || ::mount("none", "/dev/shm", "tmpfs", 0, "size=4k") != 0) {
+            parent.say("not permitted");
+            return 0;
+        }
+        const unique_fd file(::open("/dev/shm/all", O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+        const std::vector<char> page(shm_page_bytes);
+        EXPECT_EQ(::write(file.get(), page.data(), page.size()), 4096);
+        EXPECT_LT(::write(file.get(), page.data(), page.size()), 0);
+        parent.say("full");
+        expect_messages_and_blocks(true);
+        return 0;
+    });
+    const bool full = crowded.line().hear() == "full";
+    EXPECT_EQ(crowded.join(), 0);
+    if (!full) GTEST_SKIP() << "no name space of mounts is to be had";
 }
 
 TEST(shm_processes, killed_process_leaves_nothing_behind) {
