@@ -166,7 +166,7 @@ std::size_t shm_inward::copy_some() noexcept {
 }
 
 status shm_inward::copy_part(std::size_t bytes) noexcept {
-    const shm_link::touch touching(link_);
+    const shm_link::touch touching(link_, shm_touched::offer(offer_.slot));
     if (theirs_.closed.load(std::memory_order_seq_cst) != 0) return {errc::disconnected};
     // The sender may have taken its memory back, and put the bytes elsewhere, in one piece.
     const std::uint64_t moved = theirs_.moved[offer_.slot].load(std::memory_order_seq_cst);

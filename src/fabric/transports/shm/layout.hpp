@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "frames are little-end
 /// A word that two processes share.
 using shm_word = std::atomic<std::uint64_t>;
 
-inline constexpr std::uint32_t shm_version = 3;
+inline constexpr std::uint32_t shm_version = 4;
 inline constexpr std::size_t shm_line_bytes = 64;
 inline constexpr std::size_t shm_page_bytes = 4096;
 /// Of each of the two rings between two ports.
@@ -78,6 +78,23 @@ struct shm_offer {
 };
 static_assert(sizeof(shm_offer) == 88);
 
+/// What one side copies from or to the memory of the other: so that who closes one region does not
+/// wait for the copying of another.
+struct shm_touched {
+    static constexpr std::uint64_t writes = std::uint64_t{1} << 31;  ///< Beside a region's id.
+
+    /// The low half of an id is the number of a slot, far below that bit.
+    static constexpr std::uint64_t region(std::uint64_t id, bool for_writing) noexcept {
+        return (id & ~writes) | (for_writing ? writes : 0);
+    }
+    static constexpr std::uint64_t offer(std::uint32_t slot) noexcept {
+        return ~std::uint64_t{slot};
+    }
+    static constexpr bool is_offer(std::uint64_t what) noexcept {
+        return ~what < shm_offer::max_open;
+    }
+};
+
 /// What one side of a connection tells the other by words. Only the side itself writes them.
 /// Grouped by line: what changes often stands apart from what is rarely written.
 struct shm_side {
@@ -92,6 +109,7 @@ struct shm_side {
     shm_word asked;       ///< How often it asked for bytes of an offer, to be put on the tray.
     shm_word asked_from;  ///< From where on, in the ranges of the oldest offer not answered.
     shm_word brought;     ///< How many such requests of the other side it has met.
+    shm_word touched;  ///< What it copies from or to: see shm_touched. Written before `touching`.
 
     /// Where the bytes of an offer stand by now, if not where the offer said; else 0.
     alignas(shm_line_bytes) std::array<shm_word, shm_offer::max_open> moved;

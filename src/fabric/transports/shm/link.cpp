@@ -1,9 +1,17 @@
 #include "fabric/transports/shm/link.hpp"
 
+#include <array>
+#include <cstdio>
+#include <string_view>
 #include <utility>
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+#include <amalgam/core/log.hpp>
 
 #include "fabric/transports/shm/cross_memory.hpp"
 #include "fabric/transports/shm/port.hpp"
@@ -56,6 +64,7 @@ void shm_link::take_down() noexcept {
     phase_ = phase::over;
     // seq_cst: whoever copies has said so before it looks here; we look there afterwards.
     pair_.mine().closed.store(1, std::memory_order_seq_cst);
+    last_ = current_touch();
     inward_.pause();
     outward_.drop();
     blocks_.clear();
@@ -112,18 +121,85 @@ void shm_link::woke() noexcept {
     if (std::exchange(wants_, false)) pair_.mine().wants.fetch_add(1, std::memory_order_seq_cst);
 }
 
-void shm_link::wait_until_untouched() noexcept {
-    const shm_word& touching = pair_.theirs().touching;
-    const std::uint64_t now = touching.load(std::memory_order_seq_cst);
-    if (now % 2 == 0) return;
-    const clock::time_point until = clock::steady().now() + port_.patience();
+shm_link::a_touch shm_link::current_touch() const noexcept {
+    const shm_side& theirs = pair_.theirs();
+    a_touch now{theirs.touching.load(std::memory_order_seq_cst), 0};
+    if (now.number % 2 == 0) return {};
+    now.what = theirs.touched.load(std::memory_order_acquire);
+    // The second word is of that touch only if it has not ended meanwhile. A later one looks at
+    // what it may copy after we said what it may not.
+    return theirs.touching.load(std::memory_order_seq_cst) == now.number ? now : a_touch{};
+}
+
+void shm_link::wait_until_region_untouched(std::uint64_t id) noexcept {
+    const a_touch now = phase_ == phase::over ? last_ : current_touch();
+    if (now.number != 0 && !shm_touched::is_offer(now.what) &&
+        (now.what & ~shm_touched::writes) == id)
+        wait_for_end_of(now);
+}
+
+void shm_link::wait_until_offer_untouched(std::uint32_t slot) noexcept {
+    const a_touch now = current_touch();
+    if (now.number != 0 && now.what == shm_touched::offer(slot)) wait_for_end_of(now);
+}
+
+bool shm_link::may_write_yet() const noexcept {
+    return last_.writes() && pair_.theirs().touching.load() == last_.number && !is_gone();
+}
+
+bool shm_link::is_gone() const noexcept {
+    if (process_) return has_process_ended(process_.get());
+    // One that is not of our namespace of processes may still see us.
+    return !socket_ || !still_there(socket_.get());
+}
+
+bool shm_link::is_stopped() const noexcept {
+    char path[32];
+    std::snprintf(path, sizeof path, "/proc/%ld/stat", static_cast<long>(pid_));
+    const unique_fd file(pid_ > 0 ? ::open(path, O_RDONLY | O_CLOEXEC) : -1);
+    if (!file) return false;
+    std::array<char, 256> text;  // The state follows a name of up to 64 bytes.
+    const ssize_t bytes = ::read(file.get(), text.data(), text.size());
+    const std::string_view line(text.data(), bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+    const std::size_t name_ends = line.rfind(") ");
+    if (name_ends == line.npos || name_ends + 2 >= line.size()) return false;
+    // Stopped by a signal, by a debugger, or in a system call that nothing interrupts.
+    return std::string_view("TtD").find(line[name_ends + 2]) != std::string_view::npos;
+}
+
+void shm_link::wait_for_end_of(const a_touch& one) noexcept {
+    constexpr auto spinning = std::chrono::milliseconds(1);
+    // It will see the end of the connection before it believes what it reads.
+    if (phase_ == phase::over && !one.writes()) return;
+    const clock::time_point began = clock::steady().now();
+    clock::time_point until = began + port_.patience();
+    bool told = false;
     // The process may have died in the midst of it; its copying has ended by the time it is gone.
-    while (touching.load(std::memory_order_seq_cst) == now) {
-        if (process_ && has_process_ended(process_.get())) return;
-        // One that is not of our namespace of processes may still see us.
-        if (!process_ && socket_ && !still_there(socket_.get())) return;
-        if (clock::steady().now() > until) return;
-        ::sched_yield();
+    while (pair_.theirs().touching.load(std::memory_order_seq_cst) == one.number && !is_gone()) {
+        const clock::time_point now = clock::steady().now();
+        if (now >= until) {
+            const bool stopped = one.writes() && is_stopped();
+            if (!std::exchange(told, true)) {
+                log(log_level::warn, "shm",
+                    stopped ? "a process that was stopped while it wrote to a region holds up the "
+                              "closing of that region until it goes on or ends"
+                            : "a peer stood still while it copied from or to memory of ours, ended "
+                              "the connection",
+                    {{"port", name_}, {"pid", pid_}});
+                fail({errc::disconnected, ETIMEDOUT});
+            }
+            if (!stopped) {
+                last_ = {};  // No honest one takes so long: nobody waits for it any more.
+                return;
+            }
+            until = now + port_.patience();  // Once it goes on it has that long to end.
+        }
+        if (now - began < spinning) {
+            ::sched_yield();
+        } else {
+            pollfd end{process_.get(), POLLIN, 0};
+            ::poll(&end, process_ ? 1 : 0, 1);
+        }
     }
 }
 

@@ -106,7 +106,10 @@ public:
     /// waits. So look again, after making one, whether the memory is still the peer's to give.
     class touch {
     public:
-        explicit touch(shm_link& link) noexcept : word_(link.pair_.mine().touching) {
+        /// `what`: as shm_touched says.
+        touch(shm_link& link, std::uint64_t what) noexcept : word_(link.pair_.mine().touching) {
+            // release: who reads it sees that the touch before is over.
+            link.pair_.mine().touched.store(what, std::memory_order_release);
             word_.fetch_add(1, std::memory_order_seq_cst);
         }
         ~touch() { word_.fetch_add(1, std::memory_order_seq_cst); }
@@ -115,9 +118,21 @@ public:
     private:
         shm_word& word_;
     };
-    /// Returns when the peer copies nothing that it looked up before the call. Normally at once;
-    /// a peer that stands still in the midst of it is waited for until the silence limit.
-    void wait_until_untouched() noexcept;
+    /// Returns when the peer copies nothing from or to that region, by what it looked up before
+    /// the call. Normally at once, and always when it copies from or to another.
+    ///
+    /// A peer that stands still in the midst of it loses its connection at the silence limit. One
+    /// that was reading is not waited for any longer, as it finds out before it believes what it
+    /// has read. One that was writing, and that the system has stopped, is waited for until it goes
+    /// on or is gone: it could write at any time later.
+    void wait_until_region_untouched(std::uint64_t id) noexcept;
+    /// Likewise for the offer in that slot, which a peer only reads.
+    void wait_until_offer_untouched(std::uint32_t slot) noexcept;
+    /// Whether it was writing to a region when the connection ended, and has not ended that.
+    /// Precondition: shut().
+    bool may_write_yet() const noexcept;
+    /// Whether all threads of the peer's process stand still, because somebody wants them to.
+    bool is_stopped() const noexcept;
 
 private:
     friend class shm_port;
@@ -127,6 +142,18 @@ private:
                                    std::uint64_t offset) noexcept;
     bool locate(const shm_found_region&, access, std::span<mutable_bytes>) noexcept;
     void take_down() noexcept;
+    bool is_gone() const noexcept;
+    /// What the peer is copying just now. Number 0: nothing.
+    struct a_touch {
+        std::uint64_t number = 0;
+        std::uint64_t what = 0;  ///< As shm_touched says.
+
+        bool writes() const noexcept {
+            return number != 0 && !shm_touched::is_offer(what) && (what & shm_touched::writes) != 0;
+        }
+    };
+    a_touch current_touch() const noexcept;
+    void wait_for_end_of(const a_touch&) noexcept;
 
     // The hot path's first: what each message touches stands together.
     shm_port& port_;
@@ -140,6 +167,7 @@ private:
     std::uint64_t rung_ = 0;  // The last `wants` of the peer for which we rang.
 
     std::string name_;
+    a_touch last_;  // When the connection ended.
     unique_fd socket_;
     unique_fd process_;  // Readable when the peer's process has ended.
     shm_watch socket_watch_;

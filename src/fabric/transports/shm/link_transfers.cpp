@@ -73,7 +73,7 @@ std::optional<status> shm_link::transfer(std::span<const Local> local, const rem
     cross_place<Local> here{local, {}};
     bool crossed = false;
     for (bool first = true; first || left > 0; first = false) {
-        const touch touching(*this);
+        const touch touching(*this, shm_touched::region(key.region, is_put));
         if (pair_.theirs().closed.load(std::memory_order_seq_cst) != 0)
             return status{errc::disconnected};
         const shm_found_region found = board_.find(key, offset, left, asked);
@@ -87,6 +87,13 @@ std::optional<status> shm_link::transfer(std::span<const Local> local, const rem
             std::min<std::uint64_t>(left, maps ? mapped_at_once : crossed_at_once));
         if (maps) {
             copy(here, {mapped.data(), found.segment_count}, offset, some);
+            // What was read is the region's if its owner has not given up on us meanwhile: for
+            // that it does not wait for ever.
+            if constexpr (!is_put) {
+                std::atomic_thread_fence(std::memory_order_acquire);
+                if (pair_.theirs().closed.load(std::memory_order_seq_cst) != 0)
+                    return status{errc::disconnected};
+            }
         } else if (!crosses_) {
             return std::nullopt;  // By frames, from the beginning: they write the same bytes.
         } else {

@@ -293,11 +293,12 @@ void shm_outward::detach(completion& on_sent) noexcept {
     one.on_sent = nullptr;
     if (!own_bytes(one)) return link_.fail({errc::no_memory});
     if (!offered) return;
+    const std::uint32_t slot = one.slot;
     // seq_cst: the reader says that it is copying, then looks here; we write here, then look
     // whether it is copying.
-    mine_.moved[one.slot].store(reinterpret_cast<std::uint64_t>(one.own.data()),
-                                std::memory_order_seq_cst);
-    link_.wait_until_untouched();
+    mine_.moved[slot].store(reinterpret_cast<std::uint64_t>(one.own.data()),
+                            std::memory_order_seq_cst);
+    link_.wait_until_offer_untouched(slot);
 }
 
 }  // namespace amalgam::detail

@@ -33,6 +33,9 @@ constexpr std::size_t short_watch = 64;
 constexpr unsigned watches_until_fences = 8;
 constexpr std::size_t long_watch = 1024;
 
+// Peers that are gone for us and have not ended a copy to our memory, before we ask why.
+constexpr std::size_t max_sleepers = 16;
+
 capabilities facts(const shm_port_settings& settings) noexcept {
     capabilities can;
     can.transport = "shm";
@@ -316,9 +319,21 @@ void shm_port::forget(shm_link& link) noexcept {
 void shm_port::release(frame_link& which) noexcept {
     auto& link = static_cast<shm_link&>(which);
     forget(link);
-    // Regions that close after this do not know of the link any more.
-    link.wait_until_untouched();
-    std::erase_if(links_, [&](const auto& one) { return one.get() == &link; });
+    const auto at = std::find_if(links_.begin(), links_.end(),
+                                 [&](const auto& one) { return one.get() == &link; });
+    // Regions that close later must know of it: there is room, see adopt().
+    if (link.may_write_yet()) sleepers_.push_back(std::move(*at));
+    links_.erase(at);
+    look_at_sleepers();
+}
+
+void shm_port::look_at_sleepers() noexcept {
+    std::erase_if(sleepers_, [](const auto& one) { return !one->may_write_yet(); });
+    if (sleepers_.size() <= max_sleepers) return;
+    // Nobody who is not stopped takes so long over one copy: they are no honest ones.
+    const auto lies = std::find_if(sleepers_.begin(), sleepers_.end(),
+                                   [](const auto& one) { return !one->is_stopped(); });
+    if (lies != sleepers_.end()) sleepers_.erase(lies);
 }
 
 std::optional<status> shm_port::direct_put(frame_link& link, gather from, const remote_key& key,
@@ -344,7 +359,11 @@ void shm_port::region_opened(const remote_key& key, scatter segments) noexcept {
 void shm_port::region_closed(const remote_key& key) noexcept {
     if (!board_.withdraw(key)) return;
     for (const auto& link : links_)
-        link->wait_until_untouched();
+        link->wait_until_region_untouched(key.region);
+    if (sleepers_.empty()) return;
+    for (const auto& link : sleepers_)
+        link->wait_until_region_untouched(key.region);
+    look_at_sleepers();
 }
 
 }  // namespace amalgam::detail

@@ -103,6 +103,7 @@ private:
     void cool_links() noexcept;
     void heat(shm_link&) noexcept;
     void forget(shm_link&) noexcept;
+    void look_at_sleepers() noexcept;
 
     // port_events.cpp: what the kernel says, now and then.
     void look_at_events() noexcept;
@@ -143,7 +144,8 @@ private:
 
     shm_lent_pool lent_;
     std::vector<std::unique_ptr<shm_link>> links_;
-    std::vector<shm_link*> reaching_;  // Those that wait for their welcome.
+    std::vector<std::unique_ptr<shm_link>> sleepers_;  // Over, but their peers may write yet.
+    std::vector<shm_link*> reaching_;                  // Those that wait for their welcome.
     std::size_t denied_ = 0;  // Connections so far where the kernel refused cross-memory attach.
     status denied_why_;
     std::size_t blocks_denied_ = 0;  // Likewise, to map the peer's blocks.

@@ -241,6 +241,7 @@ shm_link& shm_port::adopt(std::unique_ptr<shm_link> link) {
     // A link is in each list once at most; later additions must not fail.
     for (auto* list : {&hot_, &quiet_, &pushing_, &draining_, &reaching_})
         list->reserve(links_.size());
+    sleepers_.reserve(sleepers_.size() + links_.size());
     return *links_.back();
 }
 

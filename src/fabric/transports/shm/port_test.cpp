@@ -184,6 +184,7 @@ TEST(shm_port, region_is_not_given_back_while_a_peer_copies) {
     region target = here.end().open_region(memory, access::read_write).value();
     const remote_key key = target.key();
     ASSERT_EQ(peer.board().find(key, 0, 64, access::write).what, shm_found_region::kind::open);
+    peer.words().touched.store(shm_touched::region(key.region, true));
     peer.words().touching.fetch_add(1);
     std::atomic<bool> copied{false};
     std::thread copier([&] {
