@@ -200,6 +200,32 @@ TEST(responder, learns_of_a_cancel_and_answers_to_nobody) {
     EXPECT_EQ(two.server.core().serves().running(), 0u);
 }
 
+TEST(responder, a_cancel_ends_what_its_handler_waits_for_while_that_runs) {
+    loop_pair two;
+    errc waited = errc::ok;
+    bool went_on = false;
+    std::vector<responder<int>> kept;
+    two.server.define("waits", [&](responder<int> answer) {
+        waited = error_of([] { this_task::sleep_for(1h); }).code().code;
+        went_on = answer.call().canceled();
+    });
+    two.server.define("returns", [&](responder<int> answer) { kept.push_back(std::move(answer)); });
+    for (const char* each : {"waits", "returns"}) {
+        future<int> call = two.client.procedure<int()>(each).on(two.there()).start();
+        two.net.run_for(1ms);
+        call.cancel();
+        two.net.run_for(1ms);
+        EXPECT_EQ(call.wait(), errc::canceled);
+    }
+    EXPECT_EQ(waited, errc::canceled);
+    EXPECT_TRUE(went_on);
+    ASSERT_EQ(kept.size(), 1u);
+    EXPECT_TRUE(kept.front().call().canceled());
+    kept.front()(1);
+    two.net.run_until_idle();
+    EXPECT_EQ(two.server.core().serves().running(), 0u);
+}
+
 TEST(responder, outlives_its_engine) {
     std::optional<responder<int>> held;
     {
@@ -381,6 +407,22 @@ TEST(retry, a_pausing_call_can_be_canceled_and_ends_with_its_engine) {
 }
 
 // ---- urgent
+
+TEST(retry, a_call_that_has_paused_is_counted_as_one_until_its_end) {
+    loop_network net;
+    engine client{net.port("client")};
+    auto f = client.procedure<void()>("f", {.idempotent = true}).on("loop://nobody");
+    future<void> first = f.retrying(3, 10ms).start(), second = f.retrying(3, 1h).start();
+    net.run_for(5ms);
+    EXPECT_EQ(client.core().calls().pending(), 2u);
+    net.run_for(1s);
+    EXPECT_FALSE(first.wait().ok());
+    EXPECT_EQ(client.core().calls().pending(), 1u);
+    second.cancel();
+    EXPECT_EQ(second.wait(), errc::canceled);
+    EXPECT_EQ(client.core().calls().pending(), 0u);
+    EXPECT_EQ(counters_of(client)["rpc.retried"], 2u);
+}
 
 TEST(urgent, goes_before_others_and_is_served_when_they_are_refused) {
     loop_network net;

@@ -107,6 +107,22 @@ TEST(call_failure, a_deadline_ends_the_call_on_time_and_the_late_reply_is_droppe
     EXPECT_EQ(counters_of(two.client)["rpc.late_replies"], 1u);
 }
 
+TEST(call_failure, a_late_reply_does_not_end_the_call_that_has_its_slot_now) {
+    loop_pair two;
+    two.net.delay(10ms);
+    two.server.define("slow", [](int a, int pause) {
+        this_task::sleep_for(std::chrono::milliseconds(pause));
+        return a;
+    });
+    auto slow = two.client.procedure<int(int, int)>("slow").on(two.there());
+    two.in_client([&] {
+        // Its reply left at 30 ms and is here at 40, before the server knows that nobody waits.
+        EXPECT_EQ(slow.within(35ms).try_call(1, 20).code(), errc::timed_out);
+        EXPECT_EQ(slow(2, 20), 2);
+    });
+    EXPECT_EQ(counters_of(two.client)["rpc.late_replies"], 1u);
+}
+
 TEST(call_failure, a_deadline_travels_and_nested_calls_inherit_the_earlier) {
     loop_pair two;
     std::map<std::string, clock::duration> left;

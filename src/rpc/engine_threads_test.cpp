@@ -355,6 +355,26 @@ TEST_P(engine_threads, coroutines_await_calls) {
     EXPECT_EQ(total.get(), 4950);
 }
 
+TEST_P(engine_threads, a_cancel_meets_a_handler_that_hands_its_responder_on) {
+    engine server{GetParam(), {.streams = 2}};
+    engine client{client_of(GetParam())};
+    server.define("hand_on",
+                  [&](responder<int> answer) {
+                      post(server.stream(), [late = std::move(answer)]() mutable { late(1); });
+                  },
+                  {.in = &server.stream(1).main_pool()});
+    auto hand_on = client.procedure<int()>("hand_on").on(server.address());
+    for (int i = 0; i < 300; ++i) {
+        future<int> call = hand_on.start();
+        for (int spin = 0; spin < i % 50; ++spin)
+            std::this_thread::yield();
+        call.cancel();
+        const errc how = call.wait().code;
+        EXPECT_TRUE(how == errc::ok || how == errc::canceled) << name(how);
+    }
+    EXPECT_EQ(hand_on(), 1);
+}
+
 TEST_P(engine_threads, any_thread_cancels_a_stream_and_its_reader_wakes) {
     engine server{GetParam()};
     engine client{client_of(GetParam())};

@@ -335,6 +335,64 @@ TEST(hostile_peer, that_sends_on_before_its_large_value_was_fetched_ends_the_str
     }
 }
 
+/// The ids that it was told not to be used any more.
+std::vector<std::uint64_t> released_to(const hostile& enemy) {
+    std::vector<std::uint64_t> ids;
+    for (const bytes& each : enemy.got) {
+        detail::parsed_message parsed;
+        EXPECT_EQ(detail::parse(each, parsed), nullptr);
+        if (parsed.kind != detail::message_kind::release) continue;
+        for (std::size_t at = 0; at + 8 <= parsed.body.size(); at += 8)
+            ids.push_back(load_le<std::uint64_t>(parsed.body.data() + at));
+    }
+    return ids;
+}
+
+TEST(hostile_peer,
+     a_value_without_the_checksum_that_was_asked_for_is_damaged_and_its_loans_released) {
+    loop_network net;
+    hostile enemy(net);
+    engine client{net.port("client"), {.checksum = true}};
+    future<int> call = client.procedure<int()>("f").on(enemy.line->address()).start();
+    net.run_until_idle();
+    bytes extras, loan(8);
+    store_le(loan.data(), std::uint64_t{4711});
+    detail::add_extra(extras, detail::extra::loans, loan);
+    bytes reply(detail::reply_bytes);
+    detail::write_reply(reply.data(), {}, detail::wire_flag::extras);
+    reply.insert(reply.end(), extras.begin(), extras.end());
+    reply.resize(reply.size() + 4);
+    enemy.send(enemy.tags.back(), reply);
+    net.run_until_idle();
+    EXPECT_EQ(call.wait(), errc::corrupt);
+    EXPECT_EQ(released_to(enemy), std::vector<std::uint64_t>{4711});
+    EXPECT_EQ(counters_of(client)["rpc.late_replies"], 1u);
+}
+
+TEST(hostile_peer, that_sends_more_values_than_were_asked_for_ends_the_stream) {
+    loop_network net;
+    hostile enemy(net);
+    engine client{net.port("client")};
+    auto values = client.procedure<streamed<int>()>("f").on(enemy.line->address()).window(2)();
+    net.run_until_idle();
+    const std::uint64_t id = enemy.tags.back();
+    bytes item(detail::reply_bytes + 4);
+    detail::write_reply(item.data(), {}, 0, detail::message_kind::item);
+    for (int i = 0; i < 3; ++i)
+        enemy.send(id, item);
+    net.run_until_idle();
+    auto reader = client.spawn([&] {
+        int read = 0;
+        while (read < 2 && values.next())
+            ++read;
+        EXPECT_EQ(read, 2);
+        values.next();
+    });
+    net.run_until_idle();
+    EXPECT_EQ(reader.wait(), errc::mismatch);
+    EXPECT_EQ(client.core().calls().pending(), 0u);
+}
+
 TEST(hostile_peer, cancels_and_verdicts_about_nothing_are_ignored) {
     threatened t;
     bytes all(detail::verdict_bytes);

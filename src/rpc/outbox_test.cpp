@@ -152,6 +152,24 @@ TEST(outbox, who_waits_for_room_goes_on_when_half_of_it_is_there) {
     n.settle();
 }
 
+TEST(outbox, who_waits_for_room_goes_on_when_the_peer_is_lost_or_this_is_closed) {
+    for (const bool closes : {false, true}) {
+        narrow n;
+        std::vector<std::unique_ptr<traced>> all;
+        for (char c = 'a'; c <= 'f'; ++c) {
+            all.push_back(std::make_unique<traced>(std::string(8, c), n.log));
+            (void)n.out.send(*n.there, *all.back());
+        }
+        admission me, other;
+        ASSERT_FALSE(n.out.admit(*n.there, me));
+        ASSERT_FALSE(n.out.admit(*n.there, other));
+        closes ? n.out.close() : n.out.drop(*n.there, {errc::disconnected});
+        // Both have their permit, or else this says so.
+        EXPECT_TRUE(me.who.park_until(clock::time_point{}));
+        EXPECT_TRUE(other.who.park_until(clock::time_point{}));
+    }
+}
+
 TEST(self_link, delivers_copies_in_order_and_is_full_at_its_limit) {
     buffer_pool buffers;
     self_link link(buffers);

@@ -4,8 +4,8 @@
 
 #include <amalgam/core/result.hpp>
 
-/// What became of a user's function that threw. To be called in a catch block: any type of exception
-/// ends as a failure of the one call that it belongs to.
+/// What became of a user's function that threw. To be called in a catch block: any type of
+/// exception ends as a failure of the one call that it belongs to.
 namespace amalgam::detail {
 
 /// Before a call was sent, such as by the serialization of an argument: an amalgam::error as it is,
