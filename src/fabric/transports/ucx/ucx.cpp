@@ -102,7 +102,8 @@ public:
         // Of a killed process its half-written cell stays in the queue of shared memory that all
         // others use, too.
         traits.isolates_killed = !uses_shared_memory(where.protocol);
-        ucx_carrier::setup with{"ucx+" + where.protocol, std::move(chosen), between_hosts};
+        ucx_carrier::setup with{"ucx+" + where.protocol, std::move(chosen), between_hosts,
+                                uses_shared_memory(where.protocol)};
         auto carrier =
             std::make_unique<ucx_carrier>(std::move(*meeting), std::move(worker), std::move(with));
         return make_packet_port(std::move(carrier), traits, options);

@@ -22,6 +22,12 @@ constexpr unsigned packet_id = 1;  // Of our active messages.
 // Packets on their way when a port ends get this long; then their endpoints are cut off.
 constexpr std::chrono::milliseconds last_words{200};
 
+// Of shared memory: with something in the queue that nobody finishes for so long, after a peer was
+// lost, nothing will come any more.
+constexpr std::chrono::seconds stuck_after{1};
+// When UCX says so often that it has work, and nothing comes, one sleeps for a moment all the same.
+constexpr unsigned enough_idle_looks = 1000;
+
 }  // namespace
 
 // ---- sending
@@ -77,6 +83,8 @@ std::size_t ucx_carrier::move_packets(std::size_t budget) noexcept {
     came_ = 0;
     while (ucp_worker_progress(worker_->get()) != 0 && came_ < budget) {
     }
+    if (came_ > 0) idle_looks_ = 0;
+    if (suspects_queue_) look_for_stuck_queue();
     if (needs_tending_ || !released_.empty()) tend_links();
     return came_;
 }
@@ -86,8 +94,43 @@ bool ucx_carrier::arm_paths() noexcept {
     const bool armed = ucp_worker_arm(worker_->get()) == UCS_OK;
     // With packets that find no room in shared memory UCX is never ready for sleep, and nothing
     // tells of room.
-    if (lent_ > 0) sleep_briefly(true);
-    return armed || lent_ > 0;
+    if (lent_ > 0) {
+        sleep_briefly(true);
+        return true;
+    }
+    if (!with_.shares_memory) return armed;
+    // A peer that is killed, or stopped, between the word that it writes and the signal for it
+    // wakes nobody; one in the midst of writing keeps UCX from ever being ready.
+    if (!armed && ++idle_looks_ < enough_idle_looks) return false;
+    if (!ends_.empty()) sleep_briefly(false);
+    return true;
+}
+
+/// Of a killed process its half-written cell may stay in the queue, and no packet behind it comes.
+void ucx_carrier::look_for_stuck_queue() noexcept {
+    if (came_ > 0) {
+        stuck_since_ = {};
+        return;
+    }
+    if (ucp_worker_arm(worker_->get()) == UCS_OK) {  // The queue is empty, and so nothing is stuck.
+        suspects_queue_ = false;
+        stuck_since_ = {};
+        events().due();
+        return;
+    }
+    const clock::time_point now = clock::steady().now();
+    if (stuck_since_ == clock::time_point{}) stuck_since_ = now;
+    if (now - stuck_since_ >= stuck_after) give_up();
+}
+
+void ucx_carrier::give_up() noexcept {
+    suspects_queue_ = false;
+    is_stuck_ = true;
+    log(log_level::error, "ucx",
+        "a peer was killed while it wrote into the shared memory of this port: its connections are "
+        "lost, and it reaches nobody any more; open another port");
+    for (const auto& each : ends_)
+        on_failure(each.get(), each->endpoint, UCS_ERR_CONNECTION_RESET);
 }
 
 // ---- endpoints
@@ -148,6 +191,7 @@ status ucx_carrier::open_path(introduced_link& link, const_bytes name) noexcept 
     one.header_ = 0;
     store_le(&one.header_, one.their_id());
     if (name.empty()) return {errc::disconnected, EPROTO};
+    if (is_stuck_) return {errc::disconnected, UCS_ERR_CONNECTION_RESET};
     if (!with_.between_hosts && !is_on_this_host(one)) return {errc::unreachable};
     return attach(one, name);
 } catch (const std::bad_alloc&) {
@@ -209,6 +253,7 @@ void ucx_carrier::on_failure(void* end, ucp_ep_h, ucs_status_t why) noexcept {
 void ucx_carrier::close_path(introduced_link& link, bool dead) noexcept {
     auto& one = static_cast<ucx_link&>(link);
     one.dead_ = dead;
+    if (dead && with_.shares_memory && !is_stuck_) suspects_queue_ = true;
     if (std::exchange(one.asked_to_close_, true) || one.end_ == nullptr) return;
     to_close_.push_back(&one);
     needs_tending_ = true;

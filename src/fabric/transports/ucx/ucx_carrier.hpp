@@ -49,8 +49,9 @@ public:
     static constexpr std::size_t packet_bytes = 65536;
     struct setup {
         std::string scheme;
-        std::string chosen;         ///< One sentence about it.
-        bool between_hosts = true;  ///< Else only ends on this host are reached.
+        std::string chosen;          ///< One sentence about it.
+        bool between_hosts = true;   ///< Else only ends on this host are reached.
+        bool shares_memory = false;  ///< All peers write into one queue of ours.
     };
 
     ucx_carrier(std::unique_ptr<port> tcp, std::unique_ptr<ucx_worker> worker, setup with);
@@ -81,6 +82,8 @@ private:
 
     void say_unreachable(const ucx_link& link, ucs_status_t why) const noexcept;
     void tell_failed(ucx_end& end) noexcept;
+    void look_for_stuck_queue() noexcept;
+    void give_up() noexcept;
     void tend_links() noexcept;
     void part(ucx_link& link) noexcept;
 
@@ -90,6 +93,10 @@ private:
     std::size_t came_ = 0;
     std::size_t lent_ = 0;  ///< Packets that UCX has, of all links.
     bool needs_tending_ = false;
+    bool suspects_queue_ = false;  ///< A peer is lost that may have left the queue stuck.
+    bool is_stuck_ = false;        ///< It has: nothing comes any more, and nobody is reached.
+    clock::time_point stuck_since_{};
+    unsigned idle_looks_ = 0;  ///< Times that UCX had work and nothing came of it.
     std::vector<ucx_end*> failed_;
     std::vector<std::unique_ptr<ucx_end>> ends_;
     std::vector<void*> closing_;  ///< Requests of UCX, of links that are not there any more.

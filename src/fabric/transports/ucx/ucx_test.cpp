@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <sstream>
@@ -173,6 +174,71 @@ TEST(ucx_transport, garbage_at_any_port_that_is_open_harms_nobody) {
     (void)newcomer.post(newcomer.look_up(server.address), 5, "welcome?", op);
     move_until({&newcomer}, [&] { return !newcomer.arrived.empty(); });
     EXPECT_EQ(server.end(), 0);
+}
+
+/// Sends to the address it is told until it is killed.
+conformance::child_process flooding_process(const std::string& where) {
+    return conformance::child_process([where](conformance::channel& parent) {
+        const std::string address = parent.hear();
+        tcp_test_port here = open_here(where);
+        const peer_id there = here.look_up(address);
+        for (std::uint64_t i = 0;; ++i) {
+            tcp_test_port::operation op;
+            const posted how = here.post(there, i, std::string(100, 'x'), op);
+            if (how == posted::pending) move_until({&here}, [&] { return op.over; });
+            here.end->progress();
+        }
+        return 0;
+    });
+}
+
+// One that is killed while it writes into the queue that others use, too, may leave it stuck.
+TEST(ucx_transport, calls_end_also_when_a_sender_to_shared_memory_is_killed) {
+    const std::string where = "ucx+shm://127.0.0.1:0";
+    std::vector<conformance::child_process> vandals;
+    for (int i = 0; i < 30; ++i)
+        vandals.push_back(flooding_process(where));
+    echoing_process friendly(where);
+    tcp_test_port here = open_here(where);
+    const peer_id there = here.look_up(friendly.address);
+    const auto answered = [&](std::uint64_t tag) {
+        tcp_test_port::operation op;
+        (void)here.post(there, tag, "still there?", op);
+        bool came = false;
+        const auto is_lost = [&] {
+            return std::any_of(here.lost.begin(), here.lost.end(),
+                               [&](const auto& one) { return one.first == there; });
+        };
+        move_until({&here}, [&] {
+            for (const auto& one : here.arrived)
+                came = came || (one.from == there && one.tag == tag);
+            here.arrived.clear();
+            return came || is_lost();
+        });
+        return came;
+    };
+    ASSERT_TRUE(answered(1'000'000));
+    std::uint64_t tag = 1'000'000;
+    seeded_random dice(1);
+    for (auto& vandal : vandals) {
+        vandal.line().say(here.end->address());
+        const std::size_t moment = 1 + dice.below(3000);
+        std::size_t came = 0;
+        move_until({&here}, [&] {
+            came += here.arrived.size();
+            here.arrived.clear();
+            return came >= moment;
+        });
+        vandal.kill();
+        if (answered(++tag)) continue;
+        EXPECT_EQ(here.lost.back().second.code, errc::disconnected);
+        tcp_test_port fresh = open_here(where);
+        tcp_test_port::operation op;
+        (void)fresh.post(fresh.look_up(friendly.address), 1, "still there?", op);
+        move_until({&fresh}, [&] { return !fresh.arrived.empty(); });
+        break;
+    }
+    EXPECT_EQ(friendly.end(), 0);
 }
 
 }  // namespace
