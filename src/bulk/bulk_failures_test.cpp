@@ -19,6 +19,7 @@
 #include <amalgam/rpc/detail/origin.hpp>
 
 #include "bulk/bulk_testing.hpp"
+#include "fabric/truncated_file.hpp"
 #include "memory/memory.hpp"
 #include "tasks/sanitizer.hpp"
 
@@ -76,6 +77,29 @@ TEST(bulk_failures, on_progress_may_stop_or_destroy_the_engine) {
                 std::this_thread::yield();
             EXPECT_TRUE(ended);
         }
+    }
+}
+
+TEST(bulk_failures, memory_that_cannot_be_accessed_is_said_to_be_here_or_at_the_peer) {
+    for (const char* uri : {"shm://", "tcp://127.0.0.1:0"}) {
+        SCOPED_TRACE(uri);
+        engine server(one_more(uri)), client(one_more(uri));
+        holder there(server);
+        std::vector<std::byte> memory = pattern(1 << 20);
+        detail::truncated_file fixed(memory.size(), PROT_READ);
+        const auto hold = client.procedure<void(bulk)>("hold").on(server.address());
+        const exposed good = expose(client, memory, access::read_write);
+        hold(good);
+        const error here = thrown_by([&] { there.held.pull(fixed.bytes()); });
+        EXPECT_EQ(here.code(), errc::invalid);
+        EXPECT_TRUE(std::string(here.what()).find("the memory here") != std::string::npos)
+            << here.what();
+        const exposed bad = expose(client, fixed.bytes(), access::read_write);
+        hold(bad);
+        const error at_peer = thrown_by([&] { there.held.push(memory); });
+        EXPECT_EQ(at_peer.code(), errc::invalid);
+        EXPECT_TRUE(std::string(at_peer.what()).find("the memory at the peer") != std::string::npos)
+            << at_peer.what();
     }
 }
 

@@ -15,6 +15,8 @@ namespace amalgam::detail {
 
 /// What an operation ends with whose memory cannot be read or written.
 inline constexpr status no_access{errc::invalid, EFAULT};
+/// Likewise, when it is the memory at the peer. On the wire that is `no_access`, of the peer's own.
+inline constexpr status no_access_there{errc::invalid, EREMOTEIO};
 
 /// Copies that fail instead of faulting, for memory that may be gone or may not be accessed: a
 /// mapping of a file that somebody truncated, a page that is read-only. The kernel copies, so a

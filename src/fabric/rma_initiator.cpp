@@ -139,7 +139,8 @@ verdict rma_initiator::on_done(peer_record& peer, const frame_header& header,
     if (payload.size() != rma_status_bytes) return verdict::malformed;
     if (peer.unanswered > 0) --peer.unanswered;
     rma_operation* op = find(peer, header.tag);
-    const status what = read_status(payload.data());
+    status what = read_status(payload.data());
+    if (what == no_access && what.native == EFAULT) what = no_access_there;
     if (op != nullptr && op->pieces_answered < op->pieces_asked) {
         if (what.ok() && !op->is_put)
             return verdict::malformed;  // A get that went well is answered by data.

@@ -1,6 +1,7 @@
 #include "rpc/transfers.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -18,8 +19,16 @@ bool is_loss(errc code) noexcept {
     return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
 }
 
-std::string_view advice(errc code) noexcept {
-    switch (code) {
+std::string_view advice(status what) noexcept {
+    switch (what.code) {
+        case errc::invalid:
+            if (what.native == EFAULT)
+                return "the memory here cannot be accessed: a file was truncated under its "
+                       "mapping, or pages may not be read or written so";
+            if (what.native == EREMOTEIO)
+                return "the memory at the peer cannot be accessed: a file was truncated under its "
+                       "mapping, or pages may not be read or written so";
+            return "it failed";
         case errc::timed_out:
             return "its deadline passed first; allow more time";
         case errc::canceled:
@@ -429,7 +438,7 @@ void transfers::close() noexcept {
 void transfers::explain(transfer_record& mine, status what, std::string_view text) noexcept {
     mine.why.what = what;
     try {
-        if (text.empty()) text = advice(what.code);
+        if (text.empty()) text = advice(what);
         mine.why.sentence =
             fmt::format("transfer of {} bytes {} {}: {}", mine.total_, mine.is_put_ ? "to" : "from",
                         mine.there_ && mine.there_.owner() == &core_ ? core_.address_of(mine.there_)

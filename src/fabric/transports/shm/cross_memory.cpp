@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <type_traits>
 
 #include <sys/uio.h>
+
+#include "fabric/guarded_memory.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -48,6 +51,17 @@ status why_not(int error) noexcept {
     }
 }
 
+/// Which side's memory the kernel could not access: each copy ends where the first byte that it did
+/// not copy is bad.
+status whose_fault(pid_t pid, const iovec& here, const iovec& there, bool reads_there) noexcept {
+    if (!reads_there)
+        return is_readable({static_cast<const std::byte*>(here.iov_base), 1}) ? no_access_there
+                                                                              : no_access;
+    std::byte one;
+    const iovec into{&one, 1}, from{there.iov_base, 1};
+    return ::process_vm_readv(pid, &into, 1, &from, 1, 0) == 1 ? no_access : no_access_there;
+}
+
 template <typename Local, typename Call>
 status copy(pid_t pid, cross_place<Local>& local, cross_place<const_bytes>& remote,
             std::size_t bytes, Call&& call) noexcept {
@@ -57,8 +71,10 @@ status copy(pid_t pid, cross_place<Local>& local, cross_place<const_bytes>& remo
         here.fill(local, some);
         const ssize_t copied =
             call(pid, here.parts.data(), here.count, there.parts.data(), there.count, 0);
+        if (copied == 0 || (copied < 0 && errno == EFAULT))
+            return whose_fault(pid, here.parts[0], there.parts[0],
+                               std::is_same_v<Local, mutable_bytes>);
         if (copied < 0) return why_not(errno);
-        if (copied == 0) return {errc::denied, EFAULT};
         const auto moved = static_cast<std::size_t>(copied);
         walk(local.segments, local.at, moved, [](Local) {});
         walk(remote.segments, remote.at, moved, [](const_bytes) {});

@@ -31,8 +31,9 @@ struct cross_place {
 
 /// Copies `bytes` bytes out of the memory of process `from`, by one system call per 64 segments.
 ///
-/// Failure: `denied` with EFAULT when either memory is not there, with EPERM when the kernel
-///          refuses; `disconnected` with ESRCH when the process is gone; part may be copied.
+/// Failure: no_access or no_access_there when the memory of this process or of the other cannot be
+///          accessed; `unsupported` with EPERM when the kernel refuses; `disconnected` with ESRCH
+///          when the process is gone; part may be copied.
 /// Threads: any.
 status copy_from_process(pid_t from, cross_place<mutable_bytes>& to,
                          cross_place<const_bytes>& source, std::size_t bytes) noexcept;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
+#include "fabric/guarded_memory.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -70,17 +71,32 @@ TEST(cross_memory, copy_goes_on_from_where_it_came_to) {
     EXPECT_EQ(target, source);
 }
 
-TEST(cross_memory, memory_that_is_not_there_is_denied) {
-    void* hole = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    std::vector<std::byte> near(100);
-    const mutable_bytes into(near);
-    const const_bytes there = foreign_bytes(reinterpret_cast<std::uint64_t>(hole), 100);
-    cross_place<mutable_bytes> to{{&into, 1}, {}};
-    cross_place<const_bytes> from{{&there, 1}, {}};
-    const status what = copy_from_process(self, to, from, 100);
-    EXPECT_EQ(what, errc::denied);
-    EXPECT_EQ(what.native, EFAULT);
-    ::munmap(hole, 4096);
+TEST(cross_memory, failure_says_on_which_side_memory_is_bad) {
+    // A page that is there, and one that is not.
+    constexpr std::size_t page = 4096;
+    auto* const half = static_cast<std::byte*>(
+        ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_EQ(::mprotect(half + page, page, PROT_NONE), 0);
+    std::vector<std::byte> whole(2 * page);
+    for (const std::size_t at : {std::size_t{0}, page - 5, page, page + 5}) {
+        SCOPED_TRACE(at);
+        const mutable_bytes good(whole), bad(half + at, 2 * page - at);
+        const auto fetch = [&](mutable_bytes into, const_bytes from) {
+            cross_place<mutable_bytes> to{{&into, 1}, {}};
+            cross_place<const_bytes> source{{&from, 1}, {}};
+            return copy_from_process(self, to, source, bad.size()).native;
+        };
+        const auto store = [&](const_bytes from, const_bytes into) {
+            cross_place<const_bytes> source{{&from, 1}, {}};
+            cross_place<const_bytes> to{{&into, 1}, {}};
+            return copy_to_process(self, source, to, bad.size()).native;
+        };
+        EXPECT_EQ(fetch(good, bad), no_access_there.native);
+        EXPECT_EQ(fetch(bad, good), no_access.native);
+        EXPECT_EQ(store(good, bad), no_access_there.native);
+        EXPECT_EQ(store(bad, good), no_access.native);
+    }
+    ::munmap(half, 2 * page);
 }
 
 TEST(cross_memory, process_that_is_gone_is_disconnected) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "fabric/guarded_memory.hpp"
 #include "fabric/transports/shm/cross_memory.hpp"
 #include "fabric/transports/shm/link.hpp"
 #include "fabric/transports/shm/port.hpp"
@@ -154,6 +155,10 @@ std::size_t shm_inward::copy_some() noexcept {
         if (is_refusal_of_kernel(what)) {
             arrives_.at = before;
             link_.denied(what);
+        } else if (what == no_access && what.native == no_access.native) {
+            // It is where the frame was to land: the rest of it is left where it is.
+            link_.port().unwritable(link_);
+            return end_copy();
         } else if (!what.ok()) {
             return break_off({errc::disconnected, what.native});
         } else {

@@ -50,6 +50,7 @@ public:
     using framed_port::end_landing;
     using framed_port::link_down;
     using framed_port::sent;
+    using framed_port::unwritable;
     using framed_port::writable;
 
     shm_lent_pool& lent() noexcept { return lent_; }

@@ -1,0 +1,97 @@
+// What becomes of memory that cannot be read or written: files that somebody truncated, pages that
+// are read-only. Only the operation that brought it fails, and says on which side it is.
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fabric/guarded_memory.hpp"
+#include "fabric/transports/shm/test_port.hpp"
+#include "fabric/truncated_file.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+constexpr std::size_t page = 4096;
+
+struct shm_bad_memory : testing::Test {
+    shm_bad_memory() {
+        here.send(to, 1, {});
+        move_until({&here, &there}, [&] { return !there.tags.empty(); });
+    }
+    status outcome(posted how, recorded& op) {
+        if (how == posted::done) return {};
+        move_until({&here, &there}, [&] { return op.runs > 0; });
+        return op.what;
+    }
+    status put(const_bytes from, const region& target) {
+        recorded op;
+        return outcome(here.end().post_put(to, gather(&from, 1), target.key(), 0, op), op);
+    }
+    status get(mutable_bytes into, const region& source) {
+        recorded op;
+        return outcome(here.end().post_get(to, scatter(&into, 1), source.key(), 0, op), op);
+    }
+    void expect_connected() {
+        there.tags.clear();
+        here.send(to, 2, {});
+        move_until({&here, &there}, [&] { return !there.tags.empty(); });
+        EXPECT_TRUE(here.losses.empty());
+        EXPECT_TRUE(there.losses.empty());
+        EXPECT_EQ(here.end().open_operations() + there.end().open_operations(), 0u);
+    }
+    static void expect(status what, status wanted) {
+        EXPECT_EQ(what, wanted);
+        EXPECT_EQ(what.native, wanted.native);
+    }
+
+    shm_test_port here{"shm://"}, there{"shm://"};
+    peer_id to = here.reach(there);
+    std::vector<std::byte> memory = std::vector<std::byte>(256 * page);
+    region all = there.end().open_region(memory, access::read_write).value();
+};
+
+TEST_F(shm_bad_memory, of_ours_fails_a_transfer_and_is_said_to_be_ours) {
+    for (const std::size_t left : {std::size_t{0}, page, 20 * page}) {
+        SCOPED_TRACE(left);
+        truncated_file file(memory.size()), fixed(memory.size(), PROT_READ);
+        file.truncate(left);
+        expect(put(file.bytes(), all), no_access);
+        expect(get(file.bytes(), all), no_access);
+        expect(get(fixed.bytes(), all), no_access);
+        expect_connected();
+    }
+}
+
+TEST_F(shm_bad_memory, of_the_peer_fails_a_transfer_and_is_said_to_be_the_peers) {
+    for (const std::size_t left : {std::size_t{0}, page, 20 * page}) {
+        SCOPED_TRACE(left);
+        truncated_file file(memory.size()), fixed(memory.size(), PROT_READ);
+        file.truncate(left);
+        const region gone = there.end().open_region(file.bytes(), access::read_write).value();
+        const region kept = there.end().open_region(fixed.bytes(), access::read_write).value();
+        expect(put(memory, gone), no_access_there);
+        expect(get(memory, gone), no_access_there);
+        expect(put(memory, kept), no_access_there);
+        expect(get(memory, kept), {});
+        expect_connected();
+    }
+}
+
+TEST_F(shm_bad_memory, for_a_message_on_offer_fails_its_receive_alone) {
+    for (const std::size_t left : {page, 100 * page}) {
+        SCOPED_TRACE(left);
+        truncated_file file(memory.size());
+        file.truncate(left);
+        const const_bytes from(memory);
+        recorded receive, send;
+        ASSERT_EQ(there.end().post_receive(there.from, 3, file.bytes(), receive), posted::pending);
+        ASSERT_EQ(here.end().post_send_expected(to, 3, gather(&from, 1), send), posted::pending);
+        move_until({&here, &there}, [&] { return send.runs > 0 && receive.runs > 0; });
+        EXPECT_TRUE(send.what.ok());
+        expect(receive.what, no_access);
+        expect_connected();
+    }
+}
+
+}  // namespace
+}  // namespace amalgam::detail
