@@ -139,6 +139,19 @@ TEST_F(introduced_carrier_test, announced_packets_are_waited_for_after_the_farew
     EXPECT_EQ(events_.downs, std::vector<errc>{errc::disconnected});
 }
 
+TEST_F(introduced_carrier_test, nobody_sleeps_while_one_who_left_is_waited_for) {
+    EXPECT_TRUE(here_->arm()) << "nothing is to be done";
+    scripted_link& from = come();
+    EXPECT_TRUE(here_->arm());
+    say(from, farewell_tag, farewell(1));
+    inner_->link_down(from, {errc::disconnected});
+    look();
+    EXPECT_FALSE(here_->arm()) << "no handle tells of the end of that time";
+    here_->arrived(*events_.links[0], {});
+    look();
+    EXPECT_TRUE(here_->arm());
+}
+
 TEST_F(introduced_carrier_test, a_link_stays_as_long_as_its_farewell_is_lent) {
     scripted_link& from = come();
     from.answer = posted::pending;
