@@ -300,6 +300,44 @@ TEST(bulk_failures, forged_descriptors_touch_nothing) {
     EXPECT_EQ(t.memory, pattern(t.memory.size()));
 }
 
+TEST(bulk_failures, a_descriptor_past_a_bound_is_refused_and_one_at_it_is_taken) {
+    using detail::bulk_image;
+    const auto refusal = [](auto change) -> std::string {
+        detail::received_bulk image;
+        image.kind = detail::bulk_kind::elsewhere;
+        image.rights = access::read_write;
+        image.home.bytes = 1000;
+        image.bytes = 900;
+        image.offset = 100;
+        image.direct = 0;
+        image.own_ways.push_back({{}, std::string(bulk_image::max_address_bytes, 'a')});
+        change(image);
+        bulk got;
+        const char* wrong = bulk::receive(image, nullptr, got);
+        EXPECT_EQ(got.bytes(), wrong == nullptr ? 900u : 0u);
+        return wrong == nullptr ? "" : wrong;
+    };
+    EXPECT_EQ(refusal([](detail::received_bulk&) {}), "");
+    EXPECT_EQ(refusal([](detail::received_bulk& image) { image.own_ways[0].address += 'a'; }),
+              "a descriptor's address is too long");
+    EXPECT_EQ(refusal([](detail::received_bulk& image) { image.own_ways.resize(2); }), "");
+    EXPECT_EQ(refusal([](detail::received_bulk& image) {
+                  image.own_ways.push_back({{}, std::string(5000, 'a')});
+              }),
+              "a descriptor's address is too long");
+    EXPECT_EQ(refusal([](detail::received_bulk& image) { image.direct = 1; }),
+              "a descriptor comes a way that it does not name");
+    EXPECT_EQ(refusal([](detail::received_bulk& image) { image.direct = bulk_image::no_way; }), "");
+    EXPECT_EQ(refusal([](detail::received_bulk& image) { ++image.bytes; }),
+              "a descriptor names bytes past the end of its memory");
+    EXPECT_EQ(refusal([](detail::received_bulk& image) { image.offset = ~std::uint64_t{0}; }),
+              "a descriptor names bytes past the end of its memory");
+    EXPECT_EQ(refusal([](detail::received_bulk& image) { image.rights = access{7}; }),
+              "a descriptor's rights are none there are");
+    EXPECT_EQ(refusal([](detail::received_bulk& image) { image.kind = detail::bulk_kind{0x13}; }),
+              "a descriptor of a kind there is not");
+}
+
 /// Whether `work()` went well although allocation number `n` of this thread was to fail.
 template <typename Work>
 bool survives(std::size_t n, Work work) {
