@@ -337,10 +337,10 @@ TEST(context_secret, keeps_out_who_does_not_know_it) {
     const peer there = stranger.lookup(one.where().addresses());
     const auto message =
         stranger.procedure<errc(resource_id, resource_id, std::int32_t, const_bytes)>(
-            "directory.message");
+            "amalgam.directory.message");
     EXPECT_EQ(message.on(there).try_call(mine.id(), box.id(), 1, {}).code(), errc::handler_failed);
     EXPECT_FALSE(box.try_receive());
-    const auto add = stranger.procedure<bool(resource_id, resource_id)>("directory.remove");
+    const auto add = stranger.procedure<bool(resource_id, resource_id)>("amalgam.directory.remove");
     EXPECT_FALSE(add.on(host.address()).try_call(one.id(), box.id()));
     EXPECT_TRUE(two.find(box.id()));
 }

@@ -15,10 +15,10 @@ namespace amalgam::detail {
 namespace {
 
 std::string challenge_name(std::string_view role) {
-    return fmt::format("{}.gate.challenge", role);
+    return fmt::format("amalgam.{}.gate.challenge", role);
 }
 std::string prove_name(std::string_view role) {
-    return fmt::format("{}.gate.prove", role);
+    return fmt::format("amalgam.{}.gate.prove", role);
 }
 
 gate_nonce random_nonce() {
@@ -67,10 +67,11 @@ gate::gate(engine& on, std::string_view role, const std::string& secret)
 void gate::start() {
     if (is_open()) return;
     auto self = shared_from_this();
-    on_.define(challenge_name(role_), [self](gate_nonce nonce) { return self->challenged(nonce); },
+    on_.define(library_name{challenge_name(role_)},
+               [self](gate_nonce nonce) { return self->challenged(nonce); },
                {.run = handler::inline_});
-    on_.define(prove_name(role_), [self](gate_proof proof) { return self->proved(proof); },
-               {.run = handler::inline_});
+    on_.define(library_name{prove_name(role_)},
+               [self](gate_proof proof) { return self->proved(proof); }, {.run = handler::inline_});
     losses_ = on_.on_peer_lost([weak = weak_from_this()](const peer& gone, status) {
         const auto me = weak.lock();
         if (!me) return;
@@ -84,8 +85,8 @@ void gate::start() {
 void gate::stop() noexcept {
     if (is_open()) return;
     losses_.end();
-    on_.undefine(challenge_name(role_));
-    on_.undefine(prove_name(role_));
+    on_.undefine(library_name{challenge_name(role_)});
+    on_.undefine(library_name{prove_name(role_)});
 }
 
 gate_proof gate::hash(std::string_view purpose, std::string_view text) const {

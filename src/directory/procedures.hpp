@@ -119,39 +119,39 @@ inline constexpr std::string_view context_gate_role = "context";
 namespace at_directory {
 /// What the context is -> its id.
 using open = reply<resource_id>(attribute_view);
-inline constexpr std::string_view open_name = "directory.open";
+inline constexpr std::string_view open_name = "amalgam.directory.open";
 /// A context whose directory was lost, which of its resources, or itself, and what that is: it gets
 /// its old id. Itself comes first. `overloaded`: later, perhaps; `denied`: another directory owns
 /// the id.
 using reopen = reply<bool>(resource_id, resource_id, attribute_view);
-inline constexpr std::string_view reopen_name = "directory.reopen";
+inline constexpr std::string_view reopen_name = "amalgam.directory.reopen";
 using close = void(resource_id context);
-inline constexpr std::string_view close_name = "directory.close";
+inline constexpr std::string_view close_name = "amalgam.directory.close";
 /// The context, and what its new resource is -> the resource's id.
 using add = reply<resource_id>(resource_id, attribute_view);
-inline constexpr std::string_view add_name = "directory.add";
+inline constexpr std::string_view add_name = "amalgam.directory.add";
 /// The context, and its resource.
 using remove = reply<bool>(resource_id, resource_id);
-inline constexpr std::string_view remove_name = "directory.remove";
+inline constexpr std::string_view remove_name = "amalgam.directory.remove";
 /// Which resource, or none, and what it is asked for.
 using find = found_values(resource_id, attribute_view);
-inline constexpr std::string_view find_name = "directory.find";
+inline constexpr std::string_view find_name = "amalgam.directory.find";
 /// The same of what other servers have.
 using find_elsewhere = found_values(resource_id, attribute_view);
-inline constexpr std::string_view find_elsewhere_name = "directory.find_elsewhere";
+inline constexpr std::string_view find_elsewhere_name = "amalgam.directory.find_elsewhere";
 /// The context, and what is asked for -> the number of the search.
 using search = reply<std::uint32_t>(resource_id, attribute_view);
-inline constexpr std::string_view search_name = "directory.search";
+inline constexpr std::string_view search_name = "amalgam.directory.search";
 /// The context, and the search.
 using next = reply<next_answer>(resource_id, std::uint32_t);
-inline constexpr std::string_view next_name = "directory.next";
+inline constexpr std::string_view next_name = "amalgam.directory.next";
 using stop = void(resource_id, std::uint32_t);
-inline constexpr std::string_view stop_name = "directory.stop";
+inline constexpr std::string_view stop_name = "amalgam.directory.stop";
 /// The context, the number of the watch, and what is watched for.
 using watch = reply<bool>(resource_id, std::uint32_t, attribute_view);
-inline constexpr std::string_view watch_name = "directory.watch";
+inline constexpr std::string_view watch_name = "amalgam.directory.watch";
 using unwatch = void(resource_id, std::uint32_t);
-inline constexpr std::string_view unwatch_name = "directory.unwatch";
+inline constexpr std::string_view unwatch_name = "amalgam.directory.unwatch";
 }  // namespace at_directory
 
 /// Procedures of a context.
@@ -159,19 +159,19 @@ namespace at_context {
 /// The number of a watch, whether a resource has appeared, and which. The id `none`: the watch has
 /// ended, as too many changes had not been told.
 using change = void(std::uint32_t, bool, found_values);
-inline constexpr std::string_view change_name = "directory.change";
+inline constexpr std::string_view change_name = "amalgam.directory.change";
 /// From, to, tag, and the bytes -> whether it is stored; `overloaded`: there is no room.
 using message = errc(resource_id, resource_id, std::int32_t, const_bytes);
-inline constexpr std::string_view message_name = "directory.message";
+inline constexpr std::string_view message_name = "amalgam.directory.message";
 /// The same, with the bytes to be pulled, once there is room.
 using long_message = errc(resource_id, resource_id, std::int32_t, amalgam::bulk);
-inline constexpr std::string_view long_message_name = "directory.long_message";
+inline constexpr std::string_view long_message_name = "amalgam.directory.long_message";
 /// Of which resource, and of how many bytes -> there is room now for a message.
 using room = errc(resource_id, std::uint64_t);
-inline constexpr std::string_view room_name = "directory.room";
+inline constexpr std::string_view room_name = "amalgam.directory.room";
 /// From, to and tag of a message that was posted, and what became of it.
 using undelivered = void(resource_id, resource_id, std::int32_t, errc);
-inline constexpr std::string_view undelivered_name = "directory.undelivered";
+inline constexpr std::string_view undelivered_name = "amalgam.directory.undelivered";
 }  // namespace at_context
 
 }  // namespace detail

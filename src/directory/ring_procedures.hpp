@@ -72,42 +72,42 @@ struct first_answers {
 namespace in_ring {
 /// To a server that others did not know: it is to join the one that has these addresses.
 using meet = void(std::vector<std::string>);
-inline constexpr std::string_view meet_name = "directory.ring.meet";
+inline constexpr std::string_view meet_name = "amalgam.directory.ring.meet";
 /// The answer to a question that was broadcast: its number, and what there is.
 using answer = void(std::uint64_t, first_answer);
-inline constexpr std::string_view answer_name = "directory.ring.answer";
+inline constexpr std::string_view answer_name = "amalgam.directory.ring.answer";
 /// All that are known.
 using look = std::vector<member>();
-inline constexpr std::string_view look_name = "directory.ring.look";
+inline constexpr std::string_view look_name = "amalgam.directory.ring.look";
 /// Who joins, with the range of ids that it claims; all others are told.
 using join = void(member);
-inline constexpr std::string_view join_name = "directory.ring.join";
+inline constexpr std::string_view join_name = "amalgam.directory.ring.join";
 /// To be told to all of that part. Answered at once.
 using tell = void(ring_part, ring_news);
-inline constexpr std::string_view tell_name = "directory.ring.tell";
+inline constexpr std::string_view tell_name = "amalgam.directory.ring.tell";
 /// Who asks.
 using alive = alive_answer(std::uint64_t);
-inline constexpr std::string_view alive_name = "directory.ring.alive";
+inline constexpr std::string_view alive_name = "amalgam.directory.ring.alive";
 /// All that one side knows, itself included -> the same of the other.
 using compare = ring_news(ring_news);
-inline constexpr std::string_view compare_name = "directory.ring.compare";
+inline constexpr std::string_view compare_name = "amalgam.directory.ring.compare";
 /// What is asked for, in that part.
 using find = part_answer(ring_part, attribute_view);
-inline constexpr std::string_view find_name = "directory.ring.find";
+inline constexpr std::string_view find_name = "amalgam.directory.ring.find";
 /// The same with all its answers, one at a time: who has some keeps its search for a while.
 using search = first_answers(ring_part, attribute_view);
-inline constexpr std::string_view search_name = "directory.ring.search";
+inline constexpr std::string_view search_name = "amalgam.directory.ring.search";
 /// The search.
 using next = next_answer(std::uint64_t);
-inline constexpr std::string_view next_name = "directory.ring.next";
+inline constexpr std::string_view next_name = "amalgam.directory.ring.next";
 using stop = void(std::uint64_t);
-inline constexpr std::string_view stop_name = "directory.ring.stop";
+inline constexpr std::string_view stop_name = "amalgam.directory.ring.stop";
 /// A server that is to watch here for its contexts -> what it is called in that.
 using open_guest = reply<resource_id>();
-inline constexpr std::string_view open_guest_name = "directory.ring.open_guest";
+inline constexpr std::string_view open_guest_name = "amalgam.directory.ring.open_guest";
 /// Who says so, and what, as at_context::change.
 using change = void(std::uint64_t, std::uint32_t, bool, found_values);
-inline constexpr std::string_view change_name = "directory.ring.change";
+inline constexpr std::string_view change_name = "amalgam.directory.ring.change";
 }  // namespace in_ring
 
 }  // namespace amalgam::detail

@@ -39,6 +39,7 @@ int code_of(errc code) noexcept {
         case errc::denied:
         case errc::mismatch:
         case errc::unsupported:
+        case errc::in_use:
             return ROCL_EINVALID;
         case errc::not_found:
             return ROCL_ENOTFOUND;
@@ -51,6 +52,7 @@ int code_of(errc code) noexcept {
             return ROCL_ENOMEMORY;
         case errc::unreachable:
         case errc::disconnected:
+        case errc::unavailable:
             return ROCL_EDISCONNECTED;
         case errc::closed:
             return ROCL_ECLOSED;

@@ -23,7 +23,7 @@ public:
     template <typename Object, typename R, typename... A>
     void serve(std::shared_ptr<Object> object, std::string_view name, R (Object::*what)(A...),
                handler run) {
-        on_.define(name,
+        on_.define(library_name{name},
                    [object = std::move(object), lets_in = gate_, what](A... arguments) -> R {
                        lets_in->check_caller();
                        return ((*object).*what)(std::move(arguments)...);
@@ -34,7 +34,7 @@ public:
     /// Nobody is served any more; calls under way end in their own time.
     void end() noexcept {
         for (const std::string_view name : names_)
-            on_.undefine(name);
+            on_.undefine(library_name{name});
     }
 
 private:

@@ -26,7 +26,8 @@ auto& edge_of(Map& edges, std::uint32_t edge) {
 }
 
 bool has_left(const status& code) noexcept {
-    return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
+    return code == errc::disconnected || code == errc::unreachable || code == errc::unavailable ||
+           code == errc::closed;
 }
 
 }  // namespace
@@ -120,10 +121,10 @@ std::size_t exchange::replicas_of(std::size_t group) const {
 }
 
 void exchange::serve() {
-    over_.define(wire::stay, [this] { return serve_stay(); });
-    over_.define(wire::batch, [this](std::uint32_t edge, std::uint32_t replica,
-                                     std::uint64_t number, std::uint32_t items,
-                                     std::span<const std::byte> bytes) {
+    over_.define(library_name{wire::stay}, [this] { return serve_stay(); });
+    over_.define(library_name{wire::batch}, [this](std::uint32_t edge, std::uint32_t replica,
+                                                   std::uint64_t number, std::uint32_t items,
+                                                   std::span<const std::byte> bytes) {
         receiver::consumed so_far;
         peer from = call_context::current().from();
         if (edge_of(in_, edge).channel->deliver(replica, number, {bytes, items}, so_far))
@@ -131,11 +132,11 @@ void exchange::serve() {
                 .on(from)
                 .post(edge, static_cast<std::uint32_t>(here_.replica), so_far.bytes, so_far.items);
     });
-    over_.define(wire::end,
+    over_.define(library_name{wire::end},
                  [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
                         std::uint64_t items) { return take_end(edge, replica, batches, items); });
-    over_.define(wire::credit, [this](std::uint32_t edge, std::uint32_t replica,
-                                      std::uint64_t bytes, std::uint64_t items) {
+    over_.define(library_name{wire::credit}, [this](std::uint32_t edge, std::uint32_t replica,
+                                                    std::uint64_t bytes, std::uint64_t items) {
         const out_edge& out = edge_of(out_, edge);
         if (replica < replicas_of(out.to_group))
             out.to(replica).credit(out.number(replica), bytes, items);
@@ -145,17 +146,19 @@ void exchange::serve() {
             throw error(errc::invalid, fmt::format("there is no loop {}", number));
         return part_.loop(number);
     };
-    over_.define(wire::loop_counts, [this, loop_of](std::uint32_t number) {
+    over_.define(library_name{wire::loop_counts}, [this, loop_of](std::uint32_t number) {
         std::vector<std::uint64_t> counts;
         const loop_count& of = loop_of(number);
         if (part_.has_started()) counts = {of.added(), of.taken()};
         return counts;
     });
-    over_.define(wire::loop_over, [loop_of](std::uint32_t number) { loop_of(number).end(); });
+    over_.define(library_name{wire::loop_over},
+                 [loop_of](std::uint32_t number) { loop_of(number).end(); });
     // Last: who has joined calls the others.
-    over_.define(wire::join, [this](std::string graph, std::uint32_t group, std::uint32_t replica) {
-        take_join(graph, {group, replica});
-    });
+    over_.define(library_name{wire::join},
+                 [this](std::string graph, std::uint32_t group, std::uint32_t replica) {
+                     take_join(graph, {group, replica});
+                 });
 }
 
 void exchange::take_join(const std::string& graph, seat who) {

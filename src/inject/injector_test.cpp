@@ -69,7 +69,10 @@ TEST_F(injector_test, what_many_messages_wait_for_is_fetched_once) {
     std::atomic<int> fetches{0};
     struct counts : interceptor {
         explicit counts(std::atomic<int>& into) : count(into) {}
-        void serving(call_context& call) override { count += call.procedure() == "inject.fetch"; }
+        bool sees_library_procedures() const noexcept override { return true; }
+        void serving(call_context& call) override {
+            count += call.procedure() == "amalgam.inject.fetch";
+        }
         std::atomic<int>& count;
     };
     engine source("shm://", {.interceptors = {std::make_shared<counts>(fetches)}});

@@ -40,27 +40,27 @@ struct run_answer {
 namespace at_target {
 /// The image, a payload.
 using run = run_answer(image_id, rest_of_message);
-inline constexpr std::string_view run_name = "inject.run";
+inline constexpr std::string_view run_name = "amalgam.inject.run";
 /// The same for those who want no answer.
 using post = void(image_id, rest_of_message);
-inline constexpr std::string_view post_name = "inject.post";
+inline constexpr std::string_view post_name = "amalgam.inject.post";
 /// The image itself, a payload.
 using run_code = run_answer(const_bytes, rest_of_message);
-inline constexpr std::string_view run_code_name = "inject.run_code";
+inline constexpr std::string_view run_code_name = "amalgam.inject.run_code";
 using post_code = void(const_bytes, rest_of_message);
-inline constexpr std::string_view post_code_name = "inject.post_code";
+inline constexpr std::string_view post_code_name = "amalgam.inject.post_code";
 /// The image, the image itself or nothing, memory that its code may read or write, a payload.
 using run_attached = run_answer(image_id, const_bytes, std::vector<amalgam::bulk>, rest_of_message);
-inline constexpr std::string_view run_attached_name = "inject.run_attached";
+inline constexpr std::string_view run_attached_name = "amalgam.inject.run_attached";
 /// An image that is to be run soon.
 using bring = run_answer(const_bytes);
-inline constexpr std::string_view bring_name = "inject.bring";
+inline constexpr std::string_view bring_name = "amalgam.inject.bring";
 }  // namespace at_target
 
 namespace at_source {
 /// The bytes of that image; none: it is not here any more.
 using fetch = std::vector<std::byte>(image_id);
-inline constexpr std::string_view fetch_name = "inject.fetch";
+inline constexpr std::string_view fetch_name = "amalgam.inject.fetch";
 }  // namespace at_source
 
 }  // namespace amalgam::detail

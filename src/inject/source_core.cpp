@@ -75,12 +75,12 @@ source_core::source_core(engine& on)
       bring_(on.procedure<at_target::bring>(at_target::bring_name)) {}
 
 void source_core::start() {
-    on_.define(at_source::fetch_name,
+    on_.define(library_name{at_source::fetch_name},
                [self = shared_from_this()](image_id which) { return self->fetched(which); });
 }
 
 void source_core::stop() noexcept {
-    on_.undefine(at_source::fetch_name);
+    on_.undefine(library_name{at_source::fetch_name});
 }
 
 std::shared_ptr<const source_image> source_core::add(const code_image& image) {

@@ -53,45 +53,46 @@ void target_core::start() {
     const auto self = shared_from_this();
     const procedure_options how{.run = options_.run};
     on_.define(
-        at_target::run_name,
+        library_name{at_target::run_name},
         [self](image_id which, const rest_of_message& payload) {
             return self->run(which, payload.bytes);
         },
         how);
     on_.define(
-        at_target::run_code_name,
+        library_name{at_target::run_code_name},
         [self](const_bytes code, const rest_of_message& payload) {
             return self->run_code(code, payload.bytes);
         },
         how);
     const bool quick = options_.run == handler::inline_;
     on_.define(
-        at_target::post_name,
+        library_name{at_target::post_name},
         [self, quick](image_id which, const rest_of_message& payload) {
             quick ? self->run_inline(which, payload.bytes) : (void)self->run(which, payload.bytes);
         },
         how);
     on_.define(
-        at_target::post_code_name,
+        library_name{at_target::post_code_name},
         [self, quick](const_bytes code, const rest_of_message& payload) {
             quick ? self->run_code_inline(code, payload.bytes)
                   : (void)self->run_code(code, payload.bytes);
         },
         how);
     // What is attached is there to be waited for.
-    on_.define(at_target::run_attached_name,
+    on_.define(library_name{at_target::run_attached_name},
                [self](image_id which, const_bytes code, const std::vector<amalgam::bulk>& attached,
                       const rest_of_message& payload) {
                    return self->run_attached(which, code, attached, payload.bytes);
                });
-    on_.define(at_target::bring_name, [self](const_bytes code) { return self->bring(code); });
+    on_.define(library_name{at_target::bring_name},
+               [self](const_bytes code) { return self->bring(code); });
 }
 
 void target_core::stop() noexcept {
     for (const std::string_view each :
          {at_target::run_name, at_target::post_name, at_target::run_code_name,
           at_target::post_code_name, at_target::run_attached_name, at_target::bring_name})
-        on_.undefine(each);
+        on_.undefine(library_name{each});
 }
 
 std::size_t target_core::images() const {

@@ -43,6 +43,8 @@ struct handed_one_way final : work_unit {
     buffer home;
 };
 
+constexpr std::string_view peer_is_gone = "the peer is gone; look its address up again";
+
 [[noreturn]] void cannot_post(const call_target& target, errc code, std::string_view why) {
     throw error(code, fmt::format("one-way call of \"{}\": {}", target.what->name, why));
 }
@@ -88,7 +90,7 @@ void call_record::submit() noexcept {
 void call_record::dress(const call_context* serving) {
     extras_.reset(new call_extras);
     extras_->wire = dress_call(*core_, *target_, false, deadline_, serving);
-    if (!core_->interceptors().empty()) {
+    if (!core_->interceptors(what_->library).empty()) {
         extras_->watched = true;
         extras_->began = core_->now();
     }
@@ -108,7 +110,7 @@ void call_record::dress(const call_context* serving) {
     if (target_->attempts == 1) return;
     extras_->attempts_left = target_->attempts - 1u;
     extras_->pause = target_->pause;
-    extras_->address = to.address();
+    core_->on_stream([&] { extras_->address = core_->looked_up_at(to); });
 }
 
 /// Shows arguments that are elsewhere once more, by the port of the way that they go now.
@@ -231,12 +233,17 @@ void one_way::send() {
     if (core.on_owner()) {
         peer_state* const there = core.way_to(target_.to);
         if (there == nullptr) {
-            cannot_post(target_, errc::disconnected, "the peer is gone; look it up again");
+            cannot_post(target_, core.why_lost(target_.to).code, peer_is_gone);
         }
         if (!core.calls().post(*there, message)) {
             cannot_post(target_, errc::closed, "this engine is stopped; make a new one");
         }
         return;
+    }
+    if (core.is_lost(target_.to)) {
+        status why;
+        core.on_stream([&] { why = core.why_lost(target_.to); });
+        cannot_post(target_, why.code, peer_is_gone);
     }
     buffer held = core.buffers().take(sizeof(handed_one_way) + arguments.size());
     std::byte* const home = held.data();

@@ -49,7 +49,7 @@ void add_loans(std::vector<std::byte>& extras, const lent_list& what) {
 bool needs_dress(const engine_core& core, const call_target& target,
                  const call_context* serving) noexcept {
     return target.trace || (serving != nullptr && serving->trace() != nullptr) ||
-           !core.interceptors().empty();
+           !core.interceptors(target.what->library).empty();
 }
 
 std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
@@ -60,7 +60,7 @@ std::vector<std::byte> dress_call(engine_core& core, const call_target& target, 
     } else if (serving != nullptr && serving->trace() != nullptr) {
         call.set_trace(serving->trace()->child());
     }
-    const auto& all = core.interceptors();
+    const auto& all = core.interceptors(target.what->library);
     std::size_t asked = 0;
     try {
         for (; asked < all.size(); ++asked)
@@ -77,7 +77,7 @@ std::vector<std::byte> dress_call(engine_core& core, const call_target& target, 
 
 void tell_called(engine_core& core, const remote_procedure& what, const peer& to, status how,
                  clock::duration took, std::size_t skipped) noexcept {
-    const auto& all = core.interceptors();
+    const auto& all = core.interceptors(what.library);
     for (std::size_t i = all.size() - skipped; i-- > 0;) {
         try {
             all[i]->called(what.name, to, how, took);

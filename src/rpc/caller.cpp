@@ -20,6 +20,8 @@ std::string_view advice(errc code) noexcept {
                    "server is overloaded";
         case errc::unreachable:
             return "nobody answers there; see that the server runs and that the address is its own";
+        case errc::unavailable:
+            return "the server is stopping and did not run it; try again, or another server";
         case errc::disconnected:
             return "the peer is gone; look its address up again once it is back";
         case errc::canceled:
@@ -107,7 +109,7 @@ void caller::begin(call_record& call) noexcept {
     }
     peer_state* there = peers_.find(call.to);
     if (there == nullptr) there = turn(call);
-    if (there == nullptr) return fail_unsent(call, {errc::disconnected});
+    if (there == nullptr) return fail_unsent(call, core_.why_lost(call.to));
     if (call.deadline_ != clock::time_point::max() && core_.now() >= call.deadline_) {
         return fail_unsent(call, {errc::timed_out}, "its deadline had passed before it was sent");
     }
@@ -132,15 +134,18 @@ void caller::begin(call_record& call) noexcept {
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
 }
 
-/// The way that the call was to go is lost: it takes another one, if there is any.
+/// The way that the call was to go is lost: it takes another one, if there is any. One that may
+/// be made again goes to whoever is at that address now.
 peer_state* caller::turn(call_record& call) noexcept {
-    peer_state* const there = core_.way_to(call.to);
-    if (there == nullptr) return nullptr;
-    const bool other_port = there->name.port() != call.to.port();
-    call.to = there->name;
-    if (!other_port || call.extras_ == nullptr || call.extras_->arguments == nullptr) return there;
     try {
-        call.show_arguments();
+        peer_state* there = core_.way_to(call.to);
+        if (there == nullptr && call.extras_ != nullptr && !call.extras_->address.empty()) {
+            const result<peer> again = core_.route_to(call.extras_->address);
+            if (again) there = peers_.find(*again);
+        }
+        if (there == nullptr) return nullptr;
+        call.to = there->name;
+        if (call.extras_ != nullptr && call.extras_->arguments != nullptr) call.show_arguments();
         return there;
     } catch (const std::exception&) {
         return nullptr;
@@ -227,9 +232,16 @@ void caller::end(call_record& call, status what, std::string_view text) noexcept
 void caller::explain(call_record& call, status what, std::string_view text) noexcept {
     call.why.what = what;
     try {
+        std::string own;
+        const std::string_view reason = core_.reason(call.to, what);
+        if (text.empty() && !reason.empty()) {
+            text = own = fmt::format("{} ({})", advice(what.code), reason);
+        } else if (text.empty() && what == errc::timed_out && call.window != 0) {
+            text = "its deadline passed before the stream had ended; allow more time";
+        }
         if (text.empty()) text = advice(what.code);
-        call.why.sentence = fmt::format("call of \"{}\" at {}: {}", call.what_->name,
-                                        core_.address_of(call.to), text);
+        call.why.sentence =
+            fmt::format("call of \"{}\" at {}: {}", call.what_->name, core_.text_of(call.to), text);
     } catch (...) {
         call.why.sentence.clear();  // No memory for words: the code says it.
     }
@@ -335,7 +347,8 @@ bool caller::try_again_later(call_record& call) noexcept {
     call_extras& more = *call.extras_;
     const errc why = call.why.what.code;
     const bool may_pass = why == errc::overloaded || why == errc::corrupt ||
-                          why == errc::unreachable || why == errc::disconnected;
+                          why == errc::unavailable || why == errc::unreachable ||
+                          why == errc::disconnected;
     if (!may_pass || more.attempts_left == 0 || closed_) return false;
     const clock::time_point now = core_.now();
     if (call.deadline_ != clock::time_point::max() && more.pause >= call.deadline_ - now) {
@@ -369,14 +382,6 @@ void caller::leave_pause(call_record& call) noexcept {
 void caller::try_again(call_record& call) noexcept {
     leave_pause(call);
     counts_.retried.add();
-    if (core_.way_to(call.to) == nullptr && !call.extras_->address.empty()) {
-        try {
-            // Where it cannot be reached begin() says so, and the next attempt follows.
-            if (result<peer> again = core_.route_to(call.extras_->address)) call.to = *again;
-        } catch (const std::bad_alloc&) {
-            return fail_unsent(call, {errc::no_memory});
-        }
-    }
     call.why = {};
     begin(call);
 }

@@ -125,10 +125,10 @@ void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcep
     if (verdict.what.ok()) return;
     counts_.refused.add();
     // Who stops need not say so first, and a one-way call may always come too late.
-    const bool too_late = verdict.what == errc::closed;
+    const bool too_late = verdict.what == errc::unavailable || verdict.what == errc::closed;
     log(too_late ? log_level::debug : log_level::warn, "rpc", "a one-way call was refused",
         {{"procedure", what->name},
-         {"peer", core_.address_of(from.name)},
+         {"peer", core_.text_of(from.name)},
          {"status", verdict.what.code},
          {"why", as_text(verdict.body)}});
 }

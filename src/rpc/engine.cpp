@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,19 +12,32 @@
 
 namespace amalgam {
 
+namespace {
+
+/// The name, which a user may give to a procedure of his own.
+std::string_view checked(const detail::procedure_name& name) {
+    if (name.by_library() || !is_library_procedure(name.text())) return name.text();
+    throw error(errc::denied,
+                fmt::format("\"{}\" is the library's, as are all names that begin with "
+                            "\"amalgam.\": choose another one; example: \"my.{}\"",
+                            name.text(), name.text().substr(std::strlen("amalgam."))));
+}
+
+}  // namespace
+
 engine::engine(endpoints where, engine_options options)
     : core_(new detail::engine_core(*this, std::move(where), std::move(options))) {
     try {
         // What `amalgam ping` calls: every engine answers it.
-        define("amalgam.ping", [](std::uint64_t number) { return number; },
+        define(detail::library_name{"amalgam.ping"}, [](std::uint64_t number) { return number; },
                {.run = handler::inline_});
         detail::engine_core* const core = core_;
-        define(detail::introduction::procedure,
+        define(detail::library_name{detail::introduction::procedure},
                [core](const detail::introduction& asked) {
                    return core->introduced(call_context::current().from(), asked);
                },
                {.run = handler::inline_});
-        define("amalgam.part",
+        define(detail::library_name{"amalgam.part"},
                [core](std::uint32_t number) { core->part(call_context::current().from(), number); },
                {.run = handler::inline_});
     } catch (...) {
@@ -89,15 +103,23 @@ std::vector<peer_way> engine::ways(const peer& who) {
     return all;
 }
 
-bool engine::undefine(std::string_view name, std::uint16_t provider) {
+bool engine::undefine(detail::procedure_name given, std::uint16_t provider) {
+    const std::string_view name = checked(given);
     bool known = false;
-    core_->on_stream([&] { known = core_->serves().procedures().remove(name, provider); });
+    try {
+        core_->on_stream([&] { known = core_->serves().procedures().remove(name, provider); });
+    } catch (const error& why) {
+        if (why.code() != errc::closed) throw;
+        return false;  // A stopped engine serves nothing.
+    }
     core_->streams().reap();
     return known;
 }
 
-void engine::add_handler(std::string_view name, std::string signature, procedure_options options,
-                         detail::answer_form form, std::unique_ptr<detail::handler_base> handler) {
+void engine::add_handler(detail::procedure_name given, std::string signature,
+                         procedure_options options, detail::answer_form form,
+                         std::unique_ptr<detail::handler_base> handler) {
+    const std::string_view name = checked(given);
     if (form == detail::answer_form::items && options.run == handler::inline_) {
         throw error(errc::invalid,
                     fmt::format("\"{}\" streams its answer, so it waits for its caller, which an "
@@ -107,6 +129,7 @@ void engine::add_handler(std::string_view name, std::string signature, procedure
     auto fresh = std::make_unique<detail::served_procedure>();
     fresh->id = detail::procedure_id(name, signature);
     fresh->name = name;
+    fresh->library = is_library_procedure(name);
     fresh->signature = std::move(signature);
     fresh->streams = core_->streams().place(name, options);
     fresh->options = options;
@@ -152,6 +175,9 @@ std::optional<clock::time_point> engine::next_timer() const noexcept {
 }
 peer_lost_subscription engine::on_peer_lost(std::function<void(const peer&, status)> function) {
     return core_->listeners().add(std::move(function));
+}
+void engine::check_runs() const {
+    core_->check_runs();
 }
 void engine::check_may_wait() const {
     core_->check_may_wait();

@@ -1,6 +1,7 @@
 #include "rpc/engine_core.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -8,6 +9,7 @@
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/uri.hpp>
+#include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 // How an engine comes to be, and what becomes of messages. Names and addresses are in
@@ -35,6 +37,9 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
       serves_(*this, owner, out_, options_),
       transfers_(*this, peers_, exposures_),
       listeners_(std::make_shared<peer_listeners>(*this)) {
+    std::copy_if(options_.interceptors.begin(), options_.interceptors.end(),
+                 std::back_inserter(library_interceptors_),
+                 [](const auto& each) { return each->sees_library_procedures(); });
     open_ports(std::move(where));
     try {
         start_streams();
@@ -177,7 +182,7 @@ void engine_core::admit(const peer& there) {
                         fmt::format("{} messages to {} wait for room already, and the caller is "
                                     "no ULT or thread that could wait: call from a ULT, send "
                                     "less at once, or raise engine_options::max_queued",
-                                    state->queued, address_of(there)));
+                                    state->queued, text_of(there)));
         }
         admission me;
         if (!enter(me)) me.who.park();
@@ -254,6 +259,7 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     if (gone == nullptr) return;
     peers_lost_.add();
     if (why == errc::closed) why = {errc::disconnected};  // We cut it off: no engine is stopped.
+    keep_lost(*gone, why);
     const auto engine = gone->introduced ? routes_.lose(*gone) : nullptr;
     serves_.on_peer_down(gone->name);
     calls_.on_peer_down(*gone, why);
@@ -268,8 +274,22 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     peers_.forget(*gone);
 }
 
+void engine_core::keep_lost(const peer_state& gone, status why) noexcept {
+    const std::uint32_t through = gone.name.port();
+    if (through >= ports_.size()) return;
+    try {
+        const bool looked_up = !gone.address.empty();
+        lost_.keep(gone.name,
+                   {looked_up ? gone.address : ports_[through]->peer_address(gone.name.id()),
+                    looked_up, why});
+    } catch (const std::bad_alloc&) {
+        // Its messages do without an address.
+    }
+}
+
 /// Nobody is reached by this name any more.
 void engine_core::forget_name(const peer& gone, bool untold, status why) noexcept {
+    lost_.give_up(gone);
     loans_.on_peer_down(gone);
     if (!untold) listeners_->tell(gone, why);
 }

@@ -27,6 +27,7 @@
 #include "rpc/exposure_table.hpp"
 #include "rpc/known_peers.hpp"
 #include "rpc/loans.hpp"
+#include "rpc/lost_peers.hpp"
 #include "rpc/outbox.hpp"
 #include "rpc/peer_listeners.hpp"
 #include "rpc/port_link.hpp"
@@ -84,8 +85,9 @@ public:
     bool driven() const noexcept { return driven_; }
     encoding encodes_as() const noexcept { return options_.encoding; }
     bool adds_checksums() const noexcept { return options_.checksum; }
-    const std::vector<std::shared_ptr<interceptor>>& interceptors() const noexcept {
-        return options_.interceptors;
+    /// Those that see calls of such a procedure, in the order given.
+    const std::vector<std::shared_ptr<interceptor>>& interceptors(bool of_library) const noexcept {
+        return of_library ? library_interceptors_ : options_.interceptors;
     }
     /// A limit from now on, or that of the call that is served here, if any: the earlier.
     clock::time_point deadline_after(std::chrono::nanoseconds timeout,
@@ -112,6 +114,10 @@ public:
     future<peer> start_lookup(const std::vector<std::string>& addresses);
     /// The peer, or when that way is lost another one to the same engine, if there is any.
     peer way_now(const peer& to);
+    /// It was lost not long ago, and no other way leads there: a hint, which may miss one.
+    bool is_lost(const peer& who) const noexcept { return lost_.given_up(who); }
+    /// Throws error{closed} after stop().
+    void check_runs() const;
     /// Some peer may be known by several ways.
     bool knows_routes() const noexcept { return knows_routes_.load(std::memory_order_relaxed); }
     const remote_procedure& intern(std::string_view name, std::string signature);
@@ -179,7 +185,16 @@ public:
     std::string explain(const peer& who);
     std::vector<peer_way> ways(const peer& who);
     message_sink& self_sink() noexcept { return self_sink_; }
+    /// Where it is, or was, also past its loss: see lost_peers. Empty: that is not known any more.
     std::string address_of(const peer& who);
+    /// The same as a part of a sentence.
+    std::string text_of(const peer& who);
+    /// How a call to a peer that is gone ends: unreachable, if it never was there.
+    status why_lost(const peer& who) const noexcept;
+    /// Why it was not reached, as a part of a sentence; empty: not known.
+    std::string_view reason(const peer& who, status why) const noexcept;
+    /// The address it was looked up by, also past its loss. Empty: it came by itself.
+    std::string looked_up_at(const peer& who);
     /// What lookup() does, of an address as lookup() keeps it.
     result<peer> route_to(const std::string& address);
     void on_message(std::uint16_t port, message& arrived) noexcept;
@@ -218,6 +233,7 @@ private:
     void expose_counters();
     result<peer> find_route(const std::string& address, std::string_view transport);
     void forget_name(const peer& gone, bool untold, status why) noexcept;
+    void keep_lost(const peer_state& gone, status why) noexcept;
     bool is_quiet() const noexcept;
     void tell_if_quiet() noexcept;
     bool on_own_stream() noexcept;
@@ -239,6 +255,7 @@ private:
 
     engine& owner_;
     engine_options options_;
+    std::vector<std::shared_ptr<interceptor>> library_interceptors_;
     std::atomic<std::uint32_t> references_{1};
     buffer_pool buffers_;
     counter_set counters_;
@@ -257,6 +274,7 @@ private:
     std::atomic<bool> looping_{false};
 
     known_peers peers_;
+    lost_peers lost_;
     route_table routes_{peers_};
     std::atomic<bool> knows_routes_{false};
     std::uint32_t route_numbers_ = 0;

@@ -33,6 +33,11 @@ engine_core::loop_turn::~loop_turn() {
     core_.looping_.store(false, std::memory_order_release);
 }
 
+void engine_core::check_runs() const {
+    if (!closed_.load(std::memory_order_relaxed)) return;
+    throw error(errc::closed, "this engine is stopped; make a new one");
+}
+
 void engine_core::check_may_wait() const {
     if (this_task::in_ult()) return;
     if (driven_) {

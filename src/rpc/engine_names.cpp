@@ -37,7 +37,10 @@ result<peer> engine_core::dial(std::uint16_t port, const std::string& address) {
     if (!id) return id.why();
     const bool is_new = peers_.find(port, *id) == nullptr;
     peer_state& state = peers_.meet(port, *id);
-    if (is_new) state.untold = true;
+    if (is_new) {
+        state.untold = true;
+        lost_.forget(state.name);
+    }
     if (state.address.empty()) state.address = address;
     return state.name;
 }
@@ -66,11 +69,38 @@ result<peer> engine_core::route_to(const std::string& address) {
 }
 
 std::string engine_core::address_of(const peer& who) {
-    if (who.is_self()) return addresses_.empty() ? "this engine itself" : addresses_.front();
-    const peer_state* const known = way_to(who);
-    if (known != nullptr && !known->address.empty()) return known->address;
-    if (known == nullptr || ports_.empty()) return "a peer that is gone";
-    return ports_[known->name.port()]->peer_address(known->name.id());
+    if (who.is_self()) return addresses_.empty() ? std::string() : addresses_.front();
+    if (const peer_state* const known = way_to(who)) {
+        if (!known->address.empty()) return known->address;
+        if (ports_.empty()) return {};
+        return ports_[known->name.port()]->peer_address(known->name.id());
+    }
+    const lost_peer* const lost = lost_.find(who);
+    return lost != nullptr ? lost->address : std::string();
+}
+
+std::string engine_core::text_of(const peer& who) {
+    if (!who || who.owner() != this) return "nobody";
+    std::string address = address_of(who);
+    if (!address.empty()) return address;
+    return who.is_self() ? "this engine itself" : "a peer that is gone";
+}
+
+std::string engine_core::looked_up_at(const peer& who) {
+    if (const peer_state* const known = way_to(who)) return known->address;
+    const lost_peer* const lost = lost_.find(who);
+    return lost != nullptr && lost->looked_up ? lost->address : std::string();
+}
+
+status engine_core::why_lost(const peer& who) const noexcept {
+    const lost_peer* const lost = lost_.find(who);
+    if (lost == nullptr || lost->why != errc::unreachable) return {errc::disconnected};
+    return lost->why;
+}
+
+std::string_view engine_core::reason(const peer& who, status why) const noexcept {
+    if (why != errc::unreachable || who.port() >= ports_.size()) return {};
+    return reason_of(why, can(who.port()).transport);
 }
 
 const remote_procedure& engine_core::intern(std::string_view name, std::string signature) {
@@ -98,6 +128,7 @@ const remote_procedure& engine_core::intern(std::string_view name, std::string s
     fresh.id = id;
     fresh.index = static_cast<std::uint32_t>(procedures_.size() - 1);
     fresh.name = name;
+    fresh.library = is_library_procedure(name);
     fresh.wire_text = names_text(name, signature);
     fresh.signature = std::move(signature);
     procedures_by_id_.emplace(id, &fresh);

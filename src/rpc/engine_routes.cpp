@@ -105,7 +105,7 @@ std::string engine_core::explain(const peer& who) {
     if (who.is_self()) return "this engine itself: messages to it take no transport";
     const peer_state* const now = ports_.empty() ? nullptr : way_to(who);
     if (now == nullptr) return "no way leads there any more: look its addresses up again";
-    const std::string used = address_of(now->name);
+    const std::string used = text_of(now->name);
     const auto engine = routes_.engine_of(now->name);
     const route* const how = engine == nullptr ? nullptr : engine->find(now->name);
     if (how == nullptr || engine->tried.empty()) {

@@ -118,8 +118,8 @@ status invocation::run(answer_values& into, std::string& text) {
         what = {errc::timed_out};
     } else {
         const running_call mine(*this);
-        what = owner_.core().interceptors().empty() ? run_handler(into, text)
-                                                    : run_watched(into, text);
+        what = owner_.core().interceptors(this->what().library).empty() ? run_handler(into, text)
+                                                                        : run_watched(into, text);
     }
     if (extras_ != nullptr) {
         for (const std::uint64_t each : extras_->lent_to_us)
@@ -129,7 +129,7 @@ status invocation::run(answer_values& into, std::string& text) {
 }
 
 status invocation::run_watched(answer_values& into, std::string& text) {
-    const auto& all = owner_.core().interceptors();
+    const auto& all = owner_.core().interceptors(this->what().library);
     const clock::time_point began = owner_.core().now();
     std::size_t asked = 0;
     status what;
@@ -197,6 +197,7 @@ status invocation::run_handler(answer_values& into, std::string& text) {
         return {errc::mismatch};
     } catch (...) {
         failure why = thrown_there("the handler");
+        if (canceled() && why.what.handler_code() == errc::canceled) return {errc::canceled};
         text = std::move(why.sentence);
         return why.what;
     }

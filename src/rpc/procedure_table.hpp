@@ -25,6 +25,7 @@ struct served_procedure {
     std::unique_ptr<handler_base> run;
     std::size_t running = 0;
     bool defined = true;
+    bool library = false;  ///< See is_library_procedure().
 };
 
 /// The procedures of one engine, by the id they travel under and the provider.

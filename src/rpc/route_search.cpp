@@ -18,9 +18,12 @@ namespace {
 
 constexpr const char* another_engine = "another engine answers there";
 
-std::string why_no_answer(const failure& why) {
+std::string why_no_answer(engine_core& core, const peer& there, const failure& why) {
     switch (why.what.code) {
         case errc::unreachable:
+            if (const std::string_view reason = core.reason(there, why.what); !reason.empty())
+                return fmt::format("nobody answers there: {}", reason);
+            return "nobody answers there";
         case errc::disconnected:
         case errc::timed_out:
             return "nobody answers there";
@@ -242,7 +245,7 @@ bool route_search::reach_by(candidate& one, std::uint16_t port) {
     const procedure<introduction(introduction)> introduce(core_, introduce_, true);
     auto answer = introduce.on(*there).within(core_.silence_limit()).try_call(mine);
     if (!answer) {
-        one.why_not = why_no_answer(answer.why());
+        one.why_not = why_no_answer(core_, *there, answer.why());
         return false;
     }
     one.way = *there;
@@ -287,7 +290,7 @@ void route_search::join(candidate& one) {
                             .ticket = engine_->ticket};
     const procedure<introduction(introduction)> introduce(core_, introduce_, true);
     auto answer = introduce.on(one.way).within(core_.silence_limit()).try_call(mine);
-    if (!answer) return refuse(one, why_no_answer(answer.why()));
+    if (!answer) return refuse(one, why_no_answer(core_, one.way, answer.why()));
     if (answer->home != engine_->home || answer->proof != engine_->proof)
         return refuse(one, another_engine);
     peer_state* const way = core_.peers().find(one.way);

@@ -112,13 +112,14 @@ TEST(routes, an_engine_that_claims_to_be_another_must_prove_it) {
     two_ways t;
     engine liar(t.net.port("liar"));
     // It knows the number of the server's run, which is no secret, but no ticket.
-    liar.undefine(detail::introduction::procedure);
-    liar.define(detail::introduction::procedure, [&](const detail::introduction& asked) {
-        detail::introduction mine = asked;
-        mine.home = t.server.core().home();
-        mine.proof = 1;
-        return mine;
-    });
+    liar.undefine(detail::library_name{detail::introduction::procedure});
+    liar.define(detail::library_name{detail::introduction::procedure},
+                [&](const detail::introduction& asked) {
+                    detail::introduction mine = asked;
+                    mine.home = t.server.core().home();
+                    mine.proof = 1;
+                    return mine;
+                });
     EXPECT_NE(t.find({"loop://a", "loop://liar"}).explain().find("loop://liar (another engine"),
               std::string::npos);
     // Nor does a ticket help that nobody gave.

@@ -88,7 +88,7 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
     served_procedure* const what = procedures_.find(request.procedure, request.provider);
     const bool one_way = request.kind == message_kind::one_way;
     if (closed_) {
-        refuse(from, id, request, {errc::closed}, "the engine there is stopping");
+        refuse(from, id, request, {errc::unavailable}, {});
     } else if (what == nullptr) {
         refuse_unknown(from, id, request);
     } else if (request.named() &&
@@ -186,7 +186,7 @@ void server::cut_off(peer_state& from) noexcept {
     counts_.cut_off.add();
     try {
         log(log_level::warn, "rpc", "a peer that does not read its answers was cut off",
-            {{"peer", core_.address_of(from.name)}, {"unread_bytes", from.unread_bytes}});
+            {{"peer", core_.text_of(from.name)}, {"unread_bytes", from.unread_bytes}});
     } catch (const std::bad_alloc&) {
         // Then without a word.
     }

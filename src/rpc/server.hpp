@@ -43,7 +43,7 @@ public:
     void on_cancel(peer_state& from, std::uint64_t id) noexcept;
     /// Nobody waits for this peer's calls any more.
     void on_peer_down(const peer& gone) noexcept;
-    /// New requests are refused with `closed`.
+    /// New requests are refused with `unavailable`.
     void close() noexcept { closed_ = true; }
 
     void on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept;

@@ -91,7 +91,7 @@ void transfers::begin(transfer_record& mine) noexcept {
     peer_state* const there = wrong == nullptr ? peers_.find(mine.there_) : nullptr;
     const char* text = wrong == nullptr ? "" : wrong;
     if (wrong == nullptr && there == nullptr) {
-        what = {errc::disconnected};
+        what = core_.why_lost(mine.there_);
     } else if (wrong == nullptr && core_.now() >= mine.deadline_) {
         what = {errc::timed_out};
         text = "its deadline had passed before it began";
@@ -441,9 +441,9 @@ void transfers::explain(transfer_record& mine, status what, std::string_view tex
         if (text.empty()) text = advice(what);
         mine.why.sentence =
             fmt::format("transfer of {} bytes {} {}: {}", mine.total_, mine.is_put_ ? "to" : "from",
-                        mine.there_ && mine.there_.owner() == &core_ ? core_.address_of(mine.there_)
-                                                                     : std::string("nobody"),
-                        text);
+                        core_.text_of(mine.there_), text);
+        const std::string_view why = core_.reason(mine.there_, what);
+        if (!why.empty()) mine.why.sentence += fmt::format(" ({})", why);
     } catch (...) {
         mine.why.sentence.clear();  // No memory for words: the code says it.
     }

@@ -59,10 +59,11 @@ class world {
 public:
     explicit world(std::string secret) {
         net_.delay(50us, 150us);
-        stranger_.define<at_context::change>(at_context::change_name,
+        stranger_.define<at_context::change>(library_name{at_context::change_name},
                                              [](std::uint32_t, bool, const found_values&) {});
         stranger_.define<in_ring::change>(
-            in_ring::change_name, [](std::uint64_t, std::uint32_t, bool, const found_values&) {});
+            library_name{in_ring::change_name},
+            [](std::uint64_t, std::uint32_t, bool, const found_values&) {});
         directory_.emplace(host_, directory_options{.ring = {.seed = 3}, .secret = secret});
         honestly([&] {
             here_.emplace(

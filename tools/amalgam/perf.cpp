@@ -140,8 +140,15 @@ bool is_drawn(const perf::perf_test& test, const perf_options& options) {
 }
 
 void perf_command(const perf_options& options) {
-    for (const std::string& uri : options.uris)
-        (void)parse_uri(uri).value();  // A wrong one is told here, before anything forks.
+    for (const std::string& uri : options.uris) {
+        // A wrong one is told here, before anything forks.
+        if (parse_uri(uri).value().scheme == "loop")
+            throw error(errc::unsupported,
+                        fmt::format("{} stays within one process, and this measures between two: "
+                                    "give a transport that leaves it; example: amalgam perf {} "
+                                    "--uri shm://",
+                                    uri, options.test));
+    }
     std::vector<const perf::perf_test*> chosen;
     for (const auto& test : perf::all_tests())
         if (options.test == "all" || options.test == test.name) chosen.push_back(&test);

@@ -18,6 +18,7 @@
 #include <amalgam/fabric/transport.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/handler.hpp>
+#include <amalgam/rpc/detail/procedure_name.hpp>
 #include <amalgam/rpc/engine_streams.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/rpc/peer_lost.hpp>
@@ -119,7 +120,8 @@ struct peer_way {
 
 /// Calls procedures elsewhere and serves its own, over one or several ports.
 ///
-/// Names that begin with "amalgam." are the engine's own: "amalgam.ping" gives its number back.
+/// Names that begin with "amalgam." are the library's own: "amalgam.ping" gives its number back.
+/// Anybody may call those; to define or undefine one is refused.
 /// Owner:   owns its ports and streams; the destructor is stop(). It may run anywhere, also in the
 ///          engine's own handlers and callbacks. Where it runs on the engine's own streams it does
 ///          not wait for these: they end when nothing runs there any more, or `drain` later. So
@@ -178,10 +180,11 @@ public:
     /// Serves `name` by `function`, typed by its parameters and result. Parameters of type
     /// std::string_view and std::span<const T> borrow from the message for the handler's time.
     /// Failure: throws error{invalid} when the name is taken, or has another signature at another
-    ///          provider, is empty
-    ///          or longer than 255 bytes; error{closed} after stop().
+    ///          provider, is empty or longer than 255 bytes; error{denied} when it begins with
+    ///          "amalgam."; error{closed} after stop().
     template <typename Function>
-    requires(!std::is_function_v<Function>) void define(std::string_view name, Function function,
+    requires(!std::is_function_v<Function>) void define(detail::procedure_name name,
+                                                        Function function,
                                                         procedure_options options = {}) {
         using types = detail::served<typename detail::callable_signature<Function>::type>;
         using typed =
@@ -191,7 +194,8 @@ public:
     }
     /// The same for a callable that fits several signatures: define<int(int)>("f", generic).
     template <typename Signature, typename Function>
-    requires(std::is_function_v<Signature>) void define(std::string_view name, Function function,
+    requires(std::is_function_v<Signature>) void define(detail::procedure_name name,
+                                                        Function function,
                                                         procedure_options options = {}) {
         using typed =
             detail::typed_handler<Function, typename detail::served<Signature>::way, Signature>;
@@ -200,8 +204,9 @@ public:
         add_handler(name, signature_text<Signature>(), options, detail::answer_form::result,
                     std::make_unique<typed>(std::move(function)));
     }
-    /// Serves `name` no more; calls under way end in their own time. False: no such name.
-    bool undefine(std::string_view name, std::uint16_t provider = 0);
+    /// Serves `name` no more; calls under way end in their own time. False: no such name, or the
+    /// engine is stopped. Failure: throws error{denied} when it begins with "amalgam.".
+    bool undefine(detail::procedure_name name, std::uint16_t provider = 0);
 
     /// How to call `name` elsewhere. Asks nobody: whether a peer has it shows in the call.
     template <typename Signature>
@@ -211,15 +216,19 @@ public:
 
     /// Runs `function()` as a ULT where handlers run and waits for its result. On the stream that
     /// makes progress, calls need no hand-over between threads: the fastest way to make many.
+    /// Failure: throws what the function throws; error{closed} after stop(); error{invalid} where
+    ///          the caller must not wait.
     template <typename Function>
     auto run(Function function) -> std::invoke_result_t<Function&> {
+        check_runs();
         check_may_wait();
         return spawn(std::move(function)).get();
     }
-    /// The same without waiting.
+    /// The same without waiting. Failure: throws error{closed} after stop().
     template <typename Function>
     auto spawn(Function function) -> future<std::invoke_result_t<Function&>> {
         using value = std::invoke_result_t<Function&>;
+        check_runs();
         promise<value> result;
         future<value> later = result.get_future();
         amalgam::post(pool(),
@@ -272,8 +281,9 @@ public:
     std::optional<clock::time_point> next_timer() const noexcept;
 
     /// `function(who, why)` runs once for each peer that is lost from now on: gone, cut off, or not
-    /// reached (`unreachable`). As a ULT where handlers run, so it may wait; one at a time for each
-    /// subscription. Peers that stop() parts from are not lost. Until the subscription ends.
+    /// reached (`unreachable`); `who.address()` says where that was. As a ULT where handlers run,
+    /// so it may wait; one at a time for each subscription. Peers that stop() parts from are not
+    /// lost. Until the subscription ends.
     [[nodiscard]] peer_lost_subscription on_peer_lost(
         std::function<void(const peer&, status)> function);
 
@@ -297,8 +307,9 @@ public:
 
 private:
     void end();
+    void check_runs() const;
     void check_may_wait() const;
-    void add_handler(std::string_view name, std::string signature, procedure_options options,
+    void add_handler(detail::procedure_name name, std::string signature, procedure_options options,
                      detail::answer_form form, std::unique_ptr<detail::handler_base> handler);
     const detail::remote_procedure& intern(std::string_view name, std::string signature);
 

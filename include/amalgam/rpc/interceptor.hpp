@@ -9,6 +9,7 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/detail/procedure_name.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/rpc/trace_context.hpp>
 
@@ -51,11 +52,18 @@ protected:
 ///
 /// Of several, those before a call run in the order given, those after it in reverse. Whichever saw
 /// a call begin is told how it ended, whatever the others threw.
+/// The library's own procedures (is_library_procedure(): pings, introductions, the directory's
+/// notices, code that travels) pass them by, unless one says that it sees those, too: what it asks
+/// of every call it then asks of these.
 /// Threads: as each member says; several calls at once.
 /// Cost:    an engine without any pays one comparison per call.
 class interceptor {
 public:
     virtual ~interceptor() = default;
+
+    /// Whether this one looks at calls of the library's own procedures, too. The same while the
+    /// engine lives. Any thread.
+    virtual bool sees_library_procedures() const noexcept { return false; }
 
     /// Before a call leaves, where the caller is. May throw amalgam::error to refuse it: that is
     /// how the call ends, and nothing is sent. What else it throws ends the call as `invalid`.

@@ -104,9 +104,11 @@ class bound_procedure;
 /// Owner:   a plain value; the engine must outlive it.
 /// Threads: like a plain value; calls may be made from any ULT or thread. The engine's own
 ///          stream posts directly, others hand over.
-/// Failure: timed_out, overloaded; unreachable, disconnected (look the peer up again); not_found,
-///          mismatch (name or signature differ there); too_large, canceled, closed;
-///          handler_failed with the text of what the handler threw.
+/// Failure: timed_out, overloaded, unavailable (the server is stopping and did not run it);
+///          unreachable, disconnected (look the peer up again); not_found, mismatch (name or
+///          signature differ there); too_large, canceled, closed (this engine is stopped);
+///          handler_failed with the text of what the handler threw, and its own code, if that
+///          was an amalgam::error, as error::handler_code().
 /// Cost:    no allocation in steady state while arguments fit in body::inline_bytes and
 ///          their own serialization allocates nothing.
 template <typename R, typename... A>
@@ -127,10 +129,12 @@ public:
                     std::uint16_t provider) noexcept
         : base(target, there, provider) {}
 
-    /// The same, but a call that ends as overloaded, unreachable or disconnected is made again,
-    /// until `attempts` were made or its deadline is near; a peer that is gone is looked up again
-    /// by its address. Before the second attempt it pauses for `pause`, then twice as long each
-    /// time. Failure: throws error{invalid} unless the procedure was declared idempotent, as a call
+    /// The same, but a call that ends as overloaded, unavailable, unreachable, disconnected or
+    /// corrupt is made again, until `attempts` were made or its deadline is near. Where the peer is
+    /// gone, also before this call, it goes to whoever is at the address that was looked up: a
+    /// server that was restarted there. Before the second attempt it pauses for `pause`, then twice
+    /// as long each time. Failure: throws error{invalid} unless the procedure was declared
+    /// idempotent, as a call
     ///          whose answer was lost may have run.
     bound_procedure retrying(unsigned attempts,
                              std::chrono::nanoseconds pause = std::chrono::milliseconds(10)) const {
@@ -184,8 +188,9 @@ public:
     /// peer start there in the order of posting, but for those whose arguments are more than a
     /// message of the transport holds (1 GiB, but for loop://): they start when those have been
     /// fetched, and later ones may overtake them. Waits like start() when too many queue up.
-    /// Failure: throws only for what is known at once: no_memory, too_large, overloaded,
-    ///          disconnected, closed.
+    /// Failure: throws only for what is known at once: no_memory, too_large, overloaded, closed;
+    ///          unreachable or disconnected for a peer that was lost before. One that is lost
+    ///          meanwhile is counted as "rpc.one_ways_lost".
     void post(detail::argument_t<A>... arguments) const {
         detail::one_way message(target_);
         message.write(arguments...);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -58,11 +59,13 @@ public:
         }
         to_->send({});
     }
-    /// Answers that it failed: the caller gets `handler_failed` with this sentence.
-    void fail(std::string_view why) {
+    /// Answers that it failed: the caller gets `handler_failed` with this sentence, and
+    /// error::handler_code() gives it `code`.
+    void fail(errc code, std::string_view why) {
         claim();
-        to_->send({errc::handler_failed}, why);
+        to_->send({errc::handler_failed, static_cast<std::int32_t>(code)}, why);
     }
+    void fail(std::string_view why) { fail(errc::handler_failed, why); }
 
     /// The call: who asked, until when, and whether it was canceled. Valid until the answer.
     const call_context& call() const noexcept { return to_->about(); }

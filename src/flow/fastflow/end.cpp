@@ -16,7 +16,8 @@ fastflow_end::fastflow_end(endpoints where, fastflow_options options)
 
 void fastflow_end::listen() {
     told_ = engine_.on_peer_lost([this](const peer& who, status why) { lose(who, why); });
-    engine_.define(fastflow_wire::failed, [this](std::string why) { hear_failure(why); });
+    engine_.define(library_name{fastflow_wire::failed},
+                   [this](std::string why) { hear_failure(why); });
 }
 
 void fastflow_end::close() {

@@ -18,13 +18,13 @@ fastflow_in::fastflow_in(endpoints where, std::size_t senders, std::string type,
     if (over().addresses().empty())
         throw error(errc::invalid, "a receiver listens: give it an address, as tcp://eth0:7000");
     listen();
-    over().define(fastflow_wire::batch,
+    over().define(library_name{fastflow_wire::batch},
                   [this](responder<void> consumed, std::uint64_t number, std::uint32_t items,
                          const_bytes bytes) { take(std::move(consumed), number, items, bytes); });
-    over().define(fastflow_wire::end,
+    over().define(library_name{fastflow_wire::end},
                   [this](std::uint64_t batches, std::uint64_t items) { take_end(batches, items); });
     // Last: who has joined sends.
-    over().define(fastflow_wire::join,
+    over().define(library_name{fastflow_wire::join},
                   [this](std::string type_of_items) { take_join(type_of_items); });
 }
 

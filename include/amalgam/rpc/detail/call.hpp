@@ -43,6 +43,7 @@ struct remote_procedure {
     std::string name;
     std::string signature;
     std::string wire_text;  ///< Both, as the first request to a peer carries them.
+    bool library = false;   ///< See is_library_procedure().
 };
 
 /// A message on its way to a peer: at the port, or in the peer's queue behind a full port.

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <concepts>
+#include <string_view>
+
+namespace amalgam {
+
+/// Names that begin with "amalgam." are procedures of the library itself, which every engine may
+/// call and only the library defines; docs/guide/rpc.md lists them.
+constexpr bool is_library_procedure(std::string_view name) noexcept {
+    return name.starts_with("amalgam.");
+}
+
+namespace detail {
+
+/// A name as the library's own layers give it to engine::define() and undefine().
+struct library_name {
+    std::string_view text;
+};
+
+/// What engine::define() and undefine() take: any text, or a library_name.
+class procedure_name {
+public:
+    template <typename Text>
+    requires(std::convertible_to<const Text&, std::string_view>) procedure_name(const Text& text)
+    noexcept(noexcept(std::string_view(text))) : text_(text) {}
+    procedure_name(library_name name) noexcept : text_(name.text), by_library_(true) {}
+
+    std::string_view text() const noexcept { return text_; }
+    bool by_library() const noexcept { return by_library_; }
+
+private:
+    std::string_view text_;
+    bool by_library_ = false;
+};
+
+}  // namespace detail
+
+}  // namespace amalgam
