@@ -46,6 +46,7 @@ public:
             for (std::size_t i = all_.size() - 16; i < all_.size(); ++i)
                 free_.append(*all_[i]);
         }
+        ++taken_;
         return free_.take_first();
     } catch (const std::bad_alloc&) {
         return nullptr;
@@ -53,11 +54,15 @@ public:
     void give_back(shm_lent& one) noexcept {
         one = shm_lent{};
         free_.append(one);
+        --taken_;
     }
+    /// How many are in use.
+    std::size_t taken() const noexcept { return taken_; }
 
 private:
     std::vector<std::unique_ptr<shm_lent>> all_;
     chain<shm_lent> free_;
+    std::size_t taken_ = 0;
 };
 
 }  // namespace amalgam::detail

@@ -1,6 +1,7 @@
 #include "fabric/transports/shm/port.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <new>
 #include <utility>
@@ -92,6 +93,7 @@ shm_port::shm_port(const shm_port_settings& settings, const port_options& option
 
 shm_port::~shm_port() {
     end_everything();
+    assert(lent_.taken() == 0);  // No link stands any more.
 }
 
 std::string shm_port::address() const {

@@ -112,6 +112,16 @@ void shm_raw_peer::write(frame_kind kind, std::uint32_t claimed_bytes, const_byt
     }
 }
 
+void shm_raw_peer::take_all() {
+    while (reader_.ready()) {
+        const frame_header header = reader_.header();
+        if (header.kind == shm_start_over_kind)
+            reader_.start_over();
+        else
+            reader_.consume(header.bytes <= shm_whole_bytes ? header.bytes : shm_prefix_bytes);
+    }
+}
+
 void shm_raw_peer::ring() {
     const char bell = 0;
     (void)!::send(socket_.get(), &bell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
