@@ -98,13 +98,18 @@ void shm_raw_peer::greet() {
         shm_mapping::of(answer.board.get(), 0, shm_board_layout::bytes, /*writable=*/false));
 }
 
-void shm_raw_peer::write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
-                         std::uint64_t tag) {
+bool shm_raw_peer::try_write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
+                             std::uint64_t tag) {
     frame_header header;
     header.bytes = claimed_bytes;
     header.kind = kind;
     header.tag = tag;
-    while (!writer_.write(header, gather(&payload, 1), payload.size())) {
+    return writer_.write(header, gather(&payload, 1), payload.size());
+}
+
+void shm_raw_peer::write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
+                         std::uint64_t tag) {
+    while (!try_write(kind, claimed_bytes, payload, tag)) {
         check(!writer_.broken(), "the port claims to have read what was never written");
         if (!still_there(socket_.get())) return;
         ring();

@@ -37,6 +37,10 @@ public:
     /// connection there may be none ever: nothing is written then. Precondition: greet().
     void write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
                std::uint64_t tag = 0);
+    /// As write(), but only if there is room now. False: there is none, or what the port says of it
+    /// makes no sense.
+    bool try_write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
+                   std::uint64_t tag = 0);
     /// Reads all that the port has written, and forgets it.
     void take_all();
     /// Rings, so that a port that sleeps looks.
