@@ -26,7 +26,7 @@ struct handed_one_way final : work_unit {
         engine_core& core = *me.message.core;
         core.taken_over();
         if (peer_state* const there = core.way_to(me.message.to)) {
-            core.calls().post(*there, me.message);
+            if (!core.calls().post(*there, me.message)) core.calls().lost_one_way();
         } else {
             core.calls().lost_one_way();
         }
@@ -236,6 +236,9 @@ void one_way::send() {
             cannot_post(target_, core.why_lost(target_.to).code, peer_is_gone);
         }
         if (!core.calls().post(*there, message)) {
+            if (!core.calls().is_closed()) {
+                cannot_post(target_, errc::no_memory, "there was no memory for it");
+            }
             cannot_post(target_, errc::closed, "this engine is stopped; make a new one");
         }
         return;

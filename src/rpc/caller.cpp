@@ -284,14 +284,18 @@ void caller::give_up(call_record& call, status what, std::string_view text) noex
     if (!left) return;
     std::byte bytes[cancel_bytes];
     write_cancel(bytes);
-    out_.send_copy(there, id, {bytes});
+    if (out_.send_copy(there, id, {bytes}) || closed_) return;
+    there.name.is_self() ? core_.serves().on_cancel(there, id) : core_.end_untold(there);
 }
 
 void caller::send_credit(call_record& call, std::uint32_t items) noexcept {
     if (call.id_ == 0) return;
     std::byte bytes[credit_bytes];
     write_credit(bytes, items);
-    out_.send_copy(*call.callee_, call.id_, {bytes});
+    peer_state& there = *call.callee_;
+    if (out_.send_copy(there, call.id_, {bytes}) || closed_) return;
+    there.name.is_self() ? core_.serves().on_credit(there, call.id_, items)
+                         : core_.end_untold(there);
 }
 
 bool caller::post(peer_state& there, one_way_message& message) noexcept {

@@ -75,6 +75,7 @@ public:
     /// Sends a one-way call. False: the engine is stopped, or out of memory.
     bool post(peer_state& there, one_way_message& message) noexcept;
     /// One could not be sent, and nobody is there to be told.
+    bool is_closed() const noexcept { return closed_; }
     void lost_one_way() noexcept { counts_.one_ways_lost.add(); }
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;

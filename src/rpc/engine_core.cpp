@@ -140,6 +140,7 @@ void engine_core::expose_counters() {
     show("rpc.malformed", malformed_);
     show("rpc.corrupt", corrupt_);
     show("rpc.peers_lost", peers_lost_);
+    show("rpc.untold", untold_);
 }
 
 clock::time_point engine_core::deadline_after(std::chrono::nanoseconds timeout,
@@ -221,7 +222,9 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
         try {
             from = &peers_.meet(port, arrived.from());
         } catch (const std::bad_alloc&) {
-            return malformed_.add();
+            untold_.add();
+            ports_[port]->close(arrived.from());  // Who waits for an answer must not wait on.
+            return;
         }
     }
     parsed_message parsed;
@@ -252,6 +255,11 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
         case message_kind::credit:
             return serves_.on_credit(*from, arrived.tag(), parsed.items);
     }
+}
+
+void engine_core::end_untold(const peer_state& there) noexcept {
+    untold_.add();
+    out_.cut_off(there);
 }
 
 void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexcept {

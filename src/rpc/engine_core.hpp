@@ -202,6 +202,9 @@ public:
     void found_damage() noexcept { corrupt_.add(); }
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
     void on_release(const peer_state& from, const_bytes ids) noexcept;
+    /// The peer waits for what there was no memory to tell it: the connection ends instead. Not for
+    /// the way to ourselves.
+    void end_untold(const peer_state& there) noexcept;
     /// To be called when a call, in either direction, has ended.
     void look_whether_quiet() noexcept {
         if (quiet_ != nullptr) tell_if_quiet();
@@ -292,6 +295,7 @@ private:
     owned_counter malformed_;
     owned_counter corrupt_;
     owned_counter peers_lost_;
+    owned_counter untold_;
 
     std::mutex procedures_lock_;
     std::deque<remote_procedure> procedures_;  // Never move.

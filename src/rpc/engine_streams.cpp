@@ -120,13 +120,19 @@ void engine_streams::stop() {
     if (execution_stream* const second = second_seen_.load(std::memory_order_acquire)) {
         second->stop();
     }
-    std::vector<std::shared_ptr<stream_group>> groups;
-    {
-        const std::lock_guard hold(lock_);  // Not longer: what runs there may ask for it too.
-        groups = groups_;
+    for (;;) {
+        std::shared_ptr<stream_group> next;
+        {
+            const std::lock_guard hold(lock_);  // Not longer: what runs there may ask for it too.
+            for (const auto& each : groups_) {
+                if (!each->told_to_stop) next = each;
+            }
+        }
+        if (next == nullptr) return;
+        next->stop();
+        const std::lock_guard hold(lock_);
+        next->told_to_stop = true;
     }
-    for (const auto& each : groups)
-        each->stop();
 }
 
 execution_stream& engine_streams::at(std::size_t index) {
@@ -248,11 +254,16 @@ std::shared_ptr<stream_group> engine_streams::place(std::string_view procedure,
     return fresh;
 }
 
-void engine_streams::reap() {
+void engine_streams::reap() noexcept {
     if (has(execution_stream::current())) return;
     std::vector<std::shared_ptr<stream_group>> ended;
     {
         const std::lock_guard hold(lock_);
+        try {
+            ended.reserve(groups_.size());
+        } catch (const std::bad_alloc&) {
+            return;  // The next who comes does it.
+        }
         // Nobody can take a reference to what only this has.
         const auto gone = std::partition(groups_.begin(), groups_.end(), [](const auto& each) {
             return each.use_count() > 1 || each->work().ults() != 0 || !each->work().empty();

@@ -21,6 +21,8 @@ public:
     stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin);
     pool& work() noexcept { return *pool_; }
     void stop();
+    /// engine_streams::stop() has ended it.
+    bool told_to_stop = false;
     bool has(const execution_stream* what) const noexcept;
 
 private:
@@ -51,7 +53,7 @@ public:
     std::shared_ptr<stream_group> place(std::string_view procedure, procedure_options& how);
     /// Ends the streams of procedures that are gone, as far as nothing runs there any more. On one
     /// of the engine's own streams it leaves that to the next who comes from elsewhere.
-    void reap();
+    void reap() noexcept;
 
     void set_progress(const progress_options& how);
     bool driven_by_caller() const noexcept { return by_caller_; }

@@ -87,6 +87,7 @@ void invocation::serve() noexcept {
     } catch (...) {
         what = {errc::no_memory};
     }
+    release_loans();
     waited_answer answer(*this, values);
     answer.frame(what, text);
     owner_.conclude(*this, answer);
@@ -102,6 +103,7 @@ void invocation::serve_late() noexcept {
     } catch (...) {
         what = {errc::no_memory};
     }
+    release_loans();
     if (!what.ok() && late_->claim()) late_->send(what, text);
     late_->handler_done();
 }
@@ -121,11 +123,13 @@ status invocation::run(answer_values& into, std::string& text) {
         what = owner_.core().interceptors(this->what().library).empty() ? run_handler(into, text)
                                                                         : run_watched(into, text);
     }
-    if (extras_ != nullptr) {
-        for (const std::uint64_t each : extras_->lent_to_us)
-            release_loan(owner_.core(), from_, each);
-    }
     return what;
+}
+
+void invocation::release_loans() noexcept {
+    if (extras_ == nullptr) return;
+    for (const std::uint64_t each : extras_->lent_to_us)
+        release_loan(owner_.core(), from_, each);
 }
 
 status invocation::run_watched(answer_values& into, std::string& text) {

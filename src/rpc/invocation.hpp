@@ -120,6 +120,7 @@ private:
     status run_handler(answer_values& into, std::string& text);
     status get_arguments(std::string& text);
     void serve_late() noexcept;
+    void release_loans() noexcept;
 
     std::unique_ptr<request_extras> extras_;
     ult_core* runs_in_;

@@ -7,6 +7,7 @@
 
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
 #include "rpc/engine_core.hpp"
@@ -56,9 +57,16 @@ void release_loan(engine_core& core, const peer& lender, std::uint64_t id) noexc
         std::uint64_t id;
     };
     if (core.on_owner()) return errand(core, lender, id).tell();
-    // Without memory the lender keeps it until this engine is gone.
-    auto* const later = new (std::nothrow) errand(core, lender, id);
-    if (later != nullptr && !core.hand_over(*later)) delete later;
+    if (auto* const later = new (std::nothrow) errand(core, lender, id)) {
+        if (!core.hand_over(*later)) delete later;
+    } else if (this_task::in_ult() || execution_stream::current() == nullptr) {
+        try {
+            const cancel_later it_must_be_told;
+            core.on_stream([&] { errand(core, lender, id).tell(); });  // Needs none, but waits.
+        } catch (...) {
+            // The engine has ended.
+        }
+    }  // Else the lender keeps it until this engine is gone.
 }
 
 bool loans::keep(const peer& to, const lent_list& what) noexcept {
@@ -89,6 +97,8 @@ void loans::drop(const peer& to, std::uint64_t id) noexcept {
 void loans::withdraw(const peer& to, const lent_list& what) noexcept {
     for (const lent& each : what)
         drop(to, each.id);
+    const auto kept = kept_.find(to);
+    if (kept != kept_.end() && kept->second.empty()) kept_.erase(kept);
 }
 
 void loans::on_release(const peer& from, const_bytes ids) noexcept {
@@ -108,7 +118,8 @@ void loans::release(peer_state& lender, const_bytes ids) noexcept {
     if (ids.empty()) return;
     std::byte header[release_bytes];
     write_release(header);
-    out_.send_copy(lender, 0, {header, ids});
+    if (out_.send_copy(lender, 0, {header, ids})) return;
+    lender.name.is_self() ? on_release(lender.name, ids) : out_.cut_off(lender);
 }
 
 void loans::release(peer_state& lender, const loan_ids& ids) noexcept {

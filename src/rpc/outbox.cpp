@@ -38,6 +38,7 @@ void outbox::open(std::span<const std::unique_ptr<port>> ports) {
     for (const std::unique_ptr<port>& each : ports)
         links_.push_back({each.get(), nullptr});
     links_.push_back({});
+    spare_ = buffers_.take(spare_bytes);
     closed_ = false;
 }
 
@@ -99,13 +100,20 @@ void outbox::unlink(peer_state& there, outgoing& out) noexcept {
     queued_.fetch_sub(1, std::memory_order_relaxed);
 }
 
+buffer outbox::take_room(std::size_t bytes) noexcept {
+    if (spare_.empty()) [[unlikely]]
+        spare_ = buffers_.try_take(spare_bytes);
+    buffer room = buffers_.try_take(bytes);
+    return room.empty() && bytes <= spare_bytes ? std::move(spare_) : std::move(room);
+}
+
 bool outbox::send_copy(peer_state& there, std::uint64_t tag,
                        std::initializer_list<const_bytes> pieces, copy_options how) noexcept {
     if (closed_) return false;
     std::size_t bytes = 0;
     for (const const_bytes& piece : pieces)
         bytes += piece.size();
-    buffer around = buffers_.try_take(sizeof(copied_message) + bytes + how.behind.size());
+    buffer around = take_room(sizeof(copied_message) + bytes + how.behind.size());
     if (around.empty()) return false;
     std::byte* const home = around.data();
     auto* const out = ::new (home) copied_message(std::move(around), std::move(how.held.owner));

@@ -53,7 +53,8 @@ public:
     result send(peer_state& there, outgoing& out) noexcept;
     /// Sends a copy of the pieces, then what `how` adds. What becomes of it is not told: for
     /// messages that nobody waits for. False: nothing was taken, for want of memory or because
-    /// this is closed.
+    /// this is closed. A little memory is kept, so that where there is none left a short message
+    /// can still be sent.
     struct copy_options {
         bool is_answer = false;
         bool urgent = false;
@@ -87,6 +88,9 @@ public:
     /// Nothing is queued, at a port, or on its way to ourselves.
     bool idle() const noexcept;
     self_link& self() noexcept { return self_; }
+    bool is_queued_to_self() const noexcept {
+        return !links_.empty() && links_.back().first_queued != nullptr;
+    }
 
 private:
     struct link {
@@ -101,7 +105,12 @@ private:
     void flush(link& through) noexcept;
     void release(peer_state& there) noexcept;
 
+    static constexpr std::size_t spare_bytes = 512;
+
+    buffer take_room(std::size_t bytes) noexcept;
+
     buffer_pool& buffers_;
+    buffer spare_;
     std::size_t max_queued_;
     std::vector<link> links_;  // One per port, and at the end one to ourselves.
     self_link self_;

@@ -10,8 +10,8 @@ std::size_t port_link::poll() noexcept {
     outbox& out = core_.out();
     out.flush(index_);
     happened += core_.moves().flush(index_);
-    if (index_ == 0 && !out.self().empty()) {
-        happened += out.self().deliver(core_.self_sink());
+    if (index_ == 0) {
+        if (!out.self().empty()) happened += out.self().deliver(core_.self_sink());
         out.flush(peer::self_port);
     }
     if (index_ == 0) happened += core_.moves().flush(peer::self_port);
@@ -25,7 +25,10 @@ int port_link::wait_handle() const noexcept {
 
 bool port_link::prepare_to_sleep() noexcept {
     // Messages to ourselves come from our own stream only, which is here.
-    return core_.out().self().empty() && !core_.moves().runnable() && where_.prepare_to_sleep();
+    // What is queued although none wait for delivery waits for memory, whose coming nobody tells.
+    outbox& out = core_.out();
+    return out.self().empty() && !out.is_queued_to_self() && !core_.moves().runnable() &&
+           where_.prepare_to_sleep();
 }
 
 void port_link::on_message(message& arrived) noexcept {

@@ -44,18 +44,21 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
                                                    fresh->name, other->name));
         }
     }
+    // What allocates comes first: a name is here and found, or neither.
+    std::vector<entry> larger(std::bit_ceil(2 * (all_.size() + 1) + 2));
     all_.push_back(std::move(fresh));
-    rebuild();
+    table_ = std::move(larger);
+    fill();
 }
 
-bool procedure_table::remove(std::string_view name, std::uint16_t provider) {
+bool procedure_table::remove(std::string_view name, std::uint16_t provider) noexcept {
     const auto known = std::find_if(all_.begin(), all_.end(), [&](const auto& each) {
         return each->defined && each->name == name && each->options.provider == provider;
     });
     if (known == all_.end()) return false;
     (*known)->defined = false;
+    fill();  // First: it must not find what is freed next.
     collect();
-    rebuild();
     return true;
 }
 
@@ -103,18 +106,17 @@ void procedure_table::release(served_procedure& used) noexcept {
     if (!used.defined && used.running == 0) collect();
 }
 
-void procedure_table::rebuild() {
-    std::vector<entry> fresh(std::bit_ceil(2 * all_.size() + 2));
-    const std::size_t mask = fresh.size() - 1;
+void procedure_table::fill() noexcept {
+    std::fill(table_.begin(), table_.end(), entry{});
+    const std::size_t mask = table_.size() - 1;
     for (const auto& each : all_) {
         if (!each->defined) continue;
         const std::uint64_t key = key_of(each->id, each->options.provider);
         std::size_t at = key & mask;
-        while (fresh[at].what != nullptr)
+        while (table_[at].what != nullptr)
             at = (at + 1) & mask;
-        fresh[at] = {key, each.get()};
+        table_[at] = {key, each.get()};
     }
-    table_ = std::move(fresh);
 }
 
 void procedure_table::collect() noexcept {

@@ -37,7 +37,8 @@ public:
     /// Failure: throws error{invalid} when the name is taken or has no valid length, or when two
     ///          names share an id.
     void add(std::unique_ptr<served_procedure> fresh);
-    bool remove(std::string_view name, std::uint16_t provider);
+    /// False: there is none of that name and provider.
+    bool remove(std::string_view name, std::uint16_t provider) noexcept;
 
     served_procedure* find(std::uint64_t id, std::uint16_t provider) const noexcept;
     /// One of that name, whatever its provider.
@@ -52,7 +53,8 @@ private:
         std::uint64_t key = 0;
         served_procedure* what = nullptr;
     };
-    void rebuild();
+    /// Writes the table anew, in the room it has.
+    void fill() noexcept;
     void collect() noexcept;
 
     std::vector<std::unique_ptr<served_procedure>> all_;  // Undefined ones too, while they run.

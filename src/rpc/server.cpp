@@ -153,7 +153,7 @@ void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& re
         const std::uint8_t flags = answer_flags(request.flags, what);
         std::byte bytes[reply_bytes];
         write_reply(bytes, what, flags);
-        send_text(from, id, bytes, text, flags);
+        if (!send_text(from, id, bytes, text, flags)) answer_without_memory(from, id, flags);
     }
 }
 
@@ -173,13 +173,29 @@ std::uint8_t server::answer_flags(std::uint8_t request, status what) const noexc
                                      (checked ? wire_flag::checked : 0));
 }
 
-void server::send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
+void server::answer_without_memory(peer_state& to, std::uint64_t id,
+                                   std::uint8_t request) noexcept {
+    const std::uint8_t flags = answer_flags(request, {errc::no_memory});
+    std::byte bytes[reply_bytes];
+    write_reply(bytes, {errc::no_memory}, flags);
+    if (send_text(to, id, bytes, {}, flags)) return;
+    if (to.name.is_self()) {
+        parsed_message bare;
+        bare.kind = message_kind::reply;
+        bare.what = {errc::no_memory};
+        return core_.calls().on_reply(to, id, bare);
+    }
+    core_.end_untold(to);
+}
+
+bool server::send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
                        std::uint8_t flags) noexcept {
     const const_bytes pieces[] = {header, as_bytes(text)};
     const bool checked = (flags & wire_flag::checked) != 0;
     const auto sum = checked ? checksum_of(pieces) : std::array<std::byte, checksum_bytes>{};
-    out_.send_copy(to, id, {pieces[0], pieces[1], const_bytes(sum).first(checked ? sum.size() : 0)},
-                   {.is_answer = true});
+    return out_.send_copy(to, id,
+                          {pieces[0], pieces[1], const_bytes(sum).first(checked ? sum.size() : 0)},
+                          {.is_answer = true});
 }
 
 void server::cut_off(peer_state& from) noexcept {
@@ -262,13 +278,14 @@ void server::conclude(invocation& call, waited_answer& answer) noexcept {
     if (!call.is_inline()) return answer.send();
     // Nobody can wait here, so what the port does not take at once must be copied.
     peer_state* const there = core_.peers().find(answer.to);
-    if (there != nullptr && !call.one_way() &&
-        core_.lending().keep(answer.to, answer.values.lends)) {
-        const bool taken =
-            out_.send_copy(*there, answer.tag,
-                           {answer.pieces[0], answer.pieces[1], answer.pieces[2], answer.pieces[3]},
-                           {.is_answer = true});
-        if (!taken) core_.lending().withdraw(answer.to, answer.values.lends);
+    if (there != nullptr && !call.one_way()) {
+        const bool kept = core_.lending().keep(answer.to, answer.values.lends);
+        const bool taken = kept && out_.send_copy(*there, answer.tag,
+                                                  {answer.pieces[0], answer.pieces[1],
+                                                   answer.pieces[2], answer.pieces[3]},
+                                                  {.is_answer = true});
+        if (kept && !taken) core_.lending().withdraw(answer.to, answer.values.lends);
+        if (!taken) answer_without_memory(*there, answer.tag, call.flags());
     }
     untrack(call);
 }
@@ -280,7 +297,11 @@ bool server::send_answer(answer_record& answer) noexcept {
     peer_state* const there = core_.peers().find(answer.to);
     if (there == nullptr) return true;
     const lent_list& lends = answer.values.lends;
-    if (!lends.empty() && !core_.lending().keep(answer.to, lends)) return true;
+    if (!lends.empty() && !core_.lending().keep(answer.to, lends)) {
+        if (!answer.is_last) answer.call.cancel();  // No value of a stream may be missing.
+        answer_without_memory(*there, answer.tag, answer.call.flags());
+        return true;
+    }
     return out_.send(*there, answer) != outbox::result::pending;
 }
 

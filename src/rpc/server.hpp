@@ -83,8 +83,11 @@ private:
                 const parsed_message& request);
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request);
-    void send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
+    bool send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
                    std::uint8_t flags) noexcept;
+    /// Answers that there is no memory for the answer; where there is none for that either, the
+    /// connection ends, so that nobody waits.
+    void answer_without_memory(peer_state& to, std::uint64_t id, std::uint8_t request) noexcept;
     void send_verdict(peer_state& to, status what, std::uint64_t procedure,
                       std::string_view text) noexcept;
     /// More than so many bytes of answers wait because it does not read them.

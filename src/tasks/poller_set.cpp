@@ -9,6 +9,7 @@ namespace amalgam::detail {
 
 void poller_set::add(poller& what) {
     const std::lock_guard hold(lock_);
+    next_.reserve(wanted_.size() + 1);
     wanted_.push_back(&what);
     version_.fetch_add(1, std::memory_order_release);
 }
@@ -58,7 +59,8 @@ void poller_set::renew() noexcept {
     remover* told = nullptr;
     {
         const std::lock_guard hold(lock_);
-        current_ = wanted_;
+        if (current_.capacity() < wanted_.size()) current_.swap(next_);
+        current_ = wanted_;  // Allocates nothing: add() saw to it.
         current_version_ = version_.load(std::memory_order_relaxed);
         told = std::exchange(removers_, nullptr);
     }

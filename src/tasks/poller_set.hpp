@@ -47,6 +47,7 @@ private:
     std::atomic<std::uint64_t> version_{0};
     std::mutex lock_;
     std::vector<poller*> wanted_;
+    std::vector<poller*> next_;  // Room for renew(): it or current_ holds as many as are wanted.
     remover* removers_ = nullptr;
     bool running_ = false;
 };
