@@ -251,6 +251,15 @@ TEST(channel, destroys_the_items_that_are_left) {
 TEST(channel, without_room_for_an_item_is_refused) {
     EXPECT_THROW(channel<int>(0), error);
     EXPECT_EQ(channel<int>(7).capacity(), 7u);
+    for (const std::size_t huge : {SIZE_MAX, SIZE_MAX / 8, SIZE_MAX / 64}) {
+        try {
+            channel<std::string> refused(huge);
+            ADD_FAILURE() << huge;
+        } catch (const error& why) {
+            EXPECT_EQ(why.code().code, errc::no_memory);
+            EXPECT_NE(std::string(why.what()).find("smaller capacity"), std::string::npos);
+        }
+    }
 }
 
 TEST_F(channel_in_virtual_time, a_tasklet_may_try_but_not_wait) {

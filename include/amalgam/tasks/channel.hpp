@@ -27,7 +27,8 @@ namespace amalgam {
 ///          item, or was told that the channel is closed and drained, may destroy it.
 /// Threads: any. Tasklets may use what does not wait: try_push(), try_pop(), close().
 /// Failure: push() into a closed channel throws error{closed}. What would have to wait inside a
-///          tasklet, timer callback or poller throws error{invalid}, as does a capacity of 0.
+///          tasklet, timer callback or poller throws error{invalid}, as does a capacity of 0;
+///          error{no_memory} one that there is no memory for.
 ///          When moving an item throws, its pusher gets that, or its popper, who leaves it in the
 ///          channel; all else is as if nobody had tried.
 /// Cost:    no allocation after the constructor. A push or pop that does not wait is a short lock

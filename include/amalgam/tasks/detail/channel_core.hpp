@@ -13,8 +13,9 @@
 
 namespace amalgam::detail {
 
-[[noreturn]] void refuse_capacity();        // throws error{invalid}
-[[noreturn]] void refuse_closed_channel();  // throws error{closed}
+[[noreturn]] void refuse_capacity();                                       // throws error{invalid}
+[[noreturn]] void refuse_room(std::size_t items, std::size_t bytes_each);  // error{no_memory}
+[[noreturn]] void refuse_closed_channel();                                 // throws error{closed}
 
 /// What a channel is inside: a ring, and those who wait, all under one lock.
 ///
@@ -35,7 +36,11 @@ public:
 
     explicit channel_core(std::size_t capacity) : capacity_(capacity) {
         if (capacity == 0) refuse_capacity();
-        ring_ = std::make_unique_for_overwrite<slot[]>(capacity);
+        try {
+            ring_ = std::make_unique_for_overwrite<slot[]>(capacity);
+        } catch (const std::bad_alloc&) {
+            refuse_room(capacity, sizeof(slot));
+        }
     }
     ~channel_core() {
         while (size() != 0)
