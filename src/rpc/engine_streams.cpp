@@ -1,6 +1,7 @@
 #include "rpc/engine_streams.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,6 +46,9 @@ std::unique_ptr<scheduler> make_scheduler(scheduler_kind kind, std::vector<pool*
                 "a scheduler of a kind that does not exist; example: scheduler_kind::in_turn");
 }
 
+/// An engine's stop has a limit: what is still ready then is left.
+constexpr std::chrono::seconds time_to_stop{1};
+
 }  // namespace
 
 stream_group::stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin)
@@ -60,7 +64,7 @@ stream_group::stream_group(std::string_view name, unsigned streams, std::chrono:
 
 void stream_group::stop() {
     for (const auto& each : streams_)
-        each->stop();
+        each->stop_within(time_to_stop);
 }
 
 bool stream_group::has(const execution_stream* what) const noexcept {
@@ -116,9 +120,9 @@ std::unique_ptr<execution_stream> engine_streams::make_stream(const stream_optio
 
 void engine_streams::stop() {
     for (const auto& each : streams_)
-        each->stop();
+        each->stop_within(time_to_stop);
     if (execution_stream* const second = second_seen_.load(std::memory_order_acquire)) {
-        second->stop();
+        second->stop_within(time_to_stop);
     }
     for (;;) {
         std::shared_ptr<stream_group> next;

@@ -58,6 +58,9 @@ void execution_stream::set_spin(std::chrono::nanoseconds time) noexcept {
 void execution_stream::stop() {
     impl_->stop();
 }
+bool execution_stream::stop_within(std::chrono::nanoseconds limit) {
+    return impl_->stop_within(limit);
+}
 std::chrono::nanoseconds execution_stream::cpu_time() const noexcept {
     return impl_->cpu_time();
 }
@@ -68,7 +71,11 @@ std::optional<execution_stream::time_point> execution_stream::next_timer() const
     return when;
 }
 
-timer::timer(execution_stream& where, callback on_time) noexcept : timer(*where.impl_, on_time) {}
+timer::timer(execution_stream& where, callback on_time) noexcept
+    : timer(where, on_time, nullptr) {}
+
+timer::timer(execution_stream& where, callback on_time, pool_of wakes_in) noexcept
+    : timer(where.impl_->timers(), on_time, wakes_in) {}
 
 std::chrono::steady_clock::time_point detail::task_now() noexcept {
     const stream* const here = stream::current();

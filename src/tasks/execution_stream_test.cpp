@@ -2,6 +2,7 @@
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -62,15 +63,82 @@ TEST(execution_stream, stop_finishes_what_is_ready_and_can_be_repeated) {
     EXPECT_THROW(post(stream, [] {}), error);
 }
 
-TEST(execution_stream, stop_is_bounded_when_work_never_ends) {
+TEST(execution_stream, stop_within_a_limit_leaves_work_that_never_ends) {
     execution_stream stream;
     std::atomic<bool> ends = false;
     post(stream, [&] {
         while (!ends)
             this_task::yield();
     });
-    stream.stop();
-    SUCCEED();
+    EXPECT_FALSE(stream.stop_within(1ms));
+    EXPECT_FALSE(stream.stop_within(1h));  // as it was
+}
+
+TEST(execution_stream, stop_within_a_limit_that_is_enough_says_so) {
+    execution_stream stream;
+    std::atomic<int> ran = 0;
+    for (int i = 0; i < 10; ++i)
+        post(stream, [&] { ++ran; });
+    EXPECT_TRUE(stream.stop_within(std::chrono::nanoseconds::max()));
+    EXPECT_EQ(ran, 10);
+}
+
+TEST(execution_stream, stop_within_shortens_a_stop_that_waits_already) {
+    execution_stream stream;
+    event runs;
+    post(stream, [&] {
+        runs.set();
+        for (;;)
+            this_task::yield();
+    });
+    runs.wait();
+    std::thread waits([&] { stream.stop(); });
+    EXPECT_FALSE(stream.stop_within(1ms));
+    waits.join();
+}
+
+// It gave up after one second.
+TEST(execution_stream, stop_waits_for_all_that_is_ready) {
+    for (const bool driven : {false, true}) {
+        std::atomic<int> ran = 0;
+        {
+            execution_stream stream({.driven = driven});
+            for (int i = 0; i < 24; ++i) {
+                post(stream, [&] {
+                    ::usleep(50'000);
+                    ++ran;
+                });
+            }
+        }
+        EXPECT_EQ(ran, 24);
+    }
+}
+
+TEST(execution_stream, stop_in_a_ult_lets_the_others_of_its_stream_run) {
+    execution_stream here, stopped;
+    std::atomic<bool> began = false, may_end = false;
+    post(stopped, [&] {
+        began = true;
+        while (!may_end)
+            this_task::yield();
+    });
+    while (!began)
+        std::this_thread::yield();
+    std::vector<ult> stop;
+    for (int i = 0; i < 3; ++i)  // together, all wait for the same end
+        stop.push_back(spawn(here, [&] { stopped.stop(); }));
+    spawn(here, [&] { may_end = true; }).join();
+    for (ult& each : stop)
+        each.join();
+    EXPECT_THROW(post(stopped, [] {}), error);
+}
+
+TEST(execution_stream, stop_in_a_tasklet_waits_for_the_end) {
+    execution_stream here, stopped;
+    std::atomic<bool> ran = false;
+    post(stopped, [&] { ran = true; });
+    spawn_tasklet(here, [&] { stopped.stop(); }).join();
+    EXPECT_TRUE(ran);
 }
 
 TEST(execution_stream, bad_use_is_refused) {

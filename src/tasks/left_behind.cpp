@@ -22,6 +22,8 @@ namespace detail {
 namespace {
 
 constexpr std::size_t names_told = 4;
+/// For ULTs that somebody has unparked, and is about to push.
+constexpr std::chrono::seconds patience{1};
 
 /// The home of those that have none any more.
 class limbo_pool final : public pool {
@@ -63,7 +65,7 @@ void left_behind::end_all(pool& ending, std::string_view stream) noexcept {
     for (bool more = true; more;) {
         more = left.take_queued();
         if (left.has_work_elsewhere() && !left.take_from_registry(on_its_way::skip)) {
-            if (give_up == clock::time_point{}) give_up = clock::now() + stream::stop_grace;
+            if (give_up == clock::time_point{}) give_up = clock::now() + patience;
             more = true;
             if (clock::now() < give_up) {
                 ::sched_yield();
@@ -198,6 +200,10 @@ void left_behind::end(work_unit& unit) noexcept {
     if (!who.finish()) return;
     who.failed = nullptr;
     ult_core::give_back(who, nullptr);
+}
+
+bool left_behind::keeps(const pool& home) noexcept {
+    return &home == &limbo();
 }
 
 void left_behind::end_late(ult_core& who) noexcept {

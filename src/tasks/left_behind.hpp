@@ -31,6 +31,8 @@ public:
     static void end_homeless(pool& ending) noexcept;
     /// From now on some ULT has `in` as its wanted_home.
     static void expect_ult(pool& in) noexcept { in.wanted_.store(true, std::memory_order_relaxed); }
+    /// `home` is where those live that never run again.
+    static bool keeps(const pool& home) noexcept;
     /// One that was running when its pool was destroyed has left its stream.
     static void end_late(ult_core& who) noexcept;
 

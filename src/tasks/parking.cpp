@@ -85,13 +85,17 @@ bool waiter::park_once_until(time_point deadline) noexcept {
 
 [[gnu::noinline]] void waiter::wait_unit_until(time_point deadline) noexcept {
     struct alarm final : timer {
-        alarm(detail::stream& where, waiter& whom) noexcept
-            : timer(where, [](timer& self) noexcept { static_cast<alarm&>(self).who.expire(); }),
+        alarm(detail::timer_heap& where, waiter& whom) noexcept
+            : timer(
+                  where, [](timer& self) noexcept { static_cast<alarm&>(self).who.expire(); },
+                  [](const timer& self) noexcept {
+                      return static_cast<const alarm&>(self).who.unit_->home();
+                  }),
               who(whom) {}
         waiter& who;
     };
     detail::stream& here = *detail::stream::current();
-    alarm at_deadline(here, *this);
+    alarm at_deadline(here.timers(), *this);
     at_deadline.arm(deadline);
     here.leave_to_park(*this);
 }

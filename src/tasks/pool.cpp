@@ -70,6 +70,7 @@ bool pool::attach(detail::stream& who, detail::bell& bell, bool as_main) {
         detail::stream* expected = nullptr;
         if (!slot.who.compare_exchange_strong(expected, &who)) return false;
         slot.bell.store(&bell);
+        slot.stays.store(who.stays());
         return true;
     };
     if ((as_main || access_ == pool_access::one_stream) && take(own_)) {
@@ -93,11 +94,33 @@ bool pool::attach(detail::stream& who, detail::bell& bell, bool as_main) {
     return true;
 }
 
+void pool::prepare_to_detach(const detail::stream& who) noexcept {
+    for (server* each = &own_; each != nullptr; each = each->next.load()) {
+        if (each->who.load() == &who) each->stays.store(false);
+    }
+}
+
+bool pool::served_on_after(const detail::stream& who) const noexcept {
+    for (const server* each = &own_; each != nullptr; each = each->next.load()) {
+        const detail::stream* const other = each->who.load();
+        if (other != nullptr && other != &who && each->stays.load()) return true;
+    }
+    return false;
+}
+
+bool pool::served_by(const detail::stream& who) const noexcept {
+    for (const server* each = &own_; each != nullptr; each = each->next.load()) {
+        if (each->who.load() == &who) return true;
+    }
+    return false;
+}
+
 void pool::detach(const detail::stream& who) noexcept {
     for (server* each = &own_; each != nullptr; each = each->next.load()) {
         if (each->who.load() != &who) continue;
         each->bell.store(nullptr);  // who has just read it may ring it, which harms nobody
         server_changed();
+        each->stays.store(false);
         each->who.store(nullptr);
         return;
     }

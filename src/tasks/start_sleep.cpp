@@ -3,8 +3,12 @@
 namespace amalgam::detail {
 
 sleep_operation::sleep_operation(execution_stream& where, time_point until) noexcept
-    : timer(where,
-            [](timer& self) noexcept { static_cast<sleep_operation&>(self).unit_.make_ready(); }),
+    : timer(
+          where,
+          [](timer& self) noexcept { static_cast<sleep_operation&>(self).unit_.make_ready(); },
+          [](const timer& self) noexcept {
+              return static_cast<const sleep_operation&>(self).unit_.home();
+          }),
       where_(where),
       until_(until) {}
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -59,9 +60,6 @@ public:
     /// a microsecond.
     static constexpr std::size_t least_batch = 32;
     static constexpr std::size_t most_batch = 256;
-    /// How long stop() lets ready work go on.
-    static constexpr std::chrono::seconds stop_grace{1};
-
     stream(execution_stream& owner, std::unique_ptr<scheduler> order,
            execution_stream_options options);
     ~stream();
@@ -167,6 +165,7 @@ public:
     void check_wakeable() const;
     void get_wakeable();
     void stop();
+    bool stop_within(std::chrono::nanoseconds limit);
     std::size_t run_ready(std::size_t most);
     void add_poller(poller& what);
     void remove_poller(poller& what);
@@ -182,8 +181,15 @@ public:
     }
     execution_stream& owner() noexcept { return owner_; }
     pool& main_pool() noexcept { return *main_pool_.load(std::memory_order_relaxed); }
-    timer_heap& timers() noexcept { return timers_; }
-    const timer_heap& timers() const noexcept { return timers_; }
+    timer_heap& timers() noexcept { return *timers_; }
+    const timer_heap& timers() const noexcept { return *timers_; }
+    const amalgam::clock& time() const noexcept { return *clock_; }
+    /// From other threads: a pool that lives meanwhile.
+    /// It goes on running by itself.
+    bool stays() const noexcept {
+        return !options_.driven && !stopping_.load(std::memory_order_relaxed);
+    }
+    bool serves_seen(const pool& what) const noexcept { return what.served_by(*this); }
     const execution_stream_options& options() const noexcept { return options_; }
 
 private:
@@ -221,7 +227,9 @@ private:
     void attach_own_pool();
     void detach_pool(pool& what) noexcept;
     void detach_all() noexcept;
+    void use(scheduler& which) noexcept;
     void use_top() noexcept;
+    void end_stacked() noexcept;
     bool unstack() noexcept;  // false: the top is not done
     void replace_bottom(std::unique_ptr<scheduler> order);
     void replace_if_asked() noexcept;
@@ -249,6 +257,14 @@ private:
     bool is_of_primary(const ult_core& who) const noexcept;
     work_unit* next_of_primary() noexcept;
     void stop_primary();
+    bool run_one_of_all() noexcept;
+    void stop_now();
+    void prepare_to_detach() noexcept;
+    bool has_work_of_its_own() const noexcept;
+    bool may_go_on_stopping() noexcept;
+    std::size_t round_of_all() noexcept;
+    void finish_ready() noexcept;
+    void hand_over() noexcept;
     void thread_main();
     void turn_once() noexcept;
     std::size_t run_batch(std::size_t most) noexcept;
@@ -293,7 +309,7 @@ private:
     std::vector<served> served_;
     std::atomic<replacement*> replacing_{nullptr};
     bell& bell_;
-    timer_heap timers_;
+    const std::unique_ptr<timer_heap, timer_heap::giver> timers_;
     std::uint64_t timers_checked_ = 0;  // in cycles()
     std::size_t batch_ = least_batch;
     poller_set pollers_;
@@ -308,7 +324,21 @@ private:
     std::unique_ptr<sleeper> sleeper_;            // null: driven, and not wakeable
     std::unique_ptr<wake_up_call> wake_up_call_;  // null: not wakeable
     unsigned quiet_nights_ = 0;
+    enum class stage : unsigned char { open, stopping, thread_ended, stopped };
+    /// A ULT or thread that waits for the end of this stream.
+    struct stop_waiter {
+        stage until;
+        stop_waiter* next;
+        waiter who;
+    };
+    void reach(stage what) noexcept;
+    void wait_for(stage what);
     std::mutex stop_lock_;
+    stage stage_ = stage::open;              // under the lock
+    stop_waiter* stop_waiters_ = nullptr;    // the same
+    std::condition_variable stage_reached_;  // for those who cannot park
+    std::atomic<time_point::rep> stop_by_{time_point::max().time_since_epoch().count()};
+    std::atomic<bool> gave_up_{false};
     seen_by_others<pid_t> thread_id_;
     std::thread thread_;
     std::unique_ptr<primary> primary_;  // null: it has a thread of its own, or is driven

@@ -23,6 +23,7 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
       options_(std::move(options)),
       clock_(options_.clock != nullptr ? options_.clock : &clock::steady()),
       bell_(bell::take(!options_.driven || options_.wakeable)),
+      timers_(&timer_heap::take()),
       spin_(options_.spin) {
     try {
         check_primary();
@@ -38,6 +39,7 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
         if (options_.primary) attach_own_pool();
         use_top();
         ult_registry::add(*this);
+        timers_->open(*this, bell_);
         check_cpu();
         if (options_.primary) {
             primary_ = std::make_unique<primary>(*this);
@@ -45,8 +47,9 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
             start();
         }
     } catch (...) {
-        ult_registry::remove(*this);
         detach_all();
+        timers_->close();
+        ult_registry::remove(*this);
         bell::give_back(bell_);
         throw;
     }
@@ -115,17 +118,13 @@ void stream::turn_once() noexcept {
 void stream::thread_main() {
     ::pthread_setname_np(::pthread_self(), options_.name.substr(0, 15).c_str());
     bind_to_cpu();
-    const turn mine(*this);
-    while (!stopping_.load(std::memory_order_relaxed))
-        turn_once();
-    const auto give_up = std::chrono::steady_clock::now() + stop_grace;
-    while (round(batch_) != 0) {
-        if (std::chrono::steady_clock::now() >= give_up) {
-            log(log_level::warn, "tasks", "a stopped stream left work that stays ready",
-                {{"stream", options_.name}});
-            break;
-        }
+    {
+        const turn mine(*this);
+        while (!stopping_.load(std::memory_order_relaxed))
+            turn_once();
+        finish_ready();
     }
+    reach(stage::thread_ended);
 }
 
 void stream::adapt_batch(std::uint64_t took) noexcept {
@@ -138,7 +137,7 @@ void stream::adapt_batch(std::uint64_t took) noexcept {
 }
 
 std::size_t stream::fire_timers() noexcept {
-    const time_point earliest = timers_.earliest();
+    const time_point earliest = timers_->earliest();
     if (earliest == time_point::max()) return 0;
     if (options_.clock == nullptr) {
         // Some half microsecond between two readings of the clock is soon enough, and
@@ -148,7 +147,7 @@ std::size_t stream::fire_timers() noexcept {
         timers_checked_ = ticks;
     }
     const time_point at = now();
-    return at < earliest ? 0 : timers_.fire(at);
+    return at < earliest ? 0 : timers_->fire(at);
 }
 
 std::size_t stream::round(std::size_t most) noexcept {
@@ -193,7 +192,7 @@ void stream::sleep() noexcept {
     const time_point lay_down = std::chrono::steady_clock::now();
     bell_.asleep.store(true, std::memory_order_seq_cst);  // see bell.hpp
     if (may_sleep()) {
-        const time_point due = timers_.earliest();
+        const time_point due = timers_->earliest();
         if (due == time_point::max()) {
             sleeper_->sleep(std::nullopt);
         } else if (const auto left = due - now(); left > left.zero()) {
@@ -209,30 +208,6 @@ void stream::sleep() noexcept {
 void stream::wake() noexcept {
     wake_pending_.store(true, std::memory_order_seq_cst);
     bell_.ring();
-}
-
-void stream::stop() {
-    if (options_.primary) return stop_primary();
-    if (current() == this) {
-        throw error(errc::invalid,
-                    fmt::format("stream '{}' cannot stop itself: its own work would wait for its "
-                                "own end; stop it from another thread or stream",
-                                options_.name));
-    }
-    const std::lock_guard one(stop_lock_);
-    if (thread_.joinable()) {
-        stopping_.store(true, std::memory_order_seq_cst);
-        bell_.ring();
-        thread_.join();
-    } else if (!stopping_.exchange(true) && options_.driven) {
-        const auto give_up = std::chrono::steady_clock::now() + stop_grace;
-        const turn mine(*this);
-        while (round(batch_) != 0 && std::chrono::steady_clock::now() < give_up)
-            continue;
-    }
-    if (wake_up_call_) lie_down();
-    replace_if_asked();  // who asked too late is told so
-    detach_all();
 }
 
 std::size_t stream::run_ready(std::size_t most) {

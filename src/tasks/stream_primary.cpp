@@ -77,23 +77,30 @@ void stream::stop_primary() {
                                 options_.name));
     }
     stopping_.store(true, std::memory_order_seq_cst);
-    const auto ready = [this] {
-        for (const pool* each : order_->pools()) {
-            if (!each->empty()) return true;
-        }
-        return !own_pool_.empty();
-    };
-    const auto give_up = std::chrono::steady_clock::now() + stop_grace;
-    while (ready()) {
-        leave_to_yield();
-        if (std::chrono::steady_clock::now() < give_up) continue;
-        log(log_level::warn, "tasks", "a stopped stream left work that stays ready",
-            {{"stream", options_.name}});
-        break;
-    }
+    prepare_to_detach();
+    while (has_work_of_its_own() && run_one_of_all() && may_go_on_stopping())
+        continue;
+    hand_over();
     replace_if_asked();
+    end_stacked();
     detach_all();
     primary_.reset();
+    timers_->close();
+}
+
+// Its own pool always has this ULT again, so the loop never finds that a scheduler on top has
+// nothing. What one of them gives goes to its own pool, of which each runs it next. False: nothing
+// is ready.
+bool stream::run_one_of_all() noexcept {
+    bool any = !own_pool_.empty();
+    for (std::size_t i = orders_.size(); !any && i-- > 0;) {
+        if (work_unit* const unit = orders_[i].order->next()) {
+            own_pool_.push_own(*unit);
+            any = true;
+        }
+    }
+    if (any) leave_to_yield();
+    return any;
 }
 
 }  // namespace amalgam::detail

@@ -79,9 +79,23 @@ void stream::detach_all() noexcept {
     served_.clear();
 }
 
-void stream::use_top() noexcept {
-    order_ = orders_.back().order.get();
+void stream::use(scheduler& which) noexcept {
+    order_ = &which;
     own_order_ = order_ == own_scheduler_;
+}
+
+// Told in stop(); they stay, as one may own pools.
+void stream::end_stacked() noexcept {
+    for (std::size_t i = 1; i < orders_.size(); ++i) {
+        promise<void> ended = std::move(orders_[i].ended);
+        ended.set_failure(errc::closed,
+                          "the stream that ran this scheduler was stopped before the "
+                          "scheduler was done");
+    }
+}
+
+void stream::use_top() noexcept {
+    use(*orders_.back().order);
     main_pool_.store(orders_.front().order->pools().front(), std::memory_order_relaxed);
 }
 
@@ -181,7 +195,7 @@ void stream::lose_pool() noexcept {
         "stream first, or give it another scheduler",
         {{"stream", options_.name}});
     try {
-        stop();
+        stop_within(std::chrono::seconds(1));
     } catch (const error&) {
         if (current() != this) return;  // a primary stream's: nobody else can
         detach_all();                   // by the stream's own work

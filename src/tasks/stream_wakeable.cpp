@@ -47,7 +47,7 @@ void stream::lie_down() noexcept {
     bell_.asleep.store(true, std::memory_order_seq_cst);  // see bell.hpp
     if (may_sleep()) {
         // Read with `asleep` set: who arms an earlier timer from elsewhere rings.
-        const time_point due = timers_.earliest();
+        const time_point due = timers_->earliest();
         if (due == time_point::max() || due > now()) return wake_up_call_->set(due);
     }
     bell_.ring();

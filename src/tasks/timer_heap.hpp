@@ -3,15 +3,20 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include <amalgam/tasks/detail/spin_lock.hpp>
 #include <amalgam/tasks/timer.hpp>
 
 namespace amalgam::detail {
 
+class stream;
+struct bell;
+
 /// The armed timers of one stream, earliest first: a pairing heap through the timers
 /// themselves, so arming cannot fail.
+///
+/// Heaps are reused, never freed: a timer may move to the heap of another stream at any time, and
+/// who locks the one that it left sees that, and locks the other.
 ///
 /// Threads: any; a spin lock is held for the few pointers of each change, never while a
 ///          callback runs.
@@ -19,10 +24,25 @@ class timer_heap {
 public:
     using time_point = timer::time_point;
 
-    /// True: it is the earliest now, so a sleeping stream must be woken.
-    bool arm(timer& what, time_point when) noexcept;
-    /// `wait`: when its callback is running, wait for the end of it.
-    bool cancel(timer& what, bool wait) noexcept;
+    constexpr timer_heap() = default;
+
+    /// An empty one. Failure: std::bad_alloc.
+    static timer_heap& take();
+    /// What is armed still never fires.
+    static void give_back(timer_heap& used) noexcept;
+    struct giver {
+        void operator()(timer_heap* used) const noexcept { give_back(*used); }
+    };
+
+    /// `of` fires it from now on. Takes waits whose stream has stopped, for which none was found.
+    void open(stream& of, bell& rings) noexcept;
+    /// `of` has stopped: waits move to other streams, or stay until one comes; other timers stay,
+    /// and never fire.
+    void close() noexcept;
+
+    static void arm(timer& what, time_point when) noexcept;
+    /// When its callback is running elsewhere, waits for the end of it.
+    static bool cancel(timer& what) noexcept;
     /// Runs what is due at `now` and was armed before the call; returns how many.
     std::size_t fire(time_point now) noexcept;
 
@@ -35,15 +55,23 @@ private:
     static bool before(const timer& a, const timer& b) noexcept;
     static timer* meld(timer* a, timer* b) noexcept;
     static timer* meld_siblings(timer* first) noexcept;
+    static timer_heap& lock_that_of(timer& what) noexcept;
     void insert(timer& what) noexcept;
     void take_out(timer& what) noexcept;
+    timer* take_all() noexcept;
     void note_earliest() noexcept;
+    void move_waits() noexcept;
+    void move(timer& what, stream* to) noexcept;
 
     spin_lock lock_;
     timer* root_ = nullptr;
     std::uint64_t next_order_ = 0;
+    std::atomic<bool> closed_{true};  // changed under the lock of the registry
     std::atomic<timer*> firing_{nullptr};
     std::atomic<time_point::rep> earliest_{time_point::max().time_since_epoch().count()};
+    std::atomic<stream*> of_{nullptr};  // null: none fires it
+    std::atomic<bell*> rings_{nullptr};
+    timer_heap* next_ = nullptr;  // on the shelf
 };
 
 }  // namespace amalgam::detail

@@ -1,3 +1,4 @@
+#include <cerrno>
 #include <thread>
 
 #include <fmt/format.h>
@@ -58,6 +59,7 @@ void ult::detach() {
 
 void ult::migrate(pool& where) {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "migrate");
+    if (core_->is_pinned()) detail::refuse_pinned();
     if (!where.served()) detail::refuse_unserved();
     detail::left_behind::expect_ult(where);
     core_->wanted_home.store(&where, std::memory_order_relaxed);
@@ -128,6 +130,7 @@ void migrate(pool& where) {
                     "the ULT of a primary stream stays on its thread: spawn another ULT in the "
                     "pool where the work should run");
     }
+    if (here.running()->is_pinned()) detail::refuse_pinned();
     if (!where.served()) detail::refuse_unserved();
     here.leave_to_move(where);
 }
@@ -139,6 +142,17 @@ void migrate(pool& where) {
                        : stream_of_ult("have a home pool");
     // The primary's own home is for it alone.
     return here.is_primary(*here.running()) ? here.main_pool() : *here.running()->home();
+}
+
+// Not inlined, so that the address of errno is found anew.
+[[gnu::noinline]] int last_error() noexcept {
+    asm volatile("");
+    return errno;
+}
+
+[[gnu::noinline]] void set_last_error(int number) noexcept {
+    asm volatile("");
+    errno = number;
 }
 
 void sleep_until(std::chrono::steady_clock::time_point when) {

@@ -170,10 +170,23 @@ std::string describe(const std::exception_ptr& what) {
                             bytes, smallest_stack_bytes, default_stack_bytes));
 }
 
+[[noreturn]] static void refuse_large_stack(std::size_t bytes) {
+    throw error(errc::invalid,
+                fmt::format("a ULT's stack of {} bytes is more than any process can address: give "
+                            "at most {}, or leave stack_bytes at 0 for the pooled default of {}",
+                            bytes, largest_stack_bytes, default_stack_bytes));
+}
+
 void refuse_unserved() {
     throw error(errc::invalid,
                 "no stream serves this pool, so the ULT would never run: make an "
                 "execution_stream whose scheduler has the pool, and do not stop it before");
+}
+
+void refuse_pinned() {
+    throw error(errc::invalid,
+                "a pinned ULT stays with one stream: it is made in a pool that only one stream may "
+                "serve, such as a stream's own, and does not migrate");
 }
 
 ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable,
@@ -216,8 +229,11 @@ ult_core* ult_core::prepare_quickly(stream& here, pool& where, const closure_typ
     const std::size_t stack_bytes =
         options.stack_bytes == 0 ? default_stack_bytes : options.stack_bytes;
     if (stack_bytes < smallest_stack_bytes) refuse_small_stack(stack_bytes);
+    if (stack_bytes > largest_stack_bytes) refuse_large_stack(stack_bytes);
+    if (options.pinned && where.access() != pool_access::one_stream) refuse_pinned();
     ult_core& core = ult_core::prepare(where, type, joinable, stack_bytes);
     core.priority = options.priority;
+    if (options.pinned) core.requests.fetch_or(ult_core::pinned, std::memory_order_relaxed);
     core.rename(options.name);
     return core;
 }

@@ -28,6 +28,8 @@ class stream;
 /// committed as they are touched.
 inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256 * 1024;
 inline constexpr std::size_t smallest_stack_bytes = 16 * 1024;
+/// No process has as much address space; far from where sums overflow.
+inline constexpr std::size_t largest_stack_bytes = SIZE_MAX / 4;
 
 /// What this_task::exit() throws.
 struct exit_ult {};
@@ -100,6 +102,7 @@ public:
     static constexpr std::uint8_t asked_to_end = 2;   ///< cancel(): for the ULT itself
     static constexpr std::uint8_t held = 4;           ///< See ult_registry::hold().
     static constexpr std::uint8_t left_for_good = 8;  ///< See left_behind.
+    static constexpr std::uint8_t pinned = 16;        ///< No request: see ult_options.
 
     // With the bases, two cache lines for what a short life touches; then the rest.
     std::atomic<std::uint8_t> requests{0};
@@ -131,6 +134,9 @@ public:
         return (requests.load(std::memory_order_relaxed) & asked_to_move) != 0 &&
                wanted_home.load(std::memory_order_relaxed) == &where;
     }
+    bool is_pinned() const noexcept {
+        return (requests.load(std::memory_order_relaxed) & pinned) != 0;
+    }
     /// From now on it never runs, and unmap() takes only one that has not begun.
     void leave_behind() noexcept;
     bool was_left_behind() const noexcept {
@@ -149,8 +155,9 @@ private:
     std::size_t stack_bytes_;
 };
 
-// Both throw error{invalid}.
+// All throw error{invalid}.
 [[noreturn]] void refuse_unserved();
+[[noreturn]] void refuse_pinned();
 [[noreturn]] void refuse_empty_handle(std::string_view of, std::string_view act);
 
 /// Logs the exception that is being handled.

@@ -75,6 +75,11 @@ void ult_registry::add(stream& started) {
     streams().known.push_back(&started);
 }
 
+void ult_registry::with_streams(const std::function<void(std::span<stream* const>)>& look) {
+    const std::lock_guard hold_list(streams().lock);
+    look(streams().known);
+}
+
 void ult_registry::remove(stream& stopped) noexcept {
     const std::lock_guard hold_list(streams().lock);
     auto& known = streams().known;

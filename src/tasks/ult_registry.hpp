@@ -47,6 +47,8 @@ public:
         bool has_pollers;
     };
     static std::vector<stream_seen> list_streams();
+    /// All streams; none begins or ends meanwhile, and no ULT loses its pool.
+    static void with_streams(const std::function<void(std::span<stream* const>)>& look);
     /// Returns when no stream is in the middle of stream::end() for this; who begins that from now
     /// on sees what the caller has written.
     static void let_end(const join_state& what) noexcept;

@@ -1,6 +1,8 @@
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -15,6 +17,8 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
+#include <amalgam/tasks/scheduler.hpp>
+#include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "tasks/sanitizer.hpp"
@@ -240,6 +244,87 @@ TEST_F(ult_on_a_driven_stream, each_knows_where_it_runs) {
     EXPECT_FALSE(tasklet_knows);
     EXPECT_EQ(current, &stream);
     EXPECT_EQ(execution_stream::current(), nullptr);
+}
+
+// Sums with what lies beside a stack overflowed.
+TEST_F(ult_on_a_driven_stream, a_stack_that_no_process_has_room_for_is_refused_with_a_reason) {
+    for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 2, SIZE_MAX / 4 + 1}) {
+        EXPECT_EQ(code_of([&] { spawn(stream, [] {}, {.stack_bytes = bytes}); }), errc::invalid);
+    }
+    try {
+        spawn(stream, [] {}, {.stack_bytes = SIZE_MAX / 4});
+        ADD_FAILURE();
+    } catch (const error& why) {
+        EXPECT_EQ(why.code().code, errc::no_memory);
+        EXPECT_NE(std::string(why.what()).find("no stack of"), std::string::npos) << why.what();
+    }
+    EXPECT_EQ(stream.main_pool().ults(), 0u);
+}
+
+TEST(pinned_ult, stays_with_its_stream) {
+    shared_fifo_pool shared;
+    execution_stream one(std::make_unique<basic_scheduler>(std::vector<pool*>{&shared}));
+    execution_stream other;
+    const auto spawned = [](pool& where) {
+        return code_of([&] { spawn(where, [] {}, {.pinned = true}).join(); });
+    };
+    EXPECT_EQ(spawned(shared), errc::invalid);
+    EXPECT_EQ(spawned(other.main_pool()), errc::ok);
+
+    event go;
+    errc self = errc::ok;
+    ult stays = spawn(other,
+                      [&] {
+                          const auto thread = std::this_thread::get_id();
+                          self = code_of([&] { this_task::migrate(shared); });
+                          go.wait();
+                          this_task::yield();
+                          this_task::sleep_for(std::chrono::milliseconds(1));
+                          EXPECT_EQ(std::this_thread::get_id(), thread);
+                      },
+                      {.pinned = true});
+    EXPECT_EQ(code_of([&] { stays.migrate(shared); }), errc::invalid);
+    go.set();
+    stays.join();
+    EXPECT_EQ(self, errc::invalid);
+}
+
+TEST(pinned_ult, leaves_nothing_behind_for_the_next_on_its_stack) {
+    execution_stream here, there;
+    for (int i = 0; i < 3; ++i) {
+        spawn(here, [] {}, {.pinned = true}).join();
+        spawn(here, [&] { this_task::migrate(there.main_pool()); }).join();
+    }
+}
+
+TEST(pinned_ult, is_canceled_as_others_are) {
+    execution_stream here;
+    event begun, never;
+    ult waits = spawn(here,
+                      [&] {
+                          begun.set();
+                          never.wait();
+                      },
+                      {.pinned = true});
+    begun.wait();
+    waits.cancel();
+    EXPECT_EQ(code_of([&] { waits.join(); }), errc::canceled);
+}
+
+TEST(last_error, is_that_of_the_thread_after_a_migration) {
+    execution_stream left, right;
+    bool right_one = true;
+    spawn(right, [] { this_task::set_last_error(7); }).join();
+    spawn(left, [&] {
+        for (int i = 0; i < 100; ++i) {
+            this_task::set_last_error(5);
+            this_task::migrate(right.main_pool());
+            right_one &= this_task::last_error() == 7;
+            this_task::migrate(left.main_pool());
+            right_one &= this_task::last_error() == 5;
+        }
+    }).join();
+    EXPECT_TRUE(right_one);
 }
 
 TEST(ult, join_from_a_plain_thread_waits_for_the_end) {

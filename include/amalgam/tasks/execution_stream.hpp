@@ -42,7 +42,8 @@ class timer;
 /// Runs work from pools as its scheduler orders: an OS thread, or, when driven, the
 /// caller of run_ready(). Idle, it polls for a moment and then sleeps: no CPU is used.
 ///
-/// Owner:   owns its thread, timers and main pool; stop() first, or the destructor does.
+/// Owner:   owns its thread, timers and main pool; stop() first, or the destructor does, which
+///          waits for all that is ready.
 ///          A ULT of the main pool that is still parked when the stream stops runs again only when
 ///          another stream serves that pool. What is left in the stream's own pool when it is
 ///          destroyed is told of in the log, and canceled: see pool.
@@ -106,10 +107,19 @@ public:
     /// Polling time before an idle stream sleeps, from now on, as in execution_stream_options.
     void set_spin(std::chrono::nanoseconds time) noexcept;
 
-    /// Finishes the work that is ready and ends the thread; idempotent. Bounded: work
-    /// that stays ready for a second more is left. Not from the stream itself (throws
-    /// error{invalid}).
+    /// Finishes the work that is ready, of all its schedulers, and ends the thread; idempotent.
+    /// Waits for that without a limit (stop_within() has one), so work that stays ready for ever
+    /// keeps it; parks a ULT that calls it. What is ready in a pool that another stream with a
+    /// thread serves is left to that one. Not from the stream itself (throws error{invalid}).
+    ///
+    /// Streams come and go at run time: timed waits that began on this one end on another, one that
+    /// serves the ULT's pool or else any that has a thread; while there is none, on the next that
+    /// is made. Times are then by the clock of that stream. A post_scheduler() that was not done
+    /// fails with error{closed}.
     void stop();
+    /// The same, but work that is still ready after `limit` is left. False: some was. Work that
+    /// neither ends, waits nor yields is waited for all the same.
+    bool stop_within(std::chrono::nanoseconds limit);
 
     /// CPU time that the stream's thread has used; zero when driven or stopped.
     std::chrono::nanoseconds cpu_time() const noexcept;

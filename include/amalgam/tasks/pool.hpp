@@ -89,8 +89,14 @@ private:
         std::atomic<detail::stream*> who{nullptr};
         std::atomic<detail::bell*> bell{nullptr};
         std::atomic<server*> next{nullptr};
+        std::atomic<bool> stays{false};  // it runs by itself, and is not about to stop
     };
     bool attach(detail::stream& who, detail::bell& bell, bool as_main);  // false: it is taken
+    /// `who` is about to stop serving it.
+    void prepare_to_detach(const detail::stream& who) noexcept;
+    /// Another stream than `who`, which is about to stop, will run what is ready here.
+    bool served_on_after(const detail::stream& who) const noexcept;
+    bool served_by(const detail::stream& who) const noexcept;
     /// Another stream serves it now, or none.
     virtual void server_changed() noexcept {}
     void detach(const detail::stream& who) noexcept;

@@ -1,19 +1,23 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include <amalgam/tasks/execution_stream.hpp>
 
 namespace amalgam {
 
+class pool;
 namespace detail {
+class sleep_operation;
 class timer_heap;
-}
+}  // namespace detail
 
 /// Calls a function on a stream at a given time, once per arm(). Intrusive: derive
 /// from it or embed it; arming allocates nothing.
 ///
-/// Owner:   the user. The destructor cancels. The stream must outlive it.
+/// Owner:   the user. The destructor cancels. The stream must outlive it; once that is stopped, the
+///          timer never fires. (What waits in Amalgam begin goes on: see execution_stream::stop().)
 /// Threads: one user at a time, on any thread.
 /// Failure: none.
 /// Cost:    arm() is constant, cancel() and firing are logarithmic in the armed timers.
@@ -39,12 +43,18 @@ public:
 
 private:
     friend class detail::timer_heap;
-    friend class detail::stream;
+    friend class detail::sleep_operation;
     friend class waiter;
-    timer(detail::stream& where, callback on_time) noexcept : where_(&where), call_(on_time) {}
+    /// The pool that it makes something ready in, or null: nobody waits for it any more.
+    using pool_of = pool* (*)(const timer&) noexcept;
+    /// It goes to another stream when its own stops.
+    timer(detail::timer_heap& where, callback on_time, pool_of wakes_in) noexcept
+        : heap_(&where), call_(on_time), wakes_in_(wakes_in) {}
+    timer(execution_stream& where, callback on_time, pool_of wakes_in) noexcept;
 
-    detail::stream* where_;
+    std::atomic<detail::timer_heap*> heap_;  // changed under the lock of the one it is
     callback call_;
+    pool_of wakes_in_ = nullptr;  // null: it stays
     time_point when_{};
     std::uint64_t order_ = 0;
     // Pairing heap: first child, next sibling, and parent or previous sibling.

@@ -26,9 +26,22 @@ void yield();
 /// `next` was not ready in a pool of this stream, and the caller just yielded.
 bool yield_to(ult& next);
 
-/// The running ULT goes on in pool `where`. Throws error{invalid} outside of ULTs, and when no
-/// stream serves that pool.
+/// The running ULT goes on in pool `where`. Throws error{invalid} outside of ULTs, of pinned ones,
+/// and when no stream serves that pool.
+///
+/// After this the ULT is on another thread, as after any wait in a pool that several streams serve.
+/// What belongs to a thread then changes under it: `errno`, and each `thread_local`. Compilers do
+/// not know that, and may keep the address of such an object in a register across the call: the
+/// function then reads and writes that of the thread it left. So use no thread_local, and no errno,
+/// on both sides of a wait in one function: ult_local is the ULT's own, last_error() reads errno
+/// anew, and a ULT with ult_options::pinned stays where it is.
 void migrate(pool& where);
+
+/// errno of the thread that the caller is on now, and a way to set it: right after a wait or a
+/// migration too, where a compiler may still use the errno of the thread before. A wait may change
+/// it: read it before.
+int last_error() noexcept;
+void set_last_error(int number) noexcept;
 
 /// Ends the running ULT here, unwinding its stack; join() sees a normal end. By an exception, so
 /// `catch (...)` must throw it again. Throws error{invalid} outside of ULTs.
@@ -75,7 +88,7 @@ public:
     /// Lets it run on alone; what escapes from it is logged.
     void detach();
     /// It goes on in pool `where`, from the next time it would run. Throws error{invalid} when no
-    /// stream serves that pool.
+    /// stream serves that pool, and when it is pinned.
     void migrate(pool& where);
     /// Asks it to end: the wait that it is in, or its next one, or its next yield, throws
     /// error{canceled} inside it, once; not begun, it never runs. What it makes of that is its own
@@ -97,7 +110,8 @@ private:
 /// Makes a ULT that runs `body()` in pool `where`.
 ///
 /// Failure: throws error{no_memory} without a stack, error{invalid} for a stack size
-///          under 16 KiB or a pool that no stream serves.
+///          under 16 KiB, a pool that no stream serves, or one that several may serve for a pinned
+///          ULT.
 /// Cost:    no allocation in steady state: descriptor and closure are on the pooled stack.
 template <typename Function>
 ult spawn(pool& where, Function&& body, ult_options options = {}) {
