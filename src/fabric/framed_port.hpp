@@ -43,7 +43,7 @@ public:
     posted post_send_expected(peer_id, std::uint64_t tag, gather, completion&) noexcept final;
     posted post_receive(peer_id, std::uint64_t tag, mutable_bytes, completion&) noexcept final;
     using port::open_region;
-    result<region> open_region(scatter, access) noexcept final;
+    result<region> open_region(scatter, access) noexcept override;
     posted post_put(peer_id, gather, const remote_key&, std::uint64_t, completion&) noexcept final;
     posted post_get(peer_id, scatter, const remote_key&, std::uint64_t, completion&) noexcept final;
     void cancel(completion&) noexcept final;

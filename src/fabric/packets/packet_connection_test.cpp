@@ -19,6 +19,7 @@
 #include "fabric/packets/packet_header.hpp"
 #include "fabric/rma_frames.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
+#include "fabric/truncated_file.hpp"
 #include "fabric/wire_header.hpp"
 
 namespace amalgam::detail {
@@ -289,6 +290,24 @@ TEST_F(packet_connection_test, no_packet_is_used_twice_after_credit_was_sent) {
         ASSERT_TRUE(here_.send(there_, 1, "lent to the carrier"));
     EXPECT_EQ(link_->held.size(), 10u);
     carrier_->give_back(*link_);
+}
+
+TEST_F(packet_connection_test, memory_that_cannot_be_accessed_is_refused_when_it_is_shown) {
+    truncated_file file(8 * 4096, PROT_READ);
+    const auto shown = [&](mutable_bytes bytes, access rights) {
+        const auto opened = here_.end->open_region(bytes, rights);
+        return opened ? "shown" : opened.sentence();
+    };
+    EXPECT_EQ(shown(file.bytes(), access::read), "shown");
+    const std::string told = shown(file.bytes(), access::read_write);
+    EXPECT_NE(told.find(" cannot be written by this process"), std::string::npos) << told;
+    file.truncate(4096);
+    EXPECT_NE(shown(file.bytes(), access::read).find(" cannot be read by this process"),
+              std::string::npos);
+    EXPECT_EQ(shown(file.bytes().first(4096), access::read), "shown");
+    bytes_of memory(3 * 4096);
+    EXPECT_EQ(shown(memory, access::read_write), "shown");
+    EXPECT_EQ(shown(mutable_bytes(memory).first(0), access::read_write), "shown");
 }
 
 /// Asks for all of a region, as the peer would.

@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "fabric/packets/accessible.hpp"
+
 namespace amalgam {
 namespace detail {
 namespace {
@@ -112,6 +114,11 @@ void packet_port::resume(frame_link& link) noexcept {
 
 void packet_port::link_lost(packet_connection& who, status why) noexcept {
     link_down(who, why);
+}
+
+result<region> packet_port::open_region(scatter segments, access rights) noexcept {
+    if (const auto can = check_accessible(segments, rights); !can) return can.why();
+    return framed_port::open_region(segments, rights);
 }
 
 // ---- what the carrier tells

@@ -30,6 +30,10 @@ public:
     std::string address() const override { return carrier_->address(); }
     std::string explain() const override { return carrier_->explain(); }
     int wait_handle() const noexcept override { return carrier_->wait_handle(); }
+    /// Packets are copied plainly, and a fault would be the process's: what cannot be accessed is
+    /// refused here.
+    result<region> open_region(scatter segments, access rights) noexcept override;
+    using framed_port::open_region;
 
     // ---- for its connections
     using framed_port::begin_landing;
