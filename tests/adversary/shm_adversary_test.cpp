@@ -81,8 +81,12 @@ public:
         if (dice_.chance(0.8)) peer_.words().pulls.store(1);
         write(frame_kind::unexpected, 0, {}, its_name_tag);
         const std::size_t steps = 20 + dice_.below(300);
-        const std::size_t wrong_from = dice_.below(steps);
+        // One in three does all right but for one thing: its blocks come and go while they are
+        // used.
+        const bool moves_blocks = dice_.chance(0.33);
+        const std::size_t wrong_from = moves_blocks ? steps : dice_.below(steps);
         std::thread scribbler;
+        if (moves_blocks) scribbler = std::thread([this, seed = dice_()] { move_blocks(seed); });
         for (std::size_t i = 0; i < steps && still_there(peer_.socket()); ++i) {
             if (i == wrong_from && dice_.chance(0.7))
                 scribbler = std::thread([this, seed = dice_()] { scribble(seed); });
@@ -258,6 +262,16 @@ private:
         // Often only for a moment.
         if (dice.chance(0.5)) word.store(now);
     }
+    void move_blocks(std::uint64_t seed) {
+        seeded_random dice(seed);
+        auto& board = *reinterpret_cast<shm_board_layout*>(board_.data());
+        while (!stop_) {
+            board.blocks[dice.below(2)].word[shm_block_slot::version].fetch_add(2);
+            board.blocks_freed.fetch_add(1);
+            for (std::uint64_t pause = dice.below(5000); pause > 0 && !stop_; --pause) {
+            }
+        }
+    }
     void scribble(std::uint64_t seed) {
         seeded_random dice(seed);
         while (!stop_) {
@@ -416,11 +430,12 @@ protected:
         constexpr std::size_t sizes[] = {8, 1000, 30'000, 200'000};
         deed& one = deeds_.emplace_back(sizes[dice.below(std::size(sizes))]);
         one.out = one.in = one.bytes();
-        const remote_key key = shown_key(incarnation, dice.below(shown_regions));
+        const std::size_t which = dice.chance(0.5) ? 1 : dice.below(shown_regions);
+        const remote_key key = shown_key(incarnation, which);
         const std::uint64_t offset = dice.below(2 * shown_bytes);
         const peer_id to = server_.stranger;
         posted how = posted::done;
-        switch (dice.below(5)) {
+        switch (dice.below(8)) {
             case 0:
                 how = server_.end->post_send(to, 2, gather(&one.out, 1), one.done);
                 break;
@@ -431,6 +446,7 @@ protected:
                 how = server_.end->post_receive(to, dice.below(4), one.in, one.done);
                 break;
             case 3:
+            case 4:
                 how = server_.end->post_put(to, gather(&one.out, 1), key, offset, one.done);
                 break;
             default:
