@@ -45,12 +45,19 @@ int serve(conformance::channel& parent, bool caller_first) {
         here.arrived.clear();
     };
     std::vector<std::byte> memory(100'000);
-    const region shown = here.end->open_region(memory, access::read_write).value();
+    std::optional<region> shown = here.end->open_region(memory, access::read_write).value();
     parent.say(here.end->address());
     for (;;) {
         std::optional<std::string> asked;
-        move_until({&here}, [&] { return (asked = parent.overhear()).has_value(); });
-        if (*asked == "end") return 0;
+        move_until({&here}, [&] {
+            if (!asked) asked = parent.overhear();
+            return asked.has_value();
+        });
+        if (*asked == "end") {
+            shown.reset();
+            here.end.reset();  // Before the answers that liars have not taken.
+            return 0;
+        }
         std::size_t descriptors = 0;
         for ([[maybe_unused]] const auto& one :
              std::filesystem::directory_iterator("/proc/self/fd"))

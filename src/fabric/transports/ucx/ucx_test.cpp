@@ -122,7 +122,9 @@ public:
               for (const std::string& one : listening_ports())
                   all += one + ' ';
               parent.say(all);
-              move_until({&here}, [&] { return parent.overhear().has_value(); });
+              bool told = false;
+              move_until({&here}, [&] { return told = told || parent.overhear().has_value(); });
+              here.end.reset();  // Before the answers that nobody has taken.
               return 0;
           }) {
         address = child_.line().hear();
