@@ -320,7 +320,7 @@ template <typename Work>
 void engine_core::on_stream(Work&& work) {
     if (on_owner()) return work();
     struct hop final : work_unit {
-        explicit hop(Work& what) noexcept : work_unit(&hop::run_it), work(what) {
+        explicit hop(Work& what) : work_unit(&hop::run_it), work(what) {
             who.waits_for("rpc engine");
         }
         static void run_it(work_unit& self) noexcept {

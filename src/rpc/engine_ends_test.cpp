@@ -314,6 +314,21 @@ TEST_P(engine_ends, it_may_be_destroyed_in_any_function_that_it_calls) {
         run(each, true);
 }
 
+TEST(engine_ends_inside, a_callback_that_would_wait_for_another_engine_is_told_so) {
+    engine server{"shm://"}, client{"shm://"};
+    std::atomic<errc> told{errc::ok};
+    client.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")
+        .on(server.address())
+        .call_then(
+            [&](const result<std::uint64_t>&) {
+                told = error_of([&] { server.define("late", [] {}); }).code().code;
+            },
+            1);
+    while (told == errc::ok)
+        std::this_thread::yield();
+    EXPECT_EQ(told, errc::invalid);
+}
+
 TEST(engine_ends_inside, a_handler_that_has_destroyed_its_engine_may_wait_and_go_on) {
     auto server = std::make_unique<engine>("shm://", engine_options{.drain = 30s});
     engine client{"shm://"};

@@ -4,6 +4,8 @@
 #include <thread>
 #include <vector>
 
+#include <unistd.h>
+
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -30,7 +32,7 @@ class end_threads {
 public:
     ~end_threads() {
         for (std::thread& each : all_)
-            each.join();
+            ::getpid() == process_ ? each.join() : each.detach();  // A child has none of them.
     }
     /// Throws std::system_error, std::bad_alloc.
     template <typename Work>
@@ -51,6 +53,7 @@ public:
     }
 
 private:
+    const pid_t process_ = ::getpid();
     std::mutex lock_;
     std::vector<std::thread> all_;
     std::vector<std::thread::id> ended_;
