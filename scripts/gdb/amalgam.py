@@ -4,7 +4,8 @@
     (gdb) amalgam ults              every ULT: address, name, what it does
     (gdb) amalgam bt NAME|ADDRESS   the call stack of one
 
-The program, or at least the Amalgam in it, must have been built with -g.
+The parts of Amalgam that this reads have their debug information in every build, unless somebody
+stripped it; functions of a program that was built without -g are shown without files and lines.
 """
 import gdb
 from gdb.unwinder import Unwinder, register_unwinder

@@ -88,8 +88,9 @@ void free_heap_block(buffer_block* block) noexcept {
 
 /// Spreads threads over shards: each keeps the number it drew.
 std::size_t thread_number() noexcept {
-    static std::atomic<std::size_t> next{0};
-    thread_local const std::size_t mine = next.fetch_add(1, std::memory_order_relaxed);
+    static std::atomic<std::uint32_t> next{0};
+    static constinit thread_local std::uint32_t mine = 0;
+    if (mine == 0) mine = 1 + next.fetch_add(1, std::memory_order_relaxed);
     return mine;
 }
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sys/random.h>
 
+#include <amalgam/core/detail/thread_owned.hpp>
 #include <amalgam/core/random.hpp>
 
 namespace amalgam {
@@ -43,12 +44,16 @@ struct reserve {
     }
 };
 
-thread_local reserve mine;
-
 }  // namespace
 
 std::uint64_t random_u64() noexcept {
-    reserve& r = mine;
+    reserve* const own = detail::thread_owned<reserve>::get();
+    if (own == nullptr) {  // no memory, or the thread ends
+        reserve one;
+        one.fill();
+        return one.words[0];
+    }
+    reserve& r = *own;
     if (r.left == 0 || r.filled_at_fork != fork_count.load(std::memory_order_relaxed)) r.fill();
     // A number handed out is forgotten here: a later leak of memory does not tell it.
     return std::exchange(r.words[--r.left], 0);

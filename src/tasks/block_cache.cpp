@@ -4,6 +4,8 @@
 
 #include <amalgam/tasks/detail/future_state.hpp>
 
+#include "tasks/thread_store.hpp"
+
 namespace amalgam::detail {
 
 constinit block_cache::block_depot block_cache::depots[classes];
@@ -14,7 +16,8 @@ void block_cache::give_all() noexcept {
 }
 
 block_cache* block_cache::of_thread() noexcept {
-    return of_this_thread<block_cache>();
+    thread_store* const own = thread_store::own::get();
+    return own == nullptr ? nullptr : &own->blocks;
 }
 
 void* allocate_block(std::size_t bytes) {

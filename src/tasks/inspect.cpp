@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/pinned_library.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/tasks/inspect.hpp>
@@ -145,9 +146,13 @@ void print_ults(int fd) {
 namespace {
 
 std::atomic<int> asks_to_print{-1};
+std::atomic<pid_t> printing_process{0};
 
+// A child of fork() has the handler and the descriptor, but not the thread: what it wrote there
+// would make its parent print.
 extern "C" void amalgam_ask_to_print(int) {
     const int before = errno;
+    if (::getpid() != printing_process.load(std::memory_order_relaxed)) return;
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written =
         ::write(asks_to_print.load(std::memory_order_relaxed), &one, sizeof one);
@@ -186,7 +191,14 @@ void start_printer() {
 void print_ults_on_signal(int signal_number) {
     static std::mutex one_at_a_time;
     const std::lock_guard hold(one_at_a_time);
-    if (asks_to_print.load(std::memory_order_relaxed) < 0) start_printer();
+    detail::pin_library();
+    // A child's own thread prints for a child that asks.
+    if (printing_process.load(std::memory_order_relaxed) != ::getpid()) {
+        const int of_parent = asks_to_print.exchange(-1, std::memory_order_relaxed);
+        if (of_parent >= 0) ::close(of_parent);
+        start_printer();
+        printing_process.store(::getpid(), std::memory_order_relaxed);
+    }
     struct sigaction wanted {};
     wanted.sa_handler = amalgam_ask_to_print;
     wanted.sa_flags = SA_RESTART | SA_ONSTACK;

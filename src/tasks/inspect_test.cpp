@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <amalgam/core/clock.hpp>
@@ -333,6 +334,32 @@ TEST_F(inspect, a_signal_prints_to_standard_error_and_the_program_goes_on) {
     happens.set();
     stream.run_ready();
     task.join();
+}
+
+TEST_F(inspect, a_child_does_not_make_its_parent_print) {
+    event happens;
+    ult first = spawn(stream, [&] { happens.wait(); }, {.name = "in-both"});
+    stream.run_ready();
+    print_ults_on_signal(SIGUSR1);
+    standard_error told;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::raise(SIGUSR1);
+        ::_exit(0);
+    }
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    happens.set();
+    stream.run_ready();
+    first.join();
+    happens.reset();
+    ult second = spawn(stream, [&] { happens.wait(); }, {.name = "later"});
+    stream.run_ready();
+    ::raise(SIGUSR1);
+    const std::string said = told.read_until("ULT 'later'");
+    EXPECT_EQ(said.find("in-both"), std::string::npos) << said;
+    happens.set();
+    stream.run_ready();
+    second.join();
 }
 
 TEST(inspect_signals, one_that_cannot_be_handled_is_refused) {

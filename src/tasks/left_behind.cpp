@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t names_told = 4;
 /// For ULTs that somebody has unparked, and is about to push.
-constexpr std::chrono::seconds patience{1};
+constexpr std::chrono::seconds time_to_be_pushed{1};
 
 /// The home of those that have none any more.
 class limbo_pool final : public pool {
@@ -65,7 +65,7 @@ void left_behind::end_all(pool& ending, std::string_view stream) noexcept {
     for (bool more = true; more;) {
         more = left.take_queued();
         if (left.has_work_elsewhere() && !left.take_from_registry(on_its_way::skip)) {
-            if (give_up == clock::time_point{}) give_up = clock::now() + patience;
+            if (give_up == clock::time_point{}) give_up = clock::now() + time_to_be_pushed;
             more = true;
             if (clock::now() < give_up) {
                 ::sched_yield();

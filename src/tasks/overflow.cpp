@@ -12,53 +12,15 @@
 
 #include "tasks/stack_memory.hpp"
 #include "tasks/stream.hpp"
+#include "tasks/thread_store.hpp"
 #include "tasks/ult_core.hpp"
 
 namespace amalgam::detail {
 
 namespace {
 
-struct thread_state {
-    const overflow_watch* innermost = nullptr;
-    bool prepared = false;
-};
 // initial-exec: the handler must not be the one that allocates it.
-[[gnu::tls_model("initial-exec")]] constinit thread_local thread_state own_state;
-
-/// Of the calling thread, unless it has one.
-class alternate_stack {
-public:
-    alternate_stack() noexcept {
-        stack_t present{};
-        if (::sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
-        constexpr std::size_t roomy = 64 * 1024;  // the handlers before ours may do more
-        const long least = ::sysconf(_SC_SIGSTKSZ);
-        try {
-            memory_ = map_stack(std::max(roomy, least > 0 ? static_cast<std::size_t>(least) : 0));
-        } catch (const std::exception&) {
-            return;  // an overflow will end the process without a word
-        }
-        stack_t mine{};
-        mine.ss_sp = memory_.bottom();
-        mine.ss_size = static_cast<std::size_t>(memory_.top() - memory_.bottom());
-        ::sigaltstack(&mine, nullptr);
-    }
-    ~alternate_stack() {
-        if (memory_.low == nullptr) return;
-        stack_t present{};
-        if (::sigaltstack(nullptr, &present) == 0 && present.ss_sp == memory_.bottom()) {
-            stack_t none{};
-            none.ss_flags = SS_DISABLE;
-            if (::sigaltstack(&none, nullptr) != 0) return;  // it runs on it
-        }
-        unmap_stack(memory_);
-    }
-    alternate_stack(const alternate_stack&) = delete;
-    alternate_stack& operator=(const alternate_stack&) = delete;
-
-private:
-    stack_memory memory_;
-};
+[[gnu::tls_model("initial-exec")]] constinit thread_local const overflow_watch* innermost = nullptr;
 
 // From here to install(): what a handler may do. No allocation, no lock, no stdio.
 
@@ -109,7 +71,7 @@ void report(const ult_core& who, const void* address) noexcept {
 
 /// Whose guard that is, of all ULTs that are on this thread's call stack.
 const ult_core* overflowed_at(const void* address) noexcept {
-    for (const overflow_watch* each = own_state.innermost; each != nullptr; each = each->outer) {
+    for (const overflow_watch* each = innermost; each != nullptr; each = each->outer) {
         const ult_core* const runs = each->of.running();
         if (runs != nullptr && runs->memory().guards(address)) return runs;
     }
@@ -164,25 +126,48 @@ bool install() noexcept {
 }
 
 void prepare_thread() noexcept {
+    thread_store* const own = thread_store::own::get();
+    if (own == nullptr || own->for_signals) return;
     static const bool installed = install();
-    if (!installed) return;
-    thread_local const alternate_stack own;
-    static_cast<void>(own);
+    if (installed) own->for_signals.emplace();
 }
 
 }  // namespace
 
-overflow_watch::overflow_watch(const stream& which) noexcept
-    : of(which), outer(own_state.innermost) {
-    if (!own_state.prepared) {
-        own_state.prepared = true;
-        prepare_thread();
+alternate_stack::alternate_stack() noexcept {
+    stack_t present{};
+    if (::sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
+    constexpr std::size_t roomy = 64 * 1024;  // the handlers before ours may do more
+    const long least = ::sysconf(_SC_SIGSTKSZ);
+    try {
+        memory_ = map_stack(std::max(roomy, least > 0 ? static_cast<std::size_t>(least) : 0));
+    } catch (const std::exception&) {
+        return;  // an overflow will end the process without a word
     }
-    own_state.innermost = this;
+    stack_t mine{};
+    mine.ss_sp = memory_.bottom();
+    mine.ss_size = static_cast<std::size_t>(memory_.top() - memory_.bottom());
+    ::sigaltstack(&mine, nullptr);
+}
+
+alternate_stack::~alternate_stack() {
+    if (memory_.low == nullptr) return;
+    stack_t present{};
+    if (::sigaltstack(nullptr, &present) == 0 && present.ss_sp == memory_.bottom()) {
+        stack_t none{};
+        none.ss_flags = SS_DISABLE;
+        if (::sigaltstack(&none, nullptr) != 0) return;  // it runs on it
+    }
+    unmap_stack(memory_);
+}
+
+overflow_watch::overflow_watch(const stream& which) noexcept : of(which), outer(innermost) {
+    prepare_thread();
+    innermost = this;
 }
 
 overflow_watch::~overflow_watch() {
-    own_state.innermost = outer;
+    innermost = outer;
 }
 
 }  // namespace amalgam::detail

@@ -88,34 +88,6 @@ private:
     free_list full_;  // or empty
 };
 
-/// The calling thread's own `Cache`, which gives all back with give_all() when the thread ends;
-/// null from then on.
-///
-/// Not inlined: the caller may be a ULT that has moved to another thread since it last asked, and
-/// the compiler would keep the old thread's address.
-template <typename Cache>
-[[gnu::noinline]] Cache* of_this_thread() noexcept {
-    struct slot {
-        Cache cache;
-        enum : unsigned char { unseen, open, closed } state = unseen;
-    };
-    [[gnu::tls_model("initial-exec")]] static constinit thread_local slot own;
-    asm volatile("");
-    if (own.state == slot::open) return &own.cache;
-    if (own.state == slot::closed) return nullptr;
-    struct give_back_at_exit {
-        slot& of;
-        ~give_back_at_exit() {
-            of.state = slot::closed;
-            of.cache.give_all();
-        }
-    };
-    thread_local const give_back_at_exit guard{own};
-    static_cast<void>(guard);
-    own.state = slot::open;
-    return &own.cache;
-}
-
 // Depots are statics: threads may end, and give back, after main() returned.
 static_assert(std::is_trivially_destructible_v<depot>);
 

@@ -13,9 +13,28 @@
 
 #include <amalgam/core/status.hpp>
 
+#if defined(AMALGAM_HAS_VALGRIND_HEADER)
+#include <valgrind/valgrind.h>
+#endif
+
 namespace amalgam::detail {
 
 namespace {
+
+// Some instructions that do nothing, unless valgrind runs the program.
+stack_memory made_known(stack_memory what) noexcept {
+#if defined(AMALGAM_HAS_VALGRIND_HEADER)
+    what.known_as = static_cast<unsigned>(VALGRIND_STACK_REGISTER(what.bottom(), what.top()));
+#endif
+    return what;
+}
+
+void forget(const stack_memory& what) noexcept {
+#if defined(AMALGAM_HAS_VALGRIND_HEADER)
+    VALGRIND_STACK_DEREGISTER(what.known_as);
+#endif
+    static_cast<void>(what);
+}
 
 constexpr int madv_guard_install = 102;  // <linux/mman.h> of Linux 6.13
 
@@ -93,7 +112,7 @@ bool guards_share_mappings() noexcept {
 stack_memory map_stack(std::size_t usable_bytes) {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     const std::size_t bytes = stack_memory::guard_bytes + (usable_bytes + page - 1) / page * page;
-    if (const stack_memory old = take_kept(bytes); old.low != nullptr) return old;
+    if (const stack_memory old = take_kept(bytes); old.low != nullptr) return made_known(old);
     // MAP_STACK: no huge pages, of which the first touch would commit 2 MiB. The kernel joins
     // neighbouring stacks to one mapping as long as nothing tells them apart.
     void* const low = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -104,12 +123,13 @@ stack_memory map_stack(std::size_t usable_bytes) {
         ::munmap(low, bytes);
         throw_no_stack(usable_bytes, why);
     }
-    return {static_cast<std::byte*>(low), bytes};
+    return made_known({static_cast<std::byte*>(low), bytes});
 }
 
 void unmap_stack(stack_memory memory) noexcept {
     // A hole in a mapping makes two of it. At the limit of vm.max_map_count the kernel refuses
     // that: then only the pages go back, and the next stack is made of this one.
+    forget(memory);
     if (::munmap(memory.low, memory.bytes) != 0) return keep(memory);
     retry_kept();
 }

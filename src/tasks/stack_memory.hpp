@@ -13,6 +13,7 @@ struct stack_memory {
 
     std::byte* low = nullptr;  ///< Where the guard begins.
     std::size_t bytes = 0;     ///< With the guard.
+    unsigned known_as = 0;     ///< To valgrind, which would take a switch for a wild access.
 
     std::byte* bottom() const noexcept { return low + guard_bytes; }
     std::byte* top() const noexcept { return low + bytes; }

@@ -278,8 +278,8 @@ private:
     void lie_down() noexcept;
 
     // initial-exec: one load instead of a call into the dynamic linker.
-    [[gnu::tls_model("initial-exec")]] static inline constinit thread_local stream* current_ =
-        nullptr;
+    [[gnu::tls_model("initial-exec"),
+      gnu::visibility("hidden")]] static inline constinit thread_local stream* current_ = nullptr;
 
     // Touched at every switch.
     std::atomic<ult_core*> running_{nullptr};  // null: the loop itself

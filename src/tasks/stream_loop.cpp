@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/pinned_library.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/detail/cpu_relax.hpp>
@@ -25,6 +26,7 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
       bell_(bell::take(!options_.driven || options_.wakeable)),
       timers_(&timer_heap::take()),
       spin_(options_.spin) {
+    pin_library();
     try {
         check_primary();
         check_wakeable();

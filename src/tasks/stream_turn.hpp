@@ -32,7 +32,8 @@ public:
 private:
     // Asked once: a driven stream may begin a turn for each unit.
     static pid_t own_thread_id() noexcept {
-        thread_local const pid_t id = ::gettid();
+        [[gnu::tls_model("initial-exec")]] static constinit thread_local pid_t id = 0;
+        if (id == 0) id = ::gettid();
         return id;
     }
 

@@ -31,7 +31,7 @@ struct heap_shelf {
     std::mutex lock;
     timer_heap* first = nullptr;
 };
-constinit heap_shelf shelf;
+constinit heap_shelf unused_heaps;
 /// Waits for which there is no stream now, by the steady clock.
 constinit timer_heap homeless;
 static_assert(std::is_trivially_destructible_v<heap_shelf> &&
@@ -55,8 +55,9 @@ timer::time_point moved(timer::time_point when, timer::time_point from,
 
 timer_heap& timer_heap::take() {
     {
-        const std::lock_guard hold(shelf.lock);
-        if (shelf.first != nullptr) return *std::exchange(shelf.first, shelf.first->next_);
+        const std::lock_guard hold(unused_heaps.lock);
+        if (unused_heaps.first != nullptr)
+            return *std::exchange(unused_heaps.first, unused_heaps.first->next_);
     }
     return *std::make_unique<timer_heap>().release();
 }
@@ -68,8 +69,8 @@ void timer_heap::give_back(timer_heap& used) noexcept {
     used.of_.store(nullptr, std::memory_order_relaxed);
     used.note_earliest();
     used.lock_.unlock();
-    const std::lock_guard hold(shelf.lock);
-    used.next_ = std::exchange(shelf.first, &used);
+    const std::lock_guard hold(unused_heaps.lock);
+    used.next_ = std::exchange(unused_heaps.first, &used);
 }
 
 void timer_heap::open(stream& of, bell& rings) noexcept {

@@ -11,6 +11,7 @@
 #include <amalgam/core/status.hpp>
 
 #include "tasks/stream.hpp"
+#include "tasks/thread_store.hpp"
 #include "tasks/ult_registry.hpp"
 
 namespace amalgam::detail {
@@ -29,11 +30,6 @@ std::atomic<std::size_t> next_colour{0};
 void release_ult(free_node& node) noexcept {
     ult_core::unmap(static_cast<ult_core&>(node));
 }
-
-struct free_stacks {
-    free_stock stock;
-    void give_all() noexcept { stock.give_all(ult_core::stack_depot); }
-};
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
     return (bytes + to - 1) / to * to;
@@ -92,9 +88,14 @@ void ult_core::unmap(ult_core& core) noexcept {
     unmap_stack(memory);
 }
 
+thread_store::~thread_store() {
+    stacks.give_all(ult_core::stack_depot);
+    blocks.give_all();
+}
+
 free_stock* ult_core::thread_stock() noexcept {
-    free_stacks* const own = of_this_thread<free_stacks>();
-    return own == nullptr ? nullptr : &own->stock;
+    thread_store* const own = thread_store::own::get();
+    return own == nullptr ? nullptr : &own->stacks;
 }
 
 inline ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {

@@ -1,10 +1,12 @@
 #include <atomic>
 #include <memory>
+#include <new>
 
 #include <amalgam/tasks/ult_local.hpp>
 
 #include "tasks/local_values.hpp"
 #include "tasks/stream.hpp"
+#include "tasks/thread_store.hpp"
 
 namespace amalgam::detail {
 
@@ -37,11 +39,10 @@ void local_values::add(std::uint64_t key, void* value, void (*destroy)(void*) no
 
 namespace {
 
-// Not inlined: the caller may be a ULT that has moved to another thread since it last asked.
-[[gnu::noinline]] local_values& of_thread() {
-    thread_local local_values own;
-    asm volatile("");
-    return own;
+/// Null: the thread has ended its own.
+local_values* of_thread() noexcept {
+    thread_store* const own = thread_store::own::get();
+    return own == nullptr || !own->locals ? nullptr : &*own->locals;
 }
 
 ult_core* running_ult() noexcept {
@@ -58,13 +59,20 @@ std::uint64_t new_local_key() noexcept {
 
 void* find_local(std::uint64_t key) noexcept {
     ult_core* const self = running_ult();
-    if (self == nullptr) return of_thread().find(key);
+    if (self == nullptr) {
+        const local_values* const own = of_thread();
+        return own == nullptr ? nullptr : own->find(key);
+    }
     return self->locals == nullptr ? nullptr : self->locals->find(key);
 }
 
 void add_local(std::uint64_t key, void* value, void (*destroy)(void*) noexcept) {
     ult_core* const self = running_ult();
-    if (self == nullptr) return of_thread().add(key, value, destroy);
+    if (self == nullptr) {
+        local_values* const own = of_thread();
+        if (own == nullptr) throw std::bad_alloc();
+        return own->add(key, value, destroy);
+    }
     if (self->locals == nullptr) self->locals = new local_values;
     self->locals->add(key, value, destroy);
 }

@@ -82,8 +82,10 @@ private:
     struct listing;
     static void look(std::span<ult_core* const> at, bool with_traces, listing& into);
 
-    static inline constinit std::mutex lock_;
-    static inline constinit ult_core* first_ = nullptr;  // scripts/gdb/amalgam.py reads it
+    // Hidden: each copy in a process, as that of a plug-in, has its own.
+    [[gnu::visibility("hidden")]] static inline constinit std::mutex lock_;
+    // scripts/gdb/amalgam.py reads it.
+    [[gnu::visibility("hidden")]] static inline constinit ult_core* first_ = nullptr;
 };
 
 }  // namespace amalgam::detail

@@ -69,7 +69,8 @@ std::vector<ult_info> list_ults(bool with_traces = false);
 void print_ults(int fd);
 
 /// From now on the signal makes the process print_ults() to standard error, and go on. The handler
-/// only tells a thread of our own, which this starts once. It replaces the signal's handler.
+/// only tells a thread of our own, which this starts once. It replaces the signal's handler. A
+/// child of fork() takes no notice of the signal until it asks for that itself.
 ///
 ///     print_ults_on_signal(SIGUSR1);  // then: kill -USR1 …
 ///
