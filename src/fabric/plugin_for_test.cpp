@@ -46,9 +46,7 @@ amalgam_transport_plugin() noexcept {
 #elif defined(PLUGIN_layout)
 namespace {
 constexpr plugin_abi_text other_layout() {
-    plugin_abi_text abi;
-    for (char c : std::string_view(describe_plugin_abi().text, describe_plugin_abi().bytes))
-        abi.text[abi.bytes++] = c;
+    plugin_abi_text abi = plugin_abi;
     abi.add("size of something new", 8);
     return abi;
 }
