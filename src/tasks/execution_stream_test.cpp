@@ -14,6 +14,8 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/fifo_pool.hpp>
+#include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "tasks/spin_policy.hpp"
@@ -276,6 +278,34 @@ TEST(poller, once_removed_is_not_touched) {
     }
     brief never_added;
     EXPECT_THROW(stream.remove_poller(never_added), error);
+}
+
+// Its wait handle is watched no more, or could not be watched anew.
+TEST(poller, may_be_added_again_after_it_was_removed) {
+    execution_stream stream(execution_stream_options{.spin = 0ns});
+    counting_poller source;
+    for (int i = 0; i < 3; ++i) {
+        stream.add_poller(source);
+        EXPECT_THROW(stream.add_poller(source), error);
+        stream.remove_poller(source);
+    }
+    stream.add_poller(source);
+    source.ring();
+    source.done.wait();
+    stream.remove_poller(source);
+}
+
+TEST(execution_stream, that_cannot_be_made_leaves_its_pools_to_others) {
+    fifo_pool where;
+    const auto make = [&](int cpu) {
+        return std::make_unique<execution_stream>(
+            std::make_unique<basic_scheduler>(std::vector<pool*>{&where}),
+            execution_stream_options{.cpu = cpu});
+    };
+    EXPECT_THROW(make(100000), error);
+    EXPECT_FALSE(where.served());
+    const auto made = make(-1);
+    spawn(where, [] {}).join();
 }
 
 TEST(poller, may_remove_itself_while_polled) {

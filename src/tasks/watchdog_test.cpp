@@ -113,6 +113,27 @@ TEST_F(watchdog_looks, waits_that_nothing_can_end_are_told_once) {
     second.join();
 }
 
+TEST_F(watchdog_looks, waits_are_told_again_after_something_has_moved) {
+    event first_time, second_time;
+    ult waits = spawn(stream, [&] {
+        first_time.wait();
+        second_time.wait();
+    });
+    stream.run_ready();
+    dog.look();
+    look_after(1h);
+    EXPECT_EQ(told.size(), 1u);
+    first_time.set();
+    stream.run_ready();
+    dog.look();
+    EXPECT_EQ(told.size(), 1u);
+    look_after(1h);
+    EXPECT_EQ(told.size(), 2u);
+    second_time.set();
+    stream.run_ready();
+    waits.join();
+}
+
 TEST_F(watchdog_looks, a_timer_or_a_poller_or_ready_work_can_end_waits) {
     event happens;
     ult waits = spawn(stream, [&] { happens.wait(); });
