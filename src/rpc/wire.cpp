@@ -41,6 +41,23 @@ bool walk_extras(const_bytes extras, Visit visit) noexcept {
     return true;
 }
 
+constexpr bool is_size_right(extra key, std::size_t bytes) noexcept {
+    switch (key) {
+        case extra::trace:
+            return bytes == trace_bytes;
+        case extra::loans:
+            return bytes % 8 == 0;
+        case extra::elsewhere:
+            return bytes == remote_key::wire_bytes;
+        case extra::checksum:
+            return bytes == checksum_bytes;
+        case extra::window:
+            return bytes == 8;
+        default:
+            return true;
+    }
+}
+
 const char* parse_extras(const_bytes bytes, parsed_message& into) noexcept {
     if (bytes.size() < extras_head_bytes) return "its extras are cut off";
     const std::size_t all = load_le<std::uint32_t>(bytes.data());
@@ -53,11 +70,7 @@ const char* parse_extras(const_bytes bytes, parsed_message& into) noexcept {
     into.body = bytes.subspan(all);
     bool sizes_are_right = true;
     const auto look = [&](extra key, const_bytes value) {
-        if (key == extra::trace) sizes_are_right &= value.size() == trace_bytes;
-        if (key == extra::loans) sizes_are_right &= value.size() % 8 == 0;
-        if (key == extra::elsewhere) sizes_are_right &= value.size() == remote_key::wire_bytes;
-        if (key == extra::checksum) sizes_are_right &= value.size() == checksum_bytes;
-        if (key == extra::window) sizes_are_right &= value.size() == 8;
+        sizes_are_right &= is_size_right(key, value.size());
         return false;
     };
     if (!walk_extras(into.extras, look)) return "its extras are not well-formed";
@@ -184,8 +197,10 @@ const_bytes find_extra(const_bytes extras, extra key) noexcept {
     const_bytes found;
     if (extras.empty()) return found;
     walk_extras(extras, [&](extra each, const_bytes value) {
-        if (each == key) found = value;
-        return each == key;
+        // Once more: a message may stand in memory that its sender can still write.
+        if (each != key || !is_size_right(key, value.size())) return false;
+        found = value;
+        return true;
     });
     return found;
 }

@@ -88,7 +88,7 @@ struct parsed_message {
 /// Null when `bytes` are a message; else what is wrong with them, a literal.
 const char* parse(const_bytes bytes, parsed_message& into) noexcept;
 
-/// The value under `key` in well-formed extras; empty when it is not there.
+/// The value under `key`, of the size that it must have; empty when it is not there.
 const_bytes find_extra(const_bytes extras, extra key) noexcept;
 
 /// The fixed part of a request or one-way call.

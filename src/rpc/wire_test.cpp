@@ -156,6 +156,21 @@ TEST(rpc_wire, extras_of_the_wrong_shape_are_refused) {
     EXPECT_THROW(add_extra(extras, extra::metadata, bytes(max_extras_bytes)), error);
 }
 
+TEST(rpc_wire, extra_whose_length_changed_after_it_was_parsed_is_not_found) {
+    for (const extra key : {extra::trace, extra::elsewhere, extra::checksum, extra::window}) {
+        std::vector<std::byte> extras;
+        const std::vector<std::byte> value(key == extra::trace       ? 32
+                                           : key == extra::elsewhere ? 40
+                                           : key == extra::window    ? 8
+                                                                     : 4);
+        add_extra(extras, key, value);
+        ASSERT_EQ(find_extra(extras, key).size(), value.size());
+        // As who sent it over shared memory can: its length stands 4 bytes behind the key.
+        store_le(extras.data() + 8 + 4, std::uint32_t{1});
+        EXPECT_TRUE(find_extra(extras, key).empty());
+    }
+}
+
 TEST(rpc_wire, credits_and_releases_come_back) {
     bytes all(credit_bytes);
     parsed_message parsed;
