@@ -121,7 +121,7 @@ bool left_behind::take_from_registry(on_its_way what) noexcept {
     ult_registry::for_each([&](ult_core& who) {
         if (who.is_wanted_in(of_)) {
             who.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::asked_to_move));
-            ++expected_;
+            if (who.home() != nullptr) ++expected_;  // else it has ended
         }
         if (who.home() != &of_) return;
         ult_core* const held = &who;
