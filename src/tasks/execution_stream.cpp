@@ -71,8 +71,7 @@ std::optional<execution_stream::time_point> execution_stream::next_timer() const
     return when;
 }
 
-timer::timer(execution_stream& where, callback on_time) noexcept
-    : timer(where, on_time, nullptr) {}
+timer::timer(execution_stream& where, callback on_time) noexcept : timer(where, on_time, nullptr) {}
 
 timer::timer(execution_stream& where, callback on_time, pool_of wakes_in) noexcept
     : timer(where.impl_->timers(), on_time, wakes_in) {}
