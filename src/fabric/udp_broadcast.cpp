@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <amalgam/core/blocked_signals.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/core/uri.hpp>
@@ -133,6 +134,7 @@ public:
             set(IPPROTO_IP, IP_MULTICAST_IF, to_.interface, "choosing the interface");
             set(IPPROTO_IP, IP_MULTICAST_TTL, one_hop, "limiting how far it goes");
         }
+        const amalgam::detail::blocked_signals not_ours;
         thread_ = std::thread([this] { receive(); });
     }
     ~udp_broadcast() override {

@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include <amalgam/core/blocked_signals.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/ult.hpp>
 

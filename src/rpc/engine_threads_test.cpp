@@ -1,5 +1,6 @@
 #include <atomic>
 #include <coroutine>
+#include <csignal>
 #include <future>
 #include <memory>
 #include <optional>
@@ -459,6 +460,23 @@ TEST(engine_ports, one_engine_serves_and_calls_over_shm_and_tcp_at_once) {
         EXPECT_EQ(port.on(server.addresses()[1])(), 1);
     }
     EXPECT_EQ(client.lookup(server.addresses()[0]).address(), server.addresses()[0]);
+}
+
+TEST(engine_threads, leave_the_signals_of_the_program_to_its_own_threads) {
+    engine here{"loop://signals", {.streams = 2}};
+    for (std::size_t i = 0; i < here.stream_count(); ++i) {
+        sigset_t blocked;
+        spawn(here.stream(i).main_pool(), [&blocked] {
+            ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+        }).join();
+        for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR1, SIGUSR2, SIGALRM})
+            EXPECT_EQ(sigismember(&blocked, each), 1) << each;
+        for (const int each : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF})
+            EXPECT_EQ(sigismember(&blocked, each), 0) << each;
+    }
+    sigset_t mine;
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &mine);
+    EXPECT_EQ(sigismember(&mine, SIGINT), 0);
 }
 
 }  // namespace

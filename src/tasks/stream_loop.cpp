@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <amalgam/core/blocked_signals.hpp>
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/detail/pinned_library.hpp>
 #include <amalgam/core/log.hpp>
@@ -99,6 +100,7 @@ void stream::bind_to_cpu() const noexcept {
 
 void stream::start() {
     try {
+        const amalgam::detail::blocked_signals not_ours;
         thread_ = std::thread([this] { thread_main(); });
     } catch (const std::system_error& why) {
         throw error(

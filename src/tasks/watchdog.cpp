@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/blocked_signals.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/inspect.hpp>
@@ -70,6 +71,7 @@ watchdog::watchdog(watchdog_options options) : options_(std::move(options)) {
     }
     if (options_.clock == nullptr) options_.clock = &clock::steady();
     try {
+        const amalgam::detail::blocked_signals not_ours;
         thread_ = std::thread([this] { look_from_time_to_time(); });
     } catch (const std::system_error& why) {
         throw error(status{errc::no_memory, why.code().value()},

@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <amalgam/core/blocked_signals.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
 namespace amalgam::detail {
@@ -90,6 +91,7 @@ std::uint64_t resolver::ask(std::string host, std::uint16_t port) {
     const std::uint64_t number = ++state_->last_number;
     state_->questions.push_back({number, std::move(host), port, {errc::unreachable, ""}});
     if (!state_->running) {
+        const amalgam::detail::blocked_signals not_ours;
         std::thread([kept = state_] { kept->run(); }).detach();
         state_->running = true;
     }
