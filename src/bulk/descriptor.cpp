@@ -155,7 +155,7 @@ bulk_image bulk::to_send(const detail::origin* between) const {
                     "tcp://127.0.0.1:0");
     }
     if (source_->is_owned()) {
-        image.loan = detail::lend(between, std::const_pointer_cast<bulk_source>(source_));
+        image.loan = detail::lend(between, std::const_pointer_cast<bulk_source>(source_), 0);
     }
     return image;
 }

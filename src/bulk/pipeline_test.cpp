@@ -194,5 +194,16 @@ TEST_P(cached, exposed_as_its_own_a_buffer_returns_when_the_last_descriptor_is_g
     EXPECT_EQ(thrown_by([&] { expose_owned(other, cache.take(10)); }).code(), errc::invalid);
 }
 
+TEST(bulk_cache, a_buffer_that_could_not_be_made_is_not_counted) {
+    loop_network net;
+    engine here{net.port("here")};
+    bulk_cache cache(here);
+    { const bulk_buffer before = cache.take(4096); }
+    here.stop();
+    EXPECT_THROW((void)cache.take(100'000), error);
+    EXPECT_EQ(cache.counts().taken, 1u);
+    EXPECT_EQ(cache.counts().bytes_in_use, 0u);
+}
+
 }  // namespace
 }  // namespace amalgam

@@ -73,7 +73,8 @@ void answer_record::leave_elsewhere(bool checked, std::shared_ptr<event>* return
                                               returned != nullptr ? *returned : nullptr);
     add_elsewhere(extras_, held->key(to.port()), held->bytes(), checked);
     const origin between{&core, to, &values.lends, nullptr};
-    lend(&between, std::move(held));
+    const std::size_t bytes = held->bytes().size();
+    lend(&between, std::move(held), bytes);
 }
 
 void answer_record::on_sent(completion& self, status what, std::size_t) noexcept {

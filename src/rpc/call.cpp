@@ -84,7 +84,7 @@ void call_record::submit() noexcept {
     }
     if (core_->on_owner()) return core_->calls().begin(*this);
     if (core_->hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
-    refuse({{errc::closed}, "this engine is stopped and takes no more calls; make a new one"});
+    refuse({{errc::closed}, core_->why_closed()});
 }
 
 void call_record::dress(const call_context* serving) {
@@ -206,7 +206,8 @@ void one_way::send_elsewhere(std::vector<std::byte>& extras) {
     auto values = std::make_shared<lent_values>(core, std::move(arguments), way);
     add_elsewhere(extras, values->key(way.port()), values->bytes(), core.adds_checksums());
     const origin between{&core, target_.to, &loans_, nullptr};
-    lend(&between, std::move(values));
+    const std::size_t bytes = values->bytes().size();
+    lend(&between, std::move(values), bytes);
 }
 
 void one_way::send() {

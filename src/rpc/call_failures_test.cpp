@@ -237,6 +237,36 @@ TEST(call_failure, too_many_running_calls_are_overloaded) {
     EXPECT_TRUE(later.wait().ok());
 }
 
+TEST(call_failure, a_lost_caller_cancels_its_own_calls_but_no_one_way_ones_and_nobody_elses) {
+    loop_network net;
+    engine server{net.port("server")}, lost{net.port("lost")}, stays{net.port("stays")};
+    std::vector<std::string> canceled, finished;
+    server.define("wait", [&](std::string who) {
+        try {
+            this_task::sleep_for(1s);
+            finished.push_back(who);
+        } catch (const error&) {
+            canceled.push_back(who);
+            throw;
+        }
+    });
+    auto of_lost = lost.procedure<void(std::string)>("wait").on(server.address());
+    auto of_other = stays.procedure<void(std::string)>("wait").on(server.address());
+    auto call = of_lost.start("lost");
+    auto other = of_other.start("other");
+    net.run_for(10ms);
+    auto posted = lost.spawn([&] { of_lost.post("one way"); });
+    net.run_for(10ms);
+    EXPECT_TRUE(posted.ready());
+    lost.stop();
+    net.run_until_idle();
+    EXPECT_EQ(canceled, std::vector<std::string>{"lost"});
+    EXPECT_EQ(finished, (std::vector<std::string>{"other", "one way"}));
+    EXPECT_TRUE(other.wait().ok());
+    EXPECT_FALSE(call.wait().ok());
+    EXPECT_EQ(counters_of(server)["rpc.running"], 0u);
+}
+
 TEST(call_failure, what_exceeds_the_limit_for_values_is_too_large_in_either_direction) {
     loop_network net({.max_message_bytes = 10'000});
     engine server{net.port("server"), {.max_values_bytes = 15'000}};

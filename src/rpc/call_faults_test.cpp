@@ -132,9 +132,11 @@ const way_to_call all_ways[] = {
      [](engine& c, const peer& to) {
          EXPECT_EQ(proc<std::string>(c, to, "large inline")().size(), large_text.size());
      }},
-    {"refused", [](engine& c, const peer& to) { proc<int>(c, to, "refusing")(); }},
+    {"refused", [](engine& c, const peer& to) { (void)proc<int>(c, to, "refusing").try_call(); }},
     {"unknown",
-     [](engine& c, const peer& to) { proc<int>(c, to, "nobody has defined this name here")(); }},
+     [](engine& c, const peer& to) {
+         (void)proc<int>(c, to, "nobody has defined this name here").try_call();
+     }},
     {"one way",
      [](engine& c, const peer& to) {
          proc<std::string, std::string>(c, to, "small").post(small_text);
@@ -171,6 +173,7 @@ bool fails_and_ends(const std::string& where, const way_to_call& way, std::size_
     serve_all(server);
     const std::string address = server.address();
     bool ended = false;
+    bool failed = false;
     const auto has_ended = [&ended] { return ended; };
     const auto run = [&](void (*call)(engine&, const peer&)) {
         ended = false;
@@ -178,7 +181,9 @@ bool fails_and_ends(const std::string& where, const way_to_call& way, std::size_
             try {
                 call(pair.client, pair.client.lookup(address));
             } catch (const error&) {
+                failed = true;
             } catch (const std::bad_alloc&) {
+                failed = true;
             }
             ended = true;
         });
@@ -193,6 +198,7 @@ bool fails_and_ends(const std::string& where, const way_to_call& way, std::size_
     pair.settle(has_ended);
     EXPECT_TRUE(ended) << "the call has not ended";
     if (!ended) return struck;
+    EXPECT_TRUE(struck || !failed) << "a call fails that has all the memory it wants";
     // Whether or not the connection was ended: what was told on the way has come to its end, too.
     const auto after = run([](engine& c, const peer& to) {
         EXPECT_EQ((proc<std::string, std::string>(c, to, "inline").within(1h)("again")), "again");

@@ -15,6 +15,9 @@ namespace amalgam::detail {
 
 namespace {
 
+constexpr std::string_view too_long =
+    "its result is longer than engine_options::max_values_bytes here";
+
 /// A server answers so only when it has compared the names, and they were right.
 bool comes_after_the_names(errc answer) noexcept {
     return answer == errc::ok || answer == errc::handler_failed || answer == errc::timed_out ||
@@ -67,6 +70,7 @@ void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept 
 }
 
 void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_to_us) noexcept {
+    if (result.size() > core_.max_values_bytes()) return end(call, {errc::too_large}, too_long);
     const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
     archive_reader reader(result, call.xdr_ ? encoding::xdr : encoding::native, &between);
     try {
@@ -89,8 +93,7 @@ void caller::fetch(call_record& call, peer_state& from, const values_elsewhere& 
     if (call.extras_ == nullptr) call.extras_.reset(new call_extras);
     if (call.extras_->result != nullptr || what.key.bytes > core_.max_values_bytes()) {
         core_.lending().release(from, lent_to_us);
-        return give_up(call, {errc::too_large},
-                       "its result is longer than engine_options::max_values_bytes here");
+        return give_up(call, {errc::too_large}, too_long);
     }
     buffer room = core_.buffers().try_take(what.key.bytes);
     if (room.size() != what.key.bytes) {
@@ -172,6 +175,7 @@ const char* caller::wrong_item(const call_record& call, const parsed_message& it
 }
 
 void caller::read_item(stream_call& call, const_bytes item, loan_ids& lent_to_us) noexcept {
+    if (item.size() > core_.max_values_bytes()) return give_up(call, {errc::too_large}, too_long);
     const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
     archive_reader reader(item, call.xdr_ ? encoding::xdr : encoding::native, &between);
     try {

@@ -68,6 +68,8 @@ std::string to_json(const engine_config& config) {
     all["max_queued"] = options.max_queued;
     all["max_running"] = options.max_running;
     all["max_unread_bytes"] = options.max_unread_bytes;
+    all["max_borrowed_bytes"] = options.max_borrowed_bytes;
+    all["max_borrowed_bytes_total"] = options.max_borrowed_bytes_total;
     all["max_values_bytes"] = options.max_values_bytes;
     all["encoding"] = word_of(detail::encoding_words, options.encoding);
     all["checksum"] = options.checksum;

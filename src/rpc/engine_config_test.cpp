@@ -33,6 +33,7 @@ constexpr const char* everything = R"({
               "max_queued_bytes_total": 3000,
               "frame_limit": "9s", "max_strangers": 7},
     "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "max_values_bytes": 14,
+    "max_borrowed_bytes": 15, "max_borrowed_bytes_total": 16,
     "encoding": "xdr", "checksum": true,
     "drain": "1500ms"})";
 
@@ -62,6 +63,8 @@ TEST(engine_config, reads_every_option) {
     EXPECT_EQ(options.max_running, 12u);
     EXPECT_EQ(options.max_unread_bytes, 13u);
     EXPECT_EQ(options.max_values_bytes, 14u);
+    EXPECT_EQ(options.max_borrowed_bytes, 15u);
+    EXPECT_EQ(options.max_borrowed_bytes_total, 16u);
     EXPECT_EQ(options.encoding, encoding::xdr);
     EXPECT_TRUE(options.checksum);
     EXPECT_EQ(options.drain, 1500ms);
@@ -211,7 +214,8 @@ constexpr wrong_config wrong[] = {
     {R"("stream": 2)",
      "stream is not known, expected one of: endpoints, name, streams, pools, "
      "handlers, progress, spin, ports, max_queued, max_running, "
-     "max_unread_bytes, max_values_bytes, encoding, checksum, drain"},
+     "max_unread_bytes, max_borrowed_bytes, max_borrowed_bytes_total, max_values_bytes, encoding, "
+     "checksum, drain"},
     {R"("streams": 0)", "streams is 0, expected a number from 1 to 1024; example: 2"},
     {R"("streams": -18446744073709551615)",
      "streams is -1.8446744073709552e+19, expected a number from 1 to 1024; example: 2"},

@@ -44,6 +44,7 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
     try {
         start_streams();
         expose_counters();
+        watch_forks();
     } catch (...) {
         // They may poll the ports already, and have answered who found them.
         stop_streams();
@@ -53,6 +54,7 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
 }
 
 engine_core::~engine_core() {
+    watch_forks_no_more();
     listeners_->forget_engine();
 }
 
@@ -120,6 +122,8 @@ void engine_core::expose_counters() {
     show("rpc.late_replies", calls_.counts().late_replies);
     show("rpc.running", serves_.counts().running);
     show("rpc.lent", loans_.size());
+    show("rpc.borrowed_bytes", loans_.borrowed_bytes());
+    show("rpc.taken_back", loans_.taken_back());
     show("rpc.served", serves_.counts().served);
     show("rpc.refused", serves_.counts().refused);
     show("rpc.overloaded", serves_.counts().overloaded);
@@ -259,7 +263,7 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
 
 void engine_core::end_untold(const peer_state& there) noexcept {
     untold_.add();
-    out_.cut_off(there);
+    out_.cut_off(there.name);
 }
 
 void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexcept {

@@ -118,6 +118,8 @@ public:
     bool is_lost(const peer& who) const noexcept { return lost_.given_up(who); }
     /// Throws error{closed} after stop().
     void check_runs() const;
+    /// What who finds it closed is told.
+    const char* why_closed() const noexcept;
     /// Some peer may be known by several ways.
     bool knows_routes() const noexcept { return knows_routes_.load(std::memory_order_relaxed); }
     const remote_procedure& intern(std::string_view name, std::string signature);
@@ -231,6 +233,9 @@ private:
     };
 
     ~engine_core();
+    void watch_forks();
+    void watch_forks_no_more() noexcept;
+    void is_forked() noexcept;
     void open_ports(endpoints where);
     void start_streams();
     void expose_counters();
@@ -286,7 +291,7 @@ private:
     server serves_;
     exposure_table exposures_;
     transfers transfers_;
-    loans loans_{out_};
+    loans loans_{out_, options_.max_borrowed_bytes, options_.max_borrowed_bytes_total};
     std::optional<stream_driver> driver_;
     std::deque<port_link> links_;  // Never move: pollers and sinks.
     detail::self_sink self_sink_{*this};
@@ -310,6 +315,9 @@ private:
     // Who hands over says so first, and then looks whether it is closed; who closes says so
     // first, and then waits for those: nothing is handed to a stream that has ended.
     std::atomic<bool> closed_{false};
+    std::atomic<bool> forked_{false};         // This process is a child of the engine's.
+    engine_core* next_of_all_ = nullptr;      // Of those of the process,
+    engine_core* previous_of_all_ = nullptr;  // as fork() finds them.
     std::atomic<std::size_t> handing_over_{0};
     std::atomic<std::size_t> handed_over_{0};
     std::vector<counter_set::watch> watches_;
@@ -338,7 +346,7 @@ void engine_core::on_stream(Work&& work) {
     };
     hop there(work);
     if (!hand_over(there)) {
-        throw error(errc::closed, "this engine is stopped; make a new one");
+        throw error(errc::closed, why_closed());
     }
     there.who.park();
     if (there.failed) std::rethrow_exception(there.failed);

@@ -35,7 +35,7 @@ engine_core::loop_turn::~loop_turn() {
 
 void engine_core::check_runs() const {
     if (!closed_.load(std::memory_order_relaxed)) return;
-    throw error(errc::closed, "this engine is stopped; make a new one");
+    throw error(errc::closed, why_closed());
 }
 
 void engine_core::check_may_wait() const {
@@ -60,6 +60,7 @@ std::size_t engine_core::progress(std::size_t most) {
                     "this engine makes progress by itself: progress() is for engines made with "
                     "engine_options{.progress = {.by = progress_by::caller}}");
     }
+    if (forked_.load(std::memory_order_relaxed)) check_runs();
     if (execution_stream::current() == &stream()) {
         throw error(errc::invalid,
                     "progress() cannot be called by what runs inside of it, such as a handler: "

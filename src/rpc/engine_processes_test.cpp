@@ -1,9 +1,13 @@
 #include <atomic>
+#include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/engine.hpp>
@@ -202,6 +206,61 @@ TEST_P(engine_processes, whenever_a_server_is_killed_every_call_ends_once) {
         EXPECT_EQ(begun, ended);
         EXPECT_EQ(wrong, 0);
     }
+}
+
+/// What `body` gives in a child that is forked while engines run.
+template <typename Body>
+int status_of_fork(Body body) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        int code = 99;
+        try {
+            code = body();
+        } catch (...) {
+            code = 98;
+        }
+        ::_exit(code);
+    }
+    int how = 0;
+    EXPECT_EQ(::waitpid(child, &how, 0), child);
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+}
+
+TEST_P(engine_processes, a_forked_child_is_refused_what_it_asks_of_its_parents_engine) {
+    auto server = std::make_unique<engine>(GetParam());
+    engine client{calls()};
+    server->define("one", [] { return 1; });
+    const auto one = client.procedure<int()>("one").on(server->address());
+    ASSERT_EQ(one(), 1);
+    const auto refused = [](const auto& how) {
+        return how.code() == errc::closed && how.sentence().find("forked") != std::string::npos;
+    };
+    EXPECT_EQ(status_of_fork([&] { return refused(one.within(1h).try_call()) ? 0 : 1; }), 0);
+    EXPECT_EQ(status_of_fork([&] {
+                  try {
+                      client.spawn([] { return 1; }).get();
+                  } catch (const error& why) {
+                      return why.code() == errc::closed ? 0 : 1;
+                  }
+                  return 2;
+              }),
+              0);
+    EXPECT_EQ(status_of_fork([&] {
+                  client.stop();
+                  server.reset();
+                  return 0;
+              }),
+              0);
+    EXPECT_EQ(one(), 1) << "the parent's engines are what they were";
+}
+
+TEST_P(engine_processes, a_forked_child_exits_although_a_static_engine_runs) {
+    static engine at_exit{GetParam()};
+    const pid_t child = ::fork();
+    if (child == 0) std::exit(7);
+    int how = 0;
+    EXPECT_EQ(::waitpid(child, &how, 0), child);
+    EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 7);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ void engine_core::part(const peer& from, std::uint32_t number) {
     if (engine == nullptr) return;
     for (const route& each : engine->routes) {
         const peer_state* const way = each.number == number ? peers_.find(each.way) : nullptr;
-        if (way != nullptr && way->name != from) return out_.cut_off(*way);
+        if (way != nullptr && way->name != from) return out_.cut_off(way->name);
     }
 }
 

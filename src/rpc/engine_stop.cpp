@@ -46,6 +46,7 @@ public:
         });
         ended_.reserve(all_.size() + 1);  // So that nothing below throws.
         all_.reserve(all_.size() + 1);
+        const amalgam::detail::blocked_signals not_ours;
         all_.emplace_back([this, work] {
             work();
             const std::lock_guard hold_it(lock_);
@@ -91,6 +92,7 @@ bool engine_core::on_own_stream() noexcept {
 }
 
 void engine_core::stop() {
+    if (forked_.load(std::memory_order_relaxed)) return;
     const core_reference alive(*this);  // A callback may destroy the engine meanwhile.
     const bool inside = on_own_stream();
     const bool later = must_end_later();
@@ -167,6 +169,7 @@ void engine_core::wait_for_end() {
 }
 
 void engine_core::destroy() noexcept {
+    if (forked_.load(std::memory_order_relaxed)) return;  // It is the parent's, and stays.
     const bool inside = on_own_stream();
     const bool elsewhere = inside || must_end_later();
     stop();

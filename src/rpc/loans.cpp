@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -15,7 +16,7 @@
 
 namespace amalgam::detail {
 
-std::uint64_t lend(const origin* between, std::shared_ptr<void> what) {
+std::uint64_t lend(const origin* between, std::shared_ptr<void> what, std::size_t bytes) {
     if (between == nullptr || between->lends == nullptr) {
         throw error(errc::unsupported,
                     "a bulk descriptor that stands for memory means something to the peer of a "
@@ -23,7 +24,7 @@ std::uint64_t lend(const origin* between, std::shared_ptr<void> what) {
     }
     static std::atomic<std::uint64_t> latest{random_u64()};
     const std::uint64_t id = latest.fetch_add(1, std::memory_order_relaxed);
-    between->lends->push_back({id, std::move(what)});
+    between->lends->push_back({id, std::move(what), bytes});
     return id;
 }
 
@@ -70,11 +71,20 @@ void release_loan(engine_core& core, const peer& lender, std::uint64_t id) noexc
 }
 
 bool loans::keep(const peer& to, const lent_list& what) noexcept {
+    return keep(to, what, false);
+}
+
+bool loans::keep(const peer& to, const lent_list& what, bool counts) noexcept {
     if (what.empty()) return true;
     try {
         of_peer& kept = kept_[to];
-        for (const lent& each : what)
-            size_.add(kept.emplace(each.id, each.what).second ? 1 : 0);
+        for (const lent& each : what) {
+            const std::size_t bytes = counts ? each.bytes + overhead_bytes : 0;
+            if (!kept.all.emplace(each.id, kept_one{each.what, bytes}).second) continue;
+            size_.add();
+            kept.bytes += bytes;
+            borrowed_bytes_.add(bytes);
+        }
         return true;
     } catch (const std::bad_alloc&) {
         withdraw(to, what);
@@ -82,23 +92,52 @@ bool loans::keep(const peer& to, const lent_list& what) noexcept {
     }
 }
 
+status loans::keep_answer(const peer& to, const lent_list& what) noexcept {
+    if (what.empty()) return {};
+    std::size_t bytes = 0;
+    for (const lent& each : what)
+        bytes += each.bytes + overhead_bytes;
+    const auto here = kept_.find(to);
+    const std::size_t held = here == kept_.end() ? 0 : here->second.bytes;
+    if (bytes != 0 && held != 0 && held + bytes > most_to_one_) return {errc::overloaded};
+    while (bytes != 0 && borrowed_bytes_.value() != 0 &&
+           borrowed_bytes_.value() + bytes > most_to_all_) {
+        const auto most = std::max_element(kept_.begin(), kept_.end(), [](auto& a, auto& b) {
+            return a.second.bytes < b.second.bytes;
+        });
+        if (most->second.bytes <= held) return {errc::overloaded};
+        take_back(peer(most->first));
+    }
+    return {keep(to, what, true) ? errc::ok : errc::no_memory};
+}
+
+void loans::take_back(const peer& from) noexcept {
+    taken_back_.add();
+    limited_log(log_level::warn, "rpc",
+                "a peer that holds results and does not fetch or release them was cut off", {});
+    out_.cut_off(from);
+    on_peer_down(from);
+}
+
 void loans::drop(const peer& to, std::uint64_t id) noexcept {
     const auto kept = kept_.find(to);
     if (kept == kept_.end()) return;
-    const auto at = kept->second.find(id);
-    if (at == kept->second.end()) return;
+    const auto at = kept->second.all.find(id);
+    if (at == kept->second.all.end()) return;
     // Its end may release other loans, so it comes when the tables are in order again.
-    const std::shared_ptr<void> last = std::move(at->second);
-    kept->second.erase(at);
+    const kept_one last = std::move(at->second);
+    kept->second.all.erase(at);
+    kept->second.bytes -= last.bytes;
+    borrowed_bytes_.subtract(last.bytes);
     size_.subtract();
-    if (kept->second.empty()) kept_.erase(kept);
+    if (kept->second.all.empty()) kept_.erase(kept);
 }
 
 void loans::withdraw(const peer& to, const lent_list& what) noexcept {
     for (const lent& each : what)
         drop(to, each.id);
     const auto kept = kept_.find(to);
-    if (kept != kept_.end() && kept->second.empty()) kept_.erase(kept);
+    if (kept != kept_.end() && kept->second.all.empty()) kept_.erase(kept);
 }
 
 void loans::on_release(const peer& from, const_bytes ids) noexcept {
@@ -111,7 +150,8 @@ void loans::on_peer_down(const peer& gone) noexcept {
     if (kept == kept_.end()) return;
     const of_peer last = std::move(kept->second);
     kept_.erase(kept);
-    size_.subtract(last.size());
+    size_.subtract(last.all.size());
+    borrowed_bytes_.subtract(last.bytes);
 }
 
 void loans::release(peer_state& lender, const_bytes ids) noexcept {
@@ -119,7 +159,7 @@ void loans::release(peer_state& lender, const_bytes ids) noexcept {
     std::byte header[release_bytes];
     write_release(header);
     if (out_.send_copy(lender, 0, {header, ids})) return;
-    lender.name.is_self() ? on_release(lender.name, ids) : out_.cut_off(lender);
+    lender.name.is_self() ? on_release(lender.name, ids) : out_.cut_off(lender.name);
 }
 
 void loans::release(peer_state& lender, const loan_ids& ids) noexcept {
@@ -133,6 +173,7 @@ void loans::release(peer_state& lender, const loan_ids& ids) noexcept {
 void loans::close() noexcept {
     const auto last = std::exchange(kept_, {});
     size_.set(0);
+    borrowed_bytes_.set(0);
 }
 
 const_bytes loans_of(const_bytes extras) noexcept {

@@ -19,10 +19,16 @@ namespace amalgam::detail {
 /// Threads: the engine's stream.
 class loans {
 public:
-    explicit loans(outbox& out) noexcept : out_(out) {}
+    /// What answers may lend: to one peer, and to all. See engine_options.
+    loans(outbox& out, std::size_t most_to_one, std::size_t most_to_all) noexcept
+        : out_(out), most_to_one_(most_to_one), most_to_all_(most_to_all) {}
 
-    /// Keeps what a message to `to` lends, from before it leaves. False: no memory.
+    /// Keeps what a request or one-way call to `to` lends, from before it leaves. False: no memory.
     bool keep(const peer& to, const lent_list& what) noexcept;
+    /// The same for an answer, whose receiver decides how long it is kept: `overloaded` past the
+    /// bounds. One answer always fits. Where the bound of all is met by somebody who holds less
+    /// than another, that other one's connection ends and what it holds is taken back.
+    status keep_answer(const peer& to, const lent_list& what) noexcept;
     /// The message did not leave: the peer will not release it.
     void withdraw(const peer& to, const lent_list& what) noexcept;
     /// `ids`: as a release message carries them.
@@ -36,14 +42,33 @@ public:
 
     /// Kept for all peers.
     const owned_counter& size() const noexcept { return size_; }
+    /// Of memory, by answers, to all peers.
+    const owned_counter& borrowed_bytes() const noexcept { return borrowed_bytes_; }
+    /// Peers whose loans were taken back, with their connection.
+    const owned_counter& taken_back() const noexcept { return taken_back_; }
 
 private:
-    using of_peer = std::unordered_map<std::uint64_t, std::shared_ptr<void>>;
+    /// What keeping a loan takes besides, about.
+    static constexpr std::size_t overhead_bytes = 256;
+    struct kept_one {
+        std::shared_ptr<void> what;
+        std::size_t bytes = 0;  ///< As they count.
+    };
+    struct of_peer {
+        std::unordered_map<std::uint64_t, kept_one> all;
+        std::size_t bytes = 0;
+    };
+    bool keep(const peer& to, const lent_list& what, bool counts) noexcept;
+    void take_back(const peer& from) noexcept;
     void drop(const peer& to, std::uint64_t id) noexcept;
 
     outbox& out_;
     std::unordered_map<peer, of_peer> kept_;
+    std::size_t most_to_one_;
+    std::size_t most_to_all_;
     owned_counter size_;
+    owned_counter borrowed_bytes_;
+    owned_counter taken_back_;
 };
 
 /// The ids in the extras of a message; empty when there are none.

@@ -136,8 +136,8 @@ bool outbox::send_copy(peer_state& there, std::uint64_t tag,
     return true;
 }
 
-void outbox::cut_off(const peer_state& there) noexcept {
-    if (!closed_ && !there.name.is_self()) links_[there.name.port()].where->close(there.name.id());
+void outbox::cut_off(const peer& there) noexcept {
+    if (!closed_ && !there.is_self()) links_[there.port()].where->close(there.id());
 }
 
 void outbox::withdraw(outgoing& out) noexcept {

@@ -68,7 +68,7 @@ public:
         return send_copy(there, tag, pieces, {});
     }
     /// Ends the connection to a peer. Its loss is told later, from the port's progress.
-    void cut_off(const peer_state& there) noexcept;
+    void cut_off(const peer& there) noexcept;
     /// Ends a pending send early, if it is not too late: its completion runs here or later.
     void withdraw(outgoing& out) noexcept;
 

@@ -305,7 +305,7 @@ void route_search::refuse(candidate& one, std::string why) {
     one.is = state::refused;
     one.why_not = std::move(why);
     peer_state* const way = core_.peers().find(one.way);
-    if (way != nullptr && way->untold && !way->introduced) core_.out().cut_off(*way);
+    if (way != nullptr && way->untold && !way->introduced) core_.out().cut_off(way->name);
 }
 
 /// For peer::explain().

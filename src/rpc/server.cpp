@@ -104,7 +104,7 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded},
                "too many answers wait there to be read; read them, then try again");
-    } else if (!request.extras.empty() && too_large(request)) {
+    } else if (too_large(request)) {
         refuse(from, id, request, {errc::too_large},
                fmt::format("its arguments are more than engine_options::max_values_bytes ({}) "
                            "there; send them in parts, or as a bulk descriptor",
@@ -117,6 +117,8 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
 }
 
 bool server::too_large(const parsed_message& request) const noexcept {
+    if (request.body.size() > max_values_) return true;
+    if (request.extras.empty()) return false;
     const auto elsewhere = elsewhere_in(request.extras);
     return elsewhere && elsewhere->key.bytes > max_values_;
 }
@@ -153,7 +155,7 @@ void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& re
         const std::uint8_t flags = answer_flags(request.flags, what);
         std::byte bytes[reply_bytes];
         write_reply(bytes, what, flags);
-        if (!send_text(from, id, bytes, text, flags)) answer_without_memory(from, id, flags);
+        if (!send_text(from, id, bytes, text, flags)) answer_bare(from, id, flags, what);
     }
 }
 
@@ -173,16 +175,21 @@ std::uint8_t server::answer_flags(std::uint8_t request, status what) const noexc
                                      (checked ? wire_flag::checked : 0));
 }
 
-void server::answer_without_memory(peer_state& to, std::uint64_t id,
-                                   std::uint8_t request) noexcept {
-    const std::uint8_t flags = answer_flags(request, {errc::no_memory});
+void server::answer_bare(peer_state& to, std::uint64_t id, std::uint8_t request,
+                         status what) noexcept {
+    if (what == errc::overloaded) counts_.overloaded.add();
+    const std::uint8_t flags = answer_flags(request, what);
     std::byte bytes[reply_bytes];
-    write_reply(bytes, {errc::no_memory}, flags);
-    if (send_text(to, id, bytes, {}, flags)) return;
+    write_reply(bytes, what, flags);
+    const std::string_view text = what == errc::overloaded
+                                      ? "results that were not fetched or released are as much as "
+                                        "engine_options::max_borrowed_bytes there; read those first"
+                                      : std::string_view{};
+    if (send_text(to, id, bytes, text, flags) || send_text(to, id, bytes, {}, flags)) return;
     if (to.name.is_self()) {
         parsed_message bare;
         bare.kind = message_kind::reply;
-        bare.what = {errc::no_memory};
+        bare.what = what;
         return core_.calls().on_reply(to, id, bare);
     }
     core_.end_untold(to);
@@ -206,7 +213,7 @@ void server::cut_off(peer_state& from) noexcept {
     } catch (const std::bad_alloc&) {
         // Then without a word.
     }
-    out_.cut_off(from);
+    out_.cut_off(from.name);
 }
 
 clock::time_point server::deadline_of(const parsed_message& request) const noexcept {
@@ -279,13 +286,15 @@ void server::conclude(invocation& call, waited_answer& answer) noexcept {
     // Nobody can wait here, so what the port does not take at once must be copied.
     peer_state* const there = core_.peers().find(answer.to);
     if (there != nullptr && !call.one_way()) {
-        const bool kept = core_.lending().keep(answer.to, answer.values.lends);
-        const bool taken = kept && out_.send_copy(*there, answer.tag,
-                                                  {answer.pieces[0], answer.pieces[1],
-                                                   answer.pieces[2], answer.pieces[3]},
-                                                  {.is_answer = true});
-        if (kept && !taken) core_.lending().withdraw(answer.to, answer.values.lends);
-        if (!taken) answer_without_memory(*there, answer.tag, call.flags());
+        status why = core_.lending().keep_answer(answer.to, answer.values.lends);
+        if (why.ok() && !out_.send_copy(*there, answer.tag,
+                                        {answer.pieces[0], answer.pieces[1], answer.pieces[2],
+                                         answer.pieces[3]},
+                                        {.is_answer = true})) {
+            core_.lending().withdraw(answer.to, answer.values.lends);
+            why = {errc::no_memory};
+        }
+        if (!why.ok()) answer_bare(*there, answer.tag, call.flags(), why);
     }
     untrack(call);
 }
@@ -296,10 +305,10 @@ bool server::send_answer(answer_record& answer) noexcept {
     if (!wanted) return true;
     peer_state* const there = core_.peers().find(answer.to);
     if (there == nullptr) return true;
-    const lent_list& lends = answer.values.lends;
-    if (!lends.empty() && !core_.lending().keep(answer.to, lends)) {
+    const status kept = core_.lending().keep_answer(answer.to, answer.values.lends);
+    if (!kept.ok()) {
         if (!answer.is_last) answer.call.cancel();  // No value of a stream may be missing.
-        answer_without_memory(*there, answer.tag, answer.call.flags());
+        answer_bare(*there, answer.tag, answer.call.flags(), kept);
         return true;
     }
     return out_.send(*there, answer) != outbox::result::pending;

@@ -85,9 +85,9 @@ private:
                     const parsed_message& request);
     bool send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
                    std::uint8_t flags) noexcept;
-    /// Answers that there is no memory for the answer; where there is none for that either, the
-    /// connection ends, so that nobody waits.
-    void answer_without_memory(peer_state& to, std::uint64_t id, std::uint8_t request) noexcept;
+    /// Answers that there is no answer, and why; where there is no memory for that either, the
+    /// connection ends, so that nobody waits. `request`: its flags.
+    void answer_bare(peer_state& to, std::uint64_t id, std::uint8_t request, status what) noexcept;
     void send_verdict(peer_state& to, status what, std::uint64_t procedure,
                       std::string_view text) noexcept;
     /// More than so many bytes of answers wait because it does not read them.

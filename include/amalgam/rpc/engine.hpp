@@ -69,8 +69,14 @@ struct engine_options {
     /// with 4 KiB on top. While they hold more its requests are answered `overloaded` and run
     /// nothing; when it leaves as much again of those unread, it is cut off.
     std::size_t max_unread_bytes = std::size_t{64} << 20;
-    /// Arguments of one request that is served, or the result of one call, or one value of a
-    /// stream, may take this much.
+    /// Results that peers fetch may take this much until they have been fetched or released: those
+    /// of one peer, and those of all together. Past the first the peer's next such result becomes
+    /// `overloaded`; past the second, too, unless another peer holds more: then that one's
+    /// connection ends. One result always fits. Memory of descriptors is not counted.
+    std::size_t max_borrowed_bytes = std::size_t{512} << 20;
+    std::size_t max_borrowed_bytes_total = std::size_t{2} << 30;
+    /// Arguments of one request or one-way call that is served, or the result of one call, or one
+    /// value of a stream, may take this much, however they come: more is `too_large`.
     std::size_t max_values_bytes = std::size_t{1} << 30;
     /// Look at every call; see interceptor.hpp.
     std::vector<std::shared_ptr<interceptor>> interceptors{};
@@ -126,9 +132,15 @@ struct peer_way {
 ///          engine's own handlers and callbacks. Where it runs on the engine's own streams it does
 ///          not wait for these: they end when nothing runs there any more, or `drain` later. So
 ///          what runs there goes on after the destructor.
-/// Threads: any member from any thread or ULT, unless said otherwise. Handlers of one engine
-///          run as ULTs of one stream: between two waits nobody runs beside them, unless its
-///          options spread them.
+///          A child of fork() has none of the engine's threads: there calls, spawn() and the like
+///          throw error{closed}, with a sentence that says so, stop() and the destructor do
+///          nothing, and exit() does not wait for it. What the parent's code waited for at the
+///          fork never comes there. A new engine in the child is like any other.
+/// Threads: any member from any thread or ULT, unless said otherwise. The engine's own threads
+///          have the program's signals blocked, all but those that an instruction raises, SIGPROF
+///          and the real-time ones; so do programs that handlers start, unless they set a mask.
+///          Handlers of one engine run as ULTs of one stream: between two waits nobody runs beside
+///          them, unless its options spread them.
 /// Failure: the constructor throws what the transports say, in one sentence.
 /// Cost:    with nothing to do, no CPU.
 class engine {
@@ -293,13 +305,13 @@ public:
     counter_set& counters() noexcept;
 
     /// Ends in bounded time: takes no new calls from either side, waits `drain` at most for
-    /// those under way, then fails the rest with `closed`. Idempotent. Handlers that never
-    /// return are left behind. Inside one of the engine's own ULTs, or on a driven engine, it
-    /// fails the rest at once. Where nobody can wait, such as in functions of call_then(), inline
-    /// handlers, on_progress, interceptors and tasklets, of this engine or another, it returns at
-    /// once: no new call begins, and the rest is done as soon as what called it has returned. Any
-    /// number may stop at once: those outside return when it has ended, one inside leaves it to
-    /// whoever began.
+    /// those under way, and for posted ones to leave, then fails the rest with `closed`.
+    /// Idempotent. Handlers that never return are left behind. Inside one of the engine's own ULTs,
+    /// or on a driven engine, it fails the rest at once. Where nobody can wait, such as in
+    /// functions of call_then(), inline handlers, on_progress, interceptors and tasklets, of this
+    /// engine or another, it returns at once: no new call begins, and the rest is done as soon as
+    /// what called it has returned. Any number may stop at once: those outside return when it has
+    /// ended, one inside leaves it to whoever began.
     void stop();
 
     /// What the engine stands on; for layers above.

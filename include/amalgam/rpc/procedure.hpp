@@ -60,7 +60,8 @@ template <typename Bound>
 class bound_target {
 public:
     /// The same with a deadline, counted from each call; it travels with the call. Within a
-    /// handler the earlier of this and the handler's own counts.
+    /// handler the earlier of this and the handler's own counts. A call without any has no limit:
+    /// it waits as long as its peer is there.
     Bound within(std::chrono::nanoseconds time) const noexcept {
         Bound timed(static_cast<const Bound&>(*this));
         timed.target_.timeout = time;

@@ -1,0 +1,65 @@
+#include <mutex>
+#include <new>
+
+#include <pthread.h>
+
+#include "rpc/engine_core.hpp"
+
+// Children of fork(). None of an engine's threads is there, and its sockets and shared memory are
+// the parent's, so whatever a child asks of it is refused, and its end is not waited for.
+
+namespace amalgam::detail {
+
+namespace {
+
+// Engines may be static: the destructor of this does nothing.
+constinit std::mutex lock_of_all;
+engine_core* first_of_all = nullptr;
+
+}  // namespace
+
+void engine_core::watch_forks() {
+    static const bool watching = [] {
+        const auto lock = [] { lock_of_all.lock(); };
+        const auto unlock = [] { lock_of_all.unlock(); };
+        const auto unlock_child = [] {
+            for (engine_core* each = first_of_all; each != nullptr; each = each->next_of_all_)
+                each->is_forked();
+            lock_of_all.unlock();
+        };
+        if (::pthread_atfork(lock, unlock, unlock_child) != 0) throw std::bad_alloc();
+        return true;
+    }();
+    static_cast<void>(watching);
+    const std::lock_guard hold(lock_of_all);
+    next_of_all_ = first_of_all;
+    if (first_of_all != nullptr) first_of_all->previous_of_all_ = this;
+    first_of_all = this;
+}
+
+void engine_core::watch_forks_no_more() noexcept {
+    const std::lock_guard hold(lock_of_all);
+    if (next_of_all_ != nullptr) next_of_all_->previous_of_all_ = previous_of_all_;
+    if (previous_of_all_ != nullptr) {
+        previous_of_all_->next_of_all_ = next_of_all_;
+    } else if (first_of_all == this) {
+        first_of_all = next_of_all_;
+    }
+}
+
+/// In the child.
+void engine_core::is_forked() noexcept {
+    forked_.store(true, std::memory_order_relaxed);
+    closed_.store(true, std::memory_order_relaxed);
+    loop_thread_.store(nullptr, std::memory_order_relaxed);
+    calls_.refuse_new();
+    serves_.close();
+}
+
+const char* engine_core::why_closed() const noexcept {
+    return forked_.load(std::memory_order_relaxed)
+               ? "this engine belongs to the process that forked this one; make a new one here"
+               : "this engine is stopped; make a new one";
+}
+
+}  // namespace amalgam::detail
