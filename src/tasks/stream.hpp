@@ -308,8 +308,8 @@ private:
     std::vector<stacked> orders_;
     std::vector<served> served_;
     std::atomic<replacement*> replacing_{nullptr};
-    bell& bell_;
     const std::unique_ptr<timer_heap, timer_heap::giver> timers_;
+    bell& bell_;
     std::uint64_t timers_checked_ = 0;  // in cycles()
     std::size_t batch_ = least_batch;
     poller_set pollers_;

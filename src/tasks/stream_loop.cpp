@@ -24,8 +24,8 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
     : owner_(owner),
       options_(std::move(options)),
       clock_(options_.clock != nullptr ? options_.clock : &clock::steady()),
-      bell_(bell::take(!options_.driven || options_.wakeable)),
       timers_(&timer_heap::take()),
+      bell_(bell::take(!options_.driven || options_.wakeable)),
       spin_(options_.spin) {
     pin_library();
     try {
