@@ -59,7 +59,7 @@ TEST(lost_peer, that_called_us_keeps_its_address_too) {
         {
             engine client(transport);
             client.procedure<void()>("f").on(server.address())();
-            came_from = caller.address();
+            came_from = server.run([&] { return caller.address(); });
         }
         lost.wait();
         EXPECT_FALSE(told_address.empty());
