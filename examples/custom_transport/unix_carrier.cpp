@@ -52,7 +52,8 @@ unique_fd listen_at(const std::string& path) {
         how = ::bind(socket.get(), at, sizeof *name);
     }
     if (how != 0 || ::listen(socket.get(), backlog) != 0)
-        fail(errc::invalid, path, std::string("cannot listen there: ") + std::strerror(errno));
+        fail(errno == EADDRINUSE ? errc::in_use : errc::invalid, path,
+             std::string("cannot listen there: ") + std::strerror(errno));
     return socket;
 }
 
