@@ -240,7 +240,7 @@ void one_way::send() {
             if (!core.calls().is_closed()) {
                 cannot_post(target_, errc::no_memory, "there was no memory for it");
             }
-            cannot_post(target_, errc::closed, "this engine is stopped; make a new one");
+            cannot_post(target_, errc::closed, core.why_closed());
         }
         return;
     }
@@ -264,7 +264,7 @@ void one_way::send() {
     if (core.hand_over(*handed)) return;
     core.taken_over();
     handed_one_way::destroy(*handed);
-    cannot_post(target_, errc::closed, "this engine is stopped; make a new one");
+    cannot_post(target_, errc::closed, core.why_closed());
 }
 
 void admit(const call_target& target) {

@@ -202,7 +202,7 @@ void engine_core::admit(const peer& there) {
 }
 
 shared_block engine_core::allocate(std::size_t bytes) {
-    if (ports_.empty()) throw error(errc::closed, "this engine is stopped; make a new one");
+    if (ports_.empty()) throw error(errc::closed, why_closed());
     for (const std::unique_ptr<port>& each : ports_) {
         result<shared_block> block = each->allocate(bytes);
         if (!block) {
@@ -216,7 +216,7 @@ shared_block engine_core::allocate(std::size_t bytes) {
 }
 
 void engine_core::expose(exposure& mine, const peer* only) {
-    if (ports_.empty()) throw error(errc::closed, "this engine is stopped; make a new one");
+    if (ports_.empty()) throw error(errc::closed, why_closed());
     exposures_.open(mine, ports_, only);
 }
 

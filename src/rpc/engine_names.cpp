@@ -32,7 +32,7 @@ bool engine_core::is_own(const std::string& address) const noexcept {
 }
 
 result<peer> engine_core::dial(std::uint16_t port, const std::string& address) {
-    if (ports_.empty()) return {errc::closed, "this engine is stopped; make a new one"};
+    if (ports_.empty()) return {errc::closed, why_closed()};
     result<peer_id> id = ports_[port]->lookup(address);
     if (!id) return id.why();
     const bool is_new = peers_.find(port, *id) == nullptr;
@@ -46,7 +46,7 @@ result<peer> engine_core::dial(std::uint16_t port, const std::string& address) {
 }
 
 result<peer> engine_core::find_route(const std::string& address, std::string_view transport) {
-    if (ports_.empty()) return {errc::closed, "this engine is stopped; make a new one"};
+    if (ports_.empty()) return {errc::closed, why_closed()};
     if (is_own(address)) return self_;
     std::string have;
     for (std::size_t i = 0; i < ports_.size(); ++i) {

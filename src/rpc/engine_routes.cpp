@@ -22,7 +22,7 @@ peer engine_core::way_now(const peer& to) {
 
 void engine_core::add_route(const std::shared_ptr<known_engine>& engine, peer_state& way,
                             const introduction& said, std::size_t order) {
-    if (ports_.empty()) throw error(errc::closed, "this engine is stopped; make a new one");
+    if (ports_.empty()) throw error(errc::closed, why_closed());
     route how;
     how.far_port = said.port;
     how.number = said.number;

@@ -57,7 +57,7 @@ route_search::route_search(engine_core& core, const std::vector<asked_address>& 
       alive_(core),
       introduce_(
           core.intern(introduction::procedure, signature_text<introduction(introduction)>())) {
-    if (core.ports() == 0) throw error(errc::closed, "this engine is stopped; make a new one");
+    if (core.ports() == 0) throw error(errc::closed, core.why_closed());
     std::string have;
     for (std::size_t i = 0; i < core.ports(); ++i)
         fmt::format_to(std::back_inserter(have), "{}{}", i == 0 ? "" : ", ", core.can(i).transport);

@@ -184,11 +184,11 @@ public:
     timer_heap& timers() noexcept { return *timers_; }
     const timer_heap& timers() const noexcept { return *timers_; }
     const amalgam::clock& time() const noexcept { return *clock_; }
-    /// From other threads: a pool that lives meanwhile.
     /// It goes on running by itself.
     bool stays() const noexcept {
         return !options_.driven && !stopping_.load(std::memory_order_relaxed);
     }
+    /// From other threads: a pool that lives meanwhile.
     bool serves_seen(const pool& what) const noexcept { return what.served_by(*this); }
     const execution_stream_options& options() const noexcept { return options_; }
 
