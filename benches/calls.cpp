@@ -1,0 +1,143 @@
+// What a call, a one-way call, a value of a stream and a push of 4 KiB cost, over shared memory and
+// tcp: both ends in one thread, so that count_instructions sees all of it and nothing else.
+//   calls shm-call|shm-inline|shm-post|shm-value|shm-push|tcp-… [SECONDS|OPERATIONSx]    ns for one
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <amalgam/bulk/bulk.hpp>
+#include <amalgam/bulk/expose.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/stream_writer.hpp>
+#include <amalgam/rpc/streamed.hpp>
+
+#include "questions.hpp"
+
+namespace {
+
+using namespace amalgam;
+
+/// Several under way at once, so that looking for work and finding none weighs little.
+constexpr std::size_t callers = 20;
+constexpr std::size_t calls_each = 50;
+constexpr std::size_t calls = callers * calls_each;
+
+struct pair_in_one_thread {
+    explicit pair_in_one_thread(const std::string& uri)
+        : server(uri, {.progress = {.by = progress_by::caller}}),
+          client(uri, {.progress = {.by = progress_by::caller}}) {}
+
+    template <typename Done>
+    void drive_until(Done done) {
+        while (!done()) {
+            client.progress();
+            server.progress();
+        }
+    }
+    /// `work()` in each of several ULTs of the client.
+    template <typename Work>
+    void in_callers(Work work) {
+        std::vector<future<void>> all;
+        for (std::size_t i = 0; i < callers; ++i)
+            all.push_back(client.spawn(work));
+        for (future<void>& each : all) {
+            drive_until([&] { return each.ready(); });
+            each.get();
+        }
+    }
+    peer there() { return client.lookup(server.address()); }
+
+    engine server;
+    engine client;
+};
+
+double call(const std::string& uri, handler way, const bench::length& how_long) {
+    pair_in_one_thread both(uri);
+    both.server.define("next", [](std::uint64_t number) { return number + 1; }, {.run = way});
+    const auto next =
+        both.client.procedure<std::uint64_t(std::uint64_t)>("next").on(both.server.address());
+    return how_long.nanoseconds_each(calls, [&] {
+        both.in_callers([&] {
+            for (std::size_t i = 0; i < calls_each; ++i)
+                (void)next(i);
+        });
+    });
+}
+
+double one_way(const std::string& uri, const bench::length& how_long) {
+    pair_in_one_thread both(uri);
+    std::size_t ran = 0;
+    both.server.define("count", [&](std::uint64_t) { ++ran; });
+    const auto count =
+        both.client.procedure<void(std::uint64_t)>("count").on(both.server.address());
+    std::size_t sent = 0;
+    return how_long.nanoseconds_each(calls, [&] {
+        for (std::size_t i = 0; i < calls; ++i)
+            count.post(i);
+        sent += calls;
+        both.drive_until([&] { return ran == sent; });
+    });
+}
+
+double stream_value(const std::string& uri, const bench::length& how_long) {
+    pair_in_one_thread both(uri);
+    both.server.define("values", [](stream_writer<std::uint64_t>& out, std::uint64_t most) {
+        for (std::uint64_t i = 0; i < most; ++i)
+            out(i);
+    });
+    const auto values = both.client.procedure<streamed<std::uint64_t>(std::uint64_t)>("values").on(
+        both.server.address());
+    return how_long.nanoseconds_each(calls, [&] {
+        future<void> reader = both.client.spawn([&] {
+            auto all = values(calls);
+            while (all.next())
+                continue;
+        });
+        both.drive_until([&] { return reader.ready(); });
+        reader.get();
+    });
+}
+
+double push(const std::string& uri, const bench::length& how_long) {
+    pair_in_one_thread both(uri);
+    std::vector<std::byte> target(4096);
+    const std::vector<std::byte> source(target.size(), std::byte{7});
+    const exposed shown = expose(both.server, target, access::read_write);
+    both.server.define("where", [&]() -> bulk { return shown; });
+    const auto where = both.client.procedure<bulk()>("where").on(both.server.address());
+    std::optional<bulk> there;
+    future<void> asked = both.client.spawn([&] { there.emplace(where()); });
+    both.drive_until([&] { return asked.ready(); });
+    asked.get();
+    return how_long.nanoseconds_each(calls, [&] {
+        both.in_callers([&] {
+            for (std::size_t i = 0; i < calls_each; ++i)
+                there->push(source);
+        });
+    });
+}
+
+constexpr const char* shm = "shm://";
+constexpr const char* tcp = "tcp://127.0.0.1:0";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    using bench::length;
+    constexpr std::array<bench::question, 10> known{{
+        {"shm-call", [](const length& l) { return call(shm, handler::ult, l); }},
+        {"shm-inline", [](const length& l) { return call(shm, handler::inline_, l); }},
+        {"shm-post", [](const length& l) { return one_way(shm, l); }},
+        {"shm-value", [](const length& l) { return stream_value(shm, l); }},
+        {"shm-push", [](const length& l) { return push(shm, l); }},
+        {"tcp-call", [](const length& l) { return call(tcp, handler::ult, l); }},
+        {"tcp-inline", [](const length& l) { return call(tcp, handler::inline_, l); }},
+        {"tcp-post", [](const length& l) { return one_way(tcp, l); }},
+        {"tcp-value", [](const length& l) { return stream_value(tcp, l); }},
+        {"tcp-push", [](const length& l) { return push(tcp, l); }},
+    }};
+    return bench::answer_one(argc, argv, known);
+}
