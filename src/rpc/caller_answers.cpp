@@ -2,7 +2,7 @@
 #include <new>
 #include <utility>
 
-#include <amalgam/core/log.hpp>
+#include <amalgam/core/limited_log.hpp>
 #include <amalgam/rpc/detail/stream_call.hpp>
 
 #include "rpc/call_extras.hpp"
@@ -129,11 +129,16 @@ void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcep
     counts_.refused.add();
     // Who stops need not say so first, and a one-way call may always come too late.
     const bool too_late = verdict.what == errc::unavailable || verdict.what == errc::closed;
-    log(too_late ? log_level::debug : log_level::warn, "rpc", "a one-way call was refused",
-        {{"procedure", what->name},
-         {"peer", core_.text_of(from.name)},
-         {"status", verdict.what.code},
-         {"why", as_text(verdict.body)}});
+    try {
+        limited_log(too_late ? log_level::debug : log_level::warn, "rpc",
+                    "a one-way call was refused",
+                    {{"procedure", what->name},
+                     {"peer", core_.text_of(from.name)},
+                     {"status", verdict.what.code},
+                     {"why", as_text(verdict.body).substr(0, max_sentence_bytes)}});
+    } catch (const std::bad_alloc&) {
+        // Then it is only counted.
+    }
 }
 
 void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept {

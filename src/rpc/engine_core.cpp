@@ -282,6 +282,8 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     } else if (engine->routes.empty()) {
         for (const known_engine::name& each : engine->lost)
             forget_name(each.who, each.untold, why);
+    } else if (const auto oldest = routes_.drop_oldest(*engine)) {
+        forget_name(oldest->who, oldest->untold, why);
     }
     peers_.forget(*gone);
 }

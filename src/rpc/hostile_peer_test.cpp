@@ -6,7 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/core/random.hpp>
+#include <amalgam/rpc/stream_writer.hpp>
+#include <amalgam/rpc/streamed.hpp>
 
 #include "rpc/elsewhere.hpp"
 #include "rpc/engine_core.hpp"
@@ -21,8 +24,9 @@ using namespace std::literals;
 using bytes = std::vector<std::byte>;
 
 struct hostile final : message_sink {
-    explicit hostile(loop_network& net, const port_options& how = {})
-        : line(net.port("hostile", how)) {
+    explicit hostile(loop_network& net, const port_options& how = {},
+                     const std::string& name = "hostile")
+        : line(net.port(name, how)) {
         line->set_sink(this);
     }
 
@@ -67,6 +71,8 @@ bytes request_of(std::uint64_t procedure, std::string_view arguments,
         all.push_back(static_cast<std::byte>(c));
     return all;
 }
+
+const std::string stream_of_int = signature_text<streamed<int>()>();
 
 struct threatened {
     loop_network net;
@@ -391,6 +397,83 @@ TEST(hostile_peer, that_sends_more_values_than_were_asked_for_ends_the_stream) {
     net.run_until_idle();
     EXPECT_EQ(reader.wait(), errc::mismatch);
     EXPECT_EQ(client.core().calls().pending(), 0u);
+}
+
+TEST(hostile_peer, that_posts_to_a_procedure_with_a_stream_leaves_no_handler_waiting) {
+    loop_network net;
+    engine server{net.port("server")};
+    server.define("numbers", [](stream_writer<int>& out) { out(1); });
+    auto enemy = std::make_unique<hostile>(net);
+    enemy->to(server.address());
+    bytes window(8), post = request_of(detail::procedure_id("numbers", stream_of_int), {},
+                                       detail::message_kind::one_way);
+    bytes extras;
+    detail::add_extra(extras, detail::extra::window, window);  // And no credit, ever.
+    post[1] = std::byte{detail::wire_flag::extras};
+    post.insert(post.end(), extras.begin(), extras.end());
+    enemy->send(0, post);
+    net.run_until_idle();
+    EXPECT_EQ(enemy->answer().kind, detail::message_kind::verdict);
+    EXPECT_EQ(enemy->answer().what, errc::mismatch);
+    enemy.reset();
+    net.run_until_idle();
+    EXPECT_EQ(counters_of(server)["rpc.running"], 0u);
+}
+
+TEST(hostile_peer, whose_ways_come_and_go_is_not_remembered_by_all_of_them) {
+    loop_network net;
+    engine server{net.port("server")};
+    const auto introduced = [&](hostile& by, std::uint64_t ticket) {
+        by.to(server.address());
+        bytes ask = request_of(
+            detail::procedure_id("amalgam.introduce",
+                                 signature_text<detail::introduction(detail::introduction)>()),
+            {});
+        ask.resize(detail::request_bytes + 30);
+        store_le(ask.data() + detail::request_bytes, std::uint64_t{4711});
+        store_le(ask.data() + detail::request_bytes + 14, ticket);
+        by.send(1, ask);
+        net.run_until_idle();
+        EXPECT_TRUE(by.answer().what.ok());
+        return load_le<std::uint64_t>(by.answer().body.data() + 14);
+    };
+    hostile stays(net);
+    const std::uint64_t ticket = introduced(stays, 0);
+    for (int i = 0; i < 200; ++i) {
+        hostile passes(net, {}, "way" + std::to_string(i));
+        introduced(passes, ticket);
+    }
+    net.run_until_idle();
+    const auto engine = server.core().routes().by_ticket(ticket);
+    ASSERT_NE(engine, nullptr);
+    EXPECT_EQ(engine->routes.size(), 1u);
+    EXPECT_LE(engine->lost.size(), detail::route_table::max_lost);
+}
+
+TEST(hostile_peer, cannot_fill_the_log_with_verdicts) {
+    std::size_t lines = 0, longest = 0;
+    default_logger().set_sink([&](const log_record& one) {
+        ++lines;
+        for (const log_field& each : one.fields)
+            longest = std::max(longest, each.text().size());
+    });
+    loop_network net{{.inline_bytes = 1 << 20}};
+    engine client{net.port("client")};
+    hostile enemy(net);
+    enemy.to(client.address());
+    [[maybe_unused]] const auto known = client.procedure<void()>("f");
+    bytes verdict(detail::verdict_bytes + 100'000);
+    detail::write_verdict(verdict.data(), {errc::mismatch},
+                          detail::procedure_id("f", signature_text<void()>()));
+    constexpr std::size_t many = 1000;
+    for (std::size_t i = 0; i < many; ++i) {
+        enemy.send(0, verdict);
+        net.run_until_idle();
+    }
+    default_logger().set_sink({});
+    EXPECT_EQ(counters_of(client)["rpc.one_ways_refused"], many);
+    EXPECT_LT(lines, many / 2);
+    EXPECT_LE(longest, detail::max_sentence_bytes);
 }
 
 TEST(hostile_peer, cancels_and_verdicts_about_nothing_are_ignored) {

@@ -83,6 +83,14 @@ std::shared_ptr<known_engine> route_table::lose(peer_state& way) noexcept {
     return engine;
 }
 
+std::optional<known_engine::name> route_table::drop_oldest(known_engine& engine) noexcept {
+    if (engine.lost.size() <= max_lost) return std::nullopt;
+    const known_engine::name oldest = engine.lost.front();
+    engine.lost.erase(engine.lost.begin());
+    by_name_.erase(oldest.who);
+    return oldest;
+}
+
 peer_state* route_table::instead_of(const peer& lost) noexcept {
     if (by_name_.empty()) return nullptr;
     const auto at = by_name_.find(lost);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -92,6 +93,11 @@ public:
     /// The way is gone. Its engine, which has no routes then if that is gone, too; or null: it was
     /// not introduced.
     std::shared_ptr<known_engine> lose(peer_state& way) noexcept;
+    /// More names of lost ways are not kept for an engine that is still reached: ways that come and
+    /// go must not add up.
+    static constexpr std::size_t max_lost = 64;
+    /// The oldest name past those, which means nobody from here on; nothing: there is none.
+    std::optional<known_engine::name> drop_oldest(known_engine& engine) noexcept;
     /// Another way to the engine that `lost` led to; null: none.
     peer_state* instead_of(const peer& lost) noexcept;
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/hash.hpp>
-#include <amalgam/core/log.hpp>
+#include <amalgam/core/limited_log.hpp>
 
 #include "rpc/elsewhere.hpp"
 #include "rpc/engine_core.hpp"
@@ -109,6 +109,11 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
                fmt::format("its arguments are more than engine_options::max_values_bytes ({}) "
                            "there; send them in parts, or as a bulk descriptor",
                            max_values_));
+    } else if (one_way && what->form == answer_form::items) {
+        // It would wait for credit that nobody can give.
+        refuse(
+            from, id, request, {errc::mismatch},
+            fmt::format("\"{}\" answers with a stream: call it, it cannot be posted", what->name));
     } else {
         if (request.named() && one_way) send_verdict(from, {}, request.procedure, {});
         return what;
@@ -208,8 +213,8 @@ bool server::send_text(peer_state& to, std::uint64_t id, const_bytes header, std
 void server::cut_off(peer_state& from) noexcept {
     counts_.cut_off.add();
     try {
-        log(log_level::warn, "rpc", "a peer that does not read its answers was cut off",
-            {{"peer", core_.text_of(from.name)}, {"unread_bytes", from.unread_bytes}});
+        limited_log(log_level::warn, "rpc", "a peer that does not read its answers was cut off",
+                    {{"peer", core_.text_of(from.name)}, {"unread_bytes", from.unread_bytes}});
     } catch (const std::bad_alloc&) {
         // Then without a word.
     }
