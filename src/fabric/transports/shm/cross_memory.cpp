@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <deque>
+#include <mutex>
 #include <type_traits>
+#include <vector>
 
 #include <sys/uio.h>
 
@@ -83,7 +86,42 @@ status copy(pid_t pid, cross_place<Local>& local, cross_place<const_bytes>& remo
     return {};
 }
 
+/// Every probe that ever was, and which of them are free.
+struct probe_places {
+    std::mutex lock;
+    std::deque<shm_probe> all;
+    std::vector<shm_probe*> free;
+};
+
+// Never destroyed: peers may write there as long as the process lives.
+probe_places& places() noexcept {
+    static probe_places& one = *new probe_places;
+    return one;
+}
+
+shm_probe& take_place() {
+    probe_places& from = places();
+    const std::lock_guard hold(from.lock);
+    if (from.free.empty()) {
+        from.free.reserve(from.all.size() + 1);  // So that nothing is thrown when it comes back.
+        return from.all.emplace_back();
+    }
+    shm_probe& one = *from.free.back();
+    from.free.pop_back();
+    return one;
+}
+
 }  // namespace
+
+shm_own_probe::shm_own_probe(std::uint64_t token) : place_(take_place()) {
+    place_.token = token;
+}
+
+shm_own_probe::~shm_own_probe() {
+    place_.token = 0;
+    const std::lock_guard hold(places().lock);
+    places().free.push_back(&place_);
+}
 
 status copy_from_process(pid_t from, cross_place<mutable_bytes>& to,
                          cross_place<const_bytes>& source, std::size_t bytes) noexcept {

@@ -53,6 +53,25 @@ struct shm_probe {
     std::uint64_t scratch = 0;  ///< Writers write here; nobody reads it.
 };
 
+/// A probe of this process, for peers to be told of. One of them may try it late, when who told it
+/// has ended: so its memory is never given back, and the next probe uses it again.
+///
+/// Threads: any.
+class shm_own_probe {
+public:
+    /// Throws std::bad_alloc.
+    explicit shm_own_probe(std::uint64_t token);
+    shm_own_probe(const shm_own_probe&) = delete;
+    ~shm_own_probe();
+
+    std::uint64_t token() const noexcept { return place_.token; }
+    /// As a greeting says it.
+    std::uint64_t address() const noexcept { return reinterpret_cast<std::uint64_t>(&place_); }
+
+private:
+    shm_probe& place_;
+};
+
 /// Tries to read and write the probe at `address` of process `of`.
 /// ok, or why not: `unsupported` with the kernel's errno; `mismatch` when something else is there.
 status try_cross_memory(pid_t of, std::uint64_t address, std::uint64_t token) noexcept;

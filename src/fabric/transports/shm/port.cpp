@@ -86,7 +86,6 @@ shm_port::shm_port(const shm_port_settings& settings, const port_options& option
       board_(std::move(board)),
       events_(std::move(events)),
       timer_(std::move(timer)) {
-    probe_.token = incarnation();
     watch(timer_.get(), timer_watch_);
     watch_door();
 }

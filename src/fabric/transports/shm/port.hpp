@@ -154,7 +154,7 @@ private:
     shm_door door_;
     shm_board board_;
     shm_block_table blocks_{board_};
-    shm_probe probe_;
+    shm_own_probe probe_{incarnation()};
     unique_fd events_;
     unique_fd timer_;
     shm_watch door_watch_{shm_watch::kind::door};

@@ -91,7 +91,7 @@ shm_greeting shm_port::greeting() const noexcept {
     shm_greeting say;
     say.flags = barriers_ ? shm_greeting::joined_barriers : 0;
     say.incarnation = incarnation();
-    say.probe = reinterpret_cast<std::uint64_t>(&probe_);
+    say.probe = probe_.address();
     say.set_name(door_.name());
     return say;
 }

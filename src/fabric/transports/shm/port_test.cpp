@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -151,6 +152,23 @@ TEST(shm_port, crowd_in_the_door_keeps_no_honest_caller_out_for_ever) {
     caller.send(caller.reach(here), 5, {});
     move_until({&here, &caller}, [&] { return !here.tags.empty(); });
     EXPECT_EQ(here.tags[0], 5u);
+}
+
+TEST(shm_port, peer_that_tries_its_memory_late_writes_where_nobody_else_does) {
+    std::optional<shm_test_port> port(std::in_place, "shm://");
+    shm_raw_peer peer(port->end().address());
+    greet(peer, *port);
+    const shm_greeting said = peer.answer();
+    if (is_refusal_of_kernel(try_cross_memory(::getpid(), said.probe, said.incarnation))) {
+        GTEST_SKIP() << "the kernel refuses cross-memory attach here";
+    }
+    EXPECT_TRUE(try_cross_memory(::getpid(), said.probe, said.incarnation).ok());
+    port.reset();
+    EXPECT_EQ(try_cross_memory(::getpid(), said.probe, said.incarnation), errc::mismatch);
+    // One that had looked before the port ended, and writes now.
+    reinterpret_cast<shm_probe*>(said.probe)->scratch = said.incarnation;
+    const shm_own_probe next(1);
+    EXPECT_EQ(next.address(), said.probe) << "what was written to is not kept for that";
 }
 
 TEST(shm_port, region_of_more_segments_than_the_board_shows_is_served_by_frames) {

@@ -74,8 +74,8 @@ shm_raw_peer::shm_raw_peer(std::string_view address)
 
 shm_greeting shm_raw_peer::proper() const {
     shm_greeting say;
-    say.incarnation = probe_.token;
-    say.probe = reinterpret_cast<std::uint64_t>(&probe_);
+    say.incarnation = probe_.token();
+    say.probe = probe_.address();
     say.origin_to_acceptor = origins_.to_acceptor;
     say.origin_to_connector = origins_.to_connector;
     return say;
@@ -94,6 +94,7 @@ void shm_raw_peer::greet() {
     shm_received_greeting answer;
     wait_for(socket_.get(), POLLIN);
     check(receive_greeting(socket_.get(), false, answer) == shm_hearing::heard, "hear an answer");
+    answer_ = answer.said;
     board_ = shm_board_view(
         shm_mapping::of(answer.board.get(), 0, shm_board_layout::bytes, /*writable=*/false));
 }

@@ -50,6 +50,8 @@ public:
     /// Whether the port has written to us.
     bool has_record() const noexcept { return reader_.ready(); }
     const std::byte* tray() const noexcept { return pair_.inward_tray(); }
+    /// What the port said of itself. Precondition: greet().
+    const shm_greeting& answer() const noexcept { return answer_; }
     /// What the port shows. Precondition: greet().
     const shm_board_view& board() const noexcept { return board_; }
 
@@ -57,7 +59,8 @@ public:
     void wait_until_dropped();
 
 private:
-    shm_probe probe_{random_nonzero_u64(), 0};
+    shm_own_probe probe_{random_nonzero_u64()};
+    shm_greeting answer_;
     shm_board_view board_;
     unique_fd socket_;
     unique_fd pair_memory_, board_memory_;
