@@ -64,8 +64,17 @@ result<std::unique_ptr<port>> transport_registry::open(std::string_view where,
                                                        const port_options& options) const {
     result<uri> parsed = parse_uri(where);
     if (!parsed) return parsed.why();
+    if (options.silence_limit.count() <= 0) {
+        return {errc::invalid,
+                fmt::format("port_options::silence_limit is {} ms, expected more than "
+                            "nothing; example: 5000 ms",
+                            options.silence_limit.count())};
+    }
+    port_options within = options;
+    within.silence_limit = std::min(options.silence_limit, port_options::longest_limit);
+    within.frame_limit = std::min(options.frame_limit, port_options::longest_limit);
     const transport* chosen = find(parsed->scheme);
-    if (chosen != nullptr) return chosen->open(*parsed, options);
+    if (chosen != nullptr) return chosen->open(*parsed, within);
 
     const std::string example =
         all_.empty() ? "tcp://127.0.0.1:0" : all_.front()->describe().example;

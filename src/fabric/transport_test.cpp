@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -8,6 +9,8 @@
 
 namespace amalgam {
 namespace {
+
+using namespace std::chrono_literals;
 
 class named_transport final : public transport {
 public:
@@ -70,6 +73,19 @@ TEST(transport_registry_test, a_wrong_uri_gets_the_parsers_sentence) {
     const auto opened = transport_registry::native().open("tcp://h:99999");
     EXPECT_EQ(opened.code().code, errc::invalid);
     EXPECT_NE(opened.sentence().find("example"), std::string::npos);
+}
+
+TEST(transport_registry_test, a_limit_of_no_time_is_refused_and_one_for_ever_is_long) {
+    const transport_registry all = transport_registry::native();
+    for (const char* uri : {"tcp://127.0.0.1:0", "shm://", "loop://limits"}) {
+        for (const auto none : {0ms, -1ms}) {
+            const auto refused = all.open(uri, {.silence_limit = none});
+            EXPECT_EQ(refused.code().code, errc::invalid) << uri;
+            EXPECT_NE(refused.sentence().find("expected more than nothing"), std::string::npos);
+        }
+        constexpr auto for_ever = std::chrono::milliseconds::max();
+        EXPECT_TRUE(all.open(uri, {.silence_limit = for_ever, .frame_limit = for_ever})) << uri;
+    }
 }
 
 TEST(transport_registry_test, a_loop_name_is_taken_once_per_registry) {

@@ -137,6 +137,19 @@ TEST(streamed, peer_loss_deadline_and_cancel_end_it_once) {
     }
 }
 
+TEST(streamed, one_that_was_moved_from_says_so) {
+    loop_pair net;
+    net.server.define("count", [](stream_writer<int>& out) { out(1); });
+    net.in_client([&] {
+        auto values = net.client.procedure<streamed<int>()>("count").on(net.there())();
+        auto taken = std::move(values);
+        const error why = error_of([&] { (void)values.next(); });
+        EXPECT_EQ(why.code().code, errc::invalid);
+        values.cancel();  // Nothing.
+        EXPECT_EQ(taken.next(), 1);
+    });
+}
+
 TEST(streamed, an_inline_handler_cannot) {
     loop_pair two;
     EXPECT_EQ(error_of([&] {

@@ -174,6 +174,7 @@ std::optional<clock::time_point> engine::next_timer() const noexcept {
     return core_->stream().next_timer();
 }
 peer_lost_subscription engine::on_peer_lost(std::function<void(const peer&, status)> function) {
+    if (!function) throw error(errc::invalid, "on_peer_lost() was given an empty function");
     return core_->listeners().add(std::move(function));
 }
 void engine::check_runs() const {

@@ -38,8 +38,9 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
       transfers_(*this, peers_, exposures_),
       listeners_(std::make_shared<peer_listeners>(*this)) {
     std::copy_if(options_.interceptors.begin(), options_.interceptors.end(),
-                 std::back_inserter(library_interceptors_),
-                 [](const auto& each) { return each->sees_library_procedures(); });
+                 std::back_inserter(library_interceptors_), [](const auto& each) {
+                     return each != nullptr && each->sees_library_procedures();
+                 });
     open_ports(std::move(where));
     try {
         start_streams();
@@ -65,6 +66,10 @@ void engine_core::open_ports(endpoints where) {
             options_.transports == nullptr ? default_transports() : *options_.transports;
         for (const std::string& each : where.uris)
             ports_.push_back(std::move(known.open(each, options_.ports)).value());
+    }
+    if (std::count(ports_.begin(), ports_.end(), nullptr) != 0) {
+        throw error(errc::invalid,
+                    "an engine was given a port that is null; take one from a transport's open()");
     }
     if (ports_.empty()) {
         throw error(errc::invalid,

@@ -100,6 +100,10 @@ void check_stream(const engine_options& options, std::size_t index) {
 }  // namespace
 
 void fill_in(engine_options& options) {
+    // So that no sum with a clock's time overflows.
+    options.ports.silence_limit =
+        std::min(options.ports.silence_limit, port_options::longest_limit);
+    options.drain = std::min(options.drain, port_options::longest_limit);
     std::vector<stream_options>& streams = options.streams.each;
     if (streams.empty()) streams.emplace_back();
     if (options.progress.by == progress_by::own_stream && streams.size() == 1 &&
@@ -130,6 +134,11 @@ std::string handlers_on_first(const engine_options& options, progress_by who) {
 }
 
 void check(const engine_options& options) {
+    if (std::count(options.interceptors.begin(), options.interceptors.end(), nullptr) != 0) {
+        refuse(
+            "interceptors has one that is null, expected objects; example: "
+            "{{std::make_shared<my_interceptor>()}}");
+    }
     std::set<std::string> seen;
     for (const std::string& each : all_names(options)) {
         if (!seen.insert(each).second) {

@@ -268,5 +268,16 @@ TEST_P(engine_processes, a_forked_child_exits_although_a_static_engine_runs) {
     EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 7);
 }
 
+TEST_P(engine_processes, a_ult_of_a_static_engine_may_end_the_process) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        static engine here{GetParam()};
+        here.run([] { std::exit(7); });
+    }
+    int how = 0;
+    EXPECT_EQ(::waitpid(child, &how, 0), child);
+    EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 7);
+}
+
 }  // namespace
 }  // namespace amalgam

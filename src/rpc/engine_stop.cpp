@@ -28,12 +28,15 @@ namespace {
 constexpr std::chrono::milliseconds last_words{100};
 
 /// Threads that end the streams of engines which were destroyed by what ran on them. The process
-/// does not end before these have.
+/// does not end before these have, but where a stream's own thread is who ends the process: that
+/// stream never ends.
 class end_threads {
 public:
     ~end_threads() {
+        const bool in_a_child = ::getpid() != process_;  // It has none of them.
+        const bool on_a_stream = execution_stream::current() != nullptr;
         for (std::thread& each : all_)
-            ::getpid() == process_ ? each.join() : each.detach();  // A child has none of them.
+            in_a_child || on_a_stream ? each.detach() : each.join();
     }
     /// Throws std::system_error, std::bad_alloc.
     template <typename Work>

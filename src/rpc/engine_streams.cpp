@@ -145,7 +145,12 @@ execution_stream& engine_streams::at(std::size_t index) {
             return *second;
         }
     }
-    return *streams_.at(index);
+    if (index >= streams_.size()) {
+        throw error(errc::invalid, fmt::format("this engine has no stream {}, expected a number "
+                                               "below {}; example: 0",
+                                               index, count()));
+    }
+    return *streams_[index];
 }
 
 std::size_t engine_streams::count() const noexcept {

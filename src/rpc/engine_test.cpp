@@ -50,6 +50,25 @@ TEST(engine, serves_and_calls_over_several_ports_at_once) {
     EXPECT_EQ(right.get(), 1);
 }
 
+TEST(engine, refuses_what_is_null_and_a_stream_that_is_not_there) {
+    const auto code_of = [](auto make) { return error_of(make).code().code; };
+    EXPECT_EQ(code_of([] { engine here("loop://", {.interceptors = {nullptr}}); }), errc::invalid);
+    EXPECT_EQ(code_of([] { engine here{std::unique_ptr<port>()}; }), errc::invalid);
+    engine here("loop://");
+    EXPECT_EQ(code_of([&] { (void)here.stream(1); }), errc::invalid);
+}
+
+TEST(engine, waits_as_good_as_for_ever_where_its_limits_say_so) {
+    constexpr auto for_ever = std::chrono::milliseconds::max();
+    for (const char* uri : {"shm://", "tcp://127.0.0.1:0"}) {
+        engine server(uri, {.ports = {.silence_limit = for_ever, .frame_limit = for_ever},
+                            .drain = for_ever});
+        engine client(uri, {.ports = {.silence_limit = for_ever}});
+        server.define("next", [](int number) { return number + 1; });
+        EXPECT_EQ(client.procedure<int(int)>("next").on(server.address())(1), 2) << uri;
+    }
+}
+
 TEST(engine, a_handler_may_be_undefined_while_it_runs) {
     loop_pair two;
     two.server.define("once", [&two, text = std::string(100, 'o')] {

@@ -92,8 +92,7 @@ bool loans::keep(const peer& to, const lent_list& what, bool counts) noexcept {
     }
 }
 
-status loans::keep_answer(const peer& to, const lent_list& what) noexcept {
-    if (what.empty()) return {};
+status loans::keep_lent(const peer& to, const lent_list& what) noexcept {
     std::size_t bytes = 0;
     for (const lent& each : what)
         bytes += each.bytes + overhead_bytes;

@@ -28,7 +28,9 @@ public:
     /// The same for an answer, whose receiver decides how long it is kept: `overloaded` past the
     /// bounds. One answer always fits. Where the bound of all is met by somebody who holds less
     /// than another, that other one's connection ends and what it holds is taken back.
-    status keep_answer(const peer& to, const lent_list& what) noexcept;
+    status keep_answer(const peer& to, const lent_list& what) noexcept {
+        return what.empty() ? status{} : keep_lent(to, what);  // Most answers lend nothing.
+    }
     /// The message did not leave: the peer will not release it.
     void withdraw(const peer& to, const lent_list& what) noexcept;
     /// `ids`: as a release message carries them.
@@ -59,6 +61,7 @@ private:
         std::size_t bytes = 0;
     };
     bool keep(const peer& to, const lent_list& what, bool counts) noexcept;
+    status keep_lent(const peer& to, const lent_list& what) noexcept;
     void take_back(const peer& from) noexcept;
     void drop(const peer& to, std::uint64_t id) noexcept;
 

@@ -104,7 +104,9 @@ buffer outbox::take_room(std::size_t bytes) noexcept {
     if (spare_.empty()) [[unlikely]]
         spare_ = buffers_.try_take(spare_bytes);
     buffer room = buffers_.try_take(bytes);
-    return room.empty() && bytes <= spare_bytes ? std::move(spare_) : std::move(room);
+    if (room.empty() && bytes <= spare_bytes) [[unlikely]]
+        room = std::move(spare_);
+    return room;
 }
 
 bool outbox::send_copy(peer_state& there, std::uint64_t tag,

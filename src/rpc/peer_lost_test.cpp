@@ -38,6 +38,11 @@ TEST(peer_lost, each_subscription_is_told_once_of_each_peer) {
     EXPECT_EQ(first.size(), 1u);
 }
 
+TEST(peer_lost, an_empty_function_is_refused) {
+    loop_pair net;
+    EXPECT_EQ(error_of([&] { (void)net.client.on_peer_lost({}); }).code().code, errc::invalid);
+}
+
 TEST(peer_lost, the_function_may_wait_and_call) {
     loop_pair two;
     engine third{two.net.port("third")};

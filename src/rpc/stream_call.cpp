@@ -15,6 +15,11 @@ stream_call::stream_call(const call_target& target)
     expected_ = window_;
 }
 
+void refuse_empty_stream() {
+    throw error(errc::invalid,
+                "this stream is empty: it was moved from; read it where it was moved to");
+}
+
 void stream_call::launch() noexcept {
     submit();
 }

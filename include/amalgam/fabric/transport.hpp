@@ -14,10 +14,13 @@
 
 namespace amalgam {
 
-/// How a port behaves; every field has a default that suits most.
+/// How a port behaves; every field has a default that suits most. A limit of more than 30 days
+/// counts as 30 days.
 struct port_options {
+    static constexpr std::chrono::milliseconds longest_limit = std::chrono::hours(30 * 24);
+
     /// How long a peer may be silent while we wait for it before it counts as gone; also the
-    /// limit for reaching it.
+    /// limit for reaching it. More than 0.
     std::chrono::milliseconds silence_limit{5000};
     /// How long a frame that has begun may take to go on (tcp): a peer that sends less than 4 KiB
     /// of it in that time is ended. A program that is stopped for longer in the midst of a send

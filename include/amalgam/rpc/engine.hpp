@@ -86,7 +86,7 @@ struct engine_options {
     /// damaged is not run, and its caller gets `corrupt`. Peers that do not ask for it check and
     /// answer all the same.
     bool checksum = false;
-    /// How long stop() waits for calls that are under way, in either direction.
+    /// How long stop() waits for calls that are under way, in either direction: 30 days at most.
     std::chrono::milliseconds drain{1000};
 };
 
@@ -259,7 +259,8 @@ public:
         return later;
     }
 
-    /// Execution stream `index`; 0 owns the ports.
+    /// Execution stream `index`; 0 owns the ports. Failure: throws error{invalid} when there is
+    /// none.
     execution_stream& stream(std::size_t index = 0);
     std::size_t stream_count() const noexcept;
     /// A pool by the name that the options give it, or the stream it belongs to; without one, where
@@ -295,7 +296,7 @@ public:
     /// `function(who, why)` runs once for each peer that is lost from now on: gone, cut off, or not
     /// reached (`unreachable`); `who.address()` says where that was. As a ULT where handlers run,
     /// so it may wait; one at a time for each subscription. Peers that stop() parts from are not
-    /// lost. Until the subscription ends.
+    /// lost. Until the subscription ends. Failure: throws error{invalid} for an empty function.
     [[nodiscard]] peer_lost_subscription on_peer_lost(
         std::function<void(const peer&, status)> function);
 

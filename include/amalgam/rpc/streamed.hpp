@@ -22,7 +22,8 @@ namespace amalgam {
 ///          handler's next write, or wait, ends.
 ///          May outlive the engine: then next() gives the values that had come, and throws.
 /// Threads: one at a time; any ULT or thread. But cancel() may be called by any, at any time.
-/// Failure: next() throws what ended the call, after the values that came before.
+/// Failure: next() throws what ended the call, after the values that came before; error{invalid}
+///          for one that was moved from.
 /// Cost:    some allocations per call; per value what a container of `T` takes.
 template <typename T>
 class [[nodiscard]] streamed {
@@ -41,7 +42,10 @@ public:
     }
 
     /// Parks until there is a value; nothing after the last.
-    std::optional<T> next() { return call_->next(); }
+    std::optional<T> next() {
+        if (call_ == nullptr) detail::refuse_empty_stream();
+        return call_->next();
+    }
     /// Asks the handler to end; values that had come may still be read. Then next() throws
     /// error{canceled}, at once, also where it waits already. Does not wait.
     void cancel() noexcept {

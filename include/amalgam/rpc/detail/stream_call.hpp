@@ -12,6 +12,9 @@
 
 namespace amalgam::detail {
 
+/// Throws error{invalid}: a streamed object that was moved from was read.
+[[noreturn]] void refuse_empty_stream();
+
 /// A call that is answered by many values: the part that does not know their type.
 ///
 /// Owner:   counted references: the reader's, the engine's until over(), and one for each
