@@ -9,6 +9,7 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/stream_writer.hpp>
 #include <amalgam/rpc/streamed.hpp>
+#include <amalgam/tasks/event.hpp>
 
 #include "rpc/engine_core.hpp"
 #include "rpc/loop_pair.hpp"
@@ -27,12 +28,13 @@ constexpr std::size_t result_bytes = 100'000;
 
 /// Asks for results, reads the replies and never fetches or releases what they name.
 struct hoarder final : message_sink {
-    hoarder(loop_network& net, const std::string& name, const std::string& server)
-        : line(net.port(name)) {
+    hoarder(loop_network& net, const std::string& name, const std::string& server,
+            const port_options& how = {})
+        : line(net.port(name, how)) {
         line->set_sink(this);
         there = line->lookup(server).value();
     }
-    void ask(std::uint64_t procedure) {
+    void ask(std::uint64_t procedure, detail::message_kind kind = detail::message_kind::request) {
         struct sent final : completion {
             sent()
                 : completion([](completion& c, status, std::size_t) noexcept {
@@ -40,10 +42,11 @@ struct hoarder final : message_sink {
                   }) {}
         };
         bytes request(detail::request_bytes);
-        detail::write_request(request.data(), {.procedure = procedure});
+        detail::write_request(request.data(), {.kind = kind, .procedure = procedure});
         auto* const done = new sent;
         const const_bytes piece(request);
-        if (line->post_send(there, ++asked, gather(&piece, 1), *done) != posted::pending) {
+        const std::uint64_t id = kind == detail::message_kind::one_way ? 0 : ++asked;
+        if (line->post_send(there, id, gather(&piece, 1), *done) != posted::pending) {
             delete done;
         }
     }
@@ -108,7 +111,7 @@ TEST_P(borrowed_results, of_one_peer_that_does_not_fetch_them_are_bounded) {
 TEST_P(borrowed_results, of_all_peers_are_bounded_and_who_holds_most_makes_way) {
     besieged all(GetParam());
     std::vector<std::unique_ptr<hoarder>> many;
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 1'000; ++i) {
         many.push_back(std::make_unique<hoarder>(all.net, "hoarder" + std::to_string(i),
                                                  all.server.address()));
         for (int k = 0; k < 12; ++k)
@@ -122,6 +125,103 @@ TEST_P(borrowed_results, of_all_peers_are_bounded_and_who_holds_most_makes_way) 
     many.clear();
     all.net.run_until_idle();
     EXPECT_EQ(all.borrowed(), 0u);
+}
+
+TEST(one_way_calls, of_a_thousand_peers_are_bounded_told_and_shut_out_nobody_else) {
+    constexpr std::size_t most = 4'000, peers = 1'000, rounds = 10;
+    loop_network net;
+    engine server{net.port("server"), {.max_running = 10, .max_one_ways = most}};
+    engine client{net.port("client")};
+    event gate;
+    std::size_t runs = 0;
+    server.define("wait", [&] {
+        gate.wait();
+        ++runs;
+    });
+    server.define("sum", [](int a, int b) { return a + b; });
+    const std::uint64_t wait = detail::procedure_id("wait", signature_text<void()>());
+    std::vector<std::unique_ptr<hoarder>> many;
+    for (std::size_t i = 0; i < peers; ++i)
+        many.push_back(
+            std::make_unique<hoarder>(net, "poster" + std::to_string(i), server.address()));
+    for (std::size_t round = 0; round < rounds; ++round) {
+        for (auto& each : many)
+            each->ask(wait, detail::message_kind::one_way);
+        net.run_until_idle();
+        ASSERT_LE(counters_of(server)["rpc.running_one_ways"], 2 * most);
+        // Calls that are answered are not refused for one-way calls.
+        auto call = client.procedure<int(int, int)>("sum").on(server.address()).start(2, 3);
+        net.run_until_idle();
+        EXPECT_EQ(call.get(), 5);
+    }
+    EXPECT_GE(counters_of(server)["rpc.running_one_ways"], most);
+    client.procedure<void()>("wait").on(server.address()).post();
+    net.run_until_idle();
+    EXPECT_EQ(counters_of(client)["rpc.one_ways_refused"], 0u) << "it has less than its share";
+    gate.set();
+    net.run_until_idle();
+    std::size_t told = 0;
+    for (auto& each : many)
+        told += static_cast<std::size_t>(each->refused);
+    EXPECT_EQ(runs + told, peers * rounds + 1) << "nothing is lost without a word";
+    EXPECT_EQ(counters_of(server)["rpc.running_one_ways"], 0u);
+    EXPECT_EQ(counters_of(server)["rpc.running"], 0u);
+}
+
+TEST(one_way_calls, past_the_bound_are_counted_by_who_posted_them) {
+    loop_network net;
+    engine server{net.port("server"), {.max_one_ways = 10}};
+    engine client{net.port("client")};
+    event gate;
+    int waited = 0, noted = 0;
+    server.define("wait", [&] {
+        gate.wait();
+        ++waited;
+    });
+    server.define("note", [&] { ++noted; }, {.run = handler::inline_});
+    auto done = client.spawn([&] {
+        const peer to = client.lookup(server.address());
+        for (int i = 0; i < 50; ++i) {
+            client.procedure<void()>("wait").on(to).post();
+            client.procedure<void()>("note").on(to).post();
+        }
+    });
+    net.run_until_idle();
+    done.get();
+    gate.set();
+    net.run_until_idle();
+    EXPECT_EQ(noted, 50) << "inline handlers hold nothing";
+    EXPECT_EQ(waited, 10);
+    EXPECT_EQ(counters_of(client)["rpc.one_ways_refused"], 40u);
+    EXPECT_EQ(counters_of(server)["rpc.overloaded"], 40u);
+}
+
+TEST(unread_answers, of_a_thousand_peers_are_bounded_and_who_leaves_most_makes_way) {
+    constexpr std::size_t peers = 1'000, most = 500'000, asks = 20, answer = 1'000 + 4096 + 64;
+    loop_network net{{.link_bytes = 4096}};
+    engine server{net.port("server"), {.max_unread_bytes_total = most}};
+    engine client{net.port("client")};
+    server.define("page", [] { return std::string(1'000, 'p'); });
+    const std::uint64_t page = detail::procedure_id("page", signature_text<std::string()>());
+    std::vector<std::unique_ptr<hoarder>> many;
+    for (std::size_t i = 0; i < peers; ++i) {
+        many.push_back(std::make_unique<hoarder>(net, "deaf" + std::to_string(i), server.address(),
+                                                 port_options{.max_queued_bytes = 1}));
+        many.back()->line->set_sink(nullptr);  // It takes in one message more, and then no other.
+        for (std::size_t k = 0; k < asks; ++k)
+            many.back()->ask(page);
+        net.run_for(1us);
+        ASSERT_LE(counters_of(server)["rpc.unread_bytes"], most + asks * answer);
+        auto call = client.procedure<std::string()>("page").on(server.address()).start();
+        net.run_for(1ms);
+        ASSERT_EQ(call.get().size(), 1'000u);
+    }
+    EXPECT_GT(counters_of(server)["rpc.cut_off"], 0u);
+    EXPECT_EQ(counters_of(client)["rpc.peers_lost"], 0u);
+    many.clear();
+    net.run_until_idle();
+    EXPECT_EQ(counters_of(server)["rpc.unread_bytes"], 0u);
+    EXPECT_EQ(counters_of(server)["rpc.running"], 0u);
 }
 
 TEST(borrowed_result, always_fits_alone) {

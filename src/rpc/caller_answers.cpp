@@ -124,7 +124,7 @@ void caller::on_damaged(peer_state& from, std::uint64_t id) noexcept {
 void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {
     const remote_procedure* const what = core_.procedure_of(verdict.procedure);
     if (what == nullptr) return;
-    from.set_verified(what->index, verdict.what.ok());
+    from.set_verified(what->index, comes_after_the_names(verdict.what.code));
     if (verdict.what.ok()) return;
     counts_.refused.add();
     // Who stops need not say so first, and a one-way call may always come too late.

@@ -67,6 +67,8 @@ std::string to_json(const engine_config& config) {
                     {"max_queued_bytes_total", options.ports.max_queued_bytes_total}};
     all["max_queued"] = options.max_queued;
     all["max_running"] = options.max_running;
+    all["max_one_ways"] = options.max_one_ways;
+    all["max_unread_bytes_total"] = options.max_unread_bytes_total;
     all["max_unread_bytes"] = options.max_unread_bytes;
     all["max_borrowed_bytes"] = options.max_borrowed_bytes;
     all["max_borrowed_bytes_total"] = options.max_borrowed_bytes_total;

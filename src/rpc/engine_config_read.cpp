@@ -126,11 +126,11 @@ void read_progress(const json_reader& from, progress_options& into) {
 }
 
 engine_config read_config(const json_reader& from) {
-    from.expect_object(
-        {"endpoints", "name", "streams", "pools", "handlers", "progress", "spin", "ports",
-         "max_queued", "max_running", "max_unread_bytes", "max_borrowed_bytes",
-         "max_borrowed_bytes_total", "max_values_bytes", "encoding", "checksum", "drain"},
-        config_example);
+    from.expect_object({"endpoints", "name", "streams", "pools", "handlers", "progress", "spin",
+                        "ports", "max_queued", "max_running", "max_one_ways", "max_unread_bytes",
+                        "max_unread_bytes_total", "max_borrowed_bytes", "max_borrowed_bytes_total",
+                        "max_values_bytes", "encoding", "checksum", "drain"},
+                       config_example);
     if (!from.has("endpoints")) {
         from.fail(
             fmt::format("endpoints is missing, expected a URI, or a list of them; example: {}",
@@ -150,6 +150,8 @@ engine_config read_config(const json_reader& from) {
     if (from.has("ports")) read_ports(from.at("ports"), options.ports);
     read_size(from, "max_queued", options.max_queued);
     read_size(from, "max_running", options.max_running);
+    read_size(from, "max_one_ways", options.max_one_ways);
+    read_size(from, "max_unread_bytes_total", options.max_unread_bytes_total);
     read_size(from, "max_unread_bytes", options.max_unread_bytes);
     read_size(from, "max_borrowed_bytes", options.max_borrowed_bytes);
     read_size(from, "max_borrowed_bytes_total", options.max_borrowed_bytes_total);

@@ -214,7 +214,8 @@ constexpr wrong_config wrong[] = {
     {R"("stream": 2)",
      "stream is not known, expected one of: endpoints, name, streams, pools, "
      "handlers, progress, spin, ports, max_queued, max_running, "
-     "max_unread_bytes, max_borrowed_bytes, max_borrowed_bytes_total, max_values_bytes, encoding, "
+     "max_one_ways, max_unread_bytes, max_unread_bytes_total, max_borrowed_bytes, "
+     "max_borrowed_bytes_total, max_values_bytes, encoding, "
      "checksum, drain"},
     {R"("streams": 0)", "streams is 0, expected a number from 1 to 1024; example: 2"},
     {R"("streams": -18446744073709551615)",

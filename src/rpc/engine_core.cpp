@@ -126,6 +126,8 @@ void engine_core::expose_counters() {
     show("rpc.timed_out", calls_.counts().timed_out);
     show("rpc.late_replies", calls_.counts().late_replies);
     show("rpc.running", serves_.counts().running);
+    show("rpc.running_one_ways", serves_.counts().one_ways);
+    show("rpc.unread_bytes", out_.unread_bytes());
     show("rpc.lent", loans_.size());
     show("rpc.borrowed_bytes", loans_.borrowed_bytes());
     show("rpc.taken_back", loans_.taken_back());
@@ -278,7 +280,7 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     if (why == errc::closed) why = {errc::disconnected};  // We cut it off: no engine is stopped.
     keep_lost(*gone, why);
     const auto engine = gone->introduced ? routes_.lose(*gone) : nullptr;
-    serves_.on_peer_down(gone->name);
+    serves_.on_peer_down(*gone);
     calls_.on_peer_down(*gone, why);
     transfers_.on_peer_down(*gone, why);
     out_.drop(*gone, why);

@@ -71,6 +71,7 @@ public:
     // For the server's index.
     served_call* next = nullptr;
     served_call** link = nullptr;
+    bool counts_as_one_way = false;  ///< See engine_options::max_one_ways.
 
 protected:
     explicit served_call(const arrived_call& call) noexcept;

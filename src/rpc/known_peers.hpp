@@ -27,6 +27,7 @@ struct peer_state {
     std::size_t queued = 0;
     std::size_t unread_bytes = 0;       ///< What the answers among them count for.
     peer_state* next_queued = nullptr;  ///< Of the peers that flush() looks at.
+    std::size_t one_ways = 0;           ///< Of its calls that run here in ULTs.
     bool listed = false;                ///< It is among them.
     bool introduced = false;            ///< See route_table.
     bool untold = false;                ///< No user was given this name: its loss is not told.

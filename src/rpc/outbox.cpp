@@ -83,7 +83,7 @@ void outbox::append(peer_state& there, outgoing& out) noexcept {
     (out.next != nullptr ? out.next->previous : there.queue_last) = &out;
     (before != nullptr ? before->next : there.queue_first) = &out;
     ++there.queued;
-    if (out.is_answer) there.unread_bytes += weight(out);
+    if (out.is_answer) count_unread(there, out, true);
     queued_.fetch_add(1, std::memory_order_relaxed);
     if (there.listed) return;
     link& through = link_to(static_cast<std::uint16_t>(there.name.port()));
@@ -91,12 +91,19 @@ void outbox::append(peer_state& there, outgoing& out) noexcept {
     there.next_queued = std::exchange(through.first_queued, &there);
 }
 
+void outbox::count_unread(peer_state& there, const outgoing& out, bool more) noexcept {
+    const std::size_t bytes = weight(out);
+    there.unread_bytes += more ? bytes : -bytes;
+    if (there.name.is_self()) return;
+    more ? unread_bytes_.add(bytes) : unread_bytes_.subtract(bytes);
+}
+
 void outbox::unlink(peer_state& there, outgoing& out) noexcept {
     (out.previous != nullptr ? out.previous->next : there.queue_first) = out.next;
     (out.next != nullptr ? out.next->previous : there.queue_last) = out.previous;
     out.where = outgoing::at::nowhere;
     --there.queued;
-    if (out.is_answer) there.unread_bytes -= weight(out);
+    if (out.is_answer) count_unread(there, out, false);
     queued_.fetch_sub(1, std::memory_order_relaxed);
 }
 

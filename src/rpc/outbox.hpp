@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <amalgam/core/buffer.hpp>
+#include <amalgam/core/counter.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
@@ -85,6 +86,8 @@ public:
 
     /// Messages queued for all peers. Any thread.
     std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
+    /// What the answers among them count for, but for those to ourselves, which always read.
+    const owned_counter& unread_bytes() const noexcept { return unread_bytes_; }
     /// Nothing is queued, at a port, or on its way to ourselves.
     bool idle() const noexcept;
     self_link& self() noexcept { return self_; }
@@ -101,6 +104,7 @@ private:
     posted post(const peer& to, outgoing& out) noexcept;
     link& link_to(std::uint16_t port) noexcept;
     void append(peer_state& there, outgoing& out) noexcept;
+    void count_unread(peer_state& there, const outgoing& out, bool more) noexcept;
     void unlink(peer_state& there, outgoing& out) noexcept;
     void flush(link& through) noexcept;
     void release(peer_state& there) noexcept;
@@ -115,6 +119,7 @@ private:
     std::vector<link> links_;  // One per port, and at the end one to ourselves.
     self_link self_;
     std::atomic<std::size_t> queued_{0};
+    owned_counter unread_bytes_;
     bool closed_ = true;
 };
 

@@ -52,6 +52,12 @@ void keep_arguments(invocation& call, std::byte* room, message& arrived, const_b
     }
 }
 
+/// Handlers that run inline are over before the next message is looked at.
+bool is_run_in_ult(const served_procedure& what, const parsed_message& request) noexcept {
+    return what.options.run != handler::inline_ ||
+           !find_extra(request.extras, extra::elsewhere).empty();
+}
+
 }  // namespace
 
 server::server(engine_core& core, engine& where, outbox& out, const engine_options& options)
@@ -59,23 +65,23 @@ server::server(engine_core& core, engine& where, outbox& out, const engine_optio
       where_(where),
       out_(out),
       max_running_(options.max_running),
+      max_one_ways_(options.max_one_ways),
       max_unread_(options.max_unread_bytes),
+      max_unread_total_(options.max_unread_bytes_total),
       max_values_(options.max_values_bytes),
       index_(64) {}
 
 void server::on_request(peer_state& from, message& arrived,
                         const parsed_message& request) noexcept {
     const std::uint64_t id = arrived.tag();
+    if (out_.unread_bytes().value() > max_unread_total_) [[unlikely]]
+        cut_off_who_reads_least();
     try {
         served_procedure* const what = choose(from, id, request);
         if (what == nullptr) return;
         counts_.served.add();
-        if (what->options.run == handler::inline_ &&
-            find_extra(request.extras, extra::elsewhere).empty()) {
-            run_inline(from, *what, arrived, request);
-        } else {
-            launch(from, *what, arrived, request);
-        }
+        is_run_in_ult(*what, request) ? launch(from, *what, arrived, request)
+                                      : run_inline(from, *what, arrived, request);
     } catch (const error& why) {
         refuse(from, id, request, why.code(), why.what());
     } catch (const std::exception& why) {
@@ -97,9 +103,15 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
                fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
                            "one of them",
                            request.name, request.signature, what->name, what->signature));
-    } else if (running() >= (request.has(wire_flag::urgent) ? 2 : 1) * max_running_ && !one_way) {
+    } else if (!one_way && running() - counts_.one_ways.value() >=
+                               (request.has(wire_flag::urgent) ? 2 : 1) * max_running_) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded}, "too many calls run there; try again later");
+    } else if (one_way && counts_.one_ways.value() >= max_one_ways_ &&
+               has_no_room_for_one_way(from) && is_run_in_ult(*what, request)) {
+        counts_.overloaded.add();
+        refuse(from, id, request, {errc::overloaded},
+               "too many one-way calls run there; send fewer at once, or wait for answers");
     } else if (leaves_unread(from, max_unread_) && !one_way) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded},
@@ -221,6 +233,19 @@ void server::cut_off(peer_state& from) noexcept {
     out_.cut_off(from.name);
 }
 
+/// What waits for it is dropped at once: the loss of the connection is told later, and until then
+/// others must not be cut off in its stead.
+void server::cut_off_who_reads_least() noexcept {
+    peer_state* least = nullptr;
+    core_.peers().for_each([&least](peer_state& each) {
+        const bool reads_less = least == nullptr || each.unread_bytes > least->unread_bytes;
+        if (reads_less && !each.name.is_self()) least = &each;
+    });
+    if (least == nullptr) return;
+    cut_off(*least);
+    out_.drop(*least, {errc::disconnected});
+}
+
 clock::time_point server::deadline_of(const parsed_message& request) const noexcept {
     if (request.microseconds == 0) return clock::time_point::max();
     return core_.now() + std::chrono::microseconds(request.microseconds);
@@ -262,6 +287,7 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
         throw;
     }
     track(*tracked);
+    if (how.one_way && !from.name.is_self()) count_one_way(from, *tracked);
     request.has(wire_flag::urgent) ? start_ult_first(runs_it) : start_ult(runs_it);
 }
 
@@ -323,6 +349,26 @@ std::size_t server::bucket(const peer& from, std::uint64_t id) const noexcept {
     return (id + from.slot() * 0x9E3779B97F4A7C15u) & (index_.size() - 1);
 }
 
+/// A peer with less than its share has room past the bound, so that those who fill it shut nobody
+/// out; twice the bound is the end of it.
+bool server::has_no_room_for_one_way(const peer_state& from) const noexcept {
+    if (from.name.is_self()) return false;
+    return counts_.one_ways.value() / 2 >= max_one_ways_ ||
+           from.one_ways >= max_one_ways_ / (one_way_peers_ + 1);
+}
+
+void server::count_one_way(peer_state& from, served_call& call) noexcept {
+    call.counts_as_one_way = true;
+    counts_.one_ways.add();
+    if (from.one_ways++ == 0) ++one_way_peers_;
+}
+
+void server::one_way_is_over(const served_call& call) noexcept {
+    counts_.one_ways.subtract();
+    peer_state* const from = core_.peers().find(call.from());
+    if (from != nullptr && from->one_ways != 0 && --from->one_ways == 0) --one_way_peers_;
+}
+
 void server::track(served_call& call) noexcept {
     counts_.running.add();
     ++call.what().running;
@@ -338,6 +384,7 @@ void server::untrack(served_call& call) noexcept {
     *call.link = call.next;
     if (call.next != nullptr) call.next->link = call.link;
     counts_.running.subtract();
+    if (call.counts_as_one_way) one_way_is_over(call);
     procedures_.release(call.what());
     core_.look_whether_quiet();
 }
@@ -381,10 +428,11 @@ void server::on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) 
     if (served_call* const call = find(from, id)) call->add_credit(items);
 }
 
-void server::on_peer_down(const peer& gone) noexcept {
+void server::on_peer_down(peer_state& gone) noexcept {
+    if (std::exchange(gone.one_ways, 0) != 0) --one_way_peers_;
     for (served_call* first : index_) {
         for (served_call* each = first; each != nullptr; each = each->next) {
-            if (each->from() == gone && !each->one_way()) each->cancel();
+            if (each->from() == gone.name && !each->one_way()) each->cancel();
         }
     }
 }

@@ -22,6 +22,7 @@ class engine_core;
 /// What a server counts.
 struct server_counts {
     owned_counter running;     ///< Now; answered late included.
+    owned_counter one_ways;    ///< Of those, one-way calls of peers, in ULTs.
     owned_counter served;      ///< Calls that were handed to a handler.
     owned_counter refused;     ///< Requests and one-way calls that were not.
     owned_counter overloaded;  ///< Of those, because too many ran.
@@ -42,7 +43,7 @@ public:
     void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
     void on_cancel(peer_state& from, std::uint64_t id) noexcept;
     /// Nobody waits for this peer's calls any more.
-    void on_peer_down(const peer& gone) noexcept;
+    void on_peer_down(peer_state& gone) noexcept;
     /// New requests are refused with `unavailable`.
     void close() noexcept { closed_ = true; }
 
@@ -95,7 +96,11 @@ private:
         return from.unread_bytes > bytes && !from.name.is_self();
     }
     void cut_off(peer_state& from) noexcept;
+    void cut_off_who_reads_least() noexcept;
     clock::time_point deadline_of(const parsed_message& request) const noexcept;
+    bool has_no_room_for_one_way(const peer_state& from) const noexcept;
+    void count_one_way(peer_state& from, served_call& call) noexcept;
+    void one_way_is_over(const served_call& call) noexcept;
     void track(served_call& call) noexcept;
     void untrack(served_call& call) noexcept;
     served_call* find(peer_state& from, std::uint64_t id) noexcept;
@@ -109,7 +114,10 @@ private:
     outbox& out_;
     procedure_table procedures_;
     std::size_t max_running_;
+    std::size_t max_one_ways_;
+    std::size_t one_way_peers_ = 0;  // Who have any of counts_.one_ways.
     std::size_t max_unread_;
+    std::size_t max_unread_total_;
     std::size_t max_values_;
     bool closed_ = false;
     std::vector<served_call*> index_;  // Running calls by caller and id; chained.

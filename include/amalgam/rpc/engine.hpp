@@ -63,12 +63,19 @@ struct engine_options {
     const transport_registry* transports = nullptr;  ///< Null: the native ones, shared.
     /// Messages to one peer that may wait for room before callers are held back.
     std::size_t max_queued = 1024;
-    /// Requests served at once; more are answered `overloaded`. One-way calls are not refused.
+    /// Requests served at once; more are answered `overloaded`.
     std::size_t max_running = 16384;
+    /// One-way calls of other engines that run here at once, each in a ULT of its own: those of
+    /// `inline_` handlers do not count. Past it a peer that has less than its share of them is
+    /// still served, up to twice this many in all. Any other does not run: it is counted here as
+    /// "rpc.overloaded", and its sender is told, counts it as "rpc.one_ways_refused" and logs it.
+    std::size_t max_one_ways = 65536;
     /// Answers to one peer that wait because it does not read may hold this much, each counted
     /// with 4 KiB on top. While they hold more its requests are answered `overloaded` and run
     /// nothing; when it leaves as much again of those unread, it is cut off.
     std::size_t max_unread_bytes = std::size_t{64} << 20;
+    /// The same of all peers together: past it the one that leaves most unread is cut off.
+    std::size_t max_unread_bytes_total = std::size_t{1} << 30;
     /// Results that peers fetch may take this much until they have been fetched or released: those
     /// of one peer, and those of all together. Past the first the peer's next such result becomes
     /// `overloaded`; past the second, too, unless another peer holds more: then that one's

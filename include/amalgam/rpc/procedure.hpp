@@ -191,7 +191,8 @@ public:
     /// fetched, and later ones may overtake them. Waits like start() when too many queue up.
     /// Failure: throws only for what is known at once: no_memory, too_large, overloaded, closed;
     ///          unreachable or disconnected for a peer that was lost before. One that is lost
-    ///          meanwhile is counted as "rpc.one_ways_lost".
+    ///          meanwhile is counted as "rpc.one_ways_lost", one that the peer refused, as when too
+    ///          many run there (engine_options::max_one_ways), as "rpc.one_ways_refused".
     void post(detail::argument_t<A>... arguments) const {
         detail::one_way message(target_);
         message.write(arguments...);
