@@ -8,8 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/rpc/detail/origin.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/interceptor.hpp>
+#include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/tasklet.hpp>
 
 #include "rpc/loop_pair.hpp"
@@ -35,7 +37,7 @@ struct hook : interceptor {
     }
 };
 
-std::function<void()> at_load;
+std::function<void()> at_load, at_save;
 
 struct loud {
     int n = 0;
@@ -49,6 +51,23 @@ struct loud {
         if (at_load) at_load();
     }
     static constexpr std::string_view amalgam_type_name = "loud";
+};
+
+/// Lends something that holds the inside of its engine, as a bulk descriptor does.
+struct lending {
+    int n = 0;
+    template <typename Archive>
+    void save(Archive& to) const {
+        to(n);
+        detail::lend(to.between(), std::make_shared<detail::core_reference>(*to.between()->here),
+                     1);
+        if (at_save) at_save();
+    }
+    template <typename Archive>
+    void load(Archive& from) {
+        from(n);
+    }
+    static constexpr std::string_view amalgam_type_name = "lending";
 };
 
 /// Two engines, of which one ends by what `act` does.
@@ -355,6 +374,45 @@ TEST(engine_ends_inside, a_handler_that_has_destroyed_its_engine_may_wait_and_go
     while (!alive.expired())
         std::this_thread::yield();
     EXPECT_TRUE(ended);
+}
+
+TEST(engine_ends_inside, what_an_answer_lends_once_its_engine_has_ended_is_not_kept) {
+    auto server = std::make_unique<engine>("loop://lends");
+    engine client{"loop://lends-client"};
+    auto token = std::make_shared<int>(1);
+    const std::weak_ptr<int> alive = token;
+    server->define("lend", [token] { return lending{*token}; });
+    token.reset();
+    at_save = [&] { server->stop(); };
+    EXPECT_FALSE(client.procedure<lending()>("lend").on(server->address()).try_call().ok());
+    server.reset();
+    at_save = nullptr;
+    while (!alive.expired())
+        std::this_thread::yield();
+}
+
+TEST(engine_ends_inside, one_that_a_callback_destroys_does_not_wait_for_what_never_runs) {
+    auto ended = std::make_unique<engine>("loop://ended", engine_options{.drain = 1h});
+    engine other{"loop://other"};
+    auto token = std::make_shared<int>(1);
+    const std::weak_ptr<int> alive = token;
+    ended->define("token", [token] { return *token; });
+    token.reset();
+    std::atomic<bool> waits{false};
+    event never;
+    post(ended->pool(), [&] {
+        waits = true;
+        never.wait();
+    });
+    while (!waits)
+        std::this_thread::yield();
+    ended->stop();
+    never.set();  // Too late: its stream has ended.
+    other.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")
+        .on(other.address())
+        .call_then([&](const result<std::uint64_t>&) { ended.reset(); }, 1);
+    while (!alive.expired())
+        std::this_thread::yield();
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ void engine_streams::stop() {
                 if (!each->told_to_stop) next = each;
             }
         }
-        if (next == nullptr) return;
+        if (next == nullptr) return stopped_.store(true, std::memory_order_release);
         next->stop();
         const std::lock_guard hold(lock_);
         next->told_to_stop = true;
@@ -293,6 +293,7 @@ bool engine_streams::has(const execution_stream* what) {
 }
 
 bool engine_streams::unused() {
+    if (stopped_.load(std::memory_order_acquire)) return true;
     for (const auto& each : streams_) {
         if (each->main_pool().ults() != 0) return false;
     }

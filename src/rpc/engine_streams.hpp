@@ -62,7 +62,7 @@ public:
 
     bool has(const execution_stream* what);
     bool has(const pool& what);
-    /// No pool of theirs has a ULT.
+    /// No pool of theirs has a ULT that may run yet.
     bool unused();
 
 private:
@@ -83,6 +83,7 @@ private:
     std::vector<std::unique_ptr<execution_stream>> streams_;
     execution_stream* first_ = nullptr;
     std::atomic<pool*> handlers_{nullptr};
+    std::atomic<bool> stopped_{false};
 
     std::mutex lock_;  // Of what follows, and of what set_progress() changes in the options.
     std::unique_ptr<execution_stream> second_;  // When handlers must move away from the first.

@@ -342,7 +342,11 @@ bool server::send_answer(answer_record& answer) noexcept {
         answer_bare(*there, answer.tag, answer.call.flags(), kept);
         return true;
     }
-    return out_.send(*there, answer) != outbox::result::pending;
+    const outbox::result sent = out_.send(*there, answer);
+    if (sent == outbox::result::closed) {
+        core_.lending().withdraw(answer.to, answer.values.lends);  // Nobody else will.
+    }
+    return sent != outbox::result::pending;
 }
 
 std::size_t server::bucket(const peer& from, std::uint64_t id) const noexcept {
