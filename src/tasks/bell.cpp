@@ -57,6 +57,10 @@ bell& bell::take(bool can_sleep) {
     return *made.release();
 }
 
+std::mutex& bell::shelf_lock() noexcept {
+    return shelf.lock;
+}
+
 void bell::give_back(bell& used) noexcept {
     const std::lock_guard hold(shelf.lock);
     bell*& list = used.fd >= 0 ? shelf.with_fd : shelf.silent;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 
 namespace amalgam::detail {
 
@@ -33,6 +34,7 @@ struct bell {
     /// Failure: throws error{no_memory} when the OS gives no eventfd, or std::bad_alloc.
     static bell& take(bool can_sleep);
     static void give_back(bell& used) noexcept;
+    static std::mutex& shelf_lock() noexcept;  ///< See forks.hpp.
 };
 
 }  // namespace amalgam::detail

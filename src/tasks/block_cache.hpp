@@ -34,6 +34,12 @@ public:
         to->stocks_[of].push(*::new (memory) free_node{nullptr}, depots[of]);
     }
     void give_all() noexcept;
+    /// See forks.hpp.
+    template <typename What>
+    static void for_each_lock(What what) {
+        for (block_depot& each : depots)
+            what(each.lock());
+    }
 
 private:
     static constexpr std::size_t granule = 64;

@@ -17,7 +17,7 @@ void refuse_empty_task() {
 }
 
 void check_served(const pool& where) {
-    if (!where.served()) refuse_unserved();
+    if (!where.served()) refuse_unserved(where);
 }
 
 }  // namespace amalgam::detail

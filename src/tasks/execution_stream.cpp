@@ -15,7 +15,10 @@ execution_stream::execution_stream(std::unique_ptr<scheduler> order,
                                    execution_stream_options options)
     : impl_(std::make_unique<detail::stream>(*this, std::move(order), std::move(options))) {}
 
-execution_stream::~execution_stream() = default;
+execution_stream::~execution_stream() {
+    // Of the parent of a fork: its thread and descriptors are not this process's to end.
+    if (impl_->forked()) static_cast<void>(impl_.release());
+}
 
 execution_stream* execution_stream::current() noexcept {
     detail::stream* const here = detail::stream::current();

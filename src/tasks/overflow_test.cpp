@@ -91,6 +91,22 @@ TEST(stack_overflow, is_reported_with_the_name_of_the_ult_and_the_size_of_its_st
         << end.said;
 }
 
+// As ult_options says.
+TEST(stack_overflow, of_a_ult_that_asks_for_no_size_is_one_of_256_KiB) {
+    const std::size_t promised = std::size_t{detail::sanitized ? 1024 : 256} << 10;
+    const auto end = child_that([] { in_ult(overflow); });
+    EXPECT_TRUE(end.says("overflowed its stack of " + std::to_string(promised) + " bytes"))
+        << end.said;
+    const auto enough = child_that([] {
+        in_ult([] {
+            volatile char most[250 << 10];
+            for (std::size_t at = sizeof most; at-- > 0;)
+                most[at] = 1;
+        });
+    });
+    EXPECT_TRUE(enough.by_exit(0)) << enough.said;
+}
+
 TEST(stack_overflow, on_the_thread_of_a_stream_is_reported_too) {
     const auto end = child_that([] {
         execution_stream stream;

@@ -126,6 +126,11 @@ void pool::detach(const detail::stream& who) noexcept {
     }
 }
 
+void pool::detach_in_child(const detail::stream& who) noexcept {
+    in_parent_.store(true, std::memory_order_relaxed);
+    detach(who);
+}
+
 void pool::count_ults(std::ptrdiff_t more) noexcept {
     detail::stream::count_ults(*this, more, detail::stream::current());
 }

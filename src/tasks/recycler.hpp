@@ -45,6 +45,7 @@ public:
     /// A list of free blocks; empty when there is none.
     free_list take_list() noexcept;
     void give_list(free_list list) noexcept;
+    std::mutex& lock() noexcept { return lock_; }  ///< See forks.hpp.
 
     static constexpr std::size_t list_length = 64;  ///< Blocks in a full list.
 

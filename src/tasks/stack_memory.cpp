@@ -105,6 +105,10 @@ bool install_guard(void* low) noexcept {
 
 }  // namespace
 
+std::mutex& kept_stacks_lock() noexcept {
+    return kept.lock;
+}
+
 bool guards_share_mappings() noexcept {
     return shares_mappings.load(std::memory_order_relaxed);
 }

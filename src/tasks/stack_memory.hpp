@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 namespace amalgam::detail {
 
@@ -30,6 +31,8 @@ stack_memory map_stack(std::size_t usable_bytes);
 
 /// Gives its pages back to the system, and its address space too when that can be. Never fails.
 void unmap_stack(stack_memory memory) noexcept;
+
+std::mutex& kept_stacks_lock() noexcept;  ///< See forks.hpp.
 
 /// The kernel guards stacks within one mapping (Linux 6.13); else each stack takes two of
 /// vm.max_map_count. Known once the first stack was mapped.

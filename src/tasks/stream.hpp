@@ -172,6 +172,12 @@ public:
     void wake() noexcept;
     int wait_handle() const;
     void set_spin(std::chrono::nanoseconds time) noexcept;
+    /// In the child of a fork, for each stream of the parent: see forks.hpp.
+    void is_forked() noexcept;
+    bool forked() const noexcept { return forked_.load(std::memory_order_relaxed); }
+    static bool is_left_to_parent(const pool* what) noexcept {
+        return what != nullptr && what->left_to_parent();
+    }
     void ring() noexcept { bell_.ring(); }
     time_point now() const noexcept { return clock_->now(); }
     std::chrono::nanoseconds cpu_time() const noexcept;
@@ -259,6 +265,7 @@ private:
     void stop_primary();
     bool run_one_of_all() noexcept;
     void stop_now();
+    void refuse_forked() const;
     void prepare_to_detach() noexcept;
     bool has_work_of_its_own() const noexcept;
     bool may_go_on_stopping() noexcept;
@@ -321,6 +328,7 @@ private:
     std::atomic<bool> wake_pending_{false};
     std::atomic<bool> stopping_{false};
     std::atomic<bool> driving_{false};
+    std::atomic<bool> forked_{false};
     std::unique_ptr<sleeper> sleeper_;            // null: driven, and not wakeable
     std::unique_ptr<wake_up_call> wake_up_call_;  // null: not wakeable
     unsigned quiet_nights_ = 0;

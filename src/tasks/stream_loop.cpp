@@ -11,6 +11,7 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/detail/cpu_relax.hpp>
 
+#include "tasks/forks.hpp"
 #include "tasks/left_behind.hpp"
 #include "tasks/stream.hpp"
 #include "tasks/stream_primary.hpp"
@@ -29,6 +30,7 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
       spin_(options_.spin) {
     pin_library();
     try {
+        watch_forks();
         check_primary();
         check_wakeable();
         if (order == nullptr) {
@@ -215,6 +217,7 @@ void stream::wake() noexcept {
 }
 
 std::size_t stream::run_ready(std::size_t most) {
+    refuse_forked();
     if (!options_.driven) {
         throw error(errc::invalid,
                     fmt::format("stream '{}' has its own thread: run_ready() is for streams made "
@@ -237,6 +240,7 @@ std::size_t stream::run_ready(std::size_t most) {
 }
 
 void stream::add_poller(poller& what) {
+    refuse_forked();
     const int handle = what.wait_handle();
     if (sleeper_ && handle >= 0) sleeper_->watch(handle);
     pollers_.add(what);
@@ -244,6 +248,7 @@ void stream::add_poller(poller& what) {
 }
 
 void stream::remove_poller(poller& what) {
+    if (forked()) return;
     const int handle = what.wait_handle();
     if (!pollers_.remove(what, *this)) {
         throw error(

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "tasks/forks.hpp"
 #include "tasks/stream.hpp"
 
 // The schedulers of a stream, and the pools that it serves for them.
@@ -24,6 +26,7 @@ void stream::attach_pools(const scheduler& of) {
         throw error(errc::invalid, "a scheduler without pools has nothing to run: give it one");
     }
     std::size_t done = 0;
+    const std::lock_guard whole_for_forks(lock_of_served());
     try {
         for (pool* each : pools) {
             const auto known = std::find_if(served_.begin(), served_.end(),
@@ -52,6 +55,7 @@ void stream::attach_pools(const scheduler& of) {
 
 // Whatever the scheduler, a primary stream serves the pool that its thread's ULT lives in.
 void stream::attach_own_pool() {
+    const std::lock_guard whole_for_forks(lock_of_served());
     if (serves(&own_pool_)) {
         ++served_.front().times;  // it was the only one
     } else {
@@ -69,11 +73,13 @@ void stream::detach_pool(pool& what) noexcept {
 }
 
 void stream::detach_pools(const scheduler& of) noexcept {
+    const std::lock_guard whole_for_forks(lock_of_served());
     for (pool* each : of.pools())
         detach_pool(*each);
 }
 
 void stream::detach_all() noexcept {
+    const std::lock_guard whole_for_forks(lock_of_served());
     for (const served& each : served_)
         each.what->detach(*this);
     served_.clear();
@@ -164,6 +170,7 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
                     "no scheduler to change to: make one, as in "
                     "std::make_unique<priority_scheduler>(std::vector<pool*>{&mine})");
     }
+    refuse_forked();
     if (current() == this) return replace_bottom(std::move(order));
     if (options_.driven) {
         const driver mine(*this);

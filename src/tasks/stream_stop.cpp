@@ -13,7 +13,26 @@
 
 namespace amalgam::detail {
 
+void stream::is_forked() noexcept {
+    forked_.store(true, std::memory_order_relaxed);
+    // Nobody is in the middle of these any more.
+    left_.store(nullptr, std::memory_order_relaxed);
+    ending_.store(nullptr, std::memory_order_relaxed);
+    timers_->end_in_child();
+    for (const served& each : served_)
+        each.what->detach_in_child(*this);
+}
+
+void stream::refuse_forked() const {
+    if (!forked()) return;
+    throw error(errc::closed,
+                fmt::format("stream '{}' runs in the process that forked this one, and not here: "
+                            "make a new execution_stream in the child",
+                            options_.name));
+}
+
 void stream::stop() {
+    if (forked()) return;
     if (options_.primary) return stop_primary();
     if (current() == this) {
         throw error(errc::invalid,

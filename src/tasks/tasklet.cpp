@@ -92,6 +92,7 @@ static prepared_tasklet make_tasklet(void* block, pool& where, const closure_typ
 [[gnu::noinline]] static prepared_tasklet prepare_tasklet_slowly(pool& where,
                                                                  const closure_type& type,
                                                                  bool joinable) {
+    if (stream::is_left_to_parent(&where)) refuse_unserved(where);
     void* const block = block_cache::allocate(sizeof(tasklet_core) + type.bytes,
                                               stream::blocks_of(stream::current_in_line()));
     return make_tasklet(block, where, type, joinable);
@@ -127,6 +128,7 @@ using detail::stream;
 using detail::tasklet_core;
 
 void tasklet::end() noexcept {
+    if (!core_->is_finished() && stream::is_left_to_parent(core_->home())) return;
     detail::join_or_detach(*this, "a tasklet's handle was destroyed without join()");
 }
 
@@ -139,6 +141,7 @@ void tasklet::end() noexcept {
 
 [[gnu::noinline]] void tasklet::join_slowly() {
     if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
+    if (!core_->is_finished()) detail::refuse_to_join(core_->home());
     const stream* const here = stream::current();
     core_->wait(here != nullptr && here->owns(core_->home()));
     tasklet_core& core = *std::exchange(core_, nullptr);

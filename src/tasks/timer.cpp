@@ -73,6 +73,14 @@ void timer_heap::give_back(timer_heap& used) noexcept {
     used.next_ = std::exchange(unused_heaps.first, &used);
 }
 
+std::mutex& timer_heap::shelf_lock() noexcept {
+    return unused_heaps.lock;
+}
+
+spin_lock& timer_heap::homeless_lock() noexcept {
+    return homeless.lock_;
+}
+
 void timer_heap::open(stream& of, bell& rings) noexcept {
     of_.store(&of, std::memory_order_relaxed);
     rings_.store(&rings, std::memory_order_relaxed);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include <amalgam/tasks/detail/spin_lock.hpp>
 #include <amalgam/tasks/timer.hpp>
@@ -40,6 +41,16 @@ public:
     /// and never fire.
     void close() noexcept;
 
+    /// In the child of a fork, whose parent's stream `of` was: it fires no more, and takes no
+    /// waits.
+    void end_in_child() noexcept { closed_ = true; }
+    /// See forks.hpp. In the order in which they are taken.
+    template <typename What>
+    static void for_each_lock(What what) {
+        what(shelf_lock());
+        what(homeless_lock());
+    }
+
     static void arm(timer& what, time_point when) noexcept;
     /// When its callback is running elsewhere, waits for the end of it.
     static bool cancel(timer& what) noexcept;
@@ -62,6 +73,9 @@ private:
     void note_earliest() noexcept;
     void move_waits() noexcept;
     void move(timer& what, stream* to) noexcept;
+
+    static std::mutex& shelf_lock() noexcept;
+    static spin_lock& homeless_lock() noexcept;
 
     spin_lock lock_;
     timer* root_ = nullptr;

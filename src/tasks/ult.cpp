@@ -18,6 +18,8 @@ using detail::stream;
 using detail::ult_core;
 
 void ult::end() noexcept {
+    // Of the parent of a fork: here it never ends.
+    if (!core_->is_finished() && stream::is_left_to_parent(core_->home())) return;
     detail::join_or_detach(*this, "a ULT's handle was destroyed without join()");
 }
 
@@ -35,6 +37,7 @@ void ult::end() noexcept {
         throw error(errc::invalid, "a ULT cannot join itself: let another ULT or thread join it");
     }
     if (!core_->is_finished()) {
+        detail::refuse_to_join(core_->home());
         if (here != nullptr) here = here->join_here(*core_);
         if (here == nullptr) {
             core_->wait(false);
@@ -60,7 +63,7 @@ void ult::detach() {
 void ult::migrate(pool& where) {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "migrate");
     if (core_->is_pinned()) detail::refuse_pinned();
-    if (!where.served()) detail::refuse_unserved();
+    if (!where.served()) detail::refuse_unserved(where);
     detail::left_behind::expect_ult(where);
     core_->wanted_home.store(&where, std::memory_order_relaxed);
     core_->requests.fetch_or(ult_core::asked_to_move, std::memory_order_release);
@@ -131,7 +134,7 @@ void migrate(pool& where) {
                     "pool where the work should run");
     }
     if (here.running()->is_pinned()) detail::refuse_pinned();
-    if (!where.served()) detail::refuse_unserved();
+    if (!where.served()) detail::refuse_unserved(where);
     here.leave_to_move(where);
 }
 

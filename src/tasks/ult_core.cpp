@@ -178,10 +178,22 @@ std::string describe(const std::exception_ptr& what) {
                             bytes, largest_stack_bytes, default_stack_bytes));
 }
 
-void refuse_unserved() {
+void refuse_unserved(const pool& where) {
+    if (stream::is_left_to_parent(&where)) {
+        throw error(errc::closed,
+                    "the streams of this pool run in the process that forked this one, and nothing "
+                    "runs here: make a new execution_stream in the child");
+    }
     throw error(errc::invalid,
                 "no stream serves this pool, so the ULT would never run: make an "
                 "execution_stream whose scheduler has the pool, and do not stop it before");
+}
+
+void refuse_to_join(const pool* home) {
+    if (!stream::is_left_to_parent(home)) return;
+    throw error(errc::closed,
+                "this ULT or tasklet was made by the process that forked this one, and ends there: "
+                "join only what the child has made, by a stream of its own");
 }
 
 void refuse_pinned() {
@@ -193,7 +205,7 @@ void refuse_pinned() {
 ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable,
                             std::size_t stack_bytes) {
     stream* const here = stream::current_in_line();
-    if ((here == nullptr || !here->owns(&where)) && !where.served()) refuse_unserved();
+    if ((here == nullptr || !here->owns(&where)) && !where.served()) refuse_unserved(where);
     ult_core& core = take(stack_bytes, stream::stock_of(here));
     // Somebody may hold it, who took it for the ULT that had this stack before.
     if (core.requests.load(std::memory_order_relaxed) != 0) core.requests.fetch_and(held);

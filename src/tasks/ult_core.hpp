@@ -93,6 +93,8 @@ public:
         }
         if (locals != nullptr) end_locals();
     }
+    /// The one that is running, in the child of a fork: with its body the process ends.
+    void end_with_child() noexcept;
     /// Destroys `locals`.
     void end_locals() noexcept;
     void log_lost_exception() noexcept;
@@ -155,8 +157,14 @@ private:
     std::size_t stack_bytes_;
 };
 
+/// Throws error{closed} when only the process that forked this one has streams for `where`, else
+/// error{invalid}.
+[[noreturn]] void refuse_unserved(const pool& where);
+/// In the child of a fork: who waits for the end of what lives in `home` would wait for ever. Null
+/// is no pool.
+void refuse_to_join(const pool* home);
+
 // All throw error{invalid}.
-[[noreturn]] void refuse_unserved();
 [[noreturn]] void refuse_pinned();
 [[noreturn]] void refuse_empty_handle(std::string_view of, std::string_view act);
 

@@ -1,4 +1,5 @@
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -12,9 +13,17 @@ namespace amalgam::detail {
 
 // They stay in place meanwhile: a destructor may use, and so make, others.
 void ult_core::end_locals() noexcept {
+    // The body has ended in the child of a fork, whose only thread this is: as with that of a
+    // std::thread, the process ends.
+    if (stream::current() == nullptr) std::exit(0);
     const cancel_later destructors_wait_in_peace;
     delete locals;
     locals = nullptr;
+}
+
+// Without `locals` nobody would look at the end of the body.
+void ult_core::end_with_child() noexcept {
+    if (locals == nullptr) locals = new (std::nothrow) local_values;
 }
 
 local_values::~local_values() {

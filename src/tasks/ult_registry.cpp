@@ -80,6 +80,14 @@ void ult_registry::with_streams(const std::function<void(std::span<stream* const
     look(streams().known);
 }
 
+std::mutex& ult_registry::lock_of_streams() noexcept {
+    return streams().lock;
+}
+
+std::span<stream* const> ult_registry::streams_locked() noexcept {
+    return streams().known;
+}
+
 void ult_registry::remove(stream& stopped) noexcept {
     const std::lock_guard hold_list(streams().lock);
     auto& known = streams().known;

@@ -52,6 +52,14 @@ public:
     /// Returns when no stream is in the middle of stream::end() for this; who begins that from now
     /// on sees what the caller has written.
     static void let_end(const join_state& what) noexcept;
+    /// See forks.hpp. In the order in which they are taken.
+    template <typename What>
+    static void for_each_lock(What what) {
+        what(lock_);
+        what(lock_of_streams());
+    }
+    /// All streams, for who holds the locks.
+    static std::span<stream* const> streams_locked() noexcept;
     /// Since a reading of cycles() that a stream took.
     static std::chrono::nanoseconds time_since(std::uint64_t ticks) noexcept;
 
@@ -80,6 +88,7 @@ public:
 
 private:
     struct listing;
+    static std::mutex& lock_of_streams() noexcept;
     static void look(std::span<ult_core* const> at, bool with_traces, listing& into);
 
     // Hidden: each copy in a process, as that of a plug-in, has its own.

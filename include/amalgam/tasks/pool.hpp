@@ -100,6 +100,12 @@ private:
     /// Another stream serves it now, or none.
     virtual void server_changed() noexcept {}
     void detach(const detail::stream& who) noexcept;
+    /// In the child of a fork: `who` is a stream of its parent.
+    void detach_in_child(const detail::stream& who) noexcept;
+    /// What is here, or would come, only streams of the process that forked this one run.
+    bool left_to_parent() const noexcept {
+        return in_parent_.load(std::memory_order_relaxed) && !served();
+    }
     bool served_only_by(const detail::stream& who) const noexcept {
         return access_ == pool_access::one_stream &&
                own_.who.load(std::memory_order_relaxed) == &who;
@@ -113,6 +119,7 @@ private:
     const pool_access access_;
     server own_;                       // the only one with pool_access::one_stream
     std::atomic<bool> wanted_{false};  // a ULT was asked to move here
+    std::atomic<bool> in_parent_{false};
     std::atomic<std::ptrdiff_t> other_ults_{0};
     // Written by own_ only, so on a line that others do not need.
     alignas(64) std::atomic<std::ptrdiff_t> own_ults_{0};

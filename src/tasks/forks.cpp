@@ -1,0 +1,62 @@
+#include "tasks/forks.hpp"
+
+#include <new>
+
+#include <pthread.h>
+
+#include "tasks/bell.hpp"
+#include "tasks/block_cache.hpp"
+#include "tasks/stack_memory.hpp"
+#include "tasks/stream.hpp"
+#include "tasks/timer_heap.hpp"
+#include "tasks/ult_core.hpp"
+#include "tasks/ult_registry.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+constinit std::mutex served;
+
+template <typename What>
+void for_each_lock(What what) {
+    what(served);
+    ult_registry::for_each_lock(what);
+    timer_heap::for_each_lock(what);
+    what(bell::shelf_lock());
+    what(kept_stacks_lock());
+    what(ult_core::stack_depot.lock());
+    block_cache::for_each_lock(what);
+}
+
+void before() noexcept {
+    for_each_lock([](auto& each) { each.lock(); });
+}
+
+void in_parent() noexcept {
+    for_each_lock([](auto& each) { each.unlock(); });
+}
+
+void in_child() noexcept {
+    stream* const here = stream::set_current(nullptr);
+    if (here != nullptr && here->running() != nullptr) here->running()->end_with_child();
+    for (stream* each : ult_registry::streams_locked())
+        each->is_forked();
+    in_parent();
+}
+
+}  // namespace
+
+std::mutex& lock_of_served() noexcept {
+    return served;
+}
+
+void watch_forks() {
+    static const bool watching = [] {
+        if (::pthread_atfork(before, in_parent, in_child) != 0) throw std::bad_alloc();
+        return true;
+    }();
+    static_cast<void>(watching);
+}
+
+}  // namespace amalgam::detail
