@@ -272,6 +272,47 @@ TEST_P(bulk_on, one_of_several_ports_is_the_one_it_came_by) {
     EXPECT_EQ(at_other.held.pull_all(), memory);
 }
 
+class bulk_order : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(loop, bulk_order, testing::Values("loop://"));
+INSTANTIATE_TEST_SUITE_P(
+    others, bulk_order,
+    testing::ValuesIn(unless_thread_sanitizer({"shm://", "shm://?rma=ring", "tcp://127.0.0.1:0",
+                                               "ucx+tcp://127.0.0.1:0", "ofi+tcp://127.0.0.1:0"})));
+
+// As bulk::push() says.
+TEST_P(bulk_order, what_is_sent_after_a_push_has_ended_comes_after_its_bytes) {
+    std::optional<engine> server, client;
+    try {
+        server.emplace(std::vector<std::string>{one_more(GetParam()), one_more("loop://")});
+        client.emplace(std::vector<std::string>{one_more(GetParam()), one_more("loop://")});
+    } catch (const error& why) {
+        GTEST_SKIP() << why.what();
+    }
+    std::vector<std::uint32_t> memory(200'000);
+    const exposed shown = expose(*server, memory, access::write);
+    int torn = 0, seen = 0;
+    server->define("memory", [&] { return bulk(shown); });
+    server->define("look", [&](std::uint32_t round) {
+        ++seen;
+        torn += std::count(memory.begin(), memory.end(), round) == 200'000 ? 0 : 1;
+    });
+    const auto look = client->procedure<void(std::uint32_t)>("look");
+    const auto same = look.on(server->addresses().front());
+    const auto other = look.on(server->addresses().back());
+    const bulk far = client->procedure<bulk()>("memory").on(server->addresses().front())();
+    for (std::uint32_t round = 1; round <= 20; ++round) {
+        const std::vector<std::uint32_t> bytes(memory.size(), round);
+        far.push(bytes);
+        same.post(round);
+        other.post(round);
+        same(round);
+        other(round);
+    }
+    EXPECT_EQ(torn, 0);
+    EXPECT_EQ(seen, 80);
+}
+
 TEST(bulk, one_that_does_not_listen_is_reached_by_whom_it_called_and_by_nobody_else) {
     engine server{"tcp://127.0.0.1:0"}, third{"tcp://127.0.0.1:0"}, client{"tcp://"};
     holder there(server), at_third(third);

@@ -64,7 +64,7 @@ struct pipeline_options {
 /// passed on to a third process when the engine it came from listens.
 /// Owner:   a plain value. Who exposed the memory says how long it is there: see exposed and
 ///          expose_owned(). The engine that received or made it must outlive its use.
-/// Threads: like a plain value; operations from any ULT or thread.
+/// Threads: like a plain value; operations from any ULT or thread, also several at once.
 /// Failure: invalid (past the end, nothing named), denied (wrong rights, or the memory is not
 ///          exposed any more), timed_out, canceled, unreachable, disconnected, closed, no_memory.
 ///          Part of the bytes may have moved then; after the end none moves, so both memories may
@@ -122,7 +122,10 @@ public:
         return all;
     }
 
-    /// Writes local memory there, from `offset`. Otherwise as pull().
+    /// Writes local memory there, from `offset`. Once it has ended well all bytes are there, on
+    /// every transport and by whichever ways they went: what the caller sends, calls or posts then,
+    /// to anybody, comes after them. Before that some may be there, in any order. Otherwise as
+    /// pull().
     void push(std::uint64_t offset, const const_segments& from, const bulk_options& how = {}) const;
     void push(const const_segments& from, const bulk_options& how = {}) const {
         push(0, from, how);
