@@ -52,7 +52,8 @@ TEST(engine, serves_and_calls_over_several_ports_at_once) {
 
 TEST(engine, refuses_what_is_null_and_a_stream_that_is_not_there) {
     const auto code_of = [](auto make) { return error_of(make).code().code; };
-    EXPECT_EQ(code_of([] { engine here("loop://null", {.interceptors = {nullptr}}); }), errc::invalid);
+    EXPECT_EQ(code_of([] { engine here("loop://null", {.interceptors = {nullptr}}); }),
+              errc::invalid);
     EXPECT_EQ(code_of([] { engine here{std::unique_ptr<port>()}; }), errc::invalid);
     engine here("loop://null");
     EXPECT_EQ(code_of([&] { (void)here.stream(1); }), errc::invalid);

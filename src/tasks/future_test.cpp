@@ -213,5 +213,13 @@ TEST(future, races_of_completion_deadline_and_drop_are_clean) {
     }
 }
 
+TEST(promise, an_exception_that_is_none_is_refused) {
+    promise<int> brings;
+    future<int> later = brings.get_future();
+    EXPECT_THROW(brings.set_exception(nullptr), error);
+    brings.set_value(1);
+    EXPECT_EQ(later.get(), 1);
+}
+
 }  // namespace
 }  // namespace amalgam

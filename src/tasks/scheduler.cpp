@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include <amalgam/core/random.hpp>
@@ -18,6 +19,9 @@ bool scheduler::done() const noexcept {
 pool_scheduler::pool_scheduler(std::vector<pool*> pools) : pools_(std::move(pools)) {
     if (pools_.empty()) {
         throw error(errc::invalid, "a scheduler without pools has nothing to run: give it one");
+    }
+    if (std::find(pools_.begin(), pools_.end(), nullptr) != pools_.end()) {
+        throw error(errc::invalid, "a scheduler was given a pool that is null: give it pools only");
     }
 }
 

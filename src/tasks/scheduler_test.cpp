@@ -57,6 +57,16 @@ TEST(scheduler, without_pools_is_refused) {
     EXPECT_THROW(execution_stream(std::make_unique<without>(), driven), error);
 }
 
+TEST(scheduler, with_a_pool_that_is_null_is_refused) {
+    fifo_pool one;
+    try {
+        const basic_scheduler none({&one, nullptr});
+        ADD_FAILURE() << "it was not refused";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code().code, errc::invalid);
+    }
+}
+
 TEST(work_stealing_scheduler, takes_its_own_work_first_and_keeps_what_it_steals) {
     work_stealing_pool mine, theirs;
     execution_stream me(over<work_stealing_scheduler>({&mine, &theirs}), driven);

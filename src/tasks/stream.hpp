@@ -166,6 +166,8 @@ public:
     void get_wakeable();
     void stop();
     bool stop_within(std::chrono::nanoseconds limit);
+    /// Its owner is gone, and it is what runs: it goes on, as nobody's.
+    void stay() noexcept;
     std::size_t run_ready(std::size_t most);
     void add_poller(poller& what);
     void remove_poller(poller& what);

@@ -1,5 +1,6 @@
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/status.hpp>
@@ -303,6 +306,17 @@ TEST(stop, of_a_primary_stream_may_have_a_limit) {
     });
     EXPECT_FALSE(here.stop_within(1ms));
     busy.detach();
+}
+
+TEST(stream, a_ult_of_a_static_one_may_end_the_process) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        static execution_stream stream;
+        spawn(stream, [] { std::exit(7); }).join();
+    }
+    int how = 0;
+    EXPECT_EQ(::waitpid(child, &how, 0), child);
+    EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 7);
 }
 
 }  // namespace

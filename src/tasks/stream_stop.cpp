@@ -49,6 +49,13 @@ void stream::stop() {
     first ? stop_now() : wait_for(stage::stopped);
 }
 
+void stream::stay() noexcept {
+    if (thread_.joinable()) thread_.detach();
+    log(log_level::warn, "tasks",
+        "a stream was destroyed by its own work, so it stays until the process ends",
+        {{"stream", options_.name}});
+}
+
 bool stream::stop_within(std::chrono::nanoseconds limit) {
     const auto by =
         deadline_after(limit, std::chrono::steady_clock::now()).time_since_epoch().count();

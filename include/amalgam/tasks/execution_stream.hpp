@@ -52,6 +52,8 @@ class timer;
 ///          A ULT of the main pool that is still parked when the stream stops runs again only when
 ///          another stream serves that pool. What is left in the stream's own pool when it is
 ///          destroyed is told of in the log, and canceled: see pool.
+///          Destroyed by its own work, as where a ULT calls exit() and the stream is static, it
+///          stays until the process ends, and a line in the log says so.
 /// Threads: any, unless a member says otherwise. A driven stream has one driving
 ///          thread at a time, and must not be stopped by another.
 /// Failure: throws error{invalid} for a core that does not exist or a pool that another

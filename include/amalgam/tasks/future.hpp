@@ -167,6 +167,7 @@ public:
         set_failure(failure{{code}, std::move(sentence)});
     }
     void set_exception(std::exception_ptr why) {
+        if (why == nullptr) throw error(errc::invalid, "set_exception() was given no exception");
         unset().fail(std::move(why));
         set_ = true;
     }
