@@ -5,12 +5,14 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include <amalgam/rpc/detail/origin.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/interceptor.hpp>
+#include <amalgam/rpc/responder.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/tasklet.hpp>
 
@@ -389,6 +391,28 @@ TEST(engine_ends_inside, what_an_answer_lends_once_its_engine_has_ended_is_not_k
     at_save = nullptr;
     while (!alive.expired())
         std::this_thread::yield();
+}
+
+TEST(engine_ends_inside, an_answer_that_comes_too_late_is_out_of_the_way_of_later_ones) {
+    auto server = std::make_unique<engine>("loop://late");
+    engine client{"loop://late-client"};
+    constexpr std::size_t enough = 100;  // So that some are next to the first in the index.
+    std::vector<responder<int>> kept;
+    server->define("keep", [&](responder<int> answer) { kept.push_back(std::move(answer)); },
+                   {.run = handler::inline_});
+    server->define("end", [&] {
+        while (kept.size() < enough)
+            this_task::yield();
+        server->stop();
+        std::thread([&] { kept.clear(); }).join();
+    });
+    const peer there = client.lookup(server->address());
+    auto ends = client.procedure<void()>("end").on(there).start();
+    std::vector<future<int>> calls;
+    for (std::size_t i = 0; i < enough; ++i)
+        calls.push_back(client.procedure<int()>("keep").on(there).start());
+    EXPECT_FALSE(ends.wait().ok());
+    server.reset();
 }
 
 TEST(engine_ends_inside, one_that_a_callback_destroys_does_not_wait_for_what_never_runs) {

@@ -252,6 +252,7 @@ void engine_core::close_now() noexcept {
     ports_.clear();
     const std::size_t elsewhere =
         serves_.running_outside([this](const pool& where) { return !streams_.has(where); });
+    serves_.forget_all();
     if (elsewhere == 0) return;
     log(log_level::warn, "rpc", "an engine ended while handlers still ran in a pool of the user's",
         {{"handlers", elsewhere}, {"engine", options_.name}});

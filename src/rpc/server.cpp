@@ -385,12 +385,22 @@ void server::track(served_call& call) noexcept {
 }
 
 void server::untrack(served_call& call) noexcept {
-    *call.link = call.next;
+    if (call.link != nullptr) *call.link = call.next;
     if (call.next != nullptr) call.next->link = call.link;
     counts_.running.subtract();
     if (call.counts_as_one_way) one_way_is_over(call);
     procedures_.release(call.what());
     core_.look_whether_quiet();
+}
+
+void server::forget_all() noexcept {
+    for (served_call*& head : index_) {
+        while (head != nullptr) {
+            served_call& one = *std::exchange(head, head->next);
+            one.next = nullptr;
+            one.link = nullptr;
+        }
+    }
 }
 
 void server::grow() {

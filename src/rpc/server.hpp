@@ -46,6 +46,9 @@ public:
     void on_peer_down(peer_state& gone) noexcept;
     /// New requests are refused with `unavailable`.
     void close() noexcept { closed_ = true; }
+    /// The engine ends: what runs yet is found no more. It may end on any thread then, which cannot
+    /// take it out of the index. After close().
+    void forget_all() noexcept;
 
     void on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept;
 
