@@ -17,10 +17,12 @@ execution_stream::execution_stream(std::unique_ptr<scheduler> order,
 
 execution_stream::~execution_stream() {
     // Of the parent of a fork: its thread and descriptors are not this process's to end.
-    if (impl_->forked()) return static_cast<void>(impl_.release());
-    if (detail::stream::current() != impl_.get() || impl_->options().primary) return;
-    // It is below us on this thread, as where a ULT calls exit() and the stream is static.
-    impl_.release()->stay();
+    if (impl_->forked()) {
+        static_cast<void>(impl_.release());
+    } else if (detail::stream::current() == impl_.get() && !impl_->options().primary) {
+        // It is below us on this thread, as where a ULT calls exit() and the stream is static.
+        impl_.release()->stay();
+    }
 }
 
 execution_stream* execution_stream::current() noexcept {
