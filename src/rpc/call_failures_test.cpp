@@ -123,6 +123,20 @@ TEST(call_failure, a_late_reply_does_not_end_the_call_that_has_its_slot_now) {
     EXPECT_EQ(counters_of(two.client)["rpc.late_replies"], 1u);
 }
 
+// As bound_target::within() says.
+TEST(call_failure, a_call_without_a_limit_waits_as_long_as_its_peer_is_there) {
+    loop_pair two;
+    event after_years;
+    two.server.define("wait", [&] { after_years.wait(); });
+    auto call = two.client.procedure<void()>("wait").on(two.there()).start();
+    two.net.run_for(10 * 365 * 24h);
+    EXPECT_FALSE(call.ready());
+    after_years.set();
+    two.net.run_until_idle();
+    ASSERT_TRUE(call.ready());
+    EXPECT_TRUE(call.wait().ok());
+}
+
 TEST(call_failure, a_deadline_travels_and_nested_calls_inherit_the_earlier) {
     loop_pair two;
     std::map<std::string, clock::duration> left;

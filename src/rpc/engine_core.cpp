@@ -293,6 +293,7 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
         forget_name(oldest->who, oldest->untold, why);
     }
     peers_.forget(*gone);
+    look_whether_quiet();
 }
 
 void engine_core::keep_lost(const peer_state& gone, status why) noexcept {

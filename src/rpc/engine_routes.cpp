@@ -74,12 +74,13 @@ void engine_core::part(const peer& from, std::uint32_t number) {
 void engine_core::on_release(const peer_state& from, const_bytes ids) noexcept {
     loans_.on_release(from.name, ids);
     const auto engine = from.introduced ? routes_.engine_of(from.name) : nullptr;
-    if (engine == nullptr) return;
+    if (engine == nullptr) return look_whether_quiet();
     // What was lent over one way may be released over another.
     for (const route& each : engine->routes)
         loans_.on_release(each.way, ids);
     for (const known_engine::name& each : engine->lost)
         loans_.on_release(each.who, ids);
+    look_whether_quiet();
 }
 
 std::vector<peer_way> engine_core::ways(const peer& who) {

@@ -68,7 +68,7 @@ private:
 
 bool engine_core::is_quiet() const noexcept {
     return calls_.pending() == 0 && serves_.running() == 0 && transfers_.pending() == 0 &&
-           out_.idle();
+           out_.idle() && loans_.unfetched() == 0;
 }
 
 void engine_core::tell_if_quiet() noexcept {

@@ -220,6 +220,42 @@ TEST_P(engine_threads, two_ults_that_are_canceled_stop_an_engine_to_its_end) {
     EXPECT_EQ(stopped, 2);
 }
 
+/// What a client that is destroyed behind its posts has brought to the server.
+template <typename Post>
+std::size_t arrived_behind(const char* uri, Post post) {
+    engine server{uri};
+    event gone;
+    std::atomic<std::size_t> arrived{0};
+    server.define("take", [&](std::string_view what) { arrived += what.size(); });
+    const auto told = server.on_peer_lost([&](const peer&, status) { gone.set(); });
+    {
+        engine client{client_of(uri), {.drain = 30s}};
+        post(client.procedure<void(std::string)>("take").on(server.address()));
+    }
+    gone.wait();
+    server.run([] { this_task::yield(); });  // Handlers that were ready have begun.
+    return arrived;
+}
+
+TEST_P(engine_threads, what_is_fetched_of_a_post_arrives_although_its_engine_is_destroyed_at_once) {
+    const std::string large(8'000'000, 'l');
+    EXPECT_EQ(arrived_behind(GetParam(), [&](auto take) { take.post(large); }), large.size());
+}
+
+TEST_P(engine_threads, a_result_that_is_fetched_arrives_although_its_engine_is_stopped_at_once) {
+    engine server{GetParam(), {.drain = 30s}};
+    engine client{client_of(GetParam())};
+    event served;
+    server.define("large", [&] {
+        served.set();
+        return std::string(8'000'000, 'l');
+    });
+    auto large = client.procedure<std::string()>("large").on(server.address()).start();
+    served.wait();
+    server.stop();
+    EXPECT_TRUE(large.wait().ok());
+}
+
 TEST_P(engine_threads, stop_ends_what_does_not_end_with_closed) {
     engine server{GetParam(), {.drain = 20ms}};
     auto client = std::make_unique<engine>(client_of(GetParam()), engine_options{.drain = 20ms});

@@ -80,8 +80,11 @@ bool loans::keep(const peer& to, const lent_list& what, bool counts) noexcept {
         of_peer& kept = kept_[to];
         for (const lent& each : what) {
             const std::size_t bytes = counts ? each.bytes + overhead_bytes : 0;
-            if (!kept.all.emplace(each.id, kept_one{each.what, bytes}).second) continue;
+            const bool values = each.bytes != 0;
+            if (!kept.all.emplace(each.id, kept_one{each.what, bytes, values}).second) continue;
             size_.add();
+            kept.unfetched += values ? 1 : 0;
+            unfetched_ += values ? 1 : 0;
             kept.bytes += bytes;
             borrowed_bytes_.add(bytes);
         }
@@ -129,6 +132,8 @@ void loans::drop(const peer& to, std::uint64_t id) noexcept {
     kept->second.bytes -= last.bytes;
     borrowed_bytes_.subtract(last.bytes);
     size_.subtract();
+    kept->second.unfetched -= last.values ? 1 : 0;
+    unfetched_ -= last.values ? 1 : 0;
     if (kept->second.all.empty()) kept_.erase(kept);
 }
 
@@ -150,6 +155,7 @@ void loans::on_peer_down(const peer& gone) noexcept {
     const of_peer last = std::move(kept->second);
     kept_.erase(kept);
     size_.subtract(last.all.size());
+    unfetched_ -= last.unfetched;
     borrowed_bytes_.subtract(last.bytes);
 }
 
@@ -172,6 +178,7 @@ void loans::release(peer_state& lender, const loan_ids& ids) noexcept {
 void loans::close() noexcept {
     const auto last = std::exchange(kept_, {});
     size_.set(0);
+    unfetched_ = 0;
     borrowed_bytes_.set(0);
 }
 

@@ -42,6 +42,9 @@ public:
     void release(peer_state& lender, const_bytes ids) noexcept;
     void release(peer_state& lender, const loan_ids& ids) noexcept;
 
+    /// Values among them: the library of some peer is fetching them. The rest is descriptors, which
+    /// the peer's user has.
+    std::size_t unfetched() const noexcept { return unfetched_; }
     /// Kept for all peers.
     const owned_counter& size() const noexcept { return size_; }
     /// Of memory, by answers, to all peers.
@@ -55,10 +58,12 @@ private:
     struct kept_one {
         std::shared_ptr<void> what;
         std::size_t bytes = 0;  ///< As they count.
+        bool values = false;
     };
     struct of_peer {
         std::unordered_map<std::uint64_t, kept_one> all;
         std::size_t bytes = 0;
+        std::size_t unfetched = 0;
     };
     bool keep(const peer& to, const lent_list& what, bool counts) noexcept;
     status keep_lent(const peer& to, const lent_list& what) noexcept;
@@ -69,6 +74,7 @@ private:
     std::unordered_map<peer, of_peer> kept_;
     std::size_t most_to_one_;
     std::size_t most_to_all_;
+    std::size_t unfetched_ = 0;
     owned_counter size_;
     owned_counter borrowed_bytes_;
     owned_counter taken_back_;

@@ -93,7 +93,8 @@ struct engine_options {
     /// damaged is not run, and its caller gets `corrupt`. Peers that do not ask for it check and
     /// answer all the same.
     bool checksum = false;
-    /// How long stop() waits for calls that are under way, in either direction: 30 days at most.
+    /// How long stop() waits for calls that are under way, in either direction, for posted ones to
+    /// leave, and for peers that fetch arguments or results: 30 days at most.
     std::chrono::milliseconds drain{1000};
 };
 
@@ -313,7 +314,8 @@ public:
     counter_set& counters() noexcept;
 
     /// Ends in bounded time: takes no new calls from either side, waits `drain` at most for
-    /// those under way, and for posted ones to leave, then fails the rest with `closed`.
+    /// those under way, for posted ones to leave, and for what peers fetch of either to be fetched,
+    /// then fails the rest with `closed`.
     /// Idempotent. Handlers that never return are left behind. Inside one of the engine's own ULTs,
     /// or on a driven engine, it fails the rest at once. Where nobody can wait, such as in
     /// functions of call_then(), inline handlers, on_progress, interceptors and tasklets, of this

@@ -192,7 +192,9 @@ public:
     /// Failure: throws only for what is known at once: no_memory, too_large, overloaded, closed;
     ///          unreachable or disconnected for a peer that was lost before. One that is lost
     ///          meanwhile is counted as "rpc.one_ways_lost", one that the peer refused, as when too
-    ///          many run there (engine_options::max_one_ways), as "rpc.one_ways_refused".
+    ///          many run there (engine_options::max_one_ways), as "rpc.one_ways_refused". A
+    ///          stopped or destroyed engine first lets it leave, within engine_options::drain; not
+    ///          from a tcp socket that takes no more.
     void post(detail::argument_t<A>... arguments) const {
         detail::one_way message(target_);
         message.write(arguments...);
