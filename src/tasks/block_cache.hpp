@@ -19,8 +19,9 @@ public:
         const std::size_t of = class_of(bytes);
         if (pooled(of, from)) {
             if (free_node* node = from->stocks_[of].pop(depots[of])) return node;
-            bytes = (of + 1) * granule;
         }
+        // Whole also for a thread that ends and keeps none: another may free it into its stock.
+        if (!sanitized && of < classes) bytes = (of + 1) * granule;
         return ::operator new(bytes);
     }
     /// Without a call. Null: use allocate().

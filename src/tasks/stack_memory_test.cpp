@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "tasks/block_cache.hpp"
 #include "tasks/sanitizer.hpp"
 
 namespace amalgam::detail {
@@ -204,6 +206,15 @@ TEST(stack_memory, of_ults_that_ended_goes_back_to_the_system) {
     EXPECT_GE(grown, count * 16 * 1024);
     // A part stays pooled for reuse.
     EXPECT_TRUE(sanitized || after <= before + grown / 4) << after << " after " << before + grown;
+}
+
+TEST(block_cache, what_a_thread_without_one_allocates_is_as_large_as_its_class) {
+    constexpr std::size_t bytes = 65;  // The first of the second class.
+    void* const block = block_cache::allocate(bytes, nullptr);
+    if (!sanitized) {
+        EXPECT_GE(::malloc_usable_size(block), 128U);
+    }
+    block_cache::free(block, bytes, block_cache::of_thread());
 }
 
 }  // namespace
