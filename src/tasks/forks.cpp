@@ -16,11 +16,11 @@ namespace amalgam::detail {
 
 namespace {
 
-constinit std::mutex served;
+constinit std::mutex served_pools;
 
 template <typename What>
 void for_each_lock(What what) {
-    what(served);
+    what(served_pools);
     ult_registry::for_each_lock(what);
     timer_heap::for_each_lock(what);
     what(bell::shelf_lock());
@@ -48,7 +48,7 @@ void in_child() noexcept {
 }  // namespace
 
 std::mutex& lock_of_served() noexcept {
-    return served;
+    return served_pools;
 }
 
 void watch_forks() {
