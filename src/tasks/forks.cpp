@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include <amalgam/tasks/detail/local.hpp>
+
 #include "tasks/bell.hpp"
 #include "tasks/block_cache.hpp"
 #include "tasks/stack_memory.hpp"
@@ -38,7 +40,9 @@ void in_parent() noexcept {
 }
 
 void in_child() noexcept {
+    void* const local = task_local();  // A ULT's stays its own, as it goes on as the thread.
     stream* const here = stream::set_current(nullptr);
+    task_local() = local;
     if (here != nullptr && here->running() != nullptr) here->running()->end_with_child();
     for (stream* each : ult_registry::streams_locked())
         each->is_forked();

@@ -22,6 +22,7 @@
 #include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "tasks/sanitizer.hpp"
 #include "tasks/stream_testing.hpp"
 
 namespace amalgam {
@@ -316,7 +317,8 @@ TEST(stream, a_ult_of_a_static_one_may_end_the_process) {
     }
     int how = 0;
     EXPECT_EQ(::waitpid(child, &how, 0), child);
-    EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 7);
+    // LeakSanitizer takes what the parent's other threads held for lost, and has its own code.
+    EXPECT_TRUE(WIFEXITED(how) && (WEXITSTATUS(how) == 7 || detail::sanitized));
 }
 
 }  // namespace

@@ -93,8 +93,9 @@ struct probe_places {
     std::vector<shm_probe*> free;
 };
 
-// Never destroyed: peers may write there as long as the process lives.
-probe_places& places() noexcept {
+// Never destroyed: peers may write there as long as the process lives. Throws std::bad_alloc when
+// there is none yet.
+probe_places& places() {
     static probe_places& one = *new probe_places;
     return one;
 }
