@@ -29,6 +29,13 @@
 #include "conformance/child_process.hpp"
 #include "seeded_runs.hpp"
 
+#if defined(__SANITIZE_THREAD__)
+/// The children of a later run are forked when threads were there before, and start their own.
+extern "C" const char* __tsan_default_options() {
+    return "die_after_fork=0";
+}
+#endif
+
 namespace amalgam {
 namespace {
 
