@@ -142,7 +142,8 @@ void drop_extras::operator()(call_extras* which) const noexcept {
 }
 
 void call_record::request_cancel() noexcept {
-    if (core_->on_owner()) return core_->calls().cancel(*this);
+    // What reads its result may cancel it: then it is in use below us.
+    if (core_->on_owner() && !core_->is_busy()) return core_->calls().cancel(*this);
     // A core that has ended has ended this call too.
     if (!core_->hand_over(cancel_.emplace(&call_record::run_cancel, *this))) release();
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -413,6 +414,46 @@ TEST(call_failure, every_call_ends_once_on_a_network_that_loses_and_delays) {
         EXPECT_EQ(ended, 100) << "seed " << seed;
         EXPECT_EQ(net.open_operations(), 0u) << "seed " << seed;
     }
+}
+
+/// Runs a function while it is read.
+struct read_by_function {
+    static inline std::function<void()> while_read;
+    template <typename Archive>
+    void save(Archive& to) const {
+        to(std::uint8_t{1});
+    }
+    template <typename Archive>
+    void load(Archive& from) {
+        std::uint8_t one = 0;
+        from(one);
+        if (while_read) while_read();
+    }
+    static constexpr std::string_view amalgam_type_name = "read_by_function";
+};
+
+TEST(call_failure, reading_a_result_may_cancel_its_own_call) {
+    loop_pair net;
+    net.server.define("one", [] { return read_by_function(); });
+    net.server.define("many", [](stream_writer<read_by_function>& out) {
+        for (int i = 0; i < 3; ++i)
+            out({});
+    });
+    net.in_client([&] {
+        auto one = net.client.procedure<read_by_function()>("one").on(net.there()).start();
+        read_by_function::while_read = [&] { one.cancel(); };
+        const status how = one.wait();
+        EXPECT_TRUE(how.ok() || how == errc::canceled) << name(how.code);
+        auto many = net.client.procedure<streamed<read_by_function>()>("many").on(net.there())();
+        read_by_function::while_read = [&] { many.cancel(); };
+        try {
+            while (many.next())
+                continue;
+        } catch (const error& why) {  // Unless all had come before.
+            EXPECT_EQ(why.code().code, errc::canceled);
+        }
+        read_by_function::while_read = nullptr;
+    });
 }
 
 }  // namespace

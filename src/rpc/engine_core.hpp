@@ -148,6 +148,8 @@ public:
     private:
         engine_core& core_;
     };
+    /// On the engine's stream only.
+    bool is_busy() const noexcept { return busy_ != 0; }
     /// What the engine's driver ran has returned: the end of one that was destroyed meanwhile.
     void settle() noexcept {
         if (orphaned_) [[unlikely]]

@@ -32,7 +32,9 @@ struct window {
             const Bytes& segment = place.segments[i];
             const std::size_t some = std::min(segment.size() - within, bytes - held);
             if (some == 0) continue;
-            parts[count++] = {const_cast<std::byte*>(segment.data()) + within, some};
+            // Not by pointers: another process's may be anything that it says.
+            const auto begin = reinterpret_cast<std::uintptr_t>(segment.data()) + within;
+            parts[count++] = {reinterpret_cast<void*>(begin), some};
             held += some;
         }
         return held;
