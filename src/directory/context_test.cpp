@@ -280,11 +280,13 @@ TEST_F(context_test, where_there_is_no_room_senders_wait_and_posts_come_back) {
     mine.post(box.id(), 5, std::string(40000, 'e'));  // Waits over here.
     EXPECT_FALSE(later.ready());
     EXPECT_EQ(box.receive().content.text()[0], 'a');
-    std::set<int> tags;
-    for (int i = 0; i < 2; ++i)
-        tags.insert(box.receive().tag);
+    // 3 may still arrive, too: a send that timed out may have been on its way.
+    std::set<int> missing{4, 5};
+    while (!missing.empty()) {
+        const int tag = box.receive().tag;
+        EXPECT_TRUE(missing.erase(tag) == 1 || tag == 3) << tag;
+    }
     later.get();
-    EXPECT_EQ(tags, (std::set<int>{4, 5}));
 }
 
 errc code_of_context(const std::string& directory, const std::string& secret) {
