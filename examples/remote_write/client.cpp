@@ -1,21 +1,53 @@
 #include "client.hpp"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <stdexcept>
+#include <vector>
 
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/uri.hpp>
 
-#include "mapped_file.hpp"
+#include "local_file.hpp"
 
 namespace remote_write {
 namespace {
+
+/// What a client holds of a file while it ships it, twice. A file that somebody makes shorter is an
+/// error then; were it mapped, reading it would be SIGBUS on the transports that copy for
+/// themselves.
+constexpr std::uint64_t client_chunk_bytes = 8 * chunk_bytes;
 
 /// A port that can call there, and need not be found itself.
 std::string caller_uri(const std::string& address) {
     const am::uri there = am::uri::parse(address);
     return there.scheme + (there.protocol.empty() ? "" : "+" + there.protocol) + "://";
 }
+
+/// Memory for one chunk at this end, in so many pieces that lie apart.
+class chunk_memory {
+public:
+    chunk_memory(std::uint64_t bytes, unsigned pieces)
+        : each_(static_cast<std::size_t>((bytes + pieces - 1) / std::max(pieces, 1u))),
+          all_((each_ + gap) * std::max(pieces, 1u)) {}
+
+    /// The first `bytes` of it.
+    std::vector<am::mutable_bytes> first(std::uint64_t bytes) {
+        std::vector<am::mutable_bytes> list;
+        for (std::byte* at = all_.data(); bytes > 0; at += each_ + gap) {
+            list.emplace_back(at, static_cast<std::size_t>(std::min<std::uint64_t>(each_, bytes)));
+            bytes -= list.back().size();
+        }
+        return list;
+    }
+
+private:
+    static constexpr std::size_t gap = 64;
+
+    std::size_t each_;
+    std::vector<std::byte> all_;
+};
 
 class stopwatch {
 public:
@@ -43,21 +75,38 @@ client::client(const std::string& address)
     : engine_(caller_uri(address), {.name = "client"}), server_(engine_.lookup(address)) {}
 
 transfer client::put(const std::string& file, const std::string& name, unsigned pieces, bool sync) {
-    const mapped_file local = mapped_file::open(file, pieces);
+    const local_file local = local_file::open(file, open_mode::read);
+    const std::uint64_t bytes = local.bytes();
     const auto open = engine_.procedure<open_signature>(open_name).on(server_);
     const auto write = engine_.procedure<write_signature>(write_name).on(server_);
     const auto close = engine_.procedure<close_signature>(close_name).on(server_);
 
     const stopwatch watch;
     const opened_file there = open(name, open_mode::replace);
-    if (local.bytes() > 0) {
-        const am::exposed shown = am::expose(engine_, am::const_segments(local.pieces()));
-        check_all(write(there.handle, 0, shown), local.bytes(), name);
+    // While one half is on its way the other is filled.
+    std::array<chunk_memory, 2> halves{chunk_memory(std::min(bytes, client_chunk_bytes), pieces),
+                                       chunk_memory(std::min(bytes, client_chunk_bytes), pieces)};
+    std::uint64_t sending = 0;
+    am::exposed shown;
+    am::future<std::uint64_t> sent;
+    for (std::uint64_t at = 0; at < bytes; at += sending) {
+        const std::uint64_t here = std::min(client_chunk_bytes, bytes - at);
+        const auto memory = halves[at / client_chunk_bytes % 2].first(here);
+        std::uint64_t filled = at;
+        for (const am::mutable_bytes piece : memory) {
+            local.read(piece, filled);
+            filled += piece.size();
+        }
+        if (at > 0) check_all(sent.get(), sending, name);
+        shown = am::expose(engine_, am::const_segments(memory));
+        sending = here;
+        sent = write.start(there.handle, at, shown);
     }
+    if (bytes > 0) check_all(sent.get(), sending, name);
     if (sync) engine_.procedure<sync_signature>(sync_name).on(server_)(there.handle);
     close(there.handle);
     const double took = watch.seconds();
-    return {local.bytes(), took, local.sha256()};
+    return {bytes, took, local.sha256()};
 }
 
 transfer client::get(const std::string& name, const std::string& file) {
@@ -67,11 +116,13 @@ transfer client::get(const std::string& name, const std::string& file) {
 
     const stopwatch watch;
     const opened_file there = open(name, open_mode::read);
-    const mapped_file local = mapped_file::create(file, there.bytes);
-    if (there.bytes > 0) {
-        const am::exposed shown =
-            am::expose(engine_, am::segments(local.pieces()), am::access::write);
-        check_all(read(there.handle, 0, shown), there.bytes, name);
+    const local_file local = local_file::open(file, open_mode::replace);
+    std::vector<std::byte> memory(std::min(there.bytes, client_chunk_bytes));
+    for (std::uint64_t at = 0; at < there.bytes; at += memory.size()) {
+        memory.resize(std::min<std::uint64_t>(memory.size(), there.bytes - at));
+        const am::exposed shown = am::expose(engine_, memory, am::access::write);
+        check_all(read(there.handle, at, shown), memory.size(), name);
+        local.write(memory, at);
     }
     close(there.handle);
     const double took = watch.seconds();

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -20,7 +21,7 @@
 #include <amalgam/core/unique_fd.hpp>
 
 #include "client.hpp"
-#include "mapped_file.hpp"
+#include "local_file.hpp"
 #include "server.hpp"
 
 namespace remote_write {
@@ -110,12 +111,13 @@ private:
 };
 
 void fill_with_noise(const std::string& path, std::uint64_t bytes, std::uint64_t seed) {
-    const mapped_file file = mapped_file::create(path, bytes);
-    for (const am::mutable_bytes piece : file.pieces()) {
-        for (std::size_t at = 0; at < piece.size(); at += sizeof seed) {
-            seed = am::mix(seed + 0x9e3779b97f4a7c15u);
-            std::memcpy(piece.data() + at, &seed, std::min(sizeof seed, piece.size() - at));
-        }
+    const local_file file = local_file::open(path, open_mode::replace);
+    std::vector<std::uint64_t> some(chunk_bytes / sizeof seed);
+    for (std::uint64_t at = 0; at < bytes; at += chunk_bytes) {
+        for (std::uint64_t& each : some)
+            each = seed = am::mix(seed + 0x9e3779b97f4a7c15u);
+        const auto all = std::as_bytes(std::span(some));
+        file.write(all.first(std::min<std::uint64_t>(all.size(), bytes - at)), at);
     }
 }
 

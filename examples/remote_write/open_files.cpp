@@ -1,7 +1,5 @@
 #include "open_files.hpp"
 
-#include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
@@ -14,14 +12,6 @@
 namespace remote_write {
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
-    throw std::runtime_error(what + " (" + std::strerror(errno) + ")");
-}
-
-std::string quoted(std::string_view name) {
-    return "\"" + std::string(name) + "\"";
-}
-
 void check_name(std::string_view name) {
     const bool plain = !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
                        name.find('/') == name.npos && name.find('\0') == name.npos;
@@ -31,61 +21,7 @@ void check_name(std::string_view name) {
                                  "without slashes; example: results.dat");
 }
 
-void write_back(int fd, std::string_view name) {
-    while (::fsync(fd) != 0) {
-        if (errno != EINTR) fail("the file " + quoted(name) + " cannot be brought to the disk");
-    }
-}
-
-struct stat look_at(int fd, std::string_view name) {
-    struct stat info {};
-    if (::fstat(fd, &info) != 0) fail("the file " + quoted(name) + " cannot be looked at");
-    if (!S_ISREG(info.st_mode))
-        throw std::runtime_error(quoted(name) + " is not a regular file, expected one");
-    return info;
-}
-
 }  // namespace
-
-std::uint64_t local_file::bytes() const {
-    return static_cast<std::uint64_t>(look_at(fd_.get(), name_).st_size);
-}
-
-void local_file::check_mode(open_mode needed) const {
-    if (mode_ == needed) return;
-    throw std::runtime_error("the file " + quoted(name_) + " is open to " +
-                             (mode_ == open_mode::read ? "read" : "write") +
-                             ", expected it to be opened the other way");
-}
-
-void local_file::write(amalgam::const_bytes from, std::uint64_t offset) const {
-    while (!from.empty()) {
-        const ssize_t done =
-            ::pwrite(fd_.get(), from.data(), from.size(), static_cast<off_t>(offset));
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) fail("the file " + quoted(name_) + " cannot be written");
-        from = from.subspan(static_cast<std::size_t>(done));
-        offset += static_cast<std::uint64_t>(done);
-    }
-}
-
-void local_file::sync() const {
-    write_back(fd_.get(), name_);
-}
-
-void local_file::read(amalgam::mutable_bytes into, std::uint64_t offset) const {
-    while (!into.empty()) {
-        const ssize_t done =
-            ::pread(fd_.get(), into.data(), into.size(), static_cast<off_t>(offset));
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) fail("the file " + quoted(name_) + " cannot be read");
-        if (done == 0)
-            throw std::runtime_error("the file " + quoted(name_) +
-                                     " became shorter while it was read");
-        into = into.subspan(static_cast<std::size_t>(done));
-        offset += static_cast<std::uint64_t>(done);
-    }
-}
 
 open_files::open_files(const std::string& directory)
     : directory_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {

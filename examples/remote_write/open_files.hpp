@@ -7,34 +7,14 @@
 #include <string_view>
 #include <unordered_map>
 
-#include <amalgam/core/bytes.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/tasks/mutex.hpp>
 
+#include "local_file.hpp"
 #include "protocol.hpp"
 
 namespace remote_write {
-
-/// One open file. Threads: any.
-/// Failure: throws std::runtime_error with one sentence.
-class local_file {
-public:
-    local_file(amalgam::unique_fd fd, std::string name, open_mode mode)
-        : fd_(std::move(fd)), name_(std::move(name)), mode_(mode) {}
-
-    std::uint64_t bytes() const;
-    void check_mode(open_mode needed) const;
-    void write(amalgam::const_bytes from, std::uint64_t offset) const;
-    void sync() const;
-    /// Fills `into`; it is an error when the file ends before.
-    void read(amalgam::mutable_bytes into, std::uint64_t offset) const;
-
-private:
-    amalgam::unique_fd fd_;
-    std::string name_;
-    open_mode mode_;
-};
 
 /// The files of one directory that clients have open. Nobody gets out of the directory: a name has
 /// no slash in it, and a symbolic link is not followed.

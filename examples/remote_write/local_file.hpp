@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <sys/stat.h>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/unique_fd.hpp>
+
+#include "protocol.hpp"
+
+namespace remote_write {
+
+/// One open file, read and written by the kernel rather than mapped: whoever makes it shorter
+/// meanwhile causes an error, and no SIGBUS.
+///
+/// Threads: any.
+/// Failure: throws std::runtime_error with one sentence.
+class local_file {
+public:
+    local_file(amalgam::unique_fd fd, std::string name, open_mode mode)
+        : fd_(std::move(fd)), name_(std::move(name)), mode_(mode) {}
+    /// A file of this process's own choice; `replace` makes or empties it.
+    static local_file open(const std::string& path, open_mode mode);
+
+    std::uint64_t bytes() const;
+    void check_mode(open_mode needed) const;
+    void write(amalgam::const_bytes from, std::uint64_t offset) const;
+    void sync() const;
+    /// Fills `into`; it is an error when the file ends before.
+    void read(amalgam::mutable_bytes into, std::uint64_t offset) const;
+    /// SHA-256 of all of it, in hexadecimal, as sha256sum prints it. It must be open to be read.
+    std::string sha256() const;
+
+private:
+    amalgam::unique_fd fd_;
+    std::string name_;
+    open_mode mode_;
+};
+
+/// Throws `what`, and why the last system call failed.
+[[noreturn]] void fail(const std::string& what);
+std::string quoted(std::string_view name);
+/// Waits until what was written is on the disk.
+void write_back(int fd, std::string_view name);
+/// Refuses what is no regular file.
+struct stat look_at(int fd, std::string_view name);
+
+}  // namespace remote_write
