@@ -105,17 +105,34 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
         if (stop(op, {errc::no_memory})) completions_.push(retire(op), {errc::no_memory}, 0);
         return posted::full;
     }
-    if (!memory_.fetch_small(piece->segments, 1, bytes)) {
+    // What the link copies is read now, by a copy that cannot fault. A longer frame it lends.
+    const std::byte* const theirs = bytes == 0 ? nullptr : piece->segments[1].data();
+    if (rma_request_bytes + bytes <= user_memory::scratch_bytes &&
+        !memory_.fetch_small(piece->segments, 1, bytes)) {
         pieces_.give_back(*piece);
         if (stop(op, no_access)) completions_.push(retire(op), no_access, 0);
         return posted::full;
     }
+    const bool fetched = bytes != 0 && piece->segments[1].data() != theirs;
     write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
     piece->operation = &op;
 
     mark(*piece, op_kind::piece, &peer);
     const frame_header header = header_of(frame_kind::put, op.id, rma_request_bytes + bytes);
-    const posted how = peer.link->send(header, piece->segments, piece);
+    posted how = peer.link->send(header, piece->segments, piece);
+    if (how == posted::pending && fetched) {
+        // The link lends this one after all, as it is not connected yet. What was fetched stands in
+        // memory that the next transfer overwrites, so it is the user's that is lent.
+        if (peer.link->forget(*piece)) {
+            piece->segments.resize(1);  // No allocation: it has held all of these before.
+            segment_cursor at = before;
+            slice(op.from, at, bytes, piece->segments);
+            how = peer.link->send(header, piece->segments, piece);
+        } else {
+            peer.link->detach(*piece);
+            how = peer.up() ? posted::done : posted::full;
+        }
+    }
     if (how == posted::pending) {
         peer.sends.append(*piece);
         ++op.pieces_lent;

@@ -140,7 +140,10 @@ bool rma_target::send_data(peer_record& peer, const rma_answer& reply,
         ender_.end_peer(peer, {errc::no_memory});
         return false;
     }
-    if (!memory_.fetch_small(piece->segments, 1, reply.bytes)) {
+    // What the link copies is read now, by a copy that cannot fault. It is connected, as the
+    // request came over it, so it lends no frame that is as short as this.
+    if (rma_data_prefix_bytes + reply.bytes <= user_memory::scratch_bytes &&
+        !memory_.fetch_small(piece->segments, 1, reply.bytes)) {
         pieces_.give_back(*piece);
         return send(peer, {.tag = reply.tag, .what = no_access});
     }

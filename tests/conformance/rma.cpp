@@ -103,6 +103,61 @@ TEST_P(transport_suite, put_and_get_of_every_size_move_exactly_their_bytes) {
     }
 }
 
+TEST_P(transport_suite, small_puts_posted_before_the_peer_was_reached_write_their_own_bytes) {
+    node &a = open(), &b = open();
+    mutable_bytes far = zeroed(1 << 16);
+    region target = b.end().open_region(far, access::write).value();
+    peer_id to_b = a.end().lookup(b.end().address()).value();
+    constexpr std::size_t step = 10'000;
+    std::vector<std::size_t> sizes{1, 1000, 8000, 8192, 3};
+    std::vector<operation*> ops;
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+        ops.push_back(
+            &start(a, request::put(to_b, {patterned(sizes[i], i)}, target.key(), i * step)));
+    finish(ops);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        EXPECT_EQ(ops[i]->code(), errc::ok) << sizes[i];
+        EXPECT_TRUE(is_pattern(far.subspan(i * step, sizes[i]), i)) << sizes[i];
+    }
+}
+
+// A connection that is full keeps what waits in one way or another, by its length: what each
+// transfer moves must be its own bytes all the same.
+TEST_P(transport_suite, transfers_behind_a_full_connection_move_their_own_bytes) {
+    connection over = connected_pair();
+    constexpr std::size_t count = 40, step = 8300;
+    auto size_of = [](std::size_t i) { return 8130 + 2 * i; };
+    const const_bytes filler = patterned(1 << 20, 999);
+    mutable_bytes far = zeroed(count * step), back = zeroed(count * step);
+    region target = over.b.end().open_region(far, access::read_write).value();
+    std::vector<operation*> ops;
+    auto fill_up = [&](node& from, peer_id to) {
+        for (std::size_t i = 0; i < 16; ++i)
+            ops.push_back(&start(from, request::send(to, 1, filler)));
+    };
+
+    fill_up(over.a, over.b_at_a);
+    for (std::size_t i = 0; i < count; ++i)
+        ops.push_back(&start(
+            over.a, request::put(over.b_at_a, {patterned(size_of(i), i)}, target.key(), i * step)));
+    finish(ops);
+    for (std::size_t i = 0; i < count; ++i)
+        ASSERT_TRUE(is_pattern(far.subspan(i * step, size_of(i)), i)) << size_of(i);
+
+    fill_up(over.b, over.a_at_b);
+    for (std::size_t i = 0; i < count; ++i)
+        ops.push_back(&start(over.a, request::get(over.b_at_a, {back.subspan(i * step, size_of(i))},
+                                                  target.key(), i * step)));
+    if (!over.b.driven())
+        while (over.b.progress() != 0) {
+        }  // It answers, and the other side does not read yet.
+    finish(ops);
+    for (std::size_t i = 0; i < count; ++i)
+        ASSERT_TRUE(is_pattern(back.subspan(i * step, size_of(i)), i)) << size_of(i);
+    for (operation* op : ops)
+        EXPECT_EQ(op->code(), errc::ok);
+}
+
 TEST_P(transport_suite, put_is_visible_at_the_target_when_it_completes) {
     connection over = connected_pair();
     mutable_bytes far = zeroed(1 << 20);
