@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -49,9 +50,9 @@ public:
 private:
     failure progressed() noexcept override { return told(on_progress_, this->moved()); }
     /// Not only asks for the end, but waits for it: the local bytes may be gone next.
-    void abandoned() noexcept override {
-        Transfer::abandoned();
-        if (this->ready()) return;
+    bool abandoned() noexcept override {
+        if (!Transfer::abandoned()) return false;
+        if (this->ready()) return true;
         const cancel_later it_must_not_throw;
         try {
             check_may_wait(*this->core_);
@@ -59,6 +60,7 @@ private:
         } catch (...) {
             // Nor can a tasklet.
         }
+        return true;
     }
 
     std::shared_ptr<const bulk_source> source_;  // What was lent is used until the end.
@@ -187,6 +189,8 @@ result<void> bulk::try_pull(std::uint64_t offset, const segments& into,
         return {};
     } catch (const error& why) {
         return failure{why.code(), why.what()};
+    } catch (const std::bad_alloc&) {
+        return failure{{errc::no_memory}, {}};
     }
 }
 
@@ -197,6 +201,8 @@ result<void> bulk::try_push(std::uint64_t offset, const const_segments& from,
         return {};
     } catch (const error& why) {
         return failure{why.code(), why.what()};
+    } catch (const std::bad_alloc&) {
+        return failure{{errc::no_memory}, {}};
     }
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -400,6 +401,34 @@ TEST_P(bulk_allocations, whatever_allocation_fails_nothing_is_lost_but_the_opera
         ASSERT_LT(++n, 1000u);
     EXPECT_GT(n, 30u);
     EXPECT_EQ(far.pull_all(), memory);
+}
+
+TEST_P(bulk_allocations, what_does_not_throw_says_that_there_was_no_memory) {
+    engine server{GetParam()}, client{GetParam()};
+    holder there(server);
+    std::vector<std::byte> memory = pattern(300000), mine(memory.size());
+    const exposed shown = expose(client, memory, access::read_write);
+    client.procedure<void(bulk)>("hold").on(client.lookup(server.address()))(shown);
+    const std::vector<mutable_bytes> list{std::span(mine).first(100), std::span(mine).subspan(500)};
+    const std::vector<const_bytes> same(list.begin(), list.end());
+    bool pulls = true;
+    for (std::size_t n = 1; n < 1000;) {
+        result<void> how;
+        bool struck = false;
+        {
+            const memory::failing failing(n);
+            how = pulls ? there.held.try_pull(list) : there.held.try_push(same);
+            struck = memory::failing::struck();
+        }
+        EXPECT_TRUE(how.ok() || how.code() == errc::no_memory) << name(how.code().code);
+        if (struck) {
+            ++n;
+        } else if (std::exchange(pulls, false)) {
+            n = 1;
+        } else {
+            break;
+        }
+    }
 }
 
 TEST_P(bulk_allocations, transfers_take_none_in_steady_state) {

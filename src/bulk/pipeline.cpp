@@ -32,10 +32,11 @@ public:
                                     chunk, depth));
         }
         if (core != nullptr) check_may_wait(*core);
-        if (core != nullptr && how.within != std::chrono::nanoseconds::max()) {
-            deadline_ = now_of(*core) + how.within;
+        if (core != nullptr) {
+            const clock::time_point begin = now_of(*core);
+            if (how.within < deadline_ - begin) deadline_ = begin + how.within;
         }
-        chunks_ = (what.bytes() + chunk - 1) / chunk;
+        chunks_ = what.bytes() / chunk + (what.bytes() % chunk != 0 ? 1 : 0);
         const auto slots = static_cast<std::size_t>(std::min<std::uint64_t>(depth, chunks_));
         const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(chunk, what.bytes()));
         for (std::size_t i = 0; i < slots; ++i) {

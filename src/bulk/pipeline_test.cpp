@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -51,6 +52,26 @@ TEST_P(pipelined, chunks_come_in_order_and_whole) {
     EXPECT_EQ(chunks, 1u);
     bulk().pull_pipelined(100, 2, [&](const_bytes) { ++chunks; });
     EXPECT_EQ(chunks, 1u);
+}
+
+TEST_P(pipelined, a_chunk_longer_than_any_memory_is_all_of_it) {
+    constexpr std::size_t longest = std::numeric_limits<std::size_t>::max();
+    std::vector<std::byte> got;
+    far.pull_pipelined(
+        longest, 2, [&](const_bytes chunk) { got.insert(got.end(), chunk.begin(), chunk.end()); });
+    EXPECT_TRUE(got == memory);
+    const auto fresh = pattern(memory.size(), 3);
+    far.push_pipelined(longest, 2, [&](mutable_bytes chunk, std::uint64_t offset) {
+        std::memcpy(chunk.data(), fresh.data() + offset, chunk.size());
+    });
+    EXPECT_TRUE(memory == fresh);
+}
+
+TEST_P(pipelined, time_that_is_longer_than_clocks_count_is_no_deadline) {
+    std::size_t bytes = 0;
+    far.pull_pipelined(100000, 2, [&](const_bytes chunk) { bytes += chunk.size(); },
+                       {.within = std::chrono::nanoseconds::max() - 1ns});
+    EXPECT_EQ(bytes, memory.size());
 }
 
 TEST_P(pipelined, chunks_are_filled_in_order_and_all_arrive) {

@@ -1,6 +1,7 @@
 // Descriptors of memory that is reached by several ways.
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -149,6 +150,23 @@ INSTANTIATE_TEST_SUITE_P(
         unless_thread_sanitizer({""}).empty()
             ? real_ways{{"tcp://127.0.0.1:0"}, {"tcp://"}, "tcp://"}
             : real_ways{{"tcp://127.0.0.1:0", "shm://"}, {"tcp://", "shm://"}, "shm://"}}));
+
+TEST_P(bulk_routes_on, a_piece_longer_than_any_memory_is_all_of_it) {
+    engine server{texts(GetParam().server)}, client{texts(GetParam().client)};
+    std::vector<std::byte> memory = pattern(300000), mine(memory.size());
+    const exposed here = expose(server, memory, access::read_write);
+    server.define("memory", [&] { return bulk(here); });
+    const bulk far = client.procedure<bulk()>("memory").on(client.lookup(server.addresses()))();
+    for (const bool striped : {false, true}) {
+        const bulk_options all{.chunk_bytes = std::numeric_limits<std::size_t>::max(),
+                               .striped = striped};
+        far.pull(mine, all);
+        EXPECT_TRUE(mine == memory);
+        std::reverse(mine.begin(), mine.end());
+        far.push(mine, all);
+        EXPECT_TRUE(memory == mine);
+    }
+}
 
 TEST_P(bulk_routes_on, both_sides_move_bytes_over_all_ways) {
     engine server{texts(GetParam().server)}, client{texts(GetParam().client)};

@@ -121,11 +121,15 @@ future<void> routed_transfer::launch() noexcept {
     return later;
 }
 
-void routed_transfer::abandoned() noexcept {
+bool routed_transfer::abandoned() noexcept {
     add_reference();  // Until cancel().
-    if (core_->on_owner()) return cancel();
-    // A core that has ended has ended this transfer too.
-    if (!core_->hand_over(cancel_)) drop_reference();
+    if (core_->on_owner()) {
+        cancel();
+        return true;
+    }
+    if (core_->hand_over(cancel_)) return true;
+    drop_reference();  // As transfer_record::request_cancel().
+    return false;
 }
 
 void routed_transfer::cancel() noexcept {
@@ -236,7 +240,8 @@ void routed_transfer::rest(lane& on) noexcept {
 
 std::uint64_t routed_transfer::pieces_left() const noexcept {
     const std::uint64_t bytes = target_.first.piece_bytes;
-    return again_.size() + (total_ - fresh_.offset + bytes - 1) / bytes;
+    const std::uint64_t fresh = total_ - fresh_.offset;
+    return again_.size() + fresh / bytes + (fresh % bytes != 0 ? 1 : 0);
 }
 
 /// Whether one more piece by this way would be there before the others had moved all that is left:

@@ -43,10 +43,16 @@ void transfer_record::submit() noexcept {
     over();
 }
 
-void transfer_record::request_cancel() noexcept {
-    if (core_->on_owner()) return core_->moves().cancel(*this);
-    // A core that has ended has ended this transfer too.
-    if (!core_->hand_over(cancel_)) release();
+bool transfer_record::request_cancel() noexcept {
+    if (core_->on_owner()) {
+        core_->moves().cancel(*this);
+        return true;
+    }
+    if (core_->hand_over(cancel_)) return true;
+    // A core that has ended has ended this transfer too, or ends it before it moves a byte. One
+    // of the process that forked this one moves nothing here.
+    release();
+    return false;
 }
 
 void transfer_record::run_submit(work_unit& self) noexcept {
@@ -93,9 +99,9 @@ future<void> future_transfer::launch() noexcept {
     return later;
 }
 
-void future_transfer::abandoned() noexcept {
+bool future_transfer::abandoned() noexcept {
     add_reference();  // Until release().
-    request_cancel();
+    return request_cancel();
 }
 
 void future_transfer::over() noexcept {

@@ -107,7 +107,7 @@ public:
     /// Begins it. The local bytes are lent until the future is ready; the list is copied. To
     /// cancel() or destroy the future cancels the transfer and waits until the bytes are the
     /// caller's again, wherever the caller can wait (not in a tasklet, nor in virtual time
-    /// outside of a ULT).
+    /// outside of a ULT). A child of fork() waits for none: they go on in the parent alone.
     future<void> start_pull(std::uint64_t offset, const segments& into,
                             const bulk_options& how = {}) const;
     future<void> start_pull(const segments& into, const bulk_options& how = {}) const {

@@ -49,7 +49,9 @@ public:
     std::uint64_t moved() const noexcept { return moved_; }
 
 protected:
-    virtual void abandoned() noexcept;
+    /// Asks for its end. False: the engine has ended, or is the process's that forked this one:
+    /// nobody touches the bytes any more, and the future may never be ready.
+    virtual bool abandoned() noexcept;
     virtual failure progressed() noexcept { return {}; }
 
     engine_core* core_;

@@ -79,7 +79,8 @@ protected:
     /// Hands it to the engine; over() runs exactly once, here or on the engine's stream.
     void submit() noexcept;
     /// Asks for an early end. Any thread; until over(). The record must stay until release().
-    void request_cancel() noexcept;
+    /// False: the engine has ended, and touches the local bytes no more.
+    bool request_cancel() noexcept;
 
     /// It has ended: `why` is set. The record is the maker's again, and may be gone.
     virtual void over() noexcept = 0;
@@ -161,7 +162,9 @@ public:
 
 protected:
     /// The future was destroyed or canceled before its time: asks for an early end.
-    virtual void abandoned() noexcept;
+    /// Asks for its end. False: the engine has ended, or is the process's that forked this one:
+    /// nobody touches the bytes any more, and the future may never be ready.
+    virtual bool abandoned() noexcept;
 
 private:
     void over() noexcept override;
