@@ -84,6 +84,10 @@ struct bulk_source {
 
 std::shared_ptr<bulk_source> source_of(std::shared_ptr<shown_memory> memory);
 
+constexpr bool is_right(access rights) noexcept {
+    return rights == access::read || rights == access::write || rights == access::read_write;
+}
+
 /// How to get there from here.
 struct bulk_route {
     amalgam::peer there;

@@ -144,6 +144,36 @@ TEST_P(bulk_on, refusals_say_what_was_wrong_and_move_nothing) {
               errc::invalid);
 }
 
+TEST_P(bulk_on, rights_there_are_none_of_are_not_given) {
+    std::vector<std::byte> memory(5000);
+    for (const int rights : {0, 4, 7})
+        EXPECT_EQ(thrown_by([&] { (void)expose(client, memory, access(rights)); }).code(),
+                  errc::invalid);
+}
+
+TEST_P(bulk_on, a_list_longer_than_all_memory_is_past_the_end) {
+    std::vector<std::byte> memory = pattern(5000), mine(5000);
+    const exposed shown = expose(client, memory, access::read_write);
+    const bulk far = sent(shown);
+    // Never touched: together they are 10 bytes more than can be counted.
+    const std::size_t half = std::size_t{1} << 63;
+    const std::vector<mutable_bytes> list{
+        {mine.data(), half}, {mine.data(), half}, {mine.data(), 10}};
+    EXPECT_EQ(far.try_pull(list).code(), errc::invalid);
+    EXPECT_EQ(far.try_push(list).code(), errc::invalid);
+    EXPECT_EQ(memory, pattern(5000));
+    EXPECT_EQ(mine, std::vector<std::byte>(5000));
+}
+
+TEST_P(bulk_on, exposed_memory_that_is_moved_to_itself_stays_exposed) {
+    std::vector<std::byte> memory = pattern(5000), mine(memory.size());
+    exposed shown = expose(client, memory, access::read);
+    exposed& same = shown;
+    shown = std::move(same);
+    sent(shown).pull(mine);
+    EXPECT_EQ(mine, memory);
+}
+
 TEST_P(bulk_on, memory_that_is_not_exposed_any_more_is_denied) {
     std::vector<std::byte> memory = pattern(50000), mine(memory.size());
     exposed shown = expose(client, memory, access::read_write);

@@ -34,10 +34,6 @@ void copy_range(const std::vector<mutable_bytes>& list, std::uint64_t offset, mu
     }
 }
 
-bool is_right(access rights) noexcept {
-    return rights == access::read || rights == access::write || rights == access::read_write;
-}
-
 }  // namespace
 
 result<bulk_route> route_of(const bulk_source& source) {

@@ -23,6 +23,11 @@ shown_memory::shown_memory(engine_core& where, scatter segments, access rights,
 
 std::shared_ptr<shown_memory> show(engine_core& core, scatter segments, access rights,
                                    std::shared_ptr<void> holder) {
+    if (!is_right(rights)) {
+        throw error(errc::invalid,
+                    "the rights to memory that is exposed are access::read, access::write or "
+                    "access::read_write");
+    }
     const auto close_then_free = [](shown_memory* gone) {
         gone->exposure::close(
             [](exposure& closed) noexcept { delete static_cast<shown_memory*>(&closed); });

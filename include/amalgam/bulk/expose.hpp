@@ -32,9 +32,10 @@ public:
     exposed() noexcept = default;
     exposed(exposed&&) noexcept = default;
     exposed& operator=(exposed&& other) noexcept {
+        exposed taken(std::move(other));  // Which may be this.
         close();
-        memory_ = std::move(other.memory_);
-        bulk_ = std::move(other.bulk_);
+        memory_ = std::move(taken.memory_);
+        bulk_ = std::move(taken.bulk_);
         return *this;
     }
     ~exposed() { close(); }
@@ -55,7 +56,8 @@ private:
 };
 
 /// Lets peers read or write these bytes, as the rights say.
-/// Failure: throws error{no_memory} at a limit of a port, error{closed} after the engine's end.
+/// Failure: throws error{no_memory} at a limit of a port, error{closed} after the engine's end,
+///          error{invalid} for rights there are none of and for more bytes than memory has.
 exposed expose(engine& where, const segments& bytes, access rights);
 /// Lets peers read these bytes.
 exposed expose(engine& where, const const_segments& bytes);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <ranges>
 #include <span>
 #include <type_traits>
@@ -29,6 +30,17 @@ concept one_segment = contiguous_trivial<std::remove_reference_t<Range>> &&
 template <typename Range>
 concept one_mutable_segment = one_segment<Range> &&
     !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Range>>>;
+
+/// Of all segments together. More than there can be, as of one that is named over and over, count
+/// as the largest number, which no memory has.
+template <typename Segment>
+constexpr std::uint64_t bytes_of_all(std::span<const Segment> list) noexcept {
+    constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    std::uint64_t sum = 0;
+    for (const Segment& each : list)
+        sum = each.size() > most - sum ? most : sum + each.size();
+    return sum;
+}
 }  // namespace detail
 
 /// Local bytes to write to: one contiguous range (vector, array, string, span of trivially
@@ -43,12 +55,7 @@ public:
     segments(const std::vector<mutable_bytes>& list) noexcept : segments(scatter(list)) {}
 
     scatter list() const noexcept { return is_list_ ? many_ : scatter(&one_, 1); }
-    std::uint64_t bytes() const noexcept {
-        std::uint64_t sum = 0;
-        for (const mutable_bytes& each : list())
-            sum += each.size();
-        return sum;
-    }
+    std::uint64_t bytes() const noexcept { return detail::bytes_of_all(list()); }
 
 private:
     mutable_bytes one_;
@@ -70,12 +77,7 @@ public:
     const_segments& operator=(const const_segments&) = delete;
 
     gather list() const noexcept { return is_list_ ? many_ : gather(&one_, 1); }
-    std::uint64_t bytes() const noexcept {
-        std::uint64_t sum = 0;
-        for (const const_bytes& each : list())
-            sum += each.size();
-        return sum;
-    }
+    std::uint64_t bytes() const noexcept { return detail::bytes_of_all(list()); }
 
 private:
     const_bytes one_;
