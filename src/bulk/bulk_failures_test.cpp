@@ -431,6 +431,25 @@ TEST_P(bulk_allocations, what_does_not_throw_says_that_there_was_no_memory) {
     }
 }
 
+TEST(bulk_failures, whatever_allocation_fails_a_transfer_by_several_ways_can_be_canceled) {
+    engine server{{"tcp://127.0.0.1:0", "tcp://127.0.0.1:0"}}, client{{"tcp://", "tcp://"}};
+    std::vector<std::byte> memory = pattern(300000), mine(memory.size());
+    const exposed shown = expose(server, memory, access::read_write);
+    server.define("memory", [&] { return bulk(shown); });
+    const bulk far = client.procedure<bulk()>("memory").on(client.lookup(server.addresses()))();
+    const auto cancel_one = [&] {
+        auto later = far.start_pull(mine, {.chunk_bytes = 10000, .striped = true});
+        later.cancel();
+        EXPECT_TRUE(later.ready());
+    };
+    std::size_t n = 1;
+    while (!client.run([&] { return survives(n, cancel_one); }))
+        ASSERT_LT(++n, 1000u);
+    EXPECT_GT(n, 5u);
+    far.pull(mine);
+    EXPECT_EQ(mine, memory);
+}
+
 TEST_P(bulk_allocations, transfers_take_none_in_steady_state) {
     if (detail::sanitized) GTEST_SKIP() << "small blocks are not pooled under sanitizers";
     engine server{GetParam()}, client{GetParam()};

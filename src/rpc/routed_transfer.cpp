@@ -20,12 +20,28 @@ bool is_loss_of_way(errc code) noexcept {
     return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
 }
 
-failure lost_all() noexcept try {
-    return {{errc::disconnected},
-            "the last way to the peer was lost before it had said that nothing more is written; "
-            "what it has received may still be"};
+/// Without memory for words the code says it.
+failure in_words(errc code, const char* sentence) noexcept try {
+    return {{code}, sentence};
 } catch (const std::bad_alloc&) {
-    return {{errc::disconnected}, {}};
+    return {{code}, {}};
+}
+failure copy_of(const failure& why) noexcept try { return why; } catch (const std::bad_alloc&) {
+    return {why.what, {}};
+}
+
+failure lost_all() noexcept {
+    return in_words(
+        errc::disconnected,
+        "the last way to the peer was lost before it had said that nothing more is written; "
+        "what it has received may still be");
+}
+failure was_canceled() noexcept {
+    return in_words(errc::canceled, "the transfer was canceled");
+}
+failure was_stopped() noexcept {
+    return in_words(errc::closed,
+                    "this engine is stopped and transfers nothing more; make a new one");
 }
 
 }  // namespace
@@ -115,7 +131,7 @@ future<void> routed_transfer::launch() noexcept {
     if (core_->on_owner()) {
         begin();
     } else if (!core_->hand_over(begin_)) {
-        fail({{errc::closed}, "this engine is stopped and transfers nothing more; make a new one"});
+        fail(was_stopped());
         drop_reference();
     }
     return later;
@@ -137,7 +153,7 @@ void routed_transfer::cancel() noexcept {
         canceled_early_ = true;  // It is still being handed over; begin() will see.
     } else if (!ended_) {
         ++busy_;
-        end({{errc::canceled}, "the transfer was canceled"});
+        end(was_canceled());
         release();
     }
     drop_reference();
@@ -150,7 +166,7 @@ void routed_transfer::begin() noexcept {
     core_->moves().hold();
     try {
         if (canceled_early_) {
-            end({{errc::canceled}, "the transfer was canceled"});
+            end(was_canceled());
         } else {
             find_ways();
             open_ways();
@@ -230,7 +246,7 @@ void routed_transfer::schedule(lane& on) noexcept {
         rest(on);
         --busy_;  // Whoever calls holds one more.
     }
-    end({{errc::closed}, "this engine is stopped and transfers nothing more; make a new one"});
+    end(was_stopped());
 }
 
 void routed_transfer::rest(lane& on) noexcept {
@@ -355,7 +371,7 @@ void routed_transfer::over(lane& on) noexcept {
     } else if (is_loss_of_way(why.what.code)) {
         go_without(on);
     } else {
-        end(failure(why));
+        end(copy_of(why));
     }
     release();
 }
@@ -376,7 +392,7 @@ void routed_transfer::go_without(lane& on) noexcept {
     }
     const bool all_lost =
         std::all_of(ways_.begin(), ways_.end(), [](const way& each) { return each.lost; });
-    if (all_lost) end(failure(on.why()));
+    if (all_lost) end(copy_of(on.why()));
 }
 
 /// It is over, but of a put that a lost way had under way bytes may still wait on the far side, and

@@ -1,3 +1,5 @@
+#include <new>
+
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -38,7 +40,11 @@ void transfer_record::submit() noexcept {
     if (core_->on_owner()) return core_->moves().begin(*this);
     if (core_->hand_over(submit_)) return;
     why.what = {errc::closed};
-    why.sentence = "this engine is stopped and transfers nothing more; make a new one";
+    try {
+        why.sentence = "this engine is stopped and transfers nothing more; make a new one";
+    } catch (const std::bad_alloc&) {
+        // The code says it.
+    }
     state_ = state::ended;
     over();
 }

@@ -76,6 +76,7 @@ struct pipeline_options {
 ///          answered all that left, which is one round trip behind what is on its way. An
 ///          owner that stands still loses its connection after the silence limit (5 s unless
 ///          set, see port_options); with several ways, each may take so long.
+///          What throws lets std::bad_alloc through when there is no memory to begin with.
 /// Cost:    a copy is one reference count. An operation allocates nothing in steady state.
 class bulk {
 public:
