@@ -20,6 +20,7 @@ answer_record::answer_record(served_call& answers, answer_values& what, left_fun
 }
 
 void answer_record::frame(status what, std::string_view text) noexcept {
+    if (call.one_way()) return;  // Nobody reads it.
     try {
         if (!what.ok()) {
             values.values.clear();

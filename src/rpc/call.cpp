@@ -82,7 +82,11 @@ void call_record::submit() noexcept {
             return refuse(thrown_here("what was to go with the call"));
         }
     }
-    if (core_->on_owner()) return core_->calls().begin(*this);
+    if (core_->on_owner()) {
+        engine_core& core = *core_;
+        core.calls().begin(*this);  // This may be gone then.
+        return core.settle_idle();
+    }
     if (core_->hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
     refuse({{errc::closed}, core_->why_closed()});
 }
@@ -143,7 +147,11 @@ void drop_extras::operator()(call_extras* which) const noexcept {
 
 void call_record::request_cancel() noexcept {
     // What reads its result may cancel it: then it is in use below us.
-    if (core_->on_owner() && !core_->is_busy()) return core_->calls().cancel(*this);
+    if (core_->on_owner() && !core_->is_busy()) {
+        engine_core& core = *core_;
+        core.calls().cancel(*this);
+        return core.settle_idle();
+    }
     // A core that has ended has ended this call too.
     if (!core_->hand_over(cancel_.emplace(&call_record::run_cancel, *this))) release();
 }

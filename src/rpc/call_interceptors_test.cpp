@@ -80,6 +80,22 @@ TEST(interceptors, see_every_call_on_both_sides) {
                                                      "serving f for ann", "served f ok"}));
 }
 
+TEST(interceptors, a_refusal_by_no_known_code_ends_the_call_as_handler_failed) {
+    struct odd : interceptor {
+        void serving(call_context&) override { throw error(static_cast<errc>(200), "odd"); }
+    };
+    loop_network net;
+    engine server{net.port("server"), {.interceptors = {std::make_shared<odd>()}}};
+    engine client{net.port("client")};
+    server.define("f", [] {});
+    future<void> call = client.procedure<void()>("f").on(server.address()).start();
+    net.run_until_idle();
+    ASSERT_TRUE(call.ready());
+    const status how = call.wait();
+    EXPECT_EQ(how, errc::handler_failed);
+    EXPECT_EQ(how.handler_code(), static_cast<errc>(200));
+}
+
 TEST(trace, goes_with_a_call_and_those_that_its_handler_makes) {
     loop_network net;
     engine back{net.port("back")}, front{net.port("front")}, client{net.port("client")};

@@ -85,6 +85,8 @@ public:
                  loan_ids& loans) noexcept;
     /// An answer to the call arrived, and its checksum is wrong.
     void on_damaged(peer_state& from, std::uint64_t id) noexcept;
+    /// An answer to the call arrived that this version cannot read: there will be no other.
+    void on_malformed(peer_state& from, std::uint64_t id, std::string_view wrong) noexcept;
     void on_verdict(peer_state& from, const parsed_message& verdict) noexcept;
     /// Ends every call to this peer.
     void on_peer_down(peer_state& gone, status why) noexcept;

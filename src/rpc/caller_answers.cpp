@@ -121,6 +121,11 @@ void caller::on_damaged(peer_state& from, std::uint64_t id) noexcept {
     if (call != nullptr && call->callee_ == &from) give_up(*call, {errc::corrupt});
 }
 
+void caller::on_malformed(peer_state& from, std::uint64_t id, std::string_view wrong) noexcept {
+    call_record* const call = find(id);
+    if (call != nullptr && call->callee_ == &from) give_up(*call, {errc::mismatch}, wrong);
+}
+
 void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {
     const remote_procedure* const what = core_.procedure_of(verdict.procedure);
     if (what == nullptr) return;

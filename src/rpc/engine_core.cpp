@@ -246,6 +246,8 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
             serves_.refuse(*from, arrived.tag(), parsed, {why}, wrong);
         } else if (parsed.corrupt && parsed.kind != message_kind::one_way) {
             calls_.on_damaged(*from, arrived.tag());
+        } else if (parsed.kind == message_kind::reply || parsed.kind == message_kind::item) {
+            calls_.on_malformed(*from, arrived.tag(), wrong);
         }
         return;
     }

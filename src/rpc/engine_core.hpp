@@ -155,6 +155,12 @@ public:
         if (orphaned_) [[unlikely]]
             end_orphan();
     }
+    /// The same at the end of what the thread of an idle loop called from outside: what that told a
+    /// function of the user's may have destroyed the engine. This may be gone then.
+    void settle_idle() noexcept {
+        if (orphaned_) [[unlikely]]
+            end_idle_orphan();
+    }
 
     caller& calls() noexcept { return calls_; }
     server& serves() noexcept { return serves_; }
@@ -252,6 +258,8 @@ private:
     static const void* this_thread() noexcept;
     void drive_until_quiet(clock::duration at_most);
     void wait_until_quiet(clock::duration at_most);
+    bool ends_beside() noexcept;
+    void stop_beside();
     bool must_end_later() const noexcept;
     void end_later() noexcept;
     void finish_end() noexcept;
@@ -262,6 +270,7 @@ private:
     void stop_streams();
     void end_elsewhere() noexcept;
     void end_orphan() noexcept;
+    void end_idle_orphan() noexcept;
 
     engine& owner_;
     engine_options options_;

@@ -358,6 +358,60 @@ TEST(engine_ends_inside, a_callback_that_would_wait_for_another_engine_is_told_s
     EXPECT_EQ(told, errc::invalid);
 }
 
+/// Handlers of `first` end `second`, which has a call under way that ends when told; `first` is
+/// stopped meanwhile, and leaves them behind.
+struct two_that_end {
+    std::atomic<bool> goes_on{false}, ends{false};
+    std::shared_ptr<int> token = std::make_shared<int>(1);
+    std::weak_ptr<int> alive = token;
+    std::unique_ptr<engine> first =
+        std::make_unique<engine>("shm://", engine_options{.drain = 0ms});
+    std::unique_ptr<engine> second =
+        std::make_unique<engine>("shm://", engine_options{.drain = 1h});
+    engine client{"shm://"};
+    std::atomic<bool> runs{false};
+
+    void run(std::function<void()> end) {
+        second->define("long", [this, token = std::move(token)] {
+            runs = true;
+            while (!goes_on)
+                this_task::yield();
+        });
+        first->define("end", [this, end] {
+            ends = true;
+            end();
+        });
+        auto under_way = client.procedure<void()>("long").on(second->address()).start();
+        while (!runs)
+            std::this_thread::yield();
+        auto ending = client.procedure<void()>("end").on(first->address()).start();
+        // Until `second` has been told to end.
+        const peer there = client.lookup(second->address());
+        while (!ends ||
+               client.procedure<void()>("none").on(there).try_call().code() != errc::unavailable)
+            std::this_thread::yield();
+        first.reset();
+        goes_on = true;
+        EXPECT_TRUE(under_way.wait().ok());
+    }
+};
+
+TEST(engine_ends_inside, it_ends_also_when_the_ult_that_stops_it_never_goes_on) {
+    two_that_end both;
+    both.run([&] { both.second->stop(); });
+    both.second->stop();
+    both.second.reset();
+    while (!both.alive.expired())  // What stopped it has a reference for a moment yet.
+        std::this_thread::yield();
+}
+
+TEST(engine_ends_inside, it_ends_also_when_the_ult_that_destroys_it_never_goes_on) {
+    two_that_end both;
+    both.run([&] { delete both.second.release(); });
+    while (!both.alive.expired())
+        std::this_thread::yield();
+}
+
 TEST(engine_ends_inside, a_handler_that_has_destroyed_its_engine_may_wait_and_go_on) {
     auto server = std::make_unique<engine>("shm://", engine_options{.drain = 30s});
     engine client{"shm://"};

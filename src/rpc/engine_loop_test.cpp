@@ -15,6 +15,7 @@
 
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -211,6 +212,56 @@ TEST_P(engine_loop, another_thread_may_end_it_when_its_loop_has_ended) {
     future<void> work = here->spawn([] { this_task::sleep_for(1ms); });
     std::thread([&] { loop_until(*here, [&] { return work.ready(); }); }).join();
     here.reset();
+}
+
+TEST_P(engine_loop, a_completion_outside_of_progress_that_destroys_it_leaves_nothing) {
+    struct mark : interceptor {};
+    for (const bool stopped : {false, true}) {
+        auto seen = std::make_shared<mark>();
+        const std::weak_ptr<mark> inside = seen;
+        auto here = std::make_unique<engine>(
+            GetParam(), engine_options{.progress = by_caller, .interceptors = {seen}});
+        seen.reset();
+        if (stopped) here->stop();
+        auto ping = here->procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
+        ping.on(peer()).call_then([&](const result<std::uint64_t>&) { here.reset(); }, 1);
+        EXPECT_EQ(here, nullptr);
+        EXPECT_TRUE(inside.expired());
+    }
+}
+
+TEST_P(engine_loop, a_callback_may_stop_or_destroy_another_of_its_loop) {
+    struct mark : interceptor {};
+    for (const bool destroys : {false, true}) {
+        for (const unsigned streams : {1u, 2u}) {
+            auto seen = std::make_shared<mark>();
+            const std::weak_ptr<mark> inside = seen;
+            engine here{GetParam(), {.progress = by_caller}};
+            auto other = std::make_unique<engine>(
+                GetParam(),
+                engine_options{.streams = streams, .progress = by_caller, .interceptors = {seen}});
+            seen.reset();
+            bool told = false, called = false;
+            other->procedure<void()>("nothing")
+                .on(here.address())
+                .call_then([&](const result<void>&) { told = true; });
+            auto ping = here.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
+            ping.on(here.address())
+                .call_then(
+                    [&](const result<std::uint64_t>&) {
+                        destroys ? other.reset() : other->stop();
+                        called = true;
+                    },
+                    1);
+            while (!called)
+                here.progress();
+            while (other != nullptr && !told)
+                other->progress();
+            other.reset();
+            EXPECT_TRUE(told);
+            EXPECT_TRUE(inside.expired());
+        }
+    }
 }
 
 TEST_P(engine_loop, a_handler_may_stop_it) {

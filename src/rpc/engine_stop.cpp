@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -64,6 +65,30 @@ private:
     std::vector<std::thread::id> ended_;
 };
 
+end_threads& ending() {
+    static end_threads all;
+    return all;
+}
+
+/// Runs `work()` on a thread of its own, and waits for it in this ULT. False: there is no thread,
+/// and it did not run.
+template <typename Work>
+bool run_beside(Work work) noexcept {
+    try {
+        const auto me =
+            std::make_shared<waiter>();  // The ULT may never go on, so not on its stack.
+        me->waits_for("rpc calls to end");
+        ending().run([work, me] {
+            work();
+            me->unpark();
+        });
+        me->park();
+        return true;
+    } catch (const std::exception&) {
+        return false;
+    }
+}
+
 }  // namespace
 
 bool engine_core::is_quiet() const noexcept {
@@ -96,6 +121,9 @@ bool engine_core::on_own_stream() noexcept {
 
 void engine_core::stop() {
     if (forked_.load(std::memory_order_relaxed)) return;
+    if (ends_beside() && !stopping_.exchange(true, std::memory_order_acq_rel)) {
+        return stop_beside();
+    }
     const core_reference alive(*this);  // A callback may destroy the engine meanwhile.
     const bool inside = on_own_stream();
     const bool later = must_end_later();
@@ -121,11 +149,31 @@ void engine_core::stop() {
     settle();
 }
 
+/// The caller is a ULT of somebody else's. Its own streams may end while it waits here, and then it
+/// never goes on: so it only waits, and a thread does the work.
+bool engine_core::ends_beside() noexcept {
+    return this_task::in_ult() && !driven_ && !streams_.driven_by_caller() && !on_own_stream();
+}
+
+void engine_core::stop_beside() {
+    const auto work = [this] {
+        listeners_->close();
+        end_calls(true);
+        stopped_.set();
+        stop_streams();
+        drop_reference();
+    };
+    add_reference();
+    if (!run_beside(work)) work();
+}
+
 /// Something of the engine's is in the middle of its work below us on this stack, or the engine is
 /// another thread's and who calls cannot wait for that.
 bool engine_core::must_end_later() const noexcept {
-    if (on_owner()) return busy_ != 0;
-    return execution_stream::current() != nullptr && !this_task::in_ult();
+    const execution_stream* const here = execution_stream::current();
+    const bool may_wait = here == nullptr || this_task::in_ult();
+    if (on_owner()) return busy_ != 0 || (!may_wait && here != &streams_.first());
+    return !may_wait;
 }
 
 void engine_core::end_later() noexcept {
@@ -173,23 +221,22 @@ void engine_core::wait_for_end() {
 
 void engine_core::destroy() noexcept {
     if (forked_.load(std::memory_order_relaxed)) return;  // It is the parent's, and stays.
+    if (ends_beside() && run_beside([this] { destroy(); })) return;
     const bool inside = on_own_stream();
     const bool elsewhere = inside || must_end_later();
     stop();
     if (!elsewhere) return drop_reference();
-    if (driven_ || (streams_.driven_by_caller() && (inside || (on_owner() && looping_)))) {
+    if (driven_ || (streams_.driven_by_caller() && (inside || on_owner()))) {
         orphaned_ = true;  // Who runs its streams is below us, or comes by: see settle().
-    } else if (streams_.driven_by_caller() && on_owner()) {
-        finish_end();  // No port is below, but the core is, and nobody runs it any more: it stays.
+        settle_idle();
     } else {
         end_elsewhere();
     }
 }
 
 void engine_core::end_elsewhere() noexcept {
-    static end_threads threads;
     try {
-        threads.run([this] {
+        ending().run([this] {
             wait_for_end();
             // What destroyed it may wait for something yet.
             const auto give_up = std::chrono::steady_clock::now() + options_.drain;
@@ -203,6 +250,20 @@ void engine_core::end_elsewhere() noexcept {
             "no thread to end the streams of an engine that its own work destroyed: they stay",
             {{"engine", options_.name}, {"why", why.what()}});
     }
+}
+
+/// The end of one that its loop's thread destroyed outside of progress(), where nobody calls that
+/// any more: on its stream, as the caller may be a callback of another engine's and unable to wait.
+void engine_core::end_idle_orphan() noexcept {
+    if (!streams_.driven_by_caller() || busy_ != 0 || looping_.load(std::memory_order_relaxed)) {
+        return;
+    }
+    {
+        const loop_turn mine(*this);
+        while (!stopped_.is_set())
+            stream().run_ready();
+    }
+    end_orphan();
 }
 
 void engine_core::end_orphan() noexcept {

@@ -375,6 +375,29 @@ TEST(hostile_peer,
     EXPECT_EQ(counters_of(client)["rpc.late_replies"], 1u);
 }
 
+TEST(hostile_peer, an_answer_that_cannot_be_read_ends_its_call) {
+    loop_network net;
+    hostile enemy(net);
+    engine client{net.port("client")};
+    for (const std::size_t changed : {0, 1, 2, 3}) {  // Version, status, flags, what is reserved.
+        future<int> call = client.procedure<int()>("f").on(enemy.line->address()).start();
+        net.run_until_idle();
+        const std::uint64_t id = enemy.tags.back();
+        const std::size_t asked = enemy.got.size();
+        bytes reply(detail::reply_bytes);
+        detail::write_reply(reply.data(), {errc::denied});
+        reply[changed] ^= std::byte{0xc0};
+        enemy.send(id, reply);
+        net.run_until_idle();
+        ASSERT_TRUE(call.ready()) << changed;
+        EXPECT_EQ(call.wait(), errc::mismatch) << changed;
+        for (std::size_t i = asked; i < enemy.got.size(); ++i) {  // A cancel, and no answer.
+            EXPECT_EQ(enemy.got[i].size(), detail::cancel_bytes) << changed;
+        }
+    }
+    EXPECT_EQ(counters_of(client)["rpc.malformed"], 4u);
+}
+
 TEST(hostile_peer, that_sends_more_values_than_were_asked_for_ends_the_stream) {
     loop_network net;
     hostile enemy(net);

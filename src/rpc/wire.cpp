@@ -174,8 +174,8 @@ void write_short(std::byte* to, message_kind kind, std::uint32_t number) noexcep
 const char* parse(const_bytes bytes, parsed_message& into) noexcept {
     if (bytes.empty()) return "it is empty";
     const auto first = load_le<std::uint8_t>(bytes.data());
+    into.kind = static_cast<message_kind>(first & 15);  // Of every version.
     if (first >> 4 != version) return "it is of another version of the protocol";
-    into.kind = static_cast<message_kind>(first & 15);
     switch (into.kind) {
         case message_kind::request:
         case message_kind::one_way:
