@@ -37,7 +37,11 @@ void transfer_record::put(gather from) noexcept {
 
 void transfer_record::submit() noexcept {
     deadline_ = core_->deadline_after(timeout_, call_context::try_current());
-    if (core_->on_owner()) return core_->moves().begin(*this);
+    if (core_->on_owner()) {
+        engine_core& core = *core_;
+        core.moves().begin(*this);  // This may be gone then.
+        return core.settle_idle();
+    }
     if (core_->hand_over(submit_)) return;
     why.what = {errc::closed};
     try {
@@ -51,7 +55,9 @@ void transfer_record::submit() noexcept {
 
 bool transfer_record::request_cancel() noexcept {
     if (core_->on_owner()) {
-        core_->moves().cancel(*this);
+        engine_core& core = *core_;
+        core.moves().cancel(*this);
+        core.settle_idle();
         return true;
     }
     if (core_->hand_over(cancel_)) return true;
