@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -154,12 +155,19 @@ struct logger::state {
 };
 
 logger::logger() : lowest_(log_level::warn), state_(std::make_unique<state>()) {}
+logger::logger(std::nullptr_t) noexcept : lowest_(log_level::off) {}
 logger::~logger() = default;
 
+logger::state& logger::usable() const {
+    if (state_ == nullptr) throw std::bad_alloc();
+    return *state_;
+}
+
 void logger::configure(std::string_view settings) {
-    std::lock_guard hold(state_->lock);
-    level_table levels = state_->levels;
-    log_format format = state_->format;
+    state& mine = usable();
+    std::lock_guard hold(mine.lock);
+    level_table levels = mine.levels;
+    log_format format = mine.format;
     for (std::string_view rest = settings; !rest.empty();) {
         std::string_view part = rest.substr(0, rest.find(','));
         rest.remove_prefix(std::min(part.size() + 1, rest.size()));
@@ -179,31 +187,35 @@ void logger::configure(std::string_view settings) {
                    "is not one of trace, debug, info, warn, error, off, text, json");
         }
     }
-    state_->levels = std::move(levels);
-    state_->use(format);
-    lowest_.store(state_->levels.lowest(), std::memory_order_relaxed);
+    mine.levels = std::move(levels);
+    mine.use(format);
+    lowest_.store(mine.levels.lowest(), std::memory_order_relaxed);
 }
 
 void logger::set_level(log_level level) {
-    std::lock_guard hold(state_->lock);
-    state_->levels.common = level;
-    lowest_.store(state_->levels.lowest(), std::memory_order_relaxed);
+    state& mine = usable();
+    std::lock_guard hold(mine.lock);
+    mine.levels.common = level;
+    lowest_.store(mine.levels.lowest(), std::memory_order_relaxed);
 }
 
 void logger::set_level(std::string_view component, log_level level) {
-    std::lock_guard hold(state_->lock);
-    state_->levels.apart.insert_or_assign(std::string(component), level);
-    lowest_.store(state_->levels.lowest(), std::memory_order_relaxed);
+    state& mine = usable();
+    std::lock_guard hold(mine.lock);
+    mine.levels.apart.insert_or_assign(std::string(component), level);
+    lowest_.store(mine.levels.lowest(), std::memory_order_relaxed);
 }
 
 void logger::set_format(log_format format) {
-    std::lock_guard hold(state_->lock);
-    state_->use(format);
+    state& mine = usable();
+    std::lock_guard hold(mine.lock);
+    mine.use(format);
 }
 
 void logger::set_sink(sink to) {
-    std::lock_guard hold(state_->lock);
-    state_->to = std::move(to);
+    state& mine = usable();
+    std::lock_guard hold(mine.lock);
+    mine.to = std::move(to);
 }
 
 bool logger::enabled(log_level level, std::string_view component) const noexcept {
@@ -237,17 +249,23 @@ void logger::write(log_level level, std::string_view component, std::string_view
 }
 
 logger& default_logger() noexcept {
-    static logger& the_logger = [&]() -> logger& {
-        auto* made = new logger;  // Never destroyed: destructors of statics log too.
-        const char* settings = std::getenv("AMALGAM_LOG");
-        try {
-            if (settings != nullptr) made->configure(settings);
-        } catch (const std::exception& wrong) {
-            made->log(log_level::warn, "log", wrong.what());
-        }
-        return *made;
-    }();
-    return the_logger;
+    try {
+        static logger& the_logger = [&]() -> logger& {
+            auto* made = new logger;  // Never destroyed: destructors of statics log too.
+            const char* settings = std::getenv("AMALGAM_LOG");
+            try {
+                if (settings != nullptr) made->configure(settings);
+            } catch (const std::exception& wrong) {
+                made->log(log_level::warn, "log", wrong.what());
+            }
+            return *made;
+        }();
+        return the_logger;
+    } catch (const std::bad_alloc&) {
+        alignas(logger) static std::byte room[sizeof(logger)];
+        static logger& silent = *::new (room) logger(nullptr);
+        return silent;
+    }
 }
 
 }  // namespace amalgam

@@ -1,6 +1,7 @@
 #include "rpc/route_search.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <utility>
 
@@ -110,10 +111,10 @@ future<peer> route_search::start() {
 void route_search::run() noexcept {
     try {
         look();
-    } catch (const error& why) {
-        found_.set_failure(failure{why.code(), why.what()});
+    } catch (const error&) {
+        found_.set_exception(std::current_exception());
     } catch (...) {
-        found_.set_failure(failure{{errc::no_memory}, "there was no memory to look a peer up"});
+        found_.set_failure(failure{{errc::no_memory}, "no memory"});
     }
 }
 

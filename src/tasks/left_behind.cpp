@@ -41,7 +41,8 @@ public:
 
 // Never destroyed: who unparks a ULT late may do so after main() returned.
 pool& limbo() noexcept {
-    static pool& one = *new limbo_pool;
+    alignas(limbo_pool) static std::byte room[sizeof(limbo_pool)];
+    static pool& one = *::new (room) limbo_pool;
     return one;
 }
 

@@ -67,7 +67,7 @@ work_unit* work_stealing_scheduler::next() noexcept {
 namespace {
 
 struct stacked_unit final : work_unit {
-    stacked_unit(std::unique_ptr<scheduler> what) noexcept
+    explicit stacked_unit(std::unique_ptr<scheduler> what)
         : work_unit(&run_unit), order(std::move(what)) {}
 
     static void run_unit(work_unit& unit) noexcept {

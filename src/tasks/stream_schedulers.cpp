@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -94,9 +96,14 @@ void stream::use(scheduler& which) noexcept {
 void stream::end_stacked() noexcept {
     for (std::size_t i = 1; i < orders_.size(); ++i) {
         promise<void> ended = std::move(orders_[i].ended);
-        ended.set_failure(errc::closed,
-                          "the stream that ran this scheduler was stopped before the "
-                          "scheduler was done");
+        failure why{{errc::closed}, {}};
+        try {
+            why.sentence =
+                "the stream that ran this scheduler was stopped before the scheduler was done";
+        } catch (const std::bad_alloc&) {
+            // The code says it.
+        }
+        ended.set_failure(std::move(why));
     }
 }
 
@@ -109,8 +116,6 @@ void stream::stack(std::unique_ptr<scheduler> order, promise<void> ended) noexce
     try {
         orders_.reserve(orders_.size() + 1);
         attach_pools(*order);
-    } catch (const error& why) {
-        return ended.set_failure(why.code().code, why.what());
     } catch (...) {
         return ended.set_exception(std::current_exception());
     }

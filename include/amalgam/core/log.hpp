@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -124,7 +125,10 @@ public:
                   log_fields fields, log_field last) noexcept;
 
 private:
+    friend logger& default_logger() noexcept;
     struct state;
+    explicit logger(std::nullptr_t) noexcept;  // Writes nothing.
+    state& usable() const;                     // Throws std::bad_alloc where there is none.
     void write(log_level level, std::string_view component, std::string_view message,
                std::span<const log_field> fields) noexcept;
 
@@ -135,6 +139,9 @@ private:
 /// The process's own logger, set up from AMALGAM_LOG on first use and never destroyed.
 /// The one global object of the library: log lines come from destructors, forked children and
 /// plug-ins, where nobody can hand a logger in, and one stream of them is what a reader wants.
+///
+/// Failure: without memory for it, one that writes nothing and cannot be set up; the next use tries
+///          again.
 logger& default_logger() noexcept;
 
 /// Logs to default_logger().

@@ -131,11 +131,7 @@ public:
     }
     ~promise() {
         if (state_ == nullptr) return;
-        if (!set_) {
-            state_->fail(failure{{errc::canceled},
-                                 "the promise was destroyed before it had a value: whoever should "
-                                 "have brought it ended early"});
-        }
+        if (!set_ && taken_) state_->fail_as_broken();
         state_->drop_reference();
     }
 

@@ -53,6 +53,8 @@ public:
     void complete() noexcept;
     void fail(failure why) noexcept;
     void fail(std::exception_ptr why) noexcept;
+    /// Its promise ended without a value.
+    void fail_as_broken() noexcept;
 
     /// Set before the future is handed out. The context must live as long as the state.
     void on_abandon(abandon_hook hook, void* context) noexcept {
@@ -75,6 +77,8 @@ protected:
     void reset() noexcept;
 
 private:
+    template <typename Sentence>
+    void say(Sentence sentence) noexcept;
     // Never dereferenced.
     static continuation* done_mark() noexcept {
         return reinterpret_cast<continuation*>(std::uintptr_t{1});
