@@ -277,6 +277,8 @@ void connection::watch_sent(std::size_t bytes) noexcept {
     unproven_bytes_ += bytes;
     if (unproven_bytes_ < trusted_bytes || watched_) return;
     watched_ = true;
+    // Before anything can stall: a program that is not scheduled for long cannot do it later.
+    limit_unacknowledged(socket_.get(), std::chrono::milliseconds(0));
     set_deadline(clock::steady().now() + home_.silence_limit() / 4);
 }
 
@@ -284,15 +286,11 @@ void connection::check_sender(clock::time_point now) noexcept {
     const auto limit = home_.silence_limit();
     const sender_state found = look_at_sender(socket_.get(), limit);
     if (found == sender_state::dead) return down({errc::disconnected, ETIMEDOUT});
-    const bool lift = found == sender_state::stalled;
-    if (lift != timeout_lifted_) {
-        limit_unacknowledged(socket_.get(), lift ? std::chrono::milliseconds(0) : limit);
-        timeout_lifted_ = lift;
-    }
     watched_ = found != sender_state::clear || !queue_.empty();
     // What looked like a full socket may have been memory that could not be read; see flush().
     if (blocked_ && found == sender_state::clear) try_again();
     if (watched_) return set_deadline(now + limit / 4);
+    limit_unacknowledged(socket_.get(), limit);
     unproven_bytes_ = 0;
 }
 

@@ -119,15 +119,14 @@ private:
     tcp_port& home_;
     unique_fd socket_;
     phase phase_ = phase::entering;
-    bool readable_ = false;     ///< An edge came, and the socket was not read empty since.
-    bool ended_ = false;        ///< The peer closed its side: read until the end shows.
-    bool held_ = false;         ///< The reader holds frames it could not hand over.
-    bool paused_ = false;       ///< By the handler.
-    bool blocked_ = false;      ///< The socket is full; an event will tell.
-    bool awaits_room_ = false;  ///< The poller watches for room.
-    bool was_full_ = false;     ///< Somebody was refused and waits for writable().
-    bool watched_ = false;      ///< check_sender() is due some time.
-    bool timeout_lifted_ = false;
+    bool readable_ = false;        ///< An edge came, and the socket was not read empty since.
+    bool ended_ = false;           ///< The peer closed its side: read until the end shows.
+    bool held_ = false;            ///< The reader holds frames it could not hand over.
+    bool paused_ = false;          ///< By the handler.
+    bool blocked_ = false;         ///< The socket is full; an event will tell.
+    bool awaits_room_ = false;     ///< The poller watches for room.
+    bool was_full_ = false;        ///< Somebody was refused and waits for writable().
+    bool watched_ = false;         ///< check_sender() is due some time.
     bool met_bad_memory_ = false;  ///< Since the queue was empty, some of it could not be read.
     unsigned fruitless_ = 0;
     unsigned stuck_checks_ = 0;  ///< In a row, in which the frame under way did not go on.

@@ -32,20 +32,20 @@ void watch_silence(int fd, std::chrono::milliseconds limit) noexcept {
 }
 
 sender_state judge(const sender_facts& facts, std::chrono::milliseconds limit) noexcept {
-    if (facts.unacknowledged > 0) return sender_state::moving;
-    if (facts.unsent_bytes == 0) return sender_state::clear;
-    // Probes follow each other at doubling intervals, so silence since the last answer alone
-    // says nothing: the next probe may not have been sent yet.
+    if (facts.unacknowledged == 0 && facts.unsent_bytes == 0) return sender_state::clear;
+    // What is sent again, and probes, follow each other at doubling intervals, so silence since
+    // the last answer alone says nothing: the next one may not have been sent yet.
     const bool deaf = facts.unanswered >= 2 && facts.since_answer > limit;
-    return deaf ? sender_state::dead : sender_state::stalled;
+    return deaf ? sender_state::dead : sender_state::busy;
 }
 
 sender_state look_at_sender(int fd, std::chrono::milliseconds limit) noexcept {
     tcp_info info{};
     socklen_t bytes = sizeof info;
     // A socket that cannot be asked has an error waiting, which reading it will find.
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return sender_state::moving;
-    return judge({info.tcpi_unacked, info.tcpi_notsent_bytes, info.tcpi_probes,
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return sender_state::busy;
+    const std::uint32_t unanswered = std::max(info.tcpi_probes, info.tcpi_retransmits);
+    return judge({info.tcpi_unacked, info.tcpi_notsent_bytes, unanswered,
                   std::chrono::milliseconds(info.tcpi_last_ack_recv)},
                  limit);
 }

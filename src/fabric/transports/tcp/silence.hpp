@@ -14,8 +14,9 @@ namespace amalgam::detail {
 ///   - our bytes stay unacknowledged: TCP_USER_TIMEOUT ends the connection;
 ///   - the peer's window is shut since its program does not read: TCP_USER_TIMEOUT would end this
 ///     one too (tcp(7)), though the host answers every probe. A program that computes for longer
-///     than the limit, or is being debugged, must not lose its connections: so whoever has much
-///     under way asks look_at_sender() now and then, and lifts the timeout meanwhile.
+///     than the limit, or is being debugged, must not lose its connections: so whoever has enough
+///     under way to shut a window lifts the timeout before anything can stall, and asks
+///     look_at_sender() now and then instead.
 
 /// Sets keep-alive and timeout so that `limit` of silence ends the connection, rounded up to the
 /// whole seconds that keep-alive counts in.
@@ -25,17 +26,16 @@ void watch_silence(int fd, std::chrono::milliseconds limit) noexcept;
 void limit_unacknowledged(int fd, std::chrono::milliseconds limit) noexcept;
 
 enum class sender_state : std::uint8_t {
-    clear,    ///< All that was sent was acknowledged.
-    moving,   ///< Bytes are under way; the kernel's timeout watches over them.
-    stalled,  ///< The peer's window is shut, and its host answers.
-    dead      ///< The peer's window is shut, and its host stopped answering.
+    clear,  ///< All that was sent was acknowledged.
+    busy,   ///< Bytes are under way, or the peer's window is shut and its host answers.
+    dead    ///< The host stopped answering what is sent again.
 };
 
 /// What the kernel knows about the bytes that a connection sent.
 struct sender_facts {
     std::uint32_t unacknowledged = 0;  ///< Segments in flight.
     std::uint32_t unsent_bytes = 0;    ///< In the socket's buffer.
-    std::uint32_t unanswered = 0;      ///< Window probes in a row without an answer.
+    std::uint32_t unanswered = 0;      ///< Sent again, or probes of a shut window, in a row.
     std::chrono::milliseconds since_answer{0};
 };
 

@@ -12,16 +12,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(silence, a_shut_window_is_a_stall_only_while_its_host_answers) {
-    EXPECT_EQ(judge({}, 5s), sender_state::clear);
-    EXPECT_EQ(judge({.unacknowledged = 1, .unsent_bytes = 9, .since_answer = 9s}, 5s),
-              sender_state::moving);
-    EXPECT_EQ(judge({.unsent_bytes = 9, .unanswered = 0, .since_answer = 9s}, 5s),
-              sender_state::stalled);
-    EXPECT_EQ(judge({.unsent_bytes = 9, .unanswered = 5, .since_answer = 4s}, 5s),
-              sender_state::stalled);
-    EXPECT_EQ(judge({.unsent_bytes = 9, .unanswered = 2, .since_answer = 6s}, 5s),
-              sender_state::dead);
+TEST(silence, a_host_is_dead_only_when_it_leaves_what_is_sent_again_unanswered) {
+    const auto found = [](std::uint32_t unacknowledged, std::uint32_t unsent_bytes,
+                          std::uint32_t unanswered, std::chrono::milliseconds since_answer) {
+        return judge({unacknowledged, unsent_bytes, unanswered, since_answer}, 5s);
+    };
+    EXPECT_EQ(found(0, 0, 0, 9s), sender_state::clear);
+    for (const std::uint32_t in_flight : {0u, 1u}) {
+        EXPECT_EQ(found(in_flight, 9, 0, 9s), sender_state::busy);
+        EXPECT_EQ(found(in_flight, 9, 1, 9s), sender_state::busy);
+        EXPECT_EQ(found(in_flight, 9, 5, 4s), sender_state::busy);
+        EXPECT_EQ(found(in_flight, 9, 2, 6s), sender_state::dead);
+    }
+    EXPECT_EQ(found(1, 0, 2, 6s), sender_state::dead);
 }
 
 int option(int fd, int level, int which) {
@@ -42,7 +45,7 @@ TEST(silence, the_kernel_is_told_the_limit_in_its_units) {
     EXPECT_EQ(option(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
 }
 
-TEST(silence, a_reader_that_does_not_read_is_a_stall) {
+TEST(silence, a_reader_that_does_not_read_is_busy) {
     unique_fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     int little = 4096;
     ::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
@@ -61,8 +64,7 @@ TEST(silence, a_reader_that_does_not_read_is_a_stall) {
     char some[65536] = {};
     while (::send(sender.get(), some, sizeof some, MSG_DONTWAIT) > 0) {
     }
-    while (look_at_sender(sender.get(), 5s) != sender_state::stalled) {
-    }  // Last bytes are in flight.
+    EXPECT_EQ(look_at_sender(sender.get(), 5s), sender_state::busy);
     while (look_at_sender(sender.get(), 5s) != sender_state::clear)
         ::recv(reader.get(), some, sizeof some, MSG_DONTWAIT);
 }
