@@ -277,7 +277,7 @@ void connection::watch_sent(std::size_t bytes) noexcept {
     unproven_bytes_ += bytes;
     if (unproven_bytes_ < trusted_bytes || watched_) return;
     watched_ = true;
-    // Before anything can stall: a program that is not scheduled for long cannot do it later.
+    // At once: a program that is not scheduled for long could not do it in time.
     limit_unacknowledged(socket_.get(), std::chrono::milliseconds(0));
     set_deadline(clock::steady().now() + home_.silence_limit() / 4);
 }

@@ -33,7 +33,7 @@ void watch_silence(int fd, std::chrono::milliseconds limit) noexcept {
 
 sender_state judge(const sender_facts& facts, std::chrono::milliseconds limit) noexcept {
     if (facts.unacknowledged == 0 && facts.unsent_bytes == 0) return sender_state::clear;
-    // What is sent again, and probes, follow each other at doubling intervals, so silence since
+    // Retransmissions and window probes follow each other at doubling intervals, so silence since
     // the last answer alone says nothing: the next one may not have been sent yet.
     const bool deaf = facts.unanswered >= 2 && facts.since_answer > limit;
     return deaf ? sender_state::dead : sender_state::busy;

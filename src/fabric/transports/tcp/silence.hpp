@@ -28,14 +28,14 @@ void limit_unacknowledged(int fd, std::chrono::milliseconds limit) noexcept;
 enum class sender_state : std::uint8_t {
     clear,  ///< All that was sent was acknowledged.
     busy,   ///< Bytes are under way, or the peer's window is shut and its host answers.
-    dead    ///< The host stopped answering what is sent again.
+    dead    ///< The host stopped answering retransmissions or window probes.
 };
 
 /// What the kernel knows about the bytes that a connection sent.
 struct sender_facts {
     std::uint32_t unacknowledged = 0;  ///< Segments in flight.
     std::uint32_t unsent_bytes = 0;    ///< In the socket's buffer.
-    std::uint32_t unanswered = 0;      ///< Sent again, or probes of a shut window, in a row.
+    std::uint32_t unanswered = 0;      ///< Retransmissions or window probes in a row.
     std::chrono::milliseconds since_answer{0};
 };
 

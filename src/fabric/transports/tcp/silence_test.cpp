@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(silence, a_host_is_dead_only_when_it_leaves_what_is_sent_again_unanswered) {
+TEST(silence, a_host_is_dead_only_when_retransmissions_or_window_probes_go_unanswered) {
     const auto found = [](std::uint32_t unacknowledged, std::uint32_t unsent_bytes,
                           std::uint32_t unanswered, std::chrono::milliseconds since_answer) {
         return judge({unacknowledged, unsent_bytes, unanswered, since_answer}, 5s);
