@@ -18,7 +18,7 @@
 //   2. what is under way may end by itself, for as long as options.drain says;
 //   3. our calls and transfers end with `closed`, and the handlers that waited for them may reply;
 //   4. the ports close, and nothing is handed to the stream any more;
-//   5. the streams end.
+//   5. what still waits on the streams is canceled, and the streams end.
 // Where nobody can wait, such as in a callback, step 1 is done at once, 2 and 3 take no time, and
 // what called it has returned before 4: there may be a port on the stack.
 
@@ -39,9 +39,9 @@ public:
         for (std::thread& each : all_)
             in_a_child || on_a_stream ? each.detach() : each.join();
     }
-    /// Throws std::system_error, std::bad_alloc.
+    /// `awaited_in`: the home of a ULT that waits for it. Throws std::system_error, std::bad_alloc.
     template <typename Work>
-    void run(Work work) {
+    void run(Work work, const pool* awaited_in = nullptr) {
         const std::lock_guard hold(lock_);
         std::erase_if(all_, [this](std::thread& each) {
             if (std::erase(ended_, each.get_id()) == 0) return false;
@@ -50,12 +50,22 @@ public:
         });
         ended_.reserve(all_.size() + 1);  // So that nothing below throws.
         all_.reserve(all_.size() + 1);
+        awaited_in_.reserve(all_.size() + 1);
         const amalgam::detail::blocked_signals not_ours;
-        all_.emplace_back([this, work] {
+        all_.emplace_back([this, work, awaited_in] {
             work();
             const std::lock_guard hold_it(lock_);
+            const auto mine = std::find(awaited_in_.begin(), awaited_in_.end(), awaited_in);
+            if (mine != awaited_in_.end()) awaited_in_.erase(mine);
             ended_.push_back(std::this_thread::get_id());
         });
+        if (awaited_in != nullptr) awaited_in_.push_back(awaited_in);
+    }
+    /// Some ULT of these streams waits for such a thread.
+    bool is_awaited_in(engine_streams& those) {
+        const std::lock_guard hold(lock_);
+        return std::any_of(awaited_in_.begin(), awaited_in_.end(),
+                           [&](const pool* each) { return those.has(*each); });
     }
 
 private:
@@ -63,6 +73,7 @@ private:
     std::mutex lock_;
     std::vector<std::thread> all_;
     std::vector<std::thread::id> ended_;
+    std::vector<const pool*> awaited_in_;
 };
 
 end_threads& ending() {
@@ -75,13 +86,15 @@ end_threads& ending() {
 template <typename Work>
 bool run_beside(Work work) noexcept {
     try {
-        const auto me =
-            std::make_shared<waiter>();  // The ULT may never go on, so not on its stack.
-        me->waits_for("rpc calls to end");
-        ending().run([work, me] {
-            work();
-            me->unpark();
-        });
+        // The ULT may never go on, so not on its stack.
+        const auto me = std::make_shared<waiter>();
+        me->waits_for("an engine to end");
+        ending().run(
+            [work, me] {
+                work();
+                me->unpark();
+            },
+            &this_task::home());
         me->park();
         return true;
     } catch (const std::exception&) {
@@ -293,7 +306,26 @@ void engine_core::end_calls(bool wait) {
     stop_handing_over();
 }
 
+/// What waits on the streams is canceled, so that its stack unwinds. Who waits for the end of
+/// another engine is not: it may take that for done. So that end may come first, for as long as
+/// calls may, and what no cancel ends has a moment.
 void engine_core::stop_streams() {
+    const auto poll_until = [](clock::duration at_most, auto done) {
+        const auto give_up = std::chrono::steady_clock::now() + at_most;
+        while (!done() && std::chrono::steady_clock::now() < give_up)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    const bool run_by_themselves = !driven_ && !streams_.driven_by_caller();
+    if (run_by_themselves && execution_stream::current() == nullptr) {
+        poll_until(std::max<clock::duration>(last_words, options_.drain),
+                   [this] { return !ending().is_awaited_in(streams_); });
+        poll_until(last_words, [this] {
+            streams_.cancel_waiting();
+            return streams_.unused();
+        });
+    } else {
+        streams_.cancel_waiting();
+    }
     streams_.stop();
     listeners_->forget_engine();
 }
@@ -313,6 +345,7 @@ void engine_core::close_now() noexcept {
     ports_.clear();
     const std::size_t elsewhere =
         serves_.running_outside([this](const pool& where) { return !streams_.has(where); });
+    serves_.cancel_streams();
     serves_.forget_all();
     if (elsewhere == 0) return;
     log(log_level::warn, "rpc", "an engine ended while handlers still ran in a pool of the user's",

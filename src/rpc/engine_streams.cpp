@@ -319,4 +319,15 @@ bool engine_streams::has(const pool& what) {
                        [&what](const auto& each) { return &each->work() == &what; });
 }
 
+void engine_streams::cancel_waiting() noexcept {
+    for (const auto& each : streams_)
+        each->main_pool().cancel_waiting();
+    for (const named_pool& each : pools_)
+        each.what->cancel_waiting();
+    const std::lock_guard hold(lock_);
+    if (second_) second_->main_pool().cancel_waiting();
+    for (const auto& each : groups_)
+        each->work().cancel_waiting();
+}
+
 }  // namespace amalgam::detail

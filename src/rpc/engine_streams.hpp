@@ -62,6 +62,8 @@ public:
 
     bool has(const execution_stream* what);
     bool has(const pool& what);
+    /// What waits in their pools gets error{canceled}: to end by itself rather than be left behind.
+    void cancel_waiting() noexcept;
     /// No pool of theirs has a ULT that may run yet.
     bool unused();
 

@@ -206,7 +206,7 @@ TEST_P(engine_threads, two_ults_that_are_canceled_stop_an_engine_to_its_end) {
     }
     go.set();
     std::set<std::string> waits;
-    while (waits != std::set<std::string>{"rpc calls to end", "event"}) {
+    while (waits != std::set<std::string>{"an engine to end", "event"}) {
         waits.clear();
         for (const ult_info& one : list_ults()) {
             if (one.name == "stops") waits.insert(one.waits_for);

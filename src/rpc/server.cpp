@@ -393,6 +393,14 @@ void server::untrack(served_call& call) noexcept {
     core_.look_whether_quiet();
 }
 
+void server::cancel_streams() noexcept {
+    for (served_call* first : index_) {
+        for (served_call* each = first; each != nullptr; each = each->next) {
+            if (each->what().form == answer_form::items) each->cancel();
+        }
+    }
+}
+
 void server::forget_all() noexcept {
     for (served_call*& head : index_) {
         while (head != nullptr) {

@@ -46,6 +46,8 @@ public:
     void on_peer_down(peer_state& gone) noexcept;
     /// New requests are refused with `unavailable`.
     void close() noexcept { closed_ = true; }
+    /// Producers of streams end: nobody gives them credit any more.
+    void cancel_streams() noexcept;
     /// The engine ends: what runs yet is found no more. It may end on any thread then, which cannot
     /// take it out of the index. After close().
     void forget_all() noexcept;

@@ -373,6 +373,60 @@ void race(bool stealing, unsigned seed) {
     EXPECT_GT(canceled, 0);
 }
 
+TEST_F(cancel, of_what_waits_in_a_pool_leaves_other_pools_and_what_is_ready_alone) {
+    execution_stream other{execution_stream_options{.clock = &time, .driven = true}};
+    event never, happened, happens;
+    ult here = spawn(stream, [&] { never.wait(); });
+    ult there = spawn(other, [&] { happens.wait(); });
+    ult ready = spawn(stream, [&] {
+        happened.wait();
+        this_task::yield();
+    });
+    ult later = spawn(stream, [&] {
+        const detail::cancel_later it;
+        happens.wait();
+    });
+    stream.run_ready();
+    other.run_ready();
+    happened.set();
+    ult unbegun = spawn(stream, [] {});
+    stream.main_pool().cancel_waiting();
+    happens.set();
+    other.run_ready();
+    stream.run_ready();
+    EXPECT_EQ(end_of(here), errc::canceled);
+    EXPECT_EQ(end_of(there), errc::ok);
+    EXPECT_EQ(end_of(ready), errc::ok);
+    EXPECT_EQ(end_of(later), errc::ok);
+    EXPECT_EQ(end_of(unbegun), errc::ok);
+}
+
+TEST(cancel_from_elsewhere, of_what_waits_in_a_pool_never_meets_who_has_its_stack_next) {
+    execution_stream canceled_here, kept_here;
+    std::atomic<int> ended = 0, canceled = 0, wrong = 0;
+    constexpr int turns = 400;
+    const auto body = [&](std::atomic<int>& counts) {
+        return [&] {
+            try {
+                this_task::sleep_for(std::chrono::microseconds(1));
+            } catch (const error&) {
+                ++counts;
+            }
+            ++ended;
+        };
+    };
+    std::thread sends([&] {
+        for (int i = 0; i < turns; ++i) {
+            post(canceled_here, body(canceled));
+            post(kept_here, body(wrong));
+        }
+    });
+    while (ended < 2 * turns)
+        canceled_here.main_pool().cancel_waiting();
+    sends.join();
+    EXPECT_EQ(wrong, 0);
+}
+
 TEST(cancel_from_elsewhere, races_with_wake_ups_on_fixed_streams) {
     for (unsigned seed = 1; seed <= 3; ++seed)
         race(false, seed);

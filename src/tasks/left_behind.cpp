@@ -90,6 +90,21 @@ void left_behind::end_homeless(pool& ending) noexcept {
     left.end_taken();
 }
 
+void left_behind::cancel_waiting(const pool& of) noexcept {
+    ult_registry::for_each([&](ult_core& who) {
+        if (who.home() != &of) return;
+        ult_core* const held = &who;
+        const ult_registry::hold still({&held, 1});
+        // It may have ended, and another have its stack.
+        if (still.running(who) != nullptr || who.home() != &of) return;
+        waiter* const at = who.waiting_on.load(std::memory_order_relaxed);
+        if (at == nullptr || !at->cancelable_ || !who.may_be_canceled()) return;
+        if (at->state_.load(std::memory_order_relaxed) != waiter::parked) return;
+        who.requests.fetch_or(ult_core::asked_to_end, std::memory_order_seq_cst);
+        at->expire();
+    });
+}
+
 bool left_behind::is_ult(const work_unit& unit) noexcept {
     return unit.run_ == &ult_core::run_unit;
 }
@@ -239,6 +254,10 @@ left_behind::~left_behind() {
 }
 
 }  // namespace detail
+
+void pool::cancel_waiting() noexcept {
+    detail::left_behind::cancel_waiting(*this);
+}
 
 void pool::drop_left() noexcept {
     for (server* each = &own_; each != nullptr; each = each->next.load()) {

@@ -29,6 +29,8 @@ public:
     static void end_all(pool& ending, std::string_view stream) noexcept;
     /// The same without what is queued: `ending` cannot pop() any more.
     static void end_homeless(pool& ending) noexcept;
+    /// See pool::cancel_waiting(): before it comes to the above.
+    static void cancel_waiting(const pool& of) noexcept;
     /// From now on some ULT has `in` as its wanted_home.
     static void expect_ult(pool& in) noexcept { in.wanted_.store(true, std::memory_order_relaxed); }
     /// `home` is where those live that never run again.

@@ -59,6 +59,10 @@ public:
     }
     /// A stream that was not stopped serves it.
     bool served() const noexcept;
+    /// As ult::cancel() of every ULT whose home this is and that waits at the moment, where a
+    /// cancel may end that wait. Those that run or are ready are left alone.
+    /// Cost: a look at all ULTs of the process, and a system call for each of this pool's.
+    void cancel_waiting() noexcept;
 
 protected:
     /// For the destructor of each pool that can be made, as its first call: pop() still works. It
