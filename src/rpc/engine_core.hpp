@@ -259,7 +259,8 @@ private:
     void drive_until_quiet(clock::duration at_most);
     void wait_until_quiet(clock::duration at_most);
     bool ends_beside() noexcept;
-    void stop_beside();
+    bool stop_beside();
+    void stop_here();
     bool must_end_later() const noexcept;
     void end_later() noexcept;
     void finish_end() noexcept;

@@ -28,6 +28,50 @@ namespace {
 // For replies of handlers whose own calls were just ended.
 constexpr std::chrono::milliseconds last_words{100};
 
+/// The ULTs that wait for an engine to end, each by its home. For as long as some of an engine's
+/// own do, its streams do not end; see engine_core::stop_streams().
+class end_waits {
+public:
+    /// The number to end it by; 0, which needs none, where there is no memory to count it.
+    std::uint64_t begin(const pool& home) noexcept {
+        const std::lock_guard hold(lock_);
+        try {
+            all_.push_back({++last_, &home});
+        } catch (const std::bad_alloc&) {
+            return 0;
+        }
+        return last_;
+    }
+    void end(std::uint64_t number) noexcept {
+        const std::lock_guard hold(lock_);
+        std::erase_if(all_, [number](const wait& each) { return each.number == number; });
+    }
+    bool any_in(engine_streams& those) noexcept {
+        const std::lock_guard hold(lock_);
+        return std::any_of(all_.begin(), all_.end(),
+                           [&](const wait& each) { return those.has(*each.home); });
+    }
+    /// Those streams have ended: whoever waited there never goes on.
+    void forget(engine_streams& those) noexcept {
+        const std::lock_guard hold(lock_);
+        std::erase_if(all_, [&](const wait& each) { return those.has(*each.home); });
+    }
+
+private:
+    struct wait {
+        std::uint64_t number;
+        const pool* home;
+    };
+    std::mutex lock_;
+    std::vector<wait> all_;
+    std::uint64_t last_ = 0;
+};
+
+end_waits& waits_for_ends() {
+    static end_waits all;
+    return all;
+}
+
 /// Threads that end the streams of engines which were destroyed by what ran on them. The process
 /// does not end before these have, but where a stream's own thread is who ends the process: that
 /// stream never ends.
@@ -39,9 +83,9 @@ public:
         for (std::thread& each : all_)
             in_a_child || on_a_stream ? each.detach() : each.join();
     }
-    /// `awaited_in`: the home of a ULT that waits for it. Throws std::system_error, std::bad_alloc.
+    /// Throws std::system_error, std::bad_alloc.
     template <typename Work>
-    void run(Work work, const pool* awaited_in = nullptr) {
+    void run(Work work) {
         const std::lock_guard hold(lock_);
         std::erase_if(all_, [this](std::thread& each) {
             if (std::erase(ended_, each.get_id()) == 0) return false;
@@ -50,22 +94,12 @@ public:
         });
         ended_.reserve(all_.size() + 1);  // So that nothing below throws.
         all_.reserve(all_.size() + 1);
-        awaited_in_.reserve(all_.size() + 1);
         const amalgam::detail::blocked_signals not_ours;
-        all_.emplace_back([this, work, awaited_in] {
+        all_.emplace_back([this, work] {
             work();
             const std::lock_guard hold_it(lock_);
-            const auto mine = std::find(awaited_in_.begin(), awaited_in_.end(), awaited_in);
-            if (mine != awaited_in_.end()) awaited_in_.erase(mine);
             ended_.push_back(std::this_thread::get_id());
         });
-        if (awaited_in != nullptr) awaited_in_.push_back(awaited_in);
-    }
-    /// Some ULT of these streams waits for such a thread.
-    bool is_awaited_in(engine_streams& those) {
-        const std::lock_guard hold(lock_);
-        return std::any_of(awaited_in_.begin(), awaited_in_.end(),
-                           [&](const pool* each) { return those.has(*each); });
     }
 
 private:
@@ -73,10 +107,10 @@ private:
     std::mutex lock_;
     std::vector<std::thread> all_;
     std::vector<std::thread::id> ended_;
-    std::vector<const pool*> awaited_in_;
 };
 
 end_threads& ending() {
+    waits_for_ends();  // Outlives the threads.
     static end_threads all;
     return all;
 }
@@ -89,12 +123,17 @@ bool run_beside(Work work) noexcept {
         // The ULT may never go on, so not on its stack.
         const auto me = std::make_shared<waiter>();
         me->waits_for("an engine to end");
-        ending().run(
-            [work, me] {
+        const std::uint64_t wait = waits_for_ends().begin(this_task::home());
+        try {
+            ending().run([work, me, wait] {
                 work();
+                waits_for_ends().end(wait);
                 me->unpark();
-            },
-            &this_task::home());
+            });
+        } catch (...) {
+            waits_for_ends().end(wait);
+            throw;
+        }
         me->park();
         return true;
     } catch (const std::exception&) {
@@ -134,9 +173,10 @@ bool engine_core::on_own_stream() noexcept {
 
 void engine_core::stop() {
     if (forked_.load(std::memory_order_relaxed)) return;
-    if (ends_beside() && !stopping_.exchange(true, std::memory_order_acq_rel)) {
-        return stop_beside();
-    }
+    if (streams_.stopped() || !ends_beside() || !stop_beside()) stop_here();
+}
+
+void engine_core::stop_here() {
     const core_reference alive(*this);  // A callback may destroy the engine meanwhile.
     const bool inside = on_own_stream();
     const bool later = must_end_later();
@@ -168,16 +208,15 @@ bool engine_core::ends_beside() noexcept {
     return this_task::in_ult() && !driven_ && !streams_.driven_by_caller() && !on_own_stream();
 }
 
-void engine_core::stop_beside() {
-    const auto work = [this] {
-        listeners_->close();
-        end_calls(true);
-        stopped_.set();
-        stop_streams();
-        drop_reference();
-    };
+/// False: there is no thread.
+bool engine_core::stop_beside() {
     add_reference();
-    if (!run_beside(work)) work();
+    const bool done = run_beside([this] {
+        stop_here();
+        drop_reference();
+    });
+    if (!done) drop_reference();
+    return done;
 }
 
 /// Something of the engine's is in the middle of its work below us on this stack, or the engine is
@@ -308,7 +347,7 @@ void engine_core::end_calls(bool wait) {
 
 /// What waits on the streams is canceled, so that its stack unwinds. Who waits for the end of
 /// another engine is not: it may take that for done. So that end may come first, for as long as
-/// calls may, and what no cancel ends has a moment.
+/// calls may, and what no cancel ends has a while.
 void engine_core::stop_streams() {
     const auto poll_until = [](clock::duration at_most, auto done) {
         const auto give_up = std::chrono::steady_clock::now() + at_most;
@@ -318,8 +357,8 @@ void engine_core::stop_streams() {
     const bool run_by_themselves = !driven_ && !streams_.driven_by_caller();
     if (run_by_themselves && execution_stream::current() == nullptr) {
         poll_until(std::max<clock::duration>(last_words, options_.drain),
-                   [this] { return !ending().is_awaited_in(streams_); });
-        poll_until(last_words, [this] {
+                   [this] { return !waits_for_ends().any_in(streams_); });
+        poll_until(engine_streams::time_to_stop, [this] {
             streams_.cancel_waiting();
             return streams_.unused();
         });
@@ -327,6 +366,7 @@ void engine_core::stop_streams() {
         streams_.cancel_waiting();
     }
     streams_.stop();
+    waits_for_ends().forget(streams_);
     listeners_->forget_engine();
 }
 

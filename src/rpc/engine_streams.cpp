@@ -46,9 +46,6 @@ std::unique_ptr<scheduler> make_scheduler(scheduler_kind kind, std::vector<pool*
                 "a scheduler of a kind that does not exist; example: scheduler_kind::in_turn");
 }
 
-/// An engine's stop has a limit: what is still ready then is left.
-constexpr std::chrono::seconds time_to_stop{1};
-
 }  // namespace
 
 stream_group::stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin)
@@ -64,7 +61,7 @@ stream_group::stream_group(std::string_view name, unsigned streams, std::chrono:
 
 void stream_group::stop() {
     for (const auto& each : streams_)
-        each->stop_within(time_to_stop);
+        each->stop_within(engine_streams::time_to_stop);
 }
 
 bool stream_group::has(const execution_stream* what) const noexcept {
@@ -293,7 +290,7 @@ bool engine_streams::has(const execution_stream* what) {
 }
 
 bool engine_streams::unused() {
-    if (stopped_.load(std::memory_order_acquire)) return true;
+    if (stopped()) return true;
     for (const auto& each : streams_) {
         if (each->main_pool().ults() != 0) return false;
     }

@@ -36,6 +36,9 @@ private:
 /// Threads: any, but for start().
 class engine_streams {
 public:
+    /// What has not ended so long after it was told to is left behind.
+    static constexpr std::chrono::seconds time_to_stop{1};
+
     /// Checks the options, and says in them what was left open. `driven_by`: virtual time; or null.
     /// Failure: throws error{invalid}, in terms of the options, which are those of the JSON too.
     void start(engine_options& options, const clock* driven_by);
@@ -60,6 +63,8 @@ public:
     /// The options as they are now: with these an engine is made that runs alike.
     engine_options effective();
 
+    /// All of them.
+    bool stopped() const noexcept { return stopped_.load(std::memory_order_acquire); }
     bool has(const execution_stream* what);
     bool has(const pool& what);
     /// What waits in their pools gets error{canceled}: to end by itself rather than be left behind.

@@ -1,10 +1,10 @@
+#include <algorithm>
 #include <atomic>
 #include <coroutine>
 #include <csignal>
 #include <future>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -205,14 +205,14 @@ TEST_P(engine_threads, two_ults_that_are_canceled_stop_an_engine_to_its_end) {
                      {.name = "stops"});
     }
     go.set();
-    std::set<std::string> waits;
-    while (waits != std::set<std::string>{"an engine to end", "event"}) {
-        waits.clear();
-        for (const ult_info& one : list_ults()) {
-            if (one.name == "stops") waits.insert(one.waits_for);
-        }
+    const auto waiting = [] {
+        const std::vector<ult_info> all = list_ults();
+        return std::count_if(all.begin(), all.end(), [](const ult_info& one) {
+            return one.name == "stops" && one.waits_for == "an engine to end";
+        });
+    };
+    while (waiting() != 2)
         std::this_thread::yield();
-    }
     finish.set();
     EXPECT_TRUE(call.wait().ok());
     for (ult& each : both)

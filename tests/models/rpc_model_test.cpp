@@ -80,6 +80,7 @@ struct box {
     void start(const std::shared_ptr<box>& self);
 
     world& all;
+    const int order;  // That of their making.
     std::string address;
     std::atomic<bool> stopped{false};
     std::optional<engine> here;
@@ -128,6 +129,16 @@ struct world {
         // What was there is let go of outside of the lock: by the caller's parameter.
         graves.push_back(std::move(by));
     }
+    void leave(std::shared_ptr<box> what) {
+        const std::lock_guard hold(lock);
+        graves.push_back(std::move(what));
+    }
+    void remove(const std::shared_ptr<box>& what) {
+        const std::lock_guard hold(lock);
+        for (std::shared_ptr<box>& each : slots) {
+            if (each == what) each = nullptr;  // The caller's remains.
+        }
+    }
     void bury() {
         std::vector<std::shared_ptr<box>> last;
         {
@@ -162,6 +173,7 @@ struct world {
 
     const std::uint64_t seed;
     const std::string uri;
+    std::atomic<int> boxes{0};
     std::atomic<std::uint64_t> mixed{1};
     std::atomic<int> budget;
     std::atomic<bool> quiet{false};  // No more surprises.
@@ -238,7 +250,7 @@ std::shared_ptr<box> world::make() {
     return fresh;
 }
 
-box::box(world& of, const std::string& uri) : all(of) {
+box::box(world& of, const std::string& uri) : all(of), order(++of.boxes) {
     static std::atomic<int> names{0};
     const bool loop = uri == "loop://";
     here.emplace(loop ? "loop://model" + std::to_string(++names) : uri,
@@ -316,15 +328,26 @@ void read_some(streamed<item>& values, std::uint64_t first, int most, int all_of
     EXPECT_LE(read, all_of_them);
 }
 
+/// Lets somebody else end what its ULT must not.
+struct handed_on {
+    world& all;
+    std::shared_ptr<box>& what;
+    bool is_wanted;
+    ~handed_on() {
+        if (is_wanted) all.leave(std::move(what));
+    }
+};
+
 /// One step of a program. `self`: the engine that runs it, held by who calls; or null.
 void act(world& all, const std::shared_ptr<box>& self, place where) {
     if (all.budget.fetch_sub(1) <= 0) return;
     seeded_random random(all.next_random());
-    // What parks on an engine's stream waits for that engine only, which it holds: another one's
-    // end would be waited for there, and never come when this engine ends first.
-    const bool in_ult = this_task::in_ult();
-    std::shared_ptr<box> by = in_ult ? self : all.some(random);
+    std::shared_ptr<box> by = self != nullptr && random.chance(0.3) ? self : all.some(random);
     if (by == nullptr) return;
+    // Of two engines the ULTs of the one made first may wait for the other's end: if they waited
+    // for each other, both would in vain.
+    const bool may_end = !this_task::in_ult() || (where == place::ult && self->order <= by->order);
+    const handed_on last_of_it{all, by, !may_end};
     engine& here = *by->here;
     world* const w = &all;
     try {
@@ -376,13 +399,16 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
             }
             const std::lock_guard hold(all.lock);
             if (random.chance(0.3)) all.streams.push_back(std::move(stream));
-        } else if (step < 78) {
+        } else if (step < 78 && may_end) {
             by->stopped = true;
             here.stop();
+        } else if (step < 84 && this_task::in_ult()) {
+            if (may_end) all.remove(by);
+            if (may_end) by.reset();
         } else if (step < 84) {
             all.replace(random, where == place::thread ? all.make() : nullptr);
             by.reset();
-            if (!in_ult) all.bury();
+            all.bury();
         } else if (step < 90) {
             // Of what it takes with it nothing owns the engine: it may never run.
             const auto body = [w, weak = std::weak_ptr<box>(by)](place inside) {
@@ -390,8 +416,20 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
                 maybe_throw(*w, 4);
             };
             execution_stream& on = here.stream(random.below(2));
-            random.chance(0.5) ? post(on, [body] { body(place::ult); })
-                               : post_tasklet(on, [body] { body(place::callback); });
+            const std::uint64_t how = random.below(4);
+            if (how == 0) {
+                // Which the end of the engine does not wait for: it may stay where it waits.
+                post(on, [w] {
+                    this_task::yield();
+                    maybe_throw(*w, 4);
+                });
+            } else if (how == 1) {
+                post_tasklet(on, [body] { body(place::callback); });
+            } else if (how == 2 && where != place::callback && may_end) {
+                here.run([body] { body(place::ult); });
+            } else {
+                (void)here.spawn([body] { body(place::ult); });
+            }
         } else if (step < 94) {
             // Canceled with no lock held: that runs functions of the user's.
             if (std::optional<future<item>> last = all.some_future()) {
@@ -493,6 +531,7 @@ void run(std::uint64_t seed) {
     // A ULT that goes on meanwhile may still leave something that holds its engine.
     for (const auto& each : all->tokens) {
         wait_until("the end of an engine", [&] {
+            all->bury();
             end_what_outlives_engines(*all);
             return each.expired();
         });

@@ -31,7 +31,7 @@ public:
 
     /// Who called; can be called back.
     const peer& from() const noexcept { return from_; }
-    /// The engine that serves the call.
+    /// The engine that serves the call; not once the handler has destroyed it.
     engine& where() const noexcept { return *where_; }
     /// The name the procedure is defined by.
     std::string_view procedure() const noexcept { return procedure_; }

@@ -79,7 +79,8 @@ public:
     /// that, with its sentence. What else it throws reaches the caller as `handler_failed`.
     virtual void serving(call_context&) {}
     /// The handler has returned (`ok`), failed, or did not run; before the answer leaves. What it
-    /// throws is logged.
+    /// throws is logged. Where handlers destroy their own engine, call_context::where() is gone
+    /// here.
     virtual void served(call_context&, status /*how*/, clock::duration /*took*/) {}
 };
 
