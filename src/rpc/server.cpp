@@ -54,8 +54,8 @@ void keep_arguments(invocation& call, std::byte* room, message& arrived, const_b
 
 /// Handlers that run inline are over before the next message is looked at.
 bool is_run_in_ult(const served_procedure& what, const parsed_message& request) noexcept {
-    return what.options.run != handler::inline_ ||
-           !find_extra(request.extras, extra::elsewhere).empty();
+    if (what.options.run != handler::inline_) return true;
+    return !request.extras.empty() && !find_extra(request.extras, extra::elsewhere).empty();
 }
 
 }  // namespace
@@ -92,6 +92,25 @@ void server::on_request(peer_state& from, message& arrived,
 served_procedure* server::choose(peer_state& from, std::uint64_t id,
                                  const parsed_message& request) {
     served_procedure* const what = procedures_.find(request.procedure, request.provider);
+    if (what != nullptr && is_welcome(from, *what, request)) [[likely]]
+        return what;
+    return judge(from, id, request, what);
+}
+
+/// At a first look, which most requests pass: there is nothing that judge() could hold against it.
+bool server::is_welcome(const peer_state& from, const served_procedure& what,
+                        const parsed_message& request) const noexcept {
+    if (closed_ || request.named() || !request.extras.empty()) return false;
+    if (request.body.size() > max_values_) return false;
+    if (request.kind == message_kind::one_way) {
+        return counts_.one_ways.value() < max_one_ways_ && what.form != answer_form::items;
+    }
+    return running() < max_running_ && from.unread_bytes <= max_unread_;
+}
+
+[[gnu::noinline]] served_procedure* server::judge(peer_state& from, std::uint64_t id,
+                                                  const parsed_message& request,
+                                                  served_procedure* what) {
     const bool one_way = request.kind == message_kind::one_way;
     if (closed_) {
         refuse(from, id, request, {errc::unavailable}, {});
@@ -312,8 +331,22 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
     call.serve();
 }
 
+// Before those that call it, to be a part of them.
+inline void server::untrack(served_call& call) noexcept {
+    if (call.link != nullptr) *call.link = call.next;
+    if (call.next != nullptr) call.next->link = call.link;
+    counts_.running.subtract();
+    if (call.counts_as_one_way) [[unlikely]]
+        one_way_is_over(call);
+    procedures_.release(call.what());
+    core_.look_whether_quiet();
+}
+
 void server::conclude(invocation& call, waited_answer& answer) noexcept {
-    if (!call.is_inline()) return answer.send();
+    call.is_inline() ? conclude_inline(call, answer) : answer.send();
+}
+
+[[gnu::noinline]] void server::conclude_inline(invocation& call, waited_answer& answer) noexcept {
     // Nobody can wait here, so what the port does not take at once must be copied.
     peer_state* const there = core_.peers().find(answer.to);
     if (there != nullptr && !call.one_way()) {
@@ -367,7 +400,7 @@ void server::count_one_way(peer_state& from, served_call& call) noexcept {
     if (from.one_ways++ == 0) ++one_way_peers_;
 }
 
-void server::one_way_is_over(const served_call& call) noexcept {
+[[gnu::noinline]] void server::one_way_is_over(const served_call& call) noexcept {
     counts_.one_ways.subtract();
     peer_state* const from = core_.peers().find(call.from());
     if (from != nullptr && from->one_ways != 0 && --from->one_ways == 0) --one_way_peers_;
@@ -382,15 +415,6 @@ void server::track(served_call& call) noexcept {
     call.link = &head;
     if (head != nullptr) head->link = &call.next;
     head = &call;
-}
-
-void server::untrack(served_call& call) noexcept {
-    if (call.link != nullptr) *call.link = call.next;
-    if (call.next != nullptr) call.next->link = call.link;
-    counts_.running.subtract();
-    if (call.counts_as_one_way) one_way_is_over(call);
-    procedures_.release(call.what());
-    core_.look_whether_quiet();
 }
 
 void server::cancel_streams() noexcept {

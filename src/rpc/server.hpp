@@ -83,6 +83,12 @@ public:
 
 private:
     served_procedure* choose(peer_state& from, std::uint64_t id, const parsed_message& request);
+    bool is_welcome(const peer_state& from, const served_procedure& what,
+                    const parsed_message& request) const noexcept;
+    /// `what`, or null when it has refused.
+    served_procedure* judge(peer_state& from, std::uint64_t id, const parsed_message& request,
+                            served_procedure* what);
+    void conclude_inline(invocation& call, waited_answer& answer) noexcept;
     bool too_large(const parsed_message& request) const noexcept;
     void refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request);
     void launch(peer_state& from, served_procedure& what, message& arrived,
