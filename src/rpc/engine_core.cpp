@@ -229,44 +229,62 @@ void engine_core::expose(exposure& mine, const peer* only) {
 
 void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     peer_state* from = peers_.find(port, arrived.from());
-    if (from == nullptr) {
-        try {
-            from = &peers_.meet(port, arrived.from());
-        } catch (const std::bad_alloc&) {
-            untold_.add();
-            ports_[port]->close(arrived.from());  // Who waits for an answer must not wait on.
-            return;
-        }
+    if (from == nullptr) [[unlikely]] {
+        from = meet(port, arrived.from());
+        if (from == nullptr) return;
     }
     parsed_message parsed;
-    if (const char* wrong = parse(arrived.bytes(), parsed)) {
-        (parsed.corrupt ? corrupt_ : malformed_).add();
-        if (parsed.kind == message_kind::request && arrived.tag() != 0) {
-            const errc why = parsed.corrupt ? errc::corrupt : errc::mismatch;
-            serves_.refuse(*from, arrived.tag(), parsed, {why}, wrong);
-        } else if (parsed.corrupt && parsed.kind != message_kind::one_way) {
-            calls_.on_damaged(*from, arrived.tag());
-        } else if (parsed.kind == message_kind::reply || parsed.kind == message_kind::item) {
-            calls_.on_malformed(*from, arrived.tag(), wrong);
-        }
-        return;
+    if (const char* wrong = parse(arrived.bytes(), parsed)) [[unlikely]] {
+        on_malformed(*from, arrived.tag(), parsed, wrong);
+    } else if (is_request(parsed.kind)) {
+        serves_.on_request(*from, arrived, parsed);
+    } else if (parsed.kind == message_kind::reply) {
+        calls_.on_reply(*from, arrived.tag(), parsed);
+    } else {
+        on_other(*from, arrived.tag(), parsed);
     }
+}
+
+// Out of line, as the next two are, so that on_message() saves few registers.
+[[gnu::noinline]] peer_state* engine_core::meet(std::uint16_t port, peer_id who) noexcept {
+    try {
+        return &peers_.meet(port, who);
+    } catch (const std::bad_alloc&) {
+        untold_.add();
+        ports_[port]->close(who);  // Who waits for an answer must not wait on.
+        return nullptr;
+    }
+}
+
+[[gnu::noinline]] void engine_core::on_malformed(peer_state& from, std::uint64_t tag,
+                                                 const parsed_message& parsed,
+                                                 const char* wrong) noexcept {
+    (parsed.corrupt ? corrupt_ : malformed_).add();
+    if (parsed.kind == message_kind::request && tag != 0) {
+        const errc why = parsed.corrupt ? errc::corrupt : errc::mismatch;
+        serves_.refuse(from, tag, parsed, {why}, wrong);
+    } else if (parsed.corrupt && parsed.kind != message_kind::one_way) {
+        calls_.on_damaged(from, tag);
+    } else if (parsed.kind == message_kind::reply || parsed.kind == message_kind::item) {
+        calls_.on_malformed(from, tag, wrong);
+    }
+}
+
+[[gnu::noinline]] void engine_core::on_other(peer_state& from, std::uint64_t tag,
+                                             const parsed_message& parsed) noexcept {
     switch (parsed.kind) {
-        case message_kind::request:
-        case message_kind::one_way:
-            return serves_.on_request(*from, arrived, parsed);
-        case message_kind::reply:
-            return calls_.on_reply(*from, arrived.tag(), parsed);
         case message_kind::cancel:
-            return serves_.on_cancel(*from, arrived.tag());
+            return serves_.on_cancel(from, tag);
         case message_kind::verdict:
-            return calls_.on_verdict(*from, parsed);
+            return calls_.on_verdict(from, parsed);
         case message_kind::release:
-            return on_release(*from, parsed.body);
+            return on_release(from, parsed.body);
         case message_kind::item:
-            return calls_.on_item(*from, arrived.tag(), parsed);
+            return calls_.on_item(from, tag, parsed);
         case message_kind::credit:
-            return serves_.on_credit(*from, arrived.tag(), parsed.items);
+            return serves_.on_credit(from, tag, parsed.items);
+        default:
+            return;
     }
 }
 

@@ -248,6 +248,12 @@ private:
     void start_streams();
     void expose_counters();
     result<peer> find_route(const std::string& address, std::string_view transport);
+    /// Null: there was no memory for it, and the connection ends.
+    peer_state* meet(std::uint16_t port, peer_id who) noexcept;
+    void on_malformed(peer_state& from, std::uint64_t tag, const parsed_message& parsed,
+                      const char* wrong) noexcept;
+    /// Neither a request nor a reply.
+    void on_other(peer_state& from, std::uint64_t tag, const parsed_message& parsed) noexcept;
     void forget_name(const peer& gone, bool untold, status why) noexcept;
     void keep_lost(const peer_state& gone, status why) noexcept;
     bool is_quiet() const noexcept;

@@ -35,10 +35,7 @@ peer_state& known_peers::meet(std::uint16_t port, peer_id id) {
     return fresh;
 }
 
-peer_state* known_peers::find(std::uint16_t port, peer_id id) noexcept {
-    if (latest_ != nullptr && latest_->name.id() == id && latest_->name.port() == port) {
-        return latest_;
-    }
+peer_state* known_peers::look_up(std::uint16_t port, peer_id id) noexcept {
     const auto at = by_id_.find(key{id, port});
     if (at == by_id_.end()) return nullptr;
     latest_ = slots_[at->second].get();

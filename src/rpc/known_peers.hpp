@@ -63,7 +63,12 @@ public:
         peer_state& state = *slots_[who.slot()];
         return state.name == who ? &state : nullptr;
     }
-    peer_state* find(std::uint16_t port, peer_id id) noexcept;
+    peer_state* find(std::uint16_t port, peer_id id) noexcept {
+        if (latest_ != nullptr && latest_->name.id() == id && latest_->name.port() == port) {
+            return latest_;
+        }
+        return look_up(port, id);
+    }
     /// The slot may serve another peer from here on.
     void forget(peer_state& gone) noexcept;
 
@@ -85,6 +90,8 @@ private:
             return std::hash<peer_id>{}(k.id) + k.port;
         }
     };
+
+    peer_state* look_up(std::uint16_t port, peer_id id) noexcept;
 
     engine_core& owner_;
     // Looked up for every call and reply; a deque of states would take longer to index.

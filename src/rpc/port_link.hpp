@@ -16,7 +16,9 @@ class engine_core;
 /// One port as the engine's stream polls it. The first one also looks after the way to ourselves.
 ///
 /// Threads: the engine's stream.
-class port_link final : public poller, public message_sink {
+///
+/// A sink first: then nothing adjusts `this` for each message, but only for each poll.
+class port_link final : public message_sink, public poller {
 public:
     /// Messages and completions between two looks at ready ULTs.
     static constexpr std::size_t budget = 32;

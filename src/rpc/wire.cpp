@@ -106,14 +106,17 @@ const char* take_checksum(const_bytes& bytes, parsed_message& into) noexcept {
     return "it was damaged on the way: its checksum is wrong";
 }
 
-const char* parse_request(const_bytes bytes, parsed_message& into) noexcept {
-    using namespace wire_flag;
-    if (bytes.size() < request_bytes) return "a request is shorter than its header";
-    into.flags = load_le<std::uint8_t>(bytes.data() + 1);
-    if (into.has(checked)) {
-        if (const char* wrong = take_checksum(bytes, into)) return wrong;
-        if (bytes.size() < request_bytes) return "a request is shorter than its header";
+// What few messages have is read out of line: the rest goes through here for every message.
+[[gnu::noinline]] const char* parse_behind_header(parsed_message& into) noexcept {
+    if (into.has(wire_flag::extras)) {
+        if (const char* wrong = parse_extras(into.body, into)) return wrong;
     }
+    return into.named() ? parse_names(into.body, into) : nullptr;
+}
+
+/// A request whose flags are in `into`, and right if they have a checksum.
+const char* read_request(const_bytes bytes, parsed_message& into) noexcept {
+    using namespace wire_flag;
     if ((into.flags & ~(named | xdr | checked | extras | urgent)) != 0) {
         return "a request has flags of a later version";
     }
@@ -121,32 +124,62 @@ const char* parse_request(const_bytes bytes, parsed_message& into) noexcept {
     into.microseconds = load_le<std::uint32_t>(bytes.data() + 4);
     into.procedure = load_le<std::uint64_t>(bytes.data() + 8);
     into.body = bytes.subspan(request_bytes);
-    if (into.has(extras)) {
-        if (const char* wrong = parse_extras(into.body, into)) return wrong;
-    }
-    return into.named() ? parse_names(into.body, into) : nullptr;
+    return (into.flags & (extras | named)) == 0 ? nullptr : parse_behind_header(into);
 }
 
-const char* parse_outcome(const_bytes bytes, std::size_t header, parsed_message& into) noexcept {
-    using namespace wire_flag;
-    if (bytes.size() < header) return "a reply is shorter than its header";
-    into.flags = load_le<std::uint8_t>(bytes.data() + 2);
-    if (into.has(checked)) {
-        if (const char* wrong = take_checksum(bytes, into)) return wrong;
-        if (bytes.size() < header) return "a reply is shorter than its header";
+constexpr const char* request_too_short = "a request is shorter than its header";
+
+[[gnu::noinline]] const char* parse_checked_request(const_bytes bytes,
+                                                    parsed_message& into) noexcept {
+    if (const char* wrong = take_checksum(bytes, into)) return wrong;
+    return bytes.size() < request_bytes ? request_too_short : read_request(bytes, into);
+}
+
+const char* parse_request(const_bytes bytes, parsed_message& into) noexcept {
+    if (bytes.size() < request_bytes) return request_too_short;
+    into.flags = load_le<std::uint8_t>(bytes.data() + 1);
+    return into.has(wire_flag::checked) ? parse_checked_request(bytes, into)
+                                        : read_request(bytes, into);
+}
+
+[[gnu::noinline]] const char* parse_behind_status(parsed_message& into) noexcept {
+    if (!into.what.ok() && name(into.what.code) == "unknown") {
+        return "a reply has a status of a later version";
     }
+    return into.has(wire_flag::extras) ? parse_extras(into.body, into) : nullptr;
+}
+
+/// As read_request(), of a header of so many bytes.
+template <std::size_t Header>
+const char* read_outcome(const_bytes bytes, parsed_message& into) noexcept {
+    using namespace wire_flag;
     const auto code = load_le<errc>(bytes.data() + 1);
     if (load_le<std::uint8_t>(bytes.data() + 3) != 0) return "a reserved field is not zero";
     if ((into.flags & ~(xdr | checked | extras)) != 0) {
         return "a reply has flags of a later version";
     }
     into.what = {code, load_le<std::int32_t>(bytes.data() + 4)};
-    if (header == verdict_bytes) into.procedure = load_le<std::uint64_t>(bytes.data() + 8);
-    into.body = bytes.subspan(header);
-    if (code != errc::ok && name(code) == "unknown") {
-        return "a reply has a status of a later version";
-    }
-    return into.has(extras) ? parse_extras(into.body, into) : nullptr;
+    if constexpr (Header == verdict_bytes)
+        into.procedure = load_le<std::uint64_t>(bytes.data() + 8);
+    into.body = bytes.subspan(Header);
+    return code == errc::ok && !into.has(extras) ? nullptr : parse_behind_status(into);
+}
+
+constexpr const char* reply_too_short = "a reply is shorter than its header";
+
+template <std::size_t Header>
+[[gnu::noinline]] const char* parse_checked_outcome(const_bytes bytes,
+                                                    parsed_message& into) noexcept {
+    if (const char* wrong = take_checksum(bytes, into)) return wrong;
+    return bytes.size() < Header ? reply_too_short : read_outcome<Header>(bytes, into);
+}
+
+template <std::size_t Header>
+const char* parse_outcome(const_bytes bytes, parsed_message& into) noexcept {
+    if (bytes.size() < Header) return reply_too_short;
+    into.flags = load_le<std::uint8_t>(bytes.data() + 2);
+    return into.has(wire_flag::checked) ? parse_checked_outcome<Header>(bytes, into)
+                                        : read_outcome<Header>(bytes, into);
 }
 
 // What has nothing but a number of 32 bits behind its first byte and three zeros.
@@ -164,6 +197,19 @@ const char* parse_short(const_bytes bytes, parsed_message& into) noexcept {
     return nullptr;
 }
 
+[[gnu::noinline]] const char* parse_other(const_bytes bytes, parsed_message& into) noexcept {
+    switch (into.kind) {
+        case message_kind::verdict:
+            return parse_outcome<verdict_bytes>(bytes, into);
+        case message_kind::cancel:
+        case message_kind::credit:
+        case message_kind::release:
+            return parse_short(bytes, into);
+        default:
+            return "it is of a kind that this version does not know";
+    }
+}
+
 void write_short(std::byte* to, message_kind kind, std::uint32_t number) noexcept {
     store_le(to, std::uint32_t{first_byte(kind)});
     store_le(to + 4, number);
@@ -176,21 +222,10 @@ const char* parse(const_bytes bytes, parsed_message& into) noexcept {
     const auto first = load_le<std::uint8_t>(bytes.data());
     into.kind = static_cast<message_kind>(first & 15);  // Of every version.
     if (first >> 4 != version) return "it is of another version of the protocol";
-    switch (into.kind) {
-        case message_kind::request:
-        case message_kind::one_way:
-            return parse_request(bytes, into);
-        case message_kind::reply:
-        case message_kind::item:
-            return parse_outcome(bytes, reply_bytes, into);
-        case message_kind::verdict:
-            return parse_outcome(bytes, verdict_bytes, into);
-        case message_kind::cancel:
-        case message_kind::credit:
-        case message_kind::release:
-            return parse_short(bytes, into);
-    }
-    return "it is of a kind that this version does not know";
+    if (is_request(into.kind)) return parse_request(bytes, into);
+    if (into.kind == message_kind::reply || into.kind == message_kind::item)
+        return parse_outcome<reply_bytes>(bytes, into);
+    return parse_other(bytes, into);
 }
 
 const_bytes find_extra(const_bytes extras, extra key) noexcept {

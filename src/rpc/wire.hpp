@@ -29,6 +29,10 @@ enum class message_kind : std::uint8_t {
     release = 8   ///< Loans that are not used any more.
 };
 
+constexpr bool is_request(message_kind kind) noexcept {
+    return kind == message_kind::request || kind == message_kind::one_way;
+}
+
 /// What else is said of a message, in its header.
 namespace wire_flag {
 inline constexpr std::uint8_t named = 1;    ///< Request, one-way: name and signature follow.
