@@ -28,11 +28,12 @@ std::size_t shm_inward::take(std::size_t budget) noexcept {
         if (copying_ || !open_ || !ring_.ready()) return taken;
     }
     // Pieces count for nothing upwards, but must not hold up the other links for ever.
-    for (; budget > 0; --budget) {
-        const frame_header header = ring_.header();
+    const std::byte* record = ring_.record();
+    for (; budget > 0 && record != nullptr; --budget) {
+        const frame_header header = ring_.header_of(record);
         if (arrives_.into == nullptr && is_frame_of_port(header.kind) &&
             header.bytes <= shm_whole_bytes) [[likely]] {
-            const const_bytes payload = ring_.payload(header.bytes);
+            const const_bytes payload = ring_.payload_of(record, header.bytes);
             const verdict what = link_.port().deliver(link_, header, payload);
             if (what != verdict::taken) [[unlikely]]
                 return taken + follow(what, header);
@@ -42,7 +43,7 @@ std::size_t shm_inward::take(std::size_t budget) noexcept {
             taken += take_other(header);
             if (copying_ || !open_) break;
         }
-        if (!ring_.ready()) break;
+        record = ring_.record();
     }
     return taken;
 }

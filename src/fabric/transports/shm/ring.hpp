@@ -160,22 +160,32 @@ public:
     bool ready() const noexcept {
         return place_.sequence(place_.line(head_)).load(std::memory_order_acquire) == head_;
     }
+    /// The record that is there, until consume(); else null.
+    const std::byte* record() const noexcept {
+        std::byte* const at = place_.line(head_);
+        return place_.sequence(at).load(std::memory_order_acquire) == head_ ? at : nullptr;
+    }
     /// As ready(), for the last look before falling asleep.
     bool ready_at_last() const noexcept {
         return place_.sequence(place_.line(head_)).load(std::memory_order_seq_cst) == head_;
     }
 
     /// A copy: what is checked is what is used. Precondition, as for payload(): ready().
-    frame_header header() const noexcept {
+    frame_header header() const noexcept { return header_of(place_.line(head_)); }
+    /// The same of record(), which need not be found again.
+    static frame_header header_of(const std::byte* record) noexcept {
         frame_header copy;
-        std::memcpy(&copy, place_.line(head_) + offsetof(shm_record_header, frame), sizeof copy);
+        std::memcpy(&copy, record + offsetof(shm_record_header, frame), sizeof copy);
         // Nor may the compiler read it once more instead of keeping it: another may be there then.
         std::atomic_signal_fence(std::memory_order_seq_cst);
         return copy;
     }
     /// The payload in place, until consume(). Precondition: a record of `bytes` fits the ring.
     const_bytes payload(std::size_t bytes) const noexcept {
-        return {place_.line(head_) + shm_payload_offset(bytes), bytes};
+        return payload_of(place_.line(head_), bytes);
+    }
+    static const_bytes payload_of(const std::byte* record, std::size_t bytes) noexcept {
+        return {record + shm_payload_offset(bytes), bytes};
     }
 
     /// Done with a record of `bytes`. True: another quarter of the ring is free, so a writer that
