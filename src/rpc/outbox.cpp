@@ -107,13 +107,12 @@ void outbox::unlink(peer_state& there, outgoing& out) noexcept {
     queued_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-buffer outbox::take_room(std::size_t bytes) noexcept {
-    if (spare_.empty()) [[unlikely]]
-        spare_ = buffers_.try_take(spare_bytes);
-    buffer room = buffers_.try_take(bytes);
-    if (room.empty() && bytes <= spare_bytes) [[unlikely]]
-        room = std::move(spare_);
-    return room;
+[[gnu::noinline]] void outbox::fill_spare() noexcept {
+    spare_ = buffers_.try_take(spare_bytes);
+}
+
+[[gnu::noinline]] buffer outbox::take_spare(std::size_t bytes) noexcept {
+    return bytes <= spare_bytes ? std::move(spare_) : buffer();
 }
 
 bool outbox::send_copy(peer_state& there, std::uint64_t tag,
@@ -122,8 +121,14 @@ bool outbox::send_copy(peer_state& there, std::uint64_t tag,
     std::size_t bytes = 0;
     for (const const_bytes& piece : pieces)
         bytes += piece.size();
-    buffer around = take_room(sizeof(copied_message) + bytes + how.behind.size());
-    if (around.empty()) return false;
+    const std::size_t room = sizeof(copied_message) + bytes + how.behind.size();
+    if (spare_.empty()) [[unlikely]]
+        fill_spare();
+    buffer around = buffers_.try_take(room);
+    if (around.empty()) [[unlikely]] {
+        around = take_spare(room);
+        if (around.empty()) return false;
+    }
     std::byte* const home = around.data();
     auto* const out = ::new (home) copied_message(std::move(around), std::move(how.held.owner));
     std::byte* at = home + sizeof(copied_message);

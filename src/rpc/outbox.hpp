@@ -111,7 +111,8 @@ private:
 
     static constexpr std::size_t spare_bytes = 512;
 
-    buffer take_room(std::size_t bytes) noexcept;
+    void fill_spare() noexcept;
+    buffer take_spare(std::size_t bytes) noexcept;
 
     buffer_pool& buffers_;
     buffer spare_;
