@@ -22,22 +22,29 @@ answer_record::answer_record(served_call& answers, answer_values& what, left_fun
 void answer_record::frame(status what, std::string_view text) noexcept {
     if (call.one_way()) return;  // Nobody reads it.
     try {
-        if (!what.ok()) {
-            values.values.clear();
-            values.lends.clear();
-            archive_writer(values.values)
-                .raw(text.data(), std::min(text.size(), max_sentence_bytes));
-        }
+        if (!what.ok()) [[unlikely]]
+            keep_sentence(text);
         pack(what, message_kind::reply);
     } catch (...) {
-        values.values.clear();
-        values.lends.clear();
-        extras_.clear();
-        std::byte* const header = values.values.front(reply_bytes);
-        write_reply(header, {errc::no_memory});
-        pieces[0] = {header, reply_bytes};
-        piece_count = 1;
+        give_up_values();
     }
+}
+
+[[gnu::noinline]] void answer_record::keep_sentence(std::string_view text) {
+    values.values.clear();
+    values.lends.clear();
+    archive_writer(values.values).raw(text.data(), std::min(text.size(), max_sentence_bytes));
+}
+
+/// There was no memory for it: that becomes the answer.
+[[gnu::noinline]] void answer_record::give_up_values() noexcept {
+    values.values.clear();
+    values.lends.clear();
+    extras_.clear();
+    std::byte* const header = values.values.front(reply_bytes);
+    write_reply(header, {errc::no_memory});
+    pieces[0] = {header, reply_bytes};
+    piece_count = 1;
 }
 
 void answer_record::frame_item(std::shared_ptr<event>& returned) {

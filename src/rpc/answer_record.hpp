@@ -43,6 +43,8 @@ struct answer_record : outgoing, work_unit {
     bool is_last = true;  ///< The call ends with it.
 
 private:
+    void keep_sentence(std::string_view text);
+    void give_up_values() noexcept;
     void pack(status what, message_kind kind, std::shared_ptr<event>* returned = nullptr);
     void leave_elsewhere(bool checked, std::shared_ptr<event>* returned);
 
