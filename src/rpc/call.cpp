@@ -43,6 +43,13 @@ struct handed_one_way final : work_unit {
     buffer home;
 };
 
+/// Some call of this target needs dress_call().
+bool needs_dress(const engine_core& core, const call_target& target,
+                 const call_context* serving) noexcept {
+    return target.trace || (serving != nullptr && serving->trace() != nullptr) ||
+           !core.interceptors(target.what->library).empty();
+}
+
 constexpr std::string_view peer_is_gone = "the peer is gone; look its address up again";
 
 [[noreturn]] void cannot_post(const call_target& target, errc code, std::string_view why) {
@@ -82,6 +89,8 @@ void call_record::submit() noexcept {
             return refuse(thrown_here("what was to go with the call"));
         }
     }
+    // On the stream, whose driver settles what is to be settled.
+    if (execution_stream::current() == &core_->stream()) return core_->calls().begin(*this);
     if (core_->on_owner()) {
         engine_core& core = *core_;
         core.calls().begin(*this);  // This may be gone then.

@@ -46,12 +46,6 @@ void add_loans(std::vector<std::byte>& extras, const lent_list& what) {
     add_extra(extras, extra::loans, ids);
 }
 
-bool needs_dress(const engine_core& core, const call_target& target,
-                 const call_context* serving) noexcept {
-    return target.trace || (serving != nullptr && serving->trace() != nullptr) ||
-           !core.interceptors(target.what->library).empty();
-}
-
 std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
                                   clock::time_point deadline, const call_context* serving) {
     dressed_call call(target, one_way, deadline);

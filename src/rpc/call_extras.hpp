@@ -38,9 +38,6 @@ struct call_extras {
 std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
                                   clock::time_point deadline, const call_context* serving);
 void add_loans(std::vector<std::byte>& extras, const lent_list& what);
-/// Some call of this target needs dress_call().
-bool needs_dress(const engine_core& core, const call_target& target,
-                 const call_context* serving) noexcept;
 /// called() of the engine's interceptors, but for the first `skipped` of the reverse order.
 void tell_called(engine_core& core, const remote_procedure& what, const peer& to, status how,
                  clock::duration took, std::size_t skipped = 0) noexcept;

@@ -95,18 +95,19 @@ void caller::detach(call_record& call) noexcept {
     if (call.timer_) call.timer_.reset();
 }
 
-void caller::begin(call_record& call) noexcept {
+/// Why begin() did not take it.
+[[gnu::noinline]] void caller::refuse(call_record& call) noexcept {
     if (closed_) return fail_unsent(call, {errc::closed});
     if (call.canceled_early_) return fail_unsent(call, {errc::canceled});
-    if (!call.to) {
-        return fail_unsent(call, {errc::invalid},
-                           "the peer is nobody; take one from engine::lookup()");
-    }
-    if (call.to.owner() != &core_) {
-        return fail_unsent(call, {errc::invalid},
-                           "the peer belongs to another engine; look its address up with the "
-                           "engine that calls");
-    }
+    fail_unsent(call, {errc::invalid},
+                call.to ? "the peer belongs to another engine; look its address up with the "
+                          "engine that calls"
+                        : "the peer is nobody; take one from engine::lookup()");
+}
+
+void caller::begin(call_record& call) noexcept {
+    if (closed_ || call.canceled_early_ || call.to.owner() != &core_) [[unlikely]]
+        return refuse(call);
     peer_state* there = peers_.find(call.to);
     if (there == nullptr) there = turn(call);
     if (there == nullptr) return fail_unsent(call, core_.why_lost(call.to));
@@ -200,18 +201,21 @@ void caller::fail_unsent(call_record& call, status what, std::string_view text) 
 /// The call is out of every list, and the port has let go of it.
 void caller::finish(call_record& call) noexcept {
     const engine_core::busy callbacks_run(core_);
-    if (call.extras_ != nullptr) [[unlikely]] {
-        if (result_fetch* const under_way = std::exchange(call.extras_->result, nullptr)) {
-            under_way->give_up();
-        }
-        if (!call.why.what.ok() && try_again_later(call)) return;
-        if (call.extras_->watched) {
-            tell_called(core_, *call.what_, call.to, call.why.what,
-                        core_.now() - call.extras_->began);
-        }
-        call.extras_->arguments.reset();
-    }
+    if (call.extras_ != nullptr && !finish_extras(call)) [[unlikely]]
+        return;
     call.over();
+}
+
+[[gnu::noinline]] bool caller::finish_extras(call_record& call) noexcept {
+    if (result_fetch* const under_way = std::exchange(call.extras_->result, nullptr)) {
+        under_way->give_up();
+    }
+    if (!call.why.what.ok() && try_again_later(call)) return false;
+    if (call.extras_->watched) {
+        tell_called(core_, *call.what_, call.to, call.why.what, core_.now() - call.extras_->began);
+    }
+    call.extras_->arguments.reset();
+    return true;
 }
 
 void caller::end(call_record& call, status what, std::string_view text) noexcept {

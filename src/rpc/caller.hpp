@@ -109,6 +109,7 @@ private:
     static constexpr std::uint32_t none = 0xffffffff;
 
     bool take_slot(call_record& call) noexcept;
+    void refuse(call_record& call) noexcept;
     call_record* find(std::uint64_t id) noexcept;
     peer_state* turn(call_record& call) noexcept;
     void frame(peer_state& there, call_record& call) noexcept;
@@ -121,10 +122,15 @@ private:
     void explain(call_record& call, status what, std::string_view text) noexcept;
     void sent(call_record& call, status what) noexcept;
     void finish(call_record& call) noexcept;
+    /// False: it is not over, but will be made again.
+    bool finish_extras(call_record& call) noexcept;
     void fetch(call_record& call, peer_state& from, const values_elsewhere& what, loan_ids loans);
     static const char* wrong_item(const call_record& call, const parsed_message& item) noexcept;
     void read_item(stream_call& call, const_bytes item, loan_ids& loans) noexcept;
     void read_result(call_record& call, const_bytes result, loan_ids& loans) noexcept;
+    static bool is_plain(const call_record& call, const parsed_message& reply) noexcept;
+    void on_special_reply(call_record& call, peer_state& from, const parsed_message& reply,
+                          std::uint64_t id) noexcept;
     void drop_reply(peer_state& from, const parsed_message& reply) noexcept;
     bool try_again_later(call_record& call) noexcept;
     void try_again(call_record& call) noexcept;

@@ -29,38 +29,54 @@ bool comes_after_the_names(errc answer) noexcept {
 void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept {
     call_record* const call = find(id);
     if (call == nullptr || call->callee_ != &from) return drop_reply(from, reply);
-    const std::uint32_t index = call->what_->index;
-    if (call->naming_ && comes_after_the_names(reply.what.code)) from.set_verified(index, true);
+    if (!is_plain(*call, reply)) [[unlikely]]
+        return on_special_reply(*call, from, reply, id);
+    loan_ids nothing;
+    read_result(*call, reply.body, nothing);
+}
+
+/// A value and nothing else, for a call that asked for nothing else: on_special_reply() would only
+/// read it.
+bool caller::is_plain(const call_record& call, const parsed_message& reply) noexcept {
+    return reply.what.ok() && reply.extras.empty() && !call.naming_ && !call.checked_ &&
+           reply.has(wire_flag::xdr) == call.xdr_;
+}
+
+[[gnu::noinline]] void caller::on_special_reply(call_record& call, peer_state& from,
+                                                const parsed_message& reply,
+                                                std::uint64_t id) noexcept {
+    const std::uint32_t index = call.what_->index;
+    if (call.naming_ && comes_after_the_names(reply.what.code)) from.set_verified(index, true);
     if (!reply.what.ok()) {
         if (reply.what == errc::not_found) from.set_verified(index, false);
-        return end(*call, reply.what, as_text(reply.body));
+        return end(call, reply.what, as_text(reply.body));
     }
-    if (call->checked_ && !reply.has(wire_flag::checked)) {
+    if (call.checked_ && !reply.has(wire_flag::checked)) {
         drop_reply(from, reply);
         return on_damaged(from, id);  // A value answers a checked call only with a checksum.
     }
-    if (reply.values_as() != (call->xdr_ ? encoding::xdr : encoding::native)) {
+    if (reply.has(wire_flag::xdr) != call.xdr_) {
         drop_reply(from, reply);
-        return end(*call, {errc::mismatch}, "the reply is not encoded as the request was");
+        return end(call, {errc::mismatch}, "the reply is not encoded as the request was");
     }
     if (reply.extras.empty()) {
         loan_ids nothing;
-        return read_result(*call, reply.body, nothing);
+        return read_result(call, reply.body, nothing);
     }
     try {
         loan_ids lent_to_us = to_ids(loans_of(reply.extras));
         if (const auto elsewhere = elsewhere_in(reply.extras)) {
-            if (call->window != 0) {
+            if (call.window != 0) {
                 core_.lending().release(from, lent_to_us);
-                return end(*call, {errc::mismatch}, "the end of a stream brings no value");
+                return end(call, {errc::mismatch}, "the end of a stream brings no value");
             }
-            return fetch(*call, from, *elsewhere, std::move(lent_to_us));
+            return fetch(call, from, *elsewhere, std::move(lent_to_us));
         }
-        read_result(*call, reply.body, lent_to_us);
+        read_result(call, reply.body, lent_to_us);
         core_.lending().release(from, lent_to_us);
     } catch (const std::bad_alloc&) {
         core_.lending().release(from, loans_of(reply.extras));
-        end(*call, {errc::no_memory});
+        end(call, {errc::no_memory});
     }
 }
 
