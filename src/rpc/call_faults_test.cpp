@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <new>
@@ -12,6 +13,7 @@
 #include <amalgam/rpc/responder.hpp>
 #include <amalgam/rpc/stream_writer.hpp>
 #include <amalgam/rpc/streamed.hpp>
+#include <amalgam/tasks/inspect.hpp>
 
 #include "memory/memory.hpp"
 #include "rpc/engine_core.hpp"
@@ -33,8 +35,11 @@ const std::string large_text(300'000, 'x');  // More than goes with a message.
 class driven_pair {
 public:
     explicit driven_pair(const std::string& where)
-        : server(where == "loop://" ? "loop://a" : where, by_caller()),
-          client(where == "loop://" ? "loop://b" : where, by_caller()) {}
+        : driven_pair({where == "loop://" ? "loop://a" : where},
+                      {where == "loop://" ? "loop://b" : where}) {}
+    driven_pair(const std::vector<std::string>& of_server,
+                const std::vector<std::string>& of_client)
+        : server(of_server, by_caller()), client(of_client, by_caller()) {}
 
     /// Until nothing more happens, or `ended`.
     template <typename Ended>
@@ -235,6 +240,40 @@ TEST_P(call_faults, every_call_ends_and_nothing_is_kept_for_it_whatever_allocati
         ASSERT_FALSE(HasFailure()) << way.name << ": allocation " << n;
         EXPECT_GT(n, 3u) << way.name;
     }
+}
+
+std::size_t ults_named(const char* name) {
+    const std::vector<ult_info> all = list_ults();
+    return static_cast<std::size_t>(std::count_if(
+        all.begin(), all.end(), [&](const ult_info& each) { return each.name == name; }));
+}
+
+TEST(lookup_faults, a_lookup_by_addresses_ends_whole_whatever_allocation_fails) {
+    std::size_t n = 0;
+    for (bool struck = true; struck;) {
+        ++n;
+        driven_pair pair({"loop://a", "loop://c"}, {"loop://b"});
+        const std::vector<std::string> both = pair.server.addresses();
+        bool ended = false;
+        const auto asked = pair.client.spawn([&] {
+            try {
+                (void)pair.client.lookup(both);
+            } catch (const std::bad_alloc&) {
+            } catch (const error&) {
+            }
+            ended = true;
+        });
+        const auto is_over = [&] { return ended && ults_named("rpc lookup") == 0; };
+        {
+            const memory::failing failing(n);
+            pair.settle([&] { return ended; });
+            struck = memory::failing::struck();
+        }
+        pair.settle(is_over);
+        ASSERT_TRUE(ended) << "allocation " << n;
+        ASSERT_EQ(ults_named("rpc lookup"), 0u) << "allocation " << n;
+    }
+    EXPECT_GT(n, 10u);
 }
 
 TEST(undefine_faults, a_procedure_is_gone_or_still_there_whatever_allocation_fails) {

@@ -1,82 +1,120 @@
+#include <utility>
+
 #include <amalgam/rpc/engine_config.hpp>
 
+#include "core/json_text.hpp"
 #include "rpc/engine_config_words.hpp"
 #include "rpc/engine_core.hpp"
 #include "rpc/json_reader.hpp"
 
-// From an engine_config to JSON; the way there is in engine_config_read.cpp.
+// From an engine_config to JSON; the way there is in engine_config_read.cpp. Written as text, not
+// by way of nlohmann's values: those allocate while they are destroyed, and where there is no
+// memory that ends the process.
 
 namespace amalgam {
 
 namespace {
 
-using json = detail::json_reader::json;
+/// A key, and its value as JSON.
+using member = std::pair<std::string_view, std::string>;
+
+std::string in_quotes(std::string_view text) {
+    std::string json;
+    detail::append_json_string(json, text);
+    return json;
+}
+
+std::string object(const std::vector<member>& members) {
+    std::string json = "{";
+    for (const auto& [key, value] : members) {
+        if (json.size() > 1) json += ',';
+        json += in_quotes(key) + ':' + value;
+    }
+    return json + '}';
+}
+
+template <typename Value, typename ToJson>
+std::string list(const std::vector<Value>& values, ToJson to_json) {
+    std::string json = "[";
+    for (const Value& each : values) {
+        if (json.size() > 1) json += ',';
+        json += to_json(each);
+    }
+    return json + ']';
+}
 
 template <typename Value, std::size_t N>
-std::string_view word_of(const std::pair<std::string_view, Value> (&words)[N], Value value) {
+std::string word_of(const std::pair<std::string_view, Value> (&words)[N], Value value) {
     for (const auto& each : words) {
-        if (each.second == value) return each.first;
+        if (each.second == value) return in_quotes(each.first);
     }
-    return words[0].first;
+    return in_quotes(words[0].first);
 }
 
-std::string spin_text(std::chrono::nanoseconds spin) {
-    if (spin < spin.zero()) return "adaptive";
-    if (spin == always_spin) return "always";
-    return detail::time_text(spin);
+std::string time_of(std::chrono::nanoseconds time) {
+    return in_quotes(detail::time_text(time));
 }
 
-json pools_json(const std::vector<pool_options>& pools) {
-    json all = json::object();
+std::string spin_of(std::chrono::nanoseconds spin) {
+    if (spin < spin.zero()) return in_quotes("adaptive");
+    if (spin == always_spin) return in_quotes("always");
+    return time_of(spin);
+}
+
+std::string pools_of(const std::vector<pool_options>& pools) {
+    std::vector<member> all;
     for (const pool_options& each : pools) {
-        json& one = all[each.name];
-        one["kind"] = word_of(detail::pool_words, each.kind);
-        if (each.kind == pool_kind::priority) one["levels"] = each.levels;
+        std::vector<member> one{{"kind", word_of(detail::pool_words, each.kind)}};
+        if (each.kind == pool_kind::priority)
+            one.emplace_back("levels", std::to_string(each.levels));
+        all.emplace_back(each.name, object(one));
     }
-    return all;
+    return object(all);
 }
 
-json streams_json(const std::vector<stream_options>& streams) {
-    json all = json::array();
-    for (const stream_options& each : streams) {
-        all.push_back({{"name", each.name},
-                       {"cpu", each.cpu},
-                       {"pools", each.pools},
-                       {"scheduler", word_of(detail::scheduler_words, each.scheduler)}});
-    }
-    return all;
+std::string stream_of(const stream_options& stream) {
+    return object({{"name", in_quotes(stream.name)},
+                   {"cpu", std::to_string(stream.cpu)},
+                   {"pools", list(stream.pools, in_quotes)},
+                   {"scheduler", word_of(detail::scheduler_words, stream.scheduler)}});
+}
+
+std::string progress_of(const engine_options& options) {
+    return object({{"by", word_of(detail::progress_words, options.progress.by)},
+                   {"spin", spin_of(options.progress.spin.value_or(options.spin))}});
+}
+
+std::string ports_of(const port_options& ports) {
+    return object({{"silence_limit", time_of(ports.silence_limit)},
+                   {"frame_limit", time_of(ports.frame_limit)},
+                   {"max_strangers", std::to_string(ports.max_strangers)},
+                   {"max_queued_bytes", std::to_string(ports.max_queued_bytes)},
+                   {"max_queued_bytes_total", std::to_string(ports.max_queued_bytes_total)}});
 }
 
 }  // namespace
 
 std::string to_json(const engine_config& config) {
     const engine_options& options = config.options;
-    json all = json::object();
-    all["endpoints"] = config.endpoints;
-    all["name"] = options.name;
-    all["streams"] = streams_json(options.streams.each);
-    all["pools"] = pools_json(options.pools);
-    all["handlers"] = options.handlers;
-    all["progress"] = {{"by", word_of(detail::progress_words, options.progress.by)},
-                       {"spin", spin_text(options.progress.spin.value_or(options.spin))}};
-    all["spin"] = spin_text(options.spin);
-    all["ports"] = {{"silence_limit", detail::time_text(options.ports.silence_limit)},
-                    {"frame_limit", detail::time_text(options.ports.frame_limit)},
-                    {"max_strangers", options.ports.max_strangers},
-                    {"max_queued_bytes", options.ports.max_queued_bytes},
-                    {"max_queued_bytes_total", options.ports.max_queued_bytes_total}};
-    all["max_queued"] = options.max_queued;
-    all["max_running"] = options.max_running;
-    all["max_one_ways"] = options.max_one_ways;
-    all["max_unread_bytes_total"] = options.max_unread_bytes_total;
-    all["max_unread_bytes"] = options.max_unread_bytes;
-    all["max_borrowed_bytes"] = options.max_borrowed_bytes;
-    all["max_borrowed_bytes_total"] = options.max_borrowed_bytes_total;
-    all["max_values_bytes"] = options.max_values_bytes;
-    all["encoding"] = word_of(detail::encoding_words, options.encoding);
-    all["checksum"] = options.checksum;
-    all["drain"] = detail::time_text(options.drain);
-    return all.dump(-1, ' ', false, json::error_handler_t::replace);
+    return object({{"endpoints", list(config.endpoints, in_quotes)},
+                   {"name", in_quotes(options.name)},
+                   {"streams", list(options.streams.each, stream_of)},
+                   {"pools", pools_of(options.pools)},
+                   {"handlers", in_quotes(options.handlers)},
+                   {"progress", progress_of(options)},
+                   {"spin", spin_of(options.spin)},
+                   {"ports", ports_of(options.ports)},
+                   {"max_queued", std::to_string(options.max_queued)},
+                   {"max_running", std::to_string(options.max_running)},
+                   {"max_one_ways", std::to_string(options.max_one_ways)},
+                   {"max_unread_bytes_total", std::to_string(options.max_unread_bytes_total)},
+                   {"max_unread_bytes", std::to_string(options.max_unread_bytes)},
+                   {"max_borrowed_bytes", std::to_string(options.max_borrowed_bytes)},
+                   {"max_borrowed_bytes_total", std::to_string(options.max_borrowed_bytes_total)},
+                   {"max_values_bytes", std::to_string(options.max_values_bytes)},
+                   {"encoding", word_of(detail::encoding_words, options.encoding)},
+                   {"checksum", options.checksum ? "true" : "false"},
+                   {"drain", time_of(options.drain)}});
 }
 
 engine_config detail::engine_core::configuration() {

@@ -65,5 +65,17 @@ TEST(engine_faults_driven, one_that_cannot_be_made_is_not_polled_any_more) {
     EXPECT_EQ(made->address(), "loop://port" + std::to_string(n));
 }
 
+TEST(engine_faults_driven, a_configuration_is_told_or_throws_whatever_allocation_fails) {
+    loop_network net;
+    const engine here{net.port("here"),
+                      {.streams = {{.name = "s", .pools = {"io", "work"}}},
+                       .pools = {{.name = "io"}, {.name = "work", .kind = pool_kind::priority}}}};
+    const std::string whole = here.configuration();
+    std::size_t n = 1;
+    while (!survives(n, [&] { EXPECT_EQ(here.configuration(), whole); }))
+        ++n;
+    EXPECT_GT(n, 10u);
+}
+
 }  // namespace
 }  // namespace amalgam

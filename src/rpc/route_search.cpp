@@ -114,8 +114,9 @@ void route_search::run() noexcept {
     } catch (const error&) {
         found_.set_exception(std::current_exception());
     } catch (...) {
-        found_.set_failure(failure{{errc::no_memory}, "no memory"});
+        found_.set_failure(failure{{errc::no_memory}, {}});
     }
+    who_is_known_.set();  // After a failure nobody else says it to those that still ask.
 }
 
 void route_search::look() {
