@@ -99,7 +99,8 @@ protected:
     /// A frame too large to hold whole: `prefix` is its first bytes, at least
     /// min(64, header.bytes) of them. The transport then fills the landing with the rest, and
     /// calls end_landing() before it delivers anything else from this link. One at a time per link.
-    /// nullptr: malformed, as the verdict. Runs no callbacks.
+    /// nullptr: malformed, as the verdict; or the link was shut, as there is no memory for it or no
+    /// room. Runs no callbacks.
     landing* begin_landing(frame_link&, const frame_header&, const_bytes prefix) noexcept;
     /// The landing is full, and its frame goes on: makes room for more, as it has been promised by
     /// grow_landings(). False: no memory is left for it, or may be taken; the link is ended.

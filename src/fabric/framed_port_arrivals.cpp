@@ -212,7 +212,10 @@ bool framed_port::begin_owned(peer_record& from, const frame_header& header,
     // What is announced may never come: memory is taken as the bytes arrive.
     const std::size_t bytes = std::min<std::size_t>(header.bytes, landing_step_);
     landing.owned = buffers_.try_take(bytes);
-    if (landing.owned.size() != bytes) return false;
+    if (landing.owned.size() != bytes) {
+        end_peer(from, {errc::no_memory});
+        return false;
+    }
     if (!take_room(from, bytes)) return false;
     std::memcpy(landing.owned.data(), prefix.data(), prefix.size());
     landing.segment = landing.owned.bytes().subspan(prefix.size());

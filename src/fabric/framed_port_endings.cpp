@@ -2,6 +2,8 @@
 #include <new>
 #include <utility>
 
+#include <amalgam/core/limited_log.hpp>
+
 #include "fabric/framed_port.hpp"
 
 namespace amalgam::detail {
@@ -38,6 +40,9 @@ void framed_port::end_peer(peer_record& peer, status why) noexcept {
 }
 
 void framed_port::take_down(peer_record& peer, status why) noexcept {
+    if (why == errc::no_memory)
+        limited_log(log_level::warn, "fabric", "a peer was dropped, as no memory was left for it",
+                    {{"peer", peer.address}});
     peer.dead_link = std::exchange(peer.link, nullptr);
     peer.why = why;
     peers_.forget_address(peer);

@@ -61,6 +61,7 @@ bool rma_target::begin_put(peer_record& peer, const frame_header& header,
     try {
         slice(scatter(target->segments), at, request.bytes - data.size(), landing.segments);
     } catch (const std::bad_alloc&) {
+        ender_.end_peer(peer, {errc::no_memory});
         return false;
     }
     landing.region = target->id;

@@ -29,7 +29,8 @@ public:
     verdict on_put(peer_record&, const frame_header&, const_bytes payload) noexcept;
     verdict on_get(peer_record&, const frame_header&, const_bytes payload) noexcept;
 
-    /// A put of which only the first bytes are here: makes the landing. False: malformed.
+    /// A put of which only the first bytes are here: makes the landing. False: malformed, or
+    /// the peer was ended for want of memory.
     bool begin_put(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     void end_put(peer_record&) noexcept;
     /// The memory of an open landing cannot be written: its put is answered so.

@@ -3,6 +3,7 @@
 // nothing is lost silently, and the ports are of use afterwards.
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <new>
@@ -46,9 +47,13 @@ struct counting_sink final : message_sink {
         from = got.from();
         last_bytes = got.bytes().size();
     }
-    void on_peer_down(peer_id, status) noexcept override { ++losses; }
+    void on_peer_down(peer_id, status why) noexcept override {
+        ++losses;
+        blamed_peer = blamed_peer || why.native == EPROTO;
+    }
     int messages = 0;
     int losses = 0;
+    bool blamed_peer = false;
     peer_id from;
     std::size_t last_bytes = 0;
 };
@@ -119,6 +124,8 @@ public:
         for (auto* group : {&posted_sends_, &receives_, &expected_, &transfers_})
             for (counted& op : *group)
                 EXPECT_EQ(op.runs, op.how == posted::pending ? 1 : 0);
+        EXPECT_FALSE(sink_a_.blamed_peer || sink_b_.blamed_peer)
+            << "the peer is said to have broken the protocol, and it was we who had no memory";
         EXPECT_EQ(a_->open_operations(), 0u);
         EXPECT_EQ(b_->open_operations(), 0u);
         int sent = 0;

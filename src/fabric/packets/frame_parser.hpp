@@ -15,7 +15,8 @@ namespace amalgam::detail {
 class frame_taker {
 public:
     virtual verdict on_frame(const frame_header&, const_bytes payload) noexcept = 0;
-    /// Where the rest of a frame goes of which `prefix` has come; nullptr: malformed.
+    /// Where the rest of a frame goes of which `prefix` has come; nullptr: malformed, or the
+    /// link was ended.
     virtual landing* on_part(const frame_header&, const_bytes prefix) noexcept = 0;
     virtual verdict on_part_end() noexcept = 0;
 

@@ -214,6 +214,7 @@ void packet_connection::take_frames(const_bytes bytes) noexcept {
         case verdict::pause:
             return bytes.empty() ? used_one() : hold(bytes);
         case verdict::malformed:
+            if (over_) return;  // Ended here, by no fault of its.
             log(log_level::warn, home_.can().transport, "a peer broke the protocol and was dropped",
                 {{"peer", address_}});
             return down({errc::disconnected, EPROTO});
