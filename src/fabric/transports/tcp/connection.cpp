@@ -11,7 +11,6 @@
 #include <amalgam/core/limited_log.hpp>
 
 #include "fabric/transports/tcp/binding.hpp"
-#include "fabric/transports/tcp/silence.hpp"
 #include "fabric/transports/tcp/tcp_port.hpp"
 
 namespace amalgam::detail {
@@ -102,7 +101,7 @@ std::size_t connection::read(std::size_t budget) noexcept {
                 if (phase_ == phase::broken) down({errc::disconnected, broken_by_});
                 break;
             case frame_reader::state::malformed:
-                if (phase_ == phase::over) break;  // Not its fault: no memory was left.
+                if (phase_ == phase::over) break;  // Ended here, by no fault of its.
                 limited_log(log_level::warn, "tcp", "a peer broke the protocol and was dropped",
                             {{"peer", address_}});
                 down({errc::disconnected, EPROTO});
@@ -279,12 +278,14 @@ void connection::watch_sent(std::size_t bytes) noexcept {
     watched_ = true;
     // At once: a program that is not scheduled for long could not do it in time.
     limit_unacknowledged(socket_.get(), std::chrono::milliseconds(0));
-    set_deadline(clock::steady().now() + home_.silence_limit() / 4);
+    const clock::time_point now = clock::steady().now();
+    sender_.begin(socket_.get(), now);
+    set_deadline(now + home_.silence_limit() / 4);
 }
 
 void connection::check_sender(clock::time_point now) noexcept {
     const auto limit = home_.silence_limit();
-    const sender_state found = look_at_sender(socket_.get(), limit);
+    const sender_state found = sender_.look(socket_.get(), limit, now);
     if (found == sender_state::dead) return down({errc::disconnected, ETIMEDOUT});
     watched_ = found != sender_state::clear || !queue_.empty();
     // What looked like a full socket may have been memory that could not be read; see flush().

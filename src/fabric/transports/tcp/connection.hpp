@@ -10,6 +10,7 @@
 #include "fabric/transports/tcp/frame_reader.hpp"
 #include "fabric/transports/tcp/handshake.hpp"
 #include "fabric/transports/tcp/poller.hpp"
+#include "fabric/transports/tcp/silence.hpp"
 
 namespace amalgam::detail {
 
@@ -139,6 +140,7 @@ private:
     unsigned sent_in_round_ = 0;      ///< Frames.
     bool crowded_ = false;            ///< In the round before that there were several.
     std::size_t unproven_bytes_ = 0;  ///< Sent since all was known to be acknowledged.
+    sender_watch sender_;             ///< While watched_.
     frame_reader reader_;
     send_queue queue_;
     completion* first_sent_ = nullptr;  ///< Lent bytes that left, still to be told to their

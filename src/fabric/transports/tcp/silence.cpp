@@ -1,6 +1,7 @@
 #include "fabric/transports/tcp/silence.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <linux/tcp.h>  // Not <netinet/tcp.h>: its tcp_info ends before the fields needed here.
 #include <netinet/in.h>
@@ -35,18 +36,31 @@ sender_state judge(const sender_facts& facts, std::chrono::milliseconds limit) n
     if (facts.unacknowledged == 0 && facts.unsent_bytes == 0) return sender_state::clear;
     // Retransmissions and window probes follow each other at doubling intervals, so silence since
     // the last answer alone says nothing: the next one may not have been sent yet.
-    const bool deaf = facts.unanswered >= 2 && facts.since_answer > limit;
+    const auto silence = std::min(facts.since_answer, facts.since_asked);
+    const bool deaf = facts.unanswered >= 2 && silence > limit;
     return deaf ? sender_state::dead : sender_state::busy;
 }
 
-sender_state look_at_sender(int fd, std::chrono::milliseconds limit) noexcept {
+void sender_watch::begin(int fd, clock::time_point now) noexcept {
+    tcp_info info{};
+    socklen_t bytes = sizeof info;
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0)
+        acknowledged_ = info.tcpi_bytes_acked;
+    asked_since_ = now;
+}
+
+sender_state sender_watch::look(int fd, std::chrono::milliseconds limit,
+                                clock::time_point now) noexcept {
     tcp_info info{};
     socklen_t bytes = sizeof info;
     // A socket that cannot be asked has an error waiting, which reading it will find.
     if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return sender_state::busy;
     const std::uint32_t unanswered = std::max(info.tcpi_probes, info.tcpi_retransmits);
+    if (std::exchange(acknowledged_, info.tcpi_bytes_acked) != info.tcpi_bytes_acked)
+        asked_since_ = now;
     return judge({info.tcpi_unacked, info.tcpi_notsent_bytes, unanswered,
-                  std::chrono::milliseconds(info.tcpi_last_ack_recv)},
+                  std::chrono::milliseconds(info.tcpi_last_ack_recv),
+                  std::chrono::duration_cast<std::chrono::milliseconds>(now - asked_since_)},
                  limit);
 }
 

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 TEST(silence, a_host_is_dead_only_when_retransmissions_or_window_probes_go_unanswered) {
     const auto found = [](std::uint32_t unacknowledged, std::uint32_t unsent_bytes,
                           std::uint32_t unanswered, std::chrono::milliseconds since_answer) {
-        return judge({unacknowledged, unsent_bytes, unanswered, since_answer}, 5s);
+        return judge({unacknowledged, unsent_bytes, unanswered, since_answer, 9s}, 5s);
     };
     EXPECT_EQ(found(0, 0, 0, 9s), sender_state::clear);
     for (const std::uint32_t in_flight : {0u, 1u}) {
@@ -25,6 +25,14 @@ TEST(silence, a_host_is_dead_only_when_retransmissions_or_window_probes_go_unans
         EXPECT_EQ(found(in_flight, 9, 2, 6s), sender_state::dead);
     }
     EXPECT_EQ(found(1, 0, 2, 6s), sender_state::dead);
+}
+
+TEST(silence, does_not_count_before_there_was_something_to_answer) {
+    const auto found = [](std::chrono::milliseconds since_asked) {
+        return judge({1, 9, 2, 6s, since_asked}, 5s);
+    };
+    EXPECT_EQ(found(4s), sender_state::busy);
+    EXPECT_EQ(found(6s), sender_state::dead);
 }
 
 int option(int fd, int level, int which) {
@@ -60,12 +68,15 @@ TEST(silence, a_reader_that_does_not_read_is_busy) {
     ASSERT_EQ(::connect(sender.get(), reinterpret_cast<sockaddr*>(&at), bytes), 0);
     unique_fd reader(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
 
-    EXPECT_EQ(look_at_sender(sender.get(), 5s), sender_state::clear);
+    sender_watch watch;
+    const auto look = [&] { return watch.look(sender.get(), 5s, clock::steady().now()); };
+    watch.begin(sender.get(), clock::steady().now());
+    EXPECT_EQ(look(), sender_state::clear);
     char some[65536] = {};
     while (::send(sender.get(), some, sizeof some, MSG_DONTWAIT) > 0) {
     }
-    EXPECT_EQ(look_at_sender(sender.get(), 5s), sender_state::busy);
-    while (look_at_sender(sender.get(), 5s) != sender_state::clear)
+    EXPECT_EQ(look(), sender_state::busy);
+    while (look() != sender_state::clear)
         ::recv(reader.get(), some, sizeof some, MSG_DONTWAIT);
 }
 
