@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/bulk/bulk_cache.hpp>
@@ -111,6 +113,38 @@ TEST(bulk_failures, memory_that_cannot_be_accessed_is_said_to_be_here_or_at_the_
     }
 }
 
+/// In a process of its own, which the fault ends.
+template <typename Touch>
+void expect_fault(Touch touch) {
+    EXPECT_EXIT(
+        {
+            const rlimit no_dump{};
+            ::setrlimit(RLIMIT_CORE, &no_dump);
+            touch();
+        },
+        testing::KilledBySignal(SIGBUS), "");
+}
+
+TEST(bulk_failures, memory_that_went_away_faults_where_no_transport_takes_its_bytes) {
+    if (detail::sanitized) GTEST_SKIP() << "sanitizers take the signal";
+    expect_fault([] {
+        engine here("shm://");
+        detail::truncated_file file(1 << 16);
+        const exposed shown = expose(here, file.bytes(), access::read);
+        file.truncate(0);
+        std::vector<std::byte> into(1 << 16);
+        shown.descriptor().pull(into);
+    });
+    expect_fault([] {
+        engine server("shm://"), client("shm://");
+        holder there(server);
+        detail::truncated_file file(1 << 16);
+        const exposed shown = expose(client, file.bytes().first(1024), access::read);
+        file.truncate(0);
+        client.procedure<void(bulk)>("hold").on(server.address())(shown);
+    });
+}
+
 TEST(bulk_failures, on_progress_may_throw_anything) {
     in_virtual_time t;
     const std::function<void(std::uint64_t)> all[] = {
@@ -138,7 +172,9 @@ TEST(bulk_failures, loss_of_the_origin_ends_transfers_and_descriptors_for_good) 
     t.net.run_until_idle();
     EXPECT_EQ(pull.wait(), errc::disconnected);
     EXPECT_EQ(push.wait(), errc::disconnected);
-    EXPECT_EQ(t.far().start_pull(t.mine).wait(), errc::disconnected);
+    auto late = t.far().start_pull(t.mine);
+    t.net.run_until_idle();
+    EXPECT_EQ(late.wait(), errc::unreachable);
     EXPECT_EQ(t.net.open_operations(), 0u);
 }
 
@@ -155,6 +191,49 @@ TEST(bulk_failures, descriptor_of_an_earlier_run_is_denied_by_the_next_at_its_ad
     auto pull = at_third.held.start_pull(t.mine);
     t.net.run_until_idle();
     EXPECT_EQ(pull.wait(), errc::denied);
+}
+
+TEST(bulk_failures, a_descriptor_whose_owner_was_started_again_is_denied) {
+    in_virtual_time t;
+    t.net.kill("client");
+    t.net.run_until_idle();
+    engine again{t.net.restart("client")};
+    for (int i = 0; i < 2; ++i) {
+        auto pull = t.far().start_pull(t.mine);
+        auto push = t.far().start_push(t.mine);
+        t.net.run_until_idle();
+        EXPECT_EQ(pull.wait(), errc::denied);
+        EXPECT_EQ(push.wait(), errc::denied);
+    }
+}
+
+TEST(bulk_failures, a_descriptor_whose_connection_was_lost_reaches_its_owner_by_a_new_one) {
+    in_virtual_time t;
+    t.net.cut("client");
+    t.net.run_until_idle();
+    t.net.heal("client");
+    auto pull = t.far().start_pull(t.mine);
+    t.net.run_until_idle();
+    EXPECT_TRUE(pull.wait().ok());
+    EXPECT_EQ(t.mine, t.memory);
+}
+
+TEST(bulk_failures, local_is_empty_for_a_descriptor_that_came_back) {
+    in_virtual_time t;
+    holder at_home(t.client);
+    auto sent = t.server.procedure<void(bulk)>("hold").on("loop://client").start(t.far());
+    t.net.run_until_idle();
+    sent.get();
+    EXPECT_EQ(t.shown.descriptor().local().data(), t.memory.data());
+    EXPECT_TRUE(at_home.held.local().empty());
+    auto pull = at_home.held.start_pull(t.mine);
+    t.net.run_until_idle();
+    EXPECT_TRUE(pull.wait().ok());
+    EXPECT_EQ(t.mine, t.memory);
+    t.shown.close();
+    auto late = at_home.held.start_pull(t.mine);
+    t.net.run_until_idle();
+    EXPECT_EQ(late.wait(), errc::denied);
 }
 
 TEST(bulk_failures, deadline_and_cancel_end_it_in_time) {
@@ -361,22 +440,29 @@ bool survives(std::size_t n, Work work) {
     }
 }
 
+/// A server that holds a descriptor of the client's.
+struct two_engines {
+    explicit two_engines(const std::string& uri) : server{uri}, client{uri} {
+        client.procedure<void(bulk)>("hold").on(client.lookup(server.address()))(shown);
+    }
+    engine server, client;
+    holder there{server};
+    std::vector<std::byte> memory = pattern(300000), mine = std::vector<std::byte>(memory.size());
+    exposed shown = expose(client, memory, access::read_write);
+};
+
 class bulk_allocations : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(shm, bulk_allocations,
                          testing::ValuesIn(unless_thread_sanitizer({"shm://"})));
 INSTANTIATE_TEST_SUITE_P(tcp, bulk_allocations, testing::Values("tcp://127.0.0.1:0"));
 
 TEST_P(bulk_allocations, whatever_allocation_fails_nothing_is_lost_but_the_operation) {
-    engine server{GetParam()}, client{GetParam()};
-    holder there(server);
-    std::vector<std::byte> memory = pattern(300000), mine(memory.size());
-    const exposed shown = expose(client, memory, access::read_write);
-    client.procedure<void(bulk)>("hold").on(client.lookup(server.address()))(shown);
-    const bulk& far = there.held;
+    two_engines t(GetParam());
+    const bulk& far = t.there.held;
     const auto all = [&] {
-        const std::vector<mutable_bytes> list{std::span(mine).first(100),
-                                              std::span(mine).subspan(500)};
-        const exposed own = expose(server, list, access::read);
+        const std::vector<mutable_bytes> list{std::span(t.mine).first(100),
+                                              std::span(t.mine).subspan(500)};
+        const exposed own = expose(t.server, list, access::read);
         std::vector<std::byte> into(5000);
         own.descriptor().pull(into);
         far.pull(list);
@@ -387,9 +473,9 @@ TEST_P(bulk_allocations, whatever_allocation_fails_nothing_is_lost_but_the_opera
         archive_reader reader(bytes.bytes());
         bulk got;
         reader(got);
-        bulk_cache cache(server);
-        const bulk pooled = expose_owned(server, cache.take(9000));
-        const bulk vector = expose_owned(server, std::vector<char>(5000));
+        bulk_cache cache(t.server);
+        const bulk pooled = expose_owned(t.server, cache.take(9000));
+        const bulk vector = expose_owned(t.server, std::vector<char>(5000));
     };
     // In a thread of its own, and on the stream, where what the stream does may fail, too.
     std::size_t n = 1;
@@ -397,19 +483,16 @@ TEST_P(bulk_allocations, whatever_allocation_fails_nothing_is_lost_but_the_opera
         ASSERT_LT(++n, 1000u);
     EXPECT_GT(n, 20u);
     n = 1;
-    while (!server.run([&] { return survives(n, all); }))
+    while (!t.server.run([&] { return survives(n, all); }))
         ASSERT_LT(++n, 1000u);
     EXPECT_GT(n, 30u);
-    EXPECT_EQ(far.pull_all(), memory);
+    EXPECT_EQ(far.pull_all(), t.memory);
 }
 
 TEST_P(bulk_allocations, what_does_not_throw_says_that_there_was_no_memory) {
-    engine server{GetParam()}, client{GetParam()};
-    holder there(server);
-    std::vector<std::byte> memory = pattern(300000), mine(memory.size());
-    const exposed shown = expose(client, memory, access::read_write);
-    client.procedure<void(bulk)>("hold").on(client.lookup(server.address()))(shown);
-    const std::vector<mutable_bytes> list{std::span(mine).first(100), std::span(mine).subspan(500)};
+    two_engines t(GetParam());
+    const std::vector<mutable_bytes> list{std::span(t.mine).first(100),
+                                          std::span(t.mine).subspan(500)};
     const std::vector<const_bytes> same(list.begin(), list.end());
     bool pulls = true;
     for (std::size_t n = 1; n < 1000;) {
@@ -417,7 +500,7 @@ TEST_P(bulk_allocations, what_does_not_throw_says_that_there_was_no_memory) {
         bool struck = false;
         {
             const memory::failing failing(n);
-            how = pulls ? there.held.try_pull(list) : there.held.try_push(same);
+            how = pulls ? t.there.held.try_pull(list) : t.there.held.try_push(same);
             struck = memory::failing::struck();
         }
         EXPECT_TRUE(how.ok() || how.code() == errc::no_memory) << name(how.code().code);
@@ -452,17 +535,13 @@ TEST(bulk_failures, whatever_allocation_fails_a_transfer_by_several_ways_can_be_
 
 TEST_P(bulk_allocations, transfers_take_none_in_steady_state) {
     if (detail::sanitized) GTEST_SKIP() << "small blocks are not pooled under sanitizers";
-    engine server{GetParam()}, client{GetParam()};
-    holder there(server);
-    std::vector<std::byte> memory = pattern(300000), mine(memory.size());
-    const exposed shown = expose(client, memory, access::read_write);
-    client.procedure<void(bulk)>("hold").on(client.lookup(server.address()))(shown);
-    const std::uint64_t taken = server.run([&] {
+    two_engines t(GetParam());
+    const std::uint64_t taken = t.server.run([&] {
         std::uint64_t before = 0;
         for (int i = 0; i < 400; ++i) {
             if (i == 200) before = memory::allocations();
-            there.held.pull(mine);
-            there.held.push(5, std::span(mine).first(1000));
+            t.there.held.pull(t.mine);
+            t.there.held.push(5, std::span(t.mine).first(1000));
         }
         return memory::allocations() - before;
     });

@@ -45,9 +45,9 @@ result<bulk_route> route_of(const bulk_source& source) {
     if (source.home.incarnation == home_of(*source.core)) {
         return bulk_route{self_of(*source.core), source.home};
     }
-    if (source.direct != bulk_image::no_way) {
-        return bulk_route{source.sender, source.ways[source.direct].key};
-    }
+    const bool from_owner = source.direct != bulk_image::no_way;
+    const auto direct = [&] { return bulk_route{source.sender, source.ways[source.direct].key}; };
+    if (from_owner && !is_lost(*source.core, source.sender)) return direct();
     std::string tried;
     for (const bulk_way& each : source.ways) {
         if (each.address.empty()) continue;
@@ -56,6 +56,7 @@ result<bulk_route> route_of(const bulk_source& source) {
         tried += tried.empty() ? "" : "; ";
         tried += there.sentence();
     }
+    if (from_owner) return direct();
     return {errc::unreachable,
             fmt::format("the process that exposed the memory cannot be reached from here: {}",
                         tried.empty() ? "it does not listen" : tried)};

@@ -20,6 +20,9 @@ std::size_t port_count(const engine_core& core) noexcept {
 const std::string& port_address(const engine_core& core, std::size_t port) noexcept {
     return core.port_addresses()[port];
 }
+bool is_lost(const engine_core& core, const peer& who) noexcept {
+    return core.is_lost(who);
+}
 result<peer> find_peer(engine_core& core, std::string_view address) {
     try {
         return core.lookup(address);

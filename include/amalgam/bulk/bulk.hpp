@@ -66,7 +66,8 @@ struct pipeline_options {
 ///          expose_owned(). The engine that received or made it must outlive its use.
 /// Threads: like a plain value; operations from any ULT or thread, also several at once.
 /// Failure: invalid (past the end, nothing named), denied (wrong rights, or the memory is not
-///          exposed any more), timed_out, canceled, unreachable, disconnected, closed, no_memory.
+///          exposed any more, by an owner that was started again neither), timed_out, canceled,
+///          unreachable, disconnected, closed, no_memory.
 ///          Part of the bytes may have moved then; after the end none moves, so both memories may
 ///          be used for something else, and a later push is not torn by an earlier one. But:
 ///          when a push ends as disconnected, unreachable or closed, its owner may still write
@@ -87,7 +88,9 @@ public:
     access rights() const noexcept;
     /// It came with its bytes: pulling asks nobody.
     bool is_inside() const noexcept;
-    /// The memory is this process's own, and contiguous: there it is. Else empty.
+    /// The memory is this process's own, and contiguous: there it is. Else empty, and also when the
+    /// descriptor was sent away and came back: it does not keep what it names, so the bytes could
+    /// be gone while somebody looks at them. pull() and push() check that, and then copy.
     mutable_bytes local() const noexcept;
     /// Whose memory it is. Nobody when that cannot be reached.
     peer from() const;

@@ -23,6 +23,8 @@ std::uint64_t home_of(const engine_core& core) noexcept;
 /// Of its ports, in order; empty where one does not listen.
 std::size_t port_count(const engine_core& core) noexcept;
 const std::string& port_address(const engine_core& core, std::size_t port) noexcept;
+/// No way leads to that peer any more: a hint, which may miss one that was lost long ago.
+bool is_lost(const engine_core& core, const peer& who) noexcept;
 /// engine::lookup(), but for its exceptions of want of memory.
 result<peer> find_peer(engine_core& core, std::string_view address);
 /// Some peer may be known by several ways: see routed_transfer.
