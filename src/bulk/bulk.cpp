@@ -14,6 +14,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "bulk/bulk_source.hpp"
+#include "core/in_words.hpp"
 
 // What is pulled and pushed.
 
@@ -29,10 +30,8 @@ failure told(const std::function<void(std::uint64_t)>& whom, std::uint64_t bytes
         whom(bytes);
         return {};
     } catch (const std::exception& why) {
-        try {
-            return {{errc::handler_failed}, fmt::format("on_progress threw: {}", why.what())};
-        } catch (...) {
-        }
+        return in_words({errc::handler_failed},
+                        [&] { return fmt::format("on_progress threw: {}", why.what()); });
     } catch (...) {
     }
     return {{errc::handler_failed}, {}};

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/in_words.hpp"
 #include "rpc/call_extras.hpp"
 #include "rpc/engine_core.hpp"
 
@@ -234,8 +235,7 @@ void caller::end(call_record& call, status what, std::string_view text) noexcept
 }
 
 void caller::explain(call_record& call, status what, std::string_view text) noexcept {
-    call.why.what = what;
-    try {
+    call.why = in_words(what, [&] {
         std::string own;
         const std::string_view reason = core_.reason(call.to, what);
         if (text.empty() && !reason.empty()) {
@@ -244,11 +244,9 @@ void caller::explain(call_record& call, status what, std::string_view text) noex
             text = "its deadline passed before the stream had ended; allow more time";
         }
         if (text.empty()) text = advice(what.code);
-        call.why.sentence =
-            fmt::format("call of \"{}\" at {}: {}", call.what_->name, core_.text_of(call.to), text);
-    } catch (...) {
-        call.why.sentence.clear();  // No memory for words: the code says it.
-    }
+        return fmt::format("call of \"{}\" at {}: {}", call.what_->name, core_.text_of(call.to),
+                           text);
+    });
 }
 
 void caller::sent(call_record& call, status what) noexcept {

@@ -146,10 +146,6 @@ status invocation::run_watched(answer_values& into, std::string& text) {
         text = refused.what();
         // These would tell the caller that the procedure is not what it thinks.
         if (what.ok() || what == errc::not_found || what == errc::mismatch) what = {errc::denied};
-        // A number that is no code of ours would make the answer malformed.
-        if (name(what.code) == "unknown") {
-            what = {errc::handler_failed, static_cast<std::int32_t>(what.code)};
-        }
     } catch (...) {
         failure why = thrown_there("serving() of an interceptor");
         what = why.what;

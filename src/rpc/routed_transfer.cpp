@@ -8,6 +8,7 @@
 #include <amalgam/rpc/detail/routed_transfer.hpp>
 #include <amalgam/rpc/procedure.hpp>
 
+#include "core/in_words.hpp"
 #include "rpc/engine_core.hpp"
 #include "rpc/transfers.hpp"
 
@@ -20,27 +21,21 @@ bool is_loss_of_way(errc code) noexcept {
     return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
 }
 
-/// Without memory for words the code says it.
-failure in_words(errc code, const char* sentence) noexcept try {
-    return {{code}, sentence};
-} catch (const std::bad_alloc&) {
-    return {{code}, {}};
-}
-failure copy_of(const failure& why) noexcept try { return why; } catch (const std::bad_alloc&) {
-    return {why.what, {}};
+failure copy_of(const failure& why) noexcept {
+    return in_words(why.what, [&] { return why.sentence; });
 }
 
 failure lost_all() noexcept {
     return in_words(
-        errc::disconnected,
+        {errc::disconnected},
         "the last way to the peer was lost before it had said that nothing more is written; "
         "what it has received may still be");
 }
 failure was_canceled() noexcept {
-    return in_words(errc::canceled, "the transfer was canceled");
+    return in_words({errc::canceled}, "the transfer was canceled");
 }
 failure was_stopped() noexcept {
-    return in_words(errc::closed,
+    return in_words({errc::closed},
                     "this engine is stopped and transfers nothing more; make a new one");
 }
 

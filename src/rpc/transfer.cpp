@@ -1,9 +1,8 @@
-#include <new>
-
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "core/in_words.hpp"
 #include "rpc/engine_core.hpp"
 #include "rpc/transfers.hpp"
 
@@ -43,12 +42,8 @@ void transfer_record::submit() noexcept {
         return core.settle_idle();
     }
     if (core_->hand_over(submit_)) return;
-    why.what = {errc::closed};
-    try {
-        why.sentence = "this engine is stopped and transfers nothing more; make a new one";
-    } catch (const std::bad_alloc&) {
-        // The code says it.
-    }
+    why = in_words({errc::closed},
+                   "this engine is stopped and transfers nothing more; make a new one");
     state_ = state::ended;
     over();
 }

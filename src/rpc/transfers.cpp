@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/in_words.hpp"
 #include "rpc/engine_core.hpp"
 
 namespace amalgam::detail {
@@ -436,17 +437,14 @@ void transfers::close() noexcept {
 }
 
 void transfers::explain(transfer_record& mine, status what, std::string_view text) noexcept {
-    mine.why.what = what;
-    try {
-        if (text.empty()) text = advice(what);
-        mine.why.sentence =
+    if (text.empty()) text = advice(what);
+    mine.why = in_words(what, [&] {
+        std::string all =
             fmt::format("transfer of {} bytes {} {}: {}", mine.total_, mine.is_put_ ? "to" : "from",
                         core_.text_of(mine.there_), text);
         const std::string_view why = core_.reason(mine.there_, what);
-        if (!why.empty()) mine.why.sentence += fmt::format(" ({})", why);
-    } catch (...) {
-        mine.why.sentence.clear();  // No memory for words: the code says it.
-    }
+        return why.empty() ? all : fmt::format("{} ({})", all, why);
+    });
 }
 
 }  // namespace amalgam::detail

@@ -259,6 +259,9 @@ void write_request(std::byte* to, const request_header& header) noexcept {
 
 void write_reply(std::byte* to, status what, std::uint8_t flags, message_kind kind) noexcept {
     static_assert(sizeof what.code == 1);
+    // A number that is no code of ours would make the answer malformed.
+    if (!what.ok() && name(what.code) == "unknown")
+        what = {errc::handler_failed, static_cast<std::int32_t>(what.code)};
     store_le(to, std::uint64_t{first_byte(kind)} | static_cast<std::uint64_t>(what.code) << 8 |
                      std::uint64_t{flags} << 16 |
                      std::uint64_t{static_cast<std::uint32_t>(what.native)} << 32);

@@ -108,7 +108,7 @@ struct request_header {
 std::array<std::byte, checksum_bytes> checksum_of(std::span<const const_bytes> pieces) noexcept;
 
 void write_request(std::byte* to, const request_header& header) noexcept;
-/// `kind`: reply or item.
+/// `kind`: reply or item. A code that is none of ours goes as handler_failed, with it inside.
 void write_reply(std::byte* to, status what, std::uint8_t flags = 0,
                  message_kind kind = message_kind::reply) noexcept;
 void write_cancel(std::byte* to) noexcept;

@@ -74,6 +74,18 @@ TEST(rpc_wire, replies_verdicts_and_cancels_come_back) {
     EXPECT_EQ(parsed.kind, message_kind::cancel);
 }
 
+TEST(rpc_wire, a_code_that_is_none_of_ours_goes_as_handler_failed_with_it_inside) {
+    std::byte all[verdict_bytes];
+    parsed_message parsed;
+    write_reply(all, {static_cast<errc>(200), 5});
+    ASSERT_EQ(parse(const_bytes(all, reply_bytes), parsed), nullptr);
+    EXPECT_EQ(parsed.what, errc::handler_failed);
+    EXPECT_EQ(parsed.what.handler_code(), static_cast<errc>(200));
+    write_verdict(all, {static_cast<errc>(200)}, 3);
+    ASSERT_EQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.what.handler_code(), static_cast<errc>(200));
+}
+
 TEST(rpc_wire, what_is_no_message_is_refused) {
     parsed_message parsed;
     EXPECT_STREQ(parse({}, parsed), "it is empty");

@@ -1,8 +1,8 @@
-#include <new>
 #include <utility>
 
 #include <amalgam/tasks/detail/future_state.hpp>
 
+#include "core/in_words.hpp"
 #include "tasks/stream.hpp"
 
 namespace amalgam::detail {
@@ -52,16 +52,6 @@ void future_core::complete() noexcept {
     if (then != nullptr) then->resume(*then);
 }
 
-/// Where there is no memory for the sentence the code has to do.
-template <typename Sentence>
-void future_core::say(Sentence sentence) noexcept {
-    try {
-        why_.sentence = sentence();
-    } catch (const std::bad_alloc&) {
-        why_.sentence.clear();
-    }
-}
-
 void future_core::fail(failure why) noexcept {
     why_ = std::move(why);
     complete();
@@ -71,23 +61,19 @@ void future_core::fail(std::exception_ptr why) noexcept {
     try {
         std::rethrow_exception(why);
     } catch (const error& known) {
-        why_.what = known.code();
-        say([&] { return std::string(known.what()); });
+        why_ = in_words(known.code(), known.what());
     } catch (...) {
-        why_.what = {errc::handler_failed};
-        say([&] { return describe(why); });
+        why_ = in_words({errc::handler_failed}, [&] { return describe(why); });
     }
     exception_ = std::move(why);
     complete();
 }
 
 void future_core::fail_as_broken() noexcept {
-    why_.what = {errc::canceled};
-    say([] {
-        return std::string(
-            "the promise was destroyed before it had a value: whoever should have brought it ended "
-            "early");
-    });
+    why_ = in_words(
+        {errc::canceled},
+        "the promise was destroyed before it had a value: whoever should have brought it ended "
+        "early");
     complete();
 }
 

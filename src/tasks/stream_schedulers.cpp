@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
-#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "core/in_words.hpp"
 #include "tasks/forks.hpp"
 #include "tasks/stream.hpp"
 
@@ -96,14 +96,9 @@ void stream::use(scheduler& which) noexcept {
 void stream::end_stacked() noexcept {
     for (std::size_t i = 1; i < orders_.size(); ++i) {
         promise<void> ended = std::move(orders_[i].ended);
-        failure why{{errc::closed}, {}};
-        try {
-            why.sentence =
-                "the stream that ran this scheduler was stopped before the scheduler was done";
-        } catch (const std::bad_alloc&) {
-            // The code says it.
-        }
-        ended.set_failure(std::move(why));
+        ended.set_failure(in_words(
+            {errc::closed},
+            "the stream that ran this scheduler was stopped before the scheduler was done"));
     }
 }
 

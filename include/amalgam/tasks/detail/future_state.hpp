@@ -77,8 +77,6 @@ protected:
     void reset() noexcept;
 
 private:
-    template <typename Sentence>
-    void say(Sentence sentence) noexcept;
     // Never dereferenced.
     static continuation* done_mark() noexcept {
         return reinterpret_cast<continuation*>(std::uintptr_t{1});

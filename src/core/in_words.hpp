@@ -1,0 +1,24 @@
+#pragma once
+
+#include <amalgam/core/result.hpp>
+
+namespace amalgam::detail {
+
+/// A failure with the sentence that `sentence()` makes, for where nothing may throw: without memory
+/// for one the code says it alone.
+template <typename Sentence>
+failure in_words(status what, Sentence sentence) noexcept {
+    failure why{what, {}};
+    try {
+        why.sentence = sentence();
+    } catch (...) {
+        why.sentence.clear();
+    }
+    return why;
+}
+
+inline failure in_words(status what, const char* sentence) noexcept {
+    return in_words(what, [sentence] { return sentence; });
+}
+
+}  // namespace amalgam::detail
