@@ -197,6 +197,18 @@ TEST_P(cached, buffers_outlive_their_cache_and_engine) {
     EXPECT_EQ(left.size(), 5000u);
 }
 
+TEST_P(cached, buffers_may_end_on_any_thread) {
+    engine here{one_more(GetParam())};
+    bulk_cache cache(here);
+    for (int i = 0; i < 20; ++i) {
+        bulk_buffer one = cache.take(5000), other = cache.take(70000);
+        std::thread([mine = std::move(one)] { EXPECT_EQ(mine.size(), 5000u); }).join();
+        spawn(here.pool(), [mine = std::move(other)] { EXPECT_EQ(mine.size(), 70000u); }).join();
+    }
+    EXPECT_EQ(cache.counts().bytes_in_use, 0u);
+    EXPECT_EQ(cache.counts().reused, 38u);
+}
+
 TEST_P(cached, exposed_as_its_own_a_buffer_returns_when_the_last_descriptor_is_gone) {
     engine here{one_more(GetParam())};
     bulk_cache cache(here, {.rights = access::read});

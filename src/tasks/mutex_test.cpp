@@ -172,5 +172,25 @@ TEST(recursive_mutex, keeps_ults_and_threads_apart) {
     EXPECT_EQ(counter, 4 * 2000);
 }
 
+TEST(recursive_mutex, may_die_with_the_last_who_locked_it) {
+    execution_stream stream;
+    for (int i = 0; i < 1000; ++i) {
+        auto guard = std::make_unique<recursive_mutex>();
+        int users = 2;
+        const auto leave = [&guard, &users, at = guard.get()] {
+            at->lock();
+            at->lock();
+            const bool last = --users == 0;
+            at->unlock();
+            at->unlock();
+            if (last) guard.reset();
+        };
+        ult other = spawn(stream, leave);
+        leave();
+        other.join();
+        ASSERT_EQ(guard, nullptr);
+    }
+}
+
 }  // namespace
 }  // namespace amalgam

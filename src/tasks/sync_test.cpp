@@ -137,6 +137,27 @@ TEST(condition_variable, notify_all_wakes_everybody_and_notify_one_the_first) {
     EXPECT_EQ(woken, "abcd");
 }
 
+TEST(condition_variable, may_die_before_those_that_were_notified_have_returned) {
+    execution_stream stream(execution_stream_options{.driven = true});
+    mutex guard;
+    auto changed = std::make_unique<condition_variable>();
+    int woken = 0;
+    for (int i = 0; i < 4; ++i) {
+        post(stream, [&] {
+            std::unique_lock hold(guard);
+            changed->wait(hold);
+            ++woken;
+        });
+    }
+    stream.run_ready();
+    changed->notify_one();
+    changed->notify_all();
+    changed.reset();
+    EXPECT_EQ(woken, 0);
+    stream.run_ready();
+    EXPECT_EQ(woken, 4);
+}
+
 TEST(condition_variable, a_deadline_ends_the_wait_with_the_mutex_held) {
     manual_clock time;
     execution_stream stream(execution_stream_options{.clock = &time, .driven = true});
