@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <new>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "core/in_words.hpp"
 #include "rpc/call_extras.hpp"
 #include "rpc/engine_core.hpp"
 
@@ -80,24 +81,29 @@ call_record::call_record(const call_target& target)
 void call_record::submit() noexcept {
     const call_context* const serving = call_context::try_current();
     deadline_ = core_->deadline_after(target_->timeout, serving);
+    const auto begin = [this]() noexcept {
+        // On the stream, whose driver settles what is to be settled.
+        if (execution_stream::current() == &core_->stream()) return core_->calls().begin(*this);
+        if (core_->on_owner()) {
+            engine_core& core = *core_;
+            core.calls().begin(*this);  // This may be gone then.
+            return core.settle_idle();
+        }
+        if (core_->hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
+        refuse({{errc::closed}, core_->why_closed()});
+    };
     if (target_->attempts > 1 || window != 0 || !loans_.empty() ||
         arguments.size() > core_->eager_bytes(to) || needs_dress(*core_, *target_, serving))
         [[unlikely]] {
+        const core_reference alive(*core_);  // An interceptor may destroy the engine.
         try {
             dress(serving);
         } catch (...) {
             return refuse(thrown_here("what was to go with the call"));
         }
+        return begin();
     }
-    // On the stream, whose driver settles what is to be settled.
-    if (execution_stream::current() == &core_->stream()) return core_->calls().begin(*this);
-    if (core_->on_owner()) {
-        engine_core& core = *core_;
-        core.calls().begin(*this);  // This may be gone then.
-        return core.settle_idle();
-    }
-    if (core_->hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
-    refuse({{errc::closed}, core_->why_closed()});
+    begin();
 }
 
 void call_record::dress(const call_context* serving) {
@@ -140,12 +146,8 @@ void call_record::refuse(const failure& wrong) noexcept {
     if (extras_ != nullptr && extras_->watched) {
         tell_called(*core_, *what_, to, wrong.what, core_->now() - extras_->began);
     }
-    why.what = wrong.what;
-    try {
-        why.sentence = fmt::format("call of \"{}\": {}", what_->name, wrong.sentence);
-    } catch (...) {
-        why.sentence.clear();  // No memory for words: the code says it.
-    }
+    why = in_words(wrong.what,
+                   [&] { return fmt::format("call of \"{}\": {}", what_->name, wrong.sentence); });
     ended_ = true;
     over();
 }
@@ -237,7 +239,9 @@ void one_way::send() {
     const call_context* const serving = call_context::try_current();
     const clock::time_point deadline = core.deadline_after(target_.timeout, serving);
     std::vector<std::byte> extras;
+    std::optional<core_reference> alive;
     if (needs_dress(core, target_, serving)) {
+        alive.emplace(core);  // An interceptor may destroy the engine.
         extras = dress_call(core, target_, true, deadline, serving);
     }
     // What fits a message is sent as one, so that one-way calls stay in order.

@@ -27,7 +27,10 @@ using namespace std::chrono_literals;
 
 /// What looks at calls, and when a value of `loud` is read.
 struct hook : interceptor {
-    std::function<void()> at_called, at_serving, at_served;
+    std::function<void()> at_calling, at_called, at_serving, at_served;
+    void calling(outgoing_call&) override {
+        if (at_calling) at_calling();
+    }
     void called(std::string_view, const peer&, status, clock::duration) override {
         if (at_called) at_called();
     }
@@ -165,6 +168,33 @@ const place places[] = {
          w.call<void()>("slow").call_then([act](const result<void>&) { act(); });
          w.until([&] { return counters_of(*w.server)["rpc.served"] != 0; });
          w.server.reset();
+     }},
+    {"calling() of an interceptor", false,
+     [](world& w, const action& act) {
+         w.at_client->at_calling = act;
+         post(w.client->pool(),
+              [&w] { w.call<int()>("one").call_then([](const result<int>&) {}); });
+     }},
+    {"calling() of an interceptor, outside of the engine", false,
+     [](world& w, const action& act) {
+         w.at_client->at_calling = act;
+         w.call<int()>("one").call_then([](const result<int>&) {});
+     }},
+    {"calling() of an interceptor, of a call behind a future", false,
+     [](world& w, const action& act) {
+         w.at_client->at_calling = act;
+         EXPECT_EQ(w.call<int()>("one").start().wait(), errc::closed);
+     }},
+    {"calling() of an interceptor, of a call that waits", false,
+     [](world& w, const action& act) {
+         if (w.net) return act();  // Where time stands still nobody may wait.
+         w.at_client->at_calling = act;
+         EXPECT_EQ(w.call<int()>("one").try_call().code(), errc::closed);
+     }},
+    {"calling() of an interceptor, of a one-way call", false,
+     [](world& w, const action& act) {
+         w.at_client->at_calling = act;
+         EXPECT_EQ(error_of([&] { w.call<int()>("one").post(); }).code(), errc::closed);
      }},
     {"called() of an interceptor", false,
      [](world& w, const action& act) {
@@ -308,7 +338,8 @@ protected:
             victim.reset();
         }
         w.until([&] { return alive.expired(); });
-        w.at_client->at_called = w.at_server->at_serving = w.at_server->at_served = nullptr;
+        w.at_client->at_calling = w.at_client->at_called = nullptr;
+        w.at_server->at_serving = w.at_server->at_served = nullptr;
         engine* const other = where.at_server ? w.client.get() : w.server.get();
         if (other == nullptr) return;
         auto good = other->spawn([other] {
