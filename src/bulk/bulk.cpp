@@ -8,13 +8,13 @@
 #include <fmt/format.h>
 
 #include <amalgam/bulk/bulk.hpp>
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
 #include <amalgam/rpc/detail/routed_transfer.hpp>
 #include <amalgam/rpc/detail/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "bulk/bulk_source.hpp"
-#include "core/in_words.hpp"
 
 // What is pulled and pushed.
 

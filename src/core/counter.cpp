@@ -4,8 +4,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/counter.hpp>
-
-#include "core/json_text.hpp"
+#include <amalgam/core/detail/json_text.hpp>
 
 namespace amalgam {
 

@@ -1,9 +1,9 @@
-#include "core/json_text.hpp"
-
 #include <cstddef>
 #include <iterator>
 
 #include <fmt/format.h>
+
+#include <amalgam/core/detail/json_text.hpp>
 
 namespace amalgam::detail {
 namespace {

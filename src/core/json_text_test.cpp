@@ -1,6 +1,6 @@
-#include "core/json_text.hpp"
-
 #include <gtest/gtest.h>
+
+#include <amalgam/core/detail/json_text.hpp>
 
 namespace amalgam::detail {
 namespace {

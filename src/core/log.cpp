@@ -13,9 +13,8 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <amalgam/core/detail/json_text.hpp>
 #include <amalgam/core/log.hpp>
-
-#include "core/json_text.hpp"
 
 namespace amalgam {
 namespace {

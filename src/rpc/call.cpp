@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "core/in_words.hpp"
 #include "rpc/call_extras.hpp"
 #include "rpc/engine_core.hpp"
 

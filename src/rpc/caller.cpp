@@ -5,7 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "core/in_words.hpp"
+#include <amalgam/core/detail/in_words.hpp>
+
 #include "rpc/call_extras.hpp"
 #include "rpc/engine_core.hpp"
 

@@ -1,8 +1,8 @@
 #include <utility>
 
+#include <amalgam/core/detail/json_text.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 
-#include "core/json_text.hpp"
 #include "rpc/engine_config_words.hpp"
 #include "rpc/engine_core.hpp"
 #include "rpc/json_reader.hpp"

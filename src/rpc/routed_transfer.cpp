@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/routed_transfer.hpp>
 #include <amalgam/rpc/procedure.hpp>
 
-#include "core/in_words.hpp"
 #include "rpc/engine_core.hpp"
 #include "rpc/transfers.hpp"
 

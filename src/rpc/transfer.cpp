@@ -1,8 +1,8 @@
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "core/in_words.hpp"
 #include "rpc/engine_core.hpp"
 #include "rpc/transfers.hpp"
 

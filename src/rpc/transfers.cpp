@@ -8,7 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "core/in_words.hpp"
+#include <amalgam/core/detail/in_words.hpp>
+
 #include "rpc/engine_core.hpp"
 
 namespace amalgam::detail {

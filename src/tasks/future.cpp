@@ -1,8 +1,8 @@
 #include <utility>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/tasks/detail/future_state.hpp>
 
-#include "core/in_words.hpp"
 #include "tasks/stream.hpp"
 
 namespace amalgam::detail {

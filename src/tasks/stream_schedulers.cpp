@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
-#include "core/in_words.hpp"
 #include "tasks/forks.hpp"
 #include "tasks/stream.hpp"
 
