@@ -24,6 +24,14 @@ public:
         (last_ != nullptr ? Links::next(*last_) : first_) = &one;
         last_ = &one;
     }
+    /// Precondition: `place` is in here.
+    void insert_before(T& place, T& one) noexcept {
+        T* const before = Links::previous(place);
+        Links::next(one) = &place;
+        Links::previous(one) = before;
+        Links::previous(place) = &one;
+        (before != nullptr ? Links::next(*before) : first_) = &one;
+    }
     void remove(T& one) noexcept {
         T* const before = Links::previous(one);
         T* const after = Links::next(one);

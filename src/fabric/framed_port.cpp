@@ -32,7 +32,9 @@ result<peer_id> framed_port::lookup(std::string_view address) noexcept try {
     result<frame_link*> link = connect(address);
     if (!link) return link.why();
     try {
-        return peers_.add(**link, std::string(address), std::move(*key)).id;
+        peer_record& made = peers_.add(**link, std::string(address), std::move(*key));
+        made.is_known = true;
+        return made.id;
     } catch (const std::bad_alloc&) {
         (*link)->shut();
         release(**link);
@@ -55,7 +57,10 @@ void framed_port::close(peer_id peer) noexcept {
 }
 
 void framed_port::set_sink(message_sink* sink) noexcept {
+    if (sink == nullptr && sink_ != nullptr)
+        peers_.for_each([](peer_record& peer) { peer.is_known = true; });
     sink_ = sink;
+    if (has_due() && !ending_) due();
 }
 
 posted framed_port::post_send(peer_id to, std::uint64_t tag, gather bytes,
@@ -75,7 +80,7 @@ posted framed_port::send_message(frame_kind kind, peer_id to, std::uint64_t tag,
         return refuse(peer, on_done);
     const std::size_t size = total_bytes(bytes);
     if (size > can_.max_message_bytes) [[unlikely]]
-        return complete_later(on_done, {errc::too_large});
+        return complete_later(peer, on_done, {errc::too_large});
 
     const posted how = peer->link->send(header_of(kind, tag, size), bytes, &on_done);
     if (how == posted::done) [[likely]]
@@ -91,18 +96,22 @@ posted framed_port::lent(peer_record& peer, completion& on_done, std::size_t siz
     return posted::pending;
 }
 
-posted framed_port::no_room(const peer_record& peer, completion& on_done) noexcept {
+posted framed_port::no_room(peer_record& peer, completion& on_done) noexcept {
     return peer.up() ? posted::full : refuse(&peer, on_done);
 }
 
-posted framed_port::refuse(const peer_record* peer, completion& op) noexcept {
-    return complete_later(op, peer == nullptr ? status{errc::disconnected} : peer->why);
+posted framed_port::refuse(peer_record* peer, completion& op) noexcept {
+    return complete_later(peer, op, peer == nullptr ? status{errc::disconnected} : peer->why);
 }
 
-posted framed_port::complete_later(completion& op, status what) noexcept {
+/// In the next progress(), and before it is told that the peer is down.
+posted framed_port::complete_later(peer_record* peer, completion& op, status what) noexcept {
     if (ending_) return posted::full;
     completions_.opened();
-    completions_.push(op, what, 0);
+    if (peer != nullptr)
+        completions_.push_before(peer->down, op, what);
+    else
+        completions_.push(op, what, 0);
     return posted::pending;
 }
 
@@ -156,10 +165,10 @@ posted framed_port::post_put(peer_id to, gather from, const remote_key& key, std
     if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
     // The target checks for itself; this keeps a transfer of several frames from being half done.
     if (!may_access(key, offset, total_bytes(from), access::write))
-        return complete_later(on_done, {errc::denied});
+        return complete_later(peer, on_done, {errc::denied});
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
         const std::optional<status> over = direct_put(*peer->link, from, key, offset);
-        if (over) return over->ok() ? posted::done : complete_later(on_done, *over);
+        if (over) return over->ok() ? posted::done : complete_later(peer, on_done, *over);
     }
     return initiator_.put(*peer, from, key, offset, on_done);
 }
@@ -169,10 +178,10 @@ posted framed_port::post_get(peer_id to, scatter into, const remote_key& key, st
     peer_record* peer = peers_.find(to);
     if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
     if (!may_access(key, offset, total_bytes(into), access::read))
-        return complete_later(on_done, {errc::denied});
+        return complete_later(peer, on_done, {errc::denied});
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
         const std::optional<status> over = direct_get(*peer->link, into, key, offset);
-        if (over) return over->ok() ? posted::done : complete_later(on_done, *over);
+        if (over) return over->ok() ? posted::done : complete_later(peer, on_done, *over);
     }
     return initiator_.get(*peer, into, key, offset, on_done);
 }

@@ -157,9 +157,9 @@ private:
     // What callers ask for: framed_port.cpp.
     posted send_message(frame_kind, peer_id, std::uint64_t tag, gather, completion&) noexcept;
     posted lent(peer_record&, completion&, std::size_t size) noexcept;
-    posted no_room(const peer_record&, completion&) noexcept;
-    posted refuse(const peer_record*, completion&) noexcept;
-    posted complete_later(completion&, status) noexcept;
+    posted no_room(peer_record&, completion&) noexcept;
+    posted refuse(peer_record*, completion&) noexcept;
+    posted complete_later(peer_record*, completion&, status) noexcept;
     bool may_access(const remote_key&, std::uint64_t offset, std::size_t bytes,
                     access) const noexcept;
     void close_region(std::uint64_t id) noexcept final;
@@ -171,6 +171,8 @@ private:
     verdict keep(peer_record&, std::uint64_t tag, const_bytes, buffer*, bool expected) noexcept;
     verdict settle(peer_record&) noexcept;
     std::size_t deliver_unasked(std::size_t budget) noexcept;
+    void deliver_word(peer_record&) noexcept;
+    void deliver_early(early_message&) noexcept;
     void unqueued(peer_record&, early_message&) noexcept;
     bool begin_expected(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     bool begin_owned(peer_record&, const frame_header&, const_bytes prefix) noexcept;
@@ -192,6 +194,7 @@ private:
     void take_down(peer_record&, status why) noexcept;
     void forget_landing(peer_record&, status why) noexcept;
     void told_down(peer_record&) noexcept;
+    bool is_told_later(const peer_record&) const noexcept;
     bool has_unasked(peer_id) const noexcept;
     void drop_unasked(peer_id) noexcept;
     static void on_down(completion& self, status, std::size_t) noexcept;
@@ -207,6 +210,7 @@ private:
     peer_table peers_;
     early_pool early_;
     chain<early_message> unasked_;  // Unexpected messages that found no sink, of all peers.
+    std::size_t untold_ = 0;        // Those of them that say that a peer is down.
     std::size_t landing_step_ = ~std::size_t{0};
     owned_counter queued_bytes_;  // Of all peers: early messages, and landings in memory of ours.
     owned_counter evicted_;

@@ -132,24 +132,35 @@ void framed_port::unqueued(peer_record& peer, early_message& one) noexcept {
 std::size_t framed_port::deliver_unasked(std::size_t budget) noexcept {
     std::size_t ran = 0;
     while (ran < budget && sink_ != nullptr && !unasked_.empty()) {
-        early_message& one = *unasked_.take_first();
+        early_message& one = *unasked_.first();
+        // What was posted to the lost peer meanwhile ends first.
+        if (one.is_down && !completions_.empty()) break;
+        unasked_.remove(one);
         ++ran;
-        if (one.is_down) {
-            sink_->on_peer_down(one.from, one.why);
-            early_.give_back(one);
-            continue;
-        }
-        const std::size_t bytes = weight(one);
-        if (peer_record* peer = peers_.find(one.from)) {
-            peer->queued_bytes -= bytes;
-            resume_if_room(*peer);
-        }
-        message arrived(one.from, one.tag, std::as_const(one.bytes).bytes(), &one.bytes, buffers_);
-        sink_->on_message(arrived);
-        early_.give_back(one);
-        queue_less(bytes);
+        if (one.is_down)
+            deliver_word(*peers_.find(one.from));
+        else
+            deliver_early(one);
     }
     return ran;
+}
+
+void framed_port::deliver_word(peer_record& peer) noexcept {
+    --untold_;
+    sink_->on_peer_down(peer.id, peer.why);
+    peers_.remove(peer);
+}
+
+void framed_port::deliver_early(early_message& one) noexcept {
+    const std::size_t bytes = weight(one);
+    if (peer_record* peer = peers_.find(one.from)) {
+        peer->queued_bytes -= bytes;
+        resume_if_room(*peer);
+    }
+    message arrived(one.from, one.tag, std::as_const(one.bytes).bytes(), &one.bytes, buffers_);
+    sink_->on_message(arrived);
+    early_.give_back(one);
+    queue_less(bytes);
 }
 
 landing* framed_port::begin_landing(frame_link& link, const frame_header& header,

@@ -39,9 +39,10 @@ void framed_port::queue_less(std::size_t bytes) noexcept {
 }
 
 void framed_port::discard(early_message& one) noexcept {
-    const std::size_t bytes = one.is_down ? 0 : weight(one);
+    if (one.is_down) return;  // A part of its peer's record.
+    const std::size_t bytes = weight(one);
     early_.give_back(one);
-    if (bytes > 0) queue_less(bytes);
+    queue_less(bytes);
 }
 
 /// For a landing. False: the peer was ended, which happens only where landings grow.

@@ -90,21 +90,22 @@ void framed_port::on_down(completion& self, status, std::size_t) noexcept {
 }
 
 void framed_port::told_down(peer_record& peer) noexcept {
-    if (!ending_) {
-        if (has_unasked(peer.id)) {
-            if (early_message* note = early_.take()) {
-                note->is_down = true;
-                note->from = peer.id;
-                note->why = peer.why;
-                unasked_.append(*note);
-            }
-        } else if (sink_ != nullptr) {
-            sink_->on_peer_down(peer.id, peer.why);
-        }
-    }
     frame_link& link = *peer.dead_link;
-    peers_.remove(peer);
+    if (!ending_ && is_told_later(peer)) {
+        ++untold_;
+        peer.word.from = peer.id;
+        unasked_.append(peer.word);
+    } else {
+        if (!ending_ && sink_ != nullptr) sink_->on_peer_down(peer.id, peer.why);
+        peers_.remove(peer);
+    }
     if (links_stand_) release(link);
+}
+
+/// Of strangers who came and went nothing is kept, and of the others not without bound.
+bool framed_port::is_told_later(const peer_record& peer) const noexcept {
+    const bool has_room = untold_ * sizeof(peer_record) < options_.max_queued_bytes;
+    return (sink_ == nullptr && peer.is_known && has_room) || has_unasked(peer.id);
 }
 
 void framed_port::drop_unasked(peer_id peer) noexcept {

@@ -107,6 +107,67 @@ TEST_F(framed_port_test, messages_without_a_sink_wait_in_order) {
     EXPECT_EQ(sink_.all, expected);
 }
 
+TEST_F(framed_port_test, a_loss_without_a_sink_is_told_after_the_messages) {
+    EXPECT_EQ(deliver(frame_kind::unexpected, 1, "one"), verdict::taken);
+    port_.link_down(link_, {errc::disconnected});
+    port_.settle_down();
+    sink_.on_each = [&](message& got) { (void)send(port_, got.from(), 7, "late", op_); };
+    op_.then = [&] { EXPECT_TRUE(sink_.down.empty()); };
+    port_.set_sink(&sink_);
+    EXPECT_FALSE(port_.prepare_to_sleep());
+    port_.settle_down();
+    EXPECT_TRUE(op_.ended_with(errc::disconnected));
+    EXPECT_EQ(sink_.all.size(), 1u);
+    ASSERT_EQ(sink_.down.size(), 1u);
+    EXPECT_EQ(sink_.down[0].first, peer_);
+    EXPECT_EQ(port_.peer_address(peer_), "");
+}
+
+TEST_F(framed_port_test, a_sink_that_leaves_is_told_later_of_whom_it_may_know) {
+    port_.set_sink(&sink_);
+    port_.set_sink(nullptr);
+    const peer_id looked_up = port_.lookup("scripted://there").value();
+    scripted_link& stranger = port_.peer();
+    const peer_id unknown = stranger.peer;
+    for (const auto& link : port_.links)
+        port_.link_down(*link, {errc::disconnected});
+    port_.settle_down();
+    EXPECT_EQ(port_.released.size(), 3u);
+    EXPECT_EQ(port_.peer_address(unknown), "");  // Nothing is kept for it.
+    EXPECT_TRUE(port_.prepare_to_sleep());
+    port_.set_sink(&sink_);
+    port_.settle_down();
+    ASSERT_EQ(sink_.down.size(), 2u);
+    EXPECT_EQ(sink_.down[0].first, peer_);
+    EXPECT_EQ(sink_.down[1].first, looked_up);
+}
+
+TEST_F(framed_port_test, losses_that_nobody_is_told_are_bounded_as_messages_are) {
+    constexpr std::size_t bound = (1000 + sizeof(peer_record) - 1) / sizeof(peer_record);
+    for (std::size_t rounds = 1; rounds <= 2; ++rounds) {  // Those that were told leave room.
+        port_.set_sink(nullptr);
+        for (int i = 0; i < 100; ++i) {
+            (void)port_.lookup("scripted://nobody").value();
+            port_.link_down(*port_.links.back(), {errc::unreachable});
+            port_.settle_down();
+        }
+        port_.set_sink(&sink_);
+        port_.settle_down();
+        EXPECT_EQ(sink_.down.size(), rounds * bound);
+    }
+}
+
+TEST_F(framed_port_test, a_loss_that_waits_for_a_sink_ends_with_the_port) {
+    {
+        scripted_port port;
+        (void)port.lookup("scripted://there").value();
+        port.link_down(*port.links.back(), {errc::unreachable});
+        port.settle_down();
+        port.set_sink(&sink_);
+    }
+    EXPECT_TRUE(sink_.down.empty());
+}
+
 TEST_F(framed_port_test, a_link_pauses_when_too_much_waits_and_resumes_when_half_is_gone) {
     const std::string text(300, 'x');
     EXPECT_EQ(deliver(frame_kind::expected, 1, text), verdict::taken);

@@ -21,7 +21,6 @@ early_message* early_pool::take() noexcept {
 
 void early_pool::give_back(early_message& one) noexcept {
     one.bytes.reset();
-    one.is_down = false;
     one.next = free_;
     free_ = &one;
     --in_use_;

@@ -19,8 +19,8 @@
 
 namespace amalgam::detail {
 
-/// A message that arrived before anybody wanted it. One without bytes of a peer that went down
-/// may stand for that fact (`is_down`), so that it is told after the peer's messages.
+/// A message that arrived before anybody wanted it; or, in a peer's record, the word that the peer
+/// is down (`is_down`), which is told after the peer's messages.
 struct early_message {
     early_message* next = nullptr;
     early_message* previous = nullptr;
@@ -28,7 +28,6 @@ struct early_message {
     peer_id from;
     buffer bytes;
     bool is_down = false;
-    status why;
 };
 
 /// What an early message counts for: its record too, so that empty ones are bounded as well.

@@ -72,6 +72,14 @@ public:
         enqueue(op, what, bytes);
     }
 
+    /// Ends `op` before `event` runs, if that is due; else in the next run().
+    void push_before(completion& event, completion& op, status what) noexcept {
+        if (kind_of(event) != op_kind::event) return push(op, what, 0);
+        mark(op, op_kind::ready, nullptr);
+        set_end(op, what, 0);
+        due_.insert_before(event, op);
+    }
+
     /// Runs a completion of the port's own in the next run(), after what was pushed before.
     void push_event(completion& event) noexcept {
         mark(event, op_kind::event, nullptr);
@@ -92,7 +100,7 @@ public:
             completion& op = *due_.take_first();
             const auto what = std::bit_cast<status>(std::uint64_t{op.port_words[1]});
             if (kind_of(op) == op_kind::event)
-                op.finish({}, 0);
+                run_event(op);
             else
                 finish(op, what, op.port_words[2]);
         }
@@ -103,16 +111,23 @@ public:
     void run_all_with(status what) noexcept {
         while (completion* op = due_.take_first()) {
             if (kind_of(*op) == op_kind::event)
-                op->finish({}, 0);
+                run_event(*op);
             else
                 finish(*op, what, 0);
         }
     }
 
 private:
-    void enqueue(completion& op, status what, std::size_t bytes) noexcept {
+    static void set_end(completion& op, status what, std::size_t bytes) noexcept {
         op.port_words[1] = static_cast<std::uintptr_t>(std::bit_cast<std::uint64_t>(what));
         op.port_words[2] = bytes;
+    }
+    static void run_event(completion& event) noexcept {
+        event.port_words[0] = 0;
+        event.finish({}, 0);
+    }
+    void enqueue(completion& op, status what, std::size_t bytes) noexcept {
+        set_end(op, what, bytes);
         const bool first = due_.empty();
         due_.append(op);
         if (first && on_first_ != nullptr) on_first_(context_);

@@ -193,6 +193,64 @@ TEST_P(transport_suite, close_ends_everything_of_that_peer_and_only_that) {
     EXPECT_EQ(closing.b.lost.size(), 1u);
 }
 
+TEST_P(transport_suite, what_is_posted_to_a_lost_peer_ends_before_its_loss_is_told) {
+    node& a = open();
+    mutable_bytes bytes = zeroed(300000);
+    for (bool closes : {true, false}) {
+        connection over = connect(a, open());
+        remote_key key;
+        {
+            region gone = over.b.end().open_region(zeroed(300000), access::read_write).value();
+            key = gone.key();
+        }
+        operation& last = start(a, request::receive(over.b_at_a, 1, bytes));
+        std::vector<operation*> ops;
+        const auto post_all = [&] {
+            for (request& ask : one_of_each(over.b_at_a, bytes, key))
+                ops.push_back(&a.try_post(ask));
+        };
+        last.then = [&](operation&) { post_all(); };
+        if (closes) {
+            a.close(over.b_at_a);
+            post_all();
+            ops[0]->then = [&](operation&) { post_all(); };
+        } else {
+            over.b.shut();
+        }
+        // The node sees to it that all of them have completed when it is told.
+        until("the word of its loss", [&] { return a.has_lost(over.b_at_a); });
+        ASSERT_GE(ops.size(), 6u);
+        for (const operation* op : ops) {
+            ASSERT_EQ(op->how(), posted::pending) << name(op->what().kind);
+            EXPECT_EQ(op->code(), a.loss_of(over.b_at_a)) << name(op->what().kind);
+        }
+    }
+}
+
+TEST_P(transport_suite, loss_is_told_when_a_sink_comes) {
+    for (bool looked_up : {true, false}) {
+        connection over = connected_pair();
+        node& deaf = looked_up ? over.a : over.b;
+        const peer_id lost = looked_up ? over.b_at_a : over.a_at_b;
+        connection other = connect(deaf, open());
+        operation& noticed = start(deaf, request::receive(lost, 1, zeroed(8)));
+        deaf.be_deaf();
+        (looked_up ? over.b : over.a).shut();
+        finish(noticed);
+        for (int rounds = 0; rounds < 20; ++rounds)
+            move();
+        EXPECT_TRUE(deaf.lost.empty());
+        EXPECT_EQ(complete(deaf, request::receive(lost, 1, zeroed(8))).code(), errc::disconnected);
+
+        deaf.listen();
+        until("the word of its loss", [&] { return deaf.has_lost(lost); });
+        EXPECT_EQ(deaf.loss_of(lost), errc::disconnected);
+        EXPECT_EQ(deaf.end().peer_address(lost), "");
+        flush(other);
+        EXPECT_EQ(deaf.lost.size(), 1u);
+    }
+}
+
 TEST_P(transport_suite, close_of_a_peer_still_being_reached_ends_what_it_was_asked) {
     node& a = open();
     node& b = open();

@@ -54,7 +54,9 @@ public:
     virtual void on_message(message& arrived) noexcept = 0;
 
     /// The peer is gone (`disconnected`) or was never reached (`unreachable`), or was closed
-    /// here (`closed`). Runs once per peer, after all its operations completed.
+    /// here (`closed`). Runs once per peer, after its last message and after everything that was
+    /// posted to it before has completed, also what was posted when it was lost already: a
+    /// completion that always posts to it again puts this off. What is posted later fails alike.
     virtual void on_peer_down(peer_id, status) noexcept {}
 
 protected:
