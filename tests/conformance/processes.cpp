@@ -1,5 +1,8 @@
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <amalgam/core/random.hpp>
 
 #include "conformance/served.hpp"
@@ -65,6 +68,26 @@ private:
     std::vector<partner> partners_;
     node* here_ = nullptr;
 };
+
+TEST_P(transport_suite, child_of_a_fork_ends_its_ports_and_not_its_parents) {
+    connection over = connected_pair();
+    operation& waits = start(over.a, request::receive(over.b_at_a, 1, zeroed(8)));
+    const pid_t child = ::fork();
+    if (child == 0) {  // Completes what is pending with `closed`, as a node checks.
+        over.a.shut();
+        over.b.shut();
+        ::_exit(HasFailure() ? 1 : 0);
+    }
+    int code = -1;
+    ASSERT_EQ(::waitpid(child, &code, 0), child);
+    EXPECT_EQ(code, 0);
+    start(over.b, request::send_expected(over.a_at_b, 1, patterned(8, 1)));
+    finish(waits);
+    EXPECT_EQ(waits.code(), errc::ok);
+    flush(over);
+    connect(over.a, open());
+    connect(open(), over.a);
+}
 
 TEST_P(transport_suite, process_killed_while_idle_ends_what_waits_for_it) {
     if (!between_processes()) GTEST_SKIP() << "its ports do not leave the process";

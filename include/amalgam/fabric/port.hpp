@@ -74,6 +74,8 @@ class port {
 public:
     /// Ends every connection. Each pending operation completes with `closed`, in here; what those
     /// completions post comes back `full`. The sink is not called any more.
+    /// In a child of fork() the ports of its parent can be destroyed, and nothing else; that leaves
+    /// the parent's as they are.
     /// Precondition: its regions are gone; not inside one of its own callbacks.
     virtual ~port() = default;
     port() = default;

@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include <unistd.h>
+
 #include "fabric/packets/accessible.hpp"
 
 namespace amalgam {
@@ -40,18 +42,31 @@ void remove_from(std::vector<T*>& all, T& one) noexcept {
 packet_port::packet_port(std::unique_ptr<packet_carrier> carrier, const packet_port_traits& traits,
                          const port_options& options)
     : framed_port(options, abilities(traits)),
+      process_(::getpid()),
       packets_(traits.packet_bytes),
       carrier_(std::move(carrier)) {
     carrier_->start(*this);
 }
 
 packet_port::~packet_port() {
+    if (::getpid() != process_) {
+        leave_to_parent();
+        return;
+    }
     end_everything();
     for (auto& each : connections_) {
         each->lost();
         if (each->by() != nullptr) carrier_->release(*each->by());
     }
     carrier_.reset();
+}
+
+/// In a child of fork(): libraries below share descriptors and memory with the parent, and wait for
+/// threads that did not come along.
+void packet_port::leave_to_parent() noexcept {
+    for (auto& each : connections_)
+        (void)each.release();
+    (void)carrier_.release();
 }
 
 // ---- peers

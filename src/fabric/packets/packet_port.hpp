@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 #include <amalgam/fabric/packets.hpp>
 
 #include "fabric/framed_port.hpp"
@@ -70,10 +72,12 @@ private:
     void abandoned(packet& one) noexcept override { packets_.abandon(one); }
     void due() noexcept override { has_due_work_ = true; }
 
+    void leave_to_parent() noexcept;
     packet_connection& make_connection(std::string address);
     void remove(packet_connection& who) noexcept;
     void work_off() noexcept;
 
+    const pid_t process_;
     packet_pool packets_;
     std::vector<std::unique_ptr<packet_connection>> connections_;
     std::vector<packet_connection*> with_work_;

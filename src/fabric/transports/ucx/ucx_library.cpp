@@ -1,7 +1,9 @@
 #include "fabric/transports/ucx/ucx_library.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdarg>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +13,7 @@
 #include <fmt/format.h>
 #include <ucs/debug/log_def.h>
 #include <uct/api/uct.h>
+#include <unistd.h>
 
 #include <amalgam/core/limited_log.hpp>
 
@@ -88,7 +91,35 @@ void take_lines_once() {
     (void)taken;
 }
 
+// In one word, as a lock may be held at a fork: the process above, how many uses it has below.
+std::atomic<std::uint64_t> uses{0};
+
+std::uint64_t no_uses() noexcept {
+    return std::uint64_t{static_cast<std::uint32_t>(::getpid())} << 32;
+}
+
+bool is_mine(std::uint64_t now) noexcept {
+    return now >> 32 == no_uses() >> 32;
+}
+
 }  // namespace
+
+ucx_use::ucx_use() {
+    std::uint64_t before = uses;
+    std::uint64_t after = 0;
+    do {
+        const bool has_any = static_cast<std::uint32_t>(before) != 0;
+        if (has_any && !is_mine(before))
+            throw error(errc::unsupported,
+                        "UCX was in use when this process was forked, and does not work in it; "
+                        "fork before a port of UCX's is opened, or when all are closed");
+        after = (has_any ? before : no_uses()) + 1;
+    } while (!uses.compare_exchange_weak(before, after));
+}
+
+ucx_use::~ucx_use() {
+    if (is_mine(uses)) --uses;
+}
 
 std::vector<ucx_resource> ucx_resources() {
     take_lines_once();

@@ -34,13 +34,25 @@ bool stays_on_host(std::string_view protocol);
 /// Our code for one of UCX's, with that one kept for logs.
 status from_ucx(ucs_status_t what, errc otherwise = errc::disconnected) noexcept;
 
+/// A use of UCX in this process. The thread by which UCX connects runs while there is one, and does
+/// not come along to a child of fork(): what was in use then connects nothing there, for good.
+///
+/// Threads: any.
+class ucx_use {
+public:
+    /// Failure: throws error in such a child.
+    ucx_use();
+    ~ucx_use();
+    ucx_use(const ucx_use&) = delete;
+};
+
 /// A context of UCX and a worker, which one port uses alone.
 ///
 /// Threads: the port's.
 class ucx_worker {
 public:
     /// `device`: the only network device to use; empty: any. `ipv6`: prefer such addresses.
-    /// Failure: throws error with what UCX says.
+    /// Failure: throws error with what UCX says; in a child of fork() whose parent had a worker.
     ucx_worker(const std::string& protocol, const std::string& device, bool ipv6);
     ~ucx_worker();
     ucx_worker(const ucx_worker&) = delete;
@@ -51,6 +63,7 @@ public:
     std::vector<std::byte> name() const;
 
 private:
+    const ucx_use use_;
     ucp_context_h context_ = nullptr;
     ucp_worker_h worker_ = nullptr;
     int event_fd_ = -1;

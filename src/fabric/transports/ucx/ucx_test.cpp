@@ -107,6 +107,29 @@ TEST(ucx_transport, nothing_is_printed_on_standard_output) {
     }
 }
 
+/// What a child of this process says to `where`.
+std::string refusal_in_a_child(const std::string& where) {
+    conformance::child_process child([&](conformance::channel& parent) {
+        parent.say(refusal(where));
+        return 0;
+    });
+    return child.line().hear();
+}
+
+TEST(ucx_transport, child_of_a_process_that_uses_ucx_is_refused_with_what_to_do) {
+    for (const char* where : {"ucx+tcp://127.0.0.1:0", "ucx+shm://127.0.0.1:0"}) {
+        EXPECT_EQ(refusal_in_a_child(where), "opened");
+        tcp_test_port one = open_here(where), other = open_here(where);
+        one.end.reset();
+        EXPECT_TRUE(contains(refusal_in_a_child(where),
+                             "UCX was in use when this process was forked, and does not work in "
+                             "it; fork before a port of UCX's is opened, or when all are closed"));
+        EXPECT_EQ(refusal(where), "opened");
+        other.end.reset();
+        EXPECT_EQ(refusal_in_a_child(where), "opened");
+    }
+}
+
 /// A port that answers, in a process of its own, and what it listens at.
 class echoing_process {
 public:
