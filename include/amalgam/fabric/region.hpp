@@ -65,6 +65,10 @@ public:
     /// Precondition: the port still lives. A peer's transfer that is still under way ends
     /// with `denied`. The bytes are the caller's alone after it: no peer reads or writes them any
     /// more, whatever it had sent or asked before.
+    /// Returns at once, but where peers copy memory to memory (can().rma is `cross_memory`, or
+    /// shares_blocks): there a copy that is under way is waited for, some microseconds. One that
+    /// the system has stopped (SIGSTOP, a debugger) in the midst of a write is waited for until it
+    /// goes on or has ended, since it could write at any time later: kill it to end the wait.
     ~region();
 
     explicit operator bool() const noexcept { return owner_ != nullptr; }

@@ -30,7 +30,8 @@ struct port_options {
     /// the place of the oldest.
     std::size_t max_strangers = 1024;
     /// Messages that nobody has taken yet (expected ones without a posted receive, any without a
-    /// sink): past this many bytes from one peer we stop reading from it until they are taken.
+    /// sink): past this many bytes from one peer we stop reading from it until they are taken. What
+    /// it sent behind them waits, too, its puts and gets and the answers to ours among it.
     std::size_t max_queued_bytes = std::size_t{64} << 20;
     /// The same of all peers of the port together, large messages that are still arriving among
     /// them. Past it we read from no peer whose messages wait. Past it by the length of the
