@@ -16,6 +16,7 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/fabric/packets.hpp>
 
+#include "fabric/matching.hpp"
 #include "fabric/packets/packet_header.hpp"
 #include "fabric/rma_frames.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
@@ -122,7 +123,10 @@ bytes_of message_of(std::uint64_t tag, std::uint16_t credit = 0) {
 
 class packet_connection_test : public testing::Test {
 protected:
-    packet_connection_test() {
+    explicit packet_connection_test(const port_options& options = {})
+        : here_(make_packet_port(std::unique_ptr<packet_carrier>(carrier_),
+                                 {.transport = "scripted", .packet_bytes = packet_bytes},
+                                 options)) {
         there_ = here_.look_up("scripted://there");
         link_ = carrier_->links.back().get();
         here_.end->progress();
@@ -155,9 +159,7 @@ protected:
     }
 
     scripted_carrier* carrier_ = new scripted_carrier;
-    tcp_test_port here_{make_packet_port(std::unique_ptr<packet_carrier>(carrier_),
-                                         {.transport = "scripted", .packet_bytes = packet_bytes},
-                                         {})};
+    tcp_test_port here_;
     peer_id there_;
     scripted_carrier::link* link_ = nullptr;
 };
@@ -308,6 +310,60 @@ TEST_F(packet_connection_test, memory_that_cannot_be_accessed_is_refused_when_it
     bytes_of memory(3 * 4096);
     EXPECT_EQ(shown(memory, access::read_write), "shown");
     EXPECT_EQ(shown(mutable_bytes(memory).first(0), access::read_write), "shown");
+}
+
+/// Messages of these tags in one packet.
+bytes_of packet_with(std::uint64_t first, std::uint64_t count) {
+    bytes_of frames;
+    for (std::uint64_t tag = first; tag < first + count; ++tag) {
+        const bytes_of one = frame(frame_kind::unexpected, tag, bytes_of(8));
+        frames.insert(frames.end(), one.begin(), one.end());
+    }
+    return packet_of(packet_kind::frames, 0, frames);
+}
+
+TEST_F(packet_connection_test, frames_past_the_budget_wait_for_the_next_round) {
+    meet();
+    come(packet_with(0, 5));
+    for (std::size_t count = 1; count <= 5; ++count) {
+        EXPECT_EQ(here_.end->progress(1), 1u);
+        ASSERT_EQ(here_.arrived.size(), count);
+        EXPECT_EQ(here_.arrived.back().tag, count - 1);
+        EXPECT_TRUE(count == 5 || !here_.end->prepare_to_sleep()) << count;
+    }
+    settle();
+    EXPECT_TRUE(here_.end->prepare_to_sleep());
+}
+
+/// One message that nobody takes is too much.
+class paused_packet_connection_test : public packet_connection_test {
+protected:
+    paused_packet_connection_test() : packet_connection_test({.max_queued_bytes = 1}) {}
+};
+
+TEST_F(paused_packet_connection_test, packets_wait_in_order_and_give_credit_when_they_are_read) {
+    constexpr unsigned window = packet_connection::window;
+    meet();
+    const std::size_t before = link_->sent.size();
+    here_.end->set_sink(nullptr);
+    for (unsigned i = 0; i < window; ++i)
+        come(packet_with(3 * i, 3));
+    settle(100);
+    EXPECT_EQ(link_->sent.size(), before) << "no credit for what nobody has read";
+    EXPECT_LT(here_.end->usage().queued_bytes, 2 * sizeof(early_message)) << "one message only";
+    EXPECT_TRUE(here_.end->prepare_to_sleep());
+
+    here_.end->set_sink(&here_);
+    settle(1000);
+    ASSERT_EQ(here_.arrived.size(), 3 * window);
+    for (unsigned i = 0; i < 3 * window; ++i)
+        ASSERT_EQ(here_.arrived[i].tag, i);
+    unsigned credit = 0;
+    for (std::size_t i = before; i < link_->sent.size(); ++i)
+        credit += packet_header::decode(link_->sent[i].data()).credit;
+    EXPECT_GT(credit, window / 2);
+    EXPECT_LE(credit, window);
+    EXPECT_TRUE(here_.end->prepare_to_sleep());
 }
 
 /// Asks for all of a region, as the peer would.
