@@ -415,9 +415,9 @@ struct two_that_end {
         auto under_way = client.procedure<void()>("long").on(second->address()).start();
         while (!runs)
             std::this_thread::yield();
+        const peer there = client.lookup(second->address());
         auto ending = client.procedure<void()>("end").on(first->address()).start();
         // Until `second` has been told to end.
-        const peer there = client.lookup(second->address());
         while (!ends ||
                client.procedure<void()>("none").on(there).try_call().code() != errc::unavailable)
             std::this_thread::yield();
