@@ -171,7 +171,7 @@ private:
     verdict keep(peer_record&, std::uint64_t tag, const_bytes, buffer*, bool expected) noexcept;
     verdict settle(peer_record&) noexcept;
     std::size_t deliver_unasked(std::size_t budget) noexcept;
-    void deliver_word(peer_record&) noexcept;
+    void deliver_notice(peer_record&) noexcept;
     void deliver_early(early_message&) noexcept;
     void unqueued(peer_record&, early_message&) noexcept;
     bool begin_expected(peer_record&, const frame_header&, const_bytes prefix) noexcept;

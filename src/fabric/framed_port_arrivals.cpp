@@ -138,14 +138,14 @@ std::size_t framed_port::deliver_unasked(std::size_t budget) noexcept {
         unasked_.remove(one);
         ++ran;
         if (one.is_down)
-            deliver_word(*peers_.find(one.from));
+            deliver_notice(*peers_.find(one.from));
         else
             deliver_early(one);
     }
     return ran;
 }
 
-void framed_port::deliver_word(peer_record& peer) noexcept {
+void framed_port::deliver_notice(peer_record& peer) noexcept {
     --untold_;
     sink_->on_peer_down(peer.id, peer.why);
     peers_.remove(peer);

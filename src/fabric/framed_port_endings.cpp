@@ -93,8 +93,8 @@ void framed_port::told_down(peer_record& peer) noexcept {
     frame_link& link = *peer.dead_link;
     if (!ending_ && is_told_later(peer)) {
         ++untold_;
-        peer.word.from = peer.id;
-        unasked_.append(peer.word);
+        peer.notice.from = peer.id;
+        unasked_.append(peer.notice);
     } else {
         if (!ending_ && sink_ != nullptr) sink_->on_peer_down(peer.id, peer.why);
         peers_.remove(peer);

@@ -19,8 +19,8 @@
 
 namespace amalgam::detail {
 
-/// A message that arrived before anybody wanted it; or, in a peer's record, the word that the peer
-/// is down (`is_down`), which is told after the peer's messages.
+/// A message that arrived before anybody wanted it; or, in a peer's record, the notice that the
+/// peer is down (`is_down`), which is delivered after the peer's messages.
 struct early_message {
     early_message* next = nullptr;
     early_message* previous = nullptr;

@@ -82,14 +82,14 @@ struct alignas(64) peer_record {
     std::string canonical;  ///< Its key in the table of addresses; empty for those who came to us.
     frame_link* dead_link = nullptr;  ///< Waits for release().
     completion down;                  ///< Tells the sink, after all that was pending.
-    early_message word;               ///< That it is down, while that waits for a sink.
+    early_message notice;             ///< That it is down, while that waits for a sink.
     bool is_known = false;            ///< The user may have its id, so its loss is told.
 
     peer_ender& port;  ///< Whose peer it is.
 
     peer_record(peer_ender& of, completion::function on_down) noexcept : down(on_down), port(of) {
         down.port_words[3] = reinterpret_cast<std::uintptr_t>(this);
-        word.is_down = true;
+        notice.is_down = true;
     }
     bool up() const noexcept { return link != nullptr; }
 };

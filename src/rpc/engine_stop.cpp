@@ -115,6 +115,14 @@ end_threads& ending() {
     return all;
 }
 
+/// For what nobody tells. On a thread that may block.
+template <typename Done>
+void poll_until(clock::duration at_most, Done done) {
+    const auto give_up = std::chrono::steady_clock::now() + at_most;
+    while (!done() && std::chrono::steady_clock::now() < give_up)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 /// Runs `work()` on a thread of its own, and waits for it in this ULT. False: there is no thread,
 /// and it did not run.
 template <typename Work>
@@ -291,9 +299,7 @@ void engine_core::end_elsewhere() noexcept {
         ending().run([this] {
             wait_for_end();
             // What destroyed it may wait for something yet.
-            const auto give_up = std::chrono::steady_clock::now() + options_.drain;
-            while (!streams_.unused() && std::chrono::steady_clock::now() < give_up)
-                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            poll_until(options_.drain, [this] { return streams_.unused(); });
             stop_streams();
             drop_reference();
         });
@@ -345,15 +351,10 @@ void engine_core::end_calls(bool wait) {
     stop_handing_over();
 }
 
-/// What waits on the streams is canceled, so that its stack unwinds. Who waits for the end of
-/// another engine is not: it may take that for done. So that end may come first, for as long as
-/// calls may, and what no cancel ends has a while.
+/// Cancels what waits on the streams, so that its stack unwinds. ULTs that wait for another engine
+/// to end are not canceled, as they may rely on that end: they have as long as calls have. Waits
+/// that cannot be canceled have time_to_stop.
 void engine_core::stop_streams() {
-    const auto poll_until = [](clock::duration at_most, auto done) {
-        const auto give_up = std::chrono::steady_clock::now() + at_most;
-        while (!done() && std::chrono::steady_clock::now() < give_up)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    };
     const bool run_by_themselves = !driven_ && !streams_.driven_by_caller();
     if (run_by_themselves && execution_stream::current() == nullptr) {
         poll_until(std::max<clock::duration>(last_words, options_.drain),

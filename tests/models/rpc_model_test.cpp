@@ -328,13 +328,13 @@ void read_some(streamed<item>& values, std::uint64_t first, int most, int all_of
     EXPECT_LE(read, all_of_them);
 }
 
-/// Lets somebody else end what its ULT must not.
-struct handed_on {
+/// At the end of a step whose ULT must not end this engine: threads let go of it instead.
+struct left_to_threads {
     world& all;
     std::shared_ptr<box>& what;
-    bool is_wanted;
-    ~handed_on() {
-        if (is_wanted) all.leave(std::move(what));
+    bool applies;
+    ~left_to_threads() {
+        if (applies) all.leave(std::move(what));
     }
 };
 
@@ -347,7 +347,7 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
     // Of two engines the ULTs of the one made first may wait for the other's end: if they waited
     // for each other, both would in vain.
     const bool may_end = !this_task::in_ult() || (where == place::ult && self->order <= by->order);
-    const handed_on last_of_it{all, by, !may_end};
+    const left_to_threads last_of_it{all, by, !may_end};
     engine& here = *by->here;
     world* const w = &all;
     try {
@@ -403,8 +403,9 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
             by->stopped = true;
             here.stop();
         } else if (step < 84 && this_task::in_ult()) {
-            if (may_end) all.remove(by);
-            if (may_end) by.reset();
+            if (!may_end) return;
+            all.remove(by);
+            by.reset();
         } else if (step < 84) {
             all.replace(random, where == place::thread ? all.make() : nullptr);
             by.reset();

@@ -101,9 +101,9 @@ public:
     /// Ends the connection; its operations complete with `closed`.
     virtual void close(peer_id) noexcept = 0;
 
-    /// Where unexpected messages go. With none (the default) they wait, in order, unlost; so does
-    /// the word of the loss of peers that were looked up, or were there when the last sink left,
-    /// up to max_queued_bytes of them.
+    /// Where unexpected messages go. With none (the default) they wait, in order, unlost. So do
+    /// notices that a peer is down, of peers that were looked up or were there when the last sink
+    /// left, up to max_queued_bytes of them.
     virtual void set_sink(message_sink*) noexcept = 0;
 
     /// Sends an unexpected message: the peer needs nothing posted.
