@@ -316,14 +316,16 @@ public:
     /// Ends in bounded time: takes no new calls from either side, waits `drain` at most for
     /// those under way, for posted ones to leave, and for what peers fetch of either to be fetched,
     /// then fails the rest with `closed`.
-    /// Idempotent. Then whatever waits in a handler, run() or spawn() gets error{canceled} there,
-    /// as from ult::cancel(), so that it ends; one that has not ended a second later, or waits in
-    /// what no cancel ends, such as stop() of another engine past `drain`, is left behind. Inside
-    /// one of the engine's own ULTs, or on a driven engine, it fails the rest at once. Where nobody
-    /// can wait, such as in functions of call_then(), inline handlers, on_progress, interceptors
-    /// and tasklets, of this engine or another, it returns at once: no new call begins, and the
-    /// rest is done as soon as what called it has returned. Any number may stop at once: those
-    /// outside return when it has ended, one inside leaves it to whoever began.
+    /// Idempotent. Then whatever waits on the engine's own streams, in a handler, run() or spawn(),
+    /// gets error{canceled} there, as from ult::cancel(), so that it ends; one that has not ended a
+    /// second later, or waits in what no cancel ends, such as stop() of another engine past
+    /// `drain`, is left behind, and who waits for it with run() or the future of spawn() is not
+    /// told. A handler in a pool of the user's goes on, unless it produces a stream. Inside one of
+    /// the engine's own ULTs, or on a driven engine, it fails the rest at once. Where nobody can
+    /// wait, such as in functions of call_then(), inline handlers, on_progress, interceptors and
+    /// tasklets, of this engine or another, it returns at once: no new call begins, and the rest is
+    /// done as soon as what called it has returned. Any number may stop at once: those outside
+    /// return when it has ended, one inside leaves it to whoever began.
     void stop();
 
     /// What the engine stands on; for layers above.
