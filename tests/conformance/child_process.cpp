@@ -161,6 +161,10 @@ void child_process::kill() {
 
 void child_process::freeze() {
     signal(SIGSTOP);
+    wait_until_still();
+}
+
+void child_process::wait_until_still() {
     siginfo_t seen{};
     while (::waitid(P_PID, static_cast<id_t>(pid_), &seen, WSTOPPED | WEXITED | WNOWAIT) != 0 &&
            errno == EINTR) {

@@ -65,6 +65,7 @@ public:
     void kill();                    ///< SIGKILL, and waits until it is gone.
     void signal(int number) const;  ///< Does not wait.
     void freeze();                  ///< SIGSTOP, and waits until it stands still.
+    void wait_until_still();        ///< Until it stands still, stopped by itself or by us.
     void thaw();                    ///< SIGCONT.
     /// Waits for its end: the exit code, or 128 + the signal that ended it.
     int join();

@@ -169,7 +169,7 @@ struct shm_stopped_writer : testing::Test {
         other = here.end().open_region(memory.bytes(), access::read_write).value();
         writer.line().say(std::to_string(target.key().region));
         EXPECT_EQ(writer.line().hear(), "writing");
-        writer.freeze();
+        writer.wait_until_still();  // Stopped by us as well, it would stop again once it goes on.
     }
 };
 
