@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -8,7 +7,6 @@
 #include <new>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -51,41 +49,6 @@ struct in_virtual_time {
     }
     const bulk& far() const { return there.held; }
 };
-
-TEST(bulk_failures, on_progress_may_stop_or_destroy_the_engine) {
-#ifdef __SANITIZE_THREAD__
-    GTEST_SKIP() << "what this test shares with its handlers goes through sockets and shared "
-                    "memory, which ThreadSanitizer does not follow";
-#endif
-    for (const bool destroys : {false, true}) {
-        for (const char* uri : {"loop://", "shm://", "tcp://127.0.0.1:0"}) {
-            SCOPED_TRACE(uri);
-            auto server = std::make_unique<engine>(one_more(uri));
-            engine client(one_more(uri));
-            std::vector<std::byte> memory = pattern(3 << 20);
-            std::vector<std::byte> mine(memory.size());
-            const exposed shown = expose(client, memory, access::read_write);
-            auto token = std::make_shared<int>(1);
-            const std::weak_ptr<int> alive = token;
-            std::atomic<bool> ended{false};
-            server->define("take", [&, token](const bulk& what) {
-                engine* const raw = server.get();
-                const auto why = what.try_pull(mine, {.on_progress = [&](std::uint64_t) {
-                                                   if (ended.exchange(true)) return;
-                                                   destroys ? server.reset() : raw->stop();
-                                               }});
-                EXPECT_TRUE(why.ok() || why.code() == errc::closed) << name(why.code().code);
-            });
-            token.reset();
-            EXPECT_FALSE(
-                client.procedure<void(bulk)>("take").on(server->address()).try_call(shown).ok());
-            if (!destroys) server.reset();
-            while (!alive.expired())
-                std::this_thread::yield();
-            EXPECT_TRUE(ended);
-        }
-    }
-}
 
 TEST(bulk_failures, memory_that_cannot_be_accessed_is_said_to_be_here_or_at_the_peer) {
     for (const char* uri : {"shm://", "tcp://127.0.0.1:0"}) {

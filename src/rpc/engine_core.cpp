@@ -45,7 +45,7 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
     try {
         start_streams();
         expose_counters();
-        watch_forks();
+        enlist();
     } catch (...) {
         // They may poll the ports already, and have answered who found them.
         stop_streams();
@@ -55,7 +55,7 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
 }
 
 engine_core::~engine_core() {
-    watch_forks_no_more();
+    delist();
     listeners_->forget_engine();
 }
 

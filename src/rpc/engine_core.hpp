@@ -150,6 +150,8 @@ public:
     };
     /// On the engine's stream only.
     bool is_busy() const noexcept { return busy_ != 0; }
+    /// Some engine is busy below us on this stack. Anywhere; takes a lock.
+    static bool any_busy_here() noexcept;
     /// What the engine's driver ran has returned: the end of one that was destroyed meanwhile.
     void settle() noexcept {
         if (orphaned_) [[unlikely]]
@@ -241,8 +243,8 @@ private:
     };
 
     ~engine_core();
-    void watch_forks();
-    void watch_forks_no_more() noexcept;
+    void enlist();
+    void delist() noexcept;
     void is_forked() noexcept;
     void open_ports(endpoints where);
     void start_streams();

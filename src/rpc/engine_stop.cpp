@@ -213,7 +213,8 @@ void engine_core::stop_here() {
 /// The caller is a ULT of somebody else's. Its own streams may end while it waits here, and then it
 /// never goes on: so it only waits, and a thread does the work.
 bool engine_core::ends_beside() noexcept {
-    return this_task::in_ult() && !driven_ && !streams_.driven_by_caller() && !on_own_stream();
+    return this_task::in_ult() && !driven_ && !streams_.driven_by_caller() && !on_own_stream() &&
+           !any_busy_here();
 }
 
 /// False: there is no thread.
@@ -231,7 +232,7 @@ bool engine_core::stop_beside() {
 /// another thread's and who calls cannot wait for that.
 bool engine_core::must_end_later() const noexcept {
     const execution_stream* const here = execution_stream::current();
-    const bool may_wait = here == nullptr || this_task::in_ult();
+    const bool may_wait = here == nullptr || (this_task::in_ult() && !any_busy_here());
     if (on_owner()) return busy_ != 0 || (!may_wait && here != &streams_.first());
     return !may_wait;
 }

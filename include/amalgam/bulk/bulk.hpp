@@ -37,8 +37,9 @@ struct bulk_options {
     std::chrono::nanoseconds within = std::chrono::nanoseconds::max();
     /// It moves in pieces of this size, a few at a time; 0: as suits the engine.
     std::size_t chunk_bytes = 0;
-    /// Told how many bytes have moved, after each piece, on the engine's stream: it must not
-    /// wait. What it throws ends the transfer with `handler_failed`.
+    /// Told how many bytes have moved, after each piece, on the engine's stream, or in the call
+    /// itself for bytes that came inside the descriptor: it must not wait. What it throws ends
+    /// the transfer with `handler_failed`.
     std::function<void(std::uint64_t bytes_done)> on_progress{};
     /// Over all ways at once that lead to the engine whose memory it is, when that was looked up
     /// by several addresses (see engine::lookup()) or has looked this engine up so: each takes

@@ -5,7 +5,9 @@
 
 #include "rpc/engine_core.hpp"
 
-// Children of fork(). None of an engine's threads is there, and its sockets and shared memory are
+// All engines of the process, for what concerns more than one.
+//
+// Children of fork(): none of an engine's threads is there, and its sockets and shared memory are
 // the parent's, so whatever a child asks of it is refused, and its end is not waited for.
 
 namespace amalgam::detail {
@@ -18,7 +20,7 @@ engine_core* first_of_all = nullptr;
 
 }  // namespace
 
-void engine_core::watch_forks() {
+void engine_core::enlist() {
     static const bool watching = [] {
         const auto lock = [] { lock_of_all.lock(); };
         const auto unlock = [] { lock_of_all.unlock(); };
@@ -37,7 +39,7 @@ void engine_core::watch_forks() {
     first_of_all = this;
 }
 
-void engine_core::watch_forks_no_more() noexcept {
+void engine_core::delist() noexcept {
     const std::lock_guard hold(lock_of_all);
     if (next_of_all_ != nullptr) next_of_all_->previous_of_all_ = previous_of_all_;
     if (previous_of_all_ != nullptr) {
@@ -45,6 +47,14 @@ void engine_core::watch_forks_no_more() noexcept {
     } else if (first_of_all == this) {
         first_of_all = next_of_all_;
     }
+}
+
+bool engine_core::any_busy_here() noexcept {
+    const std::lock_guard hold(lock_of_all);
+    for (const engine_core* each = first_of_all; each != nullptr; each = each->next_of_all_) {
+        if (each->on_owner() && each->is_busy()) return true;
+    }
+    return false;
 }
 
 /// In the child.
