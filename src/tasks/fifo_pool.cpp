@@ -38,7 +38,7 @@ void fifo_pool::push_outside(work_unit& unit) noexcept {
 }
 
 std::uintptr_t fifo_pool::empty_inbox() const noexcept {
-    detail::bell* const rung = pool::own_.bell.load(std::memory_order_relaxed);
+    detail::bell* const rung = pool::own_.bell.load(std::memory_order_acquire);
     return reinterpret_cast<std::uintptr_t>(rung) | empty_mark;
 }
 

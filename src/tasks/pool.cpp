@@ -55,7 +55,7 @@ void pool::notify() noexcept {
 
 detail::bell* pool::claim_sleeper() noexcept {
     for (server* each = &own_; each != nullptr; each = each->next.load(std::memory_order_acquire)) {
-        detail::bell* const bell = each->bell.load(std::memory_order_relaxed);
+        detail::bell* const bell = each->bell.load(std::memory_order_acquire);
         if (bell != nullptr && bell->claim()) return bell;
     }
     return nullptr;
