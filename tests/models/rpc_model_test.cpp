@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/random.hpp>
@@ -171,6 +172,11 @@ struct world {
         more_answers.notify_one();
     }
 
+    /// A port that an engine has left may be another program's next, even one of this kind.
+    std::string only_here(const std::string& name) const {
+        return name + "." + std::to_string(::getpid()) + "." + std::to_string(seed);
+    }
+
     const std::uint64_t seed;
     const std::string uri;
     std::atomic<int> boxes{0};
@@ -278,27 +284,29 @@ void box::start(const std::shared_ptr<box>& self) {
         maybe_throw(*w, 24);
         return item{in.id + answer_offset, static_cast<std::uint8_t>(in.flags >> 2), in.text};
     };
-    here->define("echo", [echo](const item& in) { return echo(place::ult, in); });
-    here->define("inline", [echo](const item& in) { return echo(place::callback, in); },
+    here->define(w->only_here("echo"), [echo](const item& in) { return echo(place::ult, in); });
+    here->define(w->only_here("inline"),
+                 [echo](const item& in) { return echo(place::callback, in); },
                  {.run = handler::inline_});
-    here->define("elsewhere", [echo](const item& in) { return echo(place::ult, in); },
+    here->define(w->only_here("elsewhere"), [echo](const item& in) { return echo(place::ult, in); },
                  {.in = &here->stream(1).main_pool()});
-    here->define("late", [w, echo](responder<item> answer, const item& in) {
+    here->define(w->only_here("late"), [w, echo](responder<item> answer, const item& in) {
         const item out = echo(place::callback, in);
         if (in.id % 5 == 0) return;  // Lets go of it.
         if (in.id % 2 == 0) return answer(out);
         w->answer_later(std::move(answer), out);
     });
-    here->define("count", [w, weak](stream_writer<item>& out, std::uint64_t number, int values) {
-        const std::shared_ptr<box> mine = weak.lock();
-        if (mine == nullptr) throw error(errc::closed, "its engine ends");
-        for (int i = 0; i < values; ++i) {
-            out(item{number + static_cast<std::uint64_t>(i), 0, "v"});
-            maybe_throw(*w, 200);
-            if (i % 7 == 3) this_task::yield();
-        }
-        if (number % 4 == 0) act(*w, mine, place::ult);
-    });
+    here->define(w->only_here("count"),
+                 [w, weak](stream_writer<item>& out, std::uint64_t number, int values) {
+                     const std::shared_ptr<box> mine = weak.lock();
+                     if (mine == nullptr) throw error(errc::closed, "its engine ends");
+                     for (int i = 0; i < values; ++i) {
+                         out(item{number + static_cast<std::uint64_t>(i), 0, "v"});
+                         maybe_throw(*w, 200);
+                         if (i % 7 == 3) this_task::yield();
+                     }
+                     if (number % 4 == 0) act(*w, mine, place::ult);
+                 });
 }
 
 item next_item(world& all, seeded_random& random) {
@@ -352,7 +360,8 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
     world* const w = &all;
     try {
         const char* const procedures[] = {"echo", "inline", "elsewhere", "late", "none"};
-        const std::string name = procedures[random.below(40) == 0 ? 4 : random.below(4)];
+        const std::string name =
+            w->only_here(procedures[random.below(40) == 0 ? 4 : random.below(4)]);
         const std::uint64_t step = random.below(100);
         if (step < 60) {
             const peer there = here.lookup(all.some_address(random));
@@ -389,7 +398,7 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
             const peer there = here.lookup(all.some_address(random));
             const auto first = static_cast<std::uint64_t>(random.below(1000));
             const int values = static_cast<int>(random.below(40));
-            auto stream = here.procedure<streamed<item>(std::uint64_t, int)>("count")
+            auto stream = here.procedure<streamed<item>(std::uint64_t, int)>(w->only_here("count"))
                               .on(there)
                               .within(std::chrono::milliseconds(1 + random.below(30)))
                               .window(64)(first, values);
@@ -439,8 +448,8 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
         } else if (step < 97) {
             (void)here.counters().snapshot();
             (void)here.try_lookup(all.some_address(random));
-        } else if (here.undefine("inline")) {
-            here.define("inline", [w](const item& in) {
+        } else if (here.undefine(w->only_here("inline"))) {
+            here.define(w->only_here("inline"), [w](const item& in) {
                 w->ran[in.id].fetch_add(1);
                 return item{in.id + answer_offset, 0, in.text};
             });
