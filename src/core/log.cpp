@@ -2,6 +2,8 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
@@ -23,6 +25,7 @@ constexpr std::array<std::string_view, 6> level_names{"trace", "debug", "info",
                                                       "warn",  "error", "off"};
 
 std::optional<log_level> level_named(std::string_view text) noexcept {
+    if (text == "warning") return log_level::warn;
     auto at = std::find(level_names.begin(), level_names.end(), text);
     if (at == level_names.end()) return std::nullopt;
     return static_cast<log_level>(at - level_names.begin());
@@ -90,6 +93,18 @@ struct level_table {
     }
 };
 
+/// The level as name() has it, where spdlog has words of its own.
+class level_word final : public spdlog::custom_flag_formatter {
+public:
+    void format(const spdlog::details::log_msg& line, const std::tm&,
+                spdlog::memory_buf_t& to) override {
+        fmt::format_to(std::back_inserter(to), "{:<5}", name(static_cast<log_level>(line.level)));
+    }
+    std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+        return std::make_unique<level_word>();
+    }
+};
+
 [[noreturn]] void refuse(std::string_view settings, std::string_view part, std::string_view why) {
     throw error(
         errc::invalid,
@@ -134,9 +149,11 @@ struct logger::state {
 
     void use(log_format wanted) {
         format = wanted;
-        standard_error.set_pattern(wanted == log_format::text
-                                       ? "%Y-%m-%dT%H:%M:%S.%e%z %^%-5l%$ %v"
+        auto lines = std::make_unique<spdlog::pattern_formatter>();
+        lines->add_flag<level_word>('*').set_pattern(
+            wanted == log_format::text ? "%Y-%m-%dT%H:%M:%S.%e%z %^%*%$ %v"
                                        : "{\"time\": \"%Y-%m-%dT%H:%M:%S.%e%z\", %v}");
+        standard_error.set_formatter(std::move(lines));
     }
 
     void write_to_standard_error(const log_record& record) {

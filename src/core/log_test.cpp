@@ -81,6 +81,19 @@ TEST(log, configure_reads_levels_and_components) {
     EXPECT_FALSE(kept.log.enabled(log_level::error, "rpc"));
 }
 
+TEST(log, a_level_is_written_as_it_is_set_and_warning_is_taken_for_warn) {
+    for (const char* word : {"warn", "warning", "rpc=warning"}) {
+        logger log;
+        log.configure(word);
+        testing::internal::CaptureStderr();
+        log.log(log_level::warn, "rpc", "lost");
+        log.log(log_level::info, "rpc", "dropped");
+        const std::string line = testing::internal::GetCapturedStderr();
+        EXPECT_NE(line.find(" warn  rpc: lost\n"), std::string::npos) << word << ": " << line;
+        EXPECT_EQ(line.find("dropped"), std::string::npos) << word;
+    }
+}
+
 TEST(log, wrong_settings_are_told_in_one_sentence_and_change_nothing) {
     kept_log kept;
     for (const char* wrong : {"loud", "trace,fabric=loud", "trace,=info", "fabric=json"}) {

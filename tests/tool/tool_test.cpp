@@ -70,6 +70,19 @@ TEST(tool_info, explain_opens_the_port_and_says_where_it_listens) {
     EXPECT_TRUE(has(got.output, "tcp://127.0.0.1:")) << got.output;
 }
 
+TEST(tool_info, explain_with_json_is_one_object) {
+    for (const char* uri : {"tcp://127.0.0.1:0", "tcp://"}) {
+        const auto got = amalgam_tool(std::string("info --json --explain ") + uri);
+        ASSERT_EQ(got.code, 0) << got.output;
+        const auto parsed = nlohmann::json::parse(got.output);
+        EXPECT_EQ(parsed["uri"], uri);
+        EXPECT_EQ(parsed["reaches"], "other hosts");
+        EXPECT_GT(parsed["max_message_bytes"].get<std::size_t>(), 0u);
+        EXPECT_FALSE(parsed["explanation"].get<std::string>().empty());
+        EXPECT_EQ(parsed["address"].is_null(), std::string(uri) == "tcp://") << parsed;
+    }
+}
+
 TEST(tool_info, a_wrong_uri_gets_one_sentence_with_an_example) {
     const auto got = amalgam_tool("info --explain tcp://127.0.0.1:99999");
     EXPECT_EQ(got.code, 1);
@@ -109,6 +122,42 @@ TEST(tool, help_is_printed_with_code_0) {
         EXPECT_EQ(got.code, 0) << line;
         EXPECT_TRUE(has(got.output, "Usage:")) << got.output;
     }
+}
+
+TEST(tool, a_wrong_command_line_ends_with_code_2) {
+    for (const char* line :
+         {"", "fly", "ping", "info --loud", "perf speed", "perf rpc-latency --seconds soon",
+          "perf all --plot out.png", "inject", "inject fly", "inject show",
+          "inject build x.cpp --processor mips", "ping shm://x --count -1"})
+        EXPECT_EQ(amalgam_tool(line).code, 2) << line;
+}
+
+TEST(tool, a_full_device_is_told_and_ends_with_code_1) {
+    for (const char* line : {"info", "info --json", "info --explain loop://x", "--help"}) {
+        const auto got = amalgam_tool(std::string(line) + " 2>&1 >/dev/full; exit $?; :");
+        EXPECT_EQ(got.code, 1) << line;
+        EXPECT_TRUE(has(got.output, "amalgam: standard output cannot be written")) << got.output;
+        EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
+    }
+}
+
+TEST(tool_inject, without_a_command_of_its_own_says_which_there_are) {
+    for (const auto& [line, why] : {std::pair{"inject", "inject: no command was given; expected"},
+                                    {"inject fly", "inject: there is no command \"fly\"; expected"},
+                                    {"inject show", "inject show: image is required"}}) {
+        const auto got = amalgam_tool(line);
+        EXPECT_TRUE(has(got.output, why)) << got.output;
+        EXPECT_TRUE(has(got.output, "; example: amalgam inject ")) << got.output;
+        EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
+    }
+}
+
+TEST(tool_inject, an_unknown_processor_is_told_which_there_are_by_their_names) {
+    const auto got = amalgam_tool("inject build x.cpp --processor mips");
+    EXPECT_TRUE(has(got.output, "no processor \"mips\", expected x86-64 or aarch64;"))
+        << got.output;
+    EXPECT_FALSE(has(got.output, "->")) << got.output;
+    EXPECT_FALSE(has(amalgam_tool("inject build --help").output, "->"));
 }
 
 class tool_ping : public testing::TestWithParam<const char*> {};
@@ -189,7 +238,7 @@ TEST(tool_perf_by_ranks, starts_mpirun_and_measures_between_two) {
 
 TEST(tool_perf_misuse, an_unknown_test_is_told_which_there_are) {
     const auto got = amalgam_tool("perf speed");
-    EXPECT_EQ(got.code, 1);
+    EXPECT_EQ(got.code, 2);
     EXPECT_TRUE(has(got.output, "rpc-latency")) << got.output;
 }
 
@@ -279,6 +328,12 @@ TEST_F(tool_perf_with_a_peer, draws_a_line_for_each_uri_and_library) {
                              ">message-latency: full round trip of a message<"})
         EXPECT_TRUE(has(svg, text)) << text << " in " << svg;
     EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1 + 2 + 2 * 7);
+}
+
+TEST(tool_perf_misuse, an_image_that_is_not_named_svg_is_refused) {
+    const auto got = amalgam_tool("perf all --plot perf.png");
+    EXPECT_EQ(got.code, 2);
+    EXPECT_TRUE(has(got.output, "\"perf.png\" does not end in .svg")) << got.output;
 }
 
 TEST(tool_perf_misuse, an_image_that_cannot_be_written_is_told_before_anything_is_measured) {

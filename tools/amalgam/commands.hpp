@@ -13,7 +13,6 @@ void add_run(CLI::App& app);        ///< Starts the groups of a flow program.
 void add_directory(CLI::App& app);  ///< The directory of a host.
 void add_find(CLI::App& app);       ///< Resources by attribute.
 void add_inject(CLI::App& app);     ///< Images of code.
-void add_inject(CLI::App& app);     ///< Images of code.
 
 /// Thrown by a sub-command that has already said what there is to say.
 struct exit_code {

@@ -43,10 +43,29 @@ void print_json(const transport_registry& registry) {
                nlohmann::ordered_json{{"version", AMALGAM_VERSION}, {"transports", all}}.dump(2));
 }
 
+const char* reach_of(const capabilities& can) {
+    return can.between_hosts       ? "other hosts"
+           : can.between_processes ? "other processes of this host"
+                                   : "this process only";
+}
+
 /// Opens the port for real: what is said is what a program would get.
-void explain(const transport_registry& registry, const std::string& where) {
+void explain(const transport_registry& registry, const std::string& where, bool json) {
     const std::unique_ptr<port> opened = registry.open(where).value();
     const capabilities& can = opened->can();
+    if (json) {
+        nlohmann::ordered_json object{{"uri", where},
+                                      {"explanation", opened->explain()},
+                                      {"address", nullptr},
+                                      {"rma", can.rma == rma_mode::cross_memory ? "cross_memory"
+                                                                                : "messages"},
+                                      {"inline_bytes", can.inline_bytes},
+                                      {"max_message_bytes", can.max_message_bytes},
+                                      {"reaches", reach_of(can)}};
+        if (can.listens) object["address"] = opened->address();
+        fmt::print("{}\n", object.dump(2));
+        return;
+    }
     fmt::print("{}\n", opened->explain());
     fmt::print("  address:   {}\n",
                can.listens ? opened->address() : "none: it can call, others cannot look it up");
@@ -55,9 +74,7 @@ void explain(const transport_registry& registry, const std::string& where) {
                                         : "as messages that the target's progress carries out");
     fmt::print("  messages:  copied up to {} bytes, at most {} bytes\n", can.inline_bytes,
                can.max_message_bytes);
-    fmt::print("  reaches:   {}\n", can.between_hosts       ? "other hosts"
-                                    : can.between_processes ? "other processes of this host"
-                                                            : "this process only");
+    fmt::print("  reaches:   {}\n", reach_of(can));
 }
 
 }  // namespace
@@ -72,7 +89,7 @@ void add_info(CLI::App& app) {
     command->callback([options] {
         const auto registry = transport_registry::installed();
         if (!options->explain.empty())
-            explain(registry, options->explain);
+            explain(registry, options->explain, options->json);
         else if (options->json)
             print_json(registry);
         else

@@ -1,6 +1,8 @@
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,6 +13,16 @@
 
 namespace amalgam::tool {
 namespace {
+
+/// What --processor may name.
+constexpr std::pair<std::string_view, architecture> known_processors[] = {
+    {"x86-64", architecture::x86_64}, {"aarch64", architecture::aarch64}};
+
+std::optional<architecture> processor_named(std::string_view text) {
+    for (const auto& [known, what] : known_processors)
+        if (known == text) return what;
+    return std::nullopt;
+}
 
 struct build_options {
     image_source from;
@@ -66,9 +78,19 @@ void add_build(CLI::App& inject) {
     command->add_option("-o,--output", options->to, "The image; without, NAME.image");
     command->add_option("--name", from.name, "NAME; without, that of the file");
     command->add_option("--compiler", from.compiler, "Without, gcc or g++");
-    command->add_option("--processor", from.target, "What it is for; without, this machine's")
-        ->transform(CLI::CheckedTransformer(std::map<std::string, architecture>{
-            {"x86-64", architecture::x86_64}, {"aarch64", architecture::aarch64}}));
+    command
+        ->add_option_function<std::string>(
+            "--processor",
+            [&from](const std::string& text) { from.target = *processor_named(text); },
+            "What it is for: x86-64 or aarch64; without, this machine's")
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+                return processor_named(text)
+                           ? std::string()
+                           : fmt::format("there is no processor \"{}\", expected x86-64 or aarch64",
+                                         text);
+            },
+            ""));
     command->add_option("--flag", from.flags, "More for the compiler; may be given several times");
     command->add_option("--library", from.libraries,
                         "A static library that becomes part of it; may be given several times");
@@ -87,12 +109,14 @@ void add_inject(CLI::App& app) {
 
     auto path = std::make_shared<std::string>();
     auto* shown = inject->add_subcommand("show", "What an image is, needs and offers");
+    shown->footer("example: amalgam inject show codec.image");
     shown->add_option("image", *path, "A file")->required();
     shown->callback([path] { show(*path); });
 
     auto parts = std::make_shared<std::vector<std::string>>();
     auto to = std::make_shared<std::string>();
     auto* joined = inject->add_subcommand("join", "Make one image of some for several processors");
+    joined->footer("example: amalgam inject join codec.x86-64 codec.aarch64 -o codec.image");
     joined->add_option("image", *parts, "One for each processor")->required();
     joined->add_option("-o,--output", *to, "The image")->required();
     joined->callback([parts, to] { join(*parts, *to); });
@@ -100,6 +124,7 @@ void add_inject(CLI::App& app) {
     auto key_path = std::make_shared<std::string>();
     auto* key = inject->add_subcommand(
         "key", "Make a key to sign images with, and print the one to trust them by");
+    key->footer("example: amalgam inject key mine.key");
     key->add_option("file", *key_path, "Where the secret goes; it must not be there yet")
         ->required();
     key->callback([key_path] { make_key(*key_path); });

@@ -1,4 +1,6 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 
@@ -10,29 +12,40 @@
 
 namespace {
 
+/// The command that was given has commands of its own, and none of them was given.
+std::string explain_choice(const CLI::App& at, const std::string& path) {
+    std::string names;
+    const CLI::App* first = nullptr;
+    for (const CLI::App* one : at.get_subcommands({})) {
+        if (first == nullptr) first = one;
+        names += (names.empty() ? "" : ", ") + one->get_name();
+    }
+    const auto unknown = at.remaining();
+    return fmt::format("{}{}; expected one of: {}; {}", path.empty() ? "" : path + ": ",
+                       unknown.empty() ? "no command was given"
+                                       : fmt::format("there is no command \"{}\"", unknown.front()),
+                       names, path.empty() ? "example: amalgam info" : first->get_footer());
+}
+
 /// What is wrong with a command line, what was expected, and an example: each command has one as
 /// the footer of its help.
 std::string explain(const CLI::App& app, const CLI::ParseError& wrong) {
-    const auto chosen = app.get_subcommands();
-    if (!chosen.empty())
-        return fmt::format("{}: {}; {}", chosen.front()->get_name(), wrong.what(),
-                           chosen.front()->get_footer());
-    std::string names;
-    for (const CLI::App* one : app.get_subcommands({}))
-        names += (names.empty() ? "" : ", ") + one->get_name();
-    const auto unknown = app.remaining();
-    return fmt::format("{}; expected one of: {}; example: amalgam info",
-                       unknown.empty() ? "no command was given"
-                                       : fmt::format("there is no command \"{}\"", unknown.front()),
-                       names);
+    const CLI::App* at = &app;
+    std::string path;
+    while (!at->get_subcommands().empty()) {
+        at = at->get_subcommands().front();
+        path += (path.empty() ? "" : " ") + at->get_name();
+    }
+    if (!at->get_subcommands({}).empty()) return explain_choice(*at, path);
+    return fmt::format("{}: {}; {}", path, wrong.what(), at->get_footer());
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     CLI::App app{"Amalgam: programs that span processes and machines"};
     app.require_subcommand(1);
     app.set_version_flag("--version", AMALGAM_VERSION);
+    app.footer("Exit codes: 0: it did what was asked; 1: it could not, or what was asked about is "
+               "not so; 2: the command line is wrong. `amalgam run` ends with its groups' own.");
     amalgam::tool::add_info(app);
     amalgam::tool::add_ping(app);
     amalgam::tool::add_perf(app);
@@ -45,12 +58,26 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& e) {
         if (e.get_exit_code() == 0) return app.exit(e);  // --help or --version
         std::fprintf(stderr, "amalgam: %s\n", explain(app, e).c_str());
-        return e.get_exit_code();
+        return 2;
     } catch (const amalgam::tool::exit_code& code) {
         return code.value;
     } catch (const std::exception& e) {
-        std::fprintf(stderr, "amalgam: %s\n", e.what());
+        // fmt says of a full device that it "cannot write to file"; which one is said below.
+        if (std::ferror(stdout) == 0) std::fprintf(stderr, "amalgam: %s\n", e.what());
         return 1;
     }
     return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const int code = run(argc, argv);
+    const bool failed = std::ferror(stdout) != 0;
+    if (std::fflush(stdout) == 0 && !failed) return code;
+    std::fprintf(stderr,
+                 "amalgam: standard output cannot be written to its end%s%s%s, expected room for "
+                 "what was asked; example: amalgam info >info.txt\n",
+                 failed ? "" : " (", failed ? "" : std::strerror(errno), failed ? "" : ")");
+    return code == 0 ? 1 : code;
 }

@@ -66,6 +66,22 @@ std::string names_of_tests() {
     return names;
 }
 
+/// Each is empty when what was given is right.
+std::string refusal_of_test(const std::string& name) {
+    if (name == "all") return "";
+    for (const auto& one : perf::all_tests())
+        if (one.name == name) return "";
+    return fmt::format("there is no test \"{}\", expected all or one of: {}", name,
+                       names_of_tests());
+}
+
+std::string refusal_of_plot(const std::string& path) {
+    if (path.ends_with(".svg")) return "";
+    return fmt::format("the image is SVG, and \"{}\" does not end in .svg, expected a name like "
+                       "perf.svg",
+                       path);
+}
+
 /// The tests, URIs and libraries of a command line, and how what they give is shown.
 class perf_run {
 public:
@@ -152,11 +168,6 @@ void perf_command(const perf_options& options) {
     std::vector<const perf::perf_test*> chosen;
     for (const auto& test : perf::all_tests())
         if (options.test == "all" || options.test == test.name) chosen.push_back(&test);
-    if (chosen.empty())
-        throw error(errc::not_found,
-                    fmt::format("there is no test \"{}\"; expected all or one of: {}; example: "
-                                "amalgam perf rpc-latency --uri shm://",
-                                options.test, names_of_tests()));
     std::ofstream image;
     if (!options.plot.empty()) {
         image.open(options.plot);
@@ -188,7 +199,9 @@ void add_perf(CLI::App& app) {
     auto* command = app.add_subcommand(
         "perf", "Measure one transport between this process and a peer it forks, both pinned");
     command->footer("example: amalgam perf all --uri shm:// --vs ucx,ofi,mpi --plot perf.svg");
-    command->add_option("test", options->test, "all, or one of: " + names_of_tests())->required();
+    command->add_option("test", options->test, "all, or one of: " + names_of_tests())
+        ->required()
+        ->check(CLI::Validator(&refusal_of_test, ""));
     command
         ->add_option("--uri", options->uris, "Where the peer listens; may be given several times")
         ->expected(1)
@@ -199,8 +212,10 @@ void add_perf(CLI::App& app) {
                      "Bare libraries to compare with, by their programs amalgam-peer-NAME: "
                      "ucx,ofi,mpi")
         ->delimiter(',');
-    command->add_option("--plot", options->plot,
-                        "Draws latency and bandwidth by size into this SVG file");
+    command
+        ->add_option("--plot", options->plot,
+                     "Draws latency and bandwidth by size into this SVG file, NAME.svg")
+        ->check(CLI::Validator(&refusal_of_plot, ""));
     command->add_option("--size", options->asked.size_bytes, "Bytes per operation")
         ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 30));
     command->add_option("--depth", options->asked.depth, "Operations in flight")

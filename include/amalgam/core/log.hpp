@@ -98,7 +98,8 @@ public:
     ~logger();
 
     /// Reads "LEVEL", "COMPONENT=LEVEL", "text" and "json", comma-separated, as in AMALGAM_LOG:
-    /// "info", "fabric=trace,info", "debug,json". What is not named keeps its setting.
+    /// "info", "fabric=trace,info", "debug,json"; "warning" is "warn". What is not named keeps
+    /// its setting.
     /// Failure: throws error{invalid} with one sentence, and changes nothing.
     void configure(std::string_view settings);
 

@@ -10,7 +10,12 @@ namespace {
 
 constexpr double panel_width = 560, panel_height = 400;
 constexpr double left = 78, right = 20, top = 46, bottom = 56;
-constexpr double legend_row = 22, legend_column = 280;
+constexpr double legend_row = 22, legend_mark = 38, legend_gap = 24;
+
+/// How wide a text is at most, about: fonts differ, and an image cannot ask.
+double width_of(const std::string& text, double font_size) {
+    return 0.62 * font_size * static_cast<double>(text.size());
+}
 
 // Told apart also by who sees fewer colours, and with the marks by who sees none.
 constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
@@ -65,9 +70,13 @@ public:
     }
 
     std::string svg() {
-        const double width = panel_width * static_cast<double>(panels_.size());
+        double legend_column = 0;
+        for (const std::string& name : names_)
+            legend_column = std::max(legend_column, legend_mark + width_of(name, 13) + legend_gap);
+        const double width = std::max(panel_width * static_cast<double>(panels_.size()),
+                                      left + legend_column);
         const auto columns =
-            std::max<std::size_t>(1, static_cast<std::size_t>(width / legend_column));
+            names_.empty() ? 1 : static_cast<std::size_t>((width - left) / legend_column);
         const auto rows = (names_.size() + columns - 1) / columns;
         const double height = panel_height + legend_row * static_cast<double>(rows) + 16;
         text_ = fmt::format(
@@ -83,7 +92,7 @@ public:
             begin_line(i);
             text_ +=
                 fmt::format("<path d='M{} {}h30' fill='none'/>{}</g>\n", x, y, mark(i, x + 15, y));
-            label(x + 38, y + 4.5, "start", names_[i]);
+            label(x + legend_mark, y + 4.5, "start", names_[i]);
         }
         return text_ + "</svg>\n";
     }
@@ -108,7 +117,10 @@ private:
         axis x{1, 2, x0 + left, x0 + panel_width - right};
         axis y{1, 10, panel_height - bottom, top};
         limits(what, x, y);
-        label((x.from + x.to) / 2, 24, "middle", what.title, " font-weight='bold' font-size='15'");
+        // As large as its panel has room for it.
+        const double size = std::min(15.0, 15 * (panel_width - 16) / width_of(what.title, 15));
+        label(x0 + panel_width / 2, 24, "middle", what.title,
+              fmt::format(" font-weight='bold' font-size='{:.1f}'", size));
         for (double value = x.low; value <= x.high * 1.001; value *= what.x_base) {
             grid(x.at(value), y.from, x.at(value), y.to);
             label(x.at(value), y.from + 18, "middle",
