@@ -11,8 +11,7 @@
  * - Any thread may call any function; an attribute list, or a query, is one thread's at a time.
  * - Global identifiers are positive. Where one is asked for, ROCL_ANY means any.
  * - Tags are not negative; ROCL_ANY is none.
- * - Messages of one resource to another arrive in the order of rocl_send(), as long as they are
- *   no longer than 32 KiB: longer ones are fetched by their receiver, and may be overtaken.
+ * - Messages of one resource to another arrive in the order of rocl_send().
  */
 #ifndef AMALGAM_ROCL_H
 #define AMALGAM_ROCL_H
@@ -31,7 +30,8 @@ enum {
     ROCL_ENOMEMORY = -6,     /* there is no memory, or no room in the list */
     ROCL_EDISCONNECTED = -7, /* the directory or a context is gone, or cannot be reached */
     ROCL_ECLOSED = -8,       /* there is no context: rocl_init() comes first */
-    ROCL_EFAILED = -9        /* anything else */
+    ROCL_EFAILED = -9,       /* anything else */
+    ROCL_EDENIED = -10       /* another secret, or what belongs to another context */
 };
 
 /* ---- contexts */
@@ -39,7 +39,9 @@ enum {
 /* Opens the process's context. Returns its global identifier: it is a resource, too.
  * ROCL_EINVALID: it is open already. */
 int rocl_init(void);
-/* Closes it, with all its resources. Buffers and lists of attributes stay valid. */
+/* Closes it, with all its resources, when what rocl_send() took has arrived, or cannot: it waits for
+ * receivers that have no room, as long as they are there. What was not received here is gone at
+ * once. Buffers and lists of attributes stay valid. */
 int rocl_exit(void);
 
 /* ---- attributes: names, each with a value or without */
@@ -49,9 +51,11 @@ typedef struct rocl_attrl rocl_attrl_t;
 /* A list that may grow to so many bytes; 0: to 1 MiB. NULL: no memory. */
 rocl_attrl_t* rocl_new_attrl(int maxlen);
 /* Adds one, copying `len` bytes of its value. `val` NULL: the value is asked for, and `len` says
- * how many bytes it may have; 0: any. A name is there once. */
+ * how many bytes it may have; 0: any. One that is longer, or for which the list may not grow, is
+ * left out of the answer. A name is there once. */
 int rocl_add_attr(rocl_attrl_t* attrs, const char* name, const void* val, int len);
-/* The value of one; valid until the list changes. NULL: it has none. `len` may be NULL. */
+/* The value of one; valid until the list changes. NULL: it has none, and *len is 0, or how long the
+ * value is that was left out. `len` may be NULL. */
 void* rocl_get_attr(rocl_attrl_t* attrs, const char* name, int* len);
 int rocl_kill_attrl(rocl_attrl_t* attrs);
 
@@ -85,7 +89,8 @@ int rocl_query_stop(rocl_handler_t* handler);
 void* rocl_bfget(int len);
 /* Gives a buffer back, sent or received. One that is on its way goes back when it has been sent. */
 int rocl_bfret(void* ptr);
-/* Gives it back once it has been sent: what rocl_bfret() does, said before or after rocl_send(). */
+/* Gives it back once it has been sent. Said before its first rocl_send() it stays the program's until
+ * that has taken it; afterwards it is rocl_bfret(). */
 int rocl_bftoret(void* ptr);
 /* 1: it is on its way. 0: it is not; it was never sent, or what was sent has arrived. Negative:
  * what was sent last did not arrive. */
@@ -93,7 +98,8 @@ int rocl_bfstat(void* ptr);
 
 /* ---- messages */
 
-/* Sends the first `len` bytes of a buffer from a resource of this context to any other. Returns
+/* Sends the first `len` bytes of a buffer from a resource of this context to any other. ROCL_EINVALID:
+ * `ogid` is no resource of this context. Returns
  * when it is on its way; the buffer must not be changed until rocl_bfstat() says so. Waits for the
  * directory when the resource is not known yet. */
 int rocl_send(int ogid, int dgid, int tag, void* ptr, int len);

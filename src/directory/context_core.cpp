@@ -38,6 +38,8 @@ context_core::context_core(engine& on, context_options options)
       watch_(on.procedure<at_directory::watch>(at_directory::watch_name)),
       unwatch_(on.procedure<at_directory::unwatch>(at_directory::unwatch_name)),
       message_(on.procedure<at_context::message>(at_context::message_name)),
+      message_in_turn_(
+          on.procedure<at_context::message_in_turn>(at_context::message_in_turn_name)),
       long_message_(on.procedure<at_context::long_message>(at_context::long_message_name)),
       room_(on.procedure<at_context::room>(at_context::room_name)),
       undelivered_(on.procedure<at_context::undelivered>(at_context::undelivered_name)),
@@ -52,6 +54,7 @@ void context_core::start() {
         };
         serve(at_context::change_name, &context_core::change_told);
         serve(at_context::message_name, &context_core::message);
+        serve(at_context::message_in_turn_name, &context_core::message_in_turn);
         serve(at_context::long_message_name, &context_core::long_message, handler::ult);
         serve(at_context::room_name, &context_core::room, handler::ult);
         serve(at_context::undelivered_name, &context_core::undelivered);
@@ -148,9 +151,13 @@ void context_core::close() noexcept {
     messages_.close_all();
 }
 
+void context_core::check_not_closed() const {
+    if (closed_) throw error(errc::closed, "this context is closed; make a new one");
+}
+
 void context_core::check_open() {
     if (lost_ && !closed_) wait_for_directory();
-    if (closed_) throw error(errc::closed, "this context is closed; make a new one");
+    check_not_closed();
     if (lost_)
         throw error(errc::disconnected,
                     "the directory of this context is gone, and all that was "

@@ -21,6 +21,7 @@
 #include "directory/locations.hpp"
 #include "directory/message_store.hpp"
 #include "directory/procedures.hpp"
+#include "directory/send_lanes.hpp"
 #include "directory/served.hpp"
 #include "directory/watch_state.hpp"
 
@@ -44,6 +45,8 @@ public:
 
     engine& where() noexcept { return on_; }
     resource_id id() const noexcept { return id_; }
+    /// Throws error{closed}; its engine may be gone then.
+    void check_not_closed() const;
 
     resource_id add(const attribute_view& what);
     void remove(resource_id which) noexcept;
@@ -58,9 +61,15 @@ public:
     message_buffer take_buffer(std::size_t bytes);
     void send(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
               nanoseconds within);
-    /// The first bytes of a buffer that stays whose it is.
-    void send(resource_id from, resource_id to, std::int32_t tag, const message_buffer& content,
-              std::size_t bytes);
+    /// Behind all that was begun before, from that resource to that one. Does not wait.
+    void start_send(resource_id from, resource_id to, std::shared_ptr<queued_send> what);
+    future<void> start_send(resource_id from, resource_id to, std::int32_t tag,
+                            message_buffer content);
+    /// Parks until all that was begun has been sent, or cannot be. What this context has received
+    /// is gone from here on, so that two that wait for each other's room both end.
+    void finish_sends();
+    /// Throws error{invalid} unless that is a resource of this context.
+    void check_own(resource_id which) const;
     /// Waits until it is known how that resource is reached. Throws error{not_found}.
     void find_way(resource_id which) { (void)locate(which, traffic::small); }
     void post(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
@@ -73,6 +82,10 @@ public:
 private:
     // What it serves: see at_context.
     errc message(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
+    errc message_in_turn(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                         bool begins);
+    errc arrived(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                 message_store::turn in);
     errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
     errc room(resource_id to, std::uint64_t bytes);
     void undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
@@ -110,6 +123,15 @@ private:
     template <typename Deliver>
     void send_by(resource_id to, traffic what, std::size_t bytes, time_point deadline,
                  Deliver deliver);
+    /// Whether it is worth to look where that resource is once more; then it is forgotten.
+    bool may_be_elsewhere(resource_id to, const peer& there, errc became);
+    static error not_arrived(resource_id to, const result<errc>& became);
+    void send_now(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                  time_point deadline);
+    void post_now(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
+    class lane_runner;
+    class lane_start;
+    void run_lane(resource_id from, resource_id to) noexcept;
     void send_long(resource_id from, resource_id to, std::int32_t tag, const amalgam::bulk& content,
                    time_point deadline);
     nanoseconds left_until(time_point deadline) const;
@@ -139,6 +161,7 @@ private:
     const procedure<at_directory::watch> watch_;
     const procedure<at_directory::unwatch> unwatch_;
     const procedure<at_context::message> message_;
+    const procedure<at_context::message_in_turn> message_in_turn_;
     const procedure<at_context::long_message> long_message_;
     const procedure<at_context::room> room_;
     const procedure<at_context::undelivered> undelivered_;
@@ -147,6 +170,7 @@ private:
     bulk_cache long_buffers_;
     message_store messages_;
     locations where_;
+    send_lanes lanes_;
 
     std::mutex kept_lock_;
     std::unordered_map<resource_id, attribute_list> kept_;  // What it has registered.

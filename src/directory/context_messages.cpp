@@ -99,6 +99,21 @@ context_core::nanoseconds context_core::left_until(time_point deadline) const {
     return std::max(nanoseconds(0), nanoseconds(deadline - on_.now()));
 }
 
+bool context_core::may_be_elsewhere(resource_id to, const peer& there, errc became) {
+    // Where it was never reached it cannot have been stored, and be stored twice.
+    if (became != errc::not_found && became != errc::unreachable) return false;
+    became == errc::unreachable ? where_.forget(there) : where_.forget(to);
+    return true;
+}
+
+error context_core::not_arrived(resource_id to, const result<errc>& became) {
+    const errc how = became ? *became : became.code().code;
+    return {how, how == errc::not_found
+                     ? fmt::format("there is no resource {} any more", number(to))
+                     : fmt::format("the message to resource {} did not arrive: {}", number(to),
+                                   became ? name(how) : became.sentence())};
+}
+
 template <typename Deliver>
 void context_core::send_by(resource_id to, traffic what, std::size_t bytes, time_point deadline,
                            Deliver deliver) {
@@ -108,17 +123,11 @@ void context_core::send_by(resource_id to, traffic what, std::size_t bytes, time
         const result<errc> became = deliver(there, left_until(deadline));
         const errc how = became ? *became : became.code().code;
         if (how == errc::ok) return;
-        // Where it was never reached it cannot have been stored, and be stored twice.
-        if (!again && (how == errc::not_found || how == errc::unreachable)) {
+        if (!again && may_be_elsewhere(to, there, how)) {
             again = true;
-            how == errc::unreachable ? where_.forget(there) : where_.forget(to);
             continue;
         }
-        if (!became || how != errc::overloaded)
-            throw error(how, how == errc::not_found
-                                 ? fmt::format("there is no resource {} any more", number(to))
-                                 : fmt::format("the message to resource {} did not arrive: {}",
-                                               number(to), became ? name(how) : became.sentence()));
+        if (!became || how != errc::overloaded) throw not_arrived(to, became);
         room_.on(locate(to, traffic::control)).within(left_until(deadline))(to, bytes);
     }
 }
@@ -126,6 +135,14 @@ void context_core::send_by(resource_id to, traffic what, std::size_t bytes, time
 void context_core::send(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
                         nanoseconds within) {
     const time_point deadline = deadline_after(within, on_.now());
+    if (lanes_.idle()) [[likely]]
+        return send_now(from, to, tag, content, deadline);
+    const send_turn mine(lanes_, from, to, deadline);
+    send_now(from, to, tag, content, deadline);
+}
+
+void context_core::send_now(resource_id from, resource_id to, std::int32_t tag,
+                            const_bytes content, time_point deadline) {
     if (content.size() > options_.eager_bytes) {
         const exposed lent = expose(on_, const_segments(content));
         return send_long(from, to, tag, lent, deadline);
@@ -135,12 +152,17 @@ void context_core::send(resource_id from, resource_id to, std::int32_t tag, cons
     });
 }
 
-void context_core::send(resource_id from, resource_id to, std::int32_t tag,
-                        const message_buffer& content, std::size_t bytes) {
-    if (content.is_registered())
-        return send_long(from, to, tag, content.registered().descriptor().part(0, bytes),
-                         time_point::max());
-    send(from, to, tag, const_bytes(content.data(), bytes), nanoseconds::max());
+void context_core::check_own(resource_id which) const {
+    if (messages_.has(which)) return;
+    throw error(errc::invalid,
+                fmt::format("a message cannot be from {}, which is no resource of this context; "
+                            "example: from {}, the context itself",
+                            number(which), number(id_)));
+}
+
+void context_core::finish_sends() {
+    messages_.close_all();
+    lanes_.wait_until_idle();
 }
 
 std::optional<resource_message> context_core::receive(resource_id to, const message_choice& which,
@@ -162,12 +184,32 @@ void context_core::post(resource_id from, resource_id to, std::int32_t tag, cons
         std::copy(content.begin(), content.end(), copy.data());
         return post(from, to, tag, std::move(copy));
     }
+    if (!lanes_.idle()) [[unlikely]] {
+        message_buffer copy = take_buffer(content.size());
+        std::copy(content.begin(), content.end(), copy.data());
+        return post(from, to, tag, std::move(copy));
+    }
     message_.on(locate(to, traffic::small)).post(from, to, tag, content);
 }
 
 void context_core::post(resource_id from, resource_id to, std::int32_t tag,
                         message_buffer content) {
-    if (!content.is_registered()) return post(from, to, tag, content.bytes());
+    if (lanes_.idle()) [[likely]]
+        return post_now(from, to, tag, std::move(content));
+    const auto behind = std::make_shared<posted_send>(tag, std::move(content));
+    if (!lanes_.push_if_open(from, to, behind, options_.store_bytes))
+        post_now(from, to, tag, std::move(behind->content()));
+}
+
+void context_core::post_now(resource_id from, resource_id to, std::int32_t tag,
+                            message_buffer content) {
+    if (!content.is_registered() && content.size() <= options_.eager_bytes)
+        return message_.on(locate(to, traffic::small)).post(from, to, tag, content.bytes());
+    if (!content.is_registered()) {
+        message_buffer copy = take_buffer(content.size());
+        std::copy(content.bytes().begin(), content.bytes().end(), copy.data());
+        content = std::move(copy);
+    }
     const peer there = locate(to, traffic::bulk);
     long_message_.on(there).post(from, to, tag, expose_owned(on_, content.take_registered()));
 }
@@ -180,11 +222,22 @@ void context_core::tell_undelivered(resource_id from, resource_id to, std::int32
 
 errc context_core::message(resource_id from, resource_id to, std::int32_t tag,
                            const_bytes content) {
+    return arrived(from, to, tag, content, message_store::turn::alone);
+}
+
+errc context_core::message_in_turn(resource_id from, resource_id to, std::int32_t tag,
+                                   const_bytes content, bool begins) {
+    using turn = message_store::turn;
+    return arrived(from, to, tag, content, begins ? turn::begins : turn::follows);
+}
+
+errc context_core::arrived(resource_id from, resource_id to, std::int32_t tag,
+                           const_bytes content, message_store::turn in) {
     const call_context& call = call_context::current();
     learn_sender(from);
     resource_message arrived{from, to, tag, short_buffers_.take(content.size())};
     std::copy(content.begin(), content.end(), arrived.content.data());
-    const errc how = messages_.put(arrived);
+    const errc how = messages_.put(arrived, in);
     if (how != errc::ok && call.one_way()) tell_undelivered(from, to, tag, how);
     return how;
 }

@@ -289,6 +289,57 @@ TEST_F(context_test, where_there_is_no_room_senders_wait_and_posts_come_back) {
     later.get();
 }
 
+TEST_F(context_test, messages_arrive_in_the_order_in_which_they_were_begun) {
+    context small{at({.store_bytes = 20000})};
+    const resource box = small.add({}), mine = two.add({}), other = two.add({});
+    constexpr int count = 600;
+    std::vector<future<void>> begun;
+    for (int i = 0; i < count; ++i) {
+        const std::size_t bytes = i % 100 == 7 ? 40000 : i % 10 == 0 ? 5000 : 500;
+        begun.push_back(mine.start_send(box.id(), i, two.take_buffer(bytes)));
+        if (i % 10 == 3) begun.push_back(other.start_send(box.id(), i, two.take_buffer(100)));
+    }
+    mine.post(box.id(), count, "posted behind them");
+    EXPECT_EQ(code_of([&] { mine.send(box.id(), -1, "too late", 0ns); }), errc::timed_out);
+    auto last = two.where().spawn([&] { mine.send(box.id(), count + 1, "the last"); });
+    int next = 0, next_of_other = 3;
+    while (next <= count + 1 || next_of_other < count) {
+        const resource_message got = box.receive();
+        int& expected = got.from == mine.id() ? next : next_of_other;
+        ASSERT_EQ(got.tag, expected);
+        expected += got.from == mine.id() ? 1 : 10;
+    }
+    for (auto& each : begun)
+        each.get();
+    last.get();
+    EXPECT_FALSE(box.try_receive());
+}
+
+TEST_F(context_test, messages_that_were_begun_end_when_their_receiver_or_sender_does) {
+    auto small = std::make_unique<context>(at({.store_bytes = 1000}));
+    auto three = std::make_unique<context>(at());
+    resource box = small->add({}), other = small->add({});
+    const resource mine = three->add({});
+    std::vector<future<void>> to_box, to_other;
+    for (int i = 0; i < 200; ++i) {
+        to_box.push_back(mine.start_send(box.id(), i, three->take_buffer(900)));
+        to_other.push_back(mine.start_send(other.id(), i, three->take_buffer(900)));
+    }
+    box = {};
+    const auto ended = [](std::vector<future<void>>& all, errc how) {
+        std::size_t count = 0;
+        for (auto& each : all)
+            count += each.wait().code == how;
+        return count;
+    };
+    EXPECT_GE(ended(to_box, errc::not_found), 199u) << "one was stored, perhaps";
+    for (int i = 0; i < 100; ++i)
+        EXPECT_EQ(other.receive().tag, i);
+    three.reset();
+    EXPECT_GE(ended(to_other, errc::ok), 100u);
+    EXPECT_LE(ended(to_other, errc::ok), 102u);
+}
+
 errc code_of_context(const std::string& directory, const std::string& secret) {
     try {
         context{"shm://", {.directory = directory, .secret = secret}};
@@ -345,6 +396,35 @@ TEST(context_secret, keeps_out_who_does_not_know_it) {
     const auto add = stranger.procedure<bool(resource_id, resource_id)>("amalgam.directory.remove");
     EXPECT_FALSE(add.on(host.address()).try_call(one.id(), box.id()));
     EXPECT_TRUE(two.find(box.id()));
+}
+
+template <typename Work>
+void expect_of_each_use(const resource& mine, errc expected, Work code_of) {
+    const auto expect = [&](auto use) { EXPECT_EQ(code_of(use), expected); };
+    expect([&] { mine.send(resource_id{1}, 1, "?"); });
+    expect([&] { mine.send(resource_id{1}, 1, std::string(100000, '?')); });
+    expect([&] { mine.start_send(resource_id{1}, 1, message_buffer()).get(); });
+    expect([&] { mine.post(resource_id{1}, 1, "?"); });
+    expect([&] { mine.post(resource_id{1}, 1, message_buffer()); });
+    expect([&] { (void)mine.receive(); });
+    expect([&] { (void)mine.receive_within(1ms); });
+    expect([&] { (void)mine.try_receive(); });
+}
+
+TEST_F(context_test, a_resource_that_outlives_its_context_or_is_none_says_so) {
+    auto three = std::make_unique<context>(at());
+    resource late = three->add({{"type", "late"}});
+    auto search = three->search({{"type", "late"}});
+    three.reset();
+    const auto code = [](auto use) { return code_of(use); };
+    expect_of_each_use(late, errc::closed, code);
+    EXPECT_EQ(code_of([&] { (void)search.next(); }), errc::closed);
+    const resource moved = std::move(late);
+    expect_of_each_use(late, errc::invalid, code);
+    expect_of_each_use(resource(), errc::invalid, code);
+    resource released = one.add({});
+    released.release();
+    expect_of_each_use(released, errc::invalid, code);
 }
 
 TEST(context, can_be_a_directory_of_its_own) {

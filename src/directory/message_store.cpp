@@ -48,6 +48,11 @@ void message_store::close_all() noexcept {
     tell_of_room();
 }
 
+bool message_store::has(resource_id which) const {
+    const std::lock_guard one(lock_);
+    return boxes_.contains(which);
+}
+
 void message_store::end(takers& those, errc how) noexcept {
     while (those.first != nullptr) {
         taker& one = *those.first;
@@ -72,10 +77,17 @@ errc message_store::room_for(resource_id to, std::size_t bytes) const noexcept {
     return fits ? errc::ok : errc::overloaded;
 }
 
-errc message_store::put(resource_message& message) {
+void message_store::refuse(box& at, resource_id from) {
+    if (at.refused.size() >= most_refused_) at.refused.clear();
+    at.refused.insert(from);
+}
+
+errc message_store::put(resource_message& message, turn in) {
     const std::lock_guard one(lock_);
     const auto at = boxes_.find(message.to);
     if (at == boxes_.end()) return errc::not_found;
+    if (in == turn::follows && at->second.refused.contains(message.from)) return errc::overloaded;
+    if (in == turn::begins) at->second.refused.erase(message.from);
     for (takers* those : {&at->second.waiting, &of_any_}) {
         taker* const who = taker_of(*those, message);
         if (who == nullptr) continue;
@@ -85,7 +97,10 @@ errc message_store::put(resource_message& message) {
         return errc::ok;
     }
     const std::size_t bytes = message.content.size();
-    if (const errc full = room_for(message.to, bytes); full != errc::ok) return full;
+    if (const errc full = room_for(message.to, bytes); full != errc::ok) {
+        if (in != turn::alone) refuse(at->second, message.from);
+        return full;
+    }
     if (spare_.empty()) spare_.emplace_back();
     spare_.front().number = ++arrived_;
     spare_.front().message = std::move(message);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <amalgam/core/status.hpp>
@@ -24,8 +25,10 @@ class message_store {
 public:
     using time_point = std::chrono::steady_clock::time_point;
 
-    /// Messages that wait may hold so much, each counted with 256 bytes on top.
-    explicit message_store(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+    /// Messages that wait may hold so much, each counted with 256 bytes on top. Of so many senders
+    /// it is remembered that they were refused, for each resource.
+    explicit message_store(std::size_t most_bytes, std::size_t most_refused = 65536)
+        : most_bytes_(most_bytes), most_refused_(most_refused) {}
     message_store(const message_store&) = delete;
     message_store& operator=(const message_store&) = delete;
 
@@ -35,9 +38,13 @@ public:
     void close(resource_id which) noexcept;
     /// All are gone: who waits is told `closed`.
     void close_all() noexcept;
+    bool has(resource_id which) const;
 
+    /// A message may be one of several that were sent without waiting: when one of those finds no
+    /// room, neither do those that follow it, until one begins anew.
+    enum class turn : std::uint8_t { alone, begins, follows };
     /// `not_found`: there is no such resource. `overloaded`: no room; `message` is as it was.
-    errc put(resource_message& message);
+    errc put(resource_message& message, turn in = turn::alone);
     /// Parks until there is room for a message of so many bytes: `ok`, though somebody else may
     /// take it; or `not_found`, or at the deadline `overloaded`.
     errc wait_for_room(resource_id to, std::size_t bytes, time_point deadline);
@@ -80,6 +87,7 @@ private:
     struct box {
         std::list<stored> messages;
         takers waiting;
+        std::unordered_set<resource_id> refused;  // Senders whose messages follow one that was.
     };
 
     static bool fits(const resource_message& message, const message_choice& which) noexcept {
@@ -88,6 +96,7 @@ private:
     }
     static std::size_t counted(std::size_t bytes) noexcept { return bytes + 256; }
     static taker* taker_of(const takers& those, const resource_message& message) noexcept;
+    void refuse(box& at, resource_id from);
     errc room_for(resource_id to, std::size_t bytes) const noexcept;
     box& box_of(resource_id which);
     resource_message take_from(box& where, std::list<stored>::iterator which);
@@ -96,6 +105,7 @@ private:
     static void end(takers& those, errc how) noexcept;
 
     const std::size_t most_bytes_;
+    const std::size_t most_refused_;
     mutable std::mutex lock_;
     std::unordered_map<resource_id, box> boxes_;
     takers of_any_;  // Who waits for a message to any resource.

@@ -121,6 +121,61 @@ TEST(message_store, who_waits_for_room_is_told_when_there_is_some) {
         each->join();
 }
 
+TEST(message_store, refuses_what_follows_a_refused_message_until_its_sender_begins_anew) {
+    using turn = message_store::turn;
+    constexpr resource_id other{8}, third{7};
+    message_store store(3 * 256, 2);
+    store.open(here);
+    const auto put_in = [&](int tag, turn in, resource_id from = anybody) {
+        resource_message what = message(here, tag, 0, from);
+        return store.put(what, in);
+    };
+    EXPECT_EQ(put_in(0, turn::begins), errc::ok);
+    EXPECT_EQ(put_in(1, turn::follows), errc::ok);
+    EXPECT_EQ(put_in(2, turn::follows), errc::ok);
+    EXPECT_EQ(put_in(3, turn::follows), errc::overloaded);
+    EXPECT_EQ(store.try_take(here, {})->tag, 0);
+    EXPECT_EQ(put_in(4, turn::follows), errc::overloaded) << "there is room, but 3 comes first";
+    EXPECT_EQ(put_in(9, turn::follows, other), errc::ok) << "others go on";
+    EXPECT_EQ(store.try_take(here, {})->tag, 1);
+    EXPECT_EQ(put_in(5, turn::alone), errc::ok) << "it is none of them";
+    EXPECT_EQ(put_in(3, turn::begins), errc::overloaded);
+    EXPECT_EQ(store.try_take(here, {})->tag, 2);
+    EXPECT_EQ(put_in(3, turn::begins), errc::ok);
+    EXPECT_EQ(store.try_take(here, {})->tag, 9);
+    EXPECT_EQ(put_in(4, turn::follows), errc::ok);
+    // A resource that comes again has refused nobody, and so many are remembered.
+    EXPECT_EQ(put_in(5, turn::follows), errc::overloaded);
+    store.close(here);
+    store.open(here);
+    EXPECT_EQ(put_in(5, turn::follows), errc::ok);
+    for (int i = 0; i < 2; ++i)
+        EXPECT_EQ(put_in(6, turn::follows), errc::ok);
+    for (const resource_id each : {anybody, other, third})
+        EXPECT_EQ(put_in(7, turn::follows, each), errc::overloaded);
+    while (store.try_take(here, {})) {
+    }
+    EXPECT_EQ(put_in(8, turn::follows, anybody), errc::ok) << "it was forgotten for the third one";
+    EXPECT_EQ(put_in(8, turn::follows, third), errc::overloaded);
+}
+
+TEST(message_store, a_resource_that_goes_gives_its_room_back) {
+    message_store store(1000);
+    store.open(here);
+    store.open(there);
+    EXPECT_EQ(put(store, message(here, 1, 300)), errc::ok);
+    EXPECT_EQ(put(store, message(there, 2, 100)), errc::ok);
+    EXPECT_EQ(put(store, message(there, 3, 100)), errc::overloaded);
+    execution_stream stream;
+    ult waits = spawn(stream, [&] { EXPECT_EQ(store.wait_for_room(there, 300, never), errc::ok); });
+    ult closes = spawn(stream, [&] { store.close(here); });
+    waits.join();
+    closes.join();
+    EXPECT_EQ(store.waiting(), 1u);
+    EXPECT_EQ(put(store, message(there, 4, 300)), errc::ok);
+    EXPECT_EQ(put(store, message(there, 5)), errc::overloaded) << "the room of one was given back";
+}
+
 TEST(message_store, gives_what_a_plain_list_would) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         SCOPED_TRACE(seed);

@@ -163,6 +163,11 @@ inline constexpr std::string_view change_name = "amalgam.directory.change";
 /// From, to, tag, and the bytes -> whether it is stored; `overloaded`: there is no room.
 using message = errc(resource_id, resource_id, std::int32_t, const_bytes);
 inline constexpr std::string_view message_name = "amalgam.directory.message";
+/// The same of one that nobody waits for, so that more of them are on their way. Once one is refused
+/// as `overloaded`, so are those behind it, from that resource to that one, until one says that with
+/// it they begin anew: they arrive in order.
+using message_in_turn = errc(resource_id, resource_id, std::int32_t, const_bytes, bool);
+inline constexpr std::string_view message_in_turn_name = "amalgam.directory.message_in_turn";
 /// The same, with the bytes to be pulled, once there is room.
 using long_message = errc(resource_id, resource_id, std::int32_t, amalgam::bulk);
 inline constexpr std::string_view long_message_name = "amalgam.directory.long_message";

@@ -2,10 +2,14 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -23,6 +27,8 @@ struct rocl_attrl {
     attribute_list asked;     // As it was built.
     attribute_list answered;  // The same, its open ones filled.
     std::size_t most = attribute_list::max_bytes;
+    std::map<std::string, std::size_t, std::less<>> most_of;   // Of values that are asked for.
+    std::map<std::string, std::size_t, std::less<>> too_long;  // Values that were left out.
 };
 
 struct rocl_handler {
@@ -35,8 +41,9 @@ int code_of(errc code) noexcept {
     switch (code) {
         case errc::ok:
             return 0;
-        case errc::invalid:
         case errc::denied:
+            return ROCL_EDENIED;
+        case errc::invalid:
         case errc::mismatch:
         case errc::unsupported:
         case errc::in_use:
@@ -83,6 +90,37 @@ struct buffer_state {
     std::mutex lock;
     unsigned sending = 0;
     int last = 0;  // How the last send ended.
+    bool was_sent = false;
+    bool goes_back = false;  // Once it has been sent.
+};
+
+/// The message of a buffer, on its way.
+class buffer_send final : public detail::queued_send {
+public:
+    buffer_send(std::int32_t tag, std::size_t bytes, std::shared_ptr<buffer_state> state)
+        : queued_send(kind::message, tag, bytes), state_(std::move(state)) {
+        const std::lock_guard one(state_->lock);
+        ++state_->sending;
+    }
+    ~buffer_send() override {
+        if (state_ != nullptr) ended(ROCL_ECLOSED);
+    }
+    message_buffer& content() noexcept override { return state_->memory; }
+    void end(const failure* why) noexcept override {
+        if (why != nullptr)
+            log(log_level::info, "rocl", why->sentence,
+                {{"call", "rocl_send"}, {"code", why->what.code}});
+        ended(why != nullptr ? code_of(why->what.code) : 0);
+    }
+
+private:
+    void ended(int how) noexcept {
+        const auto state = std::exchange(state_, nullptr);
+        const std::lock_guard one(state->lock);
+        --state->sending;
+        state->last = how;
+    }
+    std::shared_ptr<buffer_state> state_;
 };
 
 /// The process's context and its buffers.
@@ -133,9 +171,31 @@ void check(bool fact, const char* sentence) {
     if (!fact) throw error(errc::invalid, sentence);
 }
 
-int filled(rocl_attrl* attrs, found_resource found) {
-    if (attrs != nullptr) attrs->answered = std::move(found.what);
+int filled(rocl_attrl* attrs, const found_resource& found) {
+    if (attrs == nullptr) return static_cast<int>(found.id);
+    attribute_list answer;
+    attrs->too_long.clear();
+    for (const attribute& each : found.what.view()) {
+        const auto limit = attrs->most_of.find(each.name);
+        const bool is_too_long =
+            !each.is_open && limit != attrs->most_of.end() && each.value.size() > limit->second;
+        attribute_list longer = answer;
+        if (!each.is_open && !is_too_long) longer.add(each.name, each.value);
+        if (longer.size() == answer.size() || longer.bytes().size() > attrs->most) {
+            if (!each.is_open) attrs->too_long.emplace(each.name, each.value.size());
+            longer = std::move(answer);
+            longer.ask(each.name, 0);
+        }
+        answer = std::move(longer);
+    }
+    attrs->answered = std::move(answer);
     return static_cast<int>(found.id);
+}
+
+void give_back(void* ptr) {
+    process_state& all = process();
+    const std::lock_guard one(all.lock);
+    all.buffers.erase(ptr);  // Whoever sends it holds it, too.
 }
 
 const attribute_list& query_of(const rocl_attrl* attrs) {
@@ -165,6 +225,7 @@ int rocl_exit(void) {
             const std::lock_guard one(all.lock);
             all.here.reset();
         }
+        last->core().finish_sends();
         last->core().close();  // Also when another call still holds it.
         return 0;
     });
@@ -188,6 +249,7 @@ int rocl_add_attr(rocl_attrl_t* attrs, const char* name, const void* val, int le
             longer.add(name, const_bytes(static_cast<const std::byte*>(val), bytes));
         }
         if (longer.bytes().size() > attrs->most) return int{ROCL_ENOMEMORY};
+        if (val == nullptr && len > 0) attrs->most_of.emplace(name, bytes);
         attrs->asked = std::move(longer);
         attrs->answered = attrs->asked;
         return 0;
@@ -197,7 +259,12 @@ int rocl_add_attr(rocl_attrl_t* attrs, const char* name, const void* val, int le
 void* rocl_get_attr(rocl_attrl_t* attrs, const char* name, int* len) {
     if (attrs == nullptr || name == nullptr) return nullptr;
     const auto value = attrs->answered.find(name);
-    if (!value) return nullptr;
+    if (!value) {
+        const auto left_out = attrs->too_long.find(std::string_view(name));
+        const std::size_t bytes = left_out != attrs->too_long.end() ? left_out->second : 0;
+        if (len != nullptr) *len = static_cast<int>(bytes);
+        return nullptr;
+    }
     if (len != nullptr) *len = static_cast<int>(value->size());
     return const_cast<std::byte*>(value->data());
 }
@@ -228,7 +295,7 @@ int rocl_query(int* gid, rocl_attrl_t* attrs) {
         auto found =
             *gid > 0 ? here->find(id_of(*gid), query_of(attrs)) : here->find(query_of(attrs));
         if (!found) return int{ROCL_ENOTFOUND};
-        *gid = filled(attrs, std::move(*found));
+        *gid = filled(attrs, *found);
         return 0;
     });
 }
@@ -246,7 +313,7 @@ int rocl_query_next(rocl_handler_t* handler, rocl_attrl_t* attrs) {
     return guarded("rocl_query_next", [&] {
         check(handler != nullptr, "this query was not started");
         auto found = handler->search.next();
-        return found ? filled(attrs, std::move(*found)) : int{ROCL_ENOTFOUND};
+        return found ? filled(attrs, *found) : int{ROCL_ENOTFOUND};
     });
 }
 
@@ -268,15 +335,22 @@ void* rocl_bfget(int len) {
 int rocl_bfret(void* ptr) {
     return guarded("rocl_bfret", [&] {
         (void)buffer_at(ptr);
-        process_state& all = process();
-        const std::lock_guard one(all.lock);
-        all.buffers.erase(ptr);  // Whoever sends it holds it, too.
+        give_back(ptr);
         return 0;
     });
 }
 
 int rocl_bftoret(void* ptr) {
-    return rocl_bfret(ptr);
+    return guarded("rocl_bftoret", [&] {
+        const auto state = buffer_at(ptr);
+        {
+            const std::lock_guard one(state->lock);
+            state->goes_back = true;
+            if (!state->was_sent) return 0;
+        }
+        give_back(ptr);
+        return 0;
+    });
 }
 
 int rocl_bfstat(void* ptr) {
@@ -295,21 +369,17 @@ int rocl_send(int ogid, int dgid, int tag, void* ptr, int len) {
         check(len >= 0 && bytes <= state->memory.capacity(),
               "a message is longer than its buffer, or its length is negative");
         check(tag >= 0 && ogid > 0 && dgid > 0, "tags are not negative, and identifiers positive");
-        const auto core = here->core().shared_from_this();
-        core->find_way(id_of(dgid));  // So that what follows keeps the order.
+        context_core& core = here->core();
+        core.check_own(id_of(ogid));
+        core.find_way(id_of(dgid));
+        core.start_send(id_of(ogid), id_of(dgid),
+                        std::make_shared<buffer_send>(tag, bytes, state));
         {
             const std::lock_guard one(state->lock);
-            ++state->sending;
+            state->was_sent = true;
+            if (!state->goes_back) return 0;
         }
-        post(core->where().pool(), [core, state, bytes, ogid, dgid, tag] {
-            const int how = guarded("rocl_send", [&] {
-                core->send(id_of(ogid), id_of(dgid), tag, state->memory, bytes);
-                return 0;
-            });
-            const std::lock_guard one(state->lock);
-            --state->sending;
-            state->last = how;
-        });
+        give_back(ptr);
         return 0;
     });
 }

@@ -1,5 +1,7 @@
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <string>
 #include <thread>
@@ -7,9 +9,13 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rocl.h>
 
 namespace {
+
+using namespace amalgam;
 
 struct rocl : testing::Test {
     void SetUp() override {
@@ -163,6 +169,120 @@ TEST_F(rocl, the_state_of_a_buffer_tells_what_became_of_its_message) {
     EXPECT_TRUE(sent == ROCL_ENOTFOUND || rocl_bfstat(out) == ROCL_ENOTFOUND);
     EXPECT_EQ(rocl_bfret(out), 0);
     rocl_kill_attrl(nothing);
+}
+
+TEST_F(rocl, messages_arrive_in_the_order_in_which_they_were_sent) {
+    rocl_attrl_t* const nothing = rocl_new_attrl(0);
+    const int from = rocl_register(nothing), to = rocl_register(nothing);
+    constexpr int count = 12000;
+    for (int i = 0; i < count; ++i) {
+        const int length = i % 1000 == 500 ? 100000 : 32 << 10;
+        void* const out = rocl_bfget(length);
+        ASSERT_EQ(rocl_send(from, to, i, out, length), 0);
+        ASSERT_EQ(rocl_bftoret(out), 0);
+    }
+    for (int i = 0; i < count; ++i) {
+        void* in = nullptr;
+        int tag = -1;
+        ASSERT_EQ(rocl_recv(to, from, ROCL_ANY, &in, nullptr, &tag, nullptr, -1), 0);
+        ASSERT_EQ(tag, i);
+        ASSERT_EQ(rocl_bfret(in), 0);
+    }
+    rocl_kill_attrl(nothing);
+}
+
+TEST(rocl_exit, delivers_what_was_sent_first) {
+    engine host{"shm://", {.name = "directory"}};
+    const directory_server directory{host};
+    context receiver{"shm://", {.directory = host.address(), .store_bytes = 100000}};
+    const resource box = receiver.add({{"type", "box"}});
+    ::setenv("AMALGAM_DIRECTORY", host.address().c_str(), 1);
+    const int me = rocl_init();
+    ASSERT_GT(me, 0);
+    constexpr int count = 1000;
+    for (int i = 0; i < count; ++i) {
+        void* const out = rocl_bfget(1000);
+        ASSERT_EQ(rocl_send(me, static_cast<int>(box.id()), i, out, 1000), 0);
+        ASSERT_EQ(rocl_bftoret(out), 0);
+    }
+    // What is for itself is nobody's any more.
+    void* const to_self = rocl_bfget(10);
+    ASSERT_EQ(rocl_send(me, me, 1, to_self, 10), 0);
+    std::thread ends([] { EXPECT_EQ(rocl_exit(), 0); });
+    for (int i = 0; i < count; ++i)
+        ASSERT_EQ(box.receive().tag, i);
+    ends.join();
+    EXPECT_FALSE(box.try_receive());
+}
+
+TEST_F(rocl, a_message_is_from_a_resource_of_this_context) {
+    void* const out = rocl_bfget(10);
+    EXPECT_EQ(rocl_send(12345, context, 1, out, 10), ROCL_EINVALID);
+    rocl_attrl_t* const nothing = rocl_new_attrl(0);
+    const int mine = rocl_register(nothing);
+    EXPECT_EQ(rocl_send(mine, context, 1, out, 10), 0);
+    EXPECT_EQ(rocl_delete(mine), 0);
+    EXPECT_EQ(rocl_send(mine, context, 1, out, 10), ROCL_EINVALID) << "not any more";
+    EXPECT_EQ(rocl_bfret(out), 0);
+    rocl_kill_attrl(nothing);
+}
+
+TEST_F(rocl, values_that_are_longer_than_was_asked_for_are_left_out) {
+    const std::string long_value(1000000, 'x');
+    rocl_attrl_t* const what = list({{"type", "x"}, {"short", "1234567890123456"}});
+    ASSERT_EQ(rocl_add_attr(what, "long", long_value.data(), 1000000), 0);
+    const int id = rocl_register(what);
+    rocl_attrl_t* const wanted = rocl_new_attrl(2000);
+    ASSERT_EQ(rocl_add_attr(wanted, "type", "x", 1), 0);
+    ASSERT_EQ(rocl_add_attr(wanted, "short", nullptr, 16), 0);
+    ASSERT_EQ(rocl_add_attr(wanted, "long", nullptr, 16), 0);
+    ASSERT_EQ(rocl_add_attr(wanted, "missing", nullptr, 16), 0);
+    for (int round = 0; round < 2; ++round) {
+        int found = ROCL_ANY, length = -1;
+        ASSERT_EQ(rocl_query(&found, wanted), 0);
+        EXPECT_EQ(found, id);
+        EXPECT_EQ(text(wanted, "short"), "1234567890123456");
+        EXPECT_EQ(rocl_get_attr(wanted, "long", &length), nullptr);
+        EXPECT_EQ(length, 1000000);
+        EXPECT_EQ(rocl_get_attr(wanted, "missing", &length), nullptr);
+        EXPECT_EQ(length, 0);
+    }
+    // No limit of its own, but the list has one.
+    rocl_attrl_t* const bounded = rocl_new_attrl(2000);
+    ASSERT_EQ(rocl_add_attr(bounded, "type", "x", 1), 0);
+    ASSERT_EQ(rocl_add_attr(bounded, "long", nullptr, 0), 0);
+    ASSERT_EQ(rocl_add_attr(bounded, "short", nullptr, 0), 0);
+    rocl_handler_t* const query = rocl_query_start(bounded);
+    EXPECT_EQ(rocl_query_next(query, bounded), id);
+    EXPECT_EQ(text(bounded, "long"), "nothing");
+    EXPECT_EQ(text(bounded, "short"), "1234567890123456");
+    EXPECT_EQ(rocl_query_stop(query), 0);
+    for (rocl_attrl_t* each : {what, wanted, bounded})
+        rocl_kill_attrl(each);
+}
+
+TEST_F(rocl, a_buffer_may_be_said_to_go_back_before_it_is_sent) {
+    void* const out = rocl_bfget(10);
+    EXPECT_EQ(rocl_bftoret(out), 0);
+    EXPECT_EQ(rocl_bfstat(out), 0);
+    EXPECT_EQ(rocl_send(context, 12345, 1, out, 10), ROCL_ENOTFOUND) << "it is still the program's";
+    EXPECT_EQ(rocl_send(context, context, 1, out, 10), 0);
+    EXPECT_EQ(rocl_bfstat(out), ROCL_EINVALID) << "it went back";
+    void* in = nullptr;
+    EXPECT_EQ(rocl_recv(context, ROCL_ANY, ROCL_ANY, &in, nullptr, nullptr, nullptr, -1), 0);
+    EXPECT_EQ(rocl_bfret(in), 0);
+}
+
+TEST(rocl_codes, another_secret_is_denied) {
+    engine host{"shm://", {.name = "directory"}};
+    const directory_server directory{host};
+    const std::string file = testing::TempDir() + "amalgam_rocl_secret";
+    std::ofstream(file) << "swordfish\n";
+    ::setenv("AMALGAM_DIRECTORY", host.address().c_str(), 1);
+    ::setenv("AMALGAM_SECRET_FILE", file.c_str(), 1);
+    EXPECT_EQ(rocl_init(), ROCL_EDENIED);
+    ::unsetenv("AMALGAM_SECRET_FILE");
+    std::remove(file.c_str());
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ class context_core;
 ///          It may outlive its context, and is gone from there on.
 /// Threads: const members may run concurrently, also several receives: each message goes to one.
 /// Failure: not_found (there is no such resource, or not any more), timed_out, overloaded,
-///          disconnected, closed (the context has ended).
+///          disconnected, closed (the context has ended), invalid (this one is none: it was moved
+///          from, or released).
 class resource {
 public:
     resource() noexcept = default;  ///< None.
@@ -76,6 +77,7 @@ private:
     friend class context;
     resource(std::shared_ptr<detail::context_core> core, resource_id id) noexcept
         : core_(std::move(core)), id_(id) {}
+    detail::context_core& whose() const;
 
     std::shared_ptr<detail::context_core> core_;
     resource_id id_ = resource_id::none;

@@ -1,0 +1,237 @@
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include <amalgam/bulk/expose.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "directory/context_core.hpp"
+
+namespace amalgam::detail {
+
+// Messages that nobody waits for: they arrive in the order in which they were begun.
+
+namespace {
+
+// Of one lane, under way at once.
+constexpr std::size_t window = 64;
+
+}  // namespace
+
+/// Runs one lane. Short messages are called for without waiting for those before them: when one is
+/// refused, for want of room, the receiver refuses all behind it as well, until they begin anew.
+/// All else is sent alone.
+///
+/// Threads: one ULT.
+class context_core::lane_runner {
+public:
+    lane_runner(context_core& of, resource_id from, resource_id to) noexcept
+        : of_(of), from_(from), to_(to) {}
+
+    void run() {
+        for (;;) {
+            while (under_way_.size() < window && start_next()) {
+            }
+            if (!under_way_.empty()) {
+                settle_first();
+            } else if (const send_lanes::item one = of_.lanes_.next(from_, to_)) {
+                send_alone(*one);
+            } else {
+                return;
+            }
+        }
+    }
+    /// All that it has taken ends with that.
+    void fail(const amalgam::failure& why) noexcept {
+        for (const asked& each : under_way_)
+            each.what->end(&why);
+        for (const entry& each : again_)
+            each.what->end(&why);
+    }
+
+private:
+    struct entry {
+        send_lanes::item what;
+        bool looked_again = false;  // Where it goes; so once only.
+    };
+    struct asked : entry {
+        peer there;
+        future<errc> answer;
+    };
+
+    bool is_short(const queued_send& what) const noexcept {
+        return what.what == queued_send::kind::message && what.bytes <= of_.options_.eager_bytes;
+    }
+    std::optional<entry> next_short() {
+        if (!again_.empty()) {
+            entry first = std::move(again_.front());
+            again_.pop_front();
+            return first;
+        }
+        send_lanes::item first = of_.lanes_.next_if(
+            from_, to_, [&](const queued_send& what) { return is_short(what); });
+        if (first == nullptr) return std::nullopt;
+        return entry{std::move(first)};
+    }
+
+    bool start_next() {
+        auto one = next_short();
+        if (!one) return false;
+        try {
+            const peer there = of_.locate(to_, traffic::small);
+            const const_bytes content(one->what->content().data(), one->what->bytes);
+            auto answer = of_.message_in_turn_.on(there).start(from_, to_, one->what->tag, content,
+                                                               std::exchange(begins_, false));
+            under_way_.push_back({std::move(*one), there, std::move(answer)});
+        } catch (const error& why) {
+            begins_ = true;
+            const amalgam::failure said{why.code(), why.what()};
+            one->what->end(&said);
+        }
+        return true;
+    }
+
+    static result<errc> outcome(future<errc>& of) {
+        try {
+            return of.get();
+        } catch (const error& why) {
+            return {why.code().code, why.what()};
+        }
+    }
+
+    void settle_first() {
+        asked first = std::move(under_way_.front());
+        under_way_.pop_front();
+        const result<errc> became = outcome(first.answer);
+        if (became && *became == errc::ok) return first.what->end(nullptr);
+        // None behind it was stored, but for those that begin anew: so they can be sent again.
+        std::deque<asked> all;
+        all.swap(under_way_);
+        std::size_t wants_room = 0;
+        const bool is_full = settle(first, became, wants_room);
+        bool behind_full = is_full;
+        for (asked& each : all) {
+            const result<errc> how = outcome(each.answer);
+            std::size_t ignored = 0;
+            behind_full = settle(each, how, behind_full ? ignored : wants_room) || behind_full;
+        }
+        begins_ = true;
+        if (behind_full) wait_for_room(wants_room);
+    }
+    void wait_for_room(std::size_t bytes) {
+        try {
+            of_.room_.on(of_.locate(to_, traffic::control))(to_, bytes);
+        } catch (const error& why) {  // So that each round has an end.
+            const send_lanes::item first = std::move(again_.front().what);
+            again_.pop_front();
+            const amalgam::failure said{why.code(), why.what()};
+            first->end(&said);
+        }
+    }
+
+    /// What became of one: it has ended, or is to be sent again. True: when there is room.
+    bool settle(asked& one, const result<errc>& became, std::size_t& bytes) {
+        const errc how = became ? *became : became.code().code;
+        const bool is_full = became && how == errc::overloaded;
+        if (how == errc::ok) {
+            one.what->end(nullptr);
+        } else if (is_full || (!one.looked_again && of_.may_be_elsewhere(to_, one.there, how))) {
+            if (!is_full) one.looked_again = true;
+            if (is_full) bytes = one.what->bytes;
+            again_.push_back(std::move(one));
+        } else {
+            const error why = of_.not_arrived(to_, became);
+            const amalgam::failure said{why.code(), why.what()};
+            one.what->end(&said);
+        }
+        return is_full;
+    }
+
+    void send_alone(queued_send& what) {
+        begins_ = true;
+        if (what.what == queued_send::kind::turn) {
+            what.end(nullptr);
+            return static_cast<send_turn::waiting&>(what).done.wait();
+        }
+        try {
+            if (what.what == queued_send::kind::post) {
+                of_.post_now(from_, to_, what.tag, std::move(what.content()));
+            } else {
+                send_long(what);
+            }
+        } catch (const error& why) {
+            const amalgam::failure said{why.code(), why.what()};
+            what.end(&said);
+            if (what.what == queued_send::kind::post && of_.options_.on_undelivered)
+                of_.options_.on_undelivered({from_, to_, what.tag, why.code().code});
+            return;
+        }
+        what.end(nullptr);
+    }
+    void send_long(queued_send& what) {
+        constexpr auto never = time_point::max();
+        message_buffer& content = what.content();
+        if (content.is_registered())
+            return of_.send_long(from_, to_, what.tag,
+                                 content.registered().descriptor().part(0, what.bytes), never);
+        of_.send_now(from_, to_, what.tag, const_bytes(content.data(), what.bytes), never);
+    }
+
+    context_core& of_;
+    const resource_id from_;
+    const resource_id to_;
+    std::deque<asked> under_way_;
+    std::deque<entry> again_;  // Before what is in the lane.
+    bool begins_ = true;       // The next one: whatever was refused before counts no more.
+};
+
+/// Where the ULT of a lane does not run, as its engine is gone, nobody else would.
+class context_core::lane_start {
+public:
+    lane_start(std::shared_ptr<context_core> of, resource_id from, resource_id to) noexcept
+        : of_(std::move(of)), from_(from), to_(to) {}
+    lane_start(lane_start&&) noexcept = default;
+    lane_start& operator=(lane_start&&) = delete;
+    ~lane_start() {
+        if (of_ == nullptr) return;
+        const amalgam::failure why{{errc::canceled}, "this context's engine has ended"};
+        of_->lanes_.fail(from_, to_, why);
+    }
+    void operator()() noexcept { std::exchange(of_, nullptr)->run_lane(from_, to_); }
+
+private:
+    std::shared_ptr<context_core> of_;
+    const resource_id from_;
+    const resource_id to_;
+};
+
+void context_core::start_send(resource_id from, resource_id to,
+                              std::shared_ptr<queued_send> what) {
+    check_not_closed();
+    if (!lanes_.push(from, to, std::move(what))) return;
+    amalgam::post(on_.pool(), lane_start(shared_from_this(), from, to));
+}
+
+future<void> context_core::start_send(resource_id from, resource_id to, std::int32_t tag,
+                                      message_buffer content) {
+    auto what = std::make_shared<started_send>(tag, std::move(content));
+    future<void> ends = what->result();
+    start_send(from, to, std::move(what));
+    return ends;
+}
+
+void context_core::run_lane(resource_id from, resource_id to) noexcept {
+    lane_runner runner(*this, from, to);
+    amalgam::failure why;
+    try {
+        return runner.run();
+    } catch (const error& thrown) {  // Canceled, with the engine.
+        why.what = thrown.code();
+    } catch (const std::exception&) {
+        why.what.code = errc::no_memory;
+    }
+    runner.fail(why);
+    lanes_.fail(from, to, why);
+}
+
+}  // namespace amalgam::detail
