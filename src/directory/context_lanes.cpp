@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -13,8 +15,7 @@ namespace amalgam::detail {
 
 namespace {
 
-// Of one lane, under way at once.
-constexpr std::size_t window = 64;
+constexpr std::size_t most_at_once = 64;  // Of one lane, under way.
 
 }  // namespace
 
@@ -30,7 +31,7 @@ public:
 
     void run() {
         for (;;) {
-            while (under_way_.size() < window && start_next()) {
+            while (under_way_.size() < window_ && start_next()) {
             }
             if (!under_way_.empty()) {
                 settle_first();
@@ -103,20 +104,23 @@ private:
         asked first = std::move(under_way_.front());
         under_way_.pop_front();
         const result<errc> became = outcome(first.answer);
-        if (became && *became == errc::ok) return first.what->end(nullptr);
+        if (became && *became == errc::ok) {
+            window_ = std::min(window_ + 1, most_at_once);
+            return first.what->end(nullptr);
+        }
         // None behind it was stored, but for those that begin anew: so they can be sent again.
         std::deque<asked> all;
         all.swap(under_way_);
-        std::size_t wants_room = 0;
-        const bool is_full = settle(first, became, wants_room);
-        bool behind_full = is_full;
-        for (asked& each : all) {
-            const result<errc> how = outcome(each.answer);
-            std::size_t ignored = 0;
-            behind_full = settle(each, how, behind_full ? ignored : wants_room) || behind_full;
-        }
+        std::deque<entry> again;
+        bool is_full = settle(first, became, again);
+        for (asked& each : all)
+            is_full = settle(each, outcome(each.answer), again) || is_full;
+        again_.insert(again_.begin(), std::make_move_iterator(again.begin()),
+                      std::make_move_iterator(again.end()));
         begins_ = true;
-        if (behind_full) wait_for_room(wants_room);
+        if (!is_full) return;
+        window_ = 1;  // What is sent past the room there is sent for nothing.
+        wait_for_room(again_.front().what->bytes);
     }
     void wait_for_room(std::size_t bytes) {
         try {
@@ -130,15 +134,14 @@ private:
     }
 
     /// What became of one: it has ended, or is to be sent again. True: when there is room.
-    bool settle(asked& one, const result<errc>& became, std::size_t& bytes) {
+    bool settle(asked& one, const result<errc>& became, std::deque<entry>& again) {
         const errc how = became ? *became : became.code().code;
         const bool is_full = became && how == errc::overloaded;
         if (how == errc::ok) {
             one.what->end(nullptr);
         } else if (is_full || (!one.looked_again && of_.may_be_elsewhere(to_, one.there, how))) {
-            if (!is_full) one.looked_again = true;
-            if (is_full) bytes = one.what->bytes;
-            again_.push_back(std::move(one));
+            one.looked_again = one.looked_again || !is_full;
+            again.push_back(std::move(one));
         } else {
             const error why = of_.not_arrived(to_, became);
             const amalgam::failure said{why.code(), why.what()};
@@ -181,6 +184,7 @@ private:
     const resource_id from_;
     const resource_id to_;
     std::deque<asked> under_way_;
+    std::size_t window_ = most_at_once;
     std::deque<entry> again_;  // Before what is in the lane.
     bool begins_ = true;       // The next one: whatever was refused before counts no more.
 };
