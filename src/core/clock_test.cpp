@@ -1,3 +1,6 @@
+#include <thread>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include <amalgam/core/clock.hpp>
@@ -24,6 +27,26 @@ TEST(manual_clock, moves_only_when_told) {
     time.advance_to(start + 1s);
     EXPECT_EQ(time.now() - start, 1s);
     EXPECT_GT(start - 1s, clock::time_point{});
+}
+
+TEST(manual_clock, threads_that_move_it_at_once_lose_no_step_and_see_none_back) {
+    manual_clock time;
+    const auto start = time.now();
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&] {
+            auto last = time.now();
+            for (int i = 0; i < 2000; ++i) {
+                time.advance(1ms);
+                const auto now = time.now();
+                EXPECT_GE(now, last + 1ms);
+                last = now;
+            }
+        });
+    }
+    for (auto& one : threads)
+        one.join();
+    EXPECT_EQ(time.now() - start, 8s);
 }
 
 TEST(cycles, never_go_backwards_on_one_thread) {

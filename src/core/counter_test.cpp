@@ -1,3 +1,4 @@
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -72,6 +73,30 @@ TEST(counter_set, watch_may_outlive_the_set) {
     auto watch = set->expose("a", [] { return 1u; });
     set.reset();
     watch.reset();
+}
+
+TEST(counter_set, a_watch_that_has_ended_is_not_being_read_any_more) {
+    for (int round = 0; round < 100; ++round) {
+        counter_set set;
+        std::atomic<bool> reads{false}, ends{false}, has_read{false};
+        auto watch = set.expose("a", [&] {
+            reads = true;
+            while (!ends)
+                std::this_thread::yield();
+            for (int i = 0; i < 20; ++i)  // Time for an end that does not wait.
+                std::this_thread::yield();
+            has_read = true;
+            return 1u;
+        });
+        std::thread looks([&] { EXPECT_EQ(set.snapshot().size(), 1u); });
+        while (!reads)
+            std::this_thread::yield();
+        ends = true;
+        watch.reset();
+        EXPECT_TRUE(has_read);
+        looks.join();
+        EXPECT_TRUE(set.snapshot().empty());
+    }
 }
 
 TEST(counter_set, captures_of_a_watch_may_call_the_set_when_they_end) {

@@ -27,5 +27,36 @@ TEST(hash, mix_keeps_small_numbers_apart_in_the_low_bits) {
     EXPECT_GT(low.size(), 250u);
 }
 
+/// The `x` of which x ^ (x >> shift) is `y`.
+constexpr std::uint64_t unshifted(std::uint64_t y, int shift) {
+    std::uint64_t x = y;
+    for (int known = shift; known < 64; known += shift)
+        x = y ^ (x >> shift);
+    return x;
+}
+
+/// The other way: each step of mix() taken back, from the last.
+constexpr std::uint64_t unmixed(std::uint64_t y) {
+    const auto inverse = [](std::uint64_t odd) {
+        std::uint64_t found = odd;  // Right in 3 bits; each round doubles that.
+        for (int round = 0; round < 5; ++round)
+            found *= 2 - odd * found;
+        return found;
+    };
+    y = unshifted(y, 31) * inverse(0x94d049bb133111ebu);
+    y = unshifted(y, 27) * inverse(0xbf58476d1ce4e5b9u);
+    return unshifted(y, 30);
+}
+
+TEST(hash, mix_takes_no_two_numbers_to_one) {
+    std::uint64_t x = 1;
+    for (int i = 0; i < 10'000; ++i) {
+        ASSERT_EQ(unmixed(mix(x)), x);
+        x = x * 6364136223846793005u + 1442695040888963407u;
+    }
+    EXPECT_EQ(unmixed(mix(0)), 0u);
+    EXPECT_EQ(unmixed(mix(~std::uint64_t{0})), ~std::uint64_t{0});
+}
+
 }  // namespace
 }  // namespace amalgam

@@ -1,6 +1,8 @@
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -45,6 +47,37 @@ TEST(limited_log, a_burst_is_let_through_then_one_a_second_and_the_rest_is_count
 
 TEST(limited_log, each_message_has_a_limit_of_its_own) {
     EXPECT_EXIT(say_often_and_once(), testing::ExitedWithCode(0), "");
+}
+
+/// In a process of its own, too. More messages than the table has places, from several threads;
+/// then one of them after a second, which says what was left out.
+[[noreturn]] void say_from_everywhere() {
+    std::vector<std::string> lines;
+    default_logger().set_sink([&](const log_record& one) { lines.push_back(to_text(one)); });
+    static char many[300][16];  // Each has an address of its own, as literals have.
+    for (auto& each : many)
+        std::snprintf(each, sizeof each, "line %d", static_cast<int>(&each - &many[0]));
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([] {
+            for (int i = 0; i < 100; ++i) {
+                for (const auto& each : many)
+                    limited_log(log_level::error, "test", each);
+            }
+        });
+    }
+    for (auto& each : threads)
+        each.join();
+    const bool right = lines.size() < 300 * detail::log_limit::burst;  // Those past the table share one.
+    const std::string said = lines.front().substr(0, lines.front().find(' ', 5));
+    const auto more = [&] { return lines.back().find(said + " and_more=") == 0; };
+    while (!more())
+        limited_log(log_level::error, "test", many[std::atoi(said.c_str() + 5)]);
+    std::_Exit(right ? 0 : 1);
+}
+
+TEST(limited_log, holds_a_bounded_table_for_any_number_of_threads_and_says_what_it_left_out) {
+    EXPECT_EXIT(say_from_everywhere(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -94,6 +94,18 @@ TEST(log, a_level_is_written_as_it_is_set_and_warning_is_taken_for_warn) {
     }
 }
 
+TEST(log, what_settings_do_not_name_keeps_its_setting) {
+    kept_log kept;
+    kept.log.configure("fabric=trace,info");
+    kept.log.configure("rpc=off");
+    EXPECT_TRUE(kept.log.enabled(log_level::trace, "fabric"));
+    EXPECT_TRUE(kept.log.enabled(log_level::info, "flow"));
+    EXPECT_FALSE(kept.log.enabled(log_level::error, "rpc"));
+    kept.log.configure("error");
+    EXPECT_TRUE(kept.log.enabled(log_level::trace, "fabric"));
+    EXPECT_FALSE(kept.log.enabled(log_level::warn, "flow"));
+}
+
 TEST(log, wrong_settings_are_told_in_one_sentence_and_change_nothing) {
     kept_log kept;
     for (const char* wrong : {"loud", "trace,fabric=loud", "trace,=info", "fabric=json"}) {
@@ -115,6 +127,17 @@ TEST(log, standard_sink_writes_one_line_to_standard_error) {
     log.log(log_level::error, "rpc", "lost", {{"n", 1}});
     std::string line = testing::internal::GetCapturedStderr();
     EXPECT_NE(line.find(" error rpc: lost n=1\n"), std::string::npos) << line;
+}
+
+TEST(log, an_empty_sink_brings_standard_error_back) {
+    kept_log kept;
+    kept.log.log(log_level::error, "rpc", "kept");
+    kept.log.set_sink({});
+    testing::internal::CaptureStderr();
+    kept.log.log(log_level::error, "rpc", "shown");
+    EXPECT_NE(testing::internal::GetCapturedStderr().find(" error rpc: shown\n"),
+              std::string::npos);
+    EXPECT_EQ(kept.lines.size(), 1u);
 }
 
 TEST(log, json_line_starts_with_its_time) {
@@ -172,6 +195,21 @@ TEST(log, default_logger_complains_once_about_a_wrong_environment) {
         },
         testing::ExitedWithCode(0), "\"loud.* is not one of trace, debug");
     ::unsetenv("AMALGAM_LOG");
+}
+
+/// Writes a line when the program's static objects end, the logger's maker long gone.
+struct last_words {
+    ~last_words() { log(log_level::error, "test", "the last words"); }
+};
+
+TEST(log, default_logger_still_writes_when_static_objects_end) {
+    EXPECT_EXIT(
+        {
+            static const last_words before_the_logger;
+            static_cast<void>(default_logger());
+            std::exit(0);
+        },
+        testing::ExitedWithCode(0), "error test: the last words");
 }
 
 }  // namespace

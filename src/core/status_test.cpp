@@ -1,5 +1,7 @@
 #include <memory>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -22,12 +24,24 @@ TEST(status, every_code_has_a_name_of_its_own) {
     EXPECT_EQ(names.size(), 19u);
 }
 
-// They travel on the wire.
-static_assert(static_cast<int>(errc::disconnected) == 17);
-static_assert(static_cast<int>(errc::unavailable) == 4);
-static_assert(static_cast<int>(errc::denied) == 34);
-static_assert(static_cast<int>(errc::in_use) == 38);
-static_assert(static_cast<int>(errc::handler_failed) == 50);
+TEST(status, no_code_is_ever_renumbered) {
+    // They travel on the wire: add lines, change none.
+    constexpr std::pair<int, std::string_view> numbers[] = {
+        {0, "ok"},           {1, "timed_out"},  {2, "overloaded"},    {3, "corrupt"},
+        {4, "unavailable"},  {16, "unreachable"}, {17, "disconnected"}, {32, "invalid"},
+        {33, "not_found"},   {34, "denied"},    {35, "mismatch"},     {36, "unsupported"},
+        {37, "too_large"},   {38, "in_use"},    {48, "canceled"},     {49, "no_memory"},
+        {50, "handler_failed"}, {51, "closed"}, {52, "internal"},
+    };
+    for (const auto& [number, text] : numbers)
+        EXPECT_EQ(name(static_cast<errc>(number)), text);
+    static_assert(static_cast<int>(errc::unavailable) == 4);
+    static_assert(static_cast<int>(errc::disconnected) == 17);
+    static_assert(static_cast<int>(errc::denied) == 34);
+    static_assert(static_cast<int>(errc::in_use) == 38);
+    static_assert(static_cast<int>(errc::handler_failed) == 50);
+    static_assert(static_cast<int>(errc::internal) == 52);
+}
 
 TEST(status, text_shows_the_native_code_when_there_is_one) {
     EXPECT_EQ(to_string(status{}), "ok");
