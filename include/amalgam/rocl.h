@@ -31,7 +31,8 @@ enum {
     ROCL_EDISCONNECTED = -7, /* the directory or a context is gone, or cannot be reached */
     ROCL_ECLOSED = -8,       /* there is no context: rocl_init() comes first */
     ROCL_EFAILED = -9,       /* anything else */
-    ROCL_EDENIED = -10       /* another secret, or what belongs to another context */
+    ROCL_EDENIED = -10,      /* another secret, or what belongs to another context */
+    ROCL_EPARTIAL = -11      /* as ROCL_ENOTFOUND, but some directories did not answer */
 };
 
 /* ---- contexts */
@@ -79,7 +80,8 @@ typedef struct rocl_handler rocl_handler_t;
 rocl_handler_t* rocl_query_start(rocl_attrl_t* attrs);
 /* Fills `attrs`, a list like that of rocl_query_start(), or the same, with the next answer; what an
  * earlier answer has filled in is replaced. Returns its global identifier. ROCL_ENOTFOUND: there
- * are no more. `attrs` may be NULL. */
+ * are no more. ROCL_EPARTIAL: nor are there, but some directories have not said all they have.
+ * `attrs` may be NULL. */
 int rocl_query_next(rocl_handler_t* handler, rocl_attrl_t* attrs);
 int rocl_query_stop(rocl_handler_t* handler);
 

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <amalgam/directory/context.hpp>
 
 #include "directory/context_core.hpp"
@@ -55,12 +57,26 @@ resource context::add(const attribute_list& what) {
 }
 
 std::optional<found_resource> context::find(attribute_list query) {
-    return core_->find(resource_id::none, std::move(query));
+    return core_->find(resource_id::none, std::move(query)).first;
 }
 
-std::optional<found_resource> context::find(resource_id id, attribute_list query) {
+std::optional<found_resource> context::find_by_id(resource_id id, attribute_list query) {
     if (id == resource_id::none) return std::nullopt;
-    return core_->find(id, std::move(query));
+    return core_->find(id, std::move(query)).first;
+}
+
+result<found_resource> context::try_find(attribute_list query) {
+    try {
+        auto [found, silent] = core_->find(resource_id::none, std::move(query));
+        if (found) return std::move(*found);
+        if (silent == 0) return {errc::not_found, "no resource fits the query"};
+        return {errc::timed_out,
+                fmt::format("no resource was found that fits the query, and {} directories, at "
+                            "least, did not answer: ask again, or do without them",
+                            silent)};
+    } catch (const error& why) {
+        return {why.code().code, why.what()};
+    }
 }
 
 resource_search context::search(attribute_list query) {
@@ -79,7 +95,7 @@ message_buffer context::take_buffer(std::size_t bytes) {
 
 std::optional<found_resource> resource_search::next() {
     if (core_ == nullptr) return std::nullopt;
-    auto answer = core_->next(number_, query_);
+    auto answer = core_->next(number_, query_, silent_);
     if (!answer) core_.reset();
     return answer;
 }

@@ -30,6 +30,7 @@ context_core::context_core(engine& on, context_options options)
       add_(on.procedure<at_directory::add>(at_directory::add_name)),
       remove_(on.procedure<at_directory::remove>(at_directory::remove_name)),
       find_(on.procedure<at_directory::find>(at_directory::find_name)),
+      find_long_(on.procedure<at_directory::find_long>(at_directory::find_long_name)),
       find_elsewhere_(
           on.procedure<at_directory::find_elsewhere>(at_directory::find_elsewhere_name)),
       search_(on.procedure<at_directory::search>(at_directory::search_name)),
@@ -204,17 +205,20 @@ void context_core::remove(resource_id which) noexcept {
     }
 }
 
-found_values context_core::ask(resource_id which, const attribute_view& query) {
+part_answer context_core::ask(resource_id which, const attribute_view& query) {
     check_open();
     found_values here = find_.on(directory())(which, query);
-    if (here.id != resource_id::none) return here;
+    if (here.id == resource_id::none && here.context == not_looked_at_all)
+        here = find_long_.on(directory())(query);
+    if (here.id != resource_id::none) return {std::move(here), 0};
     return find_elsewhere_.on(directory())(which, query);
 }
 
-std::optional<found_resource> context_core::find(resource_id which, attribute_list query) {
-    const found_values found = ask(which, query);
-    if (found.id == resource_id::none) return std::nullopt;
-    return filled(std::move(query), found);
+std::pair<std::optional<found_resource>, std::uint32_t> context_core::find(resource_id which,
+                                                                           attribute_list query) {
+    const part_answer answer = ask(which, query);
+    if (answer.found.id == resource_id::none) return {std::nullopt, answer.silent};
+    return {filled(std::move(query), answer.found), answer.silent};
 }
 
 std::uint32_t context_core::start_search(const attribute_view& query) {
@@ -228,12 +232,14 @@ std::uint32_t context_core::start_search(const attribute_view& query) {
 }
 
 std::optional<found_resource> context_core::next(std::uint32_t search,
-                                                 const attribute_list& query) {
+                                                 const attribute_list& query,
+                                                 std::uint32_t& silent) {
     check_open();
     const std::uint32_t of_lost = searches_of_lost_;
     if (search <= of_lost)
         throw error(errc::disconnected, "the directory that this query was at is gone: ask anew");
     const next_answer answer = next_.on(directory())(id_, search - of_lost).take();
+    silent = answer.silent;
     if (answer.over) return std::nullopt;
     return filled(query, answer.found);
 }

@@ -51,9 +51,13 @@ public:
     resource_id add(const attribute_view& what);
     void remove(resource_id which) noexcept;
     void remove_or_throw(resource_id which);
-    std::optional<found_resource> find(resource_id which, attribute_list query);
+    /// What was found, or none, and how many directories, at least, did not answer.
+    std::pair<std::optional<found_resource>, std::uint32_t> find(resource_id which,
+                                                                 attribute_list query);
     std::uint32_t start_search(const attribute_view& query);
-    std::optional<found_resource> next(std::uint32_t search, const attribute_list& query);
+    /// `silent`: so many directories, at least, have not said all they have.
+    std::optional<found_resource> next(std::uint32_t search, const attribute_list& query,
+                                       std::uint32_t& silent);
     void stop_search(std::uint32_t search) noexcept;
     std::shared_ptr<watch_state> watch(attribute_list query, watch_state::function what);
     void unwatch(std::uint32_t number) noexcept;
@@ -117,7 +121,7 @@ private:
     ways_there ways_to(const peer& context);
     void learn_sender(resource_id which);
     void tell_undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
-    found_values ask(resource_id which, const attribute_view& query);
+    part_answer ask(resource_id which, const attribute_view& query);
     /// Calls `deliver(peer)` until it says what became of the message: again where a location was
     /// old, and where it has to wait for room.
     template <typename Deliver>
@@ -154,6 +158,7 @@ private:
     const procedure<at_directory::add> add_;
     const procedure<at_directory::remove> remove_;
     const procedure<at_directory::find> find_;
+    const procedure<at_directory::find_long> find_long_;
     const procedure<at_directory::find_elsewhere> find_elsewhere_;
     const procedure<at_directory::search> search_;
     const procedure<at_directory::next> next_;

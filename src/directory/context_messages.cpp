@@ -38,7 +38,13 @@ peer context_core::locate(resource_id which, traffic what) {
     const auto missing = [&] {
         return error(errc::not_found, fmt::format("there is no resource {}", number(which)));
     };
-    const found_values found = ask(which, attribute_list().ask(context_addresses));
+    const part_answer answer = ask(which, attribute_list().ask(context_addresses));
+    const found_values& found = answer.found;
+    if (found.id == resource_id::none && answer.silent != 0)
+        throw error(errc::timed_out,
+                    fmt::format("resource {} was not found, and {} directories that may have it "
+                                "did not answer",
+                                number(which), answer.silent));
     if (found.id == resource_id::none) throw missing();
     const resource_id context = found.context == resource_id::none ? which : found.context;
     const std::vector<std::string> addresses = lines_of(found.values.text(context_addresses));

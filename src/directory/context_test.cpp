@@ -76,6 +76,9 @@ TEST_F(context_test, a_query_is_filled_as_far_as_the_resource_has_it) {
     EXPECT_FALSE(two.find({{"type", "client"}}));
     EXPECT_FALSE(two.find(resource_id{1}));
     EXPECT_FALSE(two.find(resource_id::none));
+    EXPECT_EQ(two.find({})->id, one.id()) << "the first of all";
+    EXPECT_EQ(two.try_find({{"type", "server"}})->id, server.id());
+    EXPECT_EQ(two.try_find({{"type", "client"}}).code(), errc::not_found);
 }
 
 TEST_F(context_test, what_ends_is_not_found_any_more) {

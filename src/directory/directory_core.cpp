@@ -1,5 +1,7 @@
 #include "directory/directory_core.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +13,17 @@ namespace amalgam::detail {
 
 namespace {
 constexpr std::size_t looks_at_once = 4096;  // Of a search, while nothing else is served.
+
+/// A search of the registry ends with its lock held, also where its ULT is canceled.
+struct ends_locked {
+    std::unique_lock<std::mutex>& lock;
+    std::unique_ptr<store_search>& search;
+
+    ~ends_locked() {
+        if (!lock.owns_lock()) lock.lock();
+        search.reset();
+    }
+};
 }  // namespace
 
 directory_core::directory_core(engine& on, const directory_options& options)
@@ -41,6 +54,7 @@ void directory_core::start() {
     serve(at_directory::add_name, &directory_core::add);
     serve(at_directory::remove_name, &directory_core::remove);
     serve(at_directory::find_name, &directory_core::find);
+    serve(at_directory::find_long_name, &directory_core::find_long, handler::ult);
     serve(at_directory::find_elsewhere_name, &directory_core::find_elsewhere, handler::ult);
     serve(at_directory::search_name, &directory_core::search);
     serve(at_directory::next_name, &directory_core::next, handler::ult);
@@ -95,10 +109,18 @@ reply<bool> directory_core::remove(resource_id context, resource_id id) {
 
 found_values directory_core::find(resource_id id, attribute_view query) {
     const std::lock_guard one(lock_);
-    return registry_.find(id, query);
+    if (id != resource_id::none) return registry_.find(id, query);
+    found_values found;
+    const auto how = registry_.find_first(query, looks_at_once, found);
+    if (how == store_search::outcome::unfinished) found.context = not_looked_at_all;
+    return found;
 }
 
-found_values directory_core::find_elsewhere(resource_id id, attribute_view query) {
+found_values directory_core::find_long(attribute_view query) {
+    return find_here(query);
+}
+
+part_answer directory_core::find_elsewhere(resource_id id, attribute_view query) {
     return ring_->find(id, query);
 }
 
@@ -131,32 +153,68 @@ reply<next_answer> directory_core::next(resource_id context, std::uint32_t searc
         });
         if (outcome.code != errc::ok) return {outcome.code, std::move(outcome.sentence), {}};
         if (elsewhere != nullptr)
-            return {errc::ok, {}, next_elsewhere({context, search}, *elsewhere, query)};
+            return {errc::ok, {}, next_elsewhere({context, search}, elsewhere, query)};
         if (outcome.value == store_search::outcome::found) return {errc::ok, {}, std::move(answer)};
         this_task::yield();
     }
 }
 
-next_answer directory_core::next_elsewhere(const search_key& which, spread& state,
-                                           const attribute_list& query) {
-    if (!state.asked) {
-        state.asked = true;
-        for (first_answer& each : ring_->search(query))
-            state.others.push_back(std::move(each));
-    }
-    next_answer answer{true, {}};
-    while (answer.over && !state.others.empty()) {
-        first_answer one = std::move(state.others.front());
-        state.others.pop_front();
-        if (one.found.id != resource_id::none) {
-            answer = {false, std::exchange(one.found, {})};
-        } else {
-            answer = ring_->next(one);
-        }
-        if (!answer.over) state.others.push_back(std::move(one));  // Each server has its turn.
+void directory_core::gather(const std::shared_ptr<spread>& into, const attribute_list& query) {
+    std::uint32_t silent = 1;
+    try {
+        silent = ring_->search(query, [&](std::vector<first_answer>&& some) {
+            std::unique_lock one(lock_);
+            if (!into->stopped) {
+                std::move(some.begin(), some.end(), std::back_inserter(into->others));
+                return into->changed.set();
+            }
+            one.unlock();
+            for (const first_answer& each : some)
+                ring_->stop(each);
+        });
+    } catch (const std::exception& why) {
+        log(log_level::debug, "directory", "a search of other directories failed",
+            {{"why", why.what()}});
     }
     const std::lock_guard one(lock_);
-    state.busy = false;
+    into->gathering = false;
+    into->silent += silent;
+    into->changed.set();
+}
+
+next_answer directory_core::next_elsewhere(const search_key& which,
+                                           const std::shared_ptr<spread>& state,
+                                           const attribute_list& query) {
+    if (!std::exchange(state->asked, true)) {
+        state->gathering = true;
+        amalgam::post(on_.pool(), [self = shared_from_this(), state, query] {
+            self->gather(state, query);
+        });
+    }
+    next_answer answer{true, {}};
+    std::unique_lock one(lock_);
+    while (answer.over && (!state->others.empty() || state->gathering)) {
+        if (state->others.empty()) {
+            state->changed.reset();
+            one.unlock();
+            state->changed.wait();
+            one.lock();
+            continue;
+        }
+        first_answer first = std::move(state->others.front());
+        state->others.pop_front();
+        if (first.found.id != resource_id::none) {
+            answer = {false, std::exchange(first.found, {})};
+        } else {
+            one.unlock();
+            answer = ring_->next(first);
+            one.lock();
+            state->silent += std::exchange(answer.silent, 0);
+        }
+        if (!answer.over) state->others.push_back(std::move(first));  // Each server has its turn.
+    }
+    state->busy = false;
+    answer.silent = state->silent;
     if (answer.over) end_search(which);
     return answer;
 }
@@ -175,19 +233,37 @@ void directory_core::stop_search(resource_id context, std::uint32_t search) {
         end_search({context, search});
         return true;
     });
-    if (elsewhere == nullptr || elsewhere->busy) return;
-    for (const first_answer& each : elsewhere->others)
+    if (elsewhere == nullptr) return;
+    std::deque<first_answer> those;
+    {
+        const std::lock_guard one(lock_);
+        elsewhere->stopped = true;
+        those.swap(elsewhere->others);
+    }
+    for (const first_answer& each : those)
         ring_->stop(each);
 }
 
 found_values directory_core::find_here(const attribute_view& query) {
-    return find(resource_id::none, query);
+    using outcome = store_search::outcome;
+    found_values found;
+    std::unique_lock one(lock_);
+    if (registry_.find_first(query, looks_at_once, found) != outcome::unfinished) return found;
+    auto search = registry_.make_search(query);
+    const ends_locked it{one, search};
+    while (registry_.next(*search, looks_at_once, found) == outcome::unfinished) {
+        one.unlock();
+        this_task::yield();
+        one.lock();
+    }
+    return found;
 }
 
 std::optional<first_answer> directory_core::search_here(const attribute_view& query) {
     first_answer first;
     std::unique_lock one(lock_);
     auto search = registry_.make_search(query);
+    const ends_locked it{one, search};
     for (;;) {
         const auto how = registry_.next(*search, looks_at_once, first.found);
         if (how == store_search::outcome::over) return std::nullopt;
@@ -205,6 +281,7 @@ next_answer directory_core::next_here(std::uint64_t search) {
         next_answer answer;
         {
             const std::lock_guard one(lock_);
+            if (!guests_.has(search)) return {true, {}, 1};  // It was asked for too late.
             const auto how = guests_.next(search, looks_at_once, on_.now(), answer.found);
             answer.over = how == store_search::outcome::over;
             if (how != store_search::outcome::unfinished) return answer;

@@ -13,6 +13,7 @@
 
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/far_watches.hpp"
@@ -54,10 +55,14 @@ private:
 
     /// A search whose answers of this server are used up.
     struct spread {
-        bool asked = false;  // The others, for their first ones.
+        bool asked = false;      // The others, for their first ones ...
+        bool gathering = false;  // ... which still come.
         std::deque<first_answer>
             others;  // `found` is still to be given, or none: there may be more.
+        std::uint32_t silent = 0;
         bool busy = false;
+        bool stopped = false;  // Nobody wants what still comes.
+        event changed;
     };
     using search_key = std::pair<resource_id, std::uint32_t>;
 
@@ -79,7 +84,8 @@ private:
     reply<resource_id> add(resource_id context, attribute_view what);
     reply<bool> remove(resource_id context, resource_id id);
     found_values find(resource_id id, attribute_view query);
-    found_values find_elsewhere(resource_id id, attribute_view query);
+    found_values find_long(attribute_view query);
+    part_answer find_elsewhere(resource_id id, attribute_view query);
     reply<std::uint32_t> search(resource_id context, attribute_view query);
     reply<next_answer> next(resource_id context, std::uint32_t search);
     void stop_search(resource_id context, std::uint32_t search);
@@ -94,7 +100,9 @@ private:
     auto alone(Work work) -> reply<decltype(work())>;
     void check_is(resource_id context) const;
     void claim_if_few();  // Ids that are free.
-    next_answer next_elsewhere(const search_key& which, spread& state, const attribute_list& query);
+    next_answer next_elsewhere(const search_key& which, const std::shared_ptr<spread>& state,
+                               const attribute_list& query);
+    void gather(const std::shared_ptr<spread>& into, const attribute_list& query);
     void end_search(const search_key& which);
     void close_one(resource_id context);  // With the lock held.
     void close_all_of(const peer& gone);

@@ -30,6 +30,7 @@ public:
     /// Its next answer; over: it is not kept any more.
     store_search::outcome next(std::uint64_t number, std::size_t looks, clock::time_point now,
                                found_values& into);
+    bool has(std::uint64_t number) const { return all_.contains(number); }
     void stop(std::uint64_t number);
     std::size_t size() const noexcept { return all_.size(); }
 

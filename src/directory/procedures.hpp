@@ -97,16 +97,32 @@ void serialize(Archive& a, found_values& x) {
     a(x.id, x.context, x.values);
 }
 
+/// What several servers have to say to a query.
+struct part_answer {
+    found_values found;
+    std::uint32_t silent = 0;  ///< Servers, at least, that should have said and did not.
+
+    template <typename Archive>
+    void serialize(Archive& a) {
+        a(found, silent);
+    }
+};
+
 /// One answer of a query with many.
 struct next_answer {
     bool over = false;
     found_values found;
+    std::uint32_t silent = 0;  ///< So far: as of part_answer, or did not say all they have.
 
     template <typename Archive>
     void serialize(Archive& a) {
-        a(over, found);
+        a(over, found, silent);
     }
 };
+
+/// In place of the context of what `find` has not found: it has looked at so much that the rest is
+/// asked by `find_long`.
+inline constexpr resource_id not_looked_at_all{~0u};
 
 /// An attribute of each context: the addresses of its ports, one a line.
 inline constexpr std::string_view context_addresses = "context.addresses";
@@ -136,8 +152,11 @@ inline constexpr std::string_view remove_name = "amalgam.directory.remove";
 /// Which resource, or none, and what it is asked for.
 using find = found_values(resource_id, attribute_view);
 inline constexpr std::string_view find_name = "amalgam.directory.find";
-/// The same of what other servers have.
-using find_elsewhere = found_values(resource_id, attribute_view);
+/// The same by what it is, however long that takes.
+using find_long = found_values(attribute_view);
+inline constexpr std::string_view find_long_name = "amalgam.directory.find_long";
+/// As `find`, of what other servers have.
+using find_elsewhere = part_answer(resource_id, attribute_view);
 inline constexpr std::string_view find_elsewhere_name = "amalgam.directory.find_elsewhere";
 /// The context, and what is asked for -> the number of the search.
 using search = reply<std::uint32_t>(resource_id, attribute_view);

@@ -147,6 +147,15 @@ found_values registry::find(resource_id id, const attribute_view& query) const {
     return answer(which, query);
 }
 
+store_search::outcome registry::find_first(const attribute_view& query, std::size_t looks,
+                                           found_values& into) const {
+    using outcome = store_search::outcome;
+    const resource_store::found which = store_.find_first(query, looks);
+    if (which.id == resource_id::none) return looks == 0 ? outcome::unfinished : outcome::over;
+    into = answer(which, query);
+    return outcome::found;
+}
+
 std::uint32_t registry::start_search(resource_id context, const attribute_view& query) {
     client& whose = client_of(context);
     check_limit(whose.searches.size(), limits_.searches, "queries under way");

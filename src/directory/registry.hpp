@@ -82,6 +82,9 @@ public:
     /// first that was registered. Open ones whose names begin with "context." are answered with
     /// those of its context.
     found_values find(resource_id id, const attribute_view& query) const;
+    /// The same by what it is, after looking at `looks` resources at most.
+    store_search::outcome find_first(const attribute_view& query, std::size_t looks,
+                                     found_values& into) const;
 
     /// Begins a query with many answers.
     std::uint32_t start_search(resource_id context, const attribute_view& query);

@@ -172,12 +172,16 @@ resource_store::found resource_store::find(resource_id id) const noexcept {
     return found_at(slot);
 }
 
-resource_store::found resource_store::find_first(const attribute_view& query) const noexcept {
+resource_store::found resource_store::find_first(const attribute_view& query,
+                                                 std::size_t& looks) const noexcept {
     for (std::uint32_t place = lists_.first(shortest(query)); place != posting_lists::none;
          place = lists_.next(place)) {
+        if (looks == 0) return {};
+        --looks;
         const found one = found_at(lists_.owner(place));
         if (one.fits(query)) return one;
     }
+    looks = std::max<std::size_t>(looks, 1);
     return {};
 }
 

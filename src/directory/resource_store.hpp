@@ -61,7 +61,13 @@ public:
     found find(resource_id id) const noexcept;
     /// The resource that was registered first of those that have all attributes of `query` that are
     /// not open.
-    found find_first(const attribute_view& query) const noexcept;
+    found find_first(const attribute_view& query) const noexcept {
+        std::size_t looks = ~std::size_t{0};
+        return find_first(query, looks);
+    }
+    /// The same, but looks at `looks` resources at most, which it counts down: none, and 0 left, is
+    /// not decided yet.
+    found find_first(const attribute_view& query, std::size_t& looks) const noexcept;
     /// Some resource of that context; `none` when it has no more.
     resource_id first_of(resource_id context) const noexcept;
 

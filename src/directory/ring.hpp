@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -85,11 +86,13 @@ public:
     bool wait_until_ready(std::chrono::nanoseconds at_most) { return ready_.wait_for(at_most); }
 
     /// A resource that another server has; by its id, or what it is.
-    found_values find(resource_id id, const attribute_view& query);
+    part_answer find(resource_id id, const attribute_view& query);
 
-    /// The first answers of all other servers that have any.
-    std::vector<first_answer> search(const attribute_view& query);
-    /// The next answer of one of them; over also when it is gone.
+    /// The first answers of all other servers that have any are given to `take`, as they come.
+    /// Returns how many, at least, did not answer.
+    using taker = std::function<void(std::vector<first_answer>&&)>;
+    std::uint32_t search(const attribute_view& query, const taker& take);
+    /// The next answer of one of them; over also when it is gone, or silent, as it says then.
     next_answer next(const first_answer& of);
     void stop(const first_answer& what) noexcept;
 
@@ -156,13 +159,15 @@ private:
     /// Whether the medium did not tell what a tree did.
     void note_broadcast(bool missed);
     void rest_from_broadcasts();
-    std::optional<std::vector<first_answer>> search_by_broadcast(const attribute_view& query);
+    std::optional<std::uint32_t> search_by_broadcast(const attribute_view& query,
+                                                     const taker& take);
 
     /// Without that key.
     std::vector<delegation> cut(const ring_part& part, std::uint64_t without) const;
     void check_is_in(const ring_part& part) const;
     part_answer find_behind(const ring_part& part, const attribute_view& query);
-    first_answers search_behind(const ring_part& part, const attribute_view& query);
+    std::uint32_t search_behind(const ring_part& part, const attribute_view& query,
+                                const taker& take);
     ring_part all_others() const;
     ring_news learn(const ring_news& news);
     /// Soon, with what else there is to tell by then.

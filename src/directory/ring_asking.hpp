@@ -1,10 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <exception>
+#include <mutex>
 #include <optional>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
+
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/ult.hpp>
 
 #include "directory/ring.hpp"
 
@@ -16,89 +24,133 @@ namespace amalgam::detail {
 /// when everybody in it who is known was asked.
 ///
 /// Silent is who answers nothing for a while, and then no look either; who is only slow is waited
-/// for. All that waits waits at the same time, and each time for a part of what is left.
+/// for. Each piece has a ULT: all are waited for at the same time, and who has answered is not kept
+/// waiting by who has not.
+/// Owner:   its end calls off what has not answered.
 /// Threads: one, which parks.
-/// `Start`: start(peer, part, within) calls a server, and returns a future.
+/// `Start`: start(peer, part, within) calls a server, and returns a future. Any thread.
 template <typename Start>
 class directory_ring::asking {
-public:
-    using answer =
+    using call =
         std::invoke_result_t<Start&, const peer&, const ring_part&, std::chrono::nanoseconds>;
 
-    asking(directory_ring& ring, const ring_part& part, std::chrono::nanoseconds limit, Start start)
+public:
+    using answer = std::conditional_t<std::is_void_v<decltype(std::declval<call&>().get())>,
+                                      std::monostate, decltype(std::declval<call&>().get())>;
+
+    asking(directory_ring& ring, const std::vector<delegation>& parts,
+           std::chrono::nanoseconds limit, Start start)
         : ring_(ring), start_(std::move(start)), deadline_(ring.on_.now() + limit) {
-        ask(ring.cut(part, ring.self_key()));
+        ask(parts);
+    }
+    asking(directory_ring& ring, const ring_part& part, std::chrono::nanoseconds limit, Start start)
+        : asking(ring, ring.cut(part, ring.self_key()), limit, std::move(start)) {}
+    asking(const asking&) = delete;
+    asking& operator=(const asking&) = delete;
+    ~asking() {
+        const cancel_later it_must_not_throw;
+        std::deque<ult> all;
+        {
+            const std::lock_guard one(lock_);
+            called_off_ = true;
+            all.swap(ults_);
+        }
+        for (ult& each : all)
+            each.cancel();
+        all.clear();  // Joins them.
     }
 
-    /// The next answer, as they come; null: there are no more.
+    /// The next answer, as they come; nothing: there are no more.
     std::optional<answer> next() {
         for (;;) {
-            if (open_.empty()) {
-                if (slow_.empty()) return std::nullopt;
-                open_.push_back(std::move(slow_.front()));
-                slow_.pop_front();
-                open_.back().until = clock::time_point::max();  // Its call ends by itself.
+            {
+                const std::lock_guard one(lock_);
+                if (!answers_.empty()) {
+                    std::optional<answer> first(std::move(answers_.front()));
+                    answers_.pop_front();
+                    return first;
+                }
+                if (open_ == 0) return std::nullopt;
+                changed_.reset();
             }
-            asked one = std::move(open_.front());
-            open_.pop_front();
-            if (!one.call || one.call->wait_until(one.until)) {
-                if (one.call && one.call->wait().ok()) return std::move(one.call);
-                leave_out(one);
-            } else if (!one.look) {
-                one.look = ring_.alive_.on(one.who).within(patience()).start(ring_.self_key());
-                one.until = ring_.on_.now() + patience();
-                open_.push_back(std::move(one));
-            } else if (one.look->ready() && one.look->wait().ok()) {
-                slow_.push_back(std::move(one));
-            } else {
-                leave_out(one);
-            }
+            changed_.wait();
         }
     }
     /// So many servers, at least, did not answer.
-    std::uint32_t silent() const noexcept { return silent_; }
+    std::uint32_t silent() const {
+        const std::lock_guard one(lock_);
+        return silent_;
+    }
 
 private:
-    struct asked {
-        delegation where;
-        peer who;
-        std::optional<answer> call;  // Nothing: it cannot be reached.
-        clock::time_point until;     // It has time until then.
-        std::optional<future<alive_answer>> look;
-    };
-
     std::chrono::nanoseconds left() const { return deadline_ - ring_.on_.now(); }
     std::chrono::nanoseconds patience() const { return left() / 8; }
 
     void ask(const std::vector<delegation>& parts) {
+        const std::lock_guard one(lock_);
         for (const delegation& each : parts) {
-            asked one{each, {}, {}, ring_.on_.now() + patience(), {}};
-            if (const auto there = ring_.reach(each.who, patience())) {
-                one.who = *there;
-                // Less than is left here: so that who waits below gives up first, and its caller
-                // still hears of the rest.
-                one.call = start_(*there, each.part, left() / 4 * 3);
-            }
-            open_.push_back(std::move(one));
+            if (called_off_) return;
+            ults_.push_back(spawn(ring_.on_.pool(), [this, each] { see_to(each); }));
+            ++open_;
         }
     }
-    void leave_out(const asked& one) {
-        ++silent_;
+    void see_to(const delegation& where) noexcept {
+        std::optional<answer> got;
+        try {
+            got = ask_one(where);
+            if (!got) leave_out(where);
+        } catch (const std::exception&) {  // Called off, or there is no memory.
+            const std::lock_guard one(lock_);
+            ++silent_;
+        }
+        const std::lock_guard one(lock_);
+        if (got) answers_.push_back(std::move(*got));
+        --open_;
+        changed_.set();
+    }
+    std::optional<answer> ask_one(const delegation& where) {
+        const auto there = ring_.reach(where.who, patience());
+        if (!there) return std::nullopt;
+        // Less than is left here: so that who waits below gives up first, and its caller still
+        // hears of the rest.
+        call asked = start_(*there, where.part, left() / 4 * 3);
+        if (!asked.wait_until(ring_.on_.now() + patience())) {
+            auto look = ring_.alive_.on(*there).within(patience()).start(ring_.self_key());
+            if (!asked.wait_until(ring_.on_.now() + patience()) &&
+                !(look.ready() && look.wait().ok()))
+                return std::nullopt;
+        }
+        if (!asked.wait().ok()) return std::nullopt;
+        if constexpr (std::is_same_v<answer, std::monostate>) {
+            return answer();
+        } else {
+            return asked.get();
+        }
+    }
+    void leave_out(const delegation& where) {
         {
             const std::lock_guard alone(ring_.lock_);
-            ring_.reached_.erase(one.where.who);
+            ring_.reached_.erase(where.who);
         }
-        const auto rest = ring_.cut(one.where.part, one.where.who);
-        if (left() > std::chrono::nanoseconds(0)) return ask(rest);
-        silent_ += static_cast<std::uint32_t>(rest.size());
+        const auto rest = ring_.cut(where.part, where.who);
+        const bool asks_on = left() > std::chrono::nanoseconds(0);
+        {
+            const std::lock_guard one(lock_);
+            silent_ += 1 + (asks_on ? 0 : static_cast<std::uint32_t>(rest.size()));
+        }
+        if (asks_on) ask(rest);
     }
 
     directory_ring& ring_;
     Start start_;
     const clock::time_point deadline_;
-    std::deque<asked> open_;
-    std::deque<asked> slow_;  // They are there, and have not answered yet.
+    mutable std::mutex lock_;  // Never held across a wait.
+    std::deque<ult> ults_;
+    std::deque<answer> answers_;
+    std::size_t open_ = 0;
     std::uint32_t silent_ = 0;
+    bool called_off_ = false;
+    event changed_;
 };
 
 }  // namespace amalgam::detail

@@ -5,7 +5,7 @@
 
 #include <amalgam/core/log.hpp>
 
-#include "directory/ring.hpp"
+#include "directory/ring_asking.hpp"
 
 namespace amalgam::detail {
 
@@ -209,25 +209,27 @@ std::optional<std::vector<first_answer>> directory_ring::ask_at_once(
     return std::move(question->answers);
 }
 
-std::optional<std::vector<first_answer>> directory_ring::search_by_broadcast(
-    const attribute_view& query) {
+std::optional<std::uint32_t> directory_ring::search_by_broadcast(const attribute_view& query,
+                                                                 const taker& take) {
     if (size() > most_servers_searched) return std::nullopt;
     std::vector<std::uint64_t> silent;
     auto heard = ask_at_once(broadcast_packet::kind::search, query, silent);
     if (!heard) return std::nullopt;
-    std::vector<future<first_answers>> rest;
+    take(std::move(*heard));
+    std::vector<delegation> rest;
     for (const std::uint64_t each : silent)
-        if (const auto there = reach(each))
-            rest.push_back(search_.on(*there).within(left()).start(only(each), query));
+        rest.push_back({only(each), each});
+    asking parts(*this, rest, left(),
+                 [&](const peer& there, const ring_part& its, std::chrono::nanoseconds within) {
+                     return search_.on(there).within(within).start(its, query);
+                 });
     bool missed = false;
-    for (auto& each : rest) {
-        if (!each.wait().ok()) continue;
+    while (auto answer = parts.next()) {
         missed = true;
-        first_answers one = each.get();
-        std::move(one.found.begin(), one.found.end(), std::back_inserter(*heard));
+        take(std::move(answer->found));
     }
     note_broadcast(missed);
-    return heard;
+    return parts.silent();
 }
 
 void directory_ring::note_broadcast(bool missed) {

@@ -35,17 +35,6 @@ struct alive_answer {
     }
 };
 
-/// What a part of the ring has to say to a query.
-struct part_answer {
-    found_values found;
-    std::uint32_t silent = 0;  ///< Servers, at least, that should have said and did not.
-
-    template <typename Archive>
-    void serialize(Archive& a) {
-        a(found, silent);
-    }
-};
-
 /// The first answer of a server to a query with many, and where the next ones are to be had.
 struct first_answer {
     std::uint64_t server = 0;  ///< Its key.

@@ -13,17 +13,17 @@ std::chrono::nanoseconds directory_ring::left() const {
     return std::min<std::chrono::nanoseconds>(options_.answer_limit, *call->deadline() - on_.now());
 }
 
-found_values directory_ring::find(resource_id id, const attribute_view& query) {
+part_answer directory_ring::find(resource_id id, const attribute_view& query) {
     if (id == resource_id::none) {
         std::vector<std::uint64_t> silent;
         const auto heard = ask_at_once(broadcast_packet::kind::find, query, silent);
         if (heard && !heard->empty()) {
             note_broadcast(false);
-            return heard->front().found;
+            return {heard->front().found, 0};
         }
-        found_values found = find_behind(all_others(), query).found;
-        if (heard && found.id != resource_id::none) note_broadcast(true);
-        return found;
+        part_answer all = find_behind(all_others(), query);
+        if (heard && all.found.id != resource_id::none) note_broadcast(true);
+        return all;
     }
     std::vector<std::uint64_t> owners;  // More than one after the network was parted.
     {
@@ -33,16 +33,24 @@ found_values directory_ring::find(resource_id id, const attribute_view& query) {
             owners.push_back(each->key);
     }
     std::sort(owners.begin(), owners.end());
+    part_answer all;
     std::vector<future<found_values>> answers;
-    for (const std::uint64_t each : owners)
-        if (const auto there = reach(each))
+    for (const std::uint64_t each : owners) {
+        if (const auto there = reach(each)) {
             answers.push_back(find_there_.on(*there).within(left()).start(id, query));
-    for (auto& each : answers) {
-        if (!each.wait().ok()) continue;
-        found_values found = each.get();
-        if (found.id != resource_id::none) return found;
+        } else {
+            ++all.silent;
+        }
     }
-    return {};
+    for (auto& each : answers) {
+        if (!each.wait().ok()) {
+            ++all.silent;
+            continue;
+        }
+        all.found = each.get();
+        if (all.found.id != resource_id::none) break;
+    }
+    return all;
 }
 
 part_answer directory_ring::find_in(ring_part part, attribute_view query) {
@@ -61,9 +69,8 @@ part_answer directory_ring::find_behind(const ring_part& part, const attribute_v
                      return find_.on(there).within(within).start(its, query);
                  });
     while (auto answer = parts.next()) {
-        part_answer one = answer->get();
-        all.silent += one.silent;
-        all.found = std::move(one.found);
+        all.silent += answer->silent;
+        all.found = std::move(answer->found);
         if (all.found.id != resource_id::none) break;  // The rest is called off.
     }
     all.silent += parts.silent();
@@ -74,7 +81,10 @@ first_answers directory_ring::search_in(ring_part part, attribute_view query) {
     check_is_in(part);
     std::optional<first_answer> mine;
     if (const auto here = here_.lock()) mine = here->search_here(query);
-    first_answers all = search_behind(part, query);
+    first_answers all;
+    all.silent = search_behind(part, query, [&](std::vector<first_answer>&& some) {
+        std::move(some.begin(), some.end(), std::back_inserter(all.found));
+    });
     if (mine) {
         mine->server = self_key();
         all.found.push_back(std::move(*mine));
@@ -82,40 +92,39 @@ first_answers directory_ring::search_in(ring_part part, attribute_view query) {
     return all;
 }
 
-first_answers directory_ring::search_behind(const ring_part& part, const attribute_view& query) {
-    first_answers all;
+std::uint32_t directory_ring::search_behind(const ring_part& part, const attribute_view& query,
+                                            const taker& take) {
     asking parts(*this, part, left(),
                  [&](const peer& there, const ring_part& its, std::chrono::nanoseconds within) {
                      return search_.on(there).within(within).start(its, query);
                  });
+    std::uint32_t silent = 0;
     while (auto answer = parts.next()) {
-        first_answers one = answer->get();
-        all.silent += one.silent;
-        std::move(one.found.begin(), one.found.end(), std::back_inserter(all.found));
+        silent += answer->silent;
+        take(std::move(answer->found));
     }
-    all.silent += parts.silent();
-    return all;
+    return silent + parts.silent();
 }
 
 next_answer directory_ring::next_of(std::uint64_t search) {
     const auto here = here_.lock();
-    return here ? here->next_here(search) : next_answer{true, {}};
+    return here ? here->next_here(search) : next_answer{true, {}, 1};
 }
 
 void directory_ring::stop_here(std::uint64_t search) {
     if (const auto here = here_.lock()) here->stop_here(search);
 }
 
-std::vector<first_answer> directory_ring::search(const attribute_view& query) {
-    if (auto heard = search_by_broadcast(query)) return std::move(*heard);
-    return search_behind(all_others(), query).found;
+std::uint32_t directory_ring::search(const attribute_view& query, const taker& take) {
+    if (const auto silent = search_by_broadcast(query, take)) return *silent;
+    return search_behind(all_others(), query, take);
 }
 
 next_answer directory_ring::next(const first_answer& of) {
     const auto there = reach(of.server);
-    if (!there) return {true, {}};
+    if (!there) return {true, {}, 1};
     auto answer = next_.on(*there).within(options_.answer_limit).try_call(of.search);
-    return answer ? std::move(*answer) : next_answer{true, {}};
+    return answer ? std::move(*answer) : next_answer{true, {}, 1};
 }
 
 void directory_ring::stop(const first_answer& what) noexcept {

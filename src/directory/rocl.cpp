@@ -292,9 +292,9 @@ int rocl_query(int* gid, rocl_attrl_t* attrs) {
     return guarded("rocl_query", [&] {
         check(gid != nullptr, "rocl_query() needs a place for the identifier");
         const auto here = current();
-        auto found =
-            *gid > 0 ? here->find(id_of(*gid), query_of(attrs)) : here->find(query_of(attrs));
-        if (!found) return int{ROCL_ENOTFOUND};
+        const auto [found, silent] =
+            here->core().find(*gid > 0 ? id_of(*gid) : resource_id::none, query_of(attrs));
+        if (!found) return int{silent == 0 ? ROCL_ENOTFOUND : ROCL_EPARTIAL};
         *gid = filled(attrs, *found);
         return 0;
     });
@@ -313,7 +313,8 @@ int rocl_query_next(rocl_handler_t* handler, rocl_attrl_t* attrs) {
     return guarded("rocl_query_next", [&] {
         check(handler != nullptr, "this query was not started");
         auto found = handler->search.next();
-        return found ? filled(attrs, *found) : int{ROCL_ENOTFOUND};
+        if (found) return filled(attrs, *found);
+        return int{handler->search.missed() == 0 ? ROCL_ENOTFOUND : ROCL_EPARTIAL};
     });
 }
 

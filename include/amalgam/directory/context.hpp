@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -8,8 +9,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <amalgam/core/result.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/found_resource.hpp>
@@ -116,11 +119,18 @@ public:
 
     /// A resource that has all attributes of `query` that are not open, with the open ones filled:
     /// the first that was registered with this host's directory, or else any. Nothing: there is
-    /// none.
+    /// none, as far as those directories know that answered.
     std::optional<found_resource> find(attribute_list query);
+    /// The same that tells the two apart: `not_found` when all directories have said that they have
+    /// none, `timed_out` when some did not answer, and others have none. Throws nothing that
+    /// find() does: that is the result's, too.
+    result<found_resource> try_find(attribute_list query);
     /// That resource, if it has those attributes. Where two have the id, which takes a network that
     /// was parted: this host's, else always the same one.
-    std::optional<found_resource> find(resource_id id, attribute_list query = {});
+    template <std::same_as<resource_id> Id>  // An id by its type: find({}) asks for any resource.
+    std::optional<found_resource> find(Id id, attribute_list query = {}) {
+        return find_by_id(id, std::move(query));
+    }
     /// All of them, one at a time.
     resource_search search(attribute_list query);
     /// `function` is called for each resource that fits: for those there are, and when one appears
@@ -138,6 +148,8 @@ public:
     detail::context_core& core() noexcept { return *core_; }
 
 private:
+    std::optional<found_resource> find_by_id(resource_id id, attribute_list query);
+
     std::unique_ptr<engine> own_;
     std::shared_ptr<detail::context_core> core_;
     resource self_;

@@ -22,7 +22,8 @@ class context_core;
 /// What fits from its start to its end is found once; what comes or goes meanwhile, once at most.
 /// Owner:   its end stops it.
 /// Threads: one at a time.
-/// Failure: next() throws error{disconnected} when the directory is lost.
+/// Failure: next() throws error{disconnected} when the directory is lost. Other directories that
+///          are lost, or silent, are left out: see missed().
 /// Cost:    a call to the directory for each answer.
 class [[nodiscard]] resource_search {
 public:
@@ -32,6 +33,7 @@ public:
         core_ = std::move(other.core_);
         query_ = std::move(other.query_);
         number_ = other.number_;
+        silent_ = other.silent_;
         return *this;
     }
     ~resource_search() { stop(); }
@@ -40,6 +42,9 @@ public:
     std::optional<found_resource> next();
     /// There are no more. Idempotent.
     void stop() noexcept;
+    /// So many directories, at least, have not said all they have: they are gone, or did not
+    /// answer. Read it after the last answer: 0 says that the search is complete.
+    std::size_t missed() const noexcept { return silent_; }
 
     class iterator {
     public:
@@ -76,6 +81,7 @@ private:
     std::shared_ptr<detail::context_core> core_;  // Null: it has ended.
     attribute_list query_;
     std::uint32_t number_ = 0;
+    std::uint32_t silent_ = 0;
 };
 
 }  // namespace amalgam
