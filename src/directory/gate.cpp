@@ -164,6 +164,11 @@ bool gate::trusts(const peer& who) {
     return trusted_.contains(who);
 }
 
+std::size_t gate::remembered() const {
+    const std::lock_guard one(lock_);
+    return challenges_.size() + trusted_.size() + entered_.size();
+}
+
 void gate::check_caller() {
     if (is_open() || trusts(call_context::current().from())) return;
     refused_.add();

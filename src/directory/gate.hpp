@@ -65,6 +65,8 @@ public:
     /// Whether that one is let in.
     bool trusts(const peer& who);
 
+    std::size_t remembered() const;  ///< Who is: those that it trusts, or has challenged.
+
     bool is_open() const noexcept { return open_; }  ///< There is no secret.
     /// What only who knows the secret can make of it. `purpose` sets those apart that are made for
     /// different ends.
@@ -83,7 +85,7 @@ private:
     peer_lost_subscription losses_;
     counter& refused_;
 
-    std::mutex lock_;
+    mutable std::mutex lock_;
     std::unordered_map<peer, std::pair<gate_nonce, gate_nonce>> challenges_;  // Theirs, ours.
     std::unordered_set<peer> trusted_;
     std::unordered_set<peer> entered_;

@@ -37,8 +37,8 @@ guest_searches::searches::iterator guest_searches::drop(searches::iterator which
 
 void guest_searches::make_room(clock::time_point now) {
     for (auto at = all_.begin(); at != all_.end();)
-        at = now - at->second.asked > patience ? drop(at) : std::next(at);
-    while (all_.size() >= most || (bytes_ > most_bytes && !all_.empty())) {
+        at = now - at->second.asked > most_.patience ? drop(at) : std::next(at);
+    while (all_.size() >= most_.searches || (bytes_ > most_.bytes && !all_.empty())) {
         const auto oldest = std::min_element(
             all_.begin(), all_.end(),
             [](const auto& a, const auto& b) { return a.second.asked < b.second.asked; });

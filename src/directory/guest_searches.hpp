@@ -19,11 +19,14 @@ namespace amalgam::detail {
 /// Threads: one at a time, and none in the registry.
 class guest_searches {
 public:
-    static constexpr std::size_t most = 65536;
-    static constexpr std::size_t most_bytes = std::size_t{256} << 20;  ///< Of what they ask for.
-    static constexpr std::chrono::seconds patience{60};
+    struct limits {
+        std::size_t searches = 65536;
+        std::size_t bytes = std::size_t{256} << 20;  ///< Of what they ask for.
+        std::chrono::seconds patience{60};
+    };
 
-    explicit guest_searches(registry& of) noexcept : registry_(of) {}
+    explicit guest_searches(registry& of) noexcept : guest_searches(of, limits()) {}
+    guest_searches(registry& of, const limits& most) noexcept : registry_(of), most_(most) {}
 
     /// Keeps a search that has more to give. Returns its number.
     std::uint64_t keep(std::unique_ptr<store_search> search, clock::time_point now);
@@ -44,6 +47,7 @@ private:
     searches::iterator drop(searches::iterator which);
 
     registry& registry_;
+    const limits most_;
     searches all_;
     std::size_t bytes_ = 0;
 };

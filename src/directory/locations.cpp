@@ -46,7 +46,7 @@ std::optional<peer> locations::find_context(resource_id context) const {
 
 void locations::learn_context(resource_id context, const ways_there& by) {
     const std::lock_guard one(lock_);
-    if (contexts_.size() == most) contexts_.clear();
+    if (contexts_.size() >= most_ && !contexts_.contains(context)) contexts_.clear();
     contexts_[context] = by;
 }
 
@@ -54,13 +54,13 @@ void locations::learn(resource_id which, resource_id context) {
     const std::lock_guard one(lock_);
     const auto by = contexts_.find(context);
     if (by == contexts_.end()) return;
-    if (resources_.size() == most) resources_.clear();
+    if (resources_.size() >= most_ && !resources_.contains(which)) resources_.clear();
     resources_[which] = by->second;
 }
 
 void locations::learn_sender(resource_id which, const ways_there& by) {
     const std::lock_guard one(lock_);
-    if (resources_.size() == most && !resources_.contains(which)) resources_.clear();
+    if (resources_.size() >= most_ && !resources_.contains(which)) resources_.clear();
     resources_.try_emplace(which, by);
 }
 

@@ -34,7 +34,8 @@ struct ways_there {
 /// Cost:    a hit: a lock and a hash look-up. Each of the two forgets everything when it is full.
 class locations {
 public:
-    static constexpr std::size_t most = 65536;  ///< Of each.
+    /// Of each so many are kept.
+    explicit locations(std::size_t most = 65536) noexcept : most_(most) {}
 
     /// How the context of that resource is reached; nothing: it is not known.
     std::optional<peer> find(resource_id which, traffic what) const;
@@ -56,6 +57,7 @@ public:
     void forget(const peer& gone);
 
 private:
+    const std::size_t most_;
     mutable std::mutex lock_;
     std::unordered_map<resource_id, ways_there> contexts_;
     std::unordered_map<resource_id, ways_there> resources_;

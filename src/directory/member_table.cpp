@@ -48,7 +48,7 @@ member_table::learnt member_table::learn(const member& what, time_point when) {
     }
     const auto known = all_.find(what.key);
     const std::size_t claimed = known != all_.end() ? known->second.ranges.size() : 0;
-    if (known == all_.end() && all_.size() == most_members) return learnt::nothing;
+    if (known == all_.end() && all_.size() >= most_members_) return learnt::nothing;
     if (claims_.size() - claimed + what.ranges.size() > most_claims || !is_proper(what))
         return learnt::nothing;
     const auto [at, fresh] = all_.try_emplace(what.key);
@@ -69,8 +69,8 @@ bool member_table::remove(const departure& what, time_point when) {
     if (at == all_.end() || at->second.version > what.version) return false;
     note_ranges(at->second, {}, when);
     digest_ -= digest_of(at->second);
-    if (gone_.size() >= most_members) (void)departures(when);
-    if (gone_.size() >= most_members) gone_.erase(gone_.begin());
+    if (gone_.size() >= most_members_) (void)departures(when);
+    if (gone_.size() >= most_members_) gone_.erase(gone_.begin());
     gone_[what.key] = {what.version, when};
     ring_.erase(std::lower_bound(ring_.begin(), ring_.end(), what.key));
     all_.erase(at);

@@ -82,10 +82,12 @@ class member_table {
 public:
     using time_point = clock::time_point;
 
-    /// Departures are kept in mind so long, against late news of who is gone.
-    explicit member_table(clock::duration keep = std::chrono::seconds(10)) : keep_(keep) {}
+    /// Departures are kept in mind so long, against late news of who is gone. So many members are
+    /// kept, and as many departures.
+    explicit member_table(clock::duration keep = std::chrono::seconds(10),
+                          std::size_t most_members = 65536)
+        : most_members_(most_members), keep_(keep) {}
 
-    static constexpr std::size_t most_members = 65536;
     static constexpr std::size_t most_claims = 131072;  ///< Of all: four times the ranges.
 
     enum class learnt : std::uint8_t { nothing, newer, first };
@@ -126,6 +128,7 @@ public:
 private:
     void note_ranges(const member& before, const member& now, time_point when);
 
+    const std::size_t most_members_;
     std::unordered_map<std::uint64_t, member> all_;
     std::vector<std::uint64_t> ring_;  // Their keys, sorted.
     struct claim {

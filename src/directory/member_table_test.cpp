@@ -76,6 +76,21 @@ TEST(member_table, keeps_nobody_who_says_what_no_server_would) {
     EXPECT_EQ(table.learn(of(key, 1), at(0)), learnt::first);
 }
 
+TEST(member_table, keeps_so_many_members_and_departures_and_still_learns_of_those_it_has) {
+    member_table table(std::chrono::seconds(10), 2);
+    EXPECT_EQ(table.learn(of(1), at(0)), learnt::first);
+    EXPECT_EQ(table.learn(of(2), at(0)), learnt::first);
+    EXPECT_EQ(table.learn(of(3), at(0)), learnt::nothing);
+    EXPECT_EQ(table.learn(of(2, 2), at(0)), learnt::newer);
+    EXPECT_EQ(table.size(), 2u);
+    for (const std::uint64_t key : {1, 2, 3, 4}) {
+        table.learn(of(key, 3), at(1));
+        EXPECT_TRUE(table.remove({key, 3}, at(1)));
+        EXPECT_LE(table.departures(at(1)).size(), 2u);
+    }
+    EXPECT_EQ(table.learn(of(5), at(1)), learnt::first) << "who went left a place";
+}
+
 TEST(member_table, of_two_that_claim_a_range_the_first_has_it_while_it_is_there) {
     member_table table;
     table.learn(of(7, 1, {1}), at(1));

@@ -40,6 +40,8 @@ public:
     void remove_mark(std::uint32_t mark) noexcept;
 
     std::size_t lists() const noexcept { return used_; }
+    /// Lists that there is memory for: the most that were there at once.
+    std::size_t kept() const noexcept { return lists_.size(); }
 
 private:
     static constexpr std::uint32_t is_mark = none - 1;

@@ -39,6 +39,7 @@ public:
     struct how {
         std::uint64_t seed = 0;  ///< 0: its number, from 1.
         bool in_one = false;     ///< Its context is in the directory's process.
+        directory_limits limits{};
     };
     /// `by_medium`: they find each other by it; else they all know host0.
     explicit hosts(std::size_t count, std::string secret = {}, std::size_t fanout = 8,
@@ -60,6 +61,7 @@ public:
         options.ring.seed = like.seed != 0 ? like.seed : all_.size() + 1;
         options.ring.fanout = fanout_;
         options.secret = secret_;
+        options.limits = like.limits;
         if (by_medium_) {
             one->medium = std::make_shared<breakable_medium>(net.broadcast(name));
             options.ring.medium = one->medium;
