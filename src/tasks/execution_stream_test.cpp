@@ -1,3 +1,4 @@
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -5,6 +6,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -168,6 +170,14 @@ TEST(execution_stream, bad_use_is_refused) {
     });
     driven.run_ready();
     EXPECT_TRUE(nested_refused);
+}
+
+TEST(execution_stream, shows_the_first_15_characters_of_its_name_to_the_system) {
+    execution_stream stream(execution_stream_options{.name = "a name of twenty-six chars"});
+    std::array<char, 64> seen{};
+    spawn(stream, [&] { ::pthread_getname_np(::pthread_self(), seen.data(), seen.size()); }).join();
+    EXPECT_STREQ(seen.data(), "a name of twent");
+    EXPECT_EQ(stream.name(), "a name of twenty-six chars");
 }
 
 TEST(execution_stream, is_bound_to_the_core_asked_for) {

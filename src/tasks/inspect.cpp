@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <cstring>
 #include <mutex>
 #include <system_error>
@@ -119,6 +120,37 @@ std::vector<ult_info> list_ults(bool with_traces) {
     return all;
 }
 
+namespace {
+
+/// While one lives, who writes to a pipe that nobody reads is told by EPIPE alone.
+class no_broken_pipe_signal {
+public:
+    no_broken_pipe_signal() noexcept {
+        sigemptyset(&broken_pipe_);
+        sigaddset(&broken_pipe_, SIGPIPE);
+        was_pending_ = is_pending();
+        ::pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
+    }
+    ~no_broken_pipe_signal() {
+        constexpr timespec now{};
+        if (!was_pending_ && is_pending()) ::sigtimedwait(&broken_pipe_, nullptr, &now);
+        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    no_broken_pipe_signal(const no_broken_pipe_signal&) = delete;
+    no_broken_pipe_signal& operator=(const no_broken_pipe_signal&) = delete;
+
+private:
+    static bool is_pending() noexcept {
+        sigset_t pending;
+        return ::sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
+    }
+    sigset_t broken_pipe_;
+    sigset_t before_;
+    bool was_pending_;
+};
+
+}  // namespace
+
 void print_ults(int fd) {
     std::string text;
     for (const ult_info& each : list_ults(true)) {
@@ -133,11 +165,12 @@ void print_ults(int fd) {
         for (std::size_t i = 0; i < each.trace.size(); ++i)
             text += fmt::format("    #{} {:#x} {}\n", i, each.trace[i].address, each.trace[i].text);
     }
+    const no_broken_pipe_signal survives;
     for (std::string_view left = text; !left.empty();) {
         const ssize_t written = ::write(fd, left.data(), left.size());
         if (written > 0) {
             left.remove_prefix(static_cast<std::size_t>(written));
-        } else if (errno != EINTR) {
+        } else if (written == 0 || errno != EINTR) {
             return;
         }
     }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -10,12 +11,14 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/core/unique_fd.hpp>
 #include <amalgam/tasks/channel.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/future.hpp>
@@ -360,6 +363,39 @@ TEST_F(inspect, a_child_does_not_make_its_parent_print) {
     happens.set();
     stream.run_ready();
     second.join();
+}
+
+TEST_F(inspect, what_cannot_be_printed_is_left_out_and_the_program_goes_on) {
+    event happens;
+    ult one = spawn(stream, [&] { happens.wait(); }, {.name = "unseen"});
+    stream.run_ready();
+    print_ults(-1);
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK | O_CLOEXEC), 0);
+    unique_fd reads(ends[0]), writes(ends[1]);
+    const std::string filler(4096, 'x');
+    while (::write(writes.get(), filler.data(), filler.size()) > 0)
+        continue;
+    print_ults(writes.get());  // It is full.
+    reads.reset();
+    print_ults(writes.get());  // Nobody reads it: SIGPIPE is the end of a program by default.
+    happens.set();
+    stream.run_ready();
+    one.join();
+}
+
+TEST_F(inspect, of_a_name_the_first_23_characters_are_kept) {
+    event happens;
+    const std::string long_name = "a name of more than 23 characters, thrown away by now";
+    ult one = spawn(stream, [&] { happens.wait(); }, {.name = long_name});
+    ult other = spawn(stream, [&] { happens.wait(); }, {.name = long_name.substr(0, 22)});
+    stream.run_ready();
+    EXPECT_EQ(wait_of(long_name.substr(0, 23)), "event");
+    EXPECT_EQ(wait_of(long_name.substr(0, 22)), "event");
+    happens.set();
+    stream.run_ready();
+    one.join();
+    other.join();
 }
 
 TEST(inspect_signals, one_that_cannot_be_handled_is_refused) {

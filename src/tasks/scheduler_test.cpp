@@ -11,8 +11,10 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
+#include <amalgam/tasks/poller.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
+#include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 namespace amalgam {
@@ -201,6 +203,41 @@ TEST(post_scheduler, waits_for_the_parked_ults_of_its_pools) {
     stream.run_ready();
     EXPECT_EQ(order, "ab");
     EXPECT_TRUE(ended.ready());
+}
+
+TEST(post_scheduler, leaves_timers_and_pollers_running_and_nothing_else) {
+    fifo_pool above;
+    execution_stream stream(driven);
+    std::atomic<bool> ends = false;
+    auto ended = post_scheduler(stream.main_pool(),
+                                std::make_unique<told>(std::vector<pool*>{&above}, ends));
+    stream.run_ready();
+    struct noted final : timer {
+        noted(execution_stream& where, int& count)
+            : timer(where, [](timer& self) noexcept { ++static_cast<noted&>(self).fired; }),
+              fired(count) {}
+        int& fired;
+    };
+    struct counting final : poller {
+        std::size_t poll() noexcept override { return polled++ == 0 ? 1 : 0; }
+        int wait_handle() const noexcept override { return -1; }
+        bool prepare_to_sleep() noexcept override { return true; }
+        int polled = 0;
+    } source;
+    int fired = 0, ran_below = 0;
+    noted alarm(stream, fired);
+    alarm.arm(stream.now());
+    stream.add_poller(source);
+    post(stream, [&] { ++ran_below; });
+    stream.run_ready();
+    EXPECT_EQ(fired, 1);
+    EXPECT_GT(source.polled, 0);
+    EXPECT_EQ(ran_below, 0);
+    ends = true;
+    stream.run_ready();
+    EXPECT_EQ(ran_below, 1);
+    EXPECT_TRUE(ended.ready());
+    stream.remove_poller(source);
 }
 
 TEST(post_scheduler, fails_where_another_stream_serves_its_pool) {

@@ -100,6 +100,32 @@ TEST_F(timer_in_virtual_time, a_callback_may_arm_it_again_or_destroy_it) {
     EXPECT_EQ(*count, 3);
 }
 
+TEST_F(timer_in_virtual_time, a_callback_may_cancel_itself_and_others_without_waiting) {
+    struct canceling final : timer {
+        canceling(execution_stream& where, timer& another)
+            : timer(where,
+                    [](timer& self) noexcept {
+                        auto& mine = static_cast<canceling&>(self);
+                        mine.itself = mine.cancel();
+                        mine.another_was_armed = mine.another.cancel();
+                    }),
+              another(another) {}
+        timer& another;
+        bool itself = true;
+        bool another_was_armed = false;
+    };
+    lettered behind(stream, fired, 'b');
+    canceling first(stream, behind);
+    first.arm(time.now() + 1ms);
+    behind.arm(time.now() + 1ms);
+    advance(1ms);
+    EXPECT_FALSE(first.itself);
+    EXPECT_TRUE(first.another_was_armed);
+    EXPECT_EQ(fired, "");
+    EXPECT_FALSE(behind.cancel());
+    EXPECT_EQ(stream.next_timer(), std::nullopt);
+}
+
 TEST_F(timer_in_virtual_time, sleeping_ults_wake_in_the_order_of_their_deadlines) {
     for (int ms : {30, 10, 20}) {
         post(stream, [&, ms] {

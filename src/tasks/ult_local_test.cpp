@@ -3,11 +3,14 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/poller.hpp>
+#include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
@@ -107,6 +110,38 @@ TEST(ult_local, has_a_value_for_each_plain_thread_and_for_a_streams_tasklets) {
     spawn_tasklet(stream, [&] { EXPECT_EQ((*mine)++, 0); }).join();
     spawn_tasklet(stream, [&] { EXPECT_EQ(*mine, 1); }).join();
     EXPECT_EQ(*mine, 1);
+}
+
+TEST(ult_local, is_that_of_the_streams_thread_in_timer_callbacks_and_pollers) {
+    execution_stream stream(execution_stream_options{.driven = true});
+    ult_local<int> mine;
+    *mine = 1;  // This thread drives the stream.
+    struct alarm final : timer {
+        alarm(execution_stream& where, ult_local<int>& what)
+            : timer(where, [](timer& self) noexcept { *static_cast<alarm&>(self).mine += 10; }),
+              mine(what) {}
+        ult_local<int>& mine;
+    } rings(stream, mine);
+    struct source final : poller {
+        explicit source(ult_local<int>& what) : mine(what) {}
+        std::size_t poll() noexcept override {
+            if (std::exchange(polled, true)) return 0;
+            *mine += 100;
+            return 1;
+        }
+        int wait_handle() const noexcept override { return -1; }
+        bool prepare_to_sleep() noexcept override { return true; }
+        ult_local<int>& mine;
+        bool polled = false;
+    } polled(mine);
+    int of_ult = 1;
+    post(stream, [&] { of_ult = *mine; });
+    rings.arm(stream.now());
+    stream.add_poller(polled);
+    stream.run_ready();
+    stream.remove_poller(polled);
+    EXPECT_EQ(*mine, 111);
+    EXPECT_EQ(of_ult, 0);
 }
 
 TEST(ult_local, that_could_not_be_made_is_tried_again) {

@@ -14,11 +14,13 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
+#include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "tasks/sanitizer.hpp"
@@ -123,6 +125,35 @@ TEST_F(ult_on_a_driven_stream, an_exception_of_a_detached_one_harms_nobody) {
     post_tasklet(stream, [] { throw std::runtime_error("told to the log"); });
     EXPECT_EQ(stream.run_ready(), 4u);
     EXPECT_TRUE(ran);
+}
+
+TEST_F(ult_on_a_driven_stream, what_nobody_joins_for_is_told_to_the_log_once) {
+    std::string told;
+    default_logger().set_sink([&](const log_record& line) { told += to_text(line) + '\n'; });
+    const auto throws = [](const char* text) {
+        return [text] { throw std::runtime_error(text); };
+    };
+    post(stream, throws("of a posted ULT"));
+    spawn(stream, throws("of a detached ULT")).detach();
+    post_tasklet(stream, throws("of a posted tasklet"));
+    spawn_tasklet(stream, throws("of a detached tasklet")).detach();
+    {
+        const ult destroyed = spawn(stream, throws("of a destroyed ULT"));
+        const tasklet too = spawn_tasklet(stream, throws("of a destroyed tasklet"));
+        stream.run_ready();
+    }
+    ult joined = spawn(stream, throws("of a joined ULT"));
+    stream.run_ready();
+    EXPECT_THROW(joined.join(), std::runtime_error);
+    default_logger().set_sink({});
+    for (const char* each : {"of a posted ULT", "of a detached ULT", "of a posted tasklet",
+                             "of a detached tasklet", "of a destroyed ULT",
+                             "of a destroyed tasklet"}) {
+        const auto at = told.find(each);
+        ASSERT_NE(at, std::string::npos) << each << " is not in\n" << told;
+        EXPECT_EQ(told.find(each, at + 1), std::string::npos) << told;
+    }
+    EXPECT_EQ(told.find("of a joined ULT"), std::string::npos) << told;
 }
 
 TEST_F(ult_on_a_driven_stream, yielding_inside_a_catch_block_keeps_each_ones_exception) {

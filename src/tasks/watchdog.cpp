@@ -105,8 +105,15 @@ void watchdog::look_from_time_to_time() {
 }
 
 void watchdog::look() {
-    for (const std::string& each : what_is_new())
-        tell(each);
+    std::exception_ptr first;
+    for (const std::string& each : what_is_new()) {
+        try {
+            tell(each);
+        } catch (...) {  // The others are told all the same: each is new only once.
+            if (first == nullptr) first = std::current_exception();
+        }
+    }
+    if (first != nullptr) std::rethrow_exception(first);
 }
 
 void watchdog::tell(std::string_view sentence) const {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/mutex.hpp>
@@ -166,6 +168,79 @@ TEST_F(watchdog_looks, a_timer_or_a_poller_or_ready_work_can_end_waits) {
     waits.join();
     ready.join();
     EXPECT_THROW(sleeps.join(), error);
+}
+
+TEST_F(watchdog_looks, what_tell_throws_comes_out_of_look_and_the_rest_is_told) {
+    int calls = 0;
+    watchdog throwing{{.holds_stream_for = 1h,
+                       .tell =
+                           [&](std::string_view) {
+                               ++calls;
+                               throw std::runtime_error("heard enough");
+                           },
+                       .clock = &time}};
+    execution_stream inner(execution_stream_options{.name = "inner", .driven = true});
+    ult outer = spawn(stream, [&] {
+        post(inner, [&] {  // Both hold their streams now.
+            throwing.look();
+            time.advance(1h);
+            EXPECT_THROW(throwing.look(), std::runtime_error);
+            EXPECT_EQ(calls, 2);
+            throwing.look();
+            EXPECT_EQ(calls, 2);
+        });
+        inner.run_ready();
+    });
+    stream.run_ready();
+    outer.join();
+}
+
+TEST_F(watchdog_looks, by_several_threads_at_once_tell_once) {
+    std::mutex lock;
+    int calls = 0;
+    watchdog asked{{.holds_stream_for = 1h,
+                    .tell =
+                        [&](std::string_view) {
+                            const std::lock_guard hold(lock);
+                            ++calls;
+                        },
+                    .clock = &time}};
+    ult task = spawn(stream, [&] {
+        for (int round = 1; round <= 20; ++round) {
+            asked.look();
+            time.advance(1h);
+            std::vector<std::thread> threads;
+            for (int i = 0; i < 4; ++i)
+                threads.emplace_back([&] { asked.look(); });
+            for (std::thread& each : threads)
+                each.join();
+            EXPECT_EQ(calls, round);
+            this_task::yield();
+        }
+    });
+    stream.run_ready();
+    task.join();
+}
+
+TEST(watchdog_thread, logs_what_tell_throws_and_looks_on) {
+    std::atomic<int> logged{0};
+    default_logger().set_sink([&](const log_record& line) {
+        if (to_text(line).find("heard enough") != std::string::npos) ++logged;
+    });
+    {
+        execution_stream stream;
+        const watchdog dog({.holds_stream_for = 1ms, .tell = [&](std::string_view) {
+                                throw std::runtime_error("heard enough");
+                            }});
+        while (logged < 2) {
+            const int before = logged;
+            spawn(stream, [&] {
+                while (logged == before)
+                    continue;
+            }).join();
+        }
+    }
+    default_logger().set_sink({});
 }
 
 TEST(watchdog_thread, finds_a_held_stream_by_itself) {
