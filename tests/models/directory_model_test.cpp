@@ -180,11 +180,14 @@ private:
             }
         }));
     }
+    void all_go(process& one) {
+        for (const auto& each : one.boxes)
+            if (!entries_[each->is].going) entries_[each->is].going = net_.now();
+    }
     void end(process& one) {
         wait(one);
         if (!one.runs) return;
-        for (const auto& each : one.boxes)
-            entries_[each->is].going = net_.now();
+        all_go(one);
         one.operations.push_back(one.runs->spawn([&one] {
             one.watch = {};
             one.boxes.clear();
@@ -275,9 +278,15 @@ private:
     void find(process& one) {
         const int type = static_cast<int>(random_.below(types));
         begin(one, [this, &one, type](time from) {
-            const auto found = one.here->find(query(type));
-            if (found) return check_found(*found, type, from);
-            if (!was_quiet(from) || one.killed) return;
+            const bool calm = was_quiet(from) && !one.killed;
+            const result<found_resource> found = one.here->try_find(query(type));
+            if (found.ok()) return check_found(*found, type, from);
+            const errc code = found.code().code;
+            EXPECT_FALSE(code == errc::timed_out && was_quiet(from) && !one.killed);
+            if (code != errc::not_found && code != errc::timed_out)
+                throw error(found.code(), found.sentence());
+            // What is not told in full is told to be so, from the first moment of a fault.
+            if (!calm || code != errc::not_found) return;
             for (const entry& each : entries_)
                 EXPECT_FALSE(each.type == type && is_sure(each, from))
                     << one.name << " did not find " << &each - entries_.data();
@@ -286,14 +295,17 @@ private:
     void search(process& one) {
         const int type = static_cast<int>(random_.below(types));
         begin(one, [this, &one, type](time from) {
+            const bool calm = was_quiet(from) && !one.killed;
             std::set<std::string> seen;
-            for (const found_resource& each : one.here->search(query(type))) {
+            resource_search all = one.here->search(query(type));
+            for (const found_resource& each : all) {
                 EXPECT_TRUE(seen.emplace(each.what.text("n")).second)
                     << each.what.text("n") << " was found twice";
                 check_found(each, type, from);
             }
-            if (was_quiet(from) && !one.killed)
-                check_complete(seen, type, from, one.name + " did not find ");
+            EXPECT_FALSE(all.missed() != 0 && was_quiet(from) && !one.killed);
+            if (!calm || all.missed() != 0) return;
+            check_complete(seen, type, from, one.name + " did not find ");
         });
     }
     void check_complete(const std::set<std::string>& seen, int type, time from,
@@ -394,6 +406,7 @@ private:
                 fault();
                 net_.kill(killed.name);
                 killed.killed = true;
+                all_go(killed);
                 end(killed);
                 start(killed, net_.restart(killed.name));
                 fault();
