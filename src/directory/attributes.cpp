@@ -183,6 +183,32 @@ void attribute_list::append(std::string_view name, const_bytes value, std::size_
     store_le(all + 4, static_cast<std::uint32_t>(before + more));
 }
 
+attribute_list& attribute_list::set(std::string_view name, const_bytes value) {
+    if (!view().find(name)) return add(name, value);
+    attribute_list changed;
+    for (const attribute& each : view()) {
+        if (each.name == name) {
+            changed.add(name, value);
+        } else if (each.is_open) {
+            changed.ask(each.name);
+        } else {
+            changed.add(each.name, each.value);
+        }
+    }
+    words_.swap(changed.words_);
+    return *this;
+}
+
+attribute_list& attribute_list::set(std::string_view name, std::string_view text) {
+    return set(name, const_bytes(reinterpret_cast<const std::byte*>(text.data()), text.size()));
+}
+
+attribute_list& attribute_list::set_all(const attribute_view& these) {
+    for (const attribute& each : these)
+        set(each.name, each.value);
+    return *this;
+}
+
 bool attribute_list::fill(std::string_view name, const_bytes value) {
     if (words_.empty()) return false;
     auto* at = reinterpret_cast<std::byte*>(words_.data()) + list_head;

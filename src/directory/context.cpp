@@ -79,6 +79,10 @@ result<found_resource> context::try_find(attribute_list query) {
     }
 }
 
+peer context::lookup(resource_id which) {
+    return core_->lookup(which);
+}
+
 resource_search context::search(attribute_list query) {
     const std::uint32_t number = core_->start_search(query);
     return resource_search(core_, std::move(query), number);

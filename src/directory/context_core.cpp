@@ -29,6 +29,7 @@ context_core::context_core(engine& on, context_options options)
       gate_(std::make_shared<gate>(on, context_gate_role, secret_of(options_.secret))),
       add_(on.procedure<at_directory::add>(at_directory::add_name)),
       remove_(on.procedure<at_directory::remove>(at_directory::remove_name)),
+      set_(on.procedure<at_directory::set>(at_directory::set_name)),
       find_(on.procedure<at_directory::find>(at_directory::find_name)),
       find_long_(on.procedure<at_directory::find_long>(at_directory::find_long_name)),
       find_elsewhere_(
@@ -87,7 +88,8 @@ attribute_list context_core::describe() const {
     for (const std::string& each : on_.addresses())
         addresses += each + '\n';
     what.add(context_addresses, addresses);
-    return what;
+    const std::lock_guard one(kept_lock_);
+    return what.set_all(own_changes_);
 }
 
 result<resource_id> context_core::try_open(const std::string& directory) {
@@ -175,7 +177,7 @@ void context_core::lose(const peer& who, status) {
         begin_to_reopen();
     }
     log(log_level::warn, "directory", "the directory is lost", {{"context", number(id_)}});
-    change(0, false, {});
+    change(0, resource_change::kind::ended, {});
 }
 
 resource_id context_core::add(const attribute_view& what) {
@@ -191,6 +193,25 @@ void context_core::remove_or_throw(resource_id which) {
     remove_.on(directory())(id_, which).take();
     keep_not(which);
     messages_.close(which);
+}
+
+void context_core::set(resource_id which, const attribute_view& changes) {
+    check_open();
+    set_.on(directory())(id_, which, changes).take();
+    const std::lock_guard one(kept_lock_);
+    if (which == id_) {
+        own_changes_.set_all(changes);
+    } else if (const auto at = kept_.find(which); at != kept_.end()) {
+        at->second.set_all(changes);
+    } else {
+        return;
+    }
+    ++kept_changes_;
+}
+
+peer context_core::lookup(resource_id which) {
+    check_not_closed();
+    return locate(which, traffic::small);
 }
 
 void context_core::remove(resource_id which) noexcept {
@@ -286,11 +307,13 @@ void context_core::unwatch(std::uint32_t number) noexcept {
     }
 }
 
-void context_core::change_told(std::uint32_t watch, bool appeared, found_values which) {
-    if (call_context::current().from() == directory()) change(watch, appeared, which);
+void context_core::change_told(std::uint32_t watch, resource_change::kind what,
+                               found_values which) {
+    if (call_context::current().from() == directory()) change(watch, what, which);
 }
 
-void context_core::change(std::uint32_t watch, bool appeared, const found_values& which) {
+void context_core::change(std::uint32_t watch, resource_change::kind what,
+                          const found_values& which) {
     using kind = resource_change::kind;
     std::unordered_map<std::uint32_t, std::shared_ptr<watch_state>> whom;
     {
@@ -301,9 +324,8 @@ void context_core::change(std::uint32_t watch, bool appeared, const found_values
             whom.insert(*at);
         }
     }
-    const kind what = which.id == resource_id::none ? kind::ended
-                      : appeared                    ? kind::appeared
-                                                    : kind::gone;
+    if (which.id == resource_id::none) what = kind::ended;
+    if (which.id != resource_id::none && what >= kind::ended) return;
     for (const auto& [number, state] : whom)
         state->note(on_.pool(), what, which);
 }

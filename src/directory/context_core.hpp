@@ -51,6 +51,9 @@ public:
     resource_id add(const attribute_view& what);
     void remove(resource_id which) noexcept;
     void remove_or_throw(resource_id which);
+    void set(resource_id which, const attribute_view& changes);
+    /// How the context of that resource is reached for small messages.
+    peer lookup(resource_id which);
     /// What was found, or none, and how many directories, at least, did not answer.
     std::pair<std::optional<found_resource>, std::uint32_t> find(resource_id which,
                                                                  attribute_list query);
@@ -93,9 +96,9 @@ private:
     errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
     errc room(resource_id to, std::uint64_t bytes);
     void undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
-    void change_told(std::uint32_t watch, bool appeared, found_values which);
+    void change_told(std::uint32_t watch, resource_change::kind what, found_values which);
 
-    void change(std::uint32_t watch, bool appeared, const found_values& which);
+    void change(std::uint32_t watch, resource_change::kind what, const found_values& which);
     void open_at(const std::string& directory, bool start);
     peer directory() const;
     void set_directory(const peer& there);
@@ -119,7 +122,8 @@ private:
     peer locate(resource_id which, traffic what);
     /// The ways to another context, as the options choose them among those that are trusted.
     ways_there ways_to(const peer& context);
-    void learn_sender(resource_id which);
+    /// False: the caller is not who has that resource, as far as that is known.
+    bool learn_sender(resource_id which);
     void tell_undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
     part_answer ask(resource_id which, const attribute_view& query);
     /// Calls `deliver(peer)` until it says what became of the message: again where a location was
@@ -157,6 +161,7 @@ private:
 
     const procedure<at_directory::add> add_;
     const procedure<at_directory::remove> remove_;
+    const procedure<at_directory::set> set_;
     const procedure<at_directory::find> find_;
     const procedure<at_directory::find_long> find_long_;
     const procedure<at_directory::find_elsewhere> find_elsewhere_;
@@ -177,8 +182,9 @@ private:
     locations where_;
     send_lanes lanes_;
 
-    std::mutex kept_lock_;
+    mutable std::mutex kept_lock_;
     std::unordered_map<resource_id, attribute_list> kept_;  // What it has registered.
+    attribute_list own_changes_;                            // What was set of itself.
     std::vector<resource_id> removed_;                      // While the directory was lost.
     std::uint64_t kept_changes_ = 0;
     bool reopens_ = false;

@@ -89,15 +89,19 @@ ways_there context_core::ways_to(const peer& context) {
     return chosen;
 }
 
-void context_core::learn_sender(resource_id which) {
-    if (where_.knows(which)) return;
+bool context_core::learn_sender(resource_id which) {
     const peer& from = call_context::current().from();
+    // What is this context's own is nobody else's.
+    if (const auto known = where_.find(which, traffic::small))
+        return from.is_self() || !known->is_self();
+    if (!from.is_self() && messages_.has(which)) return false;
     try {
         where_.learn_sender(which, ways_to(from));
     } catch (const std::exception& why) {  // Of the user's choice.
         log(log_level::warn, "directory", "no way was chosen to who sends", {{"why", why.what()}});
         where_.learn_sender(which, ways_there(from));
     }
+    return true;
 }
 
 context_core::nanoseconds context_core::left_until(time_point deadline) const {
@@ -240,7 +244,7 @@ errc context_core::message_in_turn(resource_id from, resource_id to, std::int32_
 errc context_core::arrived(resource_id from, resource_id to, std::int32_t tag,
                            const_bytes content, message_store::turn in) {
     const call_context& call = call_context::current();
-    learn_sender(from);
+    if (!learn_sender(from)) return errc::denied;
     resource_message arrived{from, to, tag, short_buffers_.take(content.size())};
     std::copy(content.begin(), content.end(), arrived.content.data());
     const errc how = messages_.put(arrived, in);
@@ -251,7 +255,7 @@ errc context_core::arrived(resource_id from, resource_id to, std::int32_t tag,
 errc context_core::long_message(resource_id from, resource_id to, std::int32_t tag,
                                 amalgam::bulk content) {
     const call_context& call = call_context::current();
-    learn_sender(from);
+    if (!learn_sender(from)) return errc::denied;
     const time_point deadline = call.deadline().value_or(time_point::max());
     resource_message arrived{from, to, tag, {}};
     errc how = errc::ok;

@@ -53,6 +53,7 @@ void directory_core::start() {
     serve(at_directory::close_name, &directory_core::close);
     serve(at_directory::add_name, &directory_core::add);
     serve(at_directory::remove_name, &directory_core::remove);
+    serve(at_directory::set_name, &directory_core::set);
     serve(at_directory::find_name, &directory_core::find);
     serve(at_directory::find_long_name, &directory_core::find_long, handler::ult);
     serve(at_directory::find_elsewhere_name, &directory_core::find_elsewhere, handler::ult);
@@ -86,9 +87,9 @@ void directory_core::check_is(resource_id context) const {
                 fmt::format("the caller is not context {}, or not any more", number(context)));
 }
 
-void directory_core::far_change(std::uint64_t server, std::uint32_t watch, bool appeared,
-                                found_values which) {
-    far_->changed(call_context::current().from(), server, watch, appeared, which);
+void directory_core::far_change(std::uint64_t server, std::uint32_t watch,
+                                resource_change::kind what, found_values which) {
+    far_->changed(call_context::current().from(), server, watch, what, which);
 }
 
 reply<resource_id> directory_core::add(resource_id context, attribute_view what) {
@@ -103,6 +104,14 @@ reply<bool> directory_core::remove(resource_id context, resource_id id) {
     return alone([&] {
         check_is(context);
         registry_.remove(context, id);
+        return true;
+    });
+}
+
+reply<bool> directory_core::set(resource_id context, resource_id id, attribute_view changes) {
+    return alone([&] {
+        check_is(context);
+        registry_.set(context, id, changes);
         return true;
     });
 }
@@ -370,10 +379,9 @@ void directory_core::tell(resource_id context) {
         try {
             for (const watched_change& each : changes) {
                 if (is_server) {
-                    change_there_.on(whom).post(ring_->self_key(), each.watch, each.appeared,
-                                                each.which);
+                    change_there_.on(whom).post(ring_->self_key(), each.watch, each.what, each.which);
                 } else {
-                    change_.on(whom).post(each.watch, each.appeared, each.which);
+                    change_.on(whom).post(each.watch, each.what, each.which);
                 }
             }
         } catch (const error& why) {  // It is gone, or will be.

@@ -83,6 +83,7 @@ private:
     void close(resource_id context);
     reply<resource_id> add(resource_id context, attribute_view what);
     reply<bool> remove(resource_id context, resource_id id);
+    reply<bool> set(resource_id context, resource_id id, attribute_view changes);
     found_values find(resource_id id, attribute_view query);
     found_values find_long(attribute_view query);
     part_answer find_elsewhere(resource_id id, attribute_view query);
@@ -92,7 +93,8 @@ private:
     reply<bool> watch(resource_id context, std::uint32_t number, attribute_view query);
     void unwatch(resource_id context, std::uint32_t number);
     reply<resource_id> open_guest();
-    void far_change(std::uint64_t server, std::uint32_t watch, bool appeared, found_values which);
+    void far_change(std::uint64_t server, std::uint32_t watch, resource_change::kind what,
+                    found_values which);
 
     /// What `work()` returns or throws, which runs with the lock held. Afterwards those who watch
     /// for what it has changed are told.

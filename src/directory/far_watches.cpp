@@ -174,7 +174,8 @@ void far_watches::forget_told(std::uint64_t server) {
             const auto at = what.told.find(server);
             if (at == what.told.end()) continue;
             for (auto& [id, which] : at->second)
-                gone.push_back({what.context, what.number, false, std::move(which)});
+                gone.push_back({what.context, what.number, resource_change::kind::gone,
+                                std::move(which)});
             what.told.erase(at);
         }
     }
@@ -182,22 +183,30 @@ void far_watches::forget_told(std::uint64_t server) {
         tell_(std::move(each));
 }
 
-void far_watches::changed(const peer& by, std::uint64_t server, std::uint32_t watch, bool appeared,
-                          const found_values& which) {
+void far_watches::changed(const peer& by, std::uint64_t server, std::uint32_t watch,
+                          resource_change::kind what, const found_values& which) {
+    using kind = resource_change::kind;
     watched_change change;
     {
         const std::lock_guard one(lock_);
         const auto from = servers_.find(server);
         if (from == servers_.end() || !(from->second.who == by)) return;  // Or a stranger says so.
+        if (which.id != resource_id::none && what >= kind::ended) return;
         if (which.id == resource_id::none) {
             from->second.has.clear();  // It had too much to tell, and has forgotten the watches.
         } else {
             const auto at = watches_.find(watch);
             if (at == watches_.end() || !from->second.has.contains(watch)) return;
             auto& told = at->second.told[server];
-            if (appeared ? !told.emplace(which.id, which).second : told.erase(which.id) == 0)
-                return;
-            change = {at->second.context, at->second.number, appeared, which};
+            if (what == kind::gone) {
+                if (told.erase(which.id) == 0) return;
+            } else {
+                const auto [known, fresh] = told.try_emplace(which.id, which);
+                if (!fresh && what == kind::appeared) return;
+                known->second = which;
+                what = fresh ? kind::appeared : kind::changed;
+            }
+            change = {at->second.context, at->second.number, what, which};
         }
     }
     if (which.id == resource_id::none) return forget_told(server);

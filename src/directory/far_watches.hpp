@@ -45,8 +45,8 @@ public:
     /// So is the connection to that one; it may be there again.
     void lose(const peer& who);
     /// A server says so, by that peer. As at_context::change.
-    void changed(const peer& by, std::uint64_t server, std::uint32_t watch, bool appeared,
-                 const found_values& which);
+    void changed(const peer& by, std::uint64_t server, std::uint32_t watch,
+                 resource_change::kind what, const found_values& which);
 
 private:
     struct watched {

@@ -23,6 +23,9 @@ public:
     /// Enters `owner` at the end of the list of `key`, and chains the place before `chain`, an
     /// earlier place of the same owner or none. Returns the place.
     std::uint32_t enter(std::uint64_t key, std::uint32_t owner, std::uint32_t chain);
+    /// The next place of the same owner, and a way to choose it.
+    std::uint32_t chained(std::uint32_t place) const noexcept { return places_[place].chain; }
+    void chain(std::uint32_t place, std::uint32_t next) noexcept { places_[place].chain = next; }
     /// Leaves every list of that chain.
     void leave(std::uint32_t chain) noexcept;
 

@@ -149,6 +149,9 @@ inline constexpr std::string_view add_name = "amalgam.directory.add";
 /// The context, and its resource.
 using remove = reply<bool>(resource_id, resource_id);
 inline constexpr std::string_view remove_name = "amalgam.directory.remove";
+/// The context, its resource, or itself, and which attributes get which values.
+using set = reply<bool>(resource_id, resource_id, attribute_view);
+inline constexpr std::string_view set_name = "amalgam.directory.set";
 /// Which resource, or none, and what it is asked for.
 using find = found_values(resource_id, attribute_view);
 inline constexpr std::string_view find_name = "amalgam.directory.find";
@@ -175,9 +178,9 @@ inline constexpr std::string_view unwatch_name = "amalgam.directory.unwatch";
 
 /// Procedures of a context.
 namespace at_context {
-/// The number of a watch, whether a resource has appeared, and which. The id `none`: the watch has
-/// ended, as too many changes had not been told.
-using change = void(std::uint32_t, bool, found_values);
+/// The number of a watch, whether a resource has appeared, has gone or has changed, and which. The id
+/// `none`: the watch has ended, as too many changes had not been told.
+using change = void(std::uint32_t, resource_change::kind, found_values);
 inline constexpr std::string_view change_name = "amalgam.directory.change";
 /// From, to, tag, and the bytes -> whether it is stored; `overloaded`: there is no room.
 using message = errc(resource_id, resource_id, std::int32_t, const_bytes);

@@ -82,7 +82,7 @@ resource_id registry::open(const attribute_view& what, resource_id wanted) {
         store_.remove(id);
         throw;
     }
-    tell_watchers(store_.find(id), true);
+    tell_watchers(store_.find(id), resource_change::kind::appeared);
     return id;
 }
 
@@ -105,10 +105,10 @@ bool registry::close(resource_id context) {
     }
     for (resource_id each = store_.first_of(context); each != resource_id::none;
          each = store_.first_of(context)) {
-        tell_watchers(store_.find(each), false);
+        tell_watchers(store_.find(each), resource_change::kind::gone);
         store_.remove(each);
     }
-    tell_watchers(store_.find(context), false);
+    tell_watchers(store_.find(context), resource_change::kind::gone);
     return store_.remove(context);
 }
 
@@ -122,22 +122,65 @@ resource_id registry::add(resource_id context, const attribute_view& what, resou
     if (id == resource_id::none) throw no_id("resource", wanted);
     ++whose.resources;
     whose.bytes += what.bytes().size();
-    tell_watchers(store_.find(id), true);
+    tell_watchers(store_.find(id), resource_change::kind::appeared);
     return id;
+}
+
+resource_store::found registry::own(resource_id context, resource_id id) const {
+    const resource_store::found which = store_.find(id);
+    if (which.id == resource_id::none)
+        throw error(errc::not_found, fmt::format("there is no resource {}", number(id)));
+    if (id != context && which.context != context)
+        throw error(errc::denied, fmt::format("resource {} belongs to context {}, not to {}",
+                                              number(id), number(which.context), number(context)));
+    return which;
 }
 
 void registry::remove(resource_id context, resource_id id) {
     client& whose = client_of(context);
-    const resource_store::found which = store_.find(id);
-    if (which.id == resource_id::none)
-        throw error(errc::not_found, fmt::format("there is no resource {}", number(id)));
-    if (which.context != context)
-        throw error(errc::denied, fmt::format("resource {} belongs to context {}, not to {}",
-                                              number(id), number(which.context), number(context)));
+    if (id == context)
+        throw error(errc::denied,
+                    fmt::format("context {} is no resource of its own: close it", number(id)));
+    const resource_store::found which = own(context, id);
     --whose.resources;
     whose.bytes -= which.what.bytes().size();
-    tell_watchers(which, false);
+    tell_watchers(which, resource_change::kind::gone);
     store_.remove(id);
+}
+
+void registry::set(resource_id context, resource_id id, const attribute_view& changes) {
+    client& whose = client_of(context);
+    check_complete(changes);
+    const resource_store::found which = own(context, id);
+    const attribute_list before(which.what);
+    const attribute_list now = attribute_list(before).set_all(changes);
+    const std::size_t less = before.bytes().size(), more = now.bytes().size();
+    const bool counts = id != context;  // As add() does, and open() does not.
+    if (counts) {
+        whose.bytes -= less;
+        try {
+            check_room(whose, now);
+            store_.change(id, now);
+        } catch (...) {
+            whose.bytes += less;
+            throw;
+        }
+        whose.bytes += more;
+    } else {
+        store_.change(id, now);
+    }
+    if (watchers_.empty()) return;
+    using kind = resource_change::kind;
+    const attribute_view old = before;
+    const resource_store::found present = store_.find(id);
+    std::vector<std::uint64_t> keys{store_.key_of_all};
+    for (const attribute_view& all : {old, present.what})
+        for (const attribute& each : all)
+            keys.push_back(store_.key_of(each));
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    for (const std::uint64_t key : keys)
+        tell_those_at(key, present, kind::changed, &old);
 }
 
 found_values registry::find(resource_id id, const attribute_view& query) const {
@@ -223,7 +266,7 @@ void registry::watch(resource_id context, std::uint32_t number, const attribute_
         for (std::size_t told = 0;
              those.next(each, ~std::size_t{0}) == store_search::outcome::found; ++told) {
             check_limit(told, limits_.untold, "resources to be told of");
-            tell_({context, number, true, answer(each, query)});
+            tell_({context, number, resource_change::kind::appeared, answer(each, query)});
         }
     } catch (...) {
         forget(whose, number);
@@ -253,18 +296,28 @@ void registry::forget(client& whose, std::uint32_t watch) {
     whose.watches.erase(at);
 }
 
-void registry::tell_watchers(const resource_store::found& which, bool appeared) {
+void registry::tell_watchers(const resource_store::found& which, resource_change::kind what) {
     if (watchers_.empty()) return;
-    tell_those_at(store_.key_of_all, which, appeared);
+    tell_those_at(store_.key_of_all, which, what);
     for (const attribute& each : which.what)
-        tell_those_at(store_.key_of(each), which, appeared);
+        tell_those_at(store_.key_of(each), which, what);
 }
 
-void registry::tell_those_at(std::uint64_t key, const resource_store::found& which, bool appeared) {
+void registry::tell_those_at(std::uint64_t key, const resource_store::found& which,
+                             resource_change::kind what, const attribute_view* before) {
+    using kind = resource_change::kind;
     for (auto [one, end] = watchers_.equal_range(key); one != end; ++one) {
         const watcher& who = *one->second;
-        if (!which.fits(who.query)) continue;
-        tell_({who.context, who.number, appeared, answer(which, who.query)});
+        const bool fits = which.fits(who.query);
+        const bool fitted =
+            before != nullptr &&
+            resource_store::found{which.id, which.context, *before}.fits(who.query);
+        if (!fits && !fitted) continue;
+        const kind how = before == nullptr ? what
+                         : !fitted         ? kind::appeared
+                         : !fits           ? kind::gone
+                                           : kind::changed;
+        tell_({who.context, who.number, how, answer(which, who.query)});
     }
 }
 

@@ -12,6 +12,7 @@
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/directory/found_resource.hpp>
 #include <amalgam/directory/resource_id.hpp>
+#include <amalgam/directory/resource_watch.hpp>
 
 #include "directory/resource_store.hpp"
 
@@ -40,7 +41,7 @@ inline found_resource filled(attribute_list query, const found_values& by) {
 struct watched_change {
     resource_id watcher = resource_id::none;  ///< The context.
     std::uint32_t watch = 0;
-    bool appeared = false;
+    resource_change::kind what = resource_change::kind::ended;
     found_values which;
 };
 
@@ -77,6 +78,8 @@ public:
     resource_id add(resource_id context, const attribute_view& what,
                     resource_id wanted = resource_id::none);
     void remove(resource_id context, resource_id id);
+    /// Its attributes get these values, or it gets these attributes.
+    void set(resource_id context, resource_id id, const attribute_view& changes);
 
     /// One that has all attributes of `query` that are not open: `id`, or if that is none, the
     /// first that was registered. Open ones whose names begin with "context." are answered with
@@ -129,8 +132,11 @@ private:
     void check_room(const client& whose, const attribute_view& what) const;
     found_values answer(const resource_store::found& which, const attribute_view& query) const;
     store_search& search_of(resource_id context, std::uint32_t search);
-    void tell_watchers(const resource_store::found& which, bool appeared);
-    void tell_those_at(std::uint64_t key, const resource_store::found& which, bool appeared);
+    resource_store::found own(resource_id context, resource_id id) const;
+    void tell_watchers(const resource_store::found& which, resource_change::kind what);
+    /// `before`: what it was, when it has changed.
+    void tell_those_at(std::uint64_t key, const resource_store::found& which,
+                       resource_change::kind what, const attribute_view* before = nullptr);
     void forget(client& whose, std::uint32_t watch);
 
     const directory_limits limits_;

@@ -21,6 +21,10 @@ resource_id resource::release() noexcept {
     return std::exchange(id_, resource_id::none);
 }
 
+void resource::set(const attribute_list& changes) const {
+    whose().set(id_, changes);
+}
+
 void resource::send(resource_id to, std::int32_t tag, const_bytes content,
                     std::chrono::nanoseconds within) const {
     whose().send(id_, to, tag, content, within);

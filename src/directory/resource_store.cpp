@@ -102,10 +102,66 @@ std::uint32_t resource_store::free_slot(resource_id wanted) const noexcept {
     return slot < records_.size() && records_[slot].memory != nullptr ? no_slot : slot;
 }
 
-resource_id resource_store::add(resource_id context, attribute_view what, resource_id wanted) {
+std::unique_ptr<std::uint64_t[]> resource_store::copy_of(const attribute_view& what) {
     const std::size_t bytes = what.bytes().size();
     auto memory = std::make_unique<std::uint64_t[]>(bytes / 8 + 1);
     if (bytes != 0) std::memcpy(memory.get(), what.bytes().data(), bytes);
+    return memory;
+}
+
+void resource_store::change(resource_id id, attribute_view what) {
+    const std::uint32_t slot = slot_of(id);
+    record& one = records_[slot];
+    auto memory = copy_of(what);
+    // Places are chained in the order of the attributes, the last one first, before the others.
+    std::vector<std::uint32_t> had(one.what.size()), has, entered;
+    has.reserve(what.size());
+    entered.reserve(what.size());
+    std::uint32_t rest = one.places;
+    for (std::size_t i = had.size(); i-- > 0; rest = lists_.chained(rest))
+        had[i] = rest;
+    const auto stays_at = [&](const attribute& wanted) {
+        std::size_t i = 0;
+        for (const attribute& each : one.what) {
+            if (each.name == wanted.name)
+                return each.text() == wanted.text() ? std::exchange(had[i], posting_lists::none)
+                                                    : posting_lists::none;
+            ++i;
+        }
+        return posting_lists::none;
+    };
+    try {
+        for (const attribute& each : what) {
+            std::uint32_t place = stays_at(each);
+            if (place == posting_lists::none) {
+                place = lists_.enter(key_of(each), slot, posting_lists::none);
+                entered.push_back(place);
+            }
+            has.push_back(place);
+        }
+    } catch (...) {
+        for (const std::uint32_t each : entered)
+            lists_.leave(each);
+        throw;
+    }
+    for (const std::uint32_t each : had) {
+        if (each == posting_lists::none) continue;
+        lists_.chain(each, posting_lists::none);
+        lists_.leave(each);
+    }
+    for (const std::uint32_t each : has) {
+        lists_.chain(each, rest);
+        rest = each;
+    }
+    one.places = rest;
+    one.what =
+        what.rebased({reinterpret_cast<const std::byte*>(memory.get()), what.bytes().size()});
+    one.memory = std::move(memory);
+}
+
+resource_id resource_store::add(resource_id context, attribute_view what, resource_id wanted) {
+    const std::size_t bytes = what.bytes().size();
+    auto memory = copy_of(what);
     const std::uint32_t slot = free_slot(wanted);
     if (slot == no_slot) return resource_id::none;
     const bool fresh = slot == fresh_;

@@ -48,6 +48,9 @@ public:
                     resource_id wanted = resource_id::none);
     /// False: there is none of that id.
     bool remove(resource_id id) noexcept;
+    /// That resource, which is there, has these attributes from now on. It keeps its place in the
+    /// lists of those that it had before.
+    void change(resource_id id, attribute_view what);
 
     struct found {
         resource_id id = resource_id::none;
@@ -99,6 +102,7 @@ private:
     void take_from_freed(std::uint32_t slot) noexcept;
     std::uint32_t free_slot(resource_id wanted) const noexcept;
     void put_into_lists(std::uint32_t slot);
+    static std::unique_ptr<std::uint64_t[]> copy_of(const attribute_view& what);
 
     std::uint64_t key_of_context(resource_id context) const noexcept;
     /// The key of the shortest list that holds all answers.

@@ -103,18 +103,19 @@ TEST(ring_partial, a_query_looks_at_so_many_at_once_and_finds_what_is_behind_the
     hosts all(2);
     all.net.run_for(3s);
     all.in(1, [](context& here) {
-        for (int i = 0; i < 9000; ++i)
+        for (int i = 0; i < 5000; ++i) {
             here.add({{"type", "x"}, {"color", "red"}}).release();
-        here.add({{"type", "y"}, {"color", "blue"}}).release();
-        for (int i = 0; i < 9500; ++i)
-            here.add({{"type", "y"}}).release();
-        for (int i = 0; i < 9500; ++i)
-            here.add({{"color", "blue"}}).release();
+            here.add({{"type", "y"}, {"color", "blue"}, {"last", "no"}}).release();
+        }
+        here.add({{"type", "y"}, {"color", "blue"}, {"last", "yes"}}).release();
+        for (int i = 0; i < 5000; ++i)
+            here.add({{"last", "yes"}}).release();
     });
     const attribute_list query{{"type", "x"}, {"color", "blue"}};
     for (const std::size_t from : {0, 1}) {
         EXPECT_FALSE(all.find(from, query));
-        EXPECT_TRUE(all.find(from, {{"type", "y"}, {"color", "blue"}}));
+        const auto last = all.find(from, {{"type", "y"}, {"color", "blue"}, {"last", "yes"}});
+        EXPECT_TRUE(last);
     }
 }
 

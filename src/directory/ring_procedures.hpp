@@ -95,7 +95,7 @@ inline constexpr std::string_view stop_name = "amalgam.directory.ring.stop";
 using open_guest = reply<resource_id>();
 inline constexpr std::string_view open_guest_name = "amalgam.directory.ring.open_guest";
 /// Who says so, and what, as at_context::change.
-using change = void(std::uint64_t, std::uint32_t, bool, found_values);
+using change = void(std::uint64_t, std::uint32_t, resource_change::kind, found_values);
 inline constexpr std::string_view change_name = "amalgam.directory.ring.change";
 }  // namespace in_ring
 

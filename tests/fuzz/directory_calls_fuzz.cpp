@@ -60,10 +60,10 @@ public:
     explicit world(std::string secret) {
         net_.delay(50us, 150us);
         stranger_.define<at_context::change>(library_name{at_context::change_name},
-                                             [](std::uint32_t, bool, const found_values&) {});
+                                             [](std::uint32_t, resource_change::kind, const found_values&) {});
         stranger_.define<in_ring::change>(
             library_name{in_ring::change_name},
-            [](std::uint64_t, std::uint32_t, bool, const found_values&) {});
+            [](std::uint64_t, std::uint32_t, resource_change::kind, const found_values&) {});
         directory_.emplace(host_, directory_options{.ring = {.seed = 3}, .secret = secret});
         honestly([&] {
             here_.emplace(
@@ -167,6 +167,9 @@ private:
         if (from.below(4) == 0) return from.number<std::uint64_t>();
         return from.one_of(keys_);
     }
+    static resource_change::kind kind(choices& from) {
+        return static_cast<resource_change::kind>(from.below(6));
+    }
     attribute_list list(choices& from) {
         attribute_list made;
         const std::vector<std::string> names{"type", "n", "context.addresses", "x"};
@@ -253,7 +256,7 @@ private:
     void make_call(choices& from) {
         namespace d = at_directory;
         namespace r = in_ring;
-        switch (from.below(29)) {
+        switch (from.below(32)) {
             case 0:
                 return call_for_id<d::open>(from, d::open_name, list(from));
             case 1:
@@ -297,8 +300,12 @@ private:
             case 20:
                 return call_for_id<r::open_guest>(from, r::open_guest_name);
             case 21:
-                return call<r::change>(from, r::change_name, key(from), small(from),
-                                       from.below(2) == 0, found(from));
+                return call<r::change>(from, r::change_name, key(from), small(from), kind(from),
+                                       found(from));
+            case 23:
+                return call<d::set>(from, d::set_name, id(from), id(from), list(from));
+            case 24:
+                return call<d::find_long>(from, d::find_long_name, list(from));
             case 22:
                 return call<d::reopen>(from, d::reopen_name, id(from), id(from), list(from));
             default:
@@ -325,7 +332,7 @@ private:
         switch (from.below(4)) {
             case 0:
                 (void)call_as<c::change>(from, home_, c::change_name, small(from),
-                                         from.below(2) == 0, found(from));
+                                         kind(from), found(from));
                 break;
             case 1:
                 (void)call_as<c::message>(from, home_, c::message_name, id(from), id(from), tag,

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,6 +25,18 @@ struct attribute {
 
     std::string_view text() const noexcept {
         return {reinterpret_cast<const char*>(value.data()), value.size()};
+    }
+    /// The value as a number in decimal, as to_string() writes it; nothing where it is none, or does
+    /// not fit T.
+    template <typename T>
+    requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) std::optional<T> number()
+    const noexcept {
+        T read{};
+        const std::string_view all = text();
+        const auto [end, why] = std::from_chars(all.data(), all.data() + all.size(), read);
+        if (why != std::errc() || end != all.data() + all.size() || all.empty())
+            return std::nullopt;
+        return read;
     }
 };
 
@@ -66,8 +81,8 @@ private:
 ///
 /// Owner:   owns its bytes: one piece of memory, which is also what travels.
 /// Threads: like a plain value.
-/// Failure: throws error{invalid} for a name that is empty, longer than `max_name_bytes`, or
-///          there already; error{too_large} past `max_bytes` or `max_attributes`;
+/// Failure: throws error{invalid} for a name that is empty, longer than `max_name_bytes`, or for
+///          add() and ask() there already; error{too_large} past `max_bytes` or `max_attributes`;
 ///          error{no_memory}.
 /// Cost:    add() copies the value; memory grows by doubling.
 class attribute_list {
@@ -82,6 +97,11 @@ public:
 
     attribute_list& add(std::string_view name, const_bytes value);
     attribute_list& add(std::string_view name, std::string_view text);
+    /// The same, but where it is there already, open too, it gets this value, in its place.
+    attribute_list& set(std::string_view name, const_bytes value);
+    attribute_list& set(std::string_view name, std::string_view text);
+    /// Sets all of these, which all have values.
+    attribute_list& set_all(const attribute_view& these);
     /// An open attribute: a query that has it is answered with its value, if the resource has one.
     /// `room_bytes` are kept for that value, so that fill() moves nothing.
     attribute_list& ask(std::string_view name, std::size_t room_bytes = 64);
@@ -96,6 +116,12 @@ public:
     std::optional<const_bytes> find(std::string_view name) const noexcept;
     /// The same as text; "" where there is none.
     std::string_view text(std::string_view name) const noexcept;
+    /// The same as a number, as attribute::number() reads it: number<int>("load").
+    template <typename T>
+    std::optional<T> number(std::string_view name) const noexcept {
+        const auto one = view().find(name);
+        return one && !one->is_open ? one->number<T>() : std::nullopt;
+    }
 
     std::size_t size() const noexcept { return view().size(); }
     bool empty() const noexcept { return size() == 0; }

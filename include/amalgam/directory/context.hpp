@@ -131,6 +131,13 @@ public:
     std::optional<found_resource> find(Id id, attribute_list query = {}) {
         return find_by_id(id, std::move(query));
     }
+    /// Who has that resource, to call procedures there: its engine, found by all addresses it has,
+    /// and one address where it only calls. A peer of where().
+    /// Failure: throws error{not_found} when the resource is gone, error{unreachable},
+    ///          error{timed_out} when directories that may have it did not answer.
+    /// Cost:    a query and connections the first time; then a look into a table.
+    peer lookup(resource_id which);
+    peer lookup(const found_resource& which) { return lookup(which.id); }
     /// All of them, one at a time.
     resource_search search(attribute_list query);
     /// `function` is called for each resource that fits: for those there are, and when one appears

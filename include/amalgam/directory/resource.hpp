@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/resource_id.hpp>
 #include <amalgam/directory/resource_message.hpp>
 #include <amalgam/tasks/future.hpp>
@@ -43,6 +44,14 @@ public:
     resource_id id() const noexcept { return id_; }
     /// It goes on without this: until its context ends, or remove() is called there.
     resource_id release() noexcept;
+
+    /// Its attributes get these values; it gets those that it has not. All have values. Who watches
+    /// is told that it has changed, or that it fits now, or does not any more. A search that is
+    /// under way may find it by its old ones or its new ones.
+    /// Failure: throws error{invalid} for an open attribute, error{overloaded} and {too_large} at a
+    ///          limit of the directory, and then has changed nothing.
+    /// Cost:    a call to the directory; a copy of all its attributes there.
+    void set(const attribute_list& changes) const;
 
     /// Sends a message to another resource, or itself. Returns when it lies where that receives;
     /// parks the ULT or thread. Messages of one resource to another arrive in the order that

@@ -16,6 +16,7 @@ struct resource_change {
     enum class kind : unsigned char {
         appeared,
         gone,
+        changed,  ///< It fitted before, and does so still; `which` has its present values.
         /// Nothing more is told: the directory is lost, or changes came faster than they could be
         /// told. Watch anew.
         ended
