@@ -40,8 +40,8 @@ enum {
 /* Opens the process's context. Returns its global identifier: it is a resource, too.
  * ROCL_EINVALID: it is open already. */
 int rocl_init(void);
-/* Closes it, with all its resources, when what rocl_send() took has arrived, or cannot: it waits for
- * receivers that have no room, as long as they are there. What was not received here is gone at
+/* Closes it, with all its resources, when what rocl_send() took has arrived, or cannot: it waits
+ * for receivers that have no room, as long as they are there. What was not received here is gone at
  * once. Buffers and lists of attributes stay valid. */
 int rocl_exit(void);
 
@@ -91,8 +91,8 @@ int rocl_query_stop(rocl_handler_t* handler);
 void* rocl_bfget(int len);
 /* Gives a buffer back, sent or received. One that is on its way goes back when it has been sent. */
 int rocl_bfret(void* ptr);
-/* Gives it back once it has been sent. Said before its first rocl_send() it stays the program's until
- * that has taken it; afterwards it is rocl_bfret(). */
+/* Gives it back once it has been sent. Said before its first rocl_send() it stays the program's
+ * until that has taken it; afterwards it is rocl_bfret(). */
 int rocl_bftoret(void* ptr);
 /* 1: it is on its way. 0: it is not; it was never sent, or what was sent has arrived. Negative:
  * what was sent last did not arrive. */
@@ -100,10 +100,10 @@ int rocl_bfstat(void* ptr);
 
 /* ---- messages */
 
-/* Sends the first `len` bytes of a buffer from a resource of this context to any other. ROCL_EINVALID:
- * `ogid` is no resource of this context. Returns
- * when it is on its way; the buffer must not be changed until rocl_bfstat() says so. Waits for the
- * directory when the resource is not known yet. */
+/* Sends the first `len` bytes of a buffer from a resource of this context to any other.
+ * ROCL_EINVALID: `ogid` is no resource of this context. Returns when it is on its way; the buffer
+ * must not be changed until rocl_bfstat() says so. Waits for the directory when the resource is not
+ * known yet. */
 int rocl_send(int ogid, int dgid, int tag, void* ptr, int len);
 /* Receives the first message to resource `dgid` of this context, or to any, from `ogid` or any,
  * with this tag or any. *ptr is a buffer; aogid, atag and alen tell what came, and may be NULL.

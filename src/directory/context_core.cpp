@@ -40,8 +40,7 @@ context_core::context_core(engine& on, context_options options)
       watch_(on.procedure<at_directory::watch>(at_directory::watch_name)),
       unwatch_(on.procedure<at_directory::unwatch>(at_directory::unwatch_name)),
       message_(on.procedure<at_context::message>(at_context::message_name)),
-      message_in_turn_(
-          on.procedure<at_context::message_in_turn>(at_context::message_in_turn_name)),
+      message_in_turn_(on.procedure<at_context::message_in_turn>(at_context::message_in_turn_name)),
       long_message_(on.procedure<at_context::long_message>(at_context::long_message_name)),
       room_(on.procedure<at_context::room>(at_context::room_name)),
       undelivered_(on.procedure<at_context::undelivered>(at_context::undelivered_name)),
@@ -252,8 +251,7 @@ std::uint32_t context_core::start_search(const attribute_view& query) {
     return search;
 }
 
-std::optional<found_resource> context_core::next(std::uint32_t search,
-                                                 const attribute_list& query,
+std::optional<found_resource> context_core::next(std::uint32_t search, const attribute_list& query,
                                                  std::uint32_t& silent) {
     check_open();
     const std::uint32_t of_lost = searches_of_lost_;

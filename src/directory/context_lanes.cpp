@@ -69,8 +69,8 @@ private:
             again_.pop_front();
             return first;
         }
-        send_lanes::item first = of_.lanes_.next_if(
-            from_, to_, [&](const queued_send& what) { return is_short(what); });
+        send_lanes::item first =
+            of_.lanes_.next_if(from_, to_, [&](const queued_send& what) { return is_short(what); });
         if (first == nullptr) return std::nullopt;
         return entry{std::move(first)};
     }
@@ -209,8 +209,7 @@ private:
     const resource_id to_;
 };
 
-void context_core::start_send(resource_id from, resource_id to,
-                              std::shared_ptr<queued_send> what) {
+void context_core::start_send(resource_id from, resource_id to, std::shared_ptr<queued_send> what) {
     check_not_closed();
     if (!lanes_.push(from, to, std::move(what))) return;
     amalgam::post(on_.pool(), lane_start(shared_from_this(), from, to));

@@ -151,8 +151,8 @@ void context_core::send(resource_id from, resource_id to, std::int32_t tag, cons
     send_now(from, to, tag, content, deadline);
 }
 
-void context_core::send_now(resource_id from, resource_id to, std::int32_t tag,
-                            const_bytes content, time_point deadline) {
+void context_core::send_now(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                            time_point deadline) {
     if (content.size() > options_.eager_bytes) {
         const exposed lent = expose(on_, const_segments(content));
         return send_long(from, to, tag, lent, deadline);
@@ -241,8 +241,8 @@ errc context_core::message_in_turn(resource_id from, resource_id to, std::int32_
     return arrived(from, to, tag, content, begins ? turn::begins : turn::follows);
 }
 
-errc context_core::arrived(resource_id from, resource_id to, std::int32_t tag,
-                           const_bytes content, message_store::turn in) {
+errc context_core::arrived(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                           message_store::turn in) {
     const call_context& call = call_context::current();
     if (!learn_sender(from)) return errc::denied;
     resource_message arrived{from, to, tag, short_buffers_.take(content.size())};

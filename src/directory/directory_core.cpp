@@ -196,9 +196,8 @@ next_answer directory_core::next_elsewhere(const search_key& which,
                                            const attribute_list& query) {
     if (!std::exchange(state->asked, true)) {
         state->gathering = true;
-        amalgam::post(on_.pool(), [self = shared_from_this(), state, query] {
-            self->gather(state, query);
-        });
+        amalgam::post(on_.pool(),
+                      [self = shared_from_this(), state, query] { self->gather(state, query); });
     }
     next_answer answer{true, {}};
     std::unique_lock one(lock_);
@@ -379,7 +378,8 @@ void directory_core::tell(resource_id context) {
         try {
             for (const watched_change& each : changes) {
                 if (is_server) {
-                    change_there_.on(whom).post(ring_->self_key(), each.watch, each.what, each.which);
+                    change_there_.on(whom).post(ring_->self_key(), each.watch, each.what,
+                                                each.which);
                 } else {
                     change_.on(whom).post(each.watch, each.what, each.which);
                 }

@@ -174,8 +174,8 @@ void far_watches::forget_told(std::uint64_t server) {
             const auto at = what.told.find(server);
             if (at == what.told.end()) continue;
             for (auto& [id, which] : at->second)
-                gone.push_back({what.context, what.number, resource_change::kind::gone,
-                                std::move(which)});
+                gone.push_back(
+                    {what.context, what.number, resource_change::kind::gone, std::move(which)});
             what.told.erase(at);
         }
     }

@@ -46,9 +46,7 @@ protected:
 
 TEST_F(gate_test, a_challenge_is_good_for_one_try) {
     const gate_nonce mine{1, 2, 3};
-    const bool at_once = knocking([&] {
-        return show(right_proof(mine, challenge(mine).nonce));
-    });
+    const bool at_once = knocking([&] { return show(right_proof(mine, challenge(mine).nonce)); });
     EXPECT_TRUE(at_once);
     knocking([&] {
         const gate_answer asked = challenge(mine);

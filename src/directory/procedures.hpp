@@ -178,16 +178,16 @@ inline constexpr std::string_view unwatch_name = "amalgam.directory.unwatch";
 
 /// Procedures of a context.
 namespace at_context {
-/// The number of a watch, whether a resource has appeared, has gone or has changed, and which. The id
-/// `none`: the watch has ended, as too many changes had not been told.
+/// The number of a watch, whether a resource has appeared, has gone or has changed, and which. The
+/// id `none`: the watch has ended, as too many changes had not been told.
 using change = void(std::uint32_t, resource_change::kind, found_values);
 inline constexpr std::string_view change_name = "amalgam.directory.change";
 /// From, to, tag, and the bytes -> whether it is stored; `overloaded`: there is no room.
 using message = errc(resource_id, resource_id, std::int32_t, const_bytes);
 inline constexpr std::string_view message_name = "amalgam.directory.message";
-/// The same of one that nobody waits for, so that more of them are on their way. Once one is refused
-/// as `overloaded`, so are those behind it, from that resource to that one, until one says that with
-/// it they begin anew: they arrive in order.
+/// The same of one that nobody waits for, so that more of them are on their way. Once one is
+/// refused as `overloaded`, so are those behind it, from that resource to that one, until one says
+/// that with it they begin anew: they arrive in order.
 using message_in_turn = errc(resource_id, resource_id, std::int32_t, const_bytes, bool);
 inline constexpr std::string_view message_in_turn_name = "amalgam.directory.message_in_turn";
 /// The same, with the bytes to be pulled, once there is room.

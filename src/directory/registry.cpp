@@ -309,9 +309,8 @@ void registry::tell_those_at(std::uint64_t key, const resource_store::found& whi
     for (auto [one, end] = watchers_.equal_range(key); one != end; ++one) {
         const watcher& who = *one->second;
         const bool fits = which.fits(who.query);
-        const bool fitted =
-            before != nullptr &&
-            resource_store::found{which.id, which.context, *before}.fits(who.query);
+        const bool fitted = before != nullptr &&
+                            resource_store::found{which.id, which.context, *before}.fits(who.query);
         if (!fits && !fitted) continue;
         const kind how = before == nullptr ? what
                          : !fitted         ? kind::appeared

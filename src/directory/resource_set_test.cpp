@@ -117,9 +117,7 @@ TEST(context_lookup, gives_the_peer_that_has_a_resource) {
     hosts all(2);
     all.net.run_for(3s);
     const resource_id box = all.add_resource(1, {{"type", "box"}});
-    all.in(1, [](context& here) {
-        here.where().define("double", [](int x) { return 2 * x; });
-    });
+    all.in(1, [](context& here) { here.where().define("double", [](int x) { return 2 * x; }); });
     all.in(0, [&](context& here) {
         const auto found = here.find({{"type", "box"}});
         const auto twice = here.where().procedure<int(int)>("double");

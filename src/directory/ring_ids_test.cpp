@@ -30,7 +30,9 @@ TEST(ring_ids, a_claim_that_was_refused_is_none_any_more_when_the_owner_is_gone)
         return done.get();
     };
     const resource_id its = in_user([&] {
-        return user.procedure<d::open>(d::open_name).on(other_host.address())(attribute_list()).take();
+        return user.procedure<d::open>(d::open_name)
+            .on(other_host.address())(attribute_list())
+            .take();
     });
     const auto reopens = [&] {
         return in_user([&] {

@@ -130,8 +130,8 @@ TEST(ring_partial, an_answer_to_a_broadcast_counts_once_and_from_who_was_asked) 
     listens->listen([&](const_bytes bytes) {
         const auto packet = detail::parse_packet(bytes, open);
         if (!packet || packet->what == detail::broadcast_packet::kind::here) return;
-        const auto answer = stranger.procedure<detail::in_ring::answer>(
-            detail::in_ring::answer_name);
+        const auto answer =
+            stranger.procedure<detail::in_ring::answer>(detail::in_ring::answer_name);
         detail::first_answer made;
         made.found.id = resource_id{12345};
         for (const std::uint64_t key : {std::uint64_t{1}, packet->from, ~std::uint64_t{0}}) {
@@ -150,7 +150,7 @@ TEST(ring_partial, an_answer_to_a_broadcast_counts_once_and_from_who_was_asked) 
 
 TEST(ring_partial, a_watch_that_another_directory_refused_is_told_again) {
     hosts all(1);
-    all.add({.limits = {.bytes = 1500}});
+    all.add({.limits = {.bytes = 1400}});
     all.net.run_for(3s);
     const std::string kinds[] = {std::string(700, 'a'), std::string(700, 'b')};
     std::vector<resource_id> seen;

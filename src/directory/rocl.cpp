@@ -373,8 +373,7 @@ int rocl_send(int ogid, int dgid, int tag, void* ptr, int len) {
         context_core& core = here->core();
         core.check_own(id_of(ogid));
         core.find_way(id_of(dgid));
-        core.start_send(id_of(ogid), id_of(dgid),
-                        std::make_shared<buffer_send>(tag, bytes, state));
+        core.start_send(id_of(ogid), id_of(dgid), std::make_shared<buffer_send>(tag, bytes, state));
         {
             const std::lock_guard one(state->lock);
             state->was_sent = true;

@@ -22,8 +22,7 @@ bool send_lanes::push(resource_id from, resource_id to, item what) {
     return true;
 }
 
-bool send_lanes::push_if_open(resource_id from, resource_id to, item what,
-                              std::size_t most_bytes) {
+bool send_lanes::push_if_open(resource_id from, resource_id to, item what, std::size_t most_bytes) {
     const std::lock_guard one(lock_);
     const auto at = lanes_.find(key(from, to));
     if (at == lanes_.end()) return false;

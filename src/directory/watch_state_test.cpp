@@ -16,13 +16,13 @@ TEST(watch_state, its_end_waits_while_its_function_runs) {
     event runs, may_end;
     int calls = 0;
     bool has_run = false;
-    const auto watch = std::make_shared<watch_state>(
-        std::weak_ptr<context_core>(), 1, attribute_list(), [&](const resource_change&) {
-            ++calls;
-            runs.set();
-            may_end.wait();
-            has_run = true;
-        });
+    const auto watch = std::make_shared<watch_state>(std::weak_ptr<context_core>(), 1,
+                                                     attribute_list(), [&](const resource_change&) {
+                                                         ++calls;
+                                                         runs.set();
+                                                         may_end.wait();
+                                                         has_run = true;
+                                                     });
     for (int i = 0; i < 2; ++i)
         watch->note(stream.main_pool(), resource_change::kind::gone, {resource_id{1}, {}, {}});
     runs.wait();

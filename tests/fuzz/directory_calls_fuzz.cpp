@@ -59,8 +59,9 @@ class world {
 public:
     explicit world(std::string secret) {
         net_.delay(50us, 150us);
-        stranger_.define<at_context::change>(library_name{at_context::change_name},
-                                             [](std::uint32_t, resource_change::kind, const found_values&) {});
+        stranger_.define<at_context::change>(
+            library_name{at_context::change_name},
+            [](std::uint32_t, resource_change::kind, const found_values&) {});
         stranger_.define<in_ring::change>(
             library_name{in_ring::change_name},
             [](std::uint64_t, std::uint32_t, resource_change::kind, const found_values&) {});
@@ -331,8 +332,8 @@ private:
         const std::string text(from.below(40), 'm');
         switch (from.below(4)) {
             case 0:
-                (void)call_as<c::change>(from, home_, c::change_name, small(from),
-                                         kind(from), found(from));
+                (void)call_as<c::change>(from, home_, c::change_name, small(from), kind(from),
+                                         found(from));
                 break;
             case 1:
                 (void)call_as<c::message>(from, home_, c::message_name, id(from), id(from), tag,

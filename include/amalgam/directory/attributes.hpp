@@ -26,8 +26,8 @@ struct attribute {
     std::string_view text() const noexcept {
         return {reinterpret_cast<const char*>(value.data()), value.size()};
     }
-    /// The value as a number in decimal, as to_string() writes it; nothing where it is none, or does
-    /// not fit T.
+    /// The value as a number in decimal, as to_string() writes it; nothing where it is none, or
+    /// does not fit T.
     template <typename T>
     requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) std::optional<T> number()
     const noexcept {
