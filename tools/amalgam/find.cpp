@@ -36,7 +36,8 @@ attribute_list query_of(const std::vector<std::string>& attributes) {
 void find(const find_options& options) {
     context here(context_options{.directory = options.at});
     unsigned found = 0;
-    for (const found_resource& each : here.search(query_of(options.attributes))) {
+    resource_search search = here.search(query_of(options.attributes));
+    for (const found_resource& each : search) {
         if (each.id == here.id()) continue;
         if (++found > options.most) {
             fmt::print("… and more; see --most\n");
@@ -45,6 +46,9 @@ void find(const find_options& options) {
         fmt::print("{} of {}: {}\n", static_cast<unsigned>(each.id),
                    static_cast<unsigned>(each.context), to_string(each.what));
     }
+    if (search.missed() != 0)
+        fmt::print(stderr, "{} directories, at least, did not answer: there may be more\n",
+                   search.missed());
     if (found == 0) throw exit_code{1};
 }
 
