@@ -118,6 +118,33 @@ TEST_P(bulk_on, every_form_brings_the_same) {
     EXPECT_EQ(std::memcmp(memory.data() + 200, "world", 5), 0);
 }
 
+TEST_P(bulk_on, the_list_of_what_a_transfer_moves_may_end_once_it_has_begun) {
+    std::vector<std::byte> memory = pattern(300'000), mine(memory.size());
+    const exposed shown = expose(client, memory, access::read_write);
+    const bulk held = sent(shown);
+    seeded_random random(5);
+    const auto begun_with = [&](auto list, auto begin) {
+        future<void> begun = begin(list);
+        for (auto& each : list)
+            each = {};
+        return begun;
+    };
+    begun_with(cut(mutable_bytes(mine), 12, random), [&](const auto& into) {
+        return held.start_pull(into);
+    }).get();
+    EXPECT_EQ(mine, memory);
+    const auto fresh = pattern(memory.size(), 6);
+    begun_with(cut(const_bytes(fresh), 12, random), [&](const auto& from) {
+        return held.start_push(from);
+    }).get();
+    EXPECT_EQ(memory, fresh);
+    std::vector<std::byte> other = pattern(memory.size(), 7);
+    begun_with(cut(mutable_bytes(other), 12, random), [&](const auto& from) {
+        return held.start_push(from);
+    }).get();
+    EXPECT_EQ(memory, other);
+}
+
 TEST_P(bulk_on, refusals_say_what_was_wrong_and_move_nothing) {
     std::vector<std::byte> memory = pattern(5000), mine(6000);
     const exposed shown = expose(client, memory, access::write);

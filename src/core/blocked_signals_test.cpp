@@ -22,11 +22,11 @@ TEST(blocked_signals, threads_started_meanwhile_leave_the_programs_signals_to_it
         const blocked_signals not_ours;
         std::thread([&] { theirs = mask_of_this_thread(); }).join();
     }
-    for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR1, SIGUSR2,
-                           SIGALRM, SIGWINCH})
+    for (const int each :
+         {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH})
         EXPECT_EQ(sigismember(&theirs, each), 1) << each;
-    for (const int each : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGXFSZ, SIGPROF,
-                           SIGRTMIN, SIGRTMAX - 2, SIGRTMAX})
+    for (const int each : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE,
+                           SIGXFSZ, SIGPROF, SIGRTMIN, SIGRTMAX - 2, SIGRTMAX})
         EXPECT_EQ(sigismember(&theirs, each), 0) << each;
     const sigset_t after = mask_of_this_thread();
     for (int each = 1; each < NSIG; ++each)

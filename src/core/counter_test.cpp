@@ -76,14 +76,14 @@ TEST(counter_set, watch_may_outlive_the_set) {
 }
 
 TEST(counter_set, a_watch_that_has_ended_is_not_being_read_any_more) {
-    for (int round = 0; round < 100; ++round) {
+    for (int round = 0; round < 10; ++round) {
         counter_set set;
         std::atomic<bool> reads{false}, ends{false}, has_read{false};
         auto watch = set.expose("a", [&] {
             reads = true;
             while (!ends)
                 std::this_thread::yield();
-            for (int i = 0; i < 20; ++i)  // Time for an end that does not wait.
+            for (int i = 0; i < 5; ++i)  // Time for an end that does not wait.
                 std::this_thread::yield();
             has_read = true;
             return 1u;

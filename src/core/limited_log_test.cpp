@@ -68,7 +68,8 @@ TEST(limited_log, each_message_has_a_limit_of_its_own) {
     }
     for (auto& each : threads)
         each.join();
-    const bool right = lines.size() < 300 * detail::log_limit::burst;  // Those past the table share one.
+    const bool right =
+        lines.size() < 300 * detail::log_limit::burst;  // Those past the table share one.
     const std::string said = lines.front().substr(0, lines.front().find(' ', 5));
     const auto more = [&] { return lines.back().find(said + " and_more=") == 0; };
     while (!more())

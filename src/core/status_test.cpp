@@ -27,11 +27,25 @@ TEST(status, every_code_has_a_name_of_its_own) {
 TEST(status, no_code_is_ever_renumbered) {
     // They travel on the wire: add lines, change none.
     constexpr std::pair<int, std::string_view> numbers[] = {
-        {0, "ok"},           {1, "timed_out"},  {2, "overloaded"},    {3, "corrupt"},
-        {4, "unavailable"},  {16, "unreachable"}, {17, "disconnected"}, {32, "invalid"},
-        {33, "not_found"},   {34, "denied"},    {35, "mismatch"},     {36, "unsupported"},
-        {37, "too_large"},   {38, "in_use"},    {48, "canceled"},     {49, "no_memory"},
-        {50, "handler_failed"}, {51, "closed"}, {52, "internal"},
+        {0, "ok"},
+        {1, "timed_out"},
+        {2, "overloaded"},
+        {3, "corrupt"},
+        {4, "unavailable"},
+        {16, "unreachable"},
+        {17, "disconnected"},
+        {32, "invalid"},
+        {33, "not_found"},
+        {34, "denied"},
+        {35, "mismatch"},
+        {36, "unsupported"},
+        {37, "too_large"},
+        {38, "in_use"},
+        {48, "canceled"},
+        {49, "no_memory"},
+        {50, "handler_failed"},
+        {51, "closed"},
+        {52, "internal"},
     };
     for (const auto& [number, text] : numbers)
         EXPECT_EQ(name(static_cast<errc>(number)), text);

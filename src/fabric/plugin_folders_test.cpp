@@ -1,7 +1,10 @@
 #include "fabric/plugin_folders.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -49,6 +52,25 @@ TEST(plugin_folders, right_one_is_loaded_once_and_opens) {
     EXPECT_EQ((*loaded)->name(), "for-test-right");
     EXPECT_EQ(*all.load("for-test-right"), *loaded);
     EXPECT_EQ((*loaded)->open(uri{}, {}).sentence(), "this one opens nothing");
+}
+
+TEST(plugin_folders, threads_that_ask_at_once_get_the_same_and_load_it_once) {
+    plugin_folders all({PLUGIN_FOLDER});
+    std::array<const transport*, 6> found{};
+    std::vector<std::thread> threads;
+    for (const transport*& each : found) {
+        threads.emplace_back([&] {
+            const auto loaded = all.load("for-test-right");
+            each = loaded ? *loaded : nullptr;
+            EXPECT_FALSE(all.load("for-test-version"));
+            EXPECT_EQ(all.names().size(), 7u);
+        });
+    }
+    for (std::thread& each : threads)
+        each.join();
+    EXPECT_NE(found[0], nullptr);
+    for (const transport* each : found)
+        EXPECT_EQ(each, found[0]);
 }
 
 TEST(plugin_folders, names_are_those_of_the_files) {

@@ -1,11 +1,15 @@
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include <amalgam/fabric/transport.hpp>
+
+#include "fabric/port_testing.hpp"
 
 namespace amalgam {
 namespace {
@@ -85,6 +89,38 @@ TEST(transport_registry_test, a_limit_of_no_time_is_refused_and_one_for_ever_is_
         }
         constexpr auto for_ever = std::chrono::milliseconds::max();
         EXPECT_TRUE(all.open(uri, {.silence_limit = for_ever, .frame_limit = for_ever})) << uri;
+    }
+}
+
+TEST(transport_registry_test, native_ports_copy_messages_of_up_to_8_KiB) {
+    const transport_registry all = transport_registry::native();
+    struct counting final : message_sink {
+        void on_message(message& got) noexcept override { bytes += got.bytes().size(); }
+        std::size_t bytes = 0;
+    };
+    const std::vector<std::byte> text(8192);
+    const auto piece = [&](std::size_t length) { return const_bytes(text).first(length); };
+    for (const char* scheme : {"tcp://127.0.0.1:0", "shm://", "loop://"}) {
+        const std::string where = scheme;
+        const bool named = where == "loop://";
+        const auto a = all.open(named ? where + "a" : where).value();
+        const auto b = all.open(named ? where + "b" : where).value();
+        counting sink;
+        b->set_sink(&sink);
+        const peer_id to = a->lookup(b->address()).value();
+        testing_support::recorded first, second;
+        const const_bytes one = piece(1), most = piece(8192);
+        (void)a->post_send(to, 1, gather(&one, 1), first);
+        while (sink.bytes < 1 || a->open_operations() != 0) {
+            a->progress();
+            b->progress();
+        }
+        EXPECT_EQ(a->post_send(to, 1, gather(&most, 1), second), posted::done) << where;
+        while (sink.bytes < 8193) {
+            a->progress();
+            b->progress();
+        }
+        b->set_sink(nullptr);
     }
 }
 

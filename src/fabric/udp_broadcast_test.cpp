@@ -1,9 +1,11 @@
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -65,6 +67,32 @@ TEST_P(udp_broadcast_test, all_that_have_it_open_hear_each_other_and_themselves)
     EXPECT_TRUE(at_a.hears_from(*a, "to itself"));
     EXPECT_TRUE(at_b.hears_from(*a, std::string(a->max_bytes(), 'x')));
     EXPECT_FALSE(a->send(as_bytes_of(std::string(a->max_bytes() + 1, 'x'))));
+}
+
+TEST_P(udp_broadcast_test, a_receiver_that_was_taken_back_is_not_running_and_hears_no_more) {
+    const auto a = open_broadcast(GetParam()), b = open_broadcast(GetParam());
+    std::atomic<bool> inside{false}, may_return{false}, returned{false};
+    std::atomic<int> heard{0};
+    b->listen([&](const_bytes) {
+        ++heard;
+        if (inside.exchange(true)) return;
+        while (!may_return)
+            std::this_thread::yield();
+        for (int i = 0; i < 5; ++i)  // Time for an end that does not wait.
+            std::this_thread::yield();
+        returned = true;
+    });
+    while (!inside) {
+        EXPECT_TRUE(a->send(as_bytes_of(std::string("?"))));
+        std::this_thread::yield();
+    }
+    may_return = true;
+    b->listen({});
+    EXPECT_TRUE(returned);
+    const int before = heard;
+    listener proves(a);
+    EXPECT_TRUE(proves.hears_from(*b, "sent after all others"));
+    EXPECT_EQ(heard, before);
 }
 
 INSTANTIATE_TEST_SUITE_P(loopback, udp_broadcast_test,

@@ -1,6 +1,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <list>
 #include <map>
 #include <span>
@@ -101,6 +102,21 @@ std::string_view refusal(const buffer& bytes, std::size_t length) {
     T value{};
     reader(value);
     return reader.ok() ? "" : reader.why();
+}
+
+TEST(archive, more_elements_than_a_count_can_say_are_too_large) {
+    body into;
+    archive_writer writer(into);
+    constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max();
+    writer.count(most);
+    const std::size_t before = into.size();
+    try {
+        writer.count(most + 1);
+        FAIL() << "nothing was thrown";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::too_large);
+    }
+    EXPECT_EQ(into.size(), before);
 }
 
 TEST(archive, an_index_past_the_last_alternative_is_refused) {

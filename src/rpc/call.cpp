@@ -78,6 +78,15 @@ call_record::call_record(const call_target& target)
     urgent = target.urgent;
 }
 
+void call_record::submit_in_turn() noexcept {
+    try {
+        if (to && to.owner() == core_) core_->admit(to);
+    } catch (...) {
+        return refuse(thrown_here("the wait for room"));
+    }
+    submit();
+}
+
 void call_record::submit() noexcept {
     const call_context* const serving = call_context::try_current();
     deadline_ = core_->deadline_after(target_->timeout, serving);
@@ -287,10 +296,6 @@ void one_way::send() {
     core.taken_over();
     handed_one_way::destroy(*handed);
     cannot_post(target_, errc::closed, core.why_closed());
-}
-
-void admit(const call_target& target) {
-    if (target.to && target.to.owner() == target.core) target.core->admit(target.to);
 }
 
 void require_idempotent(const call_target& target) {

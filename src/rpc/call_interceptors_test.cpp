@@ -1,6 +1,8 @@
+#include <cstddef>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -78,6 +80,71 @@ TEST(interceptors, see_every_call_on_both_sides) {
     EXPECT_EQ(there->seen, (std::vector<std::string>{"serving f for ann", "served f ok",
                                                      "serving f for ann", "served f handler_failed",
                                                      "serving f for ann", "served f ok"}));
+}
+
+TEST(interceptors, of_several_run_in_order_before_a_call_and_in_reverse_after_it) {
+    std::string seen;
+    struct numbered : interceptor {
+        numbered(std::string& log, std::string number) : into(log), name(std::move(number)) {}
+        void calling(outgoing_call&) override { into += "calling" + name + ' '; }
+        void called(std::string_view, const peer&, status, clock::duration) override {
+            into += "called" + name + ' ';
+        }
+        void serving(call_context&) override { into += "serving" + name + ' '; }
+        void served(call_context&, status, clock::duration) override {
+            into += "served" + name + ' ';
+        }
+        std::string& into;
+        std::string name;
+    };
+    const std::vector<std::shared_ptr<interceptor>> both{std::make_shared<numbered>(seen, "1"),
+                                                         std::make_shared<numbered>(seen, "2")};
+    loop_network net;
+    engine server{net.port("server"), {.interceptors = both}};
+    engine client{net.port("client"), {.interceptors = both}};
+    server.define("f", [&] { seen += "f "; });
+    const auto f = client.procedure<void()>("f").on(server.address());
+    const std::string until_served = "calling1 calling2 serving1 serving2 f served2 served1 ";
+    const auto call = f.start();
+    net.run_until_idle();
+    EXPECT_EQ(std::exchange(seen, {}), until_served + "called2 called1 ");
+    f.post();  // Nobody is told how a one-way call ended.
+    net.run_until_idle();
+    EXPECT_EQ(seen, until_served);
+}
+
+TEST(interceptors, what_is_attached_to_a_call_takes_64_KiB_at_most) {
+    struct attaching : interceptor {
+        void calling(outgoing_call& call) override {
+            for (const std::size_t each : bytes)
+                call.attach(std::to_string(each), std::string(each, 'x'));
+        }
+        std::vector<std::size_t> bytes;
+    };
+    const auto attaches = std::make_shared<attaching>();
+    loop_network net;
+    engine server{net.port("server")};
+    engine client{net.port("client"), {.interceptors = {attaches}}};
+    std::size_t came = 0;
+    server.define("f", [&] {
+        for (const std::size_t each : attaches->bytes)
+            came += call_context::current().metadata(std::to_string(each)).value_or("").size();
+    });
+    const auto f = client.procedure<void()>("f").on(server.address());
+    const auto code_with = [&](std::vector<std::size_t> bytes) {
+        attaches->bytes = std::move(bytes);
+        auto done = client.spawn([&] { return f.try_call().code(); });
+        net.run_until_idle();
+        return done.get();
+    };
+    EXPECT_EQ(code_with({30'000, 35'000}), errc::ok);
+    EXPECT_EQ(came, 65'000u);
+    EXPECT_EQ(code_with({30'000, 36'000}), errc::too_large);
+    EXPECT_EQ(code_with({65'536}), errc::too_large);
+    attaches->bytes = {65'536};
+    EXPECT_EQ(error_of([&] { f.post(); }).code(), errc::too_large);
+    net.run_until_idle();
+    EXPECT_EQ(came, 65'000u) << "refused calls have run";
 }
 
 TEST(interceptors, a_refusal_by_no_known_code_ends_the_call_as_handler_failed) {

@@ -327,7 +327,8 @@ bool caller::post(peer_state& there, one_way_message& message) noexcept {
     const bool taken = out_.send_copy(there, 0, {pieces[0], pieces[1], pieces[2], pieces[3]},
                                       {.urgent = message.urgent,
                                        .held = std::move(message.held),
-                                       .behind = const_bytes(sum).first(checked ? sum.size() : 0)});
+                                       .behind = const_bytes(sum).first(checked ? sum.size() : 0),
+                                       .counts_loss = &counts_.one_ways_lost});
     if (lends && !taken) core_.lending().withdraw(there.name, *message.loans);
     return taken;
 }

@@ -26,7 +26,7 @@ struct caller_counts {
     owned_counter failed;         ///< Calls that ended with anything but a value.
     owned_counter timed_out;      ///< Of those, by their deadline.
     owned_counter late_replies;   ///< Replies to calls that had ended: dropped.
-    owned_counter one_ways_lost;  ///< To peers that were gone by then.
+    owned_counter one_ways_lost;  ///< That did not leave, as their peers were gone by then.
     owned_counter refused;        ///< One-way calls that the peer had no procedure for.
 };
 

@@ -1,6 +1,8 @@
 #include <cstring>
+#include <memory>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -63,6 +65,21 @@ TEST(codec, every_type_comes_back_in_both_encodings) {
         EXPECT_EQ(reader.remaining(), 0u);
         EXPECT_TRUE(same_value(back, value));
     });
+}
+
+TEST(codec, pointers_that_share_an_object_arrive_as_two) {
+    using two = std::pair<std::shared_ptr<int>, std::shared_ptr<int>>;
+    const auto one = std::make_shared<int>(7);
+    for (const encoding as : both) {
+        const buffer bytes = encoded(two(one, one), as);
+        archive_reader reader(bytes.bytes(), as);
+        two back;
+        reader(back);
+        ASSERT_TRUE(reader.ok() && back.first && back.second) << reader.why();
+        EXPECT_NE(back.first, back.second);
+        *back.first = 8;
+        EXPECT_EQ(*back.second, 7);
+    }
 }
 
 TEST(codec, what_was_there_before_is_replaced) {

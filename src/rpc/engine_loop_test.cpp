@@ -158,6 +158,21 @@ TEST_P(engine_loop, one_thread_has_several_engines_and_starts_calls_between_thei
     }
 }
 
+TEST_P(engine_loop, progress_stops_soon_after_as_many_things_as_it_was_asked_for) {
+    engine here{GetParam(), {.progress = by_caller}};
+    here.progress();
+    int ran = 0;
+    std::vector<future<void>> all;
+    for (int i = 0; i < 500; ++i)
+        all.push_back(here.spawn([&] { ++ran; }));
+    for (int turns = 1; ran < 500; ++turns) {
+        pollfd handle{here.wait_handle(), POLLIN, 0};
+        ASSERT_EQ(::poll(&handle, 1, -1), 1) << "readable while there is more to do";
+        EXPECT_LE(here.progress(10), 20u);
+        EXPECT_LE(ran, 20 * turns);
+    }
+}
+
 TEST_P(engine_loop, the_loops_thread_is_refused_what_would_never_end) {
     engine here{GetParam(), {.progress = by_caller}};
     here.define("f", [](int n) { return n; });

@@ -1,5 +1,9 @@
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -57,6 +61,82 @@ TEST(engine, refuses_what_is_null_and_a_stream_that_is_not_there) {
     EXPECT_EQ(code_of([] { engine here{std::unique_ptr<port>()}; }), errc::invalid);
     engine here("loop://null");
     EXPECT_EQ(code_of([&] { (void)here.stream(1); }), errc::invalid);
+}
+
+TEST(call_context, is_there_in_handlers_and_nowhere_else) {
+    const auto nowhere = [] {
+        return call_context::try_current() == nullptr &&
+               error_of([] { (void)call_context::current(); }).code() == errc::invalid;
+    };
+    loop_pair two;
+    int right = 0;
+    const auto handler = [&](std::string_view name) {
+        right += &call_context::current() == call_context::try_current() &&
+                         call_context::current().procedure() == name
+                     ? 1
+                     : 0;
+    };
+    two.server.define("ult", [&] {
+        handler("ult");
+        this_task::sleep_for(1ms);  // Another ULT of the stream runs meanwhile.
+        handler("ult");
+    });
+    two.server.define("inline", [&] { handler("inline"); }, {.run = handler::inline_});
+    EXPECT_TRUE(nowhere());
+    const auto beside = two.server.spawn([&] {
+        for (int i = 0; i < 10; ++i) {
+            EXPECT_TRUE(nowhere());
+            this_task::yield();
+        }
+    });
+    two.in_client([&] {
+        EXPECT_TRUE(nowhere());
+        auto ult = two.client.procedure<void()>("ult").on(two.there()).start();
+        two.client.procedure<void()>("inline").on(two.there())();
+        ult.get();
+    });
+    EXPECT_TRUE(nowhere());
+    EXPECT_EQ(right, 3);
+}
+
+TEST(engine, runs_the_handlers_of_one_engine_one_at_a_time_between_their_waits) {
+    engine server{"shm://", {.streams = 3}};
+    engine client{"shm://"};
+    bool inside = false;  // Plain, so that ThreadSanitizer sees what runs beside.
+    int calls = 0;
+    server.define("f", [&] {
+        for (int i = 0; i < 3; ++i) {
+            EXPECT_FALSE(std::exchange(inside, true));
+            ++calls;
+            inside = false;
+            this_task::yield();
+        }
+    });
+    const auto f = client.procedure<void()>("f").on(server.address());
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&] {
+            for (int i = 0; i < 100; ++i)
+                f();
+        });
+    }
+    for (std::thread& each : threads)
+        each.join();
+    server.stop();
+    EXPECT_EQ(calls, 1200);
+}
+
+TEST(engine, run_and_spawn_bring_what_the_function_throws_and_nothing_once_stopped) {
+    engine here{"loop://runs"};
+    EXPECT_EQ(here.run([] { return 7; }), 7);
+    const auto throws = [] { throw std::runtime_error("mine"); };
+    EXPECT_THROW(here.run(throws), std::runtime_error);
+    EXPECT_THROW(here.spawn(throws).get(), std::runtime_error);
+    here.stop();
+    bool ran = false;
+    EXPECT_EQ(error_of([&] { here.run([&] { ran = true; }); }).code(), errc::closed);
+    EXPECT_EQ(error_of([&] { (void)here.spawn([&] { ran = true; }); }).code(), errc::closed);
+    EXPECT_FALSE(ran);
 }
 
 TEST(engine, waits_as_good_as_for_ever_where_its_limits_say_so) {

@@ -158,6 +158,64 @@ TEST(nobody_there, the_reason_is_told) {
         << unknown;
 }
 
+TEST(one_way, that_its_peer_was_lost_before_it_left_is_counted) {
+    loop_network net({.inline_bytes = 256, .link_bytes = 2048});
+    engine server{net.port("server")};
+    engine client{net.port("client")};
+    int ran = 0;
+    server.define("note", [&](std::string) { ++ran; });
+    const auto note = client.procedure<void(std::string)>("note").on(server.address());
+    const std::string text(200, 'x');
+    note.post(text);
+    net.run_until_idle();
+    EXPECT_EQ(ran, 1);
+    net.cut("server");
+    const auto done = client.spawn([&] {
+        for (int i = 0; i < 100; ++i)  // Some are on their way, the others wait for room.
+            note.post(text);
+    });
+    std::thread([&] { note.post(text); }).join();
+    net.run_until_idle();
+    const auto told = counters_of(client);
+    EXPECT_EQ(told.at("rpc.one_ways"), 102u);
+    EXPECT_GE(told.at("rpc.one_ways_lost"), 101u - 2048 / 200);
+    EXPECT_LE(told.at("rpc.one_ways_lost"), 101u);
+    EXPECT_EQ(ran, 1);
+}
+
+TEST(call_where_nobody_can_park, ends_as_overloaded_when_too_many_wait_for_room) {
+    loop_network net({.inline_bytes = 256, .link_bytes = 2048});
+    engine server{net.port("server")};
+    engine client{net.port("client"), {.max_queued = 8}};
+    server.define("note", [](std::string) {});
+    const auto note = client.procedure<void(std::string)>("note").on(server.address());
+    const std::string text(200, 'x');
+    net.cut("server");
+    std::vector<future<void>> calls;
+    int refused = 0, told = 0;
+    for (int i = 0; i < 100; ++i) {
+        note.call_then(
+            [&](const result<void>& how) {
+                ++told;
+                refused += how.code() == errc::overloaded ? 1 : 0;
+            },
+            text);
+        calls.push_back(note.start(text));
+    }
+    net.heal("server");
+    net.run_until_idle();
+    int ended_well = 0;
+    for (future<void>& each : calls) {
+        ASSERT_TRUE(each.ready());
+        const status how = each.wait();
+        EXPECT_TRUE(how.ok() || how == errc::overloaded) << to_string(how);
+        how.ok() ? ++ended_well : ++refused;
+    }
+    EXPECT_EQ(told, 100);
+    EXPECT_GT(ended_well, 0);
+    EXPECT_GT(refused, 100);
+}
+
 // ---- a server that stops
 
 TEST(stopping_server, answers_that_it_did_not_run_the_call) {

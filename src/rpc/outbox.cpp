@@ -10,11 +10,16 @@ namespace {
 
 /// A message that nobody waits for: lives in front of its own bytes, in one buffer.
 struct copied_message final : outgoing {
-    copied_message(buffer around, std::shared_ptr<const void> held) noexcept
-        : outgoing(&copied_message::on_sent), home(std::move(around)), owner(std::move(held)) {}
+    copied_message(buffer around, std::shared_ptr<const void> held, owned_counter* lost) noexcept
+        : outgoing(&copied_message::on_sent),
+          home(std::move(around)),
+          owner(std::move(held)),
+          counts_loss(lost) {}
 
-    static void on_sent(completion& self, status, std::size_t) noexcept {
-        destroy(static_cast<copied_message&>(self));
+    static void on_sent(completion& self, status what, std::size_t) noexcept {
+        auto& me = static_cast<copied_message&>(self);
+        if (!what.ok() && me.counts_loss != nullptr) me.counts_loss->add();
+        destroy(me);
     }
     static void destroy(copied_message& self) noexcept {
         const buffer until_the_end = std::move(self.home);
@@ -23,6 +28,7 @@ struct copied_message final : outgoing {
 
     buffer home;
     std::shared_ptr<const void> owner;  ///< Of a piece that is not in there.
+    owned_counter* counts_loss;
 };
 
 std::size_t weight(const outgoing& answer) noexcept {
@@ -130,7 +136,8 @@ bool outbox::send_copy(peer_state& there, std::uint64_t tag,
         if (around.empty()) return false;
     }
     std::byte* const home = around.data();
-    auto* const out = ::new (home) copied_message(std::move(around), std::move(how.held.owner));
+    auto* const out =
+        ::new (home) copied_message(std::move(around), std::move(how.held.owner), how.counts_loss);
     std::byte* at = home + sizeof(copied_message);
     const auto copy = [&at](const const_bytes& piece) {
         if (!piece.empty()) std::memcpy(at, piece.data(), piece.size());

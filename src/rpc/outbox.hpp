@@ -61,6 +61,8 @@ public:
         bool urgent = false;
         held_range held{};     ///< Behind the pieces; not copied.
         const_bytes behind{};  ///< Behind those; copied.
+        /// Adds one when it did not leave: its peer was lost before, or this was closed.
+        owned_counter* counts_loss = nullptr;
     };
     bool send_copy(peer_state& there, std::uint64_t tag, std::initializer_list<const_bytes> pieces,
                    copy_options how) noexcept;

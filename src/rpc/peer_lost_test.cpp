@@ -1,4 +1,5 @@
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,6 +57,36 @@ TEST(peer_lost, the_function_may_wait_and_call) {
     two.net.cut("server");
     two.net.run_until_idle();
     EXPECT_EQ(answer, 7);
+}
+
+TEST(peer_lost, a_subscription_is_told_of_one_peer_at_a_time) {
+    loop_network net;
+    engine client{net.port("client")};
+    std::deque<engine> servers;
+    for (int i = 0; i < 5; ++i) {
+        servers.emplace_back(net.port(std::to_string(i)));
+        servers.back().define("f", [] {});
+    }
+    int inside = 0, told = 0, others = 0;
+    const auto one = client.on_peer_lost([&](const peer&, status) {
+        EXPECT_EQ(inside++, 0);
+        this_task::sleep_for(10ms);
+        --inside;
+        ++told;
+    });
+    const auto other = client.on_peer_lost([&](const peer&, status) {
+        others += inside;  // Its own turn: it need not wait for the first.
+    });
+    const auto calls = client.spawn([&] {
+        for (const engine& each : servers)
+            client.procedure<void()>("f").on(each.address())();
+    });
+    net.run_until_idle();
+    for (int i = 0; i < 5; ++i)
+        net.cut(std::to_string(i));
+    net.run_until_idle();
+    EXPECT_EQ(told, 5);
+    EXPECT_GT(others, 0);
 }
 
 TEST(peer_lost, calls_to_the_peer_have_ended_by_then) {

@@ -21,7 +21,7 @@ void refuse_empty_stream() {
 }
 
 void stream_call::launch() noexcept {
-    submit();
+    submit_in_turn();
 }
 
 void stream_call::over() noexcept {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -13,12 +14,14 @@
 #include <amalgam/tasks/coroutine.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/eventual.hpp>
+#include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/latch.hpp>
 #include <amalgam/tasks/mutex.hpp>
 #include <amalgam/tasks/recursive_mutex.hpp>
 #include <amalgam/tasks/semaphore.hpp>
 #include <amalgam/tasks/shared_mutex.hpp>
+#include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/start_sleep.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -165,6 +168,38 @@ TEST_F(allocation, none_per_coroutine) {
                                  slow_sum(items, runs).get();
                              }),
               0u);
+}
+
+template <typename Pool>
+class pool_allocation : public testing::Test {};
+using pools =
+    testing::Types<fifo_pool, shared_fifo_pool, lifo_pool, priority_pool, work_stealing_pool>;
+TYPED_TEST_SUITE(pool_allocation, pools);
+
+TYPED_TEST(pool_allocation, none_per_push_however_many_wait) {
+    struct idle final : work_unit {
+        idle() noexcept : work_unit([](work_unit&) noexcept {}) {}
+    };
+    std::vector<idle> units(20'000);
+    TypeParam where;
+    std::uint8_t priority = 0;
+    const std::uint64_t before = memory::allocations();
+    for (int round = 0; round < 3; ++round) {
+        for (std::size_t i = 0; i < units.size(); ++i) {
+            units[i].priority = priority++;
+            i % 7 == 0 ? where.push_by_priority(units[i]) : where.push(units[i]);
+        }
+        EXPECT_EQ(where.size(), units.size());
+        for (std::size_t i = 0; i < units.size(); ++i) {
+            work_unit* const next = where.pop();
+            ASSERT_NE(next, nullptr);
+            where.requeue(*next);
+        }
+        for (std::size_t i = 0; i < units.size(); ++i)
+            ASSERT_NE(where.pop(), nullptr);
+        EXPECT_TRUE(where.empty());
+    }
+    EXPECT_EQ(memory::allocations(), before);
 }
 
 TEST_F(allocation, none_when_one_stream_makes_and_another_frees) {

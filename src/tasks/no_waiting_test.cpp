@@ -174,8 +174,7 @@ TEST_F(where_nobody_waits, every_wait_of_a_tasklet_is_refused_and_changes_nothin
 TEST_F(where_nobody_waits, every_wait_of_a_timer_callback_is_refused_and_changes_nothing) {
     struct trying final : timer {
         trying(execution_stream& where, const std::function<void()>& what)
-            : timer(where,
-                    [](timer& self) noexcept { static_cast<trying&>(self).tries(); }),
+            : timer(where, [](timer& self) noexcept { static_cast<trying&>(self).tries(); }),
               tries(what) {}
         const std::function<void()>& tries;
     };

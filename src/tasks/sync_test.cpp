@@ -10,7 +10,9 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/tasks/condition_variable.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/mutex.hpp>
+#include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 namespace amalgam {
@@ -135,6 +137,47 @@ TEST(condition_variable, notify_all_wakes_everybody_and_notify_one_the_first) {
     changed.notify_all();
     stream.run_ready();
     EXPECT_EQ(woken, "abcd");
+}
+
+TEST(condition_variable, wakes_nobody_who_was_not_notified) {
+    manual_clock time;
+    execution_stream stream(execution_stream_options{.clock = &time, .driven = true});
+    fifo_pool elsewhere;
+    execution_stream other(std::make_unique<basic_scheduler>(std::vector<pool*>{&elsewhere}),
+                           {.driven = true});
+    mutex guard;
+    condition_variable changed, another;
+    int woken = 0;
+    std::vector<ult> waiters;
+    for (int i = 0; i < 3; ++i) {
+        waiters.push_back(spawn(stream, [&] {
+            std::unique_lock hold(guard);
+            changed.wait(hold);
+            ++woken;
+        }));
+    }
+    stream.run_ready();
+    for (int i = 0; i < 100; ++i) {
+        another.notify_all();
+        post(stream, [&] {
+            const std::lock_guard hold(guard);
+            this_task::sleep_for(1ms);
+        });
+        time.advance(1ms);
+        stream.run_ready();
+    }
+    waiters[1].migrate(elsewhere);
+    other.run_ready();
+    stream.run_ready();
+    EXPECT_EQ(woken, 0);
+    for (int notified = 1; notified <= 3; ++notified) {
+        changed.notify_one();
+        stream.run_ready();
+        other.run_ready();
+        EXPECT_EQ(woken, notified);
+    }
+    for (ult& each : waiters)
+        each.join();
 }
 
 TEST(condition_variable, may_die_before_those_that_were_notified_have_returned) {

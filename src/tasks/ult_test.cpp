@@ -130,9 +130,7 @@ TEST_F(ult_on_a_driven_stream, an_exception_of_a_detached_one_harms_nobody) {
 TEST_F(ult_on_a_driven_stream, what_nobody_joins_for_is_told_to_the_log_once) {
     std::string told;
     default_logger().set_sink([&](const log_record& line) { told += to_text(line) + '\n'; });
-    const auto throws = [](const char* text) {
-        return [text] { throw std::runtime_error(text); };
-    };
+    const auto throws = [](const char* text) { return [text] { throw std::runtime_error(text); }; };
     post(stream, throws("of a posted ULT"));
     spawn(stream, throws("of a detached ULT")).detach();
     post_tasklet(stream, throws("of a posted tasklet"));
@@ -146,9 +144,9 @@ TEST_F(ult_on_a_driven_stream, what_nobody_joins_for_is_told_to_the_log_once) {
     stream.run_ready();
     EXPECT_THROW(joined.join(), std::runtime_error);
     default_logger().set_sink({});
-    for (const char* each : {"of a posted ULT", "of a detached ULT", "of a posted tasklet",
-                             "of a detached tasklet", "of a destroyed ULT",
-                             "of a destroyed tasklet"}) {
+    for (const char* each :
+         {"of a posted ULT", "of a detached ULT", "of a posted tasklet", "of a detached tasklet",
+          "of a destroyed ULT", "of a destroyed tasklet"}) {
         const auto at = told.find(each);
         ASSERT_NE(at, std::string::npos) << each << " is not in\n" << told;
         EXPECT_EQ(told.find(each, at + 1), std::string::npos) << told;

@@ -53,6 +53,43 @@ TEST_P(transport_suite, ports_in_two_threads_wake_each_other) {
     far.join();
 }
 
+TEST_P(transport_suite, any_thread_takes_and_frees_blocks_and_asks_for_usage_meanwhile) {
+    connection over = connected_pair();
+    if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
+    std::atomic<bool> enough{false};
+    std::atomic<std::uint64_t> turns{0};
+    std::vector<std::thread> others;
+    for (int t = 0; t < 3; ++t) {
+        others.emplace_back([&, t] {
+            std::uint64_t mine = 0;
+            while (!enough || mine < 10) {
+                const std::size_t bytes = std::size_t{1000} << (mine % 8);
+                const shared_block block = over.a.end().allocate(bytes).value();
+                const auto seed = static_cast<std::uint64_t>(t) * 1000 + mine;
+                fill_pattern(block.bytes(), seed);
+                EXPECT_EQ(over.a.end().usage().evicted, 0u);
+                EXPECT_EQ(over.b.end().usage().evicted, 0u);
+                EXPECT_TRUE(is_pattern(block.bytes(), seed));
+                ++mine;
+                ++turns;
+            }
+        });
+    }
+    const_bytes bytes = patterned(50'000, 9);
+    mutable_bytes far_memory = zeroed(50'000);
+    const region target = over.b.end().open_region(far_memory, access::read_write).value();
+    for (int round = 0; round < 50 || turns < 100; ++round) {
+        if (round < 20) start(over.a, request::send(over.b_at_a, 1, bytes));
+        ASSERT_EQ(complete(over.a, request::put(over.b_at_a, {bytes}, target.key(), 0)).code(),
+                  errc::ok);
+    }
+    flush(over);
+    enough = true;
+    for (std::thread& each : others)
+        each.join();
+    EXPECT_TRUE(is_pattern(far_memory, 9));
+}
+
 TEST_P(transport_suite, ports_in_two_threads_stream_and_transfer_at_once) {
     connection over = connected_pair();
     if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";

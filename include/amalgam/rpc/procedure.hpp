@@ -134,8 +134,8 @@ public:
     /// corrupt is made again, until `attempts` were made or its deadline is near. Where the peer is
     /// gone, also before this call, it goes to whoever is at the address that was looked up: a
     /// server that was restarted there. Before the second attempt it pauses for `pause`, then twice
-    /// as long each time. Failure: throws error{invalid} unless the procedure was declared
-    /// idempotent, as a call
+    /// as long each time; one of a minute or more does not grow any more.
+    /// Failure: throws error{invalid} unless the procedure was declared idempotent, as a call
     ///          whose answer was lost may have run.
     bound_procedure retrying(unsigned attempts,
                              std::chrono::nanoseconds pause = std::chrono::milliseconds(10)) const {
@@ -165,11 +165,11 @@ public:
     }
     /// Begins the call. The future gives the result; destroying it first, or cancel(), cancels
     /// the call, here and at the handler. Parks the caller only while `max_queued` calls to
-    /// this peer wait for room; where nobody can park such a call ends as `overloaded`.
+    /// this peer wait for room; where nobody can park such a call ends as `overloaded`, and is
+    /// not made again.
     future<result_type> start(detail::argument_t<A>... arguments) const {
         auto call = std::make_unique<detail::future_call<result_type>>(target_);
         call->write(arguments...);
-        detail::admit(target_);
         return call.release()->launch();
     }
     /// Begins the call; `then(result<R>)` is told how it ended, exactly once, on the engine's
@@ -181,7 +181,6 @@ public:
         auto call =
             std::make_unique<detail::told_call<result_type, Function>>(target_, std::move(then));
         call->write(arguments...);
-        detail::admit(target_);
         call.release()->launch();
     }
     /// Sends the call and wants no answer: a result or failure at the far side goes nowhere,
@@ -240,7 +239,6 @@ public:
     streamed<T> operator()(detail::argument_t<A>... arguments) const {
         auto call = std::make_unique<detail::typed_stream_call<T>>(target_);
         call->write(arguments...);
-        detail::admit(target_);
         auto* const begun = call.release();
         begun->launch();
         return streamed<T>(*begun);

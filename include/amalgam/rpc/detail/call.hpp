@@ -114,6 +114,9 @@ public:
 protected:
     /// Hands the call to the engine; over() runs exactly once, here or on the engine's stream.
     void submit() noexcept;
+    /// The same once few enough messages to its peer wait for room: parks until then. Where nobody
+    /// can wait it ends as `overloaded`.
+    void submit_in_turn() noexcept;
     /// Asks for an early end. Any thread; until over(). The record must stay until release().
     void request_cancel() noexcept;
     [[noreturn]] void raise() const;
@@ -214,7 +217,7 @@ public:
         : call_record(target), then_(std::move(then)) {}
 
     /// Precondition: made by new, arguments are in place. Takes the object over.
-    void launch() noexcept { submit(); }
+    void launch() noexcept { submit_in_turn(); }
 
     // Recycled, as the states of futures are.
     static void* operator new(std::size_t bytes) { return allocate_block(bytes); }
@@ -274,7 +277,7 @@ public:
         this->on_abandon(&cancel_it, this);
         this->add_reference();  // The future's; ours goes in over().
         future<R> later(*this);
-        submit();
+        submit_in_turn();
         return later;
     }
 

@@ -51,10 +51,6 @@ private:
     held_range held_;
 };
 
-/// Waits while too many messages to the target's peer are queued. Throws error{overloaded}
-/// where the caller cannot wait.
-void admit(const call_target& target);
-
 /// Throws error{invalid} unless the target's procedure may run twice.
 void require_idempotent(const call_target& target);
 

@@ -319,6 +319,52 @@ struct timer_driver final : port_driver {
     std::vector<clock::time_point> fired;
 };
 
+TEST_F(loop_network_test, a_name_that_no_port_ever_had_is_not_found) {
+    const auto code_of = [](auto call) {
+        try {
+            call();
+        } catch (const error& why) {
+            EXPECT_NE(std::string(why.what()).find("\"nobody\""), std::string::npos) << why.what();
+            return why.code().code;
+        }
+        return errc::ok;
+    };
+    EXPECT_EQ(code_of([&] { net_.kill("nobody"); }), errc::not_found);
+    EXPECT_EQ(code_of([&] { (void)net_.restart("nobody"); }), errc::not_found);
+    EXPECT_EQ(code_of([&] { (void)net_.broadcast("nobody"); }), errc::not_found);
+    EXPECT_EQ(code_of([&] { net_.cut("nobody"); }), errc::not_found);
+    EXPECT_EQ(code_of([&] { net_.heal("nobody"); }), errc::not_found);
+    net_.kill("server");
+    EXPECT_EQ(code_of([&] { net_.heal("server"); }), errc::ok) << "it had that name";
+}
+
+TEST_F(loop_network_test, run_for_takes_exactly_that_long_whatever_happens_meanwhile) {
+    net_.delay(3ms);
+    for (const clock::duration each : std::initializer_list<clock::duration>{1ns, 1ms, 2ms, 10s}) {
+        (void)send(*client_, server_at_client_, 1, "x", op_);
+        const auto before = net_.now();
+        net_.run_for(each);
+        EXPECT_EQ(net_.now() - before, each);
+    }
+    EXPECT_EQ(at_server_.all.size(), 4u);
+}
+
+TEST_F(loop_network_test, an_empty_function_ends_the_telling_of_events) {
+    std::vector<std::uint64_t> tags;
+    net_.on_event([&](const loop_event& event) {
+        if (event.what == loop_event::kind::frame && event.bytes != 0) tags.push_back(event.tag);
+    });
+    for (std::uint64_t tag = 1; tag <= 3; ++tag)
+        (void)send(*client_, server_at_client_, tag, "x", op_);
+    net_.run_until_idle();
+    EXPECT_EQ(tags, (std::vector<std::uint64_t>{1, 2, 3}));
+    net_.on_event({});
+    (void)send(*client_, server_at_client_, 4, "x", op_);
+    net_.run_until_idle();
+    EXPECT_EQ(tags.size(), 3u);
+    EXPECT_EQ(at_server_.all.size(), 4u);
+}
+
 TEST_F(loop_network_test, a_driver_runs_when_its_port_has_work_and_when_its_timer_is_due) {
     timer_driver driver(*server_, net_.time());
     driver.timers = {start_ + 1h, start_ + 2h};
