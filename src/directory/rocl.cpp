@@ -97,8 +97,8 @@ struct buffer_state {
 /// The message of a buffer, on its way.
 class buffer_send final : public detail::queued_send {
 public:
-    buffer_send(std::int32_t tag, std::size_t bytes, std::shared_ptr<buffer_state> state)
-        : queued_send(kind::message, tag, bytes), state_(std::move(state)) {
+    buffer_send(std::int32_t its_tag, std::size_t length, std::shared_ptr<buffer_state> state)
+        : queued_send(kind::message, its_tag, length), state_(std::move(state)) {
         const std::lock_guard one(state_->lock);
         ++state_->sending;
     }

@@ -28,8 +28,8 @@ public:
         post,  ///< Nobody is told what becomes of it.
         turn   ///< Not a message: its sender sends it himself, between given() and done().
     };
-    queued_send(kind what, std::int32_t tag, std::size_t bytes) noexcept
-        : what(what), tag(tag), bytes(bytes) {}
+    queued_send(kind which, std::int32_t its_tag, std::size_t its_bytes) noexcept
+        : what(which), tag(its_tag), bytes(its_bytes) {}
     queued_send(const queued_send&) = delete;
     queued_send& operator=(const queued_send&) = delete;
     virtual ~queued_send() = default;
@@ -124,8 +124,9 @@ private:
 /// A message of resource::start_send().
 class started_send final : public queued_send {
 public:
-    started_send(std::int32_t tag, message_buffer content)
-        : queued_send(kind::message, tag, content.size()), content_(std::move(content)) {}
+    started_send(std::int32_t its_tag, message_buffer its_content)
+        : queued_send(kind::message, its_tag, its_content.size()),
+          content_(std::move(its_content)) {}
     future<void> result() { return result_.get_future(); }
     message_buffer& content() noexcept override { return content_; }
     void end(const failure* why) noexcept override {
@@ -140,8 +141,8 @@ private:
 /// A message of resource::post().
 class posted_send final : public queued_send {
 public:
-    posted_send(std::int32_t tag, message_buffer content)
-        : queued_send(kind::post, tag, content.size()), content_(std::move(content)) {}
+    posted_send(std::int32_t its_tag, message_buffer its_content)
+        : queued_send(kind::post, its_tag, its_content.size()), content_(std::move(its_content)) {}
     message_buffer& content() noexcept override { return content_; }
     void end(const failure*) noexcept override {}
 
