@@ -63,11 +63,14 @@ public:
               std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const {
         send(to, tag, as_bytes_of(content), within);
     }
-    /// The same without waiting, but for the first to a resource. A buffer that is registered is
-    /// not copied.
+    /// The same without waiting: behind all that was begun before, from this resource to that one;
+    /// messages of more than the eager bytes are sent one after the other. A buffer that is
+    /// registered is not copied. At the context's end what was not sent fails with `closed`.
     future<void> start_send(resource_id to, std::int32_t tag, message_buffer content) const;
     /// Sends it without knowing whether it arrives: see context_options::on_undelivered. It may
-    /// be overtaken by later ones when it has more than the eager bytes.
+    /// be overtaken by later ones when it has more than the eager bytes. Behind messages of
+    /// start_send() that find no room there, posts of context_options::store_bytes wait at most:
+    /// then it throws error{overloaded}.
     void post(resource_id to, std::int32_t tag, const_bytes content) const;
     void post(resource_id to, std::int32_t tag, std::string_view content) const {
         post(to, tag, as_bytes_of(content));
