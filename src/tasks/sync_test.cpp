@@ -163,6 +163,7 @@ TEST(condition_variable, wakes_nobody_who_was_not_notified) {
             const std::lock_guard hold(guard);
             this_task::sleep_for(1ms);
         });
+        stream.run_ready();
         time.advance(1ms);
         stream.run_ready();
     }
