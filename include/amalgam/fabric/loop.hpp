@@ -94,6 +94,11 @@ public:
     /// Nothing gets to this port or away from it until heal().
     void cut(std::string_view name);
     void heal(std::string_view name);
+    /// Nothing that `from` says gets to `to` until that is healed; what `to` says gets to `from`.
+    /// A connection between them ends at the silence limit all the same: its end at `from` hears
+    /// of nothing that it arrived.
+    void cut(std::string_view from, std::string_view to);
+    void heal(std::string_view from, std::string_view to);
     /// The n-th operation from now (1: the next) meets this fault. Operations are the frames that
     /// ports hand over, those of puts and gets included, and the connections they open.
     void fail_operation(std::uint64_t n, loop_fault fault = loop_fault::reset);

@@ -29,6 +29,7 @@ bool virtual_hub::spread(const loop_broadcast& from, const_bytes packet) {
     for (const auto& each : broadcasts_) {
         auto whom = each.lock();
         if (whom == nullptr || whom.get() == &from || random_.chance(drop)) continue;
+        if (is_cut(from.where().name, whom->where().name)) continue;
         event arrival;
         arrival.when = time_.now() + delay_of_one();
         arrival.what = event::kind::packet;

@@ -53,6 +53,14 @@ void loop_network::heal(std::string_view name) {
     hub_->heal(name);
 }
 
+void loop_network::cut(std::string_view from, std::string_view to) {
+    hub_->cut(from, to);
+}
+
+void loop_network::heal(std::string_view from, std::string_view to) {
+    hub_->heal(from, to);
+}
+
 void loop_network::fail_operation(std::uint64_t n, loop_fault fault) {
     hub_->faulty_operation = n == 0 ? 0 : hub_->operations + n;
     hub_->fault = fault;

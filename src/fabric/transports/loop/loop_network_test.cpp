@@ -179,6 +179,30 @@ TEST_F(loop_network_test, a_cut_that_heals_in_time_only_delays) {
     EXPECT_TRUE(at_client_.down.empty());
 }
 
+TEST_F(loop_network_test, a_one_way_cut_holds_one_direction_and_ends_the_connection_at_the_limit) {
+    (void)send(*client_, server_at_client_, 1, "before", op_);
+    net_.run_until_idle();
+    ASSERT_EQ(at_server_.all.size(), 1u);
+    const peer_id client_at_server = at_server_.all[0].from;
+    net_.cut("client", "server");
+    (void)send(*client_, server_at_client_, 2, "held", op_);
+    (void)send(*server_, client_at_server, 3, "passes", other_);
+    net_.run_for(4s);
+    EXPECT_EQ(at_server_.all.size(), 1u);
+    ASSERT_EQ(at_client_.all.size(), 1u);
+    EXPECT_EQ(at_client_.all[0].text, "passes");
+    net_.heal("client", "server");
+    net_.run_until_idle();
+    ASSERT_EQ(at_server_.all.size(), 2u);
+    EXPECT_EQ(at_server_.all[1].text, "held");
+    EXPECT_TRUE(at_client_.down.empty());
+
+    net_.cut("client", "server");
+    net_.run_for(5s);
+    EXPECT_EQ(at_client_.down.size(), 1u);
+    EXPECT_EQ(at_server_.down.size(), 1u);
+}
+
 TEST_F(loop_network_test, a_connection_opened_across_a_cut_is_unreachable_at_the_limit) {
     net_.cut("server");
     (void)client_->post_receive(server_at_client_, 1, memory_, op_);

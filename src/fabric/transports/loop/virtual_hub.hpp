@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <amalgam/core/clock.hpp>
@@ -49,6 +51,8 @@ public:
     bool alive(std::string_view name) const { return find(name) != nullptr; }
     void cut(std::string_view name);
     void heal(std::string_view name);
+    void cut(std::string_view from, std::string_view to);
+    void heal(std::string_view from, std::string_view to);
 
     void run_until_idle();
     void run_until(clock::time_point end);
@@ -110,7 +114,10 @@ private:
     void arrive(const std::shared_ptr<loop_connection>& on, std::uint8_t side);
     void give_up(const std::shared_ptr<loop_connection>& on, std::uint8_t side);
     void fall_silent(const std::shared_ptr<loop_connection>& on);
-    static bool is_cut(const loop_connection& on) noexcept;
+    bool is_cut(const std::string& from, const std::string& to) const;
+    bool is_cut(const loop_connection& on, std::uint8_t to) const;
+    bool is_cut(const loop_connection& on) const { return is_cut(on, 0) || is_cut(on, 1); }
+    void resume();
     void copy_lent(loop_item& item);
     loop_station& station_of(std::string_view name) const;
     void report(loop_event::kind what, const loop_connection& on, std::uint8_t to,
@@ -124,6 +131,7 @@ private:
     std::deque<std::unique_ptr<loop_station>> stations_;         // In order of opening.
     std::map<std::string, loop_station*, std::less<>> by_name_;  // The last one of each name.
     std::vector<std::shared_ptr<loop_connection>> silent_;
+    std::set<std::pair<std::string, std::string>> one_way_cuts_;
     std::deque<loop_station*> ready_;
     std::vector<std::weak_ptr<loop_broadcast>> broadcasts_;
 };

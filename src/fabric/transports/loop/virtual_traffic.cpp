@@ -50,7 +50,7 @@ void virtual_hub::carry(loop_item&& item) {
 void virtual_hub::arrive(const std::shared_ptr<loop_connection>& on, std::uint8_t side) {
     loop_side& to = on->sides[side];
     if (on->broken || to.coming.empty() || to.coming.front().arrives > time_.now()) return;
-    if (is_cut(*on)) {
+    if (is_cut(*on, side)) {
         fall_silent(on);
         ++to.held;
         return;
@@ -89,11 +89,16 @@ void virtual_hub::copy_lent(loop_item& item) {
 
 // ---- cuts and losses
 
-bool virtual_hub::is_cut(const loop_connection& on) noexcept {
-    const auto cut = [](const loop_side& side) {
-        return side.box != nullptr && side.box->station->cut;
-    };
-    return cut(on.sides[0]) || cut(on.sides[1]);
+bool virtual_hub::is_cut(const std::string& from, const std::string& to) const {
+    return !one_way_cuts_.empty() && one_way_cuts_.contains({from, to});
+}
+
+bool virtual_hub::is_cut(const loop_connection& on, std::uint8_t to) const {
+    const loop_mailbox *const there = on.sides[to].box.get(), *const here =
+                                                                  on.sides[1 - to].box.get();
+    if ((there != nullptr && there->station->cut) || (here != nullptr && here->station->cut))
+        return true;
+    return there != nullptr && here != nullptr && is_cut(here->station->name, there->station->name);
 }
 
 void virtual_hub::cut(std::string_view name) {
@@ -103,18 +108,31 @@ void virtual_hub::cut(std::string_view name) {
         if (link->own().link != nullptr) fall_silent(link->on());
 }
 
+void virtual_hub::cut(std::string_view from, std::string_view to) {
+    const loop_station &one = station_of(from), &other = station_of(to);
+    if (!one_way_cuts_.emplace(one.name, other.name).second || one.port == nullptr) return;
+    for (const auto& link : one.port->links())
+        if (link->own().link != nullptr && is_cut(*link->on())) fall_silent(link->on());
+}
+
 void virtual_hub::heal(std::string_view name) {
     station_of(name).cut = false;
+    resume();
+}
+
+void virtual_hub::heal(std::string_view from, std::string_view to) {
+    one_way_cuts_.erase({station_of(from).name, station_of(to).name});
+    resume();
+}
+
+void virtual_hub::resume() {
     std::vector<std::shared_ptr<loop_connection>> still;
     for (std::shared_ptr<loop_connection>& on : std::exchange(silent_, {})) {
         if (on->broken) continue;
-        if (is_cut(*on)) {
-            still.push_back(std::move(on));
-            continue;
-        }
-        on->silent = false;
-        for (std::uint8_t side = 0; side < 2; ++side) {  // As if sent once more now.
-            for (; on->sides[side].held > 0; --on->sides[side].held) {
+        on->silent = is_cut(*on);
+        for (std::uint8_t side = 0; side < 2; ++side) {
+            if (is_cut(*on, side)) continue;
+            for (; on->sides[side].held > 0; --on->sides[side].held) {  // As if sent once more now.
                 event again;
                 again.when = arrival_time(on->sides[side]);
                 again.side = side;
@@ -122,6 +140,7 @@ void virtual_hub::heal(std::string_view name) {
                 schedule(std::move(again));
             }
         }
+        if (on->silent) still.push_back(std::move(on));
     }
     silent_.insert(silent_.end(), still.begin(), still.end());
 }
