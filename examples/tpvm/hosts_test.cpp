@@ -1,5 +1,6 @@
 // The picture drawn by tasks on three hosts: networks of the test's own, each with a directory.
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -61,6 +62,10 @@ TEST(tpvm, tasks_on_three_hosts_draw_one_picture) {
     EXPECT_NE(said.find("40 strips by 6 threads of 3 tasks, identical"), std::string::npos) << said;
     EXPECT_GT(std::filesystem::file_size(picture), 1000u);
     std::filesystem::remove(picture);
+    for (child_process& each : directories) {
+        each.signal(SIGINT);  // For good.
+        EXPECT_EQ(each.join(), 0);
+    }
 }
 
 }  // namespace

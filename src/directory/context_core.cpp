@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
+#include <amalgam/directory/host_directory.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -54,6 +55,7 @@ void context_core::start() {
             served_.serve(shared_from_this(), name, what, run);
         };
         serve(at_context::change_name, &context_core::change_told);
+        serve(at_context::dropped_name, &context_core::dropped);
         serve(at_context::message_name, &context_core::message);
         serve(at_context::message_in_turn_name, &context_core::message_in_turn);
         serve(at_context::long_message_name, &context_core::long_message, handler::ult);
@@ -117,7 +119,7 @@ void context_core::open_at(const std::string& directory, bool start) {
     starts_directory_ = start;
     result<resource_id> id = try_open(directory);
     const bool starts = !id && id.code() == errc::unreachable && start;
-    if (starts) start_directory(directory);
+    if (starts) start_directory(directory, secret_of(options_.secret));
     const time_point until = on_.now() + (starts ? start_limit : begin_limit);
     // A server that has just begun listens before it serves.
     const auto may_come = [&] {
@@ -168,15 +170,28 @@ void context_core::check_open() {
 
 void context_core::lose(const peer& who, status) {
     where_.forget(who);
+    bool reopens = false;
     {
         const std::lock_guard one(directory_lock_);
         if (!(who == directory_)) return;
         directory_gone_ = true;
         if (lost_.exchange(true)) return;
-        begin_to_reopen();
+        reopens = begin_to_reopen();
     }
     log(log_level::warn, "directory", "the directory is lost", {{"context", number(id_)}});
-    change(0, resource_change::kind::ended, {});
+    if (!reopens) change(0, resource_change::kind::ended, {});
+}
+
+void context_core::dropped() {
+    bool reopens = false;
+    {
+        const std::lock_guard one(directory_lock_);
+        if (!(call_context::current().from() == directory_) || lost_.exchange(true)) return;
+        reopens = begin_to_reopen();
+    }
+    log(log_level::warn, "directory", "the directory had taken this process for gone",
+        {{"context", number(id_)}});
+    if (!reopens) change(0, resource_change::kind::ended, {});
 }
 
 resource_id context_core::add(const attribute_view& what) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <amalgam/bulk/bulk.hpp>
@@ -97,6 +98,7 @@ private:
     errc room(resource_id to, std::uint64_t bytes);
     void undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
     void change_told(std::uint32_t watch, resource_change::kind what, found_values which);
+    void dropped();
 
     void change(std::uint32_t watch, resource_change::kind what, const found_values& which);
     void open_at(const std::string& directory, bool start);
@@ -107,13 +109,15 @@ private:
     void keep(resource_id id, const attribute_view& what);
     void keep_not(resource_id id) noexcept;
     void wait_for_directory();
-    void begin_to_reopen();
+    bool begin_to_reopen();  // With directory_lock_ held. False: it is not to be.
     void reopen();
     enum class attempt : std::uint8_t { done, failed, missing, refused };
     attempt try_to_reopen();
     static attempt failure(errc why) noexcept;
     attempt reopen_at(const peer& there, resource_id which, const attribute_view& what);
+    attempt watch_again_at(const peer& there);
     bool end_reopening(std::uint64_t kept);
+    void settle_watches();
     result<resource_id> try_open(const std::string& directory);
     attribute_list describe() const;
     void check_open();
@@ -196,6 +200,8 @@ private:
     std::mutex watches_lock_;
     std::uint32_t last_watch_ = 0;
     std::unordered_map<std::uint32_t, std::shared_ptr<watch_state>> watches_;
+    // Those that were begun again, and the number of that time.
+    std::vector<std::pair<std::shared_ptr<watch_state>, unsigned>> in_doubt_;
 };
 
 }  // namespace amalgam::detail

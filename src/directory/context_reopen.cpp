@@ -17,6 +17,8 @@ namespace {
 constexpr std::chrono::milliseconds pause_between_attempts{100};
 constexpr std::chrono::seconds pause_between_starts{2};
 constexpr std::chrono::seconds call_limit{5};
+// So long others may take to come back to a directory that this context is back at.
+constexpr std::chrono::seconds doubt_limit{5};
 }  // namespace
 
 peer context_core::directory() const {
@@ -52,11 +54,12 @@ void context_core::wait_for_directory() {
     reopened_.wait();
 }
 
-void context_core::begin_to_reopen() {
+bool context_core::begin_to_reopen() {
     reopens_ = !here_ && !closed_ && options_.reopen_within.count() > 0;
-    if (!reopens_) return;
+    if (!reopens_) return false;
     reopened_.reset();
     amalgam::post(on_.pool(), [self = shared_from_this()] { self->reopen(); });
+    return true;
 }
 
 void context_core::reopen() {
@@ -75,15 +78,15 @@ void context_core::reopen() {
         if (how == attempt::done) {
             log(log_level::info, "directory", "the directory is there again",
                 {{"context", number(id_)}});
-            return;
+            return settle_watches();
         }
         if (how == attempt::refused || on_.now() >= until) break;
         if (how == attempt::missing && starts_directory_ && on_.now() >= start_again) {
             start_again = on_.now() + pause_between_starts;
             try {
-                start_directory(directory_address_);
-            } catch (const error&) {
-                // Somebody else may start one.
+                start_directory(directory_address_, secret_of(options_.secret));
+            } catch (const error& why) {  // Somebody else may start one.
+                log(log_level::info, "directory", why.what());
             }
         }
         if (closing_.wait_for(pause_between_attempts)) break;
@@ -93,6 +96,7 @@ void context_core::reopen() {
         reopens_ = false;
     }
     reopened_.set();
+    change(0, false, {});
     // It may have come so far that the directory knows it.
     const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
     (void)close.on(directory()).within(call_limit).try_call(id_);
@@ -121,7 +125,54 @@ context_core::attempt context_core::try_to_reopen() {
         const attempt how = reopen_at(*there, id, what);
         if (how != attempt::done) return how;
     }
+    if (const attempt how = watch_again_at(*there); how != attempt::done) return how;
     return end_reopening(changes) ? attempt::done : attempt::failed;
+}
+
+// What a watch has told of stands, in doubt, until it is told of again: others may not have come
+// back yet. A watch that the directory has no room for ends.
+context_core::attempt context_core::watch_again_at(const peer& there) {
+    std::vector<std::shared_ptr<watch_state>> all;
+    {
+        const std::lock_guard one(watches_lock_);
+        in_doubt_.clear();
+        for (const auto& [number, state] : watches_)
+            all.push_back(state);
+    }
+    for (const auto& state : all) {
+        const unsigned time = state->doubt();
+        // It may be the same directory, which has the watch.
+        const auto ended = unwatch_.on(there).within(call_limit).try_call(id_, state->number());
+        if (!ended) return failure(ended.code().code);
+        const auto begun =
+            watch_.on(there).within(call_limit).try_call(id_, state->number(), state->query());
+        if (!begun) return failure(begun.code().code);
+        const std::lock_guard one(watches_lock_);
+        if (begun->code == errc::ok) {
+            in_doubt_.emplace_back(state, time);
+        } else if (watches_.erase(state->number()) != 0) {
+            log(log_level::warn, "directory", "a watch was not begun again",
+                {{"watch", state->number()}, {"why", begun->sentence}});
+            state->note(on_.pool(), resource_change::kind::ended, {});
+        }
+    }
+    return attempt::done;
+}
+
+void context_core::settle_watches() {
+    std::vector<std::pair<std::shared_ptr<watch_state>, unsigned>> all;
+    std::vector<std::uint32_t> ended;  // Meanwhile.
+    {
+        const std::lock_guard one(watches_lock_);
+        all.swap(in_doubt_);
+        for (const auto& [state, time] : all)
+            if (!watches_.contains(state->number())) ended.push_back(state->number());
+    }
+    for (const std::uint32_t each : ended)
+        (void)unwatch_.on(directory()).within(call_limit).try_call(id_, each);
+    if (all.empty() || closing_.wait_for(doubt_limit)) return;
+    for (const auto& [state, time] : all)
+        state->settle(on_.pool(), time);
 }
 
 context_core::attempt context_core::reopen_at(const peer& there, resource_id which,

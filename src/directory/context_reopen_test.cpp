@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -117,18 +119,13 @@ TEST_F(reopening, a_directory_that_is_started_again_has_what_its_contexts_had) {
     EXPECT_EQ(again->id, box.id());
 }
 
-TEST_F(reopening, searches_and_watches_of_a_lost_directory_end) {
+TEST_F(reopening, searches_of_a_lost_directory_end) {
     std::vector<resource> boxes;
     for (int i = 0; i < 5; ++i)
         boxes.push_back(in(first, [&] { return one->add({{"type", "box"}}); }));
     auto search = in(second, [&] { return two->search({{"type", "box"}}); });
     EXPECT_TRUE(in(second, [&] { return search.next(); }));
-    resource_change last{resource_change::kind::gone, {}};
-    resource_watch watch = in(second, [&] {
-        return two->watch({{"type", "x"}}, [&](const resource_change& change) { last = change; });
-    });
     kill_directory();
-    EXPECT_EQ(last.what, resource_change::kind::ended);
     start(net.restart("host"));
     net.run_for(2s);
     EXPECT_EQ(code_in(second, [&] { (void)search.next(); }), errc::disconnected);
@@ -140,11 +137,91 @@ TEST_F(reopening, searches_and_watches_of_a_lost_directory_end) {
                      return seen;
                  }),
               6);
-    in(second, [&] {
-        search.stop();
-        watch.end();
-    });
+    in(second, [&] { search.stop(); });
     in(first, [&] { boxes.clear(); });
+}
+
+TEST_F(reopening, a_watch_outlives_its_directory_and_is_told_what_differs) {
+    engine third(net.port("third"));
+    auto dies = in(third, [&] {
+        return std::make_unique<context>(third, context_options{.directory = host->address()});
+    });
+    in(third, [&] { dies->add({{"type", "box"}, {"n", "dies"}}).release(); });
+    resource brief = in(first, [&] { return one->add({{"type", "box"}, {"n", "brief"}}); });
+    std::vector<std::string> told;
+    resource_watch watch = in(second, [&] {
+        attribute_list query{{"type", "box"}};
+        query.ask("n");
+        return two->watch(query, [&](const resource_change& change) {
+            using kind = resource_change::kind;
+            told.push_back((change.what == kind::appeared ? "+"
+                            : change.what == kind::gone   ? "-"
+                                                          : "ended") +
+                           std::string(change.which.what.text("n")));
+        });
+    });
+    net.run_for(1s);
+    const auto those = [&] {
+        std::sort(told.begin(), told.end());
+        return std::exchange(told, {});
+    };
+    EXPECT_EQ(those(), (std::vector<std::string>{"+1", "+brief", "+dies"}));
+    net.kill("third");  // Together with the directory: nobody sees it go.
+    kill_directory();
+    in(first, [&] { brief = {}; });
+    auto added = first.spawn([&] { return one->add({{"type", "box"}, {"n", "new"}}); });
+    net.run_for(1s);
+    EXPECT_EQ(those(), std::vector<std::string>());
+    start(net.restart("host"));
+    net.run_for(2s);
+    EXPECT_EQ(those(), std::vector<std::string>{"+new"});
+    net.run_for(10s);
+    EXPECT_EQ(those(), (std::vector<std::string>{"-brief", "-dies"}));
+    // It goes on as before; and once more.
+    in(first, [&] { (void)added.get(); });
+    net.run_for(1s);
+    EXPECT_EQ(those(), std::vector<std::string>{"-new"});
+    kill_directory();
+    start(net.restart("host"));
+    net.run_for(20s);
+    EXPECT_EQ(those(), std::vector<std::string>());
+    in(first, [&] { box = {}; });
+    net.run_for(1s);
+    EXPECT_EQ(those(), std::vector<std::string>{"-1"});
+    // One that ended meanwhile is not begun again.
+    kill_directory();
+    in(second, [&] { watch.end(); });
+    start(net.restart("host"));
+    net.run_for(2s);
+    box = in(first, [&] { return one->add({{"type", "box"}, {"n", "2"}}); });
+    net.run_for(10s);
+    EXPECT_EQ(those(), std::vector<std::string>());
+    in(third, [&] { dies.reset(); });
+}
+
+/// The directory takes contexts for gone that do not answer.
+class reopening_impatiently : public reopening {
+protected:
+    reopening_impatiently() {
+        kill_directory();
+        start(net.restart("host"), {.silence = 2s});
+        net.run_for(1s);
+    }
+};
+TEST_F(reopening_impatiently, a_context_that_does_not_answer_is_gone_and_comes_back_when_it_does) {
+    EXPECT_TRUE(in(second, [&] { return find_box(); }));
+    net.run_for(20s);
+    EXPECT_EQ(directory->contexts(), 2u) << "who has nothing to say answers";
+    net.cut("first");
+    net.run_for(3s);
+    EXPECT_EQ(directory->contexts(), 1u);
+    EXPECT_FALSE(in(second, [&] { return find_box(); }));
+    net.heal("first");  // Its connection has not noticed.
+    net.run_for(2s);
+    const auto found = in(second, [&] { return find_box(); });
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->id, box.id());
+    EXPECT_EQ(directory->contexts(), 2u);
 }
 
 TEST_F(reopening, a_context_that_was_cut_off_comes_back_to_the_same_directory) {
@@ -195,6 +272,20 @@ TEST_F(reopening_briefly, a_directory_that_stays_away_is_lost_after_that_time) {
     EXPECT_EQ(asked.wait().code, errc::disconnected);
     start(net.restart("host"));
     EXPECT_EQ(code_in(second, [&] { (void)find_box(); }), errc::disconnected);
+}
+
+TEST_F(reopening_briefly, a_watch_ends_when_its_directory_stays_away) {
+    std::vector<resource_change::kind> told;
+    resource_watch watch = in(second, [&] {
+        return two->watch({{"type", "x"}},
+                          [&](const resource_change& change) { told.push_back(change.what); });
+    });
+    kill_directory();
+    net.run_for(2900ms);
+    EXPECT_TRUE(told.empty());
+    net.run_for(5s);
+    EXPECT_EQ(told, std::vector{resource_change::kind::ended});
+    in(second, [&] { watch.end(); });
 }
 
 TEST_F(reopening_briefly, a_context_may_end_while_it_waits) {

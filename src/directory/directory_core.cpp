@@ -32,6 +32,8 @@ directory_core::directory_core(engine& on, const directory_options& options)
       gate_(std::make_shared<gate>(on, gate_role, secret_of(options.secret))),
       change_(on.procedure<at_context::change>(at_context::change_name)),
       change_there_(on.procedure<in_ring::change>(in_ring::change_name)),
+      dropped_(on.procedure<at_context::dropped>(at_context::dropped_name)),
+      ping_(on.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")),
       registry_(options.limits, [this](watched_change&& change) { note(std::move(change)); }) {}
 
 void directory_core::start() {
@@ -63,6 +65,7 @@ void directory_core::start() {
     serve(at_directory::watch_name, &directory_core::watch);
     serve(at_directory::unwatch_name, &directory_core::unwatch);
     serve(in_ring::open_guest_name, &directory_core::open_guest);
+    serve(at_directory::make_way_name, &directory_core::make_way);
     serve(in_ring::change_name, &directory_core::far_change);
     losses_ = on_.on_peer_lost([self = weak_from_this()](const peer& who, status) {
         const auto me = self.lock();
@@ -74,15 +77,19 @@ void directory_core::start() {
 }
 
 void directory_core::stop() noexcept {
+    stopping_.set();
     if (ring_) ring_->stop();
     losses_.end();
     gate_->stop();
     served_.end();
 }
 
-void directory_core::check_is(resource_id context) const {
+void directory_core::check_is(resource_id context) {
     const auto at = clients_.find(context);
-    if (at != clients_.end() && at->second.who == call_context::current().from()) return;
+    if (at != clients_.end() && at->second.who == call_context::current().from()) {
+        at->second.heard = true;
+        return;
+    }
     throw error(errc::denied,
                 fmt::format("the caller is not context {}, or not any more", number(context)));
 }
@@ -320,6 +327,8 @@ reply<bool> directory_core::watch(resource_id context, std::uint32_t number, att
         check_is(context);
         registry_.watch(context, number, query);
         of_context = !clients_[context].is_server;
+        if (!of_context)  // That was all there is.
+            note({context, number, resource_change::kind::appeared, {}});
         return true;
     });
     if (done.code == errc::ok && of_context) far_->add(context, number, query);

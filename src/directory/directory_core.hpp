@@ -48,6 +48,7 @@ private:
     struct client {
         peer who;
         bool is_server = false;
+        bool heard = true;  // Since it was last looked after.
         std::deque<watched_change> untold;
         bool missed = false;  // There were too many.
         bool telling = false;
@@ -93,6 +94,7 @@ private:
     reply<bool> watch(resource_id context, std::uint32_t number, attribute_view query);
     void unwatch(resource_id context, std::uint32_t number);
     reply<resource_id> open_guest();
+    bool make_way();
     void far_change(std::uint64_t server, std::uint32_t watch, resource_change::kind what,
                     found_values which);
 
@@ -100,7 +102,7 @@ private:
     /// for what it has changed are told.
     template <typename Work>
     auto alone(Work work) -> reply<decltype(work())>;
-    void check_is(resource_id context) const;
+    void check_is(resource_id context);
     void claim_if_few();  // Ids that are free.
     next_answer next_elsewhere(const search_key& which, const std::shared_ptr<spread>& state,
                                const attribute_list& query);
@@ -108,6 +110,10 @@ private:
     void end_search(const search_key& which);
     void close_one(resource_id context);  // With the lock held.
     void close_all_of(const peer& gone);
+    void keep_looking();  // With the lock held. Whether contexts answer.
+    void look_after_contexts();
+    void look_at(const std::vector<std::pair<resource_id, peer>>& silent);
+    void drop(resource_id context, const peer& who);
     void note(watched_change&& change);
     void tell(resource_id context);
 
@@ -116,6 +122,8 @@ private:
     const std::shared_ptr<gate> gate_;
     const procedure<at_context::change> change_;
     const procedure<in_ring::change> change_there_;
+    const procedure<at_context::dropped> dropped_;
+    const procedure<std::uint64_t(std::uint64_t)> ping_;
     served_members served_{on_, gate_};
     peer_lost_subscription losses_;
 
@@ -129,6 +137,8 @@ private:
     guest_searches guests_{registry_};
     std::map<search_key, std::shared_ptr<spread>> spread_;
     std::vector<resource_id> to_tell_;  // Contexts, by what runs with the lock held.
+    bool looking_ = false;
+    event stopping_;
 };
 
 template <typename Work>

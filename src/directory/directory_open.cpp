@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,6 +30,7 @@ resource_id directory_core::open_for_caller(const attribute_view& what, resource
     const resource_id id = registry_.open(what, wanted);
     try {
         clients_[id].who = call.from();
+        keep_looking();
     } catch (...) {
         registry_.close(id);
         throw;
@@ -94,6 +97,13 @@ reply<resource_id> directory_core::open_guest() {
     });
 }
 
+// Only of this host: the name is no business of others.
+bool directory_core::make_way() {
+    if (!options_.on_make_way || !is_local(call_context::current().from().address())) return false;
+    options_.on_make_way();
+    return true;
+}
+
 void directory_core::close_one(resource_id context) {
     const auto at = clients_.find(context);
     if (at->second.is_server) servers_.erase(at->second.who);
@@ -116,6 +126,64 @@ void directory_core::close_all_of(const peer& gone) {
     });
     for (const resource_id each : closed)
         far_->remove_all(each);
+}
+
+// ---- contexts whose process hangs
+
+void directory_core::keep_looking() {
+    if (options_.silence.count() <= 0 || std::exchange(looking_, true)) return;
+    amalgam::post(on_.pool(), [self = shared_from_this()] { self->look_after_contexts(); });
+}
+
+void directory_core::look_after_contexts() {
+    while (!stopping_.wait_for(options_.silence / 4)) {
+        try {
+            std::vector<std::pair<resource_id, peer>> silent;
+            {
+                const std::lock_guard one(lock_);
+                looking_ = !clients_.empty();
+                if (!looking_) return;
+                for (auto& [id, each] : clients_)
+                    if (!std::exchange(each.heard, false) && !each.is_server && !each.who.is_self())
+                        silent.emplace_back(id, each.who);
+            }
+            look_at(silent);
+        } catch (const std::exception& why) {  // There is no memory for it now.
+            log(log_level::warn, "directory", "contexts were not looked after",
+                {{"why", why.what()}});
+        }
+    }
+}
+
+void directory_core::look_at(const std::vector<std::pair<resource_id, peer>>& silent) {
+    constexpr std::size_t at_once = 1024;
+    for (std::size_t first = 0; first < silent.size(); first += at_once) {
+        std::vector<future<std::uint64_t>> asked;
+        const std::size_t end = std::min(silent.size(), first + at_once);
+        for (std::size_t i = first; i < end; ++i)
+            asked.push_back(ping_.on(silent[i].second).within(options_.silence / 2).start(0));
+        for (std::size_t i = first; i < end; ++i)
+            if (asked[i - first].wait().code == errc::timed_out)
+                drop(silent[i].first, silent[i].second);
+    }
+}
+
+void directory_core::drop(resource_id context, const peer& who) {
+    const auto done = alone([&] {
+        const auto at = clients_.find(context);
+        if (at == clients_.end() || !(at->second.who == who) || at->second.heard) return false;
+        close_one(context);
+        return true;
+    });
+    if (!done.value) return;
+    log(log_level::warn, "directory", "a context does not answer, and is taken for gone",
+        {{"context", number(context)}});
+    far_->remove_all(context);
+    try {
+        dropped_.on(who).post();  // It hears of it when it goes on.
+    } catch (const error&) {
+        // Its connection is lost, of which it hears, too.
+    }
 }
 
 void directory_core::claim_if_few() {

@@ -87,6 +87,7 @@ bool far_watches::tell_one(std::uint64_t server) {
         const auto at = servers_.find(server);
         if (at == servers_.end() || !watches_.contains(number)) return at != servers_.end();
         at->second.has.insert(number);
+        doubt(server, number);
     }
     try {
         watch_.on(*there).within(ring->answer_limit())(guest, number, query).take();
@@ -151,19 +152,45 @@ void far_watches::lose(std::uint64_t server) {
 }
 
 void far_watches::lose(const peer& who) {
-    std::vector<std::uint64_t> those;
+    const std::lock_guard one(lock_);
+    for (auto& [key, there] : servers_) {
+        if (!(there.who == who)) continue;
+        there.guest = resource_id::none;
+        there.has.clear();
+        there.who = {};
+    }
+}
+
+void far_watches::doubt(std::uint64_t server, std::uint32_t watch) {
+    const auto at = watches_.find(watch);
+    if (at == watches_.end()) return;
+    const auto by = at->second.told_by.find(server);
+    if (by == at->second.told_by.end()) return;
+    for (auto& [id, each] : by->second)
+        each.in_doubt = true;
+}
+
+// It has told of all that there is.
+void far_watches::settle(std::uint64_t server, std::uint32_t watch) {
+    std::vector<watched_change> gone;
     {
         const std::lock_guard one(lock_);
-        for (auto& [key, there] : servers_) {
-            if (!(there.who == who)) continue;
-            there.guest = resource_id::none;
-            there.has.clear();
-            there.who = {};
-            those.push_back(key);
+        const auto at = watches_.find(watch);
+        if (at == watches_.end()) return;
+        auto& those = at->second.told_by[server];
+        for (auto each = those.begin(); each != those.end();) {
+            if (!each->second.in_doubt) {
+                ++each;
+                continue;
+            }
+            gone.push_back(
+                {at->second.context, at->second.number, resource_change::kind::gone,
+                            std::move(each->second.what)});
+            each = those.erase(each);
         }
     }
-    for (const std::uint64_t each : those)
-        forget_told(each);
+    for (watched_change& each : gone)
+        tell_(std::move(each));
 }
 
 void far_watches::forget_told(std::uint64_t server) {
@@ -171,16 +198,35 @@ void far_watches::forget_told(std::uint64_t server) {
     {
         const std::lock_guard one(lock_);
         for (auto& [number, what] : watches_) {
-            const auto at = what.told.find(server);
-            if (at == what.told.end()) continue;
-            for (auto& [id, which] : at->second)
+            const auto at = what.told_by.find(server);
+            if (at == what.told_by.end()) continue;
+            for (auto& [id, each] : at->second)
                 gone.push_back(
-                    {what.context, what.number, resource_change::kind::gone, std::move(which)});
-            what.told.erase(at);
+                    {what.context, what.number, resource_change::kind::gone, std::move(each.what)});
+            what.told_by.erase(at);
         }
     }
     for (watched_change& each : gone)
         tell_(std::move(each));
+}
+
+bool far_watches::note(std::map<resource_id, told>& those, resource_change::kind& what,
+                       const found_values& which) {
+    using kind = resource_change::kind;
+    const auto known = those.find(which.id);
+    if (what == kind::gone) {
+        if (known == those.end()) return false;
+        those.erase(known);
+    } else if (known == those.end()) {
+        those.emplace(which.id, told{which, false});
+        what = kind::appeared;
+    } else {
+        const bool news = what == kind::changed || !is_same(known->second.what, which);
+        known->second = {which, false};
+        what = kind::changed;
+        return news;
+    }
+    return true;
 }
 
 void far_watches::changed(const peer& by, std::uint64_t server, std::uint32_t watch,
@@ -191,25 +237,20 @@ void far_watches::changed(const peer& by, std::uint64_t server, std::uint32_t wa
         const std::lock_guard one(lock_);
         const auto from = servers_.find(server);
         if (from == servers_.end() || !(from->second.who == by)) return;  // Or a stranger says so.
-        if (which.id != resource_id::none && what >= kind::ended) return;
-        if (which.id == resource_id::none) {
-            from->second.has.clear();  // It had too much to tell, and has forgotten the watches.
-        } else {
-            const auto at = watches_.find(watch);
-            if (at == watches_.end() || !from->second.has.contains(watch)) return;
-            auto& told = at->second.told[server];
-            if (what == kind::gone) {
-                if (told.erase(which.id) == 0) return;
-            } else {
-                const auto [known, fresh] = told.try_emplace(which.id, which);
-                if (!fresh && what == kind::appeared) return;
-                known->second = which;
-                what = fresh ? kind::appeared : kind::changed;
-            }
+        const bool is_all = which.id == resource_id::none && what == kind::appeared;
+        if (which.id == resource_id::none && !is_all) {
+            // It had too much to tell, and has forgotten the watches: it is asked again.
+            from->second.has.clear();
+            return;
+        }
+        const auto at = watches_.find(watch);
+        if (what >= kind::ended || at == watches_.end() || !from->second.has.contains(watch)) return;
+        if (!is_all) {
+            if (!note(at->second.told_by[server], what, which)) return;
             change = {at->second.context, at->second.number, what, which};
         }
     }
-    if (which.id == resource_id::none) return forget_told(server);
+    if (which.id == resource_id::none) return settle(server, watch);
     tell_(std::move(change));
 }
 

@@ -22,8 +22,9 @@ namespace amalgam::detail {
 class directory_ring;
 
 /// The watches of this server's contexts at all other servers. To each of those this one is a guest
-/// that watches; what it is told it hands on. A server that goes, or that is cut off from this one,
-/// takes what it had told of with it; one that comes is asked for everything.
+/// that watches; what it is told it hands on. A server that goes takes what it had told of with it;
+/// one that comes, or that was cut off from this one, is asked for everything: what it does not
+/// tell of again is gone.
 ///
 /// Owner:   shared with the ULTs that run.
 /// Threads: any.
@@ -42,18 +43,22 @@ public:
     void see(const std::vector<std::uint64_t>& servers);
     /// That one is gone.
     void lose(std::uint64_t server);
-    /// So is the connection to that one; it may be there again.
+    /// So is the connection to that one; it is asked again.
     void lose(const peer& who);
     /// A server says so, by that peer. As at_context::change.
     void changed(const peer& by, std::uint64_t server, std::uint32_t watch,
                  resource_change::kind what, const found_values& which);
 
 private:
+    struct told {
+        found_values what;
+        bool in_doubt = false;  // Since the server was asked for everything once more.
+    };
     struct watched {
         resource_id context;
         std::uint32_t number;  // The context's own.
         attribute_list query;
-        std::map<std::uint64_t, std::map<resource_id, found_values>> told;  // By server.
+        std::map<std::uint64_t, std::map<resource_id, told>> told_by;  // By server.
     };
     struct host {
         bool busy = false;  // A ULT tells it what it does not know.
@@ -66,6 +71,11 @@ private:
     bool tell_one(std::uint64_t server);
     void forget(std::uint32_t watch);
     void forget_told(std::uint64_t server);
+    void settle(std::uint64_t server, std::uint32_t watch);
+    /// False: it was known. `what` is what it is, seen from here.
+    static bool note(std::map<resource_id, told>& those, resource_change::kind& what,
+                     const found_values& which);
+    void doubt(std::uint64_t server, std::uint32_t watch);  // With the lock held.
 
     engine& on_;
     const std::function<void(watched_change&&)> tell_;

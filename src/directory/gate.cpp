@@ -1,5 +1,6 @@
 #include "directory/gate.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -10,9 +11,15 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
+#include <amalgam/tasks/ult.hpp>
+
+#include "directory/procedures.hpp"
+
 namespace amalgam::detail {
 
 namespace {
+
+constexpr std::chrono::seconds show_limit{1};
 
 std::string challenge_name(std::string_view role) {
     return fmt::format("amalgam.{}.gate.challenge", role);
@@ -146,7 +153,13 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
     const auto challenge = on_.procedure<gate_answer(gate_nonce)>(challenge_name(role));
     const auto show = on_.procedure<bool(gate_proof)>(prove_name(role));
     const gate_nonce ours = random_nonce();
-    const auto answer = challenge.on(there).within(within).try_call(ours);
+    auto answer = challenge.on(there).within(within).try_call(ours);
+    // A directory that has just begun listens before it serves.
+    const auto until = on_.now() + std::min<std::chrono::nanoseconds>(within, show_limit);
+    while (!answer && answer.code() == errc::not_found && role == gate_role && on_.now() < until) {
+        this_task::sleep_for(std::chrono::milliseconds(5));
+        answer = challenge.on(there).within(within).try_call(ours);
+    }
     if (!answer && answer.code() == errc::not_found) throw refuse("has no secret");
     if (!answer) throw error(answer.code(), answer.sentence());
     if (!same(answer->proof, prove(role, false, ours, answer->nonce)))

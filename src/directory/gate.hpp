@@ -56,7 +56,8 @@ public:
     void stop() noexcept;
 
     /// Proves to the gate of that role there that this side knows the secret, and the other way
-    /// round; once for each connection. Parks.
+    /// round; once for each connection. Parks; a second, where a directory shows none, as one that
+    /// has just begun does not yet.
     /// Failure: throws error{denied}, {unreachable}, {disconnected}, {timed_out}.
     void enter(const peer& there, std::string_view role,
                std::chrono::nanoseconds within = std::chrono::seconds(5));

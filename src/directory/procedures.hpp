@@ -174,6 +174,9 @@ using watch = reply<bool>(resource_id, std::uint32_t, attribute_view);
 inline constexpr std::string_view watch_name = "amalgam.directory.watch";
 using unwatch = void(resource_id, std::uint32_t);
 inline constexpr std::string_view unwatch_name = "amalgam.directory.unwatch";
+/// Another directory of this host wants its place -> whether it ends.
+using make_way = bool();
+inline constexpr std::string_view make_way_name = "amalgam.directory.make_way";
 }  // namespace at_directory
 
 /// Procedures of a context.
@@ -182,6 +185,9 @@ namespace at_context {
 /// id `none`: the watch has ended, as too many changes had not been told.
 using change = void(std::uint32_t, resource_change::kind, found_values);
 inline constexpr std::string_view change_name = "amalgam.directory.change";
+/// The directory has taken the context for gone, as it did not answer: it may come back.
+using dropped = void();
+inline constexpr std::string_view dropped_name = "amalgam.directory.dropped";
 /// From, to, tag, and the bytes -> whether it is stored; `overloaded`: there is no room.
 using message = errc(resource_id, resource_id, std::int32_t, const_bytes);
 inline constexpr std::string_view message_name = "amalgam.directory.message";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -25,6 +26,12 @@ struct found_values {
     resource_id context = resource_id::none;
     attribute_list values;
 };
+
+inline bool is_same(const found_values& one, const found_values& other) noexcept {
+    const const_bytes a = one.values.bytes(), b = other.values.bytes();
+    return one.id == other.id && one.context == other.context &&
+           std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
 
 /// As it is told to people.
 inline std::uint32_t number(resource_id id) noexcept {

@@ -28,6 +28,7 @@ directory_ring::directory_ring(engine& on, const ring_options& options,
       join_(on.procedure<in_ring::join>(in_ring::join_name)),
       tell_(on.procedure<in_ring::tell>(in_ring::tell_name)),
       alive_(on.procedure<in_ring::alive>(in_ring::alive_name)),
+      look_at_(on.procedure<in_ring::look_at>(in_ring::look_at_name)),
       compare_(on.procedure<in_ring::compare>(in_ring::compare_name)),
       find_(on.procedure<in_ring::find>(in_ring::find_name)),
       search_(on.procedure<in_ring::search>(in_ring::search_name)),
@@ -39,7 +40,8 @@ directory_ring::directory_ring(engine& on, const ring_options& options,
       packets_refused_(on.counters().get("directory.packets_refused")),
       packets_dropped_(on.counters().get("directory.packets_dropped")),
       chance_(options.seed != 0 ? options.seed : random_u64()),
-      others_(10 * options.period) {
+      others_(10 * options.period),
+      suspected_(options.period * 3 / 4, options.period * 6) {
     self_.key = chance_() | 1;
     self_.version = 1;
     self_.addresses = on.addresses();
@@ -53,6 +55,7 @@ void directory_ring::start() {
     serve(in_ring::join_name, &directory_ring::joined);
     serve(in_ring::tell_name, &directory_ring::told);
     serve(in_ring::alive_name, &directory_ring::is_alive);
+    serve(in_ring::look_at_name, &directory_ring::looked_at, handler::ult);
     serve(in_ring::compare_name, &directory_ring::compared);
     serve(in_ring::find_name, &directory_ring::find_in, handler::ult);
     serve(in_ring::search_name, &directory_ring::search_in, handler::ult);
@@ -183,12 +186,14 @@ ring_news directory_ring::learn(const ring_news& news) {
                 claims_ours.push_back(each);
             has_to_leave = share_range(each) || has_to_leave;
             if (others_.learn(each, now) == member_table::learnt::nothing) continue;
+            suspected_.refute(each.key, each.version);
             fresh.came.push_back(each);
         }
         for (const departure& each : news.gone) {
             said_gone = said_gone || each.key == self_.key;
             if (!others_.remove(each, now)) continue;
             reached_.erase(each.key);
+            suspected_.clear(each.key);
             fresh.gone.push_back(each);
         }
     }
@@ -292,100 +297,6 @@ std::optional<peer> directory_ring::reach(std::uint64_t key, std::chrono::nanose
         return *found;
     }
     return std::nullopt;
-}
-
-// ---- who is still there
-
-alive_answer directory_ring::is_alive(std::uint64_t who) {
-    const std::lock_guard one(lock_);
-    return {others_.find(who) != nullptr, self_.key, digest()};
-}
-
-void directory_ring::keep_looking() {
-    {
-        const std::lock_guard one(lock_);
-        if (std::exchange(looking_, true)) return;
-    }
-    run([](directory_ring& me) { me.look_after_next(); });
-}
-
-void directory_ring::look_after_next() {
-    constexpr std::size_t how_many = 2;  // So that one finds out when two neighbours go together.
-    constexpr unsigned rounds_between_looks = 10;
-    unsigned round = 0;
-    while (!stopping_.wait_for(options_.period)) {
-        std::vector<member> next;
-        {
-            const std::lock_guard one(lock_);
-            for (std::size_t i = 1; i <= std::min(how_many, others_.size()); ++i)
-                next.push_back(*others_.after(self_.key, i));
-        }
-        for (const member& each : next)
-            look_after(each);
-        if (const auto here = here_.lock()) here->see_servers(keys());
-        if (next.empty() || ++round % rounds_between_looks == 0) look_for_lost();
-    }
-}
-
-void directory_ring::look_for_lost() {
-    for (const std::string& each : options_.others) {
-        {
-            const std::lock_guard one(lock_);
-            if (others_.has_address(each)) continue;
-        }
-        try {
-            join_by(each);
-        } catch (const error&) {
-            // It is still not there.
-        }
-    }
-}
-
-void directory_ring::look_after(const member& next) {
-    constexpr int attempts = 2;
-    for (int i = 0; i < attempts && !stopping_.is_set(); ++i) {
-        const auto there = reach(next.key);
-        if (!there) continue;
-        const auto answer =
-            alive_.on(*there).within(options_.period / attempts).try_call(self_key());
-        if (answer && answer->key == next.key) {
-            std::uint64_t mine = 0;
-            {
-                const std::lock_guard one(lock_);
-                mine = digest();
-            }
-            if (!answer->known) return say_that_it_is_here();
-            if (answer->members != mine) compare_with(next.key);
-            return;
-        }
-        const std::lock_guard one(lock_);
-        reached_.erase(next.key);
-        if (answer) break;  // Another one is at its address.
-    }
-    if (!stopping_.is_set()) remove({next.key, next.version});
-}
-
-void directory_ring::compare_with(std::uint64_t key) {
-    const auto there = reach(key);
-    if (!there) return;
-    const auto theirs = compare_.on(*there).within(options_.answer_limit).try_call(all());
-    if (theirs) learn(*theirs);
-}
-
-ring_news directory_ring::compared(ring_news known) {
-    learn(known);
-    return all();
-}
-
-void directory_ring::say_that_it_is_here() {
-    log(log_level::info, "directory", "the others had taken this directory for gone");
-    ring_news news;
-    {
-        const std::lock_guard one(lock_);
-        ++self_.version;
-        news.came.push_back(self_);
-    }
-    tell_all(news);
 }
 
 }  // namespace amalgam::detail

@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "directory/member_table.hpp"
 #include "directory/ring_procedures.hpp"
 #include "directory/served.hpp"
+#include "directory/suspicions.hpp"
 
 namespace amalgam::detail {
 
@@ -111,7 +114,8 @@ private:
     std::vector<member> looked();
     void joined(member who);
     void told(ring_part part, ring_news news);
-    alive_answer is_alive(std::uint64_t who);
+    alive_answer is_alive(std::uint64_t who, std::uint32_t suspected);
+    sign looked_at(std::uint64_t who, std::uint32_t suspected);
     ring_news compared(ring_news known);
     part_answer find_in(ring_part part, attribute_view query);
     first_answers search_in(ring_part part, attribute_view query);
@@ -132,13 +136,25 @@ private:
     bool settle(std::uint32_t range);
     bool hold(std::uint32_t range);
     void drop_claim(std::uint32_t range);
-    bool is_there(const member& who);
     void object(const member& to);
     bool share_range(const member& with);  // With the lock held.
     void keep_looking();
     void look_after_next();
-    void look_after(const member& next);
+    /// True: it is suspected to be gone, and is to be looked at again soon.
+    bool look_after(const member& next);
+    sign look_at(const member& who, std::uint32_t suspected, std::chrono::nanoseconds within);
+    /// What those say who could not be reached directly: alive, if any of some others does; the
+    /// keys of who could not reach it, either, are added to `confirmed`.
+    sign ask_others_about(const member& who, std::uint32_t suspected,
+                          std::chrono::nanoseconds within, std::vector<std::uint64_t>& confirmed);
+    std::vector<std::uint64_t> some_others(std::uint64_t without);
+    /// Nobody reaches it, neither this server nor others.
+    bool is_gone(const member& who);
+    bool suspect(const member& who, const std::vector<std::uint64_t>& by);
+    void tell_that_it_is_suspected(const member& who);
     void compare_with(std::uint64_t key);
+    void learn_of_departures(const ring_news& known);
+    void look_at_departed();
     void say_that_it_is_here();
     void look_for_lost();
 
@@ -201,6 +217,7 @@ private:
     const procedure<in_ring::join> join_;
     const procedure<in_ring::tell> tell_;
     const procedure<in_ring::alive> alive_;
+    const procedure<in_ring::look_at> look_at_;
     const procedure<in_ring::compare> compare_;
     const procedure<in_ring::find> find_;
     const procedure<in_ring::search> search_;
@@ -229,6 +246,11 @@ private:
     bool telling_ = false;
     bool claiming_ = false;
     bool looking_ = false;
+    std::set<std::uint64_t> looked_after_;  // By a ULT, at this moment.
+    suspicions suspected_;
+    local_health health_;
+    std::map<std::uint64_t, std::uint32_t> said_gone_;  // By one that may have been cut off.
+    bool looking_at_departed_ = false;
     unsigned meeting_ = 0;                                   // So many strangers.
     std::unordered_map<std::uint64_t, unsigned> strangers_;  // How often each was heard.
     std::unordered_map<std::uint64_t, std::shared_ptr<open_question>> questions_;

@@ -115,7 +115,7 @@ private:
         // hears of the rest.
         call asked = start_(*there, where.part, left() / 4 * 3);
         if (!asked.wait_until(ring_.on_.now() + patience())) {
-            auto look = ring_.alive_.on(*there).within(patience()).start(ring_.self_key());
+            auto look = ring_.alive_.on(*there).within(patience()).start(ring_.self_key(), 0);
             if (!asked.wait_until(ring_.on_.now() + patience()) &&
                 !(look.ready() && look.wait().ok()))
                 return std::nullopt;

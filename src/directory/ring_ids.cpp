@@ -107,13 +107,6 @@ void directory_ring::drop_claim(std::uint32_t range) {
     ++self_.version;  // Who has heard of it compares, sooner or later.
 }
 
-bool directory_ring::is_there(const member& who) {
-    const auto there = reach(who.key, options_.period);
-    if (!there) return false;
-    const auto answer = alive_.on(*there).within(options_.period).try_call(self_key());
-    return answer && answer->key == who.key;
-}
-
 bool directory_ring::own_again(std::uint32_t range) {
     constexpr std::size_t most = 64;  // So that a stranger's claims do not fill the memory.
     constexpr int rounds = 20;
@@ -135,7 +128,7 @@ bool directory_ring::own_again(std::uint32_t range) {
         if (round == rounds || stopping_.wait_for(options_.claim_time)) return false;
     }
     for (const member& each : owners) {
-        if (!is_there(each)) {  // Most likely it was what ran here before.
+        if (is_gone(each)) {  // Most likely it was what ran here before.
             remove({each.key, each.version});
             continue;
         }

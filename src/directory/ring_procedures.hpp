@@ -35,6 +35,15 @@ struct alive_answer {
     }
 };
 
+/// What somebody saw of a server that it looked at.
+enum class sign : std::uint8_t {
+    unknown,  ///< It does not know it.
+    alive,
+    silent,   ///< Nothing came back in time.
+    refused,  ///< Nobody listens at its address.
+    replaced  ///< Another one does.
+};
+
 /// The first answer of a server to a query with many, and where the next ones are to be had.
 struct first_answer {
     std::uint64_t server = 0;  ///< Its key.
@@ -74,9 +83,12 @@ inline constexpr std::string_view join_name = "amalgam.directory.ring.join";
 /// To be told to all of that part. Answered at once.
 using tell = void(ring_part, ring_news);
 inline constexpr std::string_view tell_name = "amalgam.directory.ring.tell";
-/// Who asks.
-using alive = alive_answer(std::uint64_t);
+/// Who asks; and in which version it is suspected to be gone, so that it says that it is not, or 0.
+using alive = alive_answer(std::uint64_t, std::uint32_t);
 inline constexpr std::string_view alive_name = "amalgam.directory.ring.alive";
+/// To look at a server on behalf of who could not reach it: its key, and as of alive.
+using look_at = sign(std::uint64_t, std::uint32_t);
+inline constexpr std::string_view look_at_name = "amalgam.directory.ring.look_at";
 /// All that one side knows, itself included -> the same of the other.
 using compare = ring_news(ring_news);
 inline constexpr std::string_view compare_name = "amalgam.directory.ring.compare";
@@ -94,7 +106,8 @@ inline constexpr std::string_view stop_name = "amalgam.directory.ring.stop";
 /// A server that is to watch here for its contexts -> what it is called in that.
 using open_guest = reply<resource_id>();
 inline constexpr std::string_view open_guest_name = "amalgam.directory.ring.open_guest";
-/// Who says so, and what, as at_context::change.
+/// Who says so, and what, as at_context::change. The id `none` with `appeared`: all that there was
+/// when the watch began has been told.
 using change = void(std::uint64_t, std::uint32_t, resource_change::kind, found_values);
 inline constexpr std::string_view change_name = "amalgam.directory.ring.change";
 }  // namespace in_ring

@@ -19,7 +19,56 @@ void resource_watch::end() noexcept {
 namespace detail {
 
 void watch_state::note(pool& where, resource_change::kind what, const found_values& which) {
+    using kind = resource_change::kind;
     const std::lock_guard one(lock_);
+    const auto known = there_.find(which.id);
+    switch (what) {
+        case kind::appeared:
+        case kind::changed:
+            if (known == there_.end()) {
+                what = kind::appeared;
+            } else if (known->second.what.context != which.context) {
+                queue(where, kind::gone, known->second.what);
+                what = kind::appeared;
+            } else if (what == kind::appeared && is_same(known->second.what, which)) {
+                known->second.in_doubt = false;
+                return;
+            } else {
+                what = kind::changed;
+            }
+            there_[which.id] = {which, false};
+            break;
+        case kind::gone:
+            if (known == there_.end()) return;
+            there_.erase(known);
+            break;
+        case kind::ended:
+            break;
+    }
+    queue(where, what, which);
+}
+
+unsigned watch_state::doubt() {
+    const std::lock_guard one(lock_);
+    for (auto& [id, each] : there_)
+        each.in_doubt = true;
+    return ++doubts_;
+}
+
+void watch_state::settle(pool& where, unsigned time) {
+    const std::lock_guard one(lock_);
+    if (time != doubts_) return;
+    for (auto at = there_.begin(); at != there_.end();) {
+        if (!at->second.in_doubt) {
+            ++at;
+            continue;
+        }
+        queue(where, resource_change::kind::gone, at->second.what);
+        at = there_.erase(at);
+    }
+}
+
+void watch_state::queue(pool& where, resource_change::kind what, const found_values& which) {
     if (ended_) return;
     resource_change& change = untold_.emplace_back();
     change.what = what;

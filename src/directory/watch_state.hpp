@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -30,12 +31,23 @@ public:
           query_(std::move(query)),
           what_(std::move(what)) {}
 
-    /// The function is told of it, soon, in a ULT of `where`.
+    /// The function is told of it, soon, in a ULT of `where`; unless it knows.
     void note(pool& where, resource_change::kind what, const found_values& which);
+    /// The directory was lost: what was told of is to be told of again before it counts. The number
+    /// of this time.
+    unsigned doubt();
+    /// What is still in doubt since that time is gone.
+    void settle(pool& where, unsigned time);
     void end() noexcept;
     std::uint32_t number() const noexcept { return number_; }
+    const attribute_list& query() const noexcept { return query_; }
 
 private:
+    struct told {
+        found_values what;
+        bool in_doubt = false;
+    };
+    void queue(pool& where, resource_change::kind what, const found_values& which);  // Locked.
     void tell_all();
 
     const std::weak_ptr<context_core> context_;
@@ -45,6 +57,8 @@ private:
     recursive_mutex calling_;
     std::mutex lock_;
     std::deque<resource_change> untold_;
+    std::map<resource_id, told> there_;
+    unsigned doubts_ = 0;
     bool telling_ = false;
     bool ended_ = false;
 };

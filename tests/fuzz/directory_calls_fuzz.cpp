@@ -257,7 +257,7 @@ private:
     void make_call(choices& from) {
         namespace d = at_directory;
         namespace r = in_ring;
-        switch (from.below(32)) {
+        switch (from.below(34)) {
             case 0:
                 return call_for_id<d::open>(from, d::open_name, list(from));
             case 1:
@@ -287,7 +287,7 @@ private:
             case 13:
                 return call<r::tell>(from, r::tell_name, part(from), news(from));
             case 14:
-                return call<r::alive>(from, r::alive_name, key(from));
+                return call<r::alive>(from, r::alive_name, key(from), small(from));
             case 15:
                 return learn_keys(from);
             case 16:
@@ -309,6 +309,10 @@ private:
                 return call<d::find_long>(from, d::find_long_name, list(from));
             case 22:
                 return call<d::reopen>(from, d::reopen_name, id(from), id(from), list(from));
+            case 25:
+                return call<r::look_at>(from, r::look_at_name, key(from), small(from));
+            case 26:
+                return call<d::make_way>(from, d::make_way_name);
             default:
                 return call_context(from);
         }
@@ -330,7 +334,7 @@ private:
         namespace c = at_context;
         const auto tag = static_cast<std::int32_t>(small(from));
         const std::string text(from.below(40), 'm');
-        switch (from.below(4)) {
+        switch (from.below(5)) {
             case 0:
                 (void)call_as<c::change>(from, home_, c::change_name, small(from), kind(from),
                                          found(from));
@@ -345,6 +349,9 @@ private:
             case 3:
                 (void)call_as<c::undelivered>(from, home_, c::undelivered_name, id(from), id(from),
                                               tag, from.number<errc>());
+                break;
+            case 4:
+                (void)call_as<c::dropped>(from, home_, c::dropped_name);
                 break;
         }
     }

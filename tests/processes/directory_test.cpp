@@ -1,13 +1,17 @@
 // Directories as a user has them: the tool, processes, hosts. All in networks of the test's own,
 // where the name of a host's directory is nobody else's.
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <deque>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "conformance/child_process.hpp"
 #include "processes/network_host.hpp"
@@ -53,6 +57,11 @@ protected:
         }
         return testing::AssertionFailure() << said;
     }
+    /// For good: nothing is kept of how it was started.
+    static void end(child_process& directory) {
+        directory.signal(SIGINT);
+        EXPECT_EQ(directory.join(), 0);
+    }
     static std::string answer(const network_host& where, const std::string& name) {
         child_process asks = member(where, {"ask", name, "hello"});
         const std::string said = asks.output();
@@ -82,13 +91,77 @@ TEST_F(directory_test, the_first_context_of_a_host_starts_its_directory_and_the_
 
 TEST_F(directory_test, a_killed_directory_is_started_again_and_has_what_it_had) {
     const network_host host;
-    child_process directory = tool(host, {"directory"});
+    child_process directory = tool(host, {"directory", "--end-after", "2"});
     ASSERT_TRUE(soon(0, host, is_there));
     child_process box = member(host, {"box", "x"});
     EXPECT_EQ(answer(host, "x"), "x got hello\n");
     directory.kill();
     EXPECT_EQ(answer(host, "x"), "x got hello\n");
     EXPECT_TRUE(soon(0, host, {"find", "name=x"}));
+}
+
+TEST_F(directory_test, a_killed_directory_is_started_again_as_it_was) {
+    const network_host host;
+    const std::vector<std::string> on_the_network{"ping", "--count", "1", "tcp://127.0.0.1:7100"};
+    // That ends by itself when the test is over.
+    child_process directory = tool(
+        host, {"directory", "shm://amalgam-directory", "tcp://127.0.0.1:7100", "--end-after", "2"});
+    ASSERT_TRUE(soon(0, host, on_the_network));
+    child_process box = member(host, {"box", "x"});
+    EXPECT_EQ(answer(host, "x"), "x got hello\n");
+    directory.kill();
+    EXPECT_TRUE(soon(0, host, on_the_network)) << "a context that had it starts it again";
+    EXPECT_TRUE(soon(0, host, {"find", "name=x"}));
+    // It makes way for another one that is started by hand, in which all come back.
+    child_process other = tool(
+        host, {"directory", "shm://amalgam-directory", "tcp://127.0.0.1:7101", "--end-after", "2"});
+    EXPECT_TRUE(soon(0, host, {"ping", "--count", "1", "tcp://127.0.0.1:7101"}));
+    EXPECT_TRUE(soon(1, host, on_the_network));
+    EXPECT_TRUE(soon(0, host, {"find", "name=x"}));
+    // Which makes way for none, and says what to do.
+    child_process third = tool(host, {"directory"});
+    const std::string said = third.output();
+    EXPECT_EQ(third.join(), 1);
+    EXPECT_NE(said.find("end it first"), std::string::npos) << said;
+    // Nobody is left who had it: who comes starts it as it was all the same.
+    box.kill();
+    other.kill();
+    EXPECT_TRUE(soon(1, host, {"find", "name=x"}));
+    EXPECT_TRUE(soon(0, host, {"ping", "--count", "1", "tcp://127.0.0.1:7101"}));
+    EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
+    // That ended as it should: there is nothing to start again.
+    EXPECT_TRUE(soon(1, host, {"find", "name=x"}));
+    EXPECT_TRUE(soon(0, host, is_there));
+    EXPECT_TRUE(soon(1, host, {"ping", "--count", "1", "tcp://127.0.0.1:7101"}));
+    EXPECT_TRUE(soon(1, host, is_there));
+}
+
+TEST_F(directory_test, a_directory_with_a_secret_is_started_again_with_it_and_not_without) {
+    const network_host host;
+    const std::string file = testing::TempDir() + "secret" + std::to_string(::getpid());
+    std::ofstream(file) << "swordfish\n";
+    const auto knowing = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"env", "AMALGAM_SECRET_FILE=" + file, AMALGAM_TOOL});
+        return run(host, words);
+    };
+    const auto found = [&](bool with_secret) {
+        child_process asks = with_secret ? knowing({"find", "name"}) : tool(host, {"find", "name"});
+        const std::string said = asks.output();
+        (void)asks.join();
+        return said;
+    };
+    child_process directory = knowing({"directory", "--end-after", "6"});
+    for (int attempts = 200; attempts > 0 && !found(true).empty(); --attempts)
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // It has just begun.
+    EXPECT_NE(found(false).find("secret"), std::string::npos);
+    directory.kill();
+    const std::string refused = found(false);
+    EXPECT_NE(refused.find("has ended and had a secret"), std::string::npos) << refused;
+    EXPECT_TRUE(soon(1, host, is_there));
+    EXPECT_EQ(found(true), "");
+    EXPECT_NE(found(false).find("secret"), std::string::npos);
+    EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
+    std::remove(file.c_str());
 }
 
 TEST_F(directory_test, a_killed_process_is_seen_to_go) {
@@ -102,6 +175,22 @@ TEST_F(directory_test, a_killed_process_is_seen_to_go) {
     box.kill();
     EXPECT_EQ(waits.output(), "waits\nappeared\ngone\n");
     EXPECT_EQ(waits.join(), 0);
+    end(directory);
+}
+
+TEST_F(directory_test, a_stopped_process_is_taken_for_gone_and_comes_back_when_it_goes_on) {
+    const network_host host;
+    child_process directory = tool(host, {"directory", "--silence", "1"});
+    ASSERT_TRUE(soon(0, host, is_there));
+    child_process box = member(host, {"box", "x"});
+    EXPECT_EQ(answer(host, "x"), "x got hello\n");
+    box.freeze();
+    EXPECT_TRUE(soon(1, host, {"find", "name=x"}));
+    box.thaw();
+    EXPECT_TRUE(soon(0, host, {"find", "name=x"}));
+    EXPECT_EQ(answer(host, "x"), "x got hello\n");
+    box.kill();
+    end(directory);
 }
 
 /// Three hosts on one network, each with a directory and a box, "on1" to "on3".
@@ -139,9 +228,17 @@ protected:
         for (const char* each : {"on1", "on2", "on3"})
             EXPECT_NE(said.find(each), std::string::npos) << said;
         EXPECT_EQ(all.join(), 0);
+        boxes_[1].kill();  // Or it would start its directory again.
         directories_[1].kill();
         EXPECT_TRUE(soon(1, hosts_[2], {"find", "name=on2"}));
         EXPECT_EQ(answer(hosts_[0], "on3"), "on3 got hello\n");
+        for (const std::size_t each : {0, 2}) {
+            boxes_[each].kill();
+            end(directories_[each]);
+        }
+        // That is not kept, either, how the killed one was started.
+        child_process last = tool(hosts_[1], {"directory", "--end-after", "1"});
+        EXPECT_EQ(last.join(), 0);
     }
 
 private:

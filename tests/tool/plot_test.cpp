@@ -1,10 +1,10 @@
+#include "perf/plot.hpp"
+
 #include <regex>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
-
-#include "perf/plot.hpp"
 
 namespace amalgam::perf {
 namespace {
@@ -15,17 +15,19 @@ constexpr double narrow = 0.5;
 TEST(plot, shows_long_titles_and_names_whole) {
     const std::string name = "amalgam ofi+tcp://[fe80::1234:5678:9abc:def0]:70000 and more of it";
     for (const std::size_t panels : {1u, 2u}) {
-        const plot_panel panel{"get-block-bandwidth: one-sided reads between allocated blocks, and "
-                               "a few words more",
-                               "bandwidth (GiB/s)",
-                               {{name + "1", {{8, 1}, {64, 2}}}, {name + "2", {{8, 2}, {64, 3}}}}};
+        const plot_panel panel{
+            "get-block-bandwidth: one-sided reads between allocated blocks, and "
+            "a few words more",
+            "bandwidth (GiB/s)",
+            {{name + "1", {{8, 1}, {64, 2}}}, {name + "2", {{8, 2}, {64, 3}}}}};
         const std::string svg = to_svg(std::vector(panels, panel));
         std::smatch found;
         ASSERT_TRUE(std::regex_search(svg, found, std::regex("width='([0-9.]+)'")));
         const double width = std::stod(found[1]);
         const double panel_width = width / static_cast<double>(panels);
-        const std::regex text("<text x='([0-9.]+)' y='[0-9.]+' text-anchor='(\\w+)'"
-                              "( font-weight='bold' font-size='([0-9.]+)')?>([^<]*)</text>");
+        const std::regex text(
+            "<text x='([0-9.]+)' y='[0-9.]+' text-anchor='(\\w+)'"
+            "( font-weight='bold' font-size='([0-9.]+)')?>([^<]*)</text>");
         std::size_t titles = 0, names = 0;
         for (std::sregex_iterator one(svg.begin(), svg.end(), text), end; one != end; ++one) {
             const double x = std::stod((*one)[1]);

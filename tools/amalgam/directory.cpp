@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,6 +13,7 @@
 #include <unistd.h>
 
 #include <amalgam/directory/directory_server.hpp>
+#include <amalgam/directory/host_directory.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 #include "commands.hpp"
@@ -18,12 +22,14 @@ namespace amalgam::tool {
 namespace {
 
 struct server_options {
-    std::vector<std::string> uris{"shm://amalgam-directory"};
+    std::vector<std::string> uris{std::string(host_directory)};
     std::vector<std::string> join;
     std::string broadcast;
     bool by_tree = false;
     bool detach = false;
     unsigned end_after = 0;
+    double silence_s = 10;
+    bool makes_way = false;
 };
 
 /// Goes on in a process of its own, in a session of its own; the first one ends.
@@ -35,6 +41,50 @@ void detach() {
     if (::chdir("/") != 0) throw error(errc::denied, "cannot go to the root folder");
 }
 
+bool is_of_host(const server_options& options) {
+    return std::find(options.uris.begin(), options.uris.end(), host_directory) !=
+           options.uris.end();
+}
+
+/// What a context has to say to start this one again.
+std::vector<std::string> words_of(const server_options& options) {
+    std::vector<std::string> words = options.uris;
+    const auto add = [&](const char* option, const std::string& value) {
+        words.insert(words.end(), {option, value});
+    };
+    for (const std::string& each : options.join)
+        add("--join", each);
+    if (!options.broadcast.empty()) add("--broadcast", options.broadcast);
+    if (options.by_tree) words.emplace_back("--by-tree");
+    if (options.end_after != 0) add("--end-after", std::to_string(options.end_after));
+    add("--silence", fmt::format("{}", options.silence_s));
+    return words;
+}
+
+/// One that a context started here, meanwhile, makes way.
+std::unique_ptr<engine> open_engine(const server_options& options) {
+    int most_attempts = 50;  // Where nobody is asked it is something else that has the address.
+    std::unique_ptr<engine> on;
+    for (int attempts = 0; on == nullptr; ++attempts) {
+        try {
+            on = std::make_unique<engine>(options.uris, engine_options{.name = "directory"});
+        } catch (const error& why) {
+            if (why.code() != errc::in_use || options.makes_way || !is_of_host(options)) throw;
+            const makes_way answer = ask_to_make_way(std::string(host_directory));
+            if (answer == makes_way::no)
+                throw error(errc::in_use,
+                            fmt::format("{}; a directory that was started by hand is at {} "
+                                        "already, or one with another secret: end it first (kill "
+                                        "the process)",
+                                        why.what(), host_directory));
+            if (answer == makes_way::yes) most_attempts = 500;
+            if (attempts >= most_attempts) throw;
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+    }
+    return on;
+}
+
 void serve(const server_options& options) {
     if (options.detach) detach();
     sigset_t ends;  // Blocked before there are threads, so that they come here.
@@ -43,20 +93,32 @@ void serve(const server_options& options) {
         ::sigaddset(&ends, each);
     ::sigprocmask(SIG_BLOCK, &ends, nullptr);
 
-    engine on(options.uris, {.name = "directory"});
+    const std::unique_ptr<engine> on = open_engine(options);
     ring_options ring{.others = options.join};
     if (options.by_tree) ring.search = search_way::tree;
     if (!options.broadcast.empty()) ring.medium = open_broadcast(options.broadcast);
-    const directory_server directory(on, {.ring = ring});
-    for (const std::string& each : on.addresses())
+    directory_options how{
+        .ring = ring,
+        .silence = std::chrono::milliseconds(static_cast<long>(options.silence_s * 1000))};
+    if (options.makes_way) how.on_make_way = [] { (void)::kill(::getpid(), SIGTERM); };
+    const directory_server directory(*on, how);
+    if (is_of_host(options) && !options.makes_way) {
+        const char* const secret = std::getenv("AMALGAM_SECRET_FILE");
+        remember_host_directory(words_of(options), secret != nullptr && *secret != '\0');
+    }
+    for (const std::string& each : on->addresses())
         fmt::print("directory at {}\n", each);
     std::fflush(stdout);
     for (unsigned unused = 0;;) {
         const timespec second{1, 0};
-        if (::sigtimedwait(&ends, nullptr, options.end_after == 0 ? nullptr : &second) != -1)
-            return;
+        const int ended =
+            ::sigtimedwait(&ends, nullptr, options.end_after == 0 ? nullptr : &second);
+        if (ended == SIGTERM) return;
         unused = directory.contexts() == 0 ? unused + 1 : 0;
-        if (options.end_after != 0 && unused >= options.end_after) return;
+        const bool is_unused = options.end_after != 0 && unused >= options.end_after;
+        if (ended != SIGINT && !is_unused) continue;
+        if (is_of_host(options)) forget_host_directory();
+        return;
     }
 }
 
@@ -65,7 +127,9 @@ void serve(const server_options& options) {
 void add_directory(CLI::App& app) {
     auto options = std::make_shared<server_options>();
     auto* command = app.add_subcommand(
-        "directory", "Serve the directory of this host until Ctrl-C; contexts find it by itself");
+        "directory",
+        "Serve the directory of this host until Ctrl-C; contexts find it by itself, and start "
+        "it again as it was when it is lost");
     command->footer(
         "AMALGAM_SECRET_FILE names the file of a secret that contexts and other directories must "
         "know, too; example: amalgam directory shm://amalgam-directory tcp://127.0.0.1:7100");
@@ -80,10 +144,19 @@ void add_directory(CLI::App& app) {
     command->add_flag("--by-tree", options->by_tree,
                       "Only find others by --broadcast, and ask them by trees of calls");
     command->add_flag("--detach", options->detach, "Serve in the background");
+    command->add_flag("--makes-way", options->makes_way,
+                      "End when another one is started here, and leave no trace: contexts that "
+                      "find no directory start one so");
     command
         ->add_option("--end-after", options->end_after,
                      "End when there was no context for so many seconds; 0: never")
         ->check(CLI::Range(0, 86400))
+        ->capture_default_str();
+    command
+        ->add_option("--silence", options->silence_s,
+                     "Seconds after which a process that does not answer is taken for gone; 0: "
+                     "never")
+        ->check(CLI::Range(0.0, 86400.0))
         ->capture_default_str();
     command->callback([options] { serve(*options); });
 }

@@ -54,14 +54,14 @@ void explain(const transport_registry& registry, const std::string& where, bool 
     const std::unique_ptr<port> opened = registry.open(where).value();
     const capabilities& can = opened->can();
     if (json) {
-        nlohmann::ordered_json object{{"uri", where},
-                                      {"explanation", opened->explain()},
-                                      {"address", nullptr},
-                                      {"rma", can.rma == rma_mode::cross_memory ? "cross_memory"
-                                                                                : "messages"},
-                                      {"inline_bytes", can.inline_bytes},
-                                      {"max_message_bytes", can.max_message_bytes},
-                                      {"reaches", reach_of(can)}};
+        nlohmann::ordered_json object{
+            {"uri", where},
+            {"explanation", opened->explain()},
+            {"address", nullptr},
+            {"rma", can.rma == rma_mode::cross_memory ? "cross_memory" : "messages"},
+            {"inline_bytes", can.inline_bytes},
+            {"max_message_bytes", can.max_message_bytes},
+            {"reaches", reach_of(can)}};
         if (can.listens) object["address"] = opened->address();
         fmt::print("{}\n", object.dump(2));
         return;

@@ -44,8 +44,9 @@ int run(int argc, char** argv) {
     CLI::App app{"Amalgam: programs that span processes and machines"};
     app.require_subcommand(1);
     app.set_version_flag("--version", AMALGAM_VERSION);
-    app.footer("Exit codes: 0: it did what was asked; 1: it could not, or what was asked about is "
-               "not so; 2: the command line is wrong. `amalgam run` ends with its groups' own.");
+    app.footer(
+        "Exit codes: 0: it did what was asked; 1: it could not, or what was asked about is "
+        "not so; 2: the command line is wrong. `amalgam run` ends with its groups' own.");
     amalgam::tool::add_info(app);
     amalgam::tool::add_ping(app);
     amalgam::tool::add_perf(app);

@@ -77,9 +77,10 @@ std::string refusal_of_test(const std::string& name) {
 
 std::string refusal_of_plot(const std::string& path) {
     if (path.ends_with(".svg")) return "";
-    return fmt::format("the image is SVG, and \"{}\" does not end in .svg, expected a name like "
-                       "perf.svg",
-                       path);
+    return fmt::format(
+        "the image is SVG, and \"{}\" does not end in .svg, expected a name like "
+        "perf.svg",
+        path);
 }
 
 /// The tests, URIs and libraries of a command line, and how what they give is shown.

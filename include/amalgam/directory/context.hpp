@@ -91,10 +91,10 @@ struct context_options {
 /// Failure: the constructor throws error{unreachable} when no directory runs there, or can be
 ///          started; error{denied} when that has another secret, or none; error{invalid} when the
 ///          engine has a context already. When its directory is
-///          lost calls that are under way throw error{disconnected}, as do searches, and watches
-///          end; later calls wait until it is there again, as context_options::reopen_within says,
-///          and from the end of that time on throw error{disconnected}. Messages go on meanwhile
-///          between those who know each other.
+///          lost calls that are under way throw error{disconnected}, as do searches; later calls,
+///          and watches, wait until it is there again, as context_options::reopen_within says,
+///          and from the end of that time on throw error{disconnected}; watches end then. Messages
+///          go on meanwhile between those who know each other.
 /// Cost:    one engine, with one thread; a copy of the attributes of what it has registered.
 class context {
 public:
@@ -141,8 +141,10 @@ public:
     /// All of them, one at a time.
     resource_search search(attribute_list query);
     /// `function` is called for each resource that fits: for those there are, and when one appears
-    /// or goes, on any host; when a host is lost, what it had goes. As a ULT of the engine; one
-    /// call at a time for each watch.
+    /// or goes, on any host; when a host is lost, what it had goes. A watch outlives its directory
+    /// as context_options::reopen_within says: it is told then of what came meanwhile, and, some
+    /// seconds later, of what has not come back. As a ULT of the engine; one call at a time for
+    /// each watch.
     [[nodiscard]] resource_watch watch(attribute_list query,
                                        std::function<void(const resource_change&)> function);
 

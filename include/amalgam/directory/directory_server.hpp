@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,13 +62,21 @@ struct directory_options {
     /// Contexts and other servers must know it, and so must this one theirs. Empty: what the file
     /// has that AMALGAM_SECRET_FILE names; without that, everybody may come.
     std::string secret{};
+    /// A context that nothing was heard from for so long, though it was asked, hangs: it is taken
+    /// for gone with all that it has, and comes back under the same ids when it goes on. 0: never,
+    /// while its connection stands.
+    std::chrono::milliseconds silence{10000};
+    /// Another directory of this host asks this one to end, so that it can have its name: see
+    /// ask_to_make_way(). It must not wait, nor destroy the server. Empty: this one stays.
+    std::function<void()> on_make_way{};
 };
 
 /// The directory of a host: it hands out ids, keeps resources in memory, and answers queries. The
 /// contexts of the host find it at its engine's address. `amalgam directory` is one in a process of
 /// its own; see also context_options::directory.
 ///
-/// A context that goes, or whose process does, takes its resources with it at once.
+/// A context that goes, or whose process does, takes its resources with it at once; one that hangs
+/// within directory_options::silence.
 /// Owner:   borrows the engine, which outlives it. At its end every context has lost it.
 /// Threads: any.
 /// Failure: the constructor throws error{invalid} when the engine has one already.

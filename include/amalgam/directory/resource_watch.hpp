@@ -17,8 +17,8 @@ struct resource_change {
         appeared,
         gone,
         changed,  ///< It fitted before, and does so still; `which` has its present values.
-        /// Nothing more is told: the directory is lost, or changes came faster than they could be
-        /// told. Watch anew.
+        /// Nothing more is told: the directory is lost and did not come back in time, or changes
+        /// came faster than they could be told. Watch anew.
         ended
     };
     kind what = kind::ended;

@@ -73,8 +73,8 @@ public:
         double legend_column = 0;
         for (const std::string& name : names_)
             legend_column = std::max(legend_column, legend_mark + width_of(name, 13) + legend_gap);
-        const double width = std::max(panel_width * static_cast<double>(panels_.size()),
-                                      left + legend_column);
+        const double width =
+            std::max(panel_width * static_cast<double>(panels_.size()), left + legend_column);
         const auto columns =
             names_.empty() ? 1 : static_cast<std::size_t>((width - left) / legend_column);
         const auto rows = (names_.size() + columns - 1) / columns;

@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <amalgam/core/random.hpp>
+
+#include "directory/ring_hosts.hpp"
+#include "seeded_runs.hpp"
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string host(std::size_t number) {
+    return "host" + std::to_string(number);
+}
+
+/// Hosts with a resource each, watched from some of them.
+class watched_hosts : public hosts {
+public:
+    explicit watched_hosts(std::size_t count, std::set<std::size_t> watchers) : hosts(count) {
+        net.run_for(3s);
+        for (std::size_t i = 0; i < count; ++i)
+            add_resource(i, {{"type", "x"}, {"at", std::to_string(i)}});
+        for (const std::size_t each : watchers) {
+            auto& view = views_.emplace_back(std::make_unique<view_of_one>());
+            view->watch = in(each, [&](context& here) {
+                attribute_list query{{"type", "x"}};
+                query.ask("at");
+                return here.watch(query, [&seen = *view](const resource_change& change) {
+                    const std::string at(change.which.what.text("at"));
+                    if (change.what == resource_change::kind::appeared) {
+                        EXPECT_TRUE(seen.there.insert(at).second) << at << " appeared twice";
+                    } else {
+                        EXPECT_EQ(seen.there.erase(at), 1u) << at << " went twice";
+                        ++seen.gone;
+                    }
+                });
+            });
+        }
+        net.run_for(2s);
+        for (const auto& each : views_)
+            EXPECT_EQ(each->there.size(), count);
+    }
+    ~watched_hosts() {
+        for (const auto& each : views_)
+            each->watch = {};
+    }
+    std::size_t gone() const {
+        std::size_t all = 0;
+        for (const auto& each : views_)
+            all += each->gone;
+        return all;
+    }
+    bool everybody_sees(const std::set<std::string>& those) const {
+        return std::all_of(views_.begin(), views_.end(),
+                           [&](const auto& each) { return each->there == those; });
+    }
+
+private:
+    struct view_of_one {
+        std::set<std::string> there;
+        std::size_t gone = 0;
+        resource_watch watch;
+    };
+    std::vector<std::unique_ptr<view_of_one>> views_;
+};
+
+TEST(ring_suspicion, a_bad_link_between_two_servers_takes_neither_from_the_others) {
+    for (const bool one_way : {true, false}) {
+        watched_hosts all(6, {3});
+        for (std::size_t i = 0; i < 6; ++i) {  // Whoever looks after whom: it is among them.
+            const std::size_t from = i, to = (i + 1) % 6;
+            if (from == 3 || to == 3) continue;
+            all.net.cut(host(from), host(to));
+            if (!one_way) all.net.cut(host(to), host(from));
+            for (int second = 0; second < 20; ++second) {
+                all.net.run_for(1s);
+                for (std::size_t k = 0; k < all.size(); ++k)
+                    ASSERT_EQ(all.known_by(k), all.size()) << k << " after " << second << " s";
+            }
+            all.net.heal(host(from), host(to));
+            if (!one_way) all.net.heal(host(to), host(from));
+        }
+        EXPECT_EQ(all.gone(), 0u);
+    }
+}
+
+TEST(ring_suspicion, a_server_that_hears_nobody_is_given_up_by_all_and_gives_up_nobody_for_others) {
+    watched_hosts all(7, {0, 3});
+    for (std::size_t i = 0; i < 7; ++i)
+        if (i != 5) all.net.cut(host(i), host(5));  // What it says still gets to them.
+    all.net.run_for(15s);
+    for (const std::size_t i : {0, 1, 2, 3, 4, 6})
+        EXPECT_EQ(all.known_by(i), 6u) << i;
+    EXPECT_EQ(all.gone(), 2u);
+    for (std::size_t i = 0; i < 7; ++i)
+        if (i != 5) all.net.heal(host(i), host(5));
+    all.net.run_for(40s);
+    for (std::size_t i = 0; i < 7; ++i)
+        EXPECT_EQ(all.known_by(i), 7u) << i;
+    EXPECT_EQ(all.gone(), 2u) << "who was cut off has made others believe that more were gone";
+}
+
+TEST(ring_suspicion, a_silent_server_is_gone_for_all_within_three_periods) {
+    for (const std::size_t count : {2, 3, 10}) {
+        hosts all(count);
+        all.net.run_for(3500ms);
+        all.net.cut(host(count - 1));
+        all.net.run_for(3s);
+        for (std::size_t i = 0; i + 1 < count; ++i)
+            EXPECT_EQ(all.known_by(i), count - 1) << i << " of " << count;
+    }
+}
+
+TEST(ring_suspicion, servers_that_die_together_are_missed_at_once_where_nobody_else_is_left) {
+    for (const std::size_t count : {3, 4}) {
+        hosts all(count);
+        all.net.run_for(3s);
+        for (std::size_t i = 1; i < count; ++i)
+            all.net.kill(host(i));
+        all.net.run_for(std::chrono::seconds(3 * (count - 2)));
+        EXPECT_EQ(all.known_by(0), 1u) << count;
+    }
+}
+
+/// Links that go and come back, by chance, and a host that dies: while each host is reached by most
+/// others nobody alive is missed, whatever else goes wrong; and who dies is missed by all.
+TEST(ring_suspicion, random_one_way_cuts_make_no_watch_flap_and_hide_no_death) {
+    for (const std::uint64_t seed : seeded_runs(6)) {
+        SCOPED_TRACE(seed);
+        seeded_random chance(seed);
+        constexpr std::size_t count = 9, dies = 8;
+        watched_hosts all(count, {0, 4});
+        std::vector<std::pair<std::size_t, std::size_t>> cuts;
+        for (int step = 0; step < 40; ++step) {
+            if (cuts.size() < 3 && chance.chance(0.6)) {
+                const std::size_t from = chance.below(count);
+                const std::size_t to = (from + 1 + chance.below(count - 1)) % count;
+                const auto touches = [&](const auto& each) {
+                    return each.first == from || each.second == from || each.first == to ||
+                           each.second == to;
+                };
+                if (std::none_of(cuts.begin(), cuts.end(), touches)) {
+                    all.net.cut(host(from), host(to));
+                    cuts.emplace_back(from, to);
+                }
+            } else if (!cuts.empty()) {
+                std::swap(cuts[chance.below(cuts.size())], cuts.back());
+                all.net.heal(host(cuts.back().first), host(cuts.back().second));
+                cuts.pop_back();
+            }
+            all.net.run_for(std::chrono::milliseconds(chance.below(4000)));
+            ASSERT_EQ(all.gone(), 0u) << "at step " << step;
+        }
+        for (const auto& [from, to] : cuts)
+            all.net.heal(host(from), host(to));
+        all.net.kill(host(dies));
+        all.net.run_for(6s);
+        std::set<std::string> left;
+        for (std::size_t i = 0; i + 1 < count; ++i) {
+            EXPECT_EQ(all.known_by(i), count - 1) << i;
+            left.insert(std::to_string(i));
+        }
+        EXPECT_TRUE(all.everybody_sees(left));
+        EXPECT_EQ(all.gone(), 2u);
+    }
+}
+
+}  // namespace
+}  // namespace amalgam
