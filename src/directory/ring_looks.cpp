@@ -238,13 +238,10 @@ bool directory_ring::suspect(const member& who, const std::vector<std::uint64_t>
 // First of all itself, directly and through others: it may be able to say that it is there.
 void directory_ring::tell_that_it_is_suspected(const member& who) {
     std::vector<std::uint64_t> ignored;
-    try {
-        if (const auto there = reach(who.key, options_.period))
-            alive_.on(*there).post(self_key(), who.version);
-    } catch (const error&) {
-        // The others may reach it.
-    }
-    if (ask_others_about(who, who.version, options_.period / 2, ignored) != sign::alive) return;
+    const std::chrono::nanoseconds within = options_.period / 3;
+    if (look_at(who, who.version, within) != sign::alive &&
+        ask_others_about(who, who.version, within, ignored) != sign::alive)
+        return;
     const std::lock_guard one(lock_);
     suspected_.clear(who.key);
 }
