@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -70,15 +71,20 @@ std::string compiler_for(const image_source& from, bool of_c) {
            base;
 }
 
-/// Its exit code.
-int run(const std::vector<std::string>& words) {
+/// Its exit code. Quiet: what it says goes nowhere.
+int run(const std::vector<std::string>& words, bool quiet = false) {
     std::vector<char*> arguments;
     for (const std::string& each : words)
         arguments.push_back(const_cast<char*>(each.c_str()));
     arguments.push_back(nullptr);
     pid_t child = -1;
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    for (const int each : {STDOUT_FILENO, STDERR_FILENO})
+        if (quiet) ::posix_spawn_file_actions_addopen(&actions, each, "/dev/null", O_WRONLY, 0);
     const int failed =
-        ::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
+        ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
     if (failed != 0)
         throw error({errc::not_found, failed}, fmt::format("the compiler {} cannot be run: {}",
                                                            words[0], std::strerror(failed)));
@@ -88,11 +94,18 @@ int run(const std::vector<std::string>& words) {
     return WIFEXITED(how) ? WEXITSTATUS(how) : 128;
 }
 
+/// Whether the compiler has that option. GCC is known to; others are asked.
+bool accepts(const std::string& compiler, const std::string& option) {
+    const std::string program = files::path(compiler).filename().string();
+    if (program.ends_with("g++") && !program.ends_with("clang++")) return true;
+    return run({compiler, option, "-Werror", "-x", "c++", "-fsyntax-only", "/dev/null"}, true) == 0;
+}
+
 void compile(const image_source& from, const std::string& name, const brief_folder& folder,
              const std::string& object) {
     const std::string exports = folder.with(
         "exports", fmt::format("{{ global: {0}_main; {0}_payload_get_max_size; {0}_payload_init; "
-                               "local: *; }};\n",
+                               "{0}_signature; local: *; }};\n",
                                name));
     const std::string c_compiler = compiler_for(from, true);
     const auto part = [&](std::string_view file, std::string_view source) {
@@ -103,7 +116,10 @@ void compile(const image_source& from, const std::string& name, const brief_fold
         return made;
     };
     std::vector<std::string> words{compiler_for(from, is_c(from.path)), "-O2"};
-    if (!is_c(from.path)) words.insert(words.end(), {"-std=c++20", "-fno-gnu-unique"});
+    if (!is_c(from.path)) words.push_back("-std=c++20");
+    // Of GCC only; other compilers make no such symbols, which would keep an image for ever.
+    const std::string option = "-fno-gnu-unique";
+    if (!is_c(from.path) && accepts(words[0], option)) words.push_back(option);
     words.insert(words.end(), from.flags.begin(), from.flags.end());
     words.insert(words.end(),
                  {"-fPIC", "-fno-plt", "-ftls-model=global-dynamic", "-shared", "-nostdlib"});

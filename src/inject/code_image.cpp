@@ -16,6 +16,7 @@
 
 #include "inject/image_contents.hpp"
 #include "inject/read_file.hpp"
+#include "inject/unwind_records.hpp"
 
 namespace amalgam {
 
@@ -107,18 +108,13 @@ std::optional<std::string> fault_of_relocations(const image_contents& image) {
     return std::nullopt;
 }
 
-/// Walks from record to record as who unwinds does.
 std::optional<std::string> fault_of_unwind(const image_contents& image) {
     if (image.unwind.bytes == 0) return std::nullopt;
-    std::span<const std::uint8_t> left = content_of(image, image.unwind);
     if (image.unwind.offset % 4 != 0) return "its unwind records are not aligned";
-    for (;;) {
-        if (left.size() < 4) return "its unwind records have no end";
-        const auto bytes = load_le<std::uint32_t>(reinterpret_cast<const std::byte*>(left.data()));
-        if (bytes == 0) return std::nullopt;
-        if (bytes < 4 || bytes > left.size() - 4) return "an unwind record is too long";
-        left = left.subspan(4 + std::size_t{bytes});
-    }
+    const image_segment* const where = holder_of(image, image.unwind);
+    if (where != nullptr && where->rights == image_rights::read_write)
+        return "its unwind records could be written over";
+    return fault_of_unwind_records(image, content_of(image, image.unwind));
 }
 
 std::optional<std::string> fault_of_thread_data(const image_contents& image) {
@@ -263,6 +259,9 @@ result<code_image> code_image::parse(std::vector<std::byte> bytes) {
         return refuse(from.ok() ? "there is more behind its end" : std::string(from.why()));
     read->hash = detail::hash_of(const_bytes(read->bytes).first(unsigned_bytes));
     read->unsigned_bytes = unsigned_bytes;
+    // Of a signed image by its signature: who has only the code cannot tell its number.
+    read->number = load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(
+        read->signature ? detail::hash_of(read->bytes).data() : read->hash.data()));
     code_image image;
     image.contents_ = std::move(read);
     return image;

@@ -1,8 +1,52 @@
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "inject/injector_testing.hpp"
+#include "inject/linked_image.hpp"
 #include "tasks/sanitizer.hpp"
+
+struct dwarf_eh_bases {
+    void* text;
+    void* data;
+    void* function;
+};
+extern "C" const void* _Unwind_Find_FDE(void* code, dwarf_eh_bases* bases);
 
 namespace amalgam {
 namespace {
+
+/// Whether a throw could pass that address.
+bool unwinds(std::uintptr_t code) {
+    dwarf_eh_bases bases{};
+    return ::_Unwind_Find_FDE(reinterpret_cast<void*>(code), &bases) != nullptr;
+}
+
+/// Processes that this one has, and that run.
+std::size_t children() {
+    std::size_t all = 0;
+    for (const auto& each : std::filesystem::directory_iterator("/proc")) {
+        std::ifstream file(each.path() / "stat");
+        std::string text;
+        if (!std::getline(file, text) || text.find(')') == text.npos) continue;
+        std::istringstream behind_name(text.substr(text.rfind(')') + 1));
+        char state = 0;
+        pid_t parent = 0;
+        behind_name >> state >> parent;
+        all += parent == ::getpid() && state != 'Z';
+    }
+    return all;
+}
+
+void wait_for_children(std::size_t expected) {
+    std::size_t now = children();
+    for (int i = 0; i < 2000 && now != expected; ++i, now = children())
+        std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(now, expected);
+}
 
 TEST_F(injector_test, confined_code_has_a_copy_of_everything_and_changes_nothing) {
     const injection_target target(at_target, open_to_all({.confined = {.on = true}}));
@@ -95,9 +139,143 @@ TEST_F(injector_test, confined_code_is_ended_when_its_caller_waits_no_more) {
     const injected_function loops =
         inject.add(compiled("loops", "MAIN(loops) { for (volatile long i = 0;; ++i) {} }"));
     EXPECT_EQ(error_of([&] { (void)loops.create(1).call(there, 100ms); }).code(), errc::timed_out);
-    for (int i = 0; i < 1000 && at_target.counters().get("rpc.running").value() != 0; ++i)
+    for (int i = 0; i < 1000 && running() != 0; ++i)
         std::this_thread::sleep_for(5ms);
-    EXPECT_EQ(at_target.counters().get("rpc.running").value(), 0u);
+    EXPECT_EQ(running(), 0u);
+}
+
+TEST_F(injector_test, a_confined_run_that_is_canceled_is_ended) {
+    const injection_target target(at_target, open_to_all({.confined = {.on = true, .time = 1h}}));
+    const injected_function loops =
+        inject.add(compiled("loops", "MAIN(loops) { for (volatile long i = 0;; ++i) {} }"));
+    auto later = loops.create(1).start(there);
+    wait_for_children(1);
+    later.cancel();
+    EXPECT_EQ(error_of([&] { (void)later.get(); }).code(), errc::canceled);
+    wait_for_children(0);
+}
+
+TEST_F(injector_test, so_many_runs_are_confined_at_once_and_others_wait) {
+    const injection_target target(
+        at_target, open_to_all({.confined = {.on = true, .time = 1h, .at_once = 2}}));
+    const injected_function loops =
+        inject.add(compiled("loops", "MAIN(loops) { for (volatile long i = 0;; ++i) {} }"));
+    (void)inject.add(adder()).create(as_bytes_of(ones)).call(there);
+    std::vector<future<std::vector<std::byte>>> all;
+    for (int i = 0; i < 5; ++i)
+        all.push_back(loops.create(1).start(there));
+    for (int i = 0; i < 1000 && running() < 5; ++i)
+        std::this_thread::sleep_for(5ms);
+    wait_for_children(2);
+    for (int i = 0; i < 20; ++i) {
+        EXPECT_EQ(children(), 2u);
+        std::this_thread::sleep_for(1ms);
+    }
+    for (auto& each : all)
+        each.cancel();
+    for (int i = 0; i < 2000 && running() != 0; ++i)
+        std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(running(), 0u);
+    EXPECT_EQ(children(), 0u);
+}
+
+TEST_F(injector_test, confined_code_gets_so_much_memory_and_no_more) {
+    const injection_target target(
+        at_target, open_to_all({.confined = {.on = true, .time = 60s, .memory_bytes = 64 << 20}}));
+    const injected_function touches = inject.add(compiled("touches", R"(
+#include <sys/mman.h>
+MAIN(touches) {
+    int got = 0;
+    for (int i = 0; i < 32; ++i) {
+        void* const all = mmap(nullptr, 16 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (all == MAP_FAILED) continue;
+        std::memset(all, 1, 16 << 20);
+        ++got;
+    }
+    const std::string text = std::to_string(got);
+    amalgam_inject_result(text.data(), text.size());
+}
+)"));
+    const int got = std::stoi(text_of(touches.create(1).call(there)));
+    EXPECT_GE(got, 2);
+    EXPECT_LE(got, 4);
+}
+
+TEST_F(injector_test, what_unwinds_knows_nothing_of_confined_code) {
+    const injection_target target(at_target, open_to_all({.confined = {.on = true, .time = 60s}}));
+    const injected_function where = inject.add(compiled("where", R"(
+MAIN(where) {
+    const void* here = reinterpret_cast<void*>(&where_main);
+    amalgam_inject_result(&here, sizeof(here));
+}
+)"));
+    const std::vector<std::byte> result = where.create(1).call(there);
+    std::uintptr_t code = 0;
+    ASSERT_EQ(result.size(), sizeof(code));
+    std::memcpy(&code, result.data(), sizeof(code));
+    EXPECT_FALSE(unwinds(code + 1));
+    {  // Where it is not confined it is known.
+        engine open("shm://");
+        const injection_target other(open, open_to_all());
+        const auto again = where.create(1).call(at_source.lookup(open.address()));
+        std::memcpy(&code, again.data(), sizeof(code));
+        EXPECT_TRUE(unwinds(code + 1));
+    }
+    EXPECT_FALSE(unwinds(code + 1));
+}
+
+TEST_F(injector_test, confined_runs_begin_while_threads_of_the_target_throw) {
+    const injection_target target(at_target, open_to_all({.confined = {.on = true, .time = 60s}}));
+    const injection message = inject.add(adder()).create(as_bytes_of(ones));
+    // While one such image is there each throw takes a lock of the runtime's.
+    const detail::linked_image registered(compiled("plain", "MAIN(plain) { throw 1; }"),
+                                          detail::runtime_symbol);
+    std::atomic<bool> end{false};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i)
+        threads.emplace_back([&] {
+            while (!end) {
+                try {
+                    throw 1;
+                } catch (int) {
+                }
+            }
+        });
+    for (int i = 0; i < (detail::sanitized ? 50 : 400); ++i)
+        ASSERT_EQ(text_of(message.call(there)), "6") << i;
+    end = true;
+    for (std::thread& each : threads)
+        each.join();
+}
+
+TEST_F(injector_test, a_target_with_very_many_mappings_confines_all_the_same) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    constexpr std::size_t mappings = 50'000;  // Below what the kernel lets a process have.
+    auto* const all = static_cast<std::byte*>(
+        ::mmap(nullptr, mappings * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(all, MAP_FAILED);
+    for (std::size_t i = 0; i < mappings; i += 2)
+        ASSERT_EQ(::mprotect(all + i * page, page, PROT_READ | PROT_WRITE), 0);
+    // The last of all is shared, and must be gone.
+    int& shared = *static_cast<int*>(
+        ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    injection_options options = open_to_all({.confined = {.on = true, .time = 60s}});
+    options.target_args = &shared;
+    const injection_target target(at_target, options);
+    const error why = error_of([&] {
+        (void)inject.add(compiled("writes", "MAIN(writes) { *static_cast<int*>(target) = 1; }"))
+            .create(1)
+            .call(there);
+    });
+    EXPECT_STREQ(why.what(), "it was ended by signal 11 (Segmentation fault)");
+    EXPECT_EQ(shared, 0);
+    EXPECT_EQ(
+        text_of(inject.add(compiled("fine", "MAIN(fine) { amalgam_inject_result(\"ok\", 2); }"))
+                    .create(1)
+                    .call(there)),
+        "ok");
+    ::munmap(&shared, page);
+    ::munmap(all, mappings * page);
 }
 
 TEST_F(injector_test, confined_code_cannot_run_inline) {

@@ -27,6 +27,18 @@ constexpr refusal refused_imports[] = {
      "it has a thread_local object with a destructor, which would run when the image may be gone; "
      "keep a plain value or a pointer there"},
     {"dlopen", "it loads libraries itself, which need not be where it runs"},
+    {"atexit",
+     "it uses atexit(), which processes have for themselves only; use a static object with a "
+     "destructor, or a function with __attribute__((destructor))"},
+    {"at_quick_exit", "it uses at_quick_exit(), which processes have for themselves only"},
+    {"pthread_atfork", "it uses pthread_atfork(), which would call it when the image may be gone"},
+};
+/// Functions that begin so are of a runtime that comes with the compiler only; `why`: its option.
+constexpr refusal refused_beginnings[] = {
+    {"__ubsan_", "-fsanitize=undefined"}, {"__asan_", "-fsanitize=address"},
+    {"__tsan_", "-fsanitize=thread"},     {"__msan_", "-fsanitize=memory"},
+    {"__sanitizer_", "-fsanitize"},       {"__gcov_", "--coverage"},
+    {"__llvm_profile_", "-fprofile"},
 };
 
 [[noreturn]] void refuse(errc why, const std::string& sentence) {
@@ -175,6 +187,17 @@ elf_fixup fixup_of(std::uint16_t machine, std::uint32_t type) {
     }
 }
 
+[[noreturn]] void refuse_indirect() {
+    refuse(errc::unsupported,
+           "it has indirect functions, among which a loader would choose (ifunc, target_clones): "
+           "choose in a function of your own, by __builtin_cpu_supports(), or build for one kind "
+           "of processor");
+}
+
+bool is_indirect(std::uint16_t machine, std::uint32_t type) {
+    return machine == EM_X86_64 ? type == R_X86_64_IRELATIVE : type == R_AARCH64_IRELATIVE;
+}
+
 /// Makes an image out of what a reader finds.
 class elf_converter {
 public:
@@ -290,6 +313,7 @@ private:
             if (each.st_shndx == SHN_UNDEF || ELF64_ST_BIND(each.st_info) != STB_GLOBAL ||
                 ELF64_ST_TYPE(each.st_info) == STT_TLS)
                 continue;
+            if (ELF64_ST_TYPE(each.st_info) == STT_GNU_IFUNC) refuse_indirect();
             image_.exports.push_back({from_.name_of(each), rebased(each.st_value)});
         }
     }
@@ -297,6 +321,12 @@ private:
         const std::string_view name = from_.name_of(symbol);
         for (const refusal& each : refused_imports)
             if (each.import == name) refuse(errc::unsupported, std::string(each.why));
+        for (const refusal& each : refused_beginnings)
+            if (name.starts_with(each.import))
+                refuse(errc::unsupported,
+                       fmt::format("it was compiled with {}, whose functions ({}) no target has: "
+                                   "compile it without",
+                                   each.why, name));
         const auto [at, fresh] =
             imports_.try_emplace(name, static_cast<std::uint32_t>(image_.imports.size()));
         if (fresh) image_.imports.push_back({name, ELF64_ST_BIND(symbol.st_info) == STB_WEAK});
@@ -310,6 +340,9 @@ private:
             refuse(errc::invalid, "a relocation names a symbol that there is not");
         const Elf64_Sym symbol = index == 0 ? Elf64_Sym{} : symbols_[index];
         const bool own = symbol.st_shndx != SHN_UNDEF;
+        if (is_indirect(from_.header().e_machine, type) ||
+            (own && ELF64_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC))
+            refuse_indirect();
         image_relocation made{.offset = rebased(from.r_offset)};
         switch (fixup_of(from_.header().e_machine, type)) {
             case elf_fixup::relative:

@@ -143,6 +143,7 @@ struct image_contents {
     std::vector<std::byte> bytes{};
     std::size_t unsigned_bytes = 0;  ///< Without the signature.
     image_hash hash{};
+    std::uint64_t number = 0;  ///< By which messages name it.
     std::optional<image_signature> signature{};
     std::vector<amalgam::architecture> architectures{};
 

@@ -71,6 +71,10 @@ image_thread_blocks::~image_thread_blocks() {
         free_block(each);
 }
 
+std::unique_lock<std::mutex> image_thread_blocks::hold_all() {
+    return std::unique_lock(known().lock);
+}
+
 void* image_thread_blocks::make_block() const {
     void* const block = ::operator new(what_.bytes, std::align_val_t(what_.alignment));
     std::memcpy(block, initial_, what_.initial.bytes);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "inject/image_contents.hpp"
@@ -29,6 +30,8 @@ public:
     std::uintptr_t module() const noexcept { return reinterpret_cast<std::uintptr_t>(this); }
     /// In place of __tls_get_addr. Ends the process when there is no memory, as that does.
     static void* address(const thread_index* of);
+    /// As linked_image::hold_all().
+    static std::unique_lock<std::mutex> hold_all();
 
 private:
     friend struct thread_blocks;

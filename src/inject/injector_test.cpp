@@ -11,6 +11,8 @@
 #include <amalgam/rpc/interceptor.hpp>
 
 #include "inject/injector_testing.hpp"
+#include "inject/procedures.hpp"
+#include "inject/waiting_messages.hpp"
 #include "tasks/sanitizer.hpp"
 
 namespace amalgam {
@@ -131,11 +133,40 @@ std::string count(std::map<std::string, int>& where, const std::string& word, st
     EXPECT_EQ(error_of([&] { (void)count.within(0ns).call(there, "pear", {}); }).code(),
               errc::timed_out);
     EXPECT_STREQ(error_of([&] { (void)count.call(there, "", {}); }).what(), "there is no word");
-    const auto wrong = inject.add<std::string(int)>(image);
-    EXPECT_STREQ(error_of([&] { (void)wrong.call(there, 7); }).what(),
+    EXPECT_EQ(count.start(there, "apple", {4}).get(), "apple 10");
+    EXPECT_STREQ(error_of([&] { (void)count.start(there, "", {}).get(); }).what(),
+                 "there is no word");
+    const injection wrong = inject.add(image).create(4);
+    EXPECT_STREQ(error_of([&] { (void)wrong.call(there); }).what(),
                  "its arguments are not those that it was built for");
-    const auto other = inject.add<std::vector<double>(std::string, std::vector<int>)>(image);
-    EXPECT_EQ(error_of([&] { (void)other.call(there, "apple", {}); }).code(), errc::mismatch);
+}
+
+TEST_F(injector_test, a_function_is_added_by_its_own_signature_only) {
+    const injection_target target(at_target, open_to_all());
+    const code_image image = compiled_cpp(
+        "twice",
+        "std::uint64_t twice(long&, std::uint64_t n, const amalgam::attached_bulk&) {\n"
+        "    return 2 * n; }\n");
+    const error why = error_of([&] { (void)inject.add<std::uint64_t(std::int64_t, bulk)>(image); });
+    EXPECT_EQ(why.code(), errc::mismatch);
+    EXPECT_STREQ(why.what(),
+                 "the image twice has the signature u64(u64,bulk), and is added as u64(i64,bulk)");
+    EXPECT_EQ(error_of([&] { (void)inject.add<std::int64_t(std::uint64_t, bulk)>(image); }).code(),
+              errc::mismatch);
+    EXPECT_EQ(error_of([&] { (void)inject.add<std::uint64_t(std::uint64_t)>(image); }).code(),
+              errc::mismatch);
+    const std::vector<int> nothing(1);
+    const exposed none = expose(at_source, nothing);
+    const auto twice = inject.add<std::uint64_t(std::uint64_t, bulk)>(image);
+    EXPECT_EQ(twice.start(there, 21, none).get(), 42u);
+}
+
+TEST_F(injector_test, a_started_function_without_a_result_is_waited_for) {
+    const injection_target target(at_target, open_to_all());
+    const auto adds =
+        inject.add<void(int)>(compiled_cpp("adds", "void adds(long& sum, int n) { sum += n; }\n"));
+    adds.start(there, 7).get();
+    EXPECT_EQ(sum_now(), 7);
 }
 
 TEST_F(injector_test, new_code_of_the_same_name_runs_beside_the_old) {
@@ -304,8 +335,10 @@ std::uint64_t scale(long& calls, const amalgam::attached_bulk& from, int by, con
     const auto always = inject.add<std::uint64_t(bulk, int, bulk)>(image, shipping::always);
     EXPECT_EQ(always.call(there, from, 4, to), 400000u);
     EXPECT_EQ(results.back(), 28);
-    const auto other = inject.add<std::uint64_t(unsigned, int, bulk)>(image);
-    EXPECT_STREQ(error_of([&] { (void)other.call(there, 7, 1, to); }).what(),
+    injection lacks = inject.add(image).create(12);  // Numbers and a factor of 0, but one memory.
+    lacks.attach(from);
+    lacks.payload()[8] = std::byte{1};
+    EXPECT_STREQ(error_of([&] { (void)lacks.call(there); }).what(),
                  "no memory of that number came with the message");
 }
 
@@ -362,14 +395,14 @@ TEST_F(injector_test, only_what_a_trusted_signer_has_signed_runs) {
         return text_of(inject.add(image).create(as_bytes_of(ones)).call(there));
     };
     EXPECT_EQ(run(adder().signed_by(known)), "6");
-    // It is known by its hash by now, which is as good: the same code was signed.
-    EXPECT_EQ(run(adder()), "12");
     const code_image other = compiled("other", "MAIN(other) {}");
     const auto refused = [&](const code_image& image) {
         const error why = error_of([&] { (void)inject.add(image).create(1).call(there); });
         EXPECT_EQ(why.code(), errc::denied);
         return std::string(why.what());
     };
+    EXPECT_EQ(refused(adder()), "the image adder does not run here: nobody has signed it")
+        << "though the same code is there, signed";
     EXPECT_EQ(refused(other), "the image other does not run here: nobody has signed it");
     EXPECT_EQ(refused(other.signed_by(stranger)),
               "the image other does not run here: its signer is none of those that are trusted "
@@ -380,6 +413,61 @@ TEST_F(injector_test, only_what_a_trusted_signer_has_signed_runs) {
     EXPECT_EQ(refused(*code_image::parse(forged)),
               "the image other does not run here: its signature is wrong");
     EXPECT_EQ(target.images(), 1u);
+}
+
+TEST_F(injector_test, who_has_the_code_of_a_signed_image_cannot_name_it) {
+    const signing_key known = signing_key::generate();
+    const code_image image = adder(), made = image.signed_by(known);
+    EXPECT_EQ(made.hash(), image.hash());
+    EXPECT_NE(detail::id_of(made), detail::id_of(image));
+    EXPECT_NE(detail::id_of(made), detail::id_of(image.signed_by(signing_key::generate())));
+    injection_options options;
+    options.target_args = &sum;
+    options.allows.trusted = {known.signer()};
+    const injection_target target(at_target, options);
+    EXPECT_EQ(text_of(inject.add(made).create(as_bytes_of(ones)).call(there)), "6");
+    const auto run = at_source.procedure<detail::at_target::run>(detail::at_target::run_name);
+    EXPECT_TRUE(run.on(there)(detail::id_of(image), {as_bytes_of(ones)}).wants_code);
+    EXPECT_EQ(target.runs(), 1u);
+}
+
+TEST_F(injector_test, what_is_there_is_checked_again_when_who_decides_has_changed_his_mind) {
+    std::atomic<bool> allowed{true};
+    injection_options options = open_to_all();
+    options.allows.check = [&](const code_image&) {
+        if (!allowed) throw error(errc::denied, "not any more");
+    };
+    const injection_target target(at_target, options);
+    const auto bring = at_source.procedure<detail::at_target::bring>(detail::at_target::bring_name);
+    EXPECT_EQ(bring.on(there)(adder().bytes()).code, errc::ok);
+    allowed = false;
+    EXPECT_EQ(bring.on(there)(adder().bytes()).code, errc::denied);
+}
+
+TEST_F(injector_test, a_new_policy_is_for_what_is_there_too) {
+    for (const handler run : {handler::ult, handler::inline_}) {
+        injection_target target(at_target, open_to_all({.run = run}));
+        const injected_function function = inject.add(adder());
+        for (const shipping how : {shipping::once, shipping::always}) {
+            target.set_policy({.unsigned_too = true});
+            const injection message = function.create(as_bytes_of(ones), how);
+            (void)message.call(there);
+            message.post(there);  // By handlers that run inline, another way.
+            for (int i = 0; i < 1000 && target.runs() % 2 != 0; ++i)
+                std::this_thread::sleep_for(5ms);
+            const std::uint64_t runs = target.runs();
+            target.set_policy({});
+            EXPECT_EQ(target.images(), 0u);
+            const std::uint64_t before = at_target.counters().get("inject.refused").value();
+            message.post(there);
+            EXPECT_EQ(error_of([&] { (void)message.call(there); }).code(), errc::denied);
+            for (int i = 0; i < 1000; ++i) {
+                if (at_target.counters().get("inject.refused").value() >= before + 2) break;
+                std::this_thread::sleep_for(5ms);
+            }
+            EXPECT_EQ(target.runs(), runs);
+        }
+    }
 }
 
 TEST_F(injector_test, names_and_imports_can_be_forbidden) {
@@ -401,6 +489,117 @@ TEST_F(injector_test, names_and_imports_can_be_forbidden) {
                                "static const char much[200000] = {1};\n"
                                "MAIN(wants) { amalgam_inject_result(much, size); }")),
               "that is too much code");
+}
+
+// ---- what strangers may do
+
+TEST_F(injector_test, messages_to_images_that_nobody_has_are_held_to_a_bound) {
+    for (const handler run : {handler::ult, handler::inline_}) {
+        const injection_target target(at_target, open_to_all({.run = run}));
+        engine stranger("shm://", {.name = "stranger"});
+        std::atomic<bool> go{false};
+        stranger.define(detail::library_name{detail::at_source::fetch_name}, [&](detail::image_id) {
+            while (!go)
+                this_task::sleep_for(1ms);
+            return std::vector<std::byte>();
+        });
+        const auto post = stranger.procedure<detail::at_target::post>(detail::at_target::post_name);
+        const peer victim = stranger.lookup(at_target.address());
+        const std::vector<std::byte> payload(1000);
+        const std::uint64_t before = at_target.counters().get("inject.refused").value();
+        constexpr std::uint64_t messages = 1000;
+        stranger.run([&] {
+            for (std::uint64_t i = 1; i <= messages; ++i)
+                post.on(victim).post(i, {payload});
+        });
+        const auto refused = [&] {
+            return at_target.counters().get("inject.refused").value() - before;
+        };
+        constexpr std::uint64_t held = detail::waiting_messages::most_images_of_a_peer;
+        for (int i = 0; i < 2000 && refused() < messages - held; ++i)
+            std::this_thread::sleep_for(5ms);
+        EXPECT_EQ(refused(), messages - held);
+        sum = 0;
+        const injected_function good = inject.add(adder());
+        good.create(as_bytes_of(ones)).post(there);
+        wait_for_sum(6);
+        go = true;
+        for (int i = 0; i < 2000 && refused() < messages; ++i)
+            std::this_thread::sleep_for(5ms);
+        EXPECT_EQ(refused(), messages);
+    }
+}
+
+TEST(waiting_messages, are_bounded_by_number_and_bytes_and_by_half_for_each_peer) {
+    engine one("shm://"), other("shm://");
+    const peer a = one.lookup(other.address()), b = one.lookup(one.address());
+    const auto waiting = std::make_shared<detail::waiting_messages>(8, 1000);
+    std::vector<detail::waiting_messages::place> all;
+    const auto enters = [&](const peer& from, detail::image_id which, std::size_t bytes) {
+        try {
+            all.push_back(waiting->enter(from, which, bytes));
+            return true;
+        } catch (const error& why) {
+            EXPECT_EQ(why.code(), errc::overloaded);
+            return false;
+        }
+    };
+    for (int i = 0; i < 4; ++i)
+        EXPECT_TRUE(enters(a, 1, 1));
+    EXPECT_FALSE(enters(a, 1, 1)) << "half of the messages";
+    EXPECT_FALSE(enters(b, 1, 1) && enters(b, 1, 500)) << "half of the bytes";
+    all.clear();
+    EXPECT_TRUE(enters(a, 1, 100000)) << "one of any size";
+    EXPECT_FALSE(enters(b, 1, 1) && enters(b, 1, 1)) << "all bytes";
+    all.clear();
+    for (detail::image_id i = 0; i < detail::waiting_messages::most_images_of_a_peer; ++i)
+        (void)waiting->enter(a, i, 0);  // Nothing is left of what waits no more.
+    for (int i = 0; i < 4; ++i)
+        EXPECT_TRUE(enters(b, 7, 1));
+}
+
+TEST_F(injector_test, a_source_that_gives_another_image_than_was_asked_for_is_refused) {
+    const injection_target target(at_target, open_to_all());
+    engine liar("shm://");
+    liar.define(detail::library_name{detail::at_source::fetch_name}, [](detail::image_id) {
+        return std::vector<std::byte>(adder().bytes().begin(), adder().bytes().end());
+    });
+    liar.procedure<detail::at_target::post>(detail::at_target::post_name)
+        .on(liar.lookup(at_target.address()))
+        .post(detail::id_of(adder()) + 1, {as_bytes_of(ones)});
+    for (int i = 0; i < 1000 && at_target.counters().get("inject.refused").value() == 0; ++i)
+        std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(at_target.counters().get("inject.refused").value(), 1u);
+    EXPECT_EQ(target.images(), 0u) << "it is not kept either";
+    EXPECT_EQ(target.runs(), 0u);
+}
+
+TEST_F(injector_test, a_target_that_always_forgets_is_asked_a_few_times_only) {
+    std::atomic<int> asked{0};
+    at_target.define(detail::library_name{detail::at_target::run_name},
+                     [&](detail::image_id, detail::rest_of_message) {
+                         ++asked;
+                         return detail::run_answer{errc::not_found, true, {}, {}};
+                     });
+    at_target.define(detail::library_name{detail::at_target::bring_name},
+                     [&](const_bytes) { return detail::run_answer(); });
+    EXPECT_EQ(
+        error_of([&] { (void)inject.add(adder()).create(as_bytes_of(ones)).call(there); }).code(),
+        errc::overloaded);
+    EXPECT_EQ(asked, 4);
+}
+
+TEST_F(injector_test, inline_handlers_do_not_run_what_the_target_has_forgotten) {
+    const injection_target target(at_target,
+                                  open_to_all({.run = handler::inline_, .max_images = 1}));
+    const injection message = inject.add(adder()).create(as_bytes_of(ones));
+    message.post(there);
+    wait_for_sum(6);
+    EXPECT_EQ(linked(), 1u);
+    (void)inject.add(compiled("other", "MAIN(other) {}")).create(1).call(there);
+    message.post(there);
+    wait_for_sum(12);
+    EXPECT_EQ(linked(), 3u);
 }
 
 // ---- failure
@@ -430,11 +629,50 @@ TEST_F(injector_test, deadlines_and_cancels_are_those_of_calls) {
     canceled.cancel();
     EXPECT_EQ(error_of([&] { (void)canceled.get(); }).code(), errc::canceled);
     { const auto dropped = slow.create(1).start(there); }
-    for (int i = 0; i < 1000 && at_target.counters().get("rpc.running").value() != 0; ++i)
+    for (int i = 0; i < 1000 && running() != 0; ++i)
         std::this_thread::sleep_for(5ms);
-    EXPECT_EQ(at_target.counters().get("rpc.running").value(), 0u) << "there, too";
+    EXPECT_EQ(running(), 0u) << "there, too";
     go = true;
     (void)slow.create(1).call(there);
+}
+
+TEST_F(injector_test, an_image_goes_when_the_last_thread_that_it_started_has_ended) {
+    injection_options options = open_to_all({.max_images = 1});
+    static std::atomic<bool> go, gone;
+    static std::atomic<int> ran;
+    go = gone = false;
+    ran = 0;
+    options.exports["wait_for_test"] = reinterpret_cast<void*>(+[] {
+        while (!go.load())
+            std::this_thread::sleep_for(1ms);
+        ++ran;
+    });
+    options.exports["gone_for_test"] = reinterpret_cast<void*>(+[] { gone = true; });
+    const injection_target target(at_target, options);
+    (void)inject
+        .add(compiled("starts", R"(
+#include <pthread.h>
+#include <thread>
+extern "C" void wait_for_test();
+extern "C" void gone_for_test();
+struct tells { ~tells() { gone_for_test(); } };
+static tells last;
+static void* waits(void* text) { wait_for_test(); return text; }
+MAIN(starts) {
+    std::thread([what = std::string(100, 'x')] { wait_for_test(); }).detach();
+    pthread_t other;
+    if (pthread_create(&other, nullptr, waits, nullptr) == 0) pthread_detach(other);
+}
+)"))
+        .create(1)
+        .call(there);
+    (void)inject.add(adder()).create(as_bytes_of(ones)).call(there);  // Takes its place.
+    EXPECT_FALSE(gone);
+    go = true;
+    for (int i = 0; i < 2000 && !gone; ++i)
+        std::this_thread::sleep_for(5ms);
+    EXPECT_TRUE(gone);
+    EXPECT_EQ(ran, 2);
 }
 
 TEST_F(injector_test, an_image_goes_when_its_last_call_has_ended) {

@@ -85,6 +85,13 @@ protected:
         EXPECT_EQ(sum_now(), expected);
     }
     long sum_now() { return std::atomic_ref(sum).load(); }
+    /// Calls that the target serves.
+    std::uint64_t running() {
+        for (const counter_value& each : at_target.counters().snapshot())
+            if (each.name == "rpc.running") return each.value;
+        ADD_FAILURE() << "there is no such counter";
+        return 0;
+    }
     std::uint64_t linked() { return at_target.counters().get("inject.linked").value(); }
 
     alignas(8) long sum = 0;

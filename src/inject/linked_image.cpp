@@ -18,6 +18,7 @@
 
 #include "inject/image_contents.hpp"
 #include "inject/image_thread_blocks.hpp"
+#include "inject/image_threads.hpp"
 
 // Of libgcc: where code is told of that no loader knows.
 extern "C" void __register_frame(void* records);
@@ -126,13 +127,14 @@ linked_image::linked_image(const code_image& image, const image_symbols& symbols
         const std::lock_guard one(all.lock);
         all.by_end.emplace(memory_.at(what.memory_bytes), this);
     }
-    if (what.unwind.bytes > 4) {
-        ::__register_frame(memory_.at(what.unwind.offset));
-        unwinds_ = true;
-    }
 }
 
 void linked_image::start() {
+    const image_range unwind = image_.contents().unwind;
+    if (unwind.bytes > 4) {
+        ::__register_frame(memory_.at(unwind.offset));
+        unwinds_ = true;
+    }
     for (void (*const each)() : first_)
         each();
     started_ = true;
@@ -176,7 +178,7 @@ void linked_image::relocate(const image_symbols& symbols) {
     const auto own = [](std::string_view name) -> void* {
         if (name == "__tls_get_addr") return reinterpret_cast<void*>(&image_thread_blocks::address);
         if (name == "__cxa_atexit") return reinterpret_cast<void*>(&linked_image::at_exit);
-        return nullptr;
+        return thread_starting_symbol(name);
     };
     std::vector<std::uintptr_t> imports;
     std::string missing;
@@ -262,6 +264,23 @@ const linked_image* linked_image::at(const void* address) noexcept {
     const std::lock_guard one(all.lock);
     const auto at = all.by_end.upper_bound(static_cast<const std::byte*>(address));
     return at != all.by_end.end() && at->second->memory_.holds(address) ? at->second : nullptr;
+}
+
+void linked_image::kept_by(std::weak_ptr<const void> owner) {
+    const std::lock_guard one(linked().lock);
+    owner_ = std::move(owner);
+}
+
+linked_image::kept linked_image::kept_at(const void* address) {
+    linked_images& all = linked();
+    const std::lock_guard one(all.lock);
+    const auto at = all.by_end.upper_bound(static_cast<const std::byte*>(address));
+    if (at == all.by_end.end() || !at->second->memory_.holds(address)) return {};
+    return {true, at->second->owner_.lock()};
+}
+
+std::unique_lock<std::mutex> linked_image::hold_all() {
+    return std::unique_lock(linked().lock);
 }
 
 int linked_image::at_exit(void (*function)(void*), void* argument, void* of) {

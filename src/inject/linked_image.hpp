@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -30,18 +31,31 @@ void* runtime_symbol(std::string_view name);
 class linked_image {
 public:
     linked_image(const code_image& image, const image_symbols& symbols);
-    /// Without its static objects, which start() makes: no code of it has run.
+    /// Bytes in memory, no more: no code of it has run, and nothing in this process but its owner
+    /// knows of it.
     struct not_started {};
     linked_image(const code_image& image, const image_symbols& symbols, not_started);
     linked_image(const linked_image&) = delete;
     linked_image& operator=(const linked_image&) = delete;
     ~linked_image();
 
-    /// Once, where it has not started. Throws what its static objects throw.
+    /// Once, where it has not started: tells who unwinds of it, and makes its static objects. In
+    /// the process that is to run it. Throws what they throw.
     void start();
+    /// What keeps it, while threads that it started run; without, it can start none.
+    void kept_by(std::weak_ptr<const void> owner);
     /// A function or object that it exports; null: none has that name.
     void* find(std::string_view name) const noexcept;
     const code_image& image() const noexcept { return image_; }
+
+    /// Who has this address: an image, and what keeps it, if that is there.
+    struct kept {
+        bool known = false;
+        std::shared_ptr<const void> image{};
+    };
+    static kept kept_at(const void* address);
+    /// Of all images, while a process is forked: a lock that a thread has there never opens.
+    static std::unique_lock<std::mutex> hold_all();
 
 private:
     struct last_call {
@@ -73,6 +87,7 @@ private:
     const code_image image_;
     const mapping memory_;
     std::unique_ptr<image_thread_blocks> thread_data_;
+    std::weak_ptr<const void> owner_;
     bool unwinds_ = false;
     bool started_ = false;
     std::vector<void (*)()> first_, last_;

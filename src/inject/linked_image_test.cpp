@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -10,12 +11,14 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
 
 #include "inject/compiled_image.hpp"
 #include "inject/image_contents.hpp"
+#include "tasks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {
@@ -162,6 +165,24 @@ TEST(linked_image, many_come_and_go_and_each_has_data_of_its_own) {
     }
 }
 
+TEST(linked_image, threads_leave_none_of_its_data_behind) {
+    const code_image image =
+        image_of(head +
+                 "thread_local char mine[100000];\n"
+                 "MAIN { mine[0] = 1; *static_cast<long*>(target) += mine[0]; }");
+    const detail::linked_image linked(image, detail::runtime_symbol);
+    const auto run_in_threads = [&] {
+        for (int i = 0; i < 200; ++i)
+            std::thread([&] { EXPECT_EQ(result_of(linked), 1); }).join();
+    };
+    run_in_threads();
+    if (detail::sanitized) return;  // They look after what is freed twice.
+    const auto before = ::mallinfo2();
+    run_in_threads();
+    const auto after = ::mallinfo2();
+    EXPECT_LT(after.uordblks + after.hblkhd, before.uordblks + before.hblkhd + 1'000'000);
+}
+
 TEST(linked_image, no_memory_can_be_written_and_run) {
     const detail::linked_image linked(image_of(head + "static int n; MAIN { ++n; }"),
                                       detail::runtime_symbol);
@@ -186,9 +207,43 @@ TEST(build_image, what_cannot_travel_is_refused_with_a_reason) {
     EXPECT_NE(why_not(head + "extern thread_local int theirs; MAIN { ++theirs; }")
                   .find("cannot be reached"),
               std::string::npos);
+    const std::string loader = "it has indirect functions, among which a loader would choose";
+    EXPECT_NE(why_not(head + R"(
+extern "C" long first() { return 1; }
+extern "C" long (*choose())() { return first; }
+__attribute__((ifunc("choose"))) long chosen();
+MAIN { *static_cast<long*>(target) = chosen(); }
+)")
+                  .find(loader),
+              std::string::npos);
+    EXPECT_NE(why_not(head + "#include <cstdlib>\nMAIN { std::atexit([] {}); }").find("atexit()"),
+              std::string::npos);
+    try {
+        (void)compiled_image(
+            head + "MAIN { long& sum = *static_cast<long*>(target); sum += 1l << sum; }",
+            {.path = ".cpp", .name = "made", .flags = {"-fsanitize=undefined"}});
+        FAIL() << "its functions are nowhere";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::unsupported);
+        EXPECT_NE(std::string(why.what()).find("-fsanitize=undefined"), std::string::npos);
+    }
     EXPECT_NE(why_not("int other() { return 1; }").find("has no function made_main"),
               std::string::npos);
     EXPECT_THROW((void)build_image({.path = "/nowhere/at.cpp"}), error);
+}
+
+TEST(build_image, clang_makes_images_too) {
+    if (std::system("clang++ --version >/dev/null 2>&1") != 0)
+        GTEST_SKIP() << "there is no clang++";
+    const code_image image =
+        compiled_image(head + R"(
+MAIN {
+    try { throw std::runtime_error(std::string("seven")); }
+    catch (const std::exception& why) { *static_cast<long*>(target) += std::strlen(why.what()); }
+}
+)",
+                       {.path = ".cpp", .name = "made", .compiler = "clang++"});
+    EXPECT_EQ(result_of(image, 37), 42);
 }
 
 TEST(code_image, a_signature_says_who_made_it_and_changes_nothing_else) {

@@ -14,14 +14,16 @@
 #include <amalgam/rpc/detail/rest_of_message.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
+#include "inject/image_contents.hpp"
+
 /// What sources and targets ask of each other.
 namespace amalgam::detail {
 
-/// By which messages name an image: the first bytes of its hash. A target takes no second one of
-/// the same.
+/// By which messages name an image: the first bytes of its hash, or, when it is signed, of the hash
+/// of all of it. A target takes no second one of the same.
 using image_id = std::uint64_t;
 inline image_id id_of(const code_image& image) noexcept {
-    return load_le<image_id>(reinterpret_cast<const std::byte*>(image.hash().data()));
+    return image.contents().number;
 }
 
 /// How a run ended.

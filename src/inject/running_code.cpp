@@ -52,6 +52,7 @@ long or_logged(const char* what, Work work) noexcept {
         return work();
     } catch (const std::exception& why) {
         const running_code* const mine = running_code::current();
+        if (mine != nullptr && mine->confined) return -1;  // There is nobody who would read it.
         log(log_level::warn, "inject", what,
             {{"image", mine == nullptr ? "" : mine->image.image().name()}, {"why", why.what()}});
         return -1;

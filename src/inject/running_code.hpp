@@ -20,8 +20,12 @@ struct running_code {
     bool confined = false;                      ///< In a process of its own: there is no engine.
     std::vector<std::byte> result{};
 
+    /// In a confined process: the one for which it is there.
+    static inline running_code* only_one = nullptr;
+
     /// That of the call that this ULT or inline handler serves; null: none runs.
     static running_code* current() noexcept {
+        if (only_one != nullptr) return only_one;
         call_context* const call = call_context::try_current();
         return call == nullptr ? nullptr : static_cast<running_code*>(call->kept_by_layer());
     }

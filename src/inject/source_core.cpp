@@ -1,16 +1,14 @@
 #include "inject/source_core.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include <amalgam/inject/detail/started_call.hpp>
 #include <amalgam/inject/image.h>
-#include <amalgam/tasks/ult.hpp>
 
 #include "inject/image_contents.hpp"
 #include "inject/library_symbols.hpp"
@@ -49,20 +47,32 @@ source_image::source_image(const code_image& made) : image(made), id(id_of(made)
     const auto exported = [&](const char* what) {
         return made.contents().find(fmt::format("{}_{}", made.name(), what)) != nullptr;
     };
-    if (made.architecture() != this_architecture() || !exported("payload_init") ||
-        !exported("payload_get_max_size"))
+    const bool makes_payloads = exported("payload_init") && exported("payload_get_max_size");
+    if (made.architecture() != this_architecture() || !(makes_payloads || exported("signature")))
         return;
-    linked = std::make_unique<linked_image>(made, [](std::string_view name) {
+    const auto symbols = [](std::string_view name) {
         // What only main wants, and a target has: it is not run here.
         static const auto nothing = [] { throw error(errc::unsupported, "this is not a target"); };
         void* found = library_symbol(name);
         if (found == nullptr) found = runtime_symbol(name);
         return found != nullptr ? found : reinterpret_cast<void*>(static_cast<void (*)()>(nothing));
-    });
-    payload_max_size = reinterpret_cast<max_size>(
-        linked->find(fmt::format("{}_payload_get_max_size", made.name())));
-    payload_init =
-        reinterpret_cast<init>(linked->find(fmt::format("{}_payload_init", made.name())));
+    };
+    linked = std::make_unique<linked_image>(made, symbols, linked_image::not_started());
+    const auto own = [&](const char* what) {
+        return linked->find(fmt::format("{}_{}", made.name(), what));
+    };
+    if (const auto tell = reinterpret_cast<tell_signature>(own("signature")))
+        tell(
+            [](void* into, const void* text, std::size_t bytes) {
+                static_cast<std::string*>(into)->assign(static_cast<const char*>(text), bytes);
+            },
+            &signature);
+    if (!makes_payloads) {
+        linked.reset();
+        return;
+    }
+    payload_max_size = reinterpret_cast<max_size>(own("payload_get_max_size"));
+    payload_init = reinterpret_cast<init>(own("payload_init"));
 }
 
 source_core::source_core(engine& on)
@@ -85,6 +95,10 @@ void source_core::stop() noexcept {
 
 std::shared_ptr<const source_image> source_core::add(const code_image& image) {
     auto made = std::make_shared<const source_image>(image);
+    if (made->linked != nullptr) {
+        made->linked->kept_by(made);
+        made->linked->start();
+    }
     const std::lock_guard one(lock_);
     std::erase_if(images_, [](const auto& each) { return each.expired(); });
     images_.push_back(made);
@@ -148,51 +162,6 @@ void source_core::post(const peer& there, const source_image& what,
     }
 }
 
-/// A call in a ULT of its own, behind a future that can cancel it.
-class started_injection final : public future_state<std::vector<std::byte>> {
-public:
-    /// Takes the object over.
-    template <typename Call>
-    future<std::vector<std::byte>> launch(pool& where, Call call) {
-        add_reference();  // The ULT's, which may end with its engine before it begins.
-        runs_ = spawn(where, [mine = running(this), call = std::move(call)] {
-            try {
-                if (mine->now_.exchange(at::work) == at::canceled)
-                    throw error(errc::canceled, not_begun);
-                mine->set(call());
-            } catch (...) {
-                mine->fail(std::current_exception());
-            }
-        });
-        on_abandon(
-            [](void* me) noexcept {
-                auto& call_of = *static_cast<started_injection*>(me);
-                if (call_of.now_.exchange(at::canceled) == at::work) call_of.runs_.cancel();
-            },
-            this);
-        return future<std::vector<std::byte>>(*this);
-    }
-
-private:
-    enum class at { start, work, canceled };
-    static constexpr const char* not_begun = "it was canceled before it began";
-    struct ended {
-        void operator()(started_injection* call) const noexcept {
-            if (!call->ready()) call->fail(failure{{errc::canceled}, not_begun});
-            call->drop_reference();
-        }
-    };
-    using running = std::unique_ptr<started_injection, ended>;
-
-    void recycle() noexcept override {
-        runs_.detach();  // It has ended, or is about to.
-        delete this;
-    }
-
-    ult runs_;
-    std::atomic<at> now_{at::start};
-};
-
 }  // namespace amalgam::detail
 
 namespace amalgam {
@@ -216,13 +185,22 @@ std::vector<std::byte> injection::call(const peer& there, std::chrono::nanosecon
 
 future<std::vector<std::byte>> injection::start(const peer& there,
                                                 std::chrono::nanoseconds within) const {
-    return (new detail::started_injection)->launch(core_->where().pool(), [=, same = *this] {
-        return same.call(there, within);
-    });
+    return (new detail::started_call<std::vector<std::byte>>)
+        ->launch(core_->where().pool(), [=, same = *this] { return same.call(there, within); });
 }
 
 void injection::post(const peer& there) const {
     core_->post(there, *image_, payload_, how_, attached_);
+}
+
+pool& injected_function::where_started() const {
+    return core_->where().pool();
+}
+
+void injected_function::check_signature(const std::string& expected) const {
+    if (image_->signature.empty() || image_->signature == expected) return;
+    throw error(errc::mismatch, fmt::format("the image {} has the signature {}, and is added as {}",
+                                            image_->image.name(), image_->signature, expected));
 }
 
 const code_image& injected_function::image() const noexcept {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <amalgam/inject/injector.hpp>
@@ -19,6 +20,8 @@ struct source_image {
     using max_size = std::size_t (*)(void* source_args, std::size_t bytes);
     using init = int (*)(void* payload, std::size_t payload_bytes, void* source_args,
                          std::size_t bytes);
+    using tell_signature = void (*)(void (*take)(void* into, const void* text, std::size_t bytes),
+                                    void* into);
 
     explicit source_image(const code_image& made);
     /// How long it became. Throws error{handler_failed}.
@@ -29,6 +32,7 @@ struct source_image {
     std::unique_ptr<linked_image> linked;  // None: it is for another machine, or makes no payloads.
     max_size payload_max_size = nullptr;
     init payload_init = nullptr;
+    std::string signature{};  ///< Of its function, as procedures have one; empty: it does not say.
 };
 
 /// A message with code, or to it.

@@ -1,6 +1,7 @@
 #include "inject/target_core.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -21,8 +22,34 @@ namespace amalgam::detail {
 
 namespace {
 
+/// For the source to answer when it is asked for an image.
+constexpr std::chrono::nanoseconds fetch_time = std::chrono::seconds(30);
+
 bool contains(const std::vector<std::string>& those, std::string_view what) {
     return std::find(those.begin(), those.end(), what) != those.end();
+}
+
+/// Throws error{denied} where that image may not run.
+void check(const injection_policy& allows, const code_image& image) {
+    const auto refuse = [&](const std::string& why) {
+        return error(errc::denied,
+                     fmt::format("the image {} does not run here: {}", image.name(), why));
+    };
+    if (const auto signer = image.signer()) {
+        const bool known = std::find(allows.trusted.begin(), allows.trusted.end(), *signer) !=
+                           allows.trusted.end();
+        if (!known && !allows.unsigned_too)
+            throw refuse("its signer is none of those that are trusted here");
+        if (known && !image.verify()) throw refuse("its signature is wrong");
+    } else if (!allows.unsigned_too) {
+        throw refuse("nobody has signed it");
+    }
+    if (!allows.names.empty() && !contains(allows.names, image.name()))
+        throw refuse("its name is none of those that may run here");
+    for (const std::string_view each : image.imports())
+        if (contains(allows.denied_imports, each))
+            throw refuse(fmt::format("it wants {}, which no image may have here", each));
+    if (allows.check) allows.check(image);
 }
 
 }  // namespace
@@ -43,7 +70,11 @@ target_core::target_core(engine& on, injection_options options)
       post_here_(on.procedure<at_target::post>(at_target::post_name)),
       linked_count_(on.counters().get("inject.linked")),
       refused_(on.counters().get("inject.refused")),
-      runs_watch_(on.counters().expose("inject.runs", [this] { return runs(); })) {}
+      runs_watch_(on.counters().expose("inject.runs", [this] { return runs(); })),
+      allows_(std::make_shared<const injection_policy>(options_.allows)),
+      waiting_(std::make_shared<waiting_messages>(options_.max_waiting_messages,
+                                                  options_.max_waiting_bytes)),
+      confined_places_(std::max<std::size_t>(1, options_.confined.at_once)) {}
 
 void target_core::start() {
     if (options_.confined.on && options_.run == handler::inline_)
@@ -114,27 +145,35 @@ void* target_core::symbol(std::string_view name) const {
     return at != options_.exports.end() ? at->second : runtime_symbol(name);
 }
 
-void target_core::check(const code_image& image) const {
-    const injection_policy& allows = options_.allows;
-    const auto refuse = [&](const std::string& why) {
-        return error(errc::denied,
-                     fmt::format("the image {} does not run here: {}", image.name(), why));
-    };
-    if (const auto signer = image.signer()) {
-        const bool known = std::find(allows.trusted.begin(), allows.trusted.end(), *signer) !=
-                           allows.trusted.end();
-        if (!known && !allows.unsigned_too)
-            throw refuse("its signer is none of those that are trusted here");
-        if (known && !image.verify()) throw refuse("its signature is wrong");
-    } else if (!allows.unsigned_too) {
-        throw refuse("nobody has signed it");
+target_core::policy_now target_core::policy() const {
+    const std::lock_guard one(lock_);
+    return {allows_, policies_};
+}
+
+void target_core::set_policy(injection_policy allows) {
+    const auto fresh = std::make_shared<const injection_policy>(std::move(allows));
+    std::vector<ready> known, ended;  // Not with the lock held: their code runs when they go.
+    {
+        const std::lock_guard one(lock_);
+        allows_ = fresh;
+        ++policies_;
+        for (const auto& [id, each] : images_)
+            known.push_back(each.image);
+        ended.push_back(std::exchange(latest_of_code_, nullptr));
+        latest_code_.clear();
     }
-    if (!allows.names.empty() && !contains(allows.names, image.name()))
-        throw refuse("its name is none of those that may run here");
-    for (const std::string_view each : image.imports())
-        if (contains(allows.denied_imports, each))
-            throw refuse(fmt::format("it wants {}, which no image may have here", each));
-    if (allows.check) allows.check(image);
+    for (const ready& each : known) {
+        try {
+            check(*fresh, each->linked.image());
+        } catch (const std::exception&) {
+            const std::lock_guard one(lock_);
+            const auto at = images_.find(id_of(each->linked.image()));
+            if (at == images_.end() || at->second.image != each) continue;
+            by_use_.erase(at->second.place);
+            images_.erase(at);
+        }
+    }
+    forgotten_.fetch_add(1, std::memory_order_release);
 }
 
 target_core::ready target_core::link(const code_image& image) {
@@ -142,9 +181,11 @@ target_core::ready target_core::link(const code_image& image) {
         return error(errc::handler_failed,
                      fmt::format("a static object of the image {} failed: {}", image.name(), why));
     };
+    ready made;  // Longer than what its code throws.
     try {
-        const auto made = std::make_shared<ready_image>(
+        made = std::make_shared<ready_image>(
             image, [this](std::string_view name) { return symbol(name); });
+        made->linked.kept_by(made);
         if (!options_.confined.on) made->linked.start();
         return made;
     } catch (const error&) {
@@ -156,28 +197,40 @@ target_core::ready target_core::link(const code_image& image) {
     }
 }
 
-target_core::ready target_core::take(const_bytes code) {
+target_core::ready target_core::take(const_bytes code, std::optional<image_id> which) {
     if (code.size() > options_.max_image_bytes)
         throw error(errc::too_large,
                     fmt::format("an image of {} bytes; this target takes at most {}", code.size(),
                                 options_.max_image_bytes));
     auto image = code_image::parse({code.begin(), code.end()});
     if (!image) throw error(image.code(), image.sentence());
-    if (auto known = find(id_of(*image))) {
-        if (known->linked.image().hash() == image->hash()) return known;
-        throw error(errc::mismatch,
-                    fmt::format("the images {} and {} have the same number by chance: build one of "
-                                "them again, with any change",
-                                image->name(), known->linked.image().name()));
+    if (which && id_of(*image) != *which)
+        throw error(errc::mismatch, "its source gave another image than was asked for");
+    for (;;) {
+        const policy_now now = policy();
+        check(*now.allows, *image);  // Also what is known: who decides may have changed his mind.
+        if (auto known = find(id_of(*image))) {
+            const code_image& there = known->linked.image();
+            if (std::ranges::equal(there.bytes(), image->bytes())) return known;
+            throw error(errc::mismatch,
+                        fmt::format("the images {} and {} have the same number by chance: build "
+                                    "one of them again, with any change",
+                                    image->name(), there.name()));
+        }
+        const ready made = link(*image);
+        linked_count_.add();
+        if (ready kept = keep(made, now.number)) return kept;
     }
-    check(*image);
-    const ready made = link(*image);
-    linked_count_.add();
+}
+
+target_core::ready target_core::keep(const ready& made, std::uint64_t checked_by) {
+    const image_id id = id_of(made->linked.image());
     std::vector<ready> ended;  // Not with the lock held: their code runs when they go.
     const std::lock_guard one(lock_);
-    const auto [at, fresh] = images_.try_emplace(id_of(*image));
+    if (policies_ != checked_by) return nullptr;
+    const auto [at, fresh] = images_.try_emplace(id);
     if (!fresh) return at->second.image;
-    at->second = {made, by_use_.insert(by_use_.end(), id_of(*image))};
+    at->second = {made, by_use_.insert(by_use_.end(), id)};
     while (images_.size() > std::max<std::size_t>(1, options_.max_images)) {
         const auto least = images_.find(by_use_.front());
         ended.push_back(std::move(least->second.image));
@@ -188,9 +241,13 @@ target_core::ready target_core::take(const_bytes code) {
     return made;
 }
 
+void* target_core::target_args() const {
+    return options_.target_args_of ? options_.target_args_of() : options_.target_args;
+}
+
 void target_core::run_main(ready_image& what, const_bytes payload, running_code& here,
                            call_context* call) {
-    void* const target = options_.target_args_of ? options_.target_args_of() : options_.target_args;
+    void* const target = target_args();
     void* none = nullptr;
     void*& place = call != nullptr ? call->kept_by_layer() : none;
     struct keeps {
@@ -215,16 +272,38 @@ void target_core::log_failure(const ready_image& what, std::string_view why) con
 
 run_answer target_core::run_confined_now(ready_image& what, const_bytes payload, running_code& here,
                                          call_context* call) {
-    auto time = options_.confined.time;
-    if (call != nullptr && call->deadline()) time = std::min(time, *call->deadline() - on_.now());
+    const confinement_options& how = options_.confined;
+    const auto time_left = [&] {
+        if (call == nullptr || !call->deadline()) return std::chrono::nanoseconds::max();
+        return std::chrono::nanoseconds(*call->deadline() - on_.now());
+    };
+    if (!confined_places_.try_acquire_for(time_left()))
+        return {errc::overloaded,
+                false,
+                fmt::format("{} runs are confined here at once, and none of them ended in time",
+                            how.at_once),
+                {}};
+    struct gives_back {
+        semaphore& places;
+        ~gives_back() { places.release(); }
+    } const afterwards{confined_places_};
+    if (call != nullptr && call->canceled())
+        return {errc::canceled, false, "it was canceled before it began", {}};
+    void* const target = target_args();
     const auto work = [&](void* at, std::size_t bytes) {
+        running_code::only_one = &here;
         what.linked.start();
-        run_main(what, {static_cast<const std::byte*>(at), bytes}, here, call);
+        what.main(at, bytes, target);
         return const_bytes(here.result);
     };
-    confined_end end =
-        run_confined(work, payload, what.alignment, {time, options_.confined.result_bytes});
-    return {end.code, false, std::move(end.sentence), std::move(end.result)};
+    try {
+        confined_end end =
+            run_confined(work, payload, what.alignment,
+                         {std::min(how.time, time_left()), how.result_bytes, how.memory_bytes});
+        return {end.code, false, std::move(end.sentence), std::move(end.result)};
+    } catch (const error& why) {
+        return {why.code().code, false, why.what(), {}};
+    }
 }
 
 run_answer target_core::run_now(const ready& what, const_bytes payload,
@@ -264,12 +343,14 @@ void target_core::run_inline(image_id which, const_bytes payload) {
 }
 
 void target_core::run_code_inline(const_bytes code, const_bytes payload) {
+    const std::uint64_t forgotten = forgotten_.load(std::memory_order_acquire);
     // take_again() has it, too, for as long.
-    if (last_inline_.image && code.size() == last_inline_.code.size() &&
+    if (last_inline_.image && last_inline_.forgotten == forgotten &&
+        code.size() == last_inline_.code.size() &&
         std::memcmp(code.data(), last_inline_.code.data(), code.size()) == 0)
         return run_quickly(*last_inline_.image, payload);
     try {
-        last_inline_ = {0, 0, take_again(code), {code.begin(), code.end()}};
+        last_inline_ = {forgotten, 0, take_again(code), {code.begin(), code.end()}};
     } catch (const error& why) {
         (void)refuse(why);
         return;
@@ -285,16 +366,23 @@ run_answer target_core::run(image_id which, const_bytes payload) {
 
 /// Here nobody can wait for the code: that is for a ULT, and then it is another call.
 void target_core::fetch_and_run_later(image_id which, const_bytes payload) {
-    amalgam::post(on_.pool(),
-                  [self = shared_from_this(), from = call_context::current().from(), which,
-                   held = std::vector<std::byte>(payload.begin(), payload.end())] {
-                      try {
-                          (void)self->fetch(from, which);
-                          self->post_here_.on(self_of(self->on_.core())).post(which, {held});
-                      } catch (const error& why) {
-                          (void)self->refuse(why);
-                      }
-                  });
+    try {
+        const auto place = std::make_shared<waiting_messages::place>(
+            waiting_->enter(call_context::current().from(), which, payload.size()));
+        amalgam::post(on_.pool(), [self = shared_from_this(), place, which,
+                                   held = std::vector<std::byte>(payload.begin(), payload.end())] {
+            try {
+                (void)self->fetch(place->fetch());
+                self->post_here_.on(self_of(self->on_.core())).post(which, {held});
+            } catch (const error& why) {
+                (void)self->refuse(why);
+            } catch (const std::exception& why) {
+                (void)self->refuse(error(errc::handler_failed, why.what()));
+            }
+        });
+    } catch (const error& why) {
+        (void)refuse(why);
+    }
 }
 
 run_answer target_core::run_attached(image_id which, const_bytes code,
@@ -312,32 +400,26 @@ run_answer target_core::run_attached(image_id which, const_bytes code,
     return fetch_and_run(which, payload, attached);
 }
 
-target_core::ready target_core::fetch(const peer& from, image_id which) {
-    const auto mine = [&] {
-        const std::lock_guard one(lock_);
-        std::erase_if(fetches_, [](const auto& each) { return each.expired(); });
-        for (const auto& each : fetches_)
-            if (auto same = each.lock(); same && same->from == from && same->which == which)
-                return same;
-        auto fresh = std::make_shared<image_fetch>(from, which);
-        fetches_.push_back(fresh);
-        return fresh;
-    }();
-    const std::lock_guard one_asks(mine->asking);
-    if (ready known = find(which)) return known;
-    const std::vector<std::byte> code = fetch_.on(from)(which);
-    if (code.empty()) throw error(errc::not_found, "its source has not got it any more");
-    ready fresh = take(code);
-    if (id_of(fresh->linked.image()) != which)
-        throw error(errc::mismatch, "its source gave another image than was asked for");
-    return fresh;
+target_core::ready target_core::fetch(waiting_messages::image_fetch& what) {
+    const std::lock_guard one_asks(what.asking);
+    if (ready known = find(what.which)) return known;
+    if (what.failed) throw error(*what.failed);
+    try {
+        const std::vector<std::byte> code = fetch_.on(what.from).within(fetch_time)(what.which);
+        if (code.empty()) throw error(errc::not_found, "its source has not got it any more");
+        return take(code, what.which);
+    } catch (const error& why) {
+        what.failed.emplace(why);  // Of all that wait for it, instead of each asking again.
+        throw;
+    }
 }
 
 run_answer target_core::fetch_and_run(image_id which, const_bytes payload,
                                       std::span<const amalgam::bulk> attached) {
     ready known;
     try {
-        known = fetch(call_context::current().from(), which);
+        const auto place = waiting_->enter(call_context::current().from(), which, payload.size());
+        known = fetch(place.fetch());
     } catch (const error& why) {
         return refuse(why);
     }
@@ -405,6 +487,10 @@ injection_target::injection_target(engine& on, injection_options options)
 
 injection_target::~injection_target() {
     core_->stop();
+}
+
+void injection_target::set_policy(injection_policy allows) {
+    core_->set_policy(std::move(allows));
 }
 
 std::size_t injection_target::images() const {

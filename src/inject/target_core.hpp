@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -16,11 +17,12 @@
 #include <amalgam/inject/injection_target.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/engine.hpp>
-#include <amalgam/tasks/mutex.hpp>
+#include <amalgam/tasks/semaphore.hpp>
 
 #include "inject/linked_image.hpp"
 #include "inject/procedures.hpp"
 #include "inject/source_core.hpp"
+#include "inject/waiting_messages.hpp"
 
 namespace amalgam::detail {
 
@@ -37,6 +39,7 @@ public:
     void start();
     void stop() noexcept;
     std::size_t images() const;
+    void set_policy(injection_policy allows);
     std::uint64_t runs() const noexcept { return runs_.value() + inline_runs_.value(); }
     engine& where() const noexcept { return on_; }
     /// Runs code that came otherwise than by a call; failures are logged.
@@ -63,14 +66,20 @@ private:
     run_answer bring(const_bytes code);
 
     ready find(image_id which);
-    /// Checks, links and keeps it. Throws error.
-    ready take(const_bytes code);
+    /// Checks, links and keeps it; if that was said, only this one. Throws error.
+    ready take(const_bytes code, std::optional<image_id> which = {});
     ready link(const code_image& image);
+    /// Nothing: the policy has changed meanwhile.
+    ready keep(const ready& made, std::uint64_t checked_by);
     run_answer refuse(const error& why);
-    void check(const code_image& image) const;
+    struct policy_now {
+        std::shared_ptr<const injection_policy> allows;
+        std::uint64_t number;
+    };
+    policy_now policy() const;
     void* symbol(std::string_view name) const;
     /// What is here, or else there. Throws error.
-    ready fetch(const peer& from, image_id which);
+    ready fetch(waiting_messages::image_fetch& what);
     /// Of code that comes with its message, again and again.
     ready take_again(const_bytes code);
     run_answer fetch_and_run(image_id which, const_bytes payload,
@@ -84,10 +93,11 @@ private:
                                 call_context* call);
     void run_quickly(ready_image& what, const_bytes payload);
     void run_main(ready_image& what, const_bytes payload, running_code& here, call_context* call);
+    void* target_args() const;
     void log_failure(const ready_image& what, std::string_view why) const;
 
     engine& on_;
-    const injection_options options_;
+    const injection_options options_;  ///< But for what it allows, which may change.
     const source_core onward_;
     const procedure<at_source::fetch> fetch_;
     const procedure<at_target::post> post_here_;
@@ -97,13 +107,6 @@ private:
     counter& refused_;
     counter_set::watch runs_watch_;
 
-    /// Many messages may wait for one image; it is asked for once.
-    struct image_fetch {
-        image_fetch(const peer& source, image_id id) : from(source), which(id) {}
-        const peer from;
-        const image_id which;
-        mutex asking;
-    };
     struct kept {
         ready image;
         std::list<image_id>::iterator place;
@@ -111,11 +114,14 @@ private:
     mutable std::mutex lock_;
     std::list<image_id> by_use_;  // Least lately used first.
     std::unordered_map<image_id, kept> images_;
-    std::vector<std::weak_ptr<image_fetch>> fetches_;
+    std::shared_ptr<const injection_policy> allows_;
+    std::uint64_t policies_ = 0;  // That there were before this one.
+    const std::shared_ptr<waiting_messages> waiting_;
+    semaphore confined_places_;
     // The last code that came with its message, so that it is not linked again when it comes again.
     std::vector<std::byte> latest_code_;
     ready latest_of_code_;
-    std::atomic<std::uint64_t> forgotten_{0};  // Images that went.
+    std::atomic<std::uint64_t> forgotten_{0};  // Images that went, and policies.
 
     /// Of inline handlers only: what ran last, by its hash or its code. It goes with the next one.
     struct inline_image {

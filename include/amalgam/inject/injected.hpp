@@ -5,6 +5,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -32,6 +33,10 @@
     AMALGAM_INJECTED(NAME)                                                         \
     void NAME##_main(void* payload, std::size_t payload_size, void* target_args) { \
         ::amalgam::detail::run_injected(NAME, payload, payload_size, target_args); \
+    }                                                                              \
+    extern "C" void NAME##_signature(amalgam_inject_taker take, void* into) {      \
+        const std::string text = ::amalgam::detail::injected_signature(NAME);      \
+        take(into, text.data(), text.size());                                      \
     }
 
 namespace amalgam {
@@ -123,6 +128,8 @@ public:
         a(which_);
     }
 
+    static constexpr std::string_view amalgam_type_name = "bulk";  // As its caller gives one.
+
 private:
     void transfer(bool push, std::uint64_t offset, std::byte* at, std::size_t size) const {
         detail::ask_target([&](amalgam_inject_taker take, void* context) {
@@ -136,6 +143,12 @@ private:
 }  // namespace amalgam
 
 namespace amalgam::detail {
+
+/// That of a procedure that is called in the same way.
+template <typename R, typename Target, typename... A>
+std::string injected_signature(R (*)(Target&, A...)) {
+    return signature_text<R(A...)>();
+}
 
 template <typename R, typename Target, typename... A>
 void run_injected(R (*function)(Target&, A...), void* payload, std::size_t bytes, void* target) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -15,9 +16,11 @@
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/inject/detail/decoded.hpp>
 #include <amalgam/inject/detail/growing_bytes.hpp>
+#include <amalgam/inject/detail/started_call.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/codec_std.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/type_name.hpp>
 #include <amalgam/tasks/future.hpp>
 
 namespace amalgam {
@@ -92,6 +95,11 @@ public:
 
 private:
     friend class injector;
+    template <typename Signature>
+    friend class injected_procedure;
+    pool& where_started() const;
+    void check_signature(const std::string& expected) const;
+
     std::shared_ptr<detail::source_core> core_;
     std::shared_ptr<const detail::source_image> image_;
 };
@@ -103,12 +111,16 @@ class injected_procedure;
 /// signature has a `bulk` the function has an attached_bulk.
 ///
 /// Owner, threads and failure: as injected_function and injection; error{mismatch} when the result
-/// is another one than was expected.
+/// is another one than was expected. The constructor throws error{mismatch} when the image has
+/// another signature, as far as it is known here: images say it, but those for other processors
+/// only, and those that AMALGAM_INJECT has not made, do not.
 template <typename R, typename... A>
 class injected_procedure<R(A...)> {
 public:
     explicit injected_procedure(injected_function function, shipping how = shipping::once)
-        : function_(std::move(function)), how_(how) {}
+        : function_(std::move(function)), how_(how) {
+        function_.check_signature(signature_text<R(A...)>());
+    }
 
     /// The same with a deadline, counted from each call.
     injected_procedure within(std::chrono::nanoseconds time) const {
@@ -118,7 +130,20 @@ public:
     }
     /// Runs it there; parks the ULT or thread.
     R call(const peer& there, const A&... arguments) const {
-        const std::vector<std::byte> result = message(arguments...).call(there, within_);
+        return result_of(message(arguments...).call(there, within_));
+    }
+    /// The same without waiting: see injection::start().
+    future<R> start(const peer& there, const A&... arguments) const {
+        return (new detail::started_call<R>)
+            ->launch(function_.where_started(),
+                     [there, sent = message(arguments...), within = within_] {
+                         return result_of(sent.call(there, within));
+                     });
+    }
+    void post(const peer& there, const A&... arguments) const { message(arguments...).post(there); }
+
+private:
+    static R result_of(const std::vector<std::byte>& result) {
         if constexpr (!std::is_void_v<R>) {
             auto value = detail::decoded<R>(result);
             if (!value)
@@ -128,9 +153,6 @@ public:
             return std::move(*value);
         }
     }
-    void post(const peer& there, const A&... arguments) const { message(arguments...).post(there); }
-
-private:
     injection message(const A&... arguments) const {
         detail::growing_bytes into;
         basic_archive_writer<detail::growing_bytes> write(into);
@@ -177,6 +199,7 @@ public:
     /// Failure: throws what linking does: error{unsupported}, {not_found}.
     injected_function add(code_image image);
     /// Of an image that was made by AMALGAM_INJECT.
+    /// Failure: as add(); error{mismatch} when it was made of a function of another signature.
     template <typename Signature>
     injected_procedure<Signature> add(code_image image, shipping how = shipping::once) {
         return injected_procedure<Signature>(add(std::move(image)), how);
