@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -24,8 +25,8 @@ struct outcome {
     std::string output;  ///< Standard output and error together.
 };
 
-outcome amalgam_tool(const std::string& arguments) {
-    const std::string command = std::string(AMALGAM_TOOL) + " " + arguments + " 2>&1 </dev/null";
+outcome run_tool(const std::string& program, const std::string& arguments) {
+    const std::string command = program + " " + arguments + " 2>&1 </dev/null";
     std::FILE* pipe = ::popen(command.c_str(), "r");
     if (pipe == nullptr) return {-1, "could not start " + command};
     outcome result{0, {}};
@@ -35,6 +36,10 @@ outcome amalgam_tool(const std::string& arguments) {
     const int ended = ::pclose(pipe);
     result.code = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
     return result;
+}
+
+outcome amalgam_tool(const std::string& arguments) {
+    return run_tool(AMALGAM_TOOL, arguments);
 }
 
 bool has(const std::string& text, const std::string& part) {
@@ -341,4 +346,23 @@ TEST(tool_perf_misuse, an_image_that_cannot_be_written_is_told_before_anything_i
     EXPECT_EQ(got.code, 1);
     EXPECT_TRUE(has(got.output, "the file \"/no/such/folder/out.svg\" cannot be written"))
         << got.output;
+}
+
+TEST(tool_inject, build_finds_the_headers_beside_which_it_is_installed) {
+    namespace files = std::filesystem;
+    const files::path prefix = testing::TempDir() + "prefix" + std::to_string(::getpid());
+    files::create_directories(prefix / "bin");
+    std::error_code far;
+    files::create_hard_link(AMALGAM_TOOL, prefix / "bin/amalgam", far);
+    if (far) files::copy_file(AMALGAM_TOOL, prefix / "bin/amalgam");
+    files::create_directory_symlink(AMALGAM_INCLUDE_FOLDER, prefix / "include");
+    std::ofstream(prefix / "seven.cpp") << "#include <amalgam/inject/injected.hpp>\n"
+                                           "int seven(long&) { return 7; }\n"
+                                           "AMALGAM_INJECT(seven)\n";
+    const std::string image = (prefix / "seven.image").string();
+    const auto got = run_tool((prefix / "bin/amalgam").string(),
+                              "inject build " + (prefix / "seven.cpp").string() + " -o " + image);
+    EXPECT_EQ(got.code, 0) << got.output;
+    EXPECT_TRUE(has(amalgam_tool("inject show " + image).output, "seven_main"));
+    files::remove_all(prefix);
 }

@@ -1,7 +1,9 @@
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -30,8 +32,20 @@ struct build_options {
     std::string key;
 };
 
+/// Where this program is installed its headers are, too. Nothing: it is not installed.
+std::optional<std::string> installed_headers() {
+    std::error_code failed;
+    const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
+    const auto folder = (program.parent_path() / AMALGAM_HEADERS_FROM_TOOL).lexically_normal();
+    if (failed || !std::filesystem::exists(folder / "amalgam/inject/image.h", failed))
+        return std::nullopt;
+    return folder.string();
+}
+
 void build(const build_options& options) {
-    code_image image = build_image(options.from);
+    image_source from = options.from;
+    if (const auto headers = installed_headers()) from.flags.push_back("-I" + *headers);
+    code_image image = build_image(from);
     if (!options.key.empty()) image = image.signed_by(signing_key::load(options.key));
     image.save(options.to.empty() ? std::string(image.name()) + ".image" : options.to);
 }
