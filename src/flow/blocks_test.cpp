@@ -363,6 +363,46 @@ TEST(feedback, of_a_single_node_and_nested_ends) {
     EXPECT_EQ(passes, 4 * 200);
 }
 
+TEST(feedback, send_to_chooses_among_the_workers_of_the_loop_for_what_goes_back) {
+    struct parcel {
+        int hops = 0;
+        std::size_t at = 0;  ///< Which worker is to get it.
+    };
+    struct worker : stage<parcel, parcel> {
+        explicit worker(std::size_t which) : own(which) {}
+        void process(parcel item, outlet<parcel>& out) {
+            EXPECT_EQ(item.at, own);
+            EXPECT_EQ(out.workers(), 2u);
+            EXPECT_EQ(out.workers_back(), 3u);
+            const std::size_t next = (own + 1) % (++item.hops < 10 ? 3 : 2);
+            out.send_to(next, {item.hops, next});
+        }
+        std::size_t own;
+    };
+    graph g;
+    std::vector<block<parcel, parcel>> workers;
+    for (std::size_t i = 0; i < 3; ++i)
+        workers.push_back(g.add<worker>("worker" + std::to_string(i), i));
+    std::vector<block<parcel, void>> sinks;
+    std::vector<int> got(2);
+    for (std::size_t i = 0; i < 2; ++i)
+        sinks.push_back(g.add_sink<parcel>("to" + std::to_string(i), [&got, i](parcel item) {
+            EXPECT_EQ(item.hops, 10);
+            EXPECT_EQ(item.at, i);
+            ++got[i];
+        }));
+    g.pipeline(g.add_source<parcel>("from",
+                                    [](outlet<parcel>& out) {
+                                        EXPECT_EQ(out.workers_back(), 0u);
+                                        for (std::size_t i = 0; i < 30; ++i)
+                                            out.send_to(i % 3, {0, i % 3});
+                                    }),
+               g.feedback(g.farm(workers), [](const parcel& item) { return item.hops < 10; }),
+               g.farm(sinks));
+    run(g);
+    EXPECT_EQ(got[0] + got[1], 30);
+}
+
 TEST(feedback, body_that_drops_or_multiplies_items_ends) {
     graph g;
     auto from = g.add_source<int>("from", [](outlet<int>& out) { out.send(12); });
@@ -435,7 +475,7 @@ TEST(graph_of_blocks, gives_what_a_plain_loop_gives_however_blocks_are_nested) {
         graph g;
         random_graph::outcome outcome;
         random_graph::build(g, plan, outcome);
-        run(g, {.threads = 1 + static_cast<unsigned>(seed % 3), .queue_items = seed % 7});
+        run(g, {.threads = 1 + static_cast<unsigned>(seed % 3), .queue_items = 1 + seed % 7});
         ASSERT_EQ(random_graph::all_of(outcome), random_graph::expected(plan)) << "seed " << seed;
         // Several sinks may note it at once, which the test on one thread does not.
         ASSERT_EQ(outcome.overtaken, "") << "seed " << seed;

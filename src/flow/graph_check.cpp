@@ -37,6 +37,9 @@ std::string graph_core::find_fault(const flow_config* config) const {
         if (fault = fault_of_cut(edge); !fault.empty()) return fault;
         if (fault = fault_of_choice(edge, *config); !fault.empty()) return fault;
     }
+    for (const ordered_nodes& farm : ordered_)
+        if (config != nullptr)
+            if (fault = fault_of_order(farm, *config); !fault.empty()) return fault;
     return {};
 }
 
@@ -149,6 +152,30 @@ std::string graph_core::fault_of_choice(const graph_edge& edge, const flow_confi
         "has {} processes, each with a \"{}\" of its own: expected one process, or another group "
         "for one of the two",
         from.name, to.name, group, processes, to.name);
+}
+
+/// Each process of a replicated emitter would number from 0, and each of a replicated collector
+/// would wait for numbers that another one got. A farm that is whole in each process is fine.
+std::string graph_core::fault_of_order(const ordered_nodes& farm, const flow_config& config) const {
+    const auto group_of = [this](std::size_t node) { return nodes_[node].groups.front(); };
+    const std::size_t home = group_of(farm.emitter);
+    const bool is_whole = group_of(farm.collector) == home &&
+                          std::all_of(farm.workers.begin(), farm.workers.end(),
+                                      [&](std::size_t worker) { return group_of(worker) == home; });
+    if (is_whole) return {};
+    for (const std::size_t node : {farm.emitter, farm.collector}) {
+        const std::string& group = groups_[group_of(node)];
+        const std::size_t processes = config.find(group)->replicas();
+        if (processes == 1) continue;
+        return fmt::format(
+            "\"{}\" of an ordered farm is in group \"{}\", which has {} processes, expected one, "
+            "as "
+            "{} there, or all nodes of the farm in that group; example: a group with \"replicas\" "
+            "for its workers only",
+            nodes_[node].name, group, processes,
+            node == farm.emitter ? "items are numbered" : "results are sorted");
+    }
+    return {};
 }
 
 std::string graph_core::fault_of_cut(const graph_edge& edge) const {

@@ -7,6 +7,8 @@
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
 
+#include "flow/printable.hpp"
+
 namespace amalgam::detail {
 
 graph_part after(const graph_part& first, const graph_part& second) {
@@ -19,9 +21,14 @@ graph_part after(const graph_part& first, const graph_part& second) {
 graph_core::graph_core() = default;
 graph_core::~graph_core() = default;
 
-std::size_t graph_core::add(std::string name, std::unique_ptr<node_body> body) {
+std::size_t graph_core::add(std::string_view name, std::unique_ptr<node_body> body) {
     graph_node node;
-    node.name = std::move(name);
+    node.name = printable_name(name);
+    if (node.name != name && wrong_.empty())
+        wrong_ = fmt::format(
+            "the name of the node \"{}\" has control bytes, expected text that can be shown; "
+            "example: \"split\"",
+            node.name);
     node.body = std::move(body);
     nodes_.push_back(std::move(node));
     return nodes_.size() - 1;

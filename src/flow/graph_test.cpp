@@ -50,6 +50,57 @@ TEST(graph, without_groups_runs_as_a_whole) {
     EXPECT_EQ(fault(three.g), "");
 }
 
+TEST(graph, a_name_with_control_bytes_is_refused_and_shown_without_them) {
+    graph g;
+    g.pipeline(g.add<numbers>("from\x1b[31m\n"), g.add<swallow>("to\xc3\xa4"));
+    EXPECT_EQ(fault(g),
+              "the name of the node \"from\\x1b[31m\\x0a\" has control bytes, expected "
+              "text that can be shown; example: \"split\"");
+    EXPECT_EQ(g.dot().find('\x1b'), std::string::npos);
+    EXPECT_NE(g.dot().find("to\xc3\xa4"), std::string::npos);
+}
+
+/// What is wrong with an ordered farm whose emitter, workers and collector are in these groups, of
+/// which "R" has three processes.
+std::string fault_of_order(const std::string& emitter, const std::string& workers,
+                           const std::string& collector) {
+    graph g;
+    auto from = g.add<numbers>("from");
+    auto farm = g.add_ordered_farm<int, int>("work", 2, [](int n) { return n; });
+    auto to = g.add<swallow>("to");
+    g.pipeline(from, farm, to);
+    g.group("A").add(from);
+    g.group("B").add(to);
+    g.group(emitter).add(farm.emitter);
+    g.group(workers).add(farm.workers);
+    g.group(collector).add(farm.collector);
+    const bool replicated = (emitter + workers + collector).find('R') != std::string::npos;
+    const flow_config config =
+        parse_flow_config(std::string(R"({"groups": {"A": {"endpoint": "shm://"},
+                                                     "B": {"endpoint": "shm://"})") +
+                          (replicated ? R"(, "R": {"endpoint": "shm://", "replicas": 3}}})" : "}}"))
+            .value();
+    return fault(g, &config);
+}
+
+TEST(graph, an_ordered_farm_numbers_and_sorts_in_one_process) {
+    for (const char* fine : {"AAA", "ABB", "ARB", "ARA", "RRR"})
+        EXPECT_EQ(fault_of_order({fine[0]}, {fine[1]}, {fine[2]}), "") << fine;
+    const std::string emitter =
+        "\"work.emitter\" of an ordered farm is in group \"R\", which has 3 processes, expected "
+        "one, as items are numbered there, or all nodes of the farm in that group; example: a "
+        "group with \"replicas\" for its workers only";
+    for (const char* wrong : {"RRB", "RAA", "RAR"})
+        EXPECT_EQ(fault_of_order({wrong[0]}, {wrong[1]}, {wrong[2]}), emitter) << wrong;
+    for (const char* wrong : {"AAR", "ARR"})
+        EXPECT_EQ(fault_of_order({wrong[0]}, {wrong[1]}, {wrong[2]})
+                      .rfind("\"work.collector\" of an ordered farm is in group \"R\", which has 3 "
+                             "processes, expected one, as results are sorted there",
+                             0),
+                  0u)
+            << wrong;
+}
+
 TEST(graph, a_choice_among_workers_does_not_fit_a_group_of_several_processes) {
     const auto key = [](int n) { return n; };
     for (

@@ -9,6 +9,7 @@
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/flow/graph.hpp>
+#include <amalgam/flow/pooled.hpp>
 #include <amalgam/flow/run.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -88,6 +89,73 @@ TEST(ordered_farm, moves_items_that_cannot_be_copied) {
                    "to", [&](std::unique_ptr<int> n) { EXPECT_EQ(*n, next++); }));
     run(g);
     EXPECT_EQ(next, 100);
+}
+
+TEST(ordered_farm, moves_items_whose_copies_do_not_compile) {
+    using list = std::vector<std::unique_ptr<int>>;
+    graph g;
+    int next = 0;
+    auto work = g.add_ordered_farm<list, list>("work", 2, [](list l) { return l; });
+    auto more = g.add_ordered_farm<list, list>(
+        "more", 2, [](list l, outlet<list>& out) { out.send(std::move(l)); });
+    g.pipeline(g.add_source<list>("from",
+                                  [](outlet<list>& out) {
+                                      for (int i = 0; i < 100; ++i) {
+                                          list one;
+                                          one.push_back(std::make_unique<int>(i));
+                                          out.send(std::move(one));
+                                      }
+                                  }),
+               work, more, g.add_farm<list, list>("farm", 1, [](list l) { return l; }),
+               g.add_sink<list>("to", [&](list l) { EXPECT_EQ(*l.front(), next++); }));
+    run(g);
+    EXPECT_EQ(next, 100);
+}
+
+TEST(ordered_farm, takes_pooled_items) {
+    using item = pooled<std::vector<int>>;
+    item_pool<std::vector<int>> pool;
+    graph g;
+    int next = 0;
+    const auto change = [](item one, outlet<item>& out) { out.send(std::move(one)); };
+    g.pipeline(g.add_source<item>("from",
+                                  [&](outlet<item>& out) {
+                                      for (int i = 0; i < 100; ++i) {
+                                          item one = pool.get();
+                                          one->assign(1, i);
+                                          out.send(std::move(one));
+                                      }
+                                  }),
+               g.add_ordered_farm<item, item>("work", 2, [](item one) { return one; }),
+               g.add_ordered_farm<item, item>("more", 2, change),
+               g.add_sink<item>("to", [&](item one) { EXPECT_EQ(one->front(), next++); }));
+    run(g);
+    EXPECT_EQ(next, 100);
+}
+
+/// What the collector of an ordered farm says of results with these numbers.
+std::string fault_of(const std::vector<std::uint64_t>& numbers) {
+    detail::sort_items<int, int> collector;
+    std::vector<int> kept;
+    outlet<int> out(kept);
+    collector.start({});
+    try {
+        for (const std::uint64_t number : numbers)
+            collector.process({number, 0}, out, 0);
+        collector.end(out);
+    } catch (const error& wrong) {
+        return wrong.what();
+    }
+    return "";
+}
+
+TEST(ordered_farm, that_holds_results_at_its_end_or_got_one_twice_fails) {
+    EXPECT_EQ(fault_of({1, 0, 2}), "");
+    EXPECT_EQ(fault_of({0, 2, 3}),
+              "the items have ended, but result number 1 of an ordered farm never came, for which "
+              "2 later ones wait");
+    for (const auto& numbers : {std::vector<std::uint64_t>{0, 0}, {0, 2, 2}, {1, 0, 1}})
+        EXPECT_NE(fault_of(numbers).find("came twice"), std::string::npos);
 }
 
 TEST(ordered_farm, a_worker_has_no_others_to_send_to) {

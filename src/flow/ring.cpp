@@ -21,9 +21,9 @@ bool can_order_threads() noexcept {
 }  // namespace
 
 ring_core::ring_core(std::size_t capacity, bool across_streams)
-    : capacity_(std::bit_ceil(std::max<std::size_t>(capacity, 2))),
-      mask_(capacity_ - 1),
-      portion_mask_(std::max<std::size_t>(capacity_ / 8, 1) - 1),
+    : capacity_(std::max<std::size_t>(capacity, 1)),
+      mask_(std::bit_ceil(capacity_) - 1),
+      portion_mask_(std::bit_floor(std::max<std::size_t>(capacity_ / 8, 1)) - 1),
       across_streams_(across_streams),
       light_(!across_streams || can_order_threads()) {
     if (across_streams_ && light_) own_consumer_bell_.expect_light_rings();

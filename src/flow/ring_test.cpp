@@ -19,7 +19,7 @@ namespace amalgam::detail {
 namespace {
 
 TEST(ring, behaves_as_a_deque_under_random_pushes_and_pops) {
-    for (std::size_t capacity : {2u, 3u, 16u, 64u}) {
+    for (std::size_t capacity : {1u, 2u, 3u, 10u, 16u, 64u}) {
         ring<std::string> tested(capacity, false);
         std::deque<std::string> model;
         seeded_random random(capacity);
@@ -41,6 +41,16 @@ TEST(ring, behaves_as_a_deque_under_random_pushes_and_pops) {
     }
 }
 
+TEST(ring, holds_as_many_as_it_was_made_for) {
+    for (const std::size_t capacity : {1u, 2u, 3u, 10u, 100u}) {
+        ring<int> tested(capacity, false);
+        std::size_t held = 0;
+        for (; tested.has_room(); ++held)
+            tested.push(0);
+        EXPECT_EQ(held, capacity);
+    }
+}
+
 TEST(ring, gives_everything_that_was_pushed_before_its_end) {
     ring<int> tested(8, false);
     for (int i = 0; i < 3; ++i)
@@ -57,7 +67,7 @@ TEST(ring, gives_everything_that_was_pushed_before_its_end) {
 /// Passes `count` numbers through a small ring from one place to another and checks the order.
 template <typename Start>
 void pass_numbers(std::uint64_t count, bool across_streams, Start start) {
-    ring<std::uint64_t> tested(16, across_streams);
+    ring<std::uint64_t> tested(13, across_streams);
     event closed, done;
     start(
         [&] {

@@ -20,6 +20,25 @@ namespace amalgam {
 
 class graph;
 
+namespace detail {
+
+/// Whether a block that takes `Taken` may stand behind one that gives `Given`. Where it may not,
+/// the compiler names both types as this one's.
+template <typename Given, typename Taken>
+constexpr bool fits() {
+    static_assert(!std::is_void_v<Given>,
+                  "a sink gives nothing: it is the last of a pipeline, or of combine()");
+    static_assert(!std::is_void_v<Taken>,
+                  "a source takes nothing: it is the first of a pipeline, or of combine()");
+    static_assert(std::is_void_v<Given> || std::is_void_v<Taken> || std::is_same_v<Given, Taken>,
+                  "blocks that do not fit: one gives items of the first type of this fits<>, and "
+                  "the next one takes the second, expected the same type; a stage between them "
+                  "can turn one into the other");
+    return true;
+}
+
+}  // namespace detail
+
 /// A part of a graph that takes `In` and gives `Out` (void: takes or gives nothing): a node, or
 /// what graph's functions make of blocks. Names the part; the graph holds it.
 template <typename In, typename Out>
@@ -98,9 +117,9 @@ public:
     graph() : core_(std::make_unique<detail::graph_core>()) {}
 
     /// Adds a node of class `Node`, which derives from source, stage or sink, made from
-    /// `arguments`. `name` is for messages, and must be the node's own.
+    /// `arguments`. `name` is for messages, and must be the node's own, without control bytes.
     template <typename Node, typename... Arguments>
-    auto add(std::string name, Arguments&&... arguments) {
+    auto add(std::string_view name, Arguments&&... arguments) {
         static_assert(
             detail::source_node<Node> || detail::stage_node<Node> || detail::sink_node<Node>,
             "a node derives from source<Out> and has void generate(outlet<Out>&), from "
@@ -110,7 +129,7 @@ public:
         using out = typename Node::output_type;
         auto body =
             std::make_unique<detail::typed_body<Node>>(std::forward<Arguments>(arguments)...);
-        const std::size_t index = core_->add(std::move(name), std::move(body));
+        const std::size_t index = core_->add(name, std::move(body));
         detail::graph_part part;
         part.owner = core_.get();
         part.nodes = {index};
@@ -121,25 +140,25 @@ public:
 
     /// Adds a source that calls `function(outlet<Out>&)` once.
     template <typename Out, typename Function>
-    block<void, Out> add_source(std::string name, Function function) {
+    block<void, Out> add_source(std::string_view name, Function function) {
         static_assert(std::invocable<Function&, outlet<Out>&>,
                       "a source's function takes an outlet<Out>&");
-        return add<detail::function_source<Out, Function>>(std::move(name), std::move(function));
+        return add<detail::function_source<Out, Function>>(name, std::move(function));
     }
     /// Adds a stage that calls `function(In)` and sends what it returns, or calls
     /// `function(In, outlet<Out>&)`.
     template <typename In, typename Out, typename Function>
-    block<In, Out> add_stage(std::string name, Function function) {
+    block<In, Out> add_stage(std::string_view name, Function function) {
         static_assert(
             std::invocable<Function&, In&&, outlet<Out>&> || std::invocable<Function&, In&&>,
             "a stage's function takes an In, and perhaps an outlet<Out>&");
-        return add<detail::function_stage<In, Out, Function>>(std::move(name), std::move(function));
+        return add<detail::function_stage<In, Out, Function>>(name, std::move(function));
     }
     /// Adds a sink that calls `function(In)` for every item.
     template <typename In, typename Function>
-    block<In, void> add_sink(std::string name, Function function) {
+    block<In, void> add_sink(std::string_view name, Function function) {
         static_assert(std::invocable<Function&, In&&>, "a sink's function takes an In");
-        return add<detail::function_sink<In, Function>>(std::move(name), std::move(function));
+        return add<detail::function_sink<In, Function>>(name, std::move(function));
     }
 
     /// Joins blocks: what one gives, the next takes. The result is a block again.
@@ -175,7 +194,8 @@ public:
     /// A farm whose results go on in the order of the items, whichever worker is done first.
     /// Workers take turns, and each has a copy of `function`, which is as add_stage()'s. Results
     /// that are early wait: at most as many as fit into the queues before the workers. The nodes
-    /// are name.emitter, name.0, name.1 … and name.collector.
+    /// are name.emitter, name.0, name.1 … and name.collector. Its workers may be in groups of
+    /// several processes; emitter and collector may not, unless all of it is in one such group.
     template <typename In, typename Out, typename Function>
     ordered_farm<In, Out> add_ordered_farm(const std::string& name, std::size_t workers,
                                            const Function& function) {
@@ -197,9 +217,10 @@ public:
     }
 
     /// Every left worker sends to every right worker, as `routing` says, each by itself.
-    template <typename In, typename Mid, typename Out, typename Routing = detail::plain_policy>
-    block<In, Out> all_to_all(const std::vector<block<In, Mid>>& left,
-                              const std::vector<block<Mid, Out>>& right,
+    template <typename In, typename Given, typename Taken, typename Out,
+              typename Routing = detail::plain_policy>
+    block<In, Out> all_to_all(const std::vector<block<In, Given>>& left,
+                              const std::vector<block<Taken, Out>>& right,
                               const Routing& routing = round_robin) {
         return pipeline(farm(left), farm(right, routing));
     }
@@ -219,12 +240,14 @@ public:
     /// everything that led into it has ended and nothing is left in it. What comes back is taken
     /// before what comes from outside, and its queue has no bound: memory is bounded as long as
     /// the body does not multiply what it sends back.
-    template <typename T, typename Again>
-    block<T, T> feedback(const block<T, T>& body, Again again) {
-        static_assert(std::is_invocable_r_v<bool, const Again&, const T&>,
-                      "feedback() takes a function of an item that returns bool");
-        core_->loop(body.part_,
-                    std::make_shared<const std::function<bool(const T&)>>(std::move(again)));
+    template <typename In, typename Out, typename Again>
+    block<In, Out> feedback(const block<In, Out>& body, Again again) {
+        if constexpr (detail::fits<Out, In>()) {
+            static_assert(std::is_invocable_r_v<bool, const Again&, const Out&>,
+                          "feedback() takes a function of an item that returns bool");
+            core_->loop(body.part_,
+                        std::make_shared<const std::function<bool(const Out&)>>(std::move(again)));
+        }
         return body;
     }
 
@@ -258,15 +281,15 @@ public:
     detail::graph_core& core() noexcept { return *core_; }
 
 private:
-    template <typename In, typename Mid, typename Out, typename... Rest>
-    auto join(const block<In, Mid>& left, const block<Mid, Out>& right, const Rest&... rest) {
-        static_assert(!std::is_void_v<Mid>, "a sink gives nothing: it ends a pipeline");
+    template <typename In, typename Given, typename Taken, typename Out, typename... Rest>
+    auto join(const block<In, Given>& left, const block<Taken, Out>& right, const Rest&... rest) {
+        static_assert(detail::fits<Given, Taken>());
         core_->connect(left.part_, right.part_);
         return pipeline(block<In, Out>(detail::after(left.part_, right.part_)), rest...);
     }
-    template <typename In, typename Mid, typename Out, typename... Rest>
-    auto fuse(const block<In, Mid>& left, const block<Mid, Out>& right, const Rest&... rest) {
-        static_assert(!std::is_void_v<Mid>, "a sink gives nothing: it is the last of combine()");
+    template <typename In, typename Given, typename Taken, typename Out, typename... Rest>
+    auto fuse(const block<In, Given>& left, const block<Taken, Out>& right, const Rest&... rest) {
+        static_assert(detail::fits<Given, Taken>());
         core_->fuse(left.part_, right.part_);
         return combine(block<In, Out>(detail::after(left.part_, right.part_)), rest...);
     }
@@ -281,6 +304,11 @@ private:
             all.push_back(block<void, void>(typed.back().part_));
         }
         auto collector = add<detail::sort_items<given, Out>>(name + ".collector");
+        std::vector<std::size_t> nodes;
+        for (const auto& worker : typed)
+            nodes.insert(nodes.end(), worker.part_.nodes.begin(), worker.part_.nodes.end());
+        core_->keep_order(
+            {emitter.part_.nodes.front(), std::move(nodes), collector.part_.nodes.front()});
         return {pipeline(emitter, farm(typed), collector), block<void, void>(emitter.part_),
                 std::move(all), block<void, void>(collector.part_)};
     }

@@ -24,12 +24,17 @@ public:
     void send(const Out& item) { put(item); }
     void send(Out&& item) { put(std::move(item)); }
 
-    /// Sends to worker `worker`, whatever the routing says.
+    /// Sends to worker `worker`, whatever the routing says. At the end of a loop that is one of
+    /// the workers at the loop's start, for an item that goes back, or else one behind the loop.
     /// Failure: as send(); throws error{invalid} when there are not so many.
     void send_to(std::size_t worker, const Out& item) { put_to(worker, item); }
     void send_to(std::size_t worker, Out&& item) { put_to(worker, std::move(item)); }
-    /// How many workers there are.
+    /// How many workers there are, for items that do not go back into a loop.
     std::size_t workers() const noexcept { return ports_ != nullptr ? ports_->targets() : 1; }
+    /// How many workers what goes back (into the innermost loop) has before it; 0: nothing does.
+    std::size_t workers_back() const noexcept {
+        return ports_ != nullptr ? ports_->targets_back() : 0;
+    }
 
     // For the run.
     explicit outlet(detail::out_ports<Out>& ports) noexcept

@@ -39,6 +39,20 @@ struct chosen_routing final : routing_core {
     const std::function<std::size_t(const T&, std::size_t)> choose;
 };
 
+template <typename T>
+class out_port;
+
+template <typename T>
+struct broadcast_routing final : routing_core {
+    /// Gives a copy to one of several parts: an out_port's own. Named here only for items that
+    /// are broadcast, so that others need not be copyable.
+    using give_copy = void (*)(out_port<T>&, void* part, const T&);
+    explicit broadcast_routing(give_copy function) noexcept
+        : routing_core(spread::broadcast), copy(function) {}
+
+    const give_copy copy;
+};
+
 /// The same number for the same key in every process.
 template <typename Key>
 std::uint64_t hash_of_key(const Key& key) noexcept {
@@ -66,7 +80,7 @@ struct broadcast_policy {
     template <typename T>
     std::shared_ptr<const routing_core> for_items() const {
         static_assert(std::copy_constructible<T>, "items that are broadcast must be copyable");
-        return std::make_shared<routing_core>(spread::broadcast);
+        return std::make_shared<broadcast_routing<T>>(&out_port<T>::give_copy);
     }
 };
 

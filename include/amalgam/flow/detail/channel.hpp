@@ -35,6 +35,9 @@ public:
     /// Bytes of the item so far: it is aligned from its own start.
     std::size_t size() const noexcept { return static_cast<std::size_t>(at_ - item_); }
 
+    /// What was written of the item under construction is forgotten.
+    void drop_item() noexcept { at_ = item_; }
+
     /// The item is complete: from here on it may be posted.
     void commit() {
         item_ = at_;

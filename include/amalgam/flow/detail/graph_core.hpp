@@ -1,10 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <amalgam/core/result.hpp>
@@ -75,13 +77,20 @@ struct graph_part {
 /// `first` with `second` behind it.
 graph_part after(const graph_part& first, const graph_part& second);
 
+/// The nodes of an ordered farm.
+struct ordered_nodes {
+    std::size_t emitter = 0;
+    std::vector<std::size_t> workers;
+    std::size_t collector = 0;
+};
+
 /// A graph without its types: what is joined to what, and which group has it.
 class graph_core {
 public:
     graph_core();
     ~graph_core();
 
-    std::size_t add(std::string name, std::unique_ptr<node_body> body);
+    std::size_t add(std::string_view name, std::unique_ptr<node_body> body);
     /// Every exit of `from` sends to `to`.
     void connect(const graph_part& from, const graph_part& to);
     /// The exit of `from` calls the entry of `to`: both are nodes.
@@ -89,6 +98,8 @@ public:
     /// Items of which `again` (a std::function<bool(const Out&)>) says so go from the exits back
     /// to the start.
     void loop(const graph_part& body, std::shared_ptr<const void> again);
+    /// These number items and sort them: a node that does must be one for all items.
+    void keep_order(ordered_nodes farm) { ordered_.push_back(std::move(farm)); }
     /// Side by side; `routing` chooses one, if they are no sources.
     graph_part beside(const std::vector<graph_part>& parts,
                       std::shared_ptr<const routing_core> routing);
@@ -105,6 +116,10 @@ public:
     /// Whether the graph can run: by itself, and, when `config` is given, spread over its groups.
     /// Failure: `invalid`, with one sentence that names the node or group and what to write.
     status check(const flow_config* config, std::string& sentence) const;
+
+    /// A run begins: false while another one has not ended. Any thread.
+    bool begin_use() noexcept { return !in_use_.exchange(true); }
+    void end_use() noexcept { in_use_.store(false); }
 
     // See graph. In graph_text.cpp.
     std::string dot() const;
@@ -124,11 +139,14 @@ private:
     std::string fault_of_groups(const flow_config* config) const;
     std::string fault_of_cut(const graph_edge& edge) const;
     std::string fault_of_choice(const graph_edge& edge, const flow_config& config) const;
+    std::string fault_of_order(const ordered_nodes& farm, const flow_config& config) const;
 
     std::vector<graph_node> nodes_;
     std::vector<graph_edge> edges_;
     std::vector<std::string> groups_;
+    std::vector<ordered_nodes> ordered_;
     std::size_t loops_ = 0;
+    std::atomic<bool> in_use_{false};
     std::string wrong_;  // The first mistake that cannot even be recorded.
 };
 

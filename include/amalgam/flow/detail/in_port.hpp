@@ -61,6 +61,7 @@ private:
             // Over before empty: what was pushed comes first.
             over_ =
                 (is_back() ? ends_.back_in->is_over() : queue.is_over()) && !queue.has_item_now();
+            if (over_) queue.rest();  // So that all it took is counted.
         }
         return taken;
     }

@@ -82,6 +82,10 @@ private:
     Node node_;
 };
 
+// How the farm is told that what came is not what was numbered.
+[[noreturn]] void throw_twice(std::uint64_t number);
+[[noreturn]] void throw_missing(std::uint64_t number, std::size_t held);
+
 /// `Given` is what a worker makes of one item: an Out, or several.
 template <typename Given, typename Out>
 struct sort_items : stage<numbered<Given>, Out> {
@@ -93,8 +97,11 @@ struct sort_items : stage<numbered<Given>, Out> {
     void process(numbered<Given>&& item, outlet<Out>& outward, std::size_t from) {
         if (item.number == number_at_end) {
             at_end_.emplace(from, std::move(item.value));
-        } else if (item.number != next_) {
-            early_.emplace(item.number, std::move(item.value));
+        } else if (item.number > next_) {
+            const std::uint64_t number = item.number;
+            if (!early_.emplace(number, std::move(item.value)).second) throw_twice(number);
+        } else if (item.number < next_) {
+            throw_twice(item.number);
         } else {
             send(std::move(item.value), outward);
             ++next_;
@@ -105,6 +112,7 @@ struct sort_items : stage<numbered<Given>, Out> {
         }
     }
     void end(outlet<Out>& outward) {
+        if (!early_.empty()) throw_missing(next_, early_.size());
         for (auto& [from, given] : at_end_)
             send(std::move(given), outward);
     }

@@ -64,6 +64,11 @@ public:
             give_to(root_, which, std::forward<Item>(item));
     }
 
+    /// For broadcast_routing.
+    static void give_copy(out_port& self, void* part, const T& item) {
+        self.give(*static_cast<target*>(part), item);
+    }
+
     void start_fused(const place& where) {
         if (root_.inside) root_.inside->start(where);
     }
@@ -130,12 +135,12 @@ private:
                 const auto& routing = static_cast<const chosen_routing<T>&>(*to.routing);
                 return give_to(to, routing.choose(item, to.parts.size()), std::forward<Item>(item));
             }
-            case spread::broadcast:
-                if constexpr (std::copy_constructible<T>) {  // Else the graph could not be written.
-                    for (std::size_t i = 0; i + 1 < to.parts.size(); ++i)
-                        give(to.parts[i], static_cast<const T&>(item));
-                    give(to.parts.back(), std::forward<Item>(item));
-                }
+            case spread::broadcast: {
+                const auto& routing = static_cast<const broadcast_routing<T>&>(*to.routing);
+                for (std::size_t i = 0; i + 1 < to.parts.size(); ++i)
+                    routing.copy(*this, &to.parts[i], item);
+                return give(to.parts.back(), std::forward<Item>(item));
+            }
         }
     }
     template <typename Item>
@@ -154,15 +159,30 @@ private:
         if (ends_.back_in != nullptr && ends_.back_in->is_over()) throw_loop_over();
         for (loop_count* each : ends_.within)
             each->add();
-        if (to.here != nullptr) {
-            to.here->push(std::forward<Item>(item));
-        } else if (to.back != nullptr) {
-            to.back->push(std::forward<Item>(item));
-        } else if constexpr (serializable<T>) {  // Else the run has refused the cut.
-            basic_archive_writer writer(*to.there);
-            writer(item);
-            to.there->commit();
+        try {
+            if (to.here != nullptr) {
+                to.here->push(std::forward<Item>(item));
+            } else if (to.back != nullptr) {
+                to.back->push(std::forward<Item>(item));
+            } else if constexpr (serializable<T>) {  // Else the run has refused the cut.
+                write(*to.there, item);
+            }
+        } catch (...) {
+            // The node may catch it and go on: this item is nowhere.
+            for (loop_count* each : ends_.within)
+                each->take_away();
+            throw;
         }
+    }
+    static void write(channel_out& into, const T& item) {
+        try {
+            basic_archive_writer writer(into);
+            writer(item);
+        } catch (...) {
+            into.drop_item();
+            throw;
+        }
+        into.commit();
     }
 
     static std::size_t by_turns(target& of) noexcept {
@@ -213,20 +233,29 @@ public:
     std::size_t targets() const noexcept { return on_.size(); }
     ring<T>* only_queue() noexcept { return backs_.empty() ? on_.only_queue() : nullptr; }
 
+    /// How many workers the innermost loop's start has; 0: there is no way back.
+    std::size_t targets_back() const noexcept {
+        return backs_.empty() ? 0 : backs_.front()->size();
+    }
+
     template <typename Item>
     void send(Item&& item) {
-        for (std::size_t i = 0; i < backs_.size(); ++i)
-            if ((*again_[i])(item)) return backs_[i]->send(std::forward<Item>(item));
-        on_.send(std::forward<Item>(item));
+        way_of(item).send(std::forward<Item>(item));
     }
     template <typename Item>
     void send_to(std::size_t which, Item&& item) {
-        on_.send_to(which, std::forward<Item>(item));
+        way_of(item).send_to(which, std::forward<Item>(item));
     }
     void start_fused(const place& where) { on_.start_fused(where); }
     void end_fused() { on_.end_fused(); }
 
 private:
+    out_port<T>& way_of(const T& item) {
+        for (std::size_t i = 0; i < backs_.size(); ++i)
+            if ((*again_[i])(item)) return *backs_[i];
+        return on_;
+    }
+
     out_port<T> on_;
     std::vector<std::unique_ptr<out_port<T>>> backs_;
     std::vector<const std::function<bool(const T&)>*> again_;

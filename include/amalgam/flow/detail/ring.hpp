@@ -88,7 +88,8 @@ protected:
         // Room is handed back in portions, to touch the producer's lines seldom.
         if ((++popped_ & portion_mask_) == 0) give_room_back();
     }
-    std::size_t capacity() const noexcept { return capacity_; }
+    /// For as many items there is a place: capacity_, rounded up.
+    std::size_t slots() const noexcept { return static_cast<std::size_t>(mask_) + 1; }
 
 private:
     void look_for_room() noexcept { head_seen_ = head_.load(std::memory_order_seq_cst); }
@@ -101,8 +102,8 @@ private:
     void let_items_gather() noexcept;
     void give_room_back() noexcept;
 
-    std::size_t capacity_;  // A power of two.
-    std::uint64_t mask_;
+    std::size_t capacity_;
+    std::uint64_t mask_;  // Of slots, which are a power of two.
     std::uint64_t portion_mask_;
 
     alignas(64) std::atomic<std::uint64_t> tail_{0};
@@ -133,10 +134,10 @@ private:
 template <typename T>
 class ring final : public ring_core {
 public:
-    /// Holds `items`, rounded up to a power of two, at least 2. `across_streams`: its ends run
-    /// at the same time, so a short wait is worth trying.
+    /// Holds `items`, at least 1. `across_streams`: its ends run at the same time, so a short wait
+    /// is worth trying.
     ring(std::size_t items, bool across_streams)
-        : ring_core(items, across_streams), slots_(new T[capacity()]()) {}
+        : ring_core(items, across_streams), slots_(new T[slots()]()) {}
 
     /// Waits while full.
     template <typename Item>
@@ -174,9 +175,11 @@ public:
     template <typename Item>
     void push(Item&& item) {
         const std::size_t at = slot_for_push() % chunk_items;
-        if (at == 0 && published() != 0) {
+        // Once, also when the item's copy throws and another one follows.
+        if (at == 0 && grown_for_ != slot_for_push()) {
             push_chunk_->next = std::make_unique<chunk>();
             push_chunk_ = push_chunk_->next.get();
+            grown_for_ = slot_for_push();
         }
         push_chunk_->items[at] = std::forward<Item>(item);
         finish_push();
@@ -206,7 +209,8 @@ private:
     std::unique_ptr<chunk> first_;  ///< The consumer's: those before are freed.
     chunk* push_chunk_ = nullptr;
     chunk* pop_chunk_ = nullptr;
-    std::size_t moved_on_ = 0;  ///< Where the consumer last went to a next chunk.
+    std::size_t grown_for_ = 0;  ///< Where the producer last went to a next chunk.
+    std::size_t moved_on_ = 0;   ///< Where the consumer did.
 };
 
 }  // namespace amalgam::detail
