@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -80,6 +81,45 @@ TEST(accelerator, that_fails_gives_no_more_and_says_why) {
     }
 }
 
+TEST(accelerator, whose_run_is_refused_waits_for_nothing_and_says_why) {
+    graph g;
+    g.add_source<int>("loose", [](outlet<int>& out) { out.send(1); });
+    accelerator<int, int> work(g, g.add_stage<int, int>("work", [](int n) { return n; }),
+                               {.queue_items = 2});
+    EXPECT_EQ(work.collect(), std::nullopt);
+    const auto offload_for_ever = [&] {
+        for (;;)
+            work.offload(5);
+    };
+    EXPECT_THROW(offload_for_ever(), error);
+    try {
+        work.wait();
+        FAIL();
+    } catch (const error& wrong) {
+        EXPECT_EQ(wrong.code().code, errc::invalid);
+        EXPECT_NE(std::string(wrong.what()).find("\"loose\""), std::string::npos);
+    }
+}
+
+TEST(channel_nodes, of_a_run_that_is_refused_close_their_channels_once) {
+    struct counting : channel_sink<int> {
+        counting(channel<int>& to, int& stops) : channel_sink(to), stops_(stops) {}
+        void stop() noexcept {
+            ++stops_;
+            channel_sink::stop();
+        }
+        int& stops_;
+    };
+    int stops = 0;
+    channel<int> from(1), to(1);
+    graph g;
+    g.pipeline(g.add<channel_source<int>>("from", from), g.add<counting>("to", to, stops));
+    EXPECT_THROW(run(g, {.queue_items = 0}), error);
+    EXPECT_TRUE(from.closed());
+    EXPECT_TRUE(to.closed());
+    EXPECT_EQ(stops, 1);
+}
+
 TEST(accelerator, that_goes_away_in_the_middle_leaves_nothing_behind) {
     graph g;
     accelerator<int, int> work(g, g.add_stage<int, int>("work", [](int n) { return n; }),
@@ -98,6 +138,30 @@ TEST(running_graph, is_stopped_by_its_program) {
     running_graph running = start(g);
     running.stop();
     EXPECT_EQ(code_of_wait(running), errc::canceled);
+}
+
+TEST(running_graph, is_refused_while_another_run_of_the_graph_goes_on_which_that_does_not_end) {
+    graph g;
+    channel<int> from(1), to(1);
+    g.pipeline(g.add<channel_source<int>>("from", from), g.add<channel_sink<int>>("to", to));
+    running_graph first = start(g);
+    running_graph second = start(g);
+    EXPECT_EQ(code_of_wait(second), errc::invalid);
+    EXPECT_THROW(run(g), error);
+    from.push(7);
+    EXPECT_EQ(to.pop(), 7);
+    from.close();
+    EXPECT_EQ(code_of_wait(first), errc::ok);
+}
+
+TEST(running_graph, may_start_again_when_it_has_ended) {
+    graph g;
+    int got = 0;
+    g.pipeline(g.add_source<int>("from", [](outlet<int>& out) { out.send(1); }),
+               g.add_sink<int>("to", [&](int n) { got += n; }));
+    for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(code_of_wait(*std::make_unique<running_graph>(start(g))), errc::ok);
+    EXPECT_EQ(got, 3);
 }
 
 TEST(running_graph, tells_what_does_not_fit_when_waited_for) {

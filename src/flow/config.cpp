@@ -10,6 +10,8 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/config.hpp>
 
+#include "flow/printable.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -92,7 +94,7 @@ private:
         }
         if (!finder.repeated.empty())
             fail(fmt::format("the key \"{}\" appears twice in one object, expected once",
-                             finder.repeated));
+                             detail::printable_name(finder.repeated)));
         return document;
     }
 
@@ -101,18 +103,20 @@ private:
         for (const auto& [key, value] : object.items())
             if (std::find(known.begin(), known.end(), key) == known.end())
                 fail(fmt::format("{}{}{} is not known, expected one of: {}", path,
-                                 path.empty() ? "" : ".", key, fmt::join(known, ", ")));
+                                 path.empty() ? "" : ".", detail::printable_name(key),
+                                 fmt::join(known, ", ")));
     }
 
     group_config read_group(const std::string& name, const json& group) const {
         std::string path = "groups." + name;
         // Dots separate group and replica, commas the names of --view.
-        bool good_name = !name.empty() && name.find_first_of(". ,=\"\n\t") == std::string::npos;
+        bool good_name = !name.empty() && name.find_first_of(". ,=\"") == std::string::npos &&
+                         std::none_of(name.begin(), name.end(), detail::is_control);
         if (!good_name)
             fail(
                 fmt::format("groups has a group named \"{}\", expected a name without spaces, "
-                            "dots, commas, quotes and equal signs; example: G1",
-                            name));
+                            "dots, commas, quotes, equal signs and control bytes; example: G1",
+                            detail::printable_name(name)));
         expect(group.is_object(), path, group, "an object", R"({"endpoint": "shm://g1"})");
         check_keys(group, path, {"endpoint", "replicas", "threads", "env", "host"});
 

@@ -145,8 +145,11 @@ constexpr wrong_config wrong[] = {
     {R"({"groups": {"G1": {"endpoint": "shm://a", "env": {"A=B": "1"}}}})",
      "groups.G1.env has a variable named \"A=B\", expected a name without ="},
     {R"({"groups": {"G 1": {"endpoint": "shm://a"}}})",
-     R"(groups has a group named "G 1", expected a name without spaces, dots, commas, quotes )"
-     R"(and equal signs; example: G1)"},
+     R"(groups has a group named "G 1", expected a name without spaces, dots, commas, quotes, )"
+     R"(equal signs and control bytes; example: G1)"},
+    {R"({"groups": {"G\u001b[31m": {"endpoint": "shm://a"}}})",
+     R"(groups has a group named "G\x1b[31m", expected a name without spaces, dots, commas, )"
+     R"(quotes, equal signs and control bytes; example: G1)"},
     {R"({"groups": {"G1": {"endpoint": "shm://a"}, "G1": {"endpoint": "shm://b"}}})",
      R"(the key "G1" appears twice in one object, expected once)"},
     {R"({"groups": {"G1": {"endpoint": "shm://a"}, "G2": {"endpoint": "na+sm://a"}}})",

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,11 +23,6 @@ auto& edge_of(Map& edges, std::uint32_t edge) {
     return found->second;
 }
 
-bool has_left(const status& code) noexcept {
-    return code == errc::disconnected || code == errc::unreachable || code == errc::unavailable ||
-           code == errc::closed;
-}
-
 }  // namespace
 
 exchange::exchange(graph_core& graph, const flow_config& config, seat here, engine& over,
@@ -47,19 +40,6 @@ exchange::exchange(graph_core& graph, const flow_config& config, seat here, engi
         joined_.notify_all();
     });
     serve();
-}
-
-void exchange::derive_loops() {
-    for (std::size_t i = 0; i < graph_.loops(); ++i) {
-        std::set<std::size_t> groups;
-        for (const graph_node& node : graph_.nodes())
-            if (std::find(node.loops.begin(), node.loops.end(), i) != node.loops.end())
-                groups.insert(node.groups.front());
-        // Of a loop in one group each of its processes has one of its own.
-        if (groups.size() < 2 || groups.count(here_.group) == 0) continue;
-        part_.loop(i).share();
-        loops_.push_back({static_cast<std::uint32_t>(i), {groups.begin(), groups.end()}, {}});
-    }
 }
 
 void exchange::derive_channels() {
@@ -253,6 +233,7 @@ void exchange::watch(companion& one) {
     // In a ULT of its own: begun while a join is served, it would end with that join's deadline.
     amalgam::spawn(over_.stream(), [this, &one] {
         one.stay = over_.procedure<wire::stay_signature>(wire::stay).on(one.at).start();
+        one.watched = true;
     }).join();
     one.watcher = amalgam::spawn(over_.stream(), [this, &one] {
         (void)one.stay.wait();  // How it ended, answer.get() tells.
@@ -285,6 +266,41 @@ bool exchange::exchanges_with(const companion& one) const {
     });
 }
 
+/// This run cannot end as it should without it.
+bool exchange::is_needed(const companion& one) const {
+    if (exchanges_with(one)) return true;
+    return !one.sends_to_us && std::any_of(out_.begin(), out_.end(), [&](const auto& out) {
+        const std::size_t who = one.who.replica;
+        return out.second.to_group == one.who.group &&
+               !out.second.to(who).has_ended(out.second.number(who));
+    });
+}
+
+void exchange::feel_pulses() {
+    if (options_.silence_limit.count() == 0) return;
+    constexpr unsigned looks = 4;
+    const clock::duration pause = clock::duration(options_.silence_limit) / looks;
+    auto ping = over_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
+    while (!over_here_.wait_for(pause)) {
+        for (auto& one : companions_) {
+            if (!one->watched || one->gone.is_set()) continue;
+            if (one->pulse.valid() && !one->pulse.ready()) {
+                // Looks are counted, and not time: who was stopped itself, and goes on, blames
+                // nobody for what it has not looked at.
+                if (++one->looks_in_vain < looks) continue;
+                if (is_needed(*one)) {
+                    const std::chrono::duration<double> limit = options_.silence_limit;
+                    lose(*one, {{errc::disconnected},
+                                fmt::format("it has not answered for {} s", limit.count())});
+                    return;
+                }
+            }
+            one->looks_in_vain = 0;
+            one->pulse = ping.on(one->at).start(0);
+        }
+    }
+}
+
 void exchange::lose(const companion& one, const failure& why) {
     bool it_failed = why.what == errc::handler_failed;  // It said so itself, before it ended.
     part_.fail(
@@ -300,69 +316,6 @@ void exchange::lose_after_last_words(companion& one, const failure& why) {
     lose(one, said ? one.last_words : why);
 }
 
-void exchange::watch_loops(const address_book& addresses) {
-    for (shared_loop& loop : loops_) {
-        if (here_ != seat{loop.groups.front(), 0}) continue;
-        std::vector<std::string> all;
-        for (const std::size_t group : loop.groups)
-            all.insert(all.end(), addresses[group].begin(), addresses[group].end());
-        loop.watcher = amalgam::spawn(over_.stream(), [this, &loop, all] { watch(loop, all); });
-    }
-}
-
-/// Asks all that have a part of the loop what was added and what was taken away. Both only rise, so
-/// when all that was added until the end of one round was taken away before its start, nothing was
-/// in the loop in between: it is over for good (Mattern's four counters).
-void exchange::watch(const shared_loop& loop, const std::vector<std::string>& all) {
-    auto counts = over_.procedure<wire::loop_counts_signature>(wire::loop_counts);
-    constexpr auto patience = std::chrono::seconds(1);  // So that close() need not wait for long.
-    std::optional<std::uint64_t> taken_before;
-    auto pause = std::chrono::milliseconds(1);
-    while (!over_here_.wait_for(pause)) {
-        pause = std::min(pause * 2, std::chrono::milliseconds(16));
-        std::vector<future<std::vector<std::uint64_t>>> answers;
-        std::uint64_t added = 0, taken = 0;
-        bool complete = true;
-        try {
-            for (const std::string& address : all)
-                answers.push_back(counts.on(address).within(patience).start(loop.number));
-            for (auto& each : answers) {
-                const std::vector<std::uint64_t> one = each.get();
-                complete = complete && one.size() == 2;
-                if (!complete) continue;
-                added += one[0];
-                taken += one[1];
-            }
-        } catch (const error&) {
-            // Not there yet, or lost: who exchanges items with it will say so.
-            complete = false;
-        }
-        if (complete && taken_before == added) {
-            end_everywhere(loop, all);
-            return;
-        }
-        taken_before = complete ? std::optional(taken) : std::nullopt;
-    }
-}
-
-void exchange::end_everywhere(const shared_loop& loop, const std::vector<std::string>& all) {
-    auto over = over_.procedure<wire::loop_over_signature>(wire::loop_over);
-    for (const std::string& address : all) {
-        try {
-            over.on(address)(loop.number);
-        } catch (const error& wrong) {
-            // The ends of its channels may have reached it first, and it has left. If it is lost
-            // instead, who exchanges items with it will say so.
-            if (has_left(wrong.code())) continue;
-            part_.fail(
-                {{wrong.code(), fmt::format("the process at {} could not be told that a loop "
-                                            "has ended ({})",
-                                            address, wrong.what())},
-                 true});
-        }
-    }
-}
-
 void exchange::close() {
     {
         std::unique_lock hold(lock_);
@@ -371,7 +324,7 @@ void exchange::close() {
         for (auto& one : companions_)
             if (one->stay.valid()) one->stay.cancel();
     }
-    over_here_.set();
+    over_here_.set();  // Ends the watchers of loops, and feel_pulses().
     for (shared_loop& loop : loops_)
         if (loop.watcher.joinable()) loop.watcher.join();
     for (auto& one : companions_)

@@ -30,6 +30,10 @@ struct seat {
 /// Addresses of all processes: by the group's number in the graph, then by replica.
 using address_book = std::vector<std::vector<std::string>>;
 
+/// The groups with nodes in that loop of the graph, in order. When these are several, the first
+/// process of the first of them finds out when it ends, and calls all others.
+std::vector<std::size_t> groups_of_loop(const graph_core& graph, std::size_t loop);
+
 /// What one process of a run exchanges with the others, and how it notices that one is gone.
 ///
 /// Owner:   owns the channels; borrows the part, which outlives it, and the engine, which is
@@ -51,6 +55,10 @@ public:
     /// Ends the part unless everybody who sends to us has joined by `deadline`.
     void expect_senders(clock::time_point deadline);
 
+    /// Asks those that are needed whether they are alive, until close(): a process that is stopped
+    /// keeps its connections.
+    void feel_pulses();
+
     /// Finds out when the loops end that are in several processes, if that is this one's to do.
     void watch_loops(const address_book& addresses);
 
@@ -64,8 +72,11 @@ private:
         std::string label;
         bool sends_to_us = false;
         bool joined = false;
+        bool watched = false;
         peer at;
         future<std::string> stay;
+        future<std::uint64_t> pulse;  ///< Asked whether it is alive.
+        unsigned looks_in_vain = 0;   ///< At its pulse.
         ult watcher;
         event gone;  ///< Set once `stay` has ended, and `last_words` say how.
         failure last_words;
@@ -80,6 +91,7 @@ private:
 
     void derive_loops();
     void watch(const shared_loop& loop, const std::vector<std::string>& all);
+    void fail_to_watch(const shared_loop& loop, const std::string& address, const failure& why);
     void end_everywhere(const shared_loop& loop, const std::vector<std::string>& all);
     void derive_channels();
     std::size_t replicas_of(std::size_t group) const;
@@ -94,6 +106,7 @@ private:
     void lose(const companion& one, const failure& why);
     void lose_after_last_words(companion& one, const failure& why);
     bool exchanges_with(const companion& one) const;
+    bool is_needed(const companion& one) const;
     companion& find(seat who, bool sends_to_us);
     std::string label(seat who) const;
 

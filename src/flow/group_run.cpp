@@ -31,6 +31,7 @@ void group_run::supervise(const address_book& addresses) {
     ult senders = spawn(over_.stream(), [this, deadline = over_.now() + options_.join_limit] {
         exchange_.expect_senders(deadline);
     });
+    ult pulses = spawn(over_.stream(), [this] { exchange_.feel_pulses(); });
     if (exchange_.join_all(addresses)) {
         part_.start();
         exchange_.watch_loops(addresses);
@@ -38,6 +39,7 @@ void group_run::supervise(const address_book& addresses) {
     }
     exchange_.close();
     senders.join();
+    pulses.join();
     over_here_.set();
 }
 

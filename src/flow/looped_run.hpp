@@ -55,7 +55,7 @@ public:
         if (!fits.ok()) throw error(fits, sentence);
         engine_options how;
         how.name = one.label;
-        one.over = std::make_unique<engine>(net.port(one.label), how);
+        one.over = std::make_unique<engine>(net.port(one.label, ports), how);
         const node_streams streams(one.built.core(), {}, options_, {&one.over->stream()});
         one.running = std::make_unique<group_run>(one.built.core(), config, one.where, *one.over,
                                                   streams, options_);
@@ -65,6 +65,7 @@ public:
             for (std::size_t r = 0; r < group.replicas(); ++r)
                 addresses.back().push_back("loop://" + process_label(group, r));
         }
+        if (misinform) misinform(one, addresses);
         one.running->start(addresses);
     }
     void start_all() {
@@ -103,6 +104,9 @@ public:
     loop_network net;
     flow_config config;
     std::vector<std::unique_ptr<process>> processes;
+    port_options ports;
+    /// May change where a process believes the others to be.
+    std::function<void(const process&, address_book&)> misinform;
 
 private:
     run_options options_;

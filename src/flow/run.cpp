@@ -15,11 +15,13 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/flow/detail/node_body.hpp>
 #include <amalgam/flow/run.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 #include "flow/group_run.hpp"
 #include "flow/launcher/rendezvous.hpp"
+#include "flow/printable.hpp"
 #include "flow/reach.hpp"
 #include "flow/streams.hpp"
 
@@ -42,11 +44,49 @@ public:
     throw error(what, sentence);
 }
 
+void check(const run_options& options) {
+    const auto expect = [](const char* what, std::size_t is, std::size_t most, std::size_t usual) {
+        if (is >= 1 && is <= most) return;
+        throw error(errc::invalid,
+                    fmt::format("run_options::{} is {}, expected a number from 1 to {}; "
+                                "example: {}",
+                                what, is, most, usual));
+    };
+    constexpr std::size_t four_gib = std::size_t{1} << 32;
+    const run_options usual;
+    expect("queue_items", options.queue_items, four_gib, usual.queue_items);
+    expect("batch_bytes", options.batch_bytes, four_gib - 1, usual.batch_bytes);
+    expect("window_bytes", options.window_bytes, four_gib << 10, usual.window_bytes);
+    if (options.silence_limit.count() < 0)
+        throw error(errc::invalid, fmt::format("run_options::silence_limit is {} ms, expected 0 or "
+                                               "more; example: 5000",
+                                               options.silence_limit.count()));
+}
+
 run_failure stopped_by_user() {
     return {{{errc::canceled}, "the run was stopped by its own program"}};
 }
 
-run_report run_whole(detail::graph_core& graph, const run_options& options, std::stop_token stop) {
+/// A graph has one run at a time.
+class graph_use {
+public:
+    explicit graph_use(detail::graph_core& of) : of_(of) {
+        if (!of_.begin_use())
+            throw error(errc::invalid,
+                        "the graph runs already, expected that its run has ended: "
+                        "running_graph::wait() returns then");
+    }
+    graph_use(const graph_use&) = delete;
+    graph_use& operator=(const graph_use&) = delete;
+    ~graph_use() { of_.end_use(); }
+
+private:
+    detail::graph_core& of_;
+};
+
+/// `started`: from there on the part that runs tells its nodes when it ends early.
+run_report run_whole(detail::graph_core& graph, const run_options& options, std::stop_token stop,
+                     bool& started) {
     std::string sentence;
     status fits = graph.check(nullptr, sentence);
     if (!fits.ok()) throw error(fits, sentence);
@@ -54,6 +94,7 @@ run_report run_whole(detail::graph_core& graph, const run_options& options, std:
     std::iota(all.begin(), all.end(), std::size_t{0});
     detail::node_streams streams(graph, all, options);
     detail::part part(graph, all, place{}, streams, options);
+    started = true;
     part.start();
     const std::stop_callback when_stopped(stop, [&] { part.fail(stopped_by_user()); });
     part.ended().wait();
@@ -66,18 +107,26 @@ std::size_t number_of(const detail::graph_core& graph, const std::string& group)
     return static_cast<std::size_t>(std::find(names.begin(), names.end(), group) - names.begin());
 }
 
-/// Where the group listens, then a calling end for every other transport it sends over.
+/// Where the group listens, then a calling end for every other transport it calls over: it sends
+/// to some, and asks others whether a loop has ended.
 std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_config& config,
                                   const detail::seat& here) {
     const auto& names = graph.group_names();
     std::vector<std::string> ports{config.find(names[here.group])->endpoints[here.replica]};
     std::set<std::string> opened{detail::calling_port(ports.front())};
-    for (const detail::graph_edge& edge : graph.edges()) {
-        std::size_t to = graph.nodes()[edge.to].groups.front();
-        if (graph.nodes()[edge.from].groups.front() != here.group || to == here.group) continue;
-        for (const std::string& endpoint : config.find(names[to])->endpoints)
+    const auto call = [&](std::size_t group) {
+        for (const std::string& endpoint : config.find(names[group])->endpoints)
             if (const auto [port, is_new] = opened.insert(detail::calling_port(endpoint)); is_new)
                 ports.push_back(*port);
+    };
+    for (const detail::graph_edge& edge : graph.edges()) {
+        const std::size_t to = graph.nodes()[edge.to].groups.front();
+        if (graph.nodes()[edge.from].groups.front() == here.group && to != here.group) call(to);
+    }
+    for (std::size_t i = 0; i < graph.loops(); ++i) {
+        const std::vector<std::size_t> groups = detail::groups_of_loop(graph, i);
+        if (groups.size() > 1 && here == detail::seat{groups.front(), 0})
+            std::for_each(groups.begin(), groups.end(), call);
     }
     return ports;
 }
@@ -107,8 +156,19 @@ private:
     std::jthread thread_;
 };
 
+/// Where everybody is, by the graph's groups.
+detail::address_book meet(detail::rendezvous& others, const detail::graph_core& graph,
+                          const std::string& own_address, const run_options& options) {
+    const auto by_config = others.meet(own_address, graph.fingerprint(), options.join_limit);
+    detail::address_book addresses(graph.group_names().size());
+    for (std::size_t i = 0; i < by_config.size(); ++i)
+        addresses[number_of(graph, others.config().groups[i].name)] = by_config[i];
+    return addresses;
+}
+
+/// As run_whole().
 run_report run_group(detail::graph_core& graph, const run_options& options, std::stop_token stop,
-                     detail::rendezvous& others) {
+                     detail::rendezvous& others, bool& started) {
     const flow_config& config = others.config();
     std::string sentence;
     status fits = graph.check(&config, sentence);
@@ -139,11 +199,13 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
         detail::group_run running(graph, config, here, over, streams, options);
         const engine_stop before_it_ends{over};
         running.tell_failure_to([&](const run_failure& why) { told = others.tell_failure(why); });
-        auto by_config = others.meet(over.address(), graph.fingerprint());
-        detail::address_book addresses(graph.group_names().size());
-        for (std::size_t i = 0; i < config.groups.size(); ++i)
-            addresses[number_of(graph, config.groups[i].name)] = by_config[i];
-        running.start(std::move(addresses));
+        started = true;
+        try {
+            running.start(meet(others, graph, over.address(), options));
+        } catch (const std::exception& refused) {
+            running.fail({{{errc::canceled}, refused.what()}, true});
+            throw;
+        }
         const std::stop_callback when_stopped(stop, [&] { running.fail(stopped_by_user()); });
         {
             const report_teller teller(running, others);
@@ -158,11 +220,13 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
     throw ended_error(failed->what.what, failed->what.sentence);
 }
 
-run_report run_until_stopped(graph& what, const run_options& options, std::stop_token stop) {
+run_report run_part(detail::graph_core& graph, const run_options& options, std::stop_token stop,
+                    bool& started) {
+    check(options);
     std::unique_ptr<detail::rendezvous> others = detail::rendezvous_from_environment();
-    if (!others) return run_whole(what.core(), options, std::move(stop));
+    if (!others) return run_whole(graph, options, std::move(stop), started);
     try {
-        return run_group(what.core(), options, std::move(stop), *others);
+        return run_group(graph, options, std::move(stop), *others, started);
     } catch (const told_error&) {
         throw;
     } catch (const ended_error&) {
@@ -173,10 +237,25 @@ run_report run_until_stopped(graph& what, const run_options& options, std::stop_
     }
 }
 
+run_report run_until_stopped(detail::graph_core& graph, const run_options& options,
+                             std::stop_token stop) {
+    bool started = false;
+    try {
+        return run_part(graph, options, std::move(stop), started);
+    } catch (...) {
+        // Who waits at the other end of a node's channel waits for what will not come.
+        if (!started)
+            for (const detail::graph_node& node : graph.nodes())
+                node.body->stop();
+        throw;
+    }
+}
+
 }  // namespace
 
 run_report run(graph& what, const run_options& options) {
-    return run_until_stopped(what, options, {});
+    const graph_use use(what.core());
+    return run_until_stopped(what.core(), options, {});
 }
 
 struct running_graph::state {
@@ -202,9 +281,17 @@ void running_graph::stop() noexcept {
 
 running_graph start(graph& what, const run_options& options) {
     auto made = std::make_unique<running_graph::state>();
-    made->thread = std::jthread([&what, options, into = made.get()](std::stop_token stop) {
+    std::unique_ptr<graph_use> use;
+    try {
+        use = std::make_unique<graph_use>(what.core());
+    } catch (const error&) {
+        made->failed = std::current_exception();
+        return running_graph(std::move(made));
+    }
+    made->thread = std::jthread([&core = what.core(), options, into = made.get(),
+                                 use = std::move(use)](const std::stop_token& stop) {
         try {
-            into->report = run_until_stopped(what, options, std::move(stop));
+            into->report = run_until_stopped(core, options, stop);
         } catch (...) {
             into->failed = std::current_exception();
         }
@@ -246,7 +333,7 @@ int run_main(graph& what, const run_options& options) noexcept {
     } catch (const told_error&) {
         return 1;
     } catch (const std::exception& failed) {
-        std::fprintf(stderr, "amalgam: %s\n", failed.what());
+        std::fprintf(stderr, "amalgam: %s\n", detail::printable(failed.what()).c_str());
         return 1;
     }
 }

@@ -1,8 +1,11 @@
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -43,7 +46,7 @@ TEST(run, gives_what_a_plain_loop_gives_whatever_the_pipeline_and_the_threads) {
         graph g;
         std::vector<random_pipeline::item> results;
         random_pipeline::build(g, plan, results);
-        run(g, {.threads = 1 + static_cast<unsigned>(seed % 3), .queue_items = seed % 5});
+        run(g, {.threads = 1 + static_cast<unsigned>(seed % 3), .queue_items = 1 + seed % 5});
         ASSERT_EQ(results, random_pipeline::expected(plan)) << "seed " << seed;
     }
 }
@@ -255,6 +258,46 @@ TEST(run, reports_what_each_node_did) {
     EXPECT_GT(report.channels[0].most_waiting, 0u);
     EXPECT_LE(report.channels[0].most_waiting, 64u);
     EXPECT_FALSE(report.channels[0].between_groups);
+}
+
+TEST(run, reports_every_item_of_nodes_that_several_send_to) {
+    for (const int items : {1, 7, 1003}) {
+        graph g;
+        auto from = g.add_source<int>("from", count_to(items));
+        auto work = g.add_farm<int, int>("work", 3, [](int n) { return n + 1; });
+        auto twice = g.add_stage<int, int>("twice", [](int n) { return n + 1; });
+        auto to = g.add_sink<int>("to", [](int) {});
+        g.pipeline(from, work, g.feedback(twice, [](const int& n) { return n < 0; }), to);
+        const run_report report = run(g);
+        for (const node_report& node : report.nodes)
+            if (node.name == "twice" || node.name == "to") {
+                EXPECT_EQ(node.taken, static_cast<std::uint64_t>(items)) << node.name;
+            }
+        for (const channel_report& channel : report.channels)
+            EXPECT_EQ(channel.waiting, 0u) << channel.from << " -> " << channel.to;
+    }
+}
+
+TEST(run, options_that_cannot_be_are_refused_by_name) {
+    graph g;
+    g.pipeline(g.add_source<int>("from", count_to(1)), g.add_sink<int>("to", [](int) {}));
+    const std::pair<const char*, run_options> wrong[] = {
+        {"queue_items is 0", {.queue_items = 0}},
+        {"batch_bytes is 0", {.batch_bytes = 0}},
+        {"batch_bytes is 4294967296", {.batch_bytes = std::size_t{1} << 32}},
+        {"window_bytes is 0", {.window_bytes = 0}},
+        {"silence_limit is -1 ms", {.silence_limit = std::chrono::milliseconds(-1)}},
+    };
+    for (const auto& [sentence, options] : wrong) {
+        try {
+            run(g, options);
+            ADD_FAILURE() << sentence;
+        } catch (const error& refused) {
+            EXPECT_EQ(refused.code().code, errc::invalid);
+            EXPECT_NE(std::string(refused.what()).find(sentence), std::string::npos)
+                << refused.what();
+        }
+    }
 }
 
 TEST(run, a_graph_runs_again) {

@@ -171,16 +171,27 @@ void sender::end() {
 void sender::wait_ended() {
     for (std::size_t i = 0; i < links_.size(); ++i) {
         failure why;
+        (void)links_[i].ended.wait();  // stop() may cancel it meanwhile.
+        std::unique_lock hold(lock_);
+        if (is_stopped()) throw_stopped();
+        future<std::string> answer = std::move(links_[i].ended);
         try {
-            why.sentence = links_[i].ended.get();
-            if (why.sentence.empty()) continue;
+            why.sentence = answer.get();
+            links_[i].done = why.sentence.empty();
+            if (links_[i].done) continue;
             why.what = {errc::handler_failed};
         } catch (const error& wrong) {
             why = {wrong.code(), wrong.what()};
         }
+        hold.unlock();  // Who is told stops us.
         lost_(i, why);
         throw_stopped();
     }
+}
+
+bool sender::has_ended(std::size_t receiver) const {
+    std::unique_lock hold(lock_);
+    return links_[receiver].done;
 }
 
 bool sender::is_open(std::size_t receiver) const {
@@ -192,6 +203,8 @@ void sender::stop() noexcept {
     std::unique_lock hold(lock_);
     is_stopped_.store(true, std::memory_order_seq_cst);
     hungry_.store(true, std::memory_order_seq_cst);  // So that the node's next item finds out.
+    for (link& one : links_)
+        if (one.ended.valid()) one.ended.cancel();  // It may never be answered.
     changed_.notify_all();
     ring();
 }

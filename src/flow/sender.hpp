@@ -48,6 +48,8 @@ public:
     void credit(std::size_t receiver, std::uint64_t consumed_bytes, std::uint64_t consumed_items);
     /// Losing receiver i would lose items.
     bool is_open(std::size_t receiver) const;
+    /// It has used everything up.
+    bool has_ended(std::size_t receiver) const;
     void stop() noexcept;
 
     void end() override;
@@ -63,6 +65,7 @@ private:
         std::uint64_t consumed_bytes = 0;
         std::uint64_t consumed_items = 0;
         bool open = true;
+        bool done = false;          ///< It answered `end`: all was used up.
         future<std::string> ended;  ///< The answer to `end`.
 
         std::uint64_t in_flight() const noexcept { return posted_bytes - consumed_bytes; }

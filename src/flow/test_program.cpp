@@ -1,4 +1,5 @@
 // A flow program for tests: what it does is its first argument.
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <amalgam/flow/graph.hpp>
@@ -74,7 +76,8 @@ int endless_random_graph_run(std::uint64_t seed) {
 }
 
 /// Numbers from G1 through G2 to G3. `last`: how many, or forever when 0.
-int three_groups(int last, const std::string& mode, const char* fifo = nullptr) {
+int three_groups(int last, const std::string& mode, const char* fifo = nullptr,
+                 const am::run_options& options = {}) {
     am::graph graph;
     auto from = graph.add_source<int>("from", [last](am::outlet<int>& out) {
         for (int i = 1; i <= last || last == 0; ++i) {
@@ -84,6 +87,8 @@ int three_groups(int last, const std::string& mode, const char* fifo = nullptr) 
     });
     auto middle = graph.add_stage<int, int>("middle", [mode](int n) {
         if (mode == "throw" && n == 100) throw std::runtime_error("no more than 100");
+        if (mode == "colors" && n == 100) throw std::runtime_error("red \x1b[31m");
+        if (mode == "stopped" && n == 100) ::kill(::getpid(), SIGSTOP);
         return n;
     });
     auto to = graph.add_sink<int>(mode == "differ" ? "to " + group() : "to",
@@ -97,6 +102,85 @@ int three_groups(int last, const std::string& mode, const char* fifo = nullptr) 
     graph.group("G2").add(middle);
     if (mode == "twice") graph.group("G1").add(middle);
     if (mode != "nowhere") graph.group("G3").add(to);
+    return am::run_main(graph, options);
+}
+
+/// A quick source in G1; a sink in G3 that sleeps for each item. `cut`: it kills itself then.
+int slow_sink(bool cut) {
+    am::graph graph;
+    auto from = graph.add_source<int>("from", [](am::outlet<int>& out) {
+        for (int i = 0; i < 100; ++i)
+            out.send(i);
+    });
+    auto middle = graph.add_stage<int, int>("middle", [](int n) { return n; });
+    auto to = graph.add_sink<int>("to", [cut](int n) {
+        am::this_task::sleep_for(std::chrono::milliseconds(cut ? 20 : 2));
+        if (cut && n == 99) ::kill(::getpid(), SIGKILL);
+    });
+    graph.pipeline(from, middle, to);
+    graph.group("G1").add(from);
+    graph.group("G2").add(middle);
+    graph.group("G3").add(to);
+    return am::run_main(graph);
+}
+
+/// What somebody else's child leaves to the launcher, which takes it away: this returns then.
+void leave_an_orphan() {
+    int ends[2];
+    if (::pipe(ends) != 0) return;
+    if (const pid_t child = ::fork(); child != 0) {
+        ::waitpid(child, nullptr, 0);
+    } else {
+        const pid_t orphan = ::fork();
+        if (orphan == 0) ::_exit(5);
+        if (::write(ends[1], &orphan, sizeof orphan) < 0) std::perror("pipe");
+        ::_exit(0);
+    }
+    pid_t orphan = 0;
+    if (::read(ends[0], &orphan, sizeof orphan) != sizeof orphan) return;
+    while (::kill(orphan, 0) == 0)
+        ::usleep(1000);
+}
+
+/// G2 ends with 7 at SIGUSR1, G1 with 9 at SIGTERM.
+int end_when_asked(const char* fifo) {
+    std::signal(SIGUSR1, [](int) { ::_exit(7); });
+    if (group() == "G1") std::signal(SIGTERM, [](int) { ::_exit(9); });
+    report(fifo);
+    for (;;)
+        ::pause();
+}
+
+/// One item, twice.
+int run_twice() {
+    for (int i = 0; i < 2; ++i)
+        if (const int code = three_groups(1, "count"); code != 0) return code;
+    return 0;
+}
+
+/// Numbers that go round through G1, G2 and G3 until they are large.
+int loop_of_three_groups() {
+    am::graph graph;
+    auto from = graph.add_source<int>("from", [](am::outlet<int>& out) {
+        for (int i = 0; i < 100; ++i)
+            out.send(i);
+    });
+    const auto add_one = [](int n) { return n + 1; };
+    auto first = graph.add_stage<int, int>("first", add_one);
+    auto second = graph.add_stage<int, int>("second", add_one);
+    auto third = graph.add_stage<int, int>("third", add_one);
+    struct counter : am::sink<int> {
+        void consume(int) { ++items; }
+        void end() { std::printf("got %d\n", items); }
+        int items = 0;
+    };
+    auto to = graph.add<counter>("to");
+    auto loop =
+        graph.feedback(graph.pipeline(first, second, third), [](const int& n) { return n < 500; });
+    graph.pipeline(from, loop, to);
+    graph.group("G1").add(from, first);
+    graph.group("G2").add(second);
+    graph.group("G3").add(third, to);
     return am::run_main(graph);
 }
 
@@ -124,6 +208,19 @@ int main(int argc, char** argv) {
         return three_groups(0, mode);
     }
     if (mode == "flowing") return three_groups(0, mode, argv[2]);
+    if (mode == "orphan") leave_an_orphan();
+    if (mode == "asked") return end_when_asked(argv[2]);
+    if (mode == "slow" || mode == "cut") return slow_sink(mode == "cut");
+    if (mode == "again") return run_twice();
+    if (mode == "loop") return loop_of_three_groups();
+    if (mode == "stopped")
+        return three_groups(0, mode, nullptr, {.silence_limit = std::chrono::milliseconds(2000)});
+    if (mode == "late") {
+        if (group() != "G2")
+            return three_groups(0, mode, nullptr, {.join_limit = std::chrono::milliseconds(200)});
+        for (;;)
+            ::pause();
+    }
     if (mode == "absent" && group() == "G2") return 0;
     if (mode == "exit" && group() == "G2") return 7;
     return three_groups(1000, mode);

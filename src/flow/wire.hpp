@@ -25,6 +25,7 @@
 ///         stay    -                                      answered when the run is over there:
 ///                                                        empty, or why it failed; until then,
 ///                                                        losing the call is losing the process
+///         amalgam.ping, which every engine answers: a process that does not is lost, too
 namespace amalgam::detail::wire {
 
 /// What a batch counts for in credits beside its items' bytes, so that empty items are bounded.

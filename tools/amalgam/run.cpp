@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include <amalgam/core/status.hpp>
 #include <amalgam/flow/launcher.hpp>
 
 #include "commands.hpp"
@@ -28,8 +31,21 @@ std::chrono::milliseconds milliseconds(double seconds) {
     return std::chrono::milliseconds(static_cast<long>(seconds * 1000));
 }
 
-void run(const run_options& options) {
-    if (options.agent) throw exit_code{serve_launcher()};
+/// Seconds between these; nan is none.
+CLI::Validator seconds(double least, double most) {
+    return CLI::Validator(
+        [=](const std::string& text) {
+            double given = 0;
+            const bool good =
+                CLI::detail::lexical_cast(text, given) && given >= least && given <= most;
+            return good ? std::string()
+                        : fmt::format("\"{}\" is no number of seconds from {} to {}", text, least,
+                                      most);
+        },
+        fmt::format("SECONDS in [{} - {}]", least, most));
+}
+
+int launch_all(const run_options& options) {
     launch_options launched;
     launched.config = load_flow_config(options.config).value();
     launched.command = options.command;
@@ -42,7 +58,17 @@ void run(const run_options& options) {
                                   ? std::filesystem::read_symlink("/proc/self/exe").string()
                                   : options.remote_amalgam;
     launched.host_silence = milliseconds(options.silence_s);
-    throw exit_code{launch(launched)};
+    return launch(launched);
+}
+
+void run(const run_options& options) {
+    if (options.agent) throw exit_code{serve_launcher()};
+    try {
+        throw exit_code{launch_all(options)};
+    } catch (const error& refused) {  // Before anything was started.
+        fmt::print(stderr, "amalgam: {}\n", refused.what());
+        throw exit_code{2};
+    }
 }
 
 }  // namespace
@@ -55,12 +81,12 @@ void add_run(CLI::App& app) {
     sub->add_option("--view", options->view, "Shows only these groups: G1,G2")->delimiter(',');
     sub->add_option("--grace", options->grace_s,
                     "Seconds the other groups get to end by themselves when one has failed")
-        ->check(CLI::Range(0.0, 86400.0))
+        ->check(seconds(0, 86400))
         ->capture_default_str();
     sub->add_option("--stats", options->stats_s,
                     "Says so often how far the run is and what holds it up, and at its end what "
                     "each node did; every second if no number is given")
-        ->check(CLI::Range(0.001, 86400.0))
+        ->check(seconds(0.001, 86400))
         ->expected(0, 1)
         ->default_str("1");
     sub->add_option("--report", options->report_file,
@@ -73,7 +99,7 @@ void add_run(CLI::App& app) {
                     "Where amalgam is on the hosts; as here if not given");
     sub->add_option("--silence", options->silence_s,
                     "Seconds after which a host that is not heard of is lost")
-        ->check(CLI::Range(0.1, 86400.0))
+        ->check(seconds(0.1, 86400))
         ->capture_default_str();
     sub->add_flag("--agent", options->agent)->group("");  // The other end of --ssh.
     sub->add_option("program", options->command, "After --: the program and its arguments");

@@ -13,7 +13,7 @@ namespace amalgam {
 
 /// A source that gives what the program pushes into a channel, until that is closed.
 ///
-/// Owner:   borrows the channel, which it closes when the run ends early.
+/// Owner:   borrows the channel, which it closes when the run ends early or is refused.
 /// Threads: the channel may be pushed into by any.
 template <typename T>
 class channel_source : public source<T> {
@@ -29,7 +29,8 @@ private:
     channel<T>& from_;
 };
 
-/// A sink that pushes into a channel, which it closes behind the last item.
+/// A sink that pushes into a channel, which it closes behind the last item, or when the run ends
+/// early or is refused.
 ///
 /// Owner:   borrows the channel.
 /// Threads: the channel may be popped from by any.
@@ -77,7 +78,7 @@ public:
           running_(start(joined(g, work), options)) {}
 
     /// Waits while the graph is full. Failure: throws error{closed} after finish(), or when the
-    /// run has ended early; wait() says why.
+    /// run has ended early or was refused; wait() says why.
     void offload(const In& item) { offloaded_.push(item); }
     void offload(In&& item) { offloaded_.push(std::move(item)); }
     /// No more comes.

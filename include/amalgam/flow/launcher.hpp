@@ -38,8 +38,9 @@ struct launch_options {
 /// the others.
 ///
 /// Returns what to exit with: 0 when every process ended with 0; the first failure's exit
-/// code, or 128 + its signal; 2 when the graph and the config do not fit; 128 + the signal
-/// that ended the run.
+/// code, or 128 + its signal; 1 when none of them ran its part of a graph, or one did not within
+/// run_options::join_limit; 2 when the graph and the config do not fit; 128 + the signal that ended
+/// the run.
 /// Threads: the caller's must be the only one: it forks. Takes over SIGINT, SIGTERM, SIGHUP
 ///          and SIGCHLD, so call it once, from a main().
 /// Failure: throws error{invalid} or error{not_found}, before anything is started, for an

@@ -12,8 +12,8 @@ namespace amalgam {
 
 // What a user's node derives from. The hooks below are found by name in the node's own class,
 // not virtual: an item costs no indirect call. Each node is called by one ULT at a time, but for
-// stop(): that comes once, from any thread, when the run ends early, and wakes what the node waits
-// for outside of the graph.
+// stop(): that comes once, from any thread, when the run ends early or is refused, also before
+// start(), and wakes what the node waits for outside of the graph, and who waits there for it.
 //
 //     struct squares : am::stage<int, long> {
 //         void process(int n, am::outlet<long>& out) { out.send(long{n} * n); }

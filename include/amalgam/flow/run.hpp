@@ -26,7 +26,7 @@ struct run_options {
     unsigned threads = 0;
     /// Pools by name; one that the graph names and this does not has one thread.
     std::map<std::string, node_pool> pools{};
-    /// Items that wait between two nodes of one process before the first has to.
+    /// Items that wait between two nodes of one process before the first has to; 1 at least.
     std::size_t queue_items = 1024;
     /// Items to another process travel in batches of about this many bytes, sooner when the
     /// receiver has nothing to do.
@@ -36,6 +36,10 @@ struct run_options {
     std::size_t window_bytes = std::size_t{2} << 20;
     /// How long the other groups may take to be reachable.
     std::chrono::milliseconds join_limit{30000};
+    /// A process of another group that does not answer for so long is lost: it is stopped, or its
+    /// machine is. One that a debugger stops is, too; 0: however long. What was killed is noticed
+    /// at once, in any case.
+    std::chrono::milliseconds silence_limit{5000};
 };
 
 /// Runs this process's part of `what`, to its end.
@@ -47,8 +51,12 @@ struct run_options {
 ///
 /// Returns what this process's nodes have done.
 ///
+/// A graph that has ended may run again, but not in a process of a group that `amalgam run`, mpirun
+/// or srun has started: such a process runs one graph once.
+///
 /// Threads: called from a plain thread, which waits. Nodes run as ULTs on threads of the run.
-/// Failure: throws error{invalid} when graph and config do not fit, before any node starts;
+/// Failure: throws error{invalid} when graph and config do not fit, an option cannot be, or the
+///          graph runs already, before any node starts;
 ///          error{handler_failed} with a node's name and text when a node throws;
 ///          error{disconnected} or {unreachable} with a group's name when it is lost.
 run_report run(graph& what, const run_options& options = {});
@@ -76,7 +84,8 @@ private:
     std::unique_ptr<state> state_;
 };
 
-/// run() on a thread of its own. Failure: wait() throws what run() would.
+/// run() on a thread of its own. Failure: wait() throws what run() would, also error{invalid} while
+/// another run of the graph has not ended.
 running_graph start(graph& what, const run_options& options = {});
 
 /// run() for a main(): returns 0, or 1 after printing why to standard error. In the environment:

@@ -39,6 +39,7 @@ std::string encode(const control_message& message) {
         case kind::ready:
             out["address"] = message.address;
             out["graph"] = message.graph;
+            out["join_ms"] = message.join_ms;
             break;
         case kind::go:
             out["addresses"] = message.addresses;
@@ -71,6 +72,7 @@ result<control_message> decode_control(std::string_view line) {
         message.report = in.value("report", "");
         message.address = in.value("address", "");
         message.graph = in.value("graph", "");
+        message.join_ms = in.value("join_ms", std::uint64_t{0});
         message.sentence = in.value("sentence", "");
         message.because_of_other = in.value("because_of_other", false);
         if (in.contains("addresses")) in["addresses"].get_to(message.addresses);

@@ -35,6 +35,7 @@ struct control_message {
     std::string report;             ///< report: run_report::json()
     std::string address;            ///< ready; empty when nobody has to find this process
     std::string graph;              ///< ready: the same in every process, or they do not fit
+    std::uint64_t join_ms = 0;      ///< ready: how long the others may take, too; 0: for ever
     std::string sentence;           ///< refused, failed
     bool because_of_other = false;  ///< failed: only because another group did
     std::vector<std::vector<std::string>> addresses;  ///< go: by group, then by replica

@@ -81,6 +81,24 @@ TEST_F(control_pair, messages_arrive_in_order_however_they_are_cut) {
     EXPECT_FALSE(gone);
 }
 
+TEST_F(control_pair, a_line_of_nonsense_is_the_end) {
+    control_message ready;
+    ready.what = kind::ready;
+    const std::string bytes = encode(ready) + "nonsense\n" + encode(ready);
+    ASSERT_EQ(::send(left_.get(), bytes.data(), bytes.size(), 0),
+              static_cast<ssize_t>(bytes.size()));
+    control_line reader(right_.get());
+    bool gone = false;
+    EXPECT_TRUE(reader.try_receive(gone).has_value());
+    EXPECT_FALSE(gone);
+    EXPECT_FALSE(reader.try_receive(gone).has_value());
+    EXPECT_TRUE(gone);
+
+    ASSERT_EQ(::send(left_.get(), "{}\n", 3, 0), 3);
+    control_line waiting(right_.get());
+    EXPECT_FALSE(waiting.receive().has_value());
+}
+
 TEST_F(control_pair, a_closed_end_is_noticed) {
     control_line reader(right_.get());
     control_message ready;

@@ -88,7 +88,7 @@ int launch(const launch_options& options) {
         try {
             detail::check_rank_count(here, options.config, "the config");
         } catch (const detail::told_error&) {
-            return 1;
+            return 2;
         }
         become_rank(options, here.rank);
     }

@@ -16,87 +16,13 @@
 
 #include "conformance/child_process.hpp"
 #include "conformance/slow_build.hpp"
+#include "flow/launcher/launcher_fixture.hpp"
 #include "flow/random_graph.hpp"
 #include "flow/random_pipeline.hpp"
 #include "flow/test_reports.hpp"
 
 namespace amalgam {
 namespace {
-
-using conformance::child_process;
-
-class launcher : public testing::Test {
-protected:
-    void SetUp() override {
-        const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-        folder_ = testing::TempDir() + "amalgam_" + std::to_string(::getpid()) + "_" + test->name();
-        std::replace(folder_.begin() + static_cast<long>(testing::TempDir().size()), folder_.end(),
-                     '/', '_');
-        ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
-        write_config(R"({"groups": {"G1": {"endpoint": "shm://"}, "G2": {"endpoint": "shm://"},
-                                    "G3": {"endpoint": "shm://"}}})");
-    }
-    void TearDown() override {
-        if (!HasFailure()) [[maybe_unused]]
-            int rc = std::system(("rm -rf " + folder_).c_str());
-    }
-
-    void write_config(const std::string& text) { std::ofstream(folder_ + "/c.json") << text; }
-
-    /// amalgam run -c config OPTIONS -- program ARGUMENTS
-    child_process start(const std::vector<std::string>& arguments,
-                        const std::vector<std::string>& options = {}) {
-        std::vector<std::string> argv{AMALGAM_TOOL, "run", "-c", folder_ + "/c.json"};
-        argv.insert(argv.end(), options.begin(), options.end());
-        argv.insert(argv.end(), {"--", FLOW_TEST_PROGRAM});
-        argv.insert(argv.end(), arguments.begin(), arguments.end());
-        return child_process::run(argv);
-    }
-
-    struct outcome {
-        int code;
-        std::string output;
-    };
-    outcome run(const std::vector<std::string>& arguments,
-                const std::vector<std::string>& options = {}) {
-        child_process launched = start(arguments, options);
-        std::string output = launched.output();
-        return {launched.join(), output};
-    }
-
-    std::string folder_;
-};
-
-/// Runs that report their processes.
-class launcher_with_reports : public launcher {
-protected:
-    void SetUp() override {
-        launcher::SetUp();
-        reports_.emplace(folder_ + "/fifo");
-    }
-    std::multimap<std::string, pid_t> wait_for_processes(long count) {
-        return reports_->wait_for(count);
-    }
-    void wait_until_nothing_is_left() { reports_->wait_until_nothing_is_left(); }
-    child_process start(const std::string& mode, const std::vector<std::string>& options = {}) {
-        return launcher::start({mode, reports_->path()}, options);
-    }
-
-private:
-    std::optional<detail::test_reports> reports_;
-};
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
-std::size_t lines_with(const std::string& text, const std::string& part) {
-    std::istringstream lines(text);
-    std::size_t found = 0;
-    for (std::string line; std::getline(lines, line);)
-        if (has(line, part)) ++found;
-    return found;
-}
 
 TEST_F(launcher, runs_every_group_and_labels_its_output) {
     auto [code, output] = run({"count"});
@@ -112,7 +38,7 @@ TEST_F(launcher, view_shows_only_the_groups_asked_for) {
 
 TEST_F(launcher, a_group_that_view_names_wrongly_is_refused) {
     auto [code, output] = run({"count"}, {"--view", "G1,G9"});
-    EXPECT_EQ(code, 1);
+    EXPECT_EQ(code, 2);
     EXPECT_EQ(output,
               "amalgam: --view names the group \"G9\", which the config has not, expected "
               "some of: G1, G2, G3\n");
@@ -121,23 +47,42 @@ TEST_F(launcher, a_group_that_view_names_wrongly_is_refused) {
 TEST_F(launcher, a_wrong_config_starts_nothing) {
     write_config(R"({"groups": {"G1": {"endpoint": 7}}})");
     auto [code, output] = run({"count"});
-    EXPECT_EQ(code, 1);
+    EXPECT_EQ(code, 2);
     EXPECT_EQ(output, "amalgam: " + folder_ +
                           "/c.json: groups.G1.endpoint is 7, expected a URI; "
                           "example: \"tcp://127.0.0.1:0\"\n");
 }
 
+TEST_F(launcher, seconds_that_are_no_number_are_refused) {
+    for (const char* option : {"--grace", "--stats", "--silence"}) {
+        for (const char* seconds : {"nan", "-1", "inf", "soon"}) {
+            auto [code, output] = run({"count"}, {std::string(option) + "=" + seconds});
+            EXPECT_NE(code, 0) << option << " " << seconds;
+            EXPECT_TRUE(
+                has(output, std::string("\"") + seconds + "\" is no number of seconds from"))
+                << output;
+        }
+    }
+}
+
+TEST_F(launcher, control_bytes_of_names_and_of_what_nodes_say_do_not_reach_the_terminal) {
+    auto [code, output] = run({"colors"});
+    EXPECT_EQ(code, 1) << output;
+    EXPECT_EQ(output.find('\x1b'), std::string::npos) << output;
+    EXPECT_TRUE(has(output, "the node \"middle\" failed: red \\x1b[31m")) << output;
+}
+
 TEST_F(launcher, an_endpoint_that_stays_in_one_process_is_refused) {
     write_config(R"({"groups": {"G1": {"endpoint": "loop://x"}}})");
     auto [code, output] = run({"count"});
-    EXPECT_EQ(code, 1);
+    EXPECT_EQ(code, 2);
     EXPECT_TRUE(has(output, "groups.G1.endpoint is \"loop://x\", which stays inside one process"));
 }
 
 TEST_F(launcher, endpoints_of_ranks_outside_of_mpirun_are_refused_with_the_right_command) {
     write_config(R"({"groups": {"G1": {"endpoint": "mpi+static"}, "G2": {"endpoint": "shm://"}}})");
     auto [code, output] = run({"count"});
-    EXPECT_EQ(code, 1);
+    EXPECT_EQ(code, 2);
     EXPECT_EQ(output, std::string("amalgam: groups.G1.endpoint is \"mpi+static\", for processes "
                                   "that mpirun starts, expected to be started by it; example: "
                                   "mpirun -n 2 amalgam run -c config.json -- ") +
@@ -151,7 +96,7 @@ TEST_F(launcher, a_program_that_is_not_there_is_named) {
                                       "(No such file or directory)",
                                       0),
               0u);
-    EXPECT_EQ(launched.join(), 1);
+    EXPECT_EQ(launched.join(), 2);
 }
 
 TEST_F(launcher, a_node_in_no_group_is_refused_once_with_its_name) {
@@ -199,7 +144,7 @@ TEST_F(launcher, tells_what_each_node_did_and_what_held_the_others_up) {
     const std::string file = folder_ + "/report.json";
     const auto [code, output] = run({"count"}, {"--stats", "--report", file});
     EXPECT_EQ(code, 0) << output;
-    EXPECT_TRUE(has(output, "bottleneck: \"")) << output;
+    EXPECT_TRUE(has(output, "bottleneck: ")) << output;
     std::ifstream in(file);
     std::ostringstream text;
     text << in.rdbuf();
@@ -237,14 +182,6 @@ TEST_F(launcher, returns_the_exit_code_of_the_group_that_failed) {
     EXPECT_TRUE(has(output, ") ended with exit code 7; stopped the others\n")) << output;
 }
 
-TEST_F(launcher, programs_that_run_no_graph_may_simply_end) {
-    child_process launched =
-        child_process::run({AMALGAM_TOOL, "run", "-c", folder_ + "/c.json", "--view", "G2", "--",
-                            "sh", "-c", "echo $AMALGAM_GROUP $AMALGAM_REPLICA"});
-    EXPECT_EQ(launched.output(), "[G2] G2 0\n");
-    EXPECT_EQ(launched.join(), 0);
-}
-
 TEST_F(launcher_with_reports, a_killed_group_stops_the_others_and_is_blamed) {
     child_process launched = start("endless");
     auto processes = wait_for_processes(3);
@@ -254,6 +191,24 @@ TEST_F(launcher_with_reports, a_killed_group_stops_the_others_and_is_blamed) {
     EXPECT_EQ(launched.join(), 128 + SIGKILL);
     EXPECT_TRUE(has(output, "amalgam run: group G2 (pid " + std::to_string(killed) +
                                 ") ended with signal 9 (killed); stopped the others\n"))
+        << output;
+    wait_until_nothing_is_left();
+}
+
+TEST_F(launcher, the_end_of_an_orphan_is_nobodys_failure) {
+    const auto [code, output] = run({"orphan"});
+    EXPECT_EQ(code, 0) << output;
+    EXPECT_EQ(output, "");
+}
+
+TEST_F(launcher_with_reports, of_several_that_fail_alike_the_first_to_end_is_blamed) {
+    child_process launched = start("asked");
+    const pid_t first = wait_for_processes(3).find("G2")->second;
+    ::kill(first, SIGUSR1);
+    const std::string output = launched.output();
+    EXPECT_EQ(launched.join(), 7);
+    EXPECT_TRUE(has(output, "amalgam run: group G2 (pid " + std::to_string(first) +
+                                ") ended with exit code 7; stopped the others\n"))
         << output;
     wait_until_nothing_is_left();
 }

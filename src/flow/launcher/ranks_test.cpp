@@ -149,6 +149,17 @@ TEST_F(launcher_ranks, whose_graph_does_not_fit_are_refused_once) {
         << got.output;
 }
 
+TEST_F(launcher_ranks, run_one_graph_once) {
+    const outcome got = run_program(3, "again");
+    EXPECT_NE(got.code, 0);
+    const std::string starter = words_.substr(0, words_.find(' '));
+    EXPECT_GE(got.count("amalgam: a graph was run for the second time in a process that " +
+                        starter + " has started, expected one run for each process: put all " +
+                        "into one graph, or start " + starter + " again"),
+              1)
+        << got.output;
+}
+
 TEST_F(launcher_ranks, end_when_a_node_throws_and_its_words_are_told) {
     const outcome got = run_program(3, "throw");
     EXPECT_NE(got.code, 0);

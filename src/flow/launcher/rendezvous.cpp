@@ -29,6 +29,10 @@
 namespace amalgam::detail {
 namespace {
 
+/// Who has introduced this process to the others: that can be done once, as neither a launcher nor
+/// PMIx knows which run of a process belongs to which of another. nullptr: nobody yet.
+std::atomic<const char*> has_met_by{nullptr};
+
 std::size_t read_number(const char* variable, std::string_view text) {
     std::size_t number = 0;
     auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -74,11 +78,14 @@ public:
     }
 
     std::vector<std::vector<std::string>> meet(const std::string& own_address,
-                                               const std::string& graph) override {
+                                               const std::string& graph,
+                                               std::chrono::milliseconds limit) override {
         control_message ready;
         ready.what = control_message::kind::ready;
         ready.address = own_address;
         ready.graph = graph;
+        ready.join_ms =
+            static_cast<std::uint64_t>(std::max(limit, std::chrono::milliseconds(1)).count());
         send(ready);
         auto go = line_.receive();
         if (!go || go->what != control_message::kind::go)
@@ -149,7 +156,8 @@ class by_hand final : public of_config {
 public:
     using of_config::of_config;
 
-    std::vector<std::vector<std::string>> meet(const std::string&, const std::string&) override {
+    std::vector<std::vector<std::string>> meet(const std::string&, const std::string&,
+                                               std::chrono::milliseconds) override {
         std::vector<std::vector<std::string>> all;
         for (const group_config& one : config_.groups)
             all.push_back(one.endpoints);
@@ -178,7 +186,8 @@ public:
         : of_config(std::move(config), std::move(group), replica), here_(here) {}
 
     std::vector<std::vector<std::string>> meet(const std::string& own_address,
-                                               const std::string& graph) override {
+                                               const std::string& graph,
+                                               std::chrono::milliseconds) override {
         control_message mine;
         mine.what = control_message::kind::ready;
         mine.address = own_address;
@@ -308,6 +317,7 @@ std::unique_ptr<rendezvous> rendezvous_of_config(flow_config config, const std::
     if (!unknown) return std::make_unique<by_hand>(std::move(config), std::move(group), replica);
     if (*here.starter != '\0' && pmix_exchange::is_here()) {
         check_rank_count(here, config, origin);
+        has_met_by = here.starter;
         return std::make_unique<by_rank>(std::move(config), std::move(group), replica, here);
     }
     throw error(errc::invalid, fmt::format("{}: groups.{}.endpoint is \"{}\", which nobody knows "
@@ -352,8 +362,16 @@ void check_rank_count(const job_rank& here, const flow_config& config, const std
 }
 
 std::unique_ptr<rendezvous> rendezvous_from_environment() {
-    if (const char* control = std::getenv(control_variable))
+    if (const char* control = std::getenv(control_variable)) {
+        has_met_by = "amalgam run";
         return std::make_unique<launched>(static_cast<int>(read_number(control_variable, control)));
+    }
+    if (const char* starter = has_met_by)
+        throw error(errc::invalid,
+                    fmt::format("a graph was run for the second time in a process that {} has "
+                                "started, expected one run for each process: put all into one "
+                                "graph, or start {} again",
+                                starter, starter));
     const char* config = std::getenv("AMALGAM_CONFIG");
     const char* group = std::getenv("AMALGAM_GROUP");
     if (config == nullptr && group == nullptr) return nullptr;

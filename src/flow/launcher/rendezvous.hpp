@@ -34,11 +34,13 @@ public:
     std::string label() const { return process_label(*config_.find(group_), replica_); }
 
     /// Tells the own address and learns all: by the config's groups, then by replica.
-    /// `graph` is the fingerprint all must share.
+    /// `graph` is the fingerprint all must share. A launcher ends the run when somebody is not
+    /// there within `limit`; ranks wait for as long as what started them does.
     /// Failure: throws error{disconnected} when there is nobody to learn from any more,
     ///          told_error when another process was refused.
     virtual std::vector<std::vector<std::string>> meet(const std::string& own_address,
-                                                       const std::string& graph) = 0;
+                                                       const std::string& graph,
+                                                       std::chrono::milliseconds limit) = 0;
     /// Somebody else tells the user why the run was refused, or has failed: true. False: nobody
     /// does, so the program has to.
     virtual bool tell_refusal(const std::string& sentence) = 0;

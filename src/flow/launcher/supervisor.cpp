@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "flow/launcher/descendants.hpp"
+#include "flow/printable.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -57,10 +59,12 @@ int supervisor::run() {
         reap();
         check_that_nobody_left_early();
         introduce_when_all_are_ready();
+        check_that_nobody_is_late();
         if (stopping_ && !killed_ && clock::now() >= kill_at_) stop_now();
         if (const std::string line = report_.next_line(clock::now()); !line.empty()) say(line);
     }
     blame();
+    check_that_somebody_ran();
     show_report();
     std::size_t left = kill_descendants(patience_with_the_kernel);
     if (left > 0 && !stopping_)
@@ -102,12 +106,15 @@ void supervisor::wait_for_something() {
     constexpr std::chrono::milliseconds never{-1};
     const clock::time_point now = clock::now();
     std::chrono::milliseconds timeout = report_.until_next(now, never);
-    if (stopping_ && !killed_) {
-        const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(kill_at_ - now),
+    const auto wake_at = [&](clock::time_point when) {
+        const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(when - now),
                                    std::chrono::milliseconds(0));
         timeout = timeout == never ? left : std::min(timeout, left);
-    }
-    ::poll(watched.data(), watched.size(), static_cast<int>(timeout.count()));
+    };
+    if (stopping_ && !killed_) wake_at(kill_at_);
+    if (!stopping_ && !introduced_ && ready_by_ != clock::time_point::max()) wake_at(ready_by_);
+    constexpr std::chrono::milliseconds longest = std::chrono::hours(24);  // poll() takes an int.
+    ::poll(watched.data(), watched.size(), static_cast<int>(std::min(timeout, longest).count()));
     if (watched[1].revents != 0) {  // The launcher was killed: nobody is left to tell.
         kill_descendants(patience_with_the_kernel);
         ::_exit(128 + SIGKILL);
@@ -139,6 +146,7 @@ void supervisor::take_messages(launched_process& from) {
                 from.ready = true;
                 from.address = message->address;
                 from.graph = message->graph;
+                wait_for_the_others_of(std::chrono::milliseconds(message->join_ms));
                 break;
             case control_message::kind::refused:
                 stop_the_others(2, message->sentence);
@@ -205,6 +213,38 @@ void supervisor::check_that_nobody_left_early() {
             stop_the_others(1, fmt::format("group {} ({}) ended without running its part of "
                                            "the graph; stopped the others",
                                            one.label, one.where));
+}
+
+void supervisor::wait_for_the_others_of(std::chrono::milliseconds limit) {
+    limit = std::min(limit, std::chrono::milliseconds(std::chrono::hours(24 * 365)));
+    const clock::time_point until = clock::now() + limit;
+    if (limit.count() == 0 || until >= ready_by_) return;
+    ready_by_ = until;
+    join_limit_ = limit;
+}
+
+void supervisor::check_that_nobody_is_late() {
+    if (introduced_ || stopping_ || clock::now() < ready_by_) return;
+    for (const launched_process& one : processes_)
+        if (!one.ready)
+            return stop_the_others(
+                1, fmt::format("group {} ({}) has not begun to run its part of the graph within "
+                               "{} s, expected every process to call run() (run_options::"
+                               "join_limit says until when); stopped the others",
+                               one.label, one.where,
+                               std::chrono::duration<double>(join_limit_).count()));
+}
+
+/// A program that shows its help, or its graph, runs none on purpose; but who waits for the run's
+/// results must not take that for one.
+void supervisor::check_that_somebody_ran() {
+    const char* show = std::getenv("AMALGAM_SHOW");
+    if (exit_code_ || introduced_ || (show != nullptr && *show != 0)) return;
+    exit_code_ = 1;
+    say(
+        fmt::format("no group has run its part of the graph, expected a program that calls run() "
+                    "or run_main(); \"{}\" ended without",
+                    options_.command.front()));
 }
 
 void supervisor::introduce_when_all_are_ready() {
@@ -293,7 +333,7 @@ void supervisor::show_the_rest() {
 
 void supervisor::show_report() {
     try {
-        err_.add(report_.finish());
+        err_.add(printable(report_.finish()));
     } catch (const error& wrong) {
         say(wrong.what());
         if (!exit_code_) exit_code_ = 1;
@@ -301,7 +341,7 @@ void supervisor::show_report() {
 }
 
 void supervisor::say(const std::string& sentence) {
-    err_.add(fmt::format("amalgam run: {}\n", sentence));
+    err_.add(fmt::format("amalgam run: {}\n", printable(sentence)));
 }
 
 }  // namespace amalgam::detail

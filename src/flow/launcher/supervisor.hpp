@@ -37,6 +37,9 @@ private:
     void read_output(launched_process& from);
     void reap();
     void check_that_nobody_left_early();
+    void wait_for_the_others_of(std::chrono::milliseconds limit);
+    void check_that_nobody_is_late();
+    void check_that_somebody_ran();
     void introduce_when_all_are_ready();
     void stop_the_others(int exit_code, std::string why);
     void stop_now();
@@ -62,6 +65,8 @@ private:
     bool killed_ = false;  // By us, so a SIGKILL blames nobody.
     std::optional<int> exit_code_;
     clock::time_point kill_at_{};
+    clock::time_point ready_by_ = clock::time_point::max();  // All, once the first is.
+    std::chrono::milliseconds join_limit_{0};                // How long that is.
 };
 
 }  // namespace amalgam::detail

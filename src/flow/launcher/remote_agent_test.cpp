@@ -1,0 +1,74 @@
+// The end on a host of a run over ssh, without ssh.
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "conformance/child_process.hpp"
+#include "flow/launcher/remote_frames.hpp"
+#include "flow/test_reports.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+/// An agent whose output nobody reads. What it starts prints more than a pipe holds, and ends.
+class unread_agent : public testing::Test {
+protected:
+    void SetUp() override {
+        folder_ = testing::TempDir() + "amalgam_agent_XXXXXX";
+        ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+        for (const char* name : {"/in", "/out"})
+            ASSERT_EQ(::mkfifo((folder_ + name).c_str(), 0600), 0);
+        reports_.emplace(folder_ + "/fifo");
+    }
+    void TearDown() override {
+        reports_.reset();
+        for (const char* name : {"/in", "/out"})
+            ::unlink((folder_ + name).c_str());
+        ::rmdir(folder_.c_str());
+    }
+
+    conformance::child_process start(std::size_t silence_ms) {
+        auto agent = conformance::child_process::run(
+            {"sh", "-c", "exec \"$1\" run --agent < \"$2/in\" > \"$2/out\"", "sh", AMALGAM_TOOL,
+             folder_});
+        in_.reset(::open((folder_ + "/in").c_str(), O_WRONLY | O_CLOEXEC));
+        out_.reset(::open((folder_ + "/out").c_str(), O_RDONLY | O_CLOEXEC));
+        remote_start asked;
+        asked.folder = folder_;
+        asked.config = R"({"groups": {"G1": {"endpoint": "shm://"}}})";
+        asked.group = "G1";
+        asked.silence_ms = silence_ms;
+        asked.command = {"sh", "-c", "exec 3> fifo; echo G1 1 >&3; head -c 600000 /dev/zero"};
+        asked.environment = {"PATH=/usr/bin:/bin"};
+        output_queue frames(in_.get());
+        add_frame(frames, remote_frame_kind::start, encode(asked));
+        while (!frames.empty())
+            frames.write_some();
+        reports_->wait_for(1);
+        reports_->wait_until_nothing_is_left();
+        return agent;
+    }
+
+    std::string folder_;
+    std::optional<test_reports> reports_;
+    unique_fd in_, out_;
+};
+
+TEST_F(unread_agent, ends_when_the_launcher_is_gone) {
+    auto agent = start(3600 * 1000);
+    in_.reset();
+    agent.join();
+}
+
+TEST_F(unread_agent, ends_when_the_launcher_is_silent) {
+    auto agent = start(300);
+    agent.join();
+}
+
+}  // namespace
+}  // namespace amalgam::detail
