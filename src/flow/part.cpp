@@ -236,6 +236,8 @@ void part::end_outputs(running_node& node, bool wait) {
             if (to.here != nullptr && !wait) to.here->close();
         }
     }
+    for (running_node* each : node.fused)
+        end_outputs(*each, wait);
 }
 
 void part::run_one(running_node& node) noexcept {
@@ -246,15 +248,14 @@ void part::run_one(running_node& node) noexcept {
         if (about.in.empty())
             for (loop_count* each : node.ends.loops)
                 each->take_away();
-        for (const bool wait : {false, true}) {
-            end_outputs(node, wait);
-            for (running_node* each : node.fused)
-                end_outputs(*each, wait);
-        }
+        end_outputs(node, false);
+        node.ended.store(cycles());  // Others have work left, and this one none.
+        end_outputs(node, true);
         // A loop is over before those who sent back into it know: until then they would take this
         // process for lost.
         for (const inlet& in : node.ends.in) {
             channel_in::batch none;
+            if (in.there != nullptr) in.there->count_waits(node.waits_after_end);
             while (in.there != nullptr && in.back_in != nullptr && in.there->next(none)) {
             }
         }
@@ -267,7 +268,7 @@ void part::run_one(running_node& node) noexcept {
                fmt::format("the node \"{}\" failed: it threw something that is no std::exception",
                            about.name)}});
     }
-    node.ended.store(cycles());
+    if (node.ended.load() == 0) node.ended.store(cycles());
     for (const inlet& in : node.ends.in)
         if (in.there != nullptr) in.there->release();
     if (left_.fetch_sub(1) == 1) ended_.set();

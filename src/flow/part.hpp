@@ -82,7 +82,8 @@ private:
         std::vector<running_node*> fused;               ///< Nodes that run inside of this one.
         bool runs_inside = false;
         ult task;
-        std::atomic<std::uint64_t> started{0}, ended{0};  ///< By cycles().
+        std::atomic<std::uint64_t> started{0}, ended{0};  ///< By cycles(); its last work.
+        wait_clock waits_after_end;
     };
 
     running_node& running(std::size_t node) const;

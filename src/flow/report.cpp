@@ -67,7 +67,11 @@ json as_json(const channel_report& channel) {
 }  // namespace
 
 double node_report::busy() const noexcept {
-    return inside.empty() ? share(seconds - waited_for_input - waited_for_output, seconds) : 0;
+    return share(busy_seconds(), seconds);
+}
+
+double node_report::busy_seconds() const noexcept {
+    return inside.empty() ? std::max(seconds - waited_for_input - waited_for_output, 0.0) : 0;
 }
 
 void run_report::add(const run_report& other) {
@@ -75,19 +79,29 @@ void run_report::add(const run_report& other) {
     channels.insert(channels.end(), other.channels.begin(), other.channels.end());
 }
 
+double run_report::seconds() const noexcept {
+    double longest = 0;
+    for (const node_report& node : nodes)
+        longest = std::max(longest, node.seconds);
+    return longest;
+}
+
 std::string run_report::bottleneck() const {
-    const auto busiest = std::max_element(
-        nodes.begin(), nodes.end(),
-        [](const node_report& a, const node_report& b) { return a.busy() < b.busy(); });
-    if (busiest == nodes.end() || busiest->seconds == 0) return {};
+    const double whole = seconds();
+    // By time, and not by its share: one that was quick and has ended held nobody up.
+    const auto busiest = std::max_element(nodes.rbegin(), nodes.rend(),
+                                          [](const node_report& a, const node_report& b) {
+                                              return a.busy_seconds() < b.busy_seconds();
+                                          });
+    if (busiest == nodes.rend() || busiest->seconds == 0) return {};
     for (const channel_report& channel : channels) {
         const node_report* const from = find(nodes, channel.from);
         const node_report* const to = find(nodes, channel.to);
-        if (busiest->busy() >= busy_enough || !channel.between_groups || from == nullptr ||
-            to == nullptr)
+        if (share(busiest->busy_seconds(), whole) >= busy_enough || !channel.between_groups ||
+            from == nullptr || to == nullptr)
             continue;
-        const double out = share(from->waited_for_output, from->seconds);
-        const double in = share(to->waited_for_input, to->seconds);
+        const double out = share(from->waited_for_output, whole);
+        const double in = share(to->waited_for_input, whole);
         if (out >= waits_much && in >= waits_much)
             return fmt::format(
                 "the way from \"{}\"{} to \"{}\"{}: the first waits for room {} of the time, the "
@@ -96,10 +110,11 @@ std::string run_report::bottleneck() const {
                 percent(in));
     }
     return fmt::format("\"{}\"{}, busy {} of the time", busiest->name, where(busiest->process),
-                       percent(busiest->busy()));
+                       percent(share(busiest->busy_seconds(), whole)));
 }
 
 std::string run_report::text() const {
+    const double whole = seconds();
     std::size_t node_width = 4, way_width = 7, process_width = 7;
     for (const node_report& node : nodes) {
         node_width = std::max(node_width, node.name.size());
@@ -117,9 +132,10 @@ std::string run_report::text() const {
         fmt::format_to(out, "{:{}}  {:{}}  {:>14}  {:>14}", node.name, node_width, node.process,
                        process_width, grouped(node.taken), grouped(node.given));
         if (node.inside.empty())
-            fmt::format_to(out, "  {:>6}  {:>11}  {:>11}\n", percent(node.busy()),
-                           percent(share(node.waited_for_input, node.seconds)),
-                           percent(share(node.waited_for_output, node.seconds)));
+            fmt::format_to(out, "  {:>6}  {:>11}  {:>11}\n",
+                           percent(share(node.busy_seconds(), whole)),
+                           percent(share(node.waited_for_input, whole)),
+                           percent(share(node.waited_for_output, whole)));
         else
             fmt::format_to(out, "  inside {}\n", node.inside);
     }
@@ -137,13 +153,10 @@ std::string run_report::text() const {
 
 std::string run_report::line() const {
     std::uint64_t taken = 0;
-    double seconds = 0;
-    for (const node_report& node : nodes) {
+    for (const node_report& node : nodes)
         if (node.given == 0) taken += node.taken;
-        seconds = std::max(seconds, node.seconds);
-    }
     const std::string neck = bottleneck();
-    return fmt::format("{:.1f} s, {} items at the end of the graph{}{}", seconds, grouped(taken),
+    return fmt::format("{:.1f} s, {} items at the end of the graph{}{}", seconds(), grouped(taken),
                        neck.empty() ? "" : "; bottleneck: ", neck);
 }
 

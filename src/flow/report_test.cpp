@@ -39,6 +39,20 @@ TEST(run_report, names_the_node_that_is_busy_most) {
     EXPECT_EQ(report.bottleneck(), "\"filter\" in B, busy 96 % of the time");
 }
 
+TEST(run_report, does_not_name_a_node_that_was_quick_and_has_ended) {
+    node_report read = node("read", "", 0, 0);
+    read.seconds = 0.1;
+    const run_report report = two_groups(read, node("filter", "", 1, 0));
+    EXPECT_EQ(report.bottleneck(), "\"filter\", busy 90 % of the time");
+    EXPECT_NE(report.text().find("   1 %"), std::string::npos) << report.text();
+    EXPECT_EQ(report.text().find("100 %"), std::string::npos) << report.text();
+}
+
+TEST(run_report, names_the_last_of_nodes_that_are_as_busy) {
+    EXPECT_EQ(two_groups(node("read", "", 0, 0), node("filter", "", 0, 0)).bottleneck(),
+              "\"filter\", busy 100 % of the time");
+}
+
 TEST(run_report, names_the_way_between_two_groups_that_both_wait_for) {
     const run_report report = two_groups(node("read", "A", 0, 8), node("filter", "B", 7, 0));
     EXPECT_EQ(report.bottleneck(),

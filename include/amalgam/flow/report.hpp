@@ -17,13 +17,15 @@ struct node_report {
     std::string inside;            ///< The node it is combined with, whose times are its own.
     std::uint64_t taken = 0;       ///< Items.
     std::uint64_t given = 0;       ///< Items; what is broadcast counts for each worker.
-    double seconds = 0;            ///< Since its start.
+    double seconds = 0;            ///< From its start to its last work, or until now.
     double waited_for_input = 0;   ///< Of these seconds.
     double waited_for_output = 0;  ///< Of these seconds: for room, or a worker with little to do.
 
     /// The part of the time in which it waited for neither, 0 to 1: it computed, or did what makes
     /// it wait by itself.
     double busy() const noexcept;
+    /// The same in seconds.
+    double busy_seconds() const noexcept;
 
     friend bool operator==(const node_report&, const node_report&) = default;
 };
@@ -51,10 +53,13 @@ struct run_report {
     /// Adds what another process says.
     void add(const run_report& other);
 
-    /// What the others wait for, in a sentence: the node that is busy most, or a way between two
-    /// groups when one end waits for room and the other for items. Empty when nothing ran.
+    /// The seconds of the node that worked, or waited, for the longest time.
+    double seconds() const noexcept;
+    /// What the others wait for, in a sentence: the node that was busy for the longest time (among
+    /// equals the last one, which the others would wait for), or a way between two groups when one
+    /// end waits for room and the other for items. Shares are of seconds(). Empty when nothing ran.
     std::string bottleneck() const;
-    /// A table for people, that ends with the bottleneck.
+    /// A table for people, that ends with the bottleneck. Shares are of seconds().
     std::string text() const;
     /// One line: how many items the sinks took, and the bottleneck.
     std::string line() const;

@@ -10,14 +10,14 @@
 namespace amalgam::detail {
 namespace {
 
-// For a file alone: what a process says at its end is enough.
-constexpr std::chrono::hours only_at_the_end{24};
+// For a file alone: so old may be what is known of a process that is killed.
+constexpr std::chrono::milliseconds for_a_file{500};
 
 }  // namespace
 
 std::uint64_t collected_report::interval_ms() const noexcept {
     if (show_every_.count() > 0) return static_cast<std::uint64_t>(show_every_.count());
-    return file_.empty() ? 0 : std::chrono::milliseconds(only_at_the_end).count();
+    return file_.empty() ? 0 : for_a_file.count();
 }
 
 void collected_report::take(std::size_t process, std::string_view json) {
