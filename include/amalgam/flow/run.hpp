@@ -34,7 +34,8 @@ struct run_options {
     /// Bytes that may be on their way from one sender to one receiver, or wait there: what a
     /// receiver holds at most is this, and one batch more, for each of its senders.
     std::size_t window_bytes = std::size_t{2} << 20;
-    /// How long the other groups may take to be reachable.
+    /// How long the other groups may take to be reachable; under `amalgam run`, until each of their
+    /// processes has called run(), too.
     std::chrono::milliseconds join_limit{30000};
     /// A process of another group that does not answer for so long is lost: it is stopped, or its
     /// machine is. One that a debugger stops is, too; 0: however long. What was killed is noticed
