@@ -75,6 +75,7 @@ TEST(silent_group, is_waited_for_however_long_when_there_is_no_limit) {
     all.net.run_for(12s);
     for (std::size_t i = 0; i < 3; ++i)
         EXPECT_EQ(all.failure_of(i), "");
+    all.net.heal("G1");
     all.net.kill("G1");
     all.run_until_idle();
     EXPECT_TRUE(all.over());
