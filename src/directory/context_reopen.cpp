@@ -96,7 +96,7 @@ void context_core::reopen() {
         reopens_ = false;
     }
     reopened_.set();
-    change(0, false, {});
+    change(0, resource_change::kind::ended, {});
     // It may have come so far that the directory knows it.
     const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
     (void)close.on(directory()).within(call_limit).try_call(id_);

@@ -183,8 +183,7 @@ void far_watches::settle(std::uint64_t server, std::uint32_t watch) {
                 ++each;
                 continue;
             }
-            gone.push_back(
-                {at->second.context, at->second.number, resource_change::kind::gone,
+            gone.push_back({at->second.context, at->second.number, resource_change::kind::gone,
                             std::move(each->second.what)});
             each = those.erase(each);
         }
@@ -244,7 +243,8 @@ void far_watches::changed(const peer& by, std::uint64_t server, std::uint32_t wa
             return;
         }
         const auto at = watches_.find(watch);
-        if (what >= kind::ended || at == watches_.end() || !from->second.has.contains(watch)) return;
+        if (what >= kind::ended || at == watches_.end() || !from->second.has.contains(watch))
+            return;
         if (!is_all) {
             if (!note(at->second.told_by[server], what, which)) return;
             change = {at->second.context, at->second.number, what, which};
