@@ -94,8 +94,9 @@ int three_groups(int last, const std::string& mode, const char* fifo = nullptr,
     auto to = graph.add_sink<int>(mode == "differ" ? "to " + group() : "to",
                                   [=, count = 0](int n) mutable {
                                       if (++count == 1 && mode == "flowing") report(fifo);
-                                      if (n == last && mode == "count")
-                                          std::printf("got %d\n", count);
+                                      if (n != last || mode != "count") return;
+                                      std::printf("got %d\n", count);
+                                      std::fflush(stdout);  // It may be stopped next.
                                   });
     graph.pipeline(from, middle, to);
     graph.group("G1").add(from);

@@ -219,7 +219,7 @@ target_core::ready target_core::take(const_bytes code, std::optional<image_id> w
         }
         const ready made = link(*image);
         linked_count_.add();
-        if (ready kept = keep(made, now.number)) return kept;
+        if (ready loaded = keep(made, now.number)) return loaded;
     }
 }
 

@@ -102,14 +102,14 @@ TEST_F(timer_in_virtual_time, a_callback_may_arm_it_again_or_destroy_it) {
 
 TEST_F(timer_in_virtual_time, a_callback_may_cancel_itself_and_others_without_waiting) {
     struct canceling final : timer {
-        canceling(execution_stream& where, timer& another)
+        canceling(execution_stream& where, timer& whom)
             : timer(where,
                     [](timer& self) noexcept {
                         auto& mine = static_cast<canceling&>(self);
                         mine.itself = mine.cancel();
                         mine.another_was_armed = mine.another.cancel();
                     }),
-              another(another) {}
+              another(whom) {}
         timer& another;
         bool itself = true;
         bool another_was_armed = false;

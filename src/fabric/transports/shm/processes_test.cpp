@@ -254,7 +254,7 @@ std::set<std::string> files_in_shared_memory() {
     std::set<std::string> names;
     std::error_code error;
     for (const auto& one : std::filesystem::directory_iterator("/dev/shm", error))
-        names.insert(one.path().filename());
+        if (!one.is_directory(error)) names.insert(one.path().filename());
     return names;
 }
 
