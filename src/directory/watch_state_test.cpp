@@ -1,5 +1,8 @@
 #include "directory/watch_state.hpp"
 
+#include <string>
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include <amalgam/tasks/event.hpp>
@@ -23,8 +26,8 @@ TEST(watch_state, its_end_waits_while_its_function_runs) {
                                                          may_end.wait();
                                                          has_run = true;
                                                      });
-    for (int i = 0; i < 2; ++i)
-        watch->note(stream.main_pool(), resource_change::kind::gone, {resource_id{1}, {}, {}});
+    for (const resource_id each : {resource_id{1}, resource_id{2}})
+        watch->note(stream.main_pool(), resource_change::kind::appeared, {each, {}, {}});
     runs.wait();
     // On one stream: each runs until it waits, or has ended.
     ult ends = spawn(stream, [&] {
@@ -34,9 +37,45 @@ TEST(watch_state, its_end_waits_while_its_function_runs) {
     ult lets_it_end = spawn(stream, [&] { may_end.set(); });
     ends.join();
     lets_it_end.join();
-    watch->note(stream.main_pool(), resource_change::kind::gone, {resource_id{1}, {}, {}});
+    watch->note(stream.main_pool(), resource_change::kind::appeared, {resource_id{3}, {}, {}});
     watch->end();
     EXPECT_EQ(calls, 1) << "what was not told by then is not told any more";
+}
+
+TEST(watch_state, what_is_told_again_is_told_only_where_it_differs) {
+    using kind = resource_change::kind;
+    execution_stream stream;
+    attribute_list query;
+    query.ask("load");
+    std::string told;
+    const auto watch = std::make_shared<watch_state>(
+        std::weak_ptr<context_core>(), 1, query, [&](const resource_change& change) {
+            const char* const names[] = {"appeared", "gone", "changed", "ended"};
+            told += std::string(names[static_cast<int>(change.what)]) + ' ' +
+                    std::string(change.which.what.text("load")) + '\n';
+        });
+    const auto tell = [&](kind what, std::uint32_t id, const char* load) {
+        watch->note(stream.main_pool(), what,
+                    {resource_id{id}, resource_id{9}, attribute_list{{"load", load}}});
+    };
+    const auto is_told = [&] {
+        spawn(stream, [] {}).join();
+        return std::exchange(told, {});
+    };
+    tell(kind::appeared, 1, "10");
+    tell(kind::appeared, 2, "20");
+    tell(kind::appeared, 3, "30");
+    EXPECT_EQ(is_told(), "appeared 10\nappeared 20\nappeared 30\n");
+    const unsigned time = watch->doubt();
+    tell(kind::appeared, 1, "10");
+    tell(kind::appeared, 2, "25");
+    tell(kind::gone, 4, "");
+    EXPECT_EQ(is_told(), "changed 25\n");
+    watch->settle(stream.main_pool(), time);
+    EXPECT_EQ(is_told(), "gone 30\n");
+    tell(kind::changed, 5, "50");
+    EXPECT_EQ(is_told(), "appeared 50\n");
+    watch->end();
 }
 
 TEST(watch_state, its_function_may_end_it) {
@@ -48,7 +87,7 @@ TEST(watch_state, its_function_may_end_it) {
                                               watch->end();
                                               ended.set();
                                           });
-    watch->note(stream.main_pool(), resource_change::kind::gone, {resource_id{1}, {}, {}});
+    watch->note(stream.main_pool(), resource_change::kind::appeared, {resource_id{3}, {}, {}});
     ended.wait();
     watch->end();
 }
