@@ -71,6 +71,7 @@ void directory_core::start() {
         const auto me = self.lock();
         if (!me) return;
         me->close_all_of(who);
+        me->ring_->forget(who);
         me->far_->lose(who);
     });
     ring_->start();

@@ -91,10 +91,16 @@ bool far_watches::tell_one(std::uint64_t server) {
     }
     try {
         watch_.on(*there).within(ring->answer_limit())(guest, number, query).take();
-    } catch (const error&) {
+    } catch (const error& why) {
         const std::lock_guard one(lock_);
-        if (const auto at = servers_.find(server); at != servers_.end())
-            at->second.has.erase(number);
+        const auto at = servers_.find(server);
+        if (at == servers_.end()) throw;
+        at->second.has.erase(number);
+        if (why.code() == errc::denied && at->second.guest == guest) {
+            // It has taken this one for gone meanwhile, with all its watches.
+            at->second.guest = resource_id::none;
+            at->second.has.clear();
+        }
         throw;
     }
     return true;

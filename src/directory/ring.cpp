@@ -270,6 +270,11 @@ void directory_ring::remove(const departure& what) {
     tell_all(fresh);
 }
 
+void directory_ring::forget(const peer& lost) {
+    const std::lock_guard one(lock_);
+    std::erase_if(reached_, [&](const auto& each) { return each.second == lost; });
+}
+
 std::optional<peer> directory_ring::reach(std::uint64_t key, std::chrono::nanoseconds within) {
     std::vector<std::string> addresses;
     {

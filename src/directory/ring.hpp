@@ -108,6 +108,8 @@ public:
     /// not known.
     std::optional<peer> reach(std::uint64_t key,
                               std::chrono::nanoseconds within = std::chrono::seconds(5));
+    /// The connection to that one is lost: whoever it was is looked up anew.
+    void forget(const peer& lost);
 
 private:
     // What it serves: see in_ring.

@@ -209,7 +209,8 @@ private:
 
     void fault() { last_fault_ = net_.now(); }
     bool all_stands() const {
-        return std::all_of(servers_.begin(), servers_.end(),
+        return cut_ways_.empty() &&
+               std::all_of(servers_.begin(), servers_.end(),
                            [](const server& each) { return each.runs && !each.cut; });
     }
     /// Nothing was wrong from long before then until now.
@@ -412,10 +413,21 @@ private:
                 fault();
                 break;
             }
+            case 2:
+                turn(one.name, servers_[random_.below(servers_.size())].name);
+                break;
             default:
                 fault();
                 turn(one);
         }
+    }
+    /// Of two hosts one does not hear the other any more, or does again.
+    void turn(const std::string& from, const std::string& to) {
+        if (from == to) return;
+        fault();
+        if (cut_ways_.emplace(from, to).second) return net_.cut(from, to);
+        cut_ways_.erase({from, to});
+        net_.heal(from, to);
     }
     void turn(server& one) {
         one.cut ? net_.heal(one.name) : net_.cut(one.name);
@@ -427,6 +439,8 @@ private:
         for (server& each : servers_) {
             if (each.cut) turn(each);
         }
+        while (!cut_ways_.empty())
+            turn(std::string(cut_ways_.begin()->first), std::string(cut_ways_.begin()->second));
     }
     void step() {
         for (server& each : servers_)  // Or its contexts give it up.
@@ -490,8 +504,10 @@ private:
             for (int type = 0; type < types; ++type) {
                 begin(*each, [this, one = each.get(), type](time from) {
                     std::set<std::string> seen;
-                    for (const found_resource& found : one->here->search(query(type)))
+                    resource_search all = one->here->search(query(type));
+                    for (const found_resource& found : all)
                         seen.emplace(found.what.text("n"));
+                    EXPECT_EQ(all.missed(), 0u) << one->name;
                     check_complete(seen, type, from, one->name + " does not find ");
                     check_only(seen, type, from, one->name + " finds ");
                 });
@@ -539,6 +555,7 @@ private:
     std::vector<entry> entries_;
     std::map<std::string, std::size_t> names_;
     time last_fault_;
+    std::set<std::pair<std::string, std::string>> cut_ways_;  ///< From, to.
     bool started_once_ = false;
 };
 
