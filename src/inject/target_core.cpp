@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
 
@@ -472,7 +473,7 @@ run_answer target_core::refuse(const error& why) {
     refused_.add();
     const call_context* const call = call_context::try_current();
     if (call == nullptr || call->one_way())
-        log(log_level::warn, "inject", "what was sent was not run", {{"why", why.what()}});
+        limited_log(log_level::warn, "inject", "what was sent was not run", {{"why", why.what()}});
     return {why.code().code, false, why.what(), {}};
 }
 
