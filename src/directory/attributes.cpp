@@ -200,7 +200,7 @@ attribute_list& attribute_list::set(std::string_view name, const_bytes value) {
 }
 
 attribute_list& attribute_list::set(std::string_view name, std::string_view text) {
-    return set(name, const_bytes(reinterpret_cast<const std::byte*>(text.data()), text.size()));
+    return set(name, bytes_of(text));
 }
 
 attribute_list& attribute_list::set_all(const attribute_view& these) {

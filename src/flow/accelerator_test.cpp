@@ -23,6 +23,11 @@ errc code_of_wait(running_graph& running) {
     return errc::ok;
 }
 
+void offload_for_ever(accelerator<int, int>& work) {
+    for (;;)
+        work.offload(5);
+}
+
 TEST(accelerator, takes_items_and_gives_results) {
     graph g;
     accelerator<int, long> squares(
@@ -68,11 +73,7 @@ TEST(accelerator, that_fails_gives_no_more_and_says_why) {
     while (work.collect()) {
     }
     // Both ends are told, one after the other.
-    const auto offload_for_ever = [&] {
-        for (;;)
-            work.offload(5);
-    };
-    EXPECT_THROW(offload_for_ever(), error);
+    EXPECT_THROW(offload_for_ever(work), error);
     try {
         work.wait();
         FAIL();
@@ -87,11 +88,7 @@ TEST(accelerator, whose_run_is_refused_waits_for_nothing_and_says_why) {
     accelerator<int, int> work(g, g.add_stage<int, int>("work", [](int n) { return n; }),
                                {.queue_items = 2});
     EXPECT_EQ(work.collect(), std::nullopt);
-    const auto offload_for_ever = [&] {
-        for (;;)
-            work.offload(5);
-    };
-    EXPECT_THROW(offload_for_ever(), error);
+    EXPECT_THROW(offload_for_ever(work), error);
     try {
         work.wait();
         FAIL();

@@ -42,10 +42,8 @@ std::size_t children() {
 }
 
 void wait_for_children(std::size_t expected) {
-    std::size_t now = children();
-    for (int i = 0; i < 2000 && now != expected; ++i, now = children())
-        std::this_thread::sleep_for(5ms);
-    EXPECT_EQ(now, expected);
+    poll_until([&] { return children() == expected; });
+    EXPECT_EQ(children(), expected);
 }
 
 TEST_F(injector_test, confined_code_has_a_copy_of_everything_and_changes_nothing) {
@@ -139,8 +137,7 @@ TEST_F(injector_test, confined_code_is_ended_when_its_caller_waits_no_more) {
     const injected_function loops =
         inject.add(compiled("loops", "MAIN(loops) { for (volatile long i = 0;; ++i) {} }"));
     EXPECT_EQ(error_of([&] { (void)loops.create(1).call(there, 100ms); }).code(), errc::timed_out);
-    for (int i = 0; i < 1000 && running() != 0; ++i)
-        std::this_thread::sleep_for(5ms);
+    poll_until([&] { return running() == 0; });
     EXPECT_EQ(running(), 0u);
 }
 
@@ -164,8 +161,7 @@ TEST_F(injector_test, so_many_runs_are_confined_at_once_and_others_wait) {
     std::vector<future<std::vector<std::byte>>> all;
     for (int i = 0; i < 5; ++i)
         all.push_back(loops.create(1).start(there));
-    for (int i = 0; i < 1000 && running() < 5; ++i)
-        std::this_thread::sleep_for(5ms);
+    poll_until([&] { return running() >= 5; });
     wait_for_children(2);
     for (int i = 0; i < 20; ++i) {
         EXPECT_EQ(children(), 2u);
@@ -173,8 +169,7 @@ TEST_F(injector_test, so_many_runs_are_confined_at_once_and_others_wait) {
     }
     for (auto& each : all)
         each.cancel();
-    for (int i = 0; i < 2000 && running() != 0; ++i)
-        std::this_thread::sleep_for(5ms);
+    poll_until([&] { return running() == 0; });
     EXPECT_EQ(running(), 0u);
     EXPECT_EQ(children(), 0u);
 }

@@ -356,8 +356,7 @@ TEST_F(injector_test, a_million_injections_leave_nothing_behind) {
                 for (std::size_t n = 1; n < each; ++n)
                     (n % 50 == 0 ? large : small).post(there);
             });
-            for (int n = 0; n < 10000 && target.runs() < each; ++n)
-                std::this_thread::sleep_for(1ms);
+            poll_until([&] { return target.runs() >= each; });
             ASSERT_EQ(target.runs(), each);
             ASSERT_EQ(target.images(), 1u);
         }
@@ -454,18 +453,15 @@ TEST_F(injector_test, a_new_policy_is_for_what_is_there_too) {
             const injection message = function.create(as_bytes_of(ones), how);
             (void)message.call(there);
             message.post(there);  // By handlers that run inline, another way.
-            for (int i = 0; i < 1000 && target.runs() % 2 != 0; ++i)
-                std::this_thread::sleep_for(5ms);
+            poll_until([&] { return target.runs() % 2 == 0; });
             const std::uint64_t runs = target.runs();
             target.set_policy({});
             EXPECT_EQ(target.images(), 0u);
             const std::uint64_t before = at_target.counters().get("inject.refused").value();
             message.post(there);
             EXPECT_EQ(error_of([&] { (void)message.call(there); }).code(), errc::denied);
-            for (int i = 0; i < 1000; ++i) {
-                if (at_target.counters().get("inject.refused").value() >= before + 2) break;
-                std::this_thread::sleep_for(5ms);
-            }
+            poll_until(
+                [&] { return at_target.counters().get("inject.refused").value() >= before + 2; });
             EXPECT_EQ(target.runs(), runs);
         }
     }
@@ -517,16 +513,14 @@ TEST_F(injector_test, messages_to_images_that_nobody_has_are_held_to_a_bound) {
             return at_target.counters().get("inject.refused").value() - before;
         };
         constexpr std::uint64_t held = detail::waiting_messages::most_images_of_a_peer;
-        for (int i = 0; i < 2000 && refused() < messages - held; ++i)
-            std::this_thread::sleep_for(5ms);
+        poll_until([&] { return refused() >= messages - held; });
         EXPECT_EQ(refused(), messages - held);
         sum = 0;
         const injected_function good = inject.add(adder());
         good.create(as_bytes_of(ones)).post(there);
         wait_for_sum(6);
         go = true;
-        for (int i = 0; i < 2000 && refused() < messages; ++i)
-            std::this_thread::sleep_for(5ms);
+        poll_until([&] { return refused() >= messages; });
         EXPECT_EQ(refused(), messages);
     }
 }
@@ -568,8 +562,7 @@ TEST_F(injector_test, a_source_that_gives_another_image_than_was_asked_for_is_re
     liar.procedure<detail::at_target::post>(detail::at_target::post_name)
         .on(liar.lookup(at_target.address()))
         .post(detail::id_of(adder()) + 1, {as_bytes_of(ones)});
-    for (int i = 0; i < 1000 && at_target.counters().get("inject.refused").value() == 0; ++i)
-        std::this_thread::sleep_for(5ms);
+    poll_until([&] { return at_target.counters().get("inject.refused").value() != 0; });
     EXPECT_EQ(at_target.counters().get("inject.refused").value(), 1u);
     EXPECT_EQ(target.images(), 0u) << "it is not kept either";
     EXPECT_EQ(target.runs(), 0u);
@@ -630,8 +623,7 @@ TEST_F(injector_test, deadlines_and_cancels_are_those_of_calls) {
     canceled.cancel();
     EXPECT_EQ(error_of([&] { (void)canceled.get(); }).code(), errc::canceled);
     { const auto dropped = slow.create(1).start(there); }
-    for (int i = 0; i < 1000 && running() != 0; ++i)
-        std::this_thread::sleep_for(5ms);
+    poll_until([&] { return running() == 0; });
     EXPECT_EQ(running(), 0u) << "there, too";
     go = true;
     (void)slow.create(1).call(there);
@@ -670,8 +662,7 @@ MAIN(starts) {
     (void)inject.add(adder()).create(as_bytes_of(ones)).call(there);  // Takes its place.
     EXPECT_FALSE(gone);
     go = true;
-    for (int i = 0; i < 2000 && !gone; ++i)
-        std::this_thread::sleep_for(5ms);
+    poll_until([&] { return gone.load(); });
     EXPECT_TRUE(gone);
     EXPECT_EQ(ran, 2);
 }

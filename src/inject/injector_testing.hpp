@@ -20,6 +20,14 @@ namespace amalgam {
 
 using namespace std::chrono_literals;
 
+/// For what nobody tells, such as counters and the ends of processes: until it is so, or ten
+/// seconds have passed, for the expectation behind it to fail.
+template <typename Done>
+void poll_until(Done done) {
+    for (int i = 0; i < 2000 && !done(); ++i)
+        std::this_thread::sleep_for(5ms);
+}
+
 /// In front of each that compiled() makes.
 inline const std::string head = R"(
 #include <cstddef>
