@@ -155,8 +155,8 @@ TEST(engine_waits_for, the_end_of_another_engine_that_its_handler_brings_about_c
     auto under_way = client.procedure<void()>("long").on(second->address()).start();
     while (!runs)
         std::this_thread::yield();
-    first->define("end", held.held_in([&] {
-        first->stop();  // What is left of `first` waits for no handler of its own any more.
+    first->define("end", held.held_in([&, one = first.get()] {
+        one->stop();  // What is left of it waits for no handler of its own any more.
         second->stop();
         ended = true;
     }));
