@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/status.hpp>
 #include <amalgam/rpc/archive.hpp>
 
 #include "rpc/sample_values.hpp"
