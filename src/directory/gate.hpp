@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -87,7 +88,9 @@ private:
     counter& refused_;
 
     mutable std::mutex lock_;
-    std::unordered_map<peer, std::pair<gate_nonce, gate_nonce>> challenges_;  // Theirs, ours.
+    using challenge = std::pair<gate_nonce, gate_nonce>;  // Theirs, ours.
+    // One that comes by two ways at once is challenged twice.
+    std::unordered_map<peer, std::deque<challenge>> challenges_;
     std::unordered_set<peer> trusted_;
     std::unordered_set<peer> entered_;
 };

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -56,6 +57,27 @@ TEST_F(gate_test, a_challenge_is_good_for_one_try) {
         EXPECT_FALSE(show(right_proof(mine, asked.nonce))) << "a second try";
     });
     EXPECT_EQ(host.counters().get("test.refused").value(), 1u);
+}
+
+TEST_F(gate_test, who_enters_twice_at_once_is_let_in_twice) {
+    const auto enter = [&] { client->enter(knocks.lookup(host.address()), "test"); };
+    auto first = knocks.spawn(enter), second = knocks.spawn(enter);
+    net.run_until_idle();
+    EXPECT_NO_THROW(first.get());
+    EXPECT_NO_THROW(second.get());
+    EXPECT_EQ(host.counters().get("test.refused").value(), 0u);
+}
+
+TEST_F(gate_test, more_challenges_than_one_may_have_make_the_first_void) {
+    knocking([&] {
+        const gate_nonce mine{1, 2, 3};
+        std::vector<gate_answer> asked;
+        for (int i = 0; i < 9; ++i)
+            asked.push_back(challenge(mine));
+        EXPECT_TRUE(show(right_proof(mine, asked[8].nonce)));
+        EXPECT_TRUE(show(right_proof(mine, asked[1].nonce)));
+        EXPECT_FALSE(show(right_proof(mine, asked[0].nonce)));
+    });
 }
 
 TEST_F(gate_test, who_is_gone_is_not_remembered) {
