@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -38,13 +39,17 @@ directory_core::directory_core(engine& on, const directory_options& options)
 
 void directory_core::start() {
     ring_ = std::make_shared<directory_ring>(on_, options_.ring, gate_, weak_from_this());
-    far_ = std::make_shared<far_watches>(on_, [self = weak_from_this()](watched_change&& change) {
-        if (const auto me = self.lock())
-            (void)me->alone([&] {
-                me->note(std::move(change));
-                return true;
-            });
-    });
+    far_ = std::make_shared<far_watches>(on_, options_.limits.bytes,
+                                         [self = weak_from_this()](watched_change&& change) {
+                                             if (const auto me = self.lock())
+                                                 (void)me->alone([&] {
+                                                     // Of two that have an id this server's is
+                                                     // meant, as by find().
+                                                     if (!me->registry_.has(change.which.id))
+                                                         me->note(std::move(change));
+                                                     return true;
+                                                 });
+                                         });
     far_->start(ring_);
     gate_->start();
     const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
@@ -178,8 +183,12 @@ reply<next_answer> directory_core::next(resource_id context, std::uint32_t searc
 
 void directory_core::gather(const std::shared_ptr<spread>& into, const attribute_list& query) {
     std::uint32_t silent = 1;
+    std::unordered_set<std::uint64_t> heard;
     try {
         silent = ring_->search(query, [&](std::vector<first_answer>&& some) {
+            // A server has one first answer; it is asked for the next ones once.
+            std::erase_if(
+                some, [&](const first_answer& each) { return !heard.insert(each.server).second; });
             std::unique_lock one(lock_);
             if (!into->stopped) {
                 std::move(some.begin(), some.end(), std::back_inserter(into->others));
@@ -354,7 +363,11 @@ void directory_core::note(watched_change&& change) {
         to_tell_.push_back(change.watcher);
         whom.telling = true;
     }
-    if (whom.untold.size() < options_.limits.untold) {
+    const std::size_t bytes = change.which.values.bytes().size();
+    const bool has_room = whom.untold.size() < options_.limits.untold &&
+                          whom.untold_bytes + bytes <= options_.limits.bytes;
+    whom.untold_bytes = has_room ? whom.untold_bytes + bytes : 0;
+    if (has_room) {
         whom.untold.push_back(std::move(change));
     } else {
         whom.untold.clear();
@@ -374,6 +387,7 @@ void directory_core::tell(resource_id context) {
             whom = at->second.who;
             is_server = at->second.is_server;
             changes.swap(at->second.untold);
+            at->second.untold_bytes = 0;
             if (std::exchange(at->second.missed, false)) {
                 registry_.unwatch_all(context);
                 changes.emplace_back();

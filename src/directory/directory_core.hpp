@@ -50,7 +50,8 @@ private:
         bool is_server = false;
         bool heard = true;  // Since it was last looked after.
         std::deque<watched_change> untold;
-        bool missed = false;  // There were too many.
+        std::size_t untold_bytes = 0;  // Of their values.
+        bool missed = false;           // There were too many.
         bool telling = false;
     };
 

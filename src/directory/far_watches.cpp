@@ -9,12 +9,15 @@
 
 namespace amalgam::detail {
 
-far_watches::far_watches(engine& on, std::function<void(watched_change&&)> tell)
+far_watches::far_watches(engine& on, std::size_t may_hold,
+                         std::function<void(watched_change&&)> tell)
     : on_(on),
+      most_bytes_(may_hold),
       tell_(std::move(tell)),
       open_guest_(on.procedure<in_ring::open_guest>(in_ring::open_guest_name)),
       watch_(on.procedure<at_directory::watch>(at_directory::watch_name)),
-      unwatch_(on.procedure<at_directory::unwatch>(at_directory::unwatch_name)) {}
+      unwatch_(on.procedure<at_directory::unwatch>(at_directory::unwatch_name)),
+      told_dropped_(on.counters().get("directory.told_dropped")) {}
 
 void far_watches::add(resource_id context, std::uint32_t number, const attribute_view& query) {
     {
@@ -136,6 +139,7 @@ void far_watches::forget(std::uint32_t watch) {
         const auto at = watches_.find(watch);
         if (at == watches_.end()) return;
         numbers_.erase({at->second.context, at->second.number});
+        let_go_all(at->second);
         watches_.erase(at);
         for (auto& [key, there] : servers_)
             if (there.has.erase(watch) != 0) whom.emplace_back(there.who, there.guest);
@@ -147,14 +151,6 @@ void far_watches::forget(std::uint32_t watch) {
             // It ends with the connection.
         }
     }
-}
-
-void far_watches::lose(std::uint64_t server) {
-    {
-        const std::lock_guard one(lock_);
-        servers_.erase(server);
-    }
-    forget_told(server);
 }
 
 void far_watches::lose(const peer& who) {
@@ -189,6 +185,7 @@ void far_watches::settle(std::uint64_t server, std::uint32_t watch) {
                 ++each;
                 continue;
             }
+            let_go(server, each->second.what);
             gone.push_back({at->second.context, at->second.number, resource_change::kind::gone,
                             std::move(each->second.what)});
             each = those.erase(each);
@@ -198,29 +195,54 @@ void far_watches::settle(std::uint64_t server, std::uint32_t watch) {
         tell_(std::move(each));
 }
 
-void far_watches::forget_told(std::uint64_t server) {
+void far_watches::lose(std::uint64_t server) {
     std::vector<watched_change> gone;
     {
         const std::lock_guard one(lock_);
         for (auto& [number, what] : watches_) {
             const auto at = what.told_by.find(server);
             if (at == what.told_by.end()) continue;
-            for (auto& [id, each] : at->second)
+            for (auto& [id, each] : at->second) {
+                let_go(server, each.what);
                 gone.push_back(
                     {what.context, what.number, resource_change::kind::gone, std::move(each.what)});
+            }
             what.told_by.erase(at);
         }
+        servers_.erase(server);
     }
     for (watched_change& each : gone)
         tell_(std::move(each));
 }
 
-bool far_watches::note(std::map<resource_id, told>& those, resource_change::kind& what,
+void far_watches::let_go(std::uint64_t server, const found_values& which) noexcept {
+    told_bytes_ -= counted(which);
+    if (const auto at = servers_.find(server); at != servers_.end())
+        at->second.told_bytes -= counted(which);
+}
+
+void far_watches::let_go_all(const watched& what) noexcept {
+    for (const auto& [server, those] : what.told_by)
+        for (const auto& [id, each] : those)
+            let_go(server, each.what);
+}
+
+bool far_watches::note(host& from, std::map<resource_id, told>& those, resource_change::kind& what,
                        const found_values& which) {
     using kind = resource_change::kind;
     const auto known = those.find(which.id);
+    const std::size_t before = known != those.end() ? counted(known->second.what) : 0;
+    const std::size_t now = what != kind::gone ? counted(which) : 0;
+    const bool is_too_much = told_bytes_ - before + now > most_bytes_ ||
+                             from.told_bytes - before + now > most_bytes_ / 2;
+    if (is_too_much && now > before) {
+        told_dropped_.add();
+        return false;
+    }
+    if (what == kind::gone && known == those.end()) return false;
+    told_bytes_ += now - before;
+    from.told_bytes += now - before;
     if (what == kind::gone) {
-        if (known == those.end()) return false;
         those.erase(known);
     } else if (known == those.end()) {
         those.emplace(which.id, told{which, false});
@@ -252,7 +274,7 @@ void far_watches::changed(const peer& by, std::uint64_t server, std::uint32_t wa
         if (what >= kind::ended || at == watches_.end() || !from->second.has.contains(watch))
             return;
         if (!is_all) {
-            if (!note(at->second.told_by[server], what, which)) return;
+            if (!note(from->second, at->second.told_by[server], what, which)) return;
             change = {at->second.context, at->second.number, what, which};
         }
     }

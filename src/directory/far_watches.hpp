@@ -30,8 +30,9 @@ class directory_ring;
 /// Threads: any.
 class far_watches : public std::enable_shared_from_this<far_watches> {
 public:
-    /// `tell` hands a change to the context that watches.
-    far_watches(engine& on, std::function<void(watched_change&&)> tell);
+    /// `tell` hands a change to the context that watches. What is told of may take so many bytes,
+    /// each with 256 on top, and what one server tells of half of that: more is not handed on.
+    far_watches(engine& on, std::size_t may_hold, std::function<void(watched_change&&)> tell);
 
     void start(std::weak_ptr<directory_ring> servers) { ring_ = std::move(servers); }
 
@@ -65,27 +66,36 @@ private:
         resource_id guest = resource_id::none;
         peer who;
         std::set<std::uint32_t> has;
+        std::size_t told_bytes = 0;
     };
 
     void bring_up_to_date(std::uint64_t server);
     bool tell_one(std::uint64_t server);
     void forget(std::uint32_t watch);
-    void forget_told(std::uint64_t server);
     void settle(std::uint64_t server, std::uint32_t watch);
     /// False: it was known. `what` is what it is, seen from here.
-    static bool note(std::map<resource_id, told>& those, resource_change::kind& what,
-                     const found_values& which);
+    bool note(host& from, std::map<resource_id, told>& those, resource_change::kind& what,
+              const found_values& which);
+    static std::size_t counted(const found_values& which) noexcept {
+        return which.values.bytes().size() + 256;
+    }
+    /// `which` is not kept any more.
+    void let_go(std::uint64_t server, const found_values& which) noexcept;
+    void let_go_all(const watched& what) noexcept;
     void doubt(std::uint64_t server, std::uint32_t watch);  // With the lock held.
 
     engine& on_;
+    const std::size_t most_bytes_;
     const std::function<void(watched_change&&)> tell_;
     const procedure<in_ring::open_guest> open_guest_;
     const procedure<at_directory::watch> watch_;
     const procedure<at_directory::unwatch> unwatch_;
+    counter& told_dropped_;  // Past those bytes.
     std::weak_ptr<directory_ring> ring_;
 
     std::mutex lock_;  // Never held across a wait, or while a context is told.
     std::uint32_t last_ = 0;
+    std::size_t told_bytes_ = 0;
     std::map<std::uint32_t, watched> watches_;
     std::map<std::pair<resource_id, std::uint32_t>, std::uint32_t> numbers_;
     std::unordered_map<std::uint64_t, host> servers_;

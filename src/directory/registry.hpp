@@ -81,6 +81,7 @@ public:
     resource_id open_guest();
     std::size_t contexts() const noexcept { return clients_.size() - guests_; }
     std::size_t resources() const noexcept { return store_.size(); }
+    bool has(resource_id id) const noexcept { return store_.find(id).id != resource_id::none; }
 
     resource_id add(resource_id context, const attribute_view& what,
                     resource_id wanted = resource_id::none);

@@ -39,6 +39,7 @@ directory_ring::directory_ring(engine& on, const ring_options& options,
       find_there_(on.procedure<at_directory::find>(at_directory::find_name)),
       packets_refused_(on.counters().get("directory.packets_refused")),
       packets_dropped_(on.counters().get("directory.packets_dropped")),
+      work_dropped_(on.counters().get("directory.work_dropped")),
       chance_(options.seed != 0 ? options.seed : random_u64()),
       others_(10 * options.period),
       suspected_(options.period * 3 / 4, options.period * 6) {
@@ -172,13 +173,16 @@ void directory_ring::joined(member who) {
 
 ring_news directory_ring::learn(const ring_news& news) {
     ring_news fresh;
-    bool said_gone = false, has_to_leave = false;
+    bool said_wrong = false, has_to_leave = false;
     std::vector<member> claims_ours;
     const clock::time_point now = on_.now();
     {
         const std::lock_guard one(lock_);
         for (const member& each : news.came) {
-            if (each.key == self_.key) continue;
+            if (each.key == self_.key) {
+                said_wrong = contradict(each.version) || said_wrong;
+                continue;
+            }
             if (!is_proper(each)) continue;
             if (std::any_of(settled_.begin(), settled_.end(), [&](std::uint32_t range) {
                     return contains(each.ranges, range) && !contains(each.settled, range);
@@ -190,7 +194,10 @@ ring_news directory_ring::learn(const ring_news& news) {
             fresh.came.push_back(each);
         }
         for (const departure& each : news.gone) {
-            said_gone = said_gone || each.key == self_.key;
+            if (each.key == self_.key) {
+                (void)contradict(each.version);
+                said_wrong = true;
+            }
             if (!others_.remove(each, now)) continue;
             reached_.erase(each.key);
             suspected_.clear(each.key);
@@ -198,9 +205,9 @@ ring_news directory_ring::learn(const ring_news& news) {
         }
     }
     for (const member& each : claims_ours)
-        run([each](directory_ring& me) { me.object(each); });
+        run_for_others([each](directory_ring& me) { me.object(each); });
     if (has_to_leave) want_range();
-    if (said_gone) run([](directory_ring& me) { me.say_that_it_is_here(); });
+    if (said_wrong) run_for_others([](directory_ring& me) { me.say_that_it_is_here(); });
     const auto here = here_.lock();
     for (const departure& each : fresh.gone)
         if (here) here->lose_server(each.key);
@@ -210,6 +217,14 @@ ring_news directory_ring::learn(const ring_news& news) {
         keep_looking();
     }
     return fresh;
+}
+
+// Nobody else knows what this one will be: who says so lies, and is believed until it says
+// otherwise in a version that is later still.
+bool directory_ring::contradict(std::uint32_t version) {
+    if (version <= self_.version || version >= ~0u - 1) return false;
+    self_.version = version + 1;
+    return true;
 }
 
 void directory_ring::tell_all(const ring_news& news) {
@@ -246,7 +261,7 @@ void directory_ring::told(ring_part part, ring_news news) {
     check_is_in(part);
     std::erase_if(news.came, [](const member& each) { return !is_proper(each); });
     learn(news);
-    run([part, news = std::move(news)](directory_ring& me) { me.pass_on(part, news); });
+    run_for_others([part, news = std::move(news)](directory_ring& me) { me.pass_on(part, news); });
 }
 
 std::vector<delegation> directory_ring::cut(const ring_part& part, std::uint64_t without) const {

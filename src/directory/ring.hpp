@@ -129,6 +129,10 @@ private:
     /// In a ULT of its own, which ends soon after stop().
     template <typename Work>
     void run(Work work);
+    /// The same for what others have it do; what is more than so much at once is left out, counted
+    /// as "directory.work_dropped": they compare, sooner or later.
+    template <typename Work>
+    void run_for_others(Work work);
     void join();
     void join_by(const std::string& address);
     /// Throws error{invalid} when it listens at no address that another host could reach.
@@ -188,6 +192,9 @@ private:
                                 const taker& take);
     ring_part all_others() const;
     ring_news learn(const ring_news& news);
+    /// True: that version of this server, which somebody told of, is later than any. With the lock
+    /// held.
+    bool contradict(std::uint32_t version);
     /// Soon, with what else there is to tell by then.
     void tell_all(const ring_news& news);
     void tell_now();
@@ -230,7 +237,9 @@ private:
     const procedure<at_directory::find> find_there_;
     counter& packets_refused_;  // Not of this protocol, or without the secret.
     counter& packets_dropped_;  // There were too many.
+    counter& work_dropped_;     // Others asked for too much.
     std::atomic<int> hearing_{0};
+    std::atomic<int> works_for_others_{0};
     event has_met_;
     event ready_;
     event stopping_;
@@ -265,6 +274,19 @@ void directory_ring::run(Work work) {
     amalgam::post(on_.pool(), [self = shared_from_this(), work = std::move(work)]() mutable {
         if (!self->stopping_.is_set()) work(*self);
     });
+}
+
+template <typename Work>
+void directory_ring::run_for_others(Work work) {
+    constexpr int most = 1024;
+    struct place {
+        std::atomic<int>& taken;
+        explicit place(std::atomic<int>& all) noexcept : taken(all) { ++taken; }
+        ~place() { --taken; }
+    };
+    const auto mine = std::make_shared<place>(works_for_others_);
+    if (works_for_others_ > most) return work_dropped_.add();
+    run([mine, work = std::move(work)](directory_ring& me) mutable { work(me); });
 }
 
 }  // namespace amalgam::detail

@@ -96,18 +96,21 @@ bool directory_ring::is_to_be_met(const broadcast_packet& stranger) {
     const bool knows_more =
         stranger.number != servers ? stranger.number > servers : stranger.from < self_.key;
     if ((!is_first || knows_more) && heard <= patience) return false;
-    if (meeting_ == (servers == 1 ? 1 : most_met_at_once)) return false;
+    // One that is alone meets one at a time, unless that keeps another one waiting.
+    if (meeting_ >= (servers == 1 && heard <= patience ? 1 : most_met_at_once)) return false;
     ++meeting_;
     return true;
 }
 
 void directory_ring::meet(const broadcast_packet& stranger) {
+    const clock::time_point until = on_.now() + options_.answer_limit;
     for (const std::string& each : stranger.addresses) {
+        if (on_.now() >= until || stopping_.is_set()) break;
         const result<peer> there = on_.try_lookup(each);
         if (!there || there->is_self()) continue;
         try {
-            gate_->enter(*there, gate_role);
-            meet_.on(*there).within(options_.answer_limit)(self().addresses);
+            gate_->enter(*there, gate_role, until - on_.now());
+            meet_.on(*there).within(until - on_.now())(self().addresses);
             break;
         } catch (const error& why) {
             log(log_level::info, "directory", "a server that was heard was not met",
@@ -120,7 +123,8 @@ void directory_ring::meet(const broadcast_packet& stranger) {
 
 void directory_ring::met(std::vector<std::string> addresses) {
     std::erase_if(addresses, is_local);
-    run([addresses = std::move(addresses)](directory_ring& me) {
+    if (addresses.size() > most_addresses) addresses.resize(most_addresses);
+    run_for_others([addresses = std::move(addresses)](directory_ring& me) {
         for (const std::string& each : addresses) {
             {
                 const std::lock_guard one(me.lock_);

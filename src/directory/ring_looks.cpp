@@ -31,7 +31,7 @@ alive_answer directory_ring::is_alive(std::uint64_t who, std::uint32_t suspected
         if (refutes) health_.worse();
         answer = {others_.find(who) != nullptr, self_.key, digest()};
     }
-    if (refutes) run([](directory_ring& me) { me.say_that_it_is_here(); });
+    if (refutes) run_for_others([](directory_ring& me) { me.say_that_it_is_here(); });
     return answer;
 }
 

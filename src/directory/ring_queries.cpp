@@ -35,9 +35,11 @@ part_answer directory_ring::find(resource_id id, const attribute_view& query) {
     std::sort(owners.begin(), owners.end());
     part_answer all;
     std::vector<future<found_values>> answers;
+    const clock::time_point until = on_.now() + left();
     for (const std::uint64_t each : owners) {
-        if (const auto there = reach(each)) {
-            answers.push_back(find_there_.on(*there).within(left()).start(id, query));
+        const auto there = on_.now() < until ? reach(each, (until - on_.now()) / 2) : std::nullopt;
+        if (there) {
+            answers.push_back(find_there_.on(*there).within(until - on_.now()).start(id, query));
         } else {
             ++all.silent;
         }
@@ -124,7 +126,8 @@ next_answer directory_ring::next(const first_answer& of) {
     const auto there = reach(of.server);
     if (!there) return {true, {}, 1};
     auto answer = next_.on(*there).within(options_.answer_limit).try_call(of.search);
-    return answer ? std::move(*answer) : next_answer{true, {}, 1};
+    const bool is_one = answer && (answer->over || answer->found.id != resource_id::none);
+    return is_one ? std::move(*answer) : next_answer{true, {}, 1};
 }
 
 void directory_ring::stop(const first_answer& what) noexcept {

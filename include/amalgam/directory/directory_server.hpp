@@ -21,8 +21,10 @@ class directory_core;
 struct directory_limits {
     std::size_t contexts = 65536;  ///< All others are of each context.
     std::size_t resources = std::size_t{4} << 20;
-    std::size_t bytes = std::size_t{1} << 30;  ///< Of attributes: its resources', its queries'.
-    std::size_t searches = 256;                ///< Under way at once.
+    /// Of attributes: its resources' and its queries'; once more, of changes that it has not been
+    /// told of, and for all contexts together of what their watches were told of by other hosts.
+    std::size_t bytes = std::size_t{1} << 30;
+    std::size_t searches = 256;  ///< Under way at once.
     std::size_t watches = 1024;
     std::size_t untold = 65536;  ///< Changes that it has not been told of: then its watches end.
 };
