@@ -146,6 +146,35 @@ TEST(ring_liars, what_is_here_is_not_gone_because_another_server_says_so) {
     });
 }
 
+TEST(ring_liars, nobody_tells_of_changes_for_another_server) {
+    hosts all(2);
+    all.net.run_for(3s);
+    all.add_resource(1, {{"type", "x"}});
+    liar one(all);
+    found_values box;
+    std::size_t told = 0;
+    resource_watch watch;
+    all.in(0, [&](context& here) {
+        watch = here.watch({{"type", "x"}}, [&](const resource_change& each) {
+            ++told;
+            box = {each.which.id, each.which.context, {}};
+        });
+        return 0;
+    });
+    all.net.run_for(2s);
+    ASSERT_EQ(told, 1u);
+    const std::uint64_t key_of_host1 = seeded_random(2)() | 1;
+    for (std::uint32_t number = 1; number <= 3; ++number)
+        one.say<in_ring::change>(in_ring::change_name, key_of_host1, number,
+                                 resource_change::kind::gone, box);
+    all.net.run_for(100ms);
+    EXPECT_EQ(told, 1u);
+    all.in(0, [&](context&) {
+        watch.end();
+        return 0;
+    });
+}
+
 TEST(ring_liars, changes_that_are_not_told_yet_may_hold_as_many_bytes_as_a_context) {
     hosts all(0);
     all.add({.limits = {.bytes = 20'000}});

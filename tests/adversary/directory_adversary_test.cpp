@@ -24,7 +24,7 @@ namespace {
 
 /// Small enough for a liar to reach all of them.
 constexpr directory_limits limits{
-    .contexts = 12, .resources = 40, .bytes = 100'000, .searches = 6, .watches = 6, .untold = 300};
+    .contexts = 8, .resources = 40, .bytes = 100'000, .searches = 6, .watches = 6, .untold = 300};
 
 struct host {
     std::unique_ptr<engine> runs;
@@ -86,6 +86,10 @@ public:
             }
             for (future<void>& each : lying)
                 move_until("the end of a liar", [&] { return each.ready(); });
+            EXPECT_LE(guest.got().resources, limits.resources);
+            EXPECT_LE(guest.got().bytes, limits.bytes);
+            EXPECT_LE(guest.got().searches, limits.searches);
+            EXPECT_LE(guest.got().watches, limits.watches);
             for (const char* each : {"member", "guest", "sender"})
                 net_.kill(each);
             net_.run_for(1s);
@@ -193,7 +197,7 @@ private:
         do_in(by, [&] { one = by.here->add({{"kind", "good"}, {"n", "brief"}}); });
         const resource_id id = one.id();
         if (&by == &friend_) brief_ = id;
-        move_until("news of what appeared", [&] { return there_.contains(id); });
+        move_until(&by == &far_ ? "news of what appeared elsewhere" : "news of what appeared", [&] { return there_.contains(id); });
         brief_ = resource_id::none;
         do_in(by, [&] { one = {}; });
         move_until("news of what is gone", [&] { return !there_.contains(id); });
@@ -227,7 +231,11 @@ private:
             }
             EXPECT_TRUE(seen.contains(good_.box.id()) && seen.contains(friend_.box.id()));
             // Whatever else has come takes no room.
-            while (good_.here->self().try_receive() || good_.box.try_receive()) {
+            for (const resource* each : {&good_.here->self(), &good_.box}) {
+                while (const auto other = each->try_receive()) {
+                    EXPECT_NE(other->from, good_.box.id());
+                    EXPECT_NE(other->from, good_.here->id());
+                }
             }
         });
         const std::string content(dice_.chance(0.5) ? 100 : 3000, 'g');

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/random.hpp>
+#include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -406,6 +408,7 @@ public:
         }
         for (; steps > 0; --steps) {
             try {
+                if (dice_.chance(0.02)) fill(victim);
                 dice_.chance(0.7) ? ask(victim) : bother(any_of(contexts));
             } catch (const error&) {
                 // It was refused.
@@ -414,7 +417,43 @@ public:
         }
     }
 
+    /// The most that one context has got of the victim.
+    const directory_limits& got() const noexcept { return got_; }
+
 private:
+    /// A new context takes what it gets, and goes again.
+    void fill(const peer& victim) {
+        namespace at = at_directory;
+        const auto opened =
+            on_.procedure<at::open>(at::open_name).on(victim).within(1s).try_call({});
+        if (!opened || opened->code != errc::ok) return;
+        const resource_id me = opened->value;
+        directory_limits now{0, 0, 0, 0, 0, 0};
+        for (std::uint32_t i = 0; i < 50; ++i) {
+            const attribute_list what{{"x", "x"}, {"y", std::string(5000, 'y')}};
+            const auto is_mine = [](const auto& answer) {
+                return answer && answer->code == errc::ok;
+            };
+            const auto call_now = [&](auto procedure) { return procedure.on(victim).within(1s); };
+            const attribute_list small{{"x", "z"}};
+            if (is_mine(call_now(on_.procedure<at::add>(at::add_name)).try_call(me, small)))
+                ++now.resources;
+            if (is_mine(call_now(on_.procedure<at::search>(at::search_name)).try_call(me, small)))
+                ++now.searches;
+            if (is_mine(call_now(on_.procedure<at::watch>(at::watch_name))
+                            .try_call(me, 100 + i, small)))
+                ++now.watches;
+            if (is_mine(call_now(on_.procedure<at::add>(at::add_name)).try_call(me, what))) {
+                ++now.resources;
+                now.bytes += 5000;
+            }
+        }
+        got_.resources = std::max(got_.resources, now.resources);
+        got_.searches = std::max(got_.searches, now.searches);
+        got_.watches = std::max(got_.watches, now.watches);
+        got_.bytes = std::max(got_.bytes, now.bytes);
+        if (dice_.chance(0.8)) call<at::close>(victim, at::close_name, me);
+    }
     resource_id own() { return mine_.empty() || dice_.chance(0.1) ? some_id() : any_of(mine_); }
     std::uint32_t small() { return static_cast<std::uint32_t>(dice_.below(12)); }
     void open(const peer& victim) {
@@ -498,6 +537,7 @@ private:
     }
 
     std::vector<resource_id> mine_;
+    directory_limits got_{0, 0, 0, 0, 0, 0};
 };
 
 /// Somebody on the medium: packets that are right, almost right, or none. Who knows the secret may
