@@ -77,6 +77,9 @@ bool far_watches::tell_one(std::uint64_t server) {
     const auto there = ring->reach(server);
     if (!there) return false;
     if (guest == resource_id::none) {
+        // Where another one has its address now, or has said so, that would lose what it is asked
+        // for as itself.
+        if (!ring->is_at(*there, server)) return false;
         guest = open_guest_.on(*there).within(ring->answer_limit())().take();
         const std::lock_guard one(lock_);
         const auto at = servers_.find(server);

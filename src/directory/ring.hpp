@@ -108,6 +108,8 @@ public:
     /// not known.
     std::optional<peer> reach(std::uint64_t key,
                               std::chrono::nanoseconds within = std::chrono::seconds(5));
+    /// That server answers there, and not another one. Parks.
+    bool is_at(const peer& there, std::uint64_t key);
     /// The connection to that one is lost: whoever it was is looked up anew.
     void forget(const peer& lost);
 

@@ -175,6 +175,29 @@ TEST(ring_liars, nobody_tells_of_changes_for_another_server) {
     });
 }
 
+TEST(ring_liars, a_member_with_the_address_of_another_ends_no_watch_there) {
+    hosts all(2);
+    all.net.run_for(3s);
+    std::size_t told = 0;
+    resource_watch watch;
+    all.in(0, [&](context& here) {
+        watch = here.watch({{"type", "x"}}, [&](const resource_change&) { ++told; });
+        return 0;
+    });
+    all.net.run_for(2s);
+    liar one(all);
+    for (std::uint64_t key = 1; key <= 8; ++key)
+        one.say<in_ring::join>(in_ring::join_name, member{key, 1, {"loop://host1"}, {}, {}});
+    all.net.run_for(100ms);
+    all.add_resource(1, {{"type", "x"}});
+    all.net.run_for(100ms);
+    EXPECT_EQ(told, 1u);
+    all.in(0, [&](context&) {
+        watch.end();
+        return 0;
+    });
+}
+
 TEST(ring_liars, changes_that_are_not_told_yet_may_hold_as_many_bytes_as_a_context) {
     hosts all(0);
     all.add({.limits = {.bytes = 20'000}});

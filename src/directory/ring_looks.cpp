@@ -246,6 +246,11 @@ void directory_ring::tell_that_it_is_suspected(const member& who) {
     suspected_.clear(who.key);
 }
 
+bool directory_ring::is_at(const peer& there, std::uint64_t key) {
+    const auto answer = alive_.on(there).within(options_.answer_limit).try_call(self_key(), 0);
+    return answer && answer->key == key;
+}
+
 void directory_ring::compare_with(std::uint64_t key) {
     const auto there = reach(key);
     if (!there) return;
