@@ -197,7 +197,8 @@ private:
         do_in(by, [&] { one = by.here->add({{"kind", "good"}, {"n", "brief"}}); });
         const resource_id id = one.id();
         if (&by == &friend_) brief_ = id;
-        move_until(&by == &far_ ? "news of what appeared elsewhere" : "news of what appeared", [&] { return there_.contains(id); });
+        move_until(&by == &far_ ? "news of what appeared elsewhere" : "news of what appeared",
+                   [&] { return there_.contains(id); });
         brief_ = resource_id::none;
         do_in(by, [&] { one = {}; });
         move_until("news of what is gone", [&] { return !there_.contains(id); });
