@@ -1,8 +1,10 @@
 #include "directory/member_table.hpp"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
+#include <amalgam/core/crc32c.hpp>
 #include <amalgam/core/hash.hpp>
 
 #include "directory/resource_store.hpp"
@@ -24,7 +26,13 @@ bool is_proper(const member& one) {
 }
 
 std::uint64_t member_table::digest_of(const member& one) noexcept {
-    return mix(mix(one.key) + one.version);
+    std::uint64_t sum = mix(mix(one.key) + one.version);
+    for (const std::string& each : one.addresses)
+        sum = mix(sum + crc32c(std::as_bytes(std::span(each))));
+    for (const auto* list : {&one.ranges, &one.settled})
+        for (const std::uint32_t each : *list)
+            sum = mix(sum + each);
+    return sum;
 }
 
 void member_table::note_ranges(const member& before, const member& now, time_point when) {

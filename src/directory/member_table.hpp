@@ -112,8 +112,8 @@ public:
     const std::vector<std::uint64_t>& keys() const noexcept { return ring_; }  ///< Sorted.
     /// The next in the ring, `steps` behind that key; null: there are not so many.
     const member* after(std::uint64_t key, std::size_t steps = 1) const;
-    /// The same for the same members in the same versions; for others it most likely differs: the
-    /// sum of what each adds.
+    /// The same for the same members in the same versions with the same addresses and ranges; for
+    /// others it most likely differs: the sum of what each adds.
     std::uint64_t digest() const noexcept { return digest_; }
     static std::uint64_t digest_of(const member& one) noexcept;
 

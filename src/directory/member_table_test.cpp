@@ -23,6 +23,20 @@ member_table::time_point at(int seconds) {
 
 using learnt = member_table::learnt;
 
+TEST(member_table, digest_tells_what_else_is_said_in_the_same_version) {
+    const member one{7, 3, {"loop://a"}, {4}, {}};
+    member other = one;
+    EXPECT_EQ(member_table::digest_of(one), member_table::digest_of(other));
+    other.ranges = {5};
+    EXPECT_NE(member_table::digest_of(one), member_table::digest_of(other));
+    other = one;
+    other.addresses = {"loop://b"};
+    EXPECT_NE(member_table::digest_of(one), member_table::digest_of(other));
+    other = one;
+    other.settled = {4};
+    EXPECT_NE(member_table::digest_of(one), member_table::digest_of(other));
+}
+
 TEST(member_table, knows_the_newest_of_each_and_whose_a_range_is) {
     member_table table;
     EXPECT_EQ(table.learn(of(7, 1, {1, 2}), at(0)), learnt::first);

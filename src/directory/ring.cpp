@@ -180,7 +180,7 @@ ring_news directory_ring::learn(const ring_news& news) {
         const std::lock_guard one(lock_);
         for (const member& each : news.came) {
             if (each.key == self_.key) {
-                said_wrong = contradict(each.version) || said_wrong;
+                said_wrong = (each != self_ && contradict(each.version)) || said_wrong;
                 continue;
             }
             if (!is_proper(each)) continue;
@@ -195,7 +195,7 @@ ring_news directory_ring::learn(const ring_news& news) {
         }
         for (const departure& each : news.gone) {
             if (each.key == self_.key) {
-                (void)contradict(each.version);
+                if (each.version > self_.version) (void)contradict(each.version);
                 said_wrong = true;
             }
             if (!others_.remove(each, now)) continue;
@@ -222,7 +222,7 @@ ring_news directory_ring::learn(const ring_news& news) {
 // Nobody else knows what this one will be: who says so lies, and is believed until it says
 // otherwise in a version that is later still.
 bool directory_ring::contradict(std::uint32_t version) {
-    if (version <= self_.version || version >= ~0u - 1) return false;
+    if (version < self_.version || version >= ~0u - 1) return false;
     self_.version = version + 1;
     return true;
 }

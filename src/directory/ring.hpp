@@ -194,8 +194,8 @@ private:
                                 const taker& take);
     ring_part all_others() const;
     ring_news learn(const ring_news& news);
-    /// True: that version of this server, which somebody told of, is later than any. With the lock
-    /// held.
+    /// Somebody told of that version of this server, which it never was in. False: it was in a
+    /// later one. With the lock held.
     bool contradict(std::uint32_t version);
     /// Soon, with what else there is to tell by then.
     void tell_all(const ring_news& news);
