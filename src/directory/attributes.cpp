@@ -171,7 +171,15 @@ void attribute_list::append(std::string_view name, const_bytes value, std::size_
         throw error(errc::too_large,
                     fmt::format("attributes take {} bytes with \"{}\", expected {} at most",
                                 before + more, name, max_bytes));
-    words_.resize((before + more) / 8);
+    // Name and value may be this list's own: what they are in ends last.
+    std::vector<std::uint64_t> old;
+    const std::size_t words = (before + more) / 8;
+    if (words > words_.capacity()) {
+        old.reserve(std::max(words, 2 * words_.capacity()));
+        old.assign(words_.begin(), words_.end());
+        old.swap(words_);
+    }
+    words_.resize(words);
     auto* const all = reinterpret_cast<std::byte*>(words_.data());
     std::byte* const to = all + before;
     entry{static_cast<std::uint16_t>(name.size()), is_open ? is_asked : is_given,
@@ -187,13 +195,10 @@ attribute_list& attribute_list::set(std::string_view name, const_bytes value) {
     if (!view().find(name)) return add(name, value);
     attribute_list changed;
     for (const attribute& each : view()) {
-        if (each.name == name) {
-            changed.add(name, value);
-        } else if (each.is_open) {
-            changed.ask(each.name);
-        } else {
-            changed.add(each.name, each.value);
-        }
+        const bool is_it = each.name == name;
+        const std::size_t room = entry::at(each.value.data() - entry_head).room_bytes;
+        changed.append(each.name, is_it ? value : each.value, is_it ? padded(value.size()) : room,
+                       each.is_open && !is_it);
     }
     words_.swap(changed.words_);
     return *this;

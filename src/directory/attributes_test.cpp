@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,53 @@ TEST(attribute_list, open_attributes_are_filled_in_place_or_not) {
     EXPECT_EQ(query.text("rack"), std::string(1000, 'r'));
     EXPECT_EQ(query.text("zone"), "x");
     EXPECT_EQ(query.size(), 4u);
+}
+
+TEST(attribute_list, set_gives_a_value_in_its_place_and_leaves_all_else_as_it_was) {
+    attribute_list all{{"type", "server"}, {"load", "1"}};
+    all.ask("rack", 500).ask("zone");
+    all.set("load", "a longer value than before").set("zone", "x").set("new", "y");
+    EXPECT_EQ(to_string(all), R"({type: "server", load: "a longer value than before", rack: ?, )"
+                              R"(zone: "x", new: "y"})");
+    all.set_all(attribute_list{{"type", "client"}, {"newer", "z"}});
+    EXPECT_EQ(to_string(all), R"({type: "client", load: "a longer value than before", rack: ?, )"
+                              R"(zone: "x", new: "y", newer: "z"})");
+    const std::byte* const before = all.bytes().data();
+    EXPECT_TRUE(all.fill("rack", bytes_of(std::string(500, 'r'))));
+    EXPECT_EQ(all.bytes().data(), before) << "the room that was asked for is there still";
+    const std::string as_it_was = to_string(all);
+    EXPECT_EQ(code_of([&] { all.set("", "x"); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { all.set("type", std::string(attribute_list::max_bytes, 'b')); }),
+              errc::too_large);
+    EXPECT_EQ(to_string(all), as_it_was);
+}
+
+TEST(attribute_list, takes_values_and_names_of_its_own) {
+    attribute_list all{{"first", "some text of a length"}};
+    for (int i = 0; i < 100; ++i)
+        all.add(std::to_string(i), all.text("first"));
+    all.set("last", *all.find("first"));
+    all.set("first", *all.find("99"));
+    for (const attribute& each : all.view())
+        EXPECT_EQ(each.text(), "some text of a length") << each.name;
+    attribute_list named{{"name", "of another"}};
+    named.add(named.text("name"), "x");
+    EXPECT_EQ(named.text("of another"), "x");
+}
+
+TEST(attribute, is_a_number_as_a_whole_or_not_at_all) {
+    const attribute_list all{{"n", "-12"},  {"half", "0.5"}, {"big", "300"}, {"none", ""},
+                             {"more", "1x"}, {"space", " 1"}};
+    EXPECT_EQ(all.number<int>("n"), -12);
+    EXPECT_EQ(all.number<double>("half"), 0.5);
+    EXPECT_EQ(all.number<std::uint8_t>("big"), std::nullopt) << "it does not fit";
+    EXPECT_EQ(all.number<unsigned>("n"), std::nullopt);
+    for (const char* name : {"none", "more", "space", "half", "there is none"})
+        EXPECT_EQ(all.number<int>(name), std::nullopt) << name;
+    attribute_list open;
+    open.ask("n");
+    EXPECT_EQ(open.number<int>("n"), std::nullopt);
+    EXPECT_EQ(all.view().find("big")->number<std::uint16_t>(), 300);
 }
 
 TEST(attribute_list, refuses_what_it_cannot_hold) {

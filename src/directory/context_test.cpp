@@ -341,6 +341,7 @@ TEST_F(context_test, messages_that_were_begun_end_when_their_receiver_or_sender_
     three.reset();
     EXPECT_GE(ended(to_other, errc::ok), 30u);
     EXPECT_LE(ended(to_other, errc::ok), 32u);
+    EXPECT_EQ(ended(to_other, errc::ok) + ended(to_other, errc::closed), 60u);
 }
 
 errc code_of_context(const std::string& directory, const std::string& secret) {
@@ -399,6 +400,8 @@ TEST(context_secret, keeps_out_who_does_not_know_it) {
     const auto add = stranger.procedure<bool(resource_id, resource_id)>("amalgam.directory.remove");
     EXPECT_FALSE(add.on(host.address()).try_call(one.id(), box.id()));
     EXPECT_TRUE(two.find(box.id()));
+    EXPECT_GE(host.counters().get("directory.refused").value(), 1u);
+    EXPECT_GE(one.where().counters().get("context.refused").value(), 1u);
 }
 
 template <typename Work>

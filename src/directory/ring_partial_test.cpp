@@ -58,6 +58,27 @@ TEST(ring_partial, a_search_or_query_says_whether_all_have_answered) {
     }
 }
 
+TEST(ring_partial, a_lookup_of_what_may_be_with_who_is_silent_says_so) {
+    hosts all(4);
+    all.net.run_for(3s);
+    const resource_id box = all.add_resource(2, {{"type", "box"}});
+    const auto code = [&](resource_id which) {
+        return all.in(0, [&](context& here) {
+            try {
+                (void)here.lookup(which);
+            } catch (const error& why) {
+                return why.code().code;
+            }
+            return errc::ok;
+        });
+    };
+    all.net.cut("host2");
+    EXPECT_EQ(code(box), errc::timed_out);
+    all.net.heal("host2");
+    all.net.run_for(15s);
+    EXPECT_EQ(code(box), errc::ok);
+}
+
 TEST(ring_partial, a_search_that_loses_a_directory_on_its_way_says_so) {
     hosts all(5);
     all.net.run_for(3s);

@@ -78,6 +78,31 @@ TEST(watch_state, what_is_told_again_is_told_only_where_it_differs) {
     watch->end();
 }
 
+TEST(watch_state, its_function_is_called_by_one_at_a_time_and_in_order) {
+    shared_fifo_pool where;
+    const std::vector<pool_ref> both{where};
+    execution_stream one({.pools = {&where}}), other({.pools = {&where}});
+    constexpr std::uint32_t count = 500;
+    std::atomic<int> running{0};
+    std::uint32_t last = 0;
+    latch told(count);
+    const auto watch = std::make_shared<watch_state>(
+        std::weak_ptr<context_core>(), 1, attribute_list(), [&](const resource_change& change) {
+            EXPECT_EQ(++running, 1);
+            EXPECT_EQ(static_cast<std::uint32_t>(change.which.id), ++last);
+            this_task::yield();
+            --running;
+            told.count_down();
+        });
+    for (std::uint32_t i = 1; i <= count; ++i) {
+        watch->note(where, resource_change::kind::appeared, {resource_id{i}, {}, {}});
+        if (i % 50 == 0) std::this_thread::yield();
+    }
+    told.wait();
+    watch->end();
+    EXPECT_EQ(last, count);
+}
+
 TEST(watch_state, its_function_may_end_it) {
     execution_stream stream;
     std::shared_ptr<watch_state> watch;

@@ -1,10 +1,13 @@
+#include <atomic>
 #include <cstdint>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -46,6 +49,36 @@ TEST(accelerator, takes_items_and_gives_results) {
         expected.insert(long{i} * i);
     EXPECT_EQ(got, expected);
     EXPECT_THROW(squares.offload(1), error);
+}
+
+TEST(accelerator, is_used_by_several_threads_at_once) {
+    graph g;
+    accelerator<int, int> next(g, g.add_farm<int, int>("next", 2, [](int n) { return n + 1; }),
+                               {.threads = 2, .queue_items = 4});
+    std::vector<std::multiset<int>> got(2);
+    {
+        std::vector<std::jthread> all;
+        std::latch fed(3);
+        for (int which = 0; which < 3; ++which)
+            all.emplace_back([&, which] {
+                for (int i = 0; i < 500; ++i)
+                    next.offload(500 * which + i);
+                fed.count_down();
+            });
+        for (std::multiset<int>& its : got)
+            all.emplace_back([&] {
+                while (std::optional<int> one = next.collect())
+                    its.insert(*one);
+            });
+        fed.wait();
+        next.finish();
+    }
+    next.wait();
+    std::multiset<int> expected;
+    for (int i = 1; i <= 1500; ++i)
+        expected.insert(i);
+    got[0].merge(got[1]);
+    EXPECT_EQ(got[0], expected);
 }
 
 TEST(accelerator, answers_one_item_at_a_time) {
@@ -135,6 +168,55 @@ TEST(running_graph, is_stopped_by_its_program) {
     running_graph running = start(g);
     running.stop();
     EXPECT_EQ(code_of_wait(running), errc::canceled);
+}
+
+/// Counts how often it is told to stop; throws at an item.
+struct stopped_sink : sink<int> {
+    explicit stopped_sink(std::atomic<int>& into) : stops(into) {}
+    void consume(int n) {
+        if (n == 100) throw std::runtime_error("a hundred is too much");
+    }
+    void stop() noexcept { ++stops; }
+    std::atomic<int>& stops;
+};
+
+TEST(running_graph, tells_a_node_to_stop_once_however_often_its_run_is_ended_early) {
+    for (const int items : {10, 1000}) {
+        graph g;
+        std::atomic<int> stops{0};
+        auto from = g.add_source<int>("from", [&](outlet<int>& out) {
+            for (int i = 0; i < items; ++i)
+                out.send(i);
+        });
+        std::vector<block<int, void>> sinks{g.add<stopped_sink>("one", stops),
+                                            g.add<stopped_sink>("other", stops)};
+        g.pipeline(from, g.farm(sinks, broadcast));
+        running_graph running = start(g);
+        EXPECT_EQ(code_of_wait(running), items == 10 ? errc::ok : errc::handler_failed);
+        EXPECT_EQ(stops, items == 10 ? 0 : 2) << "once for each of them, unless all is well";
+        for (int i = 0; i < 2; ++i)
+            running.stop();
+        EXPECT_EQ(stops, items == 10 ? 0 : 2);
+    }
+}
+
+TEST(running_graph, may_be_stopped_at_any_time_by_any_thread) {
+    for (int round = 0; round < 50; ++round) {
+        graph g;
+        std::atomic<int> stops{0};
+        channel<int> from(1);
+        g.pipeline(g.add<channel_source<int>>("from", from), g.add<stopped_sink>("to", stops));
+        running_graph running = start(g);
+        std::vector<std::jthread> stop;
+        for (int i = 0; i < 3; ++i)
+            stop.emplace_back([&] { running.stop(); });
+        if (round % 2 == 0) stop.clear();
+        EXPECT_EQ(code_of_wait(running), errc::canceled);
+        running.stop();
+        EXPECT_EQ(code_of_wait(running), errc::canceled) << "it is said as often as it is asked";
+        EXPECT_TRUE(from.closed());
+        EXPECT_LE(stops, 1);
+    }
 }
 
 TEST(running_graph, is_refused_while_another_run_of_the_graph_goes_on_which_that_does_not_end) {

@@ -85,6 +85,29 @@ TEST_F(by_hand, a_node_that_throws_ends_every_group_with_its_words) {
     }
 }
 
+TEST_F(by_hand, a_program_that_stops_its_run_ends_it_in_every_group) {
+    child_process last = start("G3", "halted");
+    child_process first = start("G1", "halted");
+    child_process middle = start("G2", "halted");
+    EXPECT_EQ(first.output(), "canceled\n");
+    EXPECT_EQ(first.join(), 1);
+    for (child_process* one : {&middle, &last}) {
+        const std::string output = one->output();
+        EXPECT_NE(output.find("the run was stopped by its own program"), std::string::npos)
+            << output;
+        EXPECT_EQ(one->join(), 1);
+    }
+}
+
+TEST_F(by_hand, a_node_that_computes_for_longer_than_the_silence_limit_is_not_lost) {
+    child_process last = start("G3", "busy");
+    child_process first = start("G1", "busy");
+    child_process middle = start("G2", "busy");
+    EXPECT_EQ(last.output(), "got 150\n");
+    EXPECT_EQ(first.output() + middle.output(), "");
+    EXPECT_EQ(first.join() + middle.join() + last.join(), 0);
+}
+
 TEST_F(by_hand, a_group_that_is_not_in_the_config_is_refused) {
     EXPECT_EQ(
         refusal({"AMALGAM_CONFIG=" + config_, "AMALGAM_GROUP=G9"}),

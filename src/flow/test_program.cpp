@@ -14,6 +14,7 @@
 
 #include <amalgam/flow/graph.hpp>
 #include <amalgam/flow/run.hpp>
+#include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "flow/random_graph.hpp"
@@ -89,12 +90,13 @@ int three_groups(int last, const std::string& mode, const char* fifo = nullptr,
         if (mode == "throw" && n == 100) throw std::runtime_error("no more than 100");
         if (mode == "colors" && n == 100) throw std::runtime_error("red \x1b[31m");
         if (mode == "stopped" && n == 100) ::kill(::getpid(), SIGSTOP);
+        if (mode == "busy" && n == 100) ::usleep(4500000);  // Its whole thread, as a computation.
         return n;
     });
     auto to = graph.add_sink<int>(mode == "differ" ? "to " + group() : "to",
                                   [=, count = 0](int n) mutable {
                                       if (++count == 1 && mode == "flowing") report(fifo);
-                                      if (n != last || mode != "count") return;
+                                      if (n != last || (mode != "count" && mode != "busy")) return;
                                       std::printf("got %d\n", count);
                                       std::fflush(stdout);  // It may be stopped next.
                                   });
@@ -150,6 +152,35 @@ int end_when_asked(const char* fifo) {
     report(fifo);
     for (;;)
         ::pause();
+}
+
+/// Numbers from G1 to G3, whose run is ended by the program of G1.
+int stopped_by_program() {
+    am::graph graph;
+    am::event enough;
+    auto from = graph.add_source<int>("from", [&](am::outlet<int>& out) {
+        for (int i = 1;; ++i) {
+            out.send(i);
+            if (i == 1000) enough.set();
+        }
+    });
+    auto middle = graph.add_stage<int, int>("middle", [](int n) { return n; });
+    auto to = graph.add_sink<int>("to", [](int) {});
+    graph.pipeline(from, middle, to);
+    graph.group("G1").add(from);
+    graph.group("G2").add(middle);
+    graph.group("G3").add(to);
+    if (group() != "G1") return am::run_main(graph);
+    am::running_graph running = am::start(graph);
+    enough.wait();
+    running.stop();
+    try {
+        running.wait();
+    } catch (const am::error& why) {
+        std::printf("%s\n", std::string(am::name(why.code().code)).c_str());
+        return 1;
+    }
+    return 0;
 }
 
 /// One item, twice.
@@ -216,6 +247,9 @@ int main(int argc, char** argv) {
     if (mode == "loop") return loop_of_three_groups();
     if (mode == "stopped")
         return three_groups(0, mode, nullptr, {.silence_limit = std::chrono::milliseconds(2000)});
+    if (mode == "busy")
+        return three_groups(150, mode, nullptr, {.silence_limit = std::chrono::milliseconds(2000)});
+    if (mode == "halted") return stopped_by_program();
     if (mode == "late") {
         if (group() != "G2")
             return three_groups(0, mode, nullptr, {.join_limit = std::chrono::milliseconds(200)});

@@ -83,7 +83,7 @@ private:
 /// Threads: like a plain value.
 /// Failure: throws error{invalid} for a name that is empty, longer than `max_name_bytes`, or for
 ///          add() and ask() there already; error{too_large} past `max_bytes` or `max_attributes`;
-///          error{no_memory}.
+///          std::bad_alloc; and then has changed nothing.
 /// Cost:    add() copies the value; memory grows by doubling.
 class attribute_list {
 public:

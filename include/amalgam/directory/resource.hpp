@@ -42,7 +42,7 @@ public:
 
     explicit operator bool() const noexcept { return id_ != resource_id::none; }
     resource_id id() const noexcept { return id_; }
-    /// It goes on without this: until its context ends, or remove() is called there.
+    /// It goes on without this, until its context ends.
     resource_id release() noexcept;
 
     /// Its attributes get these values; it gets those that it has not. All have values. Who watches

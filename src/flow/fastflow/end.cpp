@@ -45,7 +45,7 @@ std::optional<failure> fastflow_end::failed() const {
 
 void fastflow_end::fail(failure why) {
     const std::lock_guard hold(lock_);
-    if (failed_ || done_) return;
+    if (failed_ || done_ || ended_) return;
     failed_ = std::move(why);
     wake_all();
     // Not here: the engine cannot be stopped from inside, and whoever found out may be needed.

@@ -1,7 +1,11 @@
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -140,6 +144,134 @@ TEST_P(fastflow_ends, a_receiver_that_there_is_none_of_is_refused_and_nothing_is
     sender.join();
     EXPECT_EQ(items, 2u);
     EXPECT_FALSE(none.is_told.is_set()) << none.sentence;
+}
+
+TEST_P(fastflow_ends, a_failure_is_told_once_on_a_thread_of_its_own_after_the_other_end_was) {
+    told there;
+    fastflow_options options = there.options();
+    std::unique_ptr<fastflow_out> out;
+    int calls = 0;
+    bool other_knew = false;
+    std::thread::id ran_on;
+    options.on_failure = [&](const failure& why) {
+        ++calls;
+        ran_on = std::this_thread::get_id();
+        other_knew = out->failed().has_value();
+        there.sentence = why.sentence;
+    };
+    fastflow_in in(GetParam(), 1, "t", options);
+    told here;
+    out = std::make_unique<fastflow_out>(std::vector<std::string>{in.over().address()}, "t",
+                                         here.options());
+    out->join();
+    std::vector<std::thread> all;
+    for (int i = 0; i < 4; ++i)
+        all.emplace_back([&] { in.fail({{errc::canceled}, "enough"}); });
+    for (std::thread& each : all)
+        each.join();
+    in.fail({{errc::canceled}, "more than enough"});
+    in.wait_for_last_words();
+    here.is_told.wait();
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(there.sentence, "enough");
+    EXPECT_TRUE(other_knew);
+    EXPECT_NE(ran_on, std::this_thread::get_id());
+    EXPECT_NE(ran_on, std::thread::id());
+}
+
+TEST_P(fastflow_ends, no_more_batches_than_may_be_in_flight_are_sent_before_one_was_consumed) {
+    constexpr std::uint64_t batches = 3, item_bytes = 100, batch_bytes = 1000;
+    told none;
+    fastflow_options options = none.options(batch_bytes);
+    options.batches_in_flight = batches;
+    fastflow_in in(GetParam(), 1, "t", none.options());
+    std::atomic<std::uint64_t> sent{0};
+    std::thread sender([&] {
+        fastflow_out out({in.over().address()}, "t", options);
+        out.join();
+        for (std::uint64_t n = 0; n < 2000; ++n, ++sent)
+            send(out, 0, n, item_bytes);
+        out.end();
+    });
+    // Those in flight, and the one that is being filled; each to the item that fills it.
+    constexpr std::uint64_t most = (batches + 1) * (batch_bytes / item_bytes + 1) + 1;
+    std::deque<fastflow_in::arrival> held;
+    std::uint64_t came = 0, consumed = 0, most_ahead = 0;
+    const auto take = [&] {
+        auto batch = in.next();
+        if (!batch) return false;
+        came += batch->items;
+        held.push_back(std::move(*batch));
+        return true;
+    };
+    const auto consume_first = [&] {
+        most_ahead = std::max(most_ahead, sent - consumed);
+        consumed += held.front().items;
+        in.consumed(held.front());
+        held.pop_front();
+    };
+    // As long as there is another full batch to come.
+    while (came + 2 * batch_bytes / item_bytes < 2000) {
+        if (held.size() == batches) consume_first();
+        ASSERT_TRUE(take());
+    }
+    do {
+        while (!held.empty())
+            consume_first();
+    } while (take());
+    sender.join();
+    EXPECT_EQ(consumed, 2000u);
+    EXPECT_LE(most_ahead, most);
+    EXPECT_FALSE(none.is_told.is_set()) << none.sentence;
+}
+
+TEST_P(fastflow_ends, a_sender_ends_when_everything_has_left_its_receiver) {
+    told none;
+    fastflow_in in(GetParam(), 1, "t", none.options());
+    std::atomic<bool> has_left{false};
+    std::thread sender([&] {
+        fastflow_out out({in.over().address()}, "t", none.options());
+        out.join();
+        send(out, 0, 0);
+        out.end();
+        EXPECT_TRUE(has_left);
+    });
+    auto batch = in.next();
+    ASSERT_TRUE(batch);
+    std::this_thread::yield();
+    has_left = true;
+    in.consumed(*batch);
+    EXPECT_FALSE(in.next());
+    sender.join();
+}
+
+TEST_P(fastflow_ends, after_a_good_end_no_failure_counts) {
+    told none;
+    fastflow_in in(GetParam(), 1, "t", none.options());
+    fastflow_out out({in.over().address()}, "t", none.options());
+    std::thread sender([&] {
+        out.join();
+        send(out, 0, 0);
+        out.end();
+    });
+    auto batch = in.next();
+    ASSERT_TRUE(batch);
+    in.consumed(*batch);
+    EXPECT_FALSE(in.next());
+    sender.join();
+    in.fail({{errc::canceled}, "too late"});
+    out.fail({{errc::canceled}, "too late"});
+    in.wait_for_last_words();
+    out.wait_for_last_words();
+    EXPECT_FALSE(in.failed());
+    EXPECT_FALSE(out.failed());
+    EXPECT_FALSE(none.is_told.is_set()) << none.sentence;
+}
+
+TEST(fastflow_failure, by_default_ends_the_process_with_its_sentence_and_code_1) {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(fastflow_options{}.on_failure({{errc::disconnected}, "sender 1 of 1 is lost"}),
+                testing::ExitedWithCode(1), "amalgam: sender 1 of 1 is lost\n");
 }
 
 }  // namespace

@@ -32,7 +32,11 @@ std::optional<fastflow_in::arrival> fastflow_in::next() {
     std::unique_lock hold(lock_);
     if (!has_all_senders(hold)) return std::nullopt;
     changed_.wait(hold, [this] { return has_something(); });
-    if (failed_ || ready_.empty()) return std::nullopt;
+    if (failed_) return std::nullopt;
+    if (ready_.empty()) {
+        ended_ = true;
+        return std::nullopt;
+    }
     std::optional<arrival> first(std::move(ready_.front()));
     ready_.pop_front();
     return first;

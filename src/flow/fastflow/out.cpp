@@ -168,6 +168,7 @@ void fastflow_out::end() {
         if (!answer) fail_to_send(*each, answer.why());
         hold.lock();
     }
+    if (!failed_) ended_ = true;
 }
 
 void fastflow_out::end_ults() {

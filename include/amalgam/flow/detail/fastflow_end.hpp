@@ -25,7 +25,7 @@ public:
 
     engine& over() noexcept { return engine_; }
     std::optional<failure> failed() const;
-    /// The first failure counts; after the end none does.
+    /// The first failure counts; after a good end of the stream none does.
     void fail(failure why);
     /// Returns once on_failure has, if this end failed: what a node does last.
     void wait_for_last_words();
@@ -61,6 +61,7 @@ protected:
     std::vector<far_end*> far_ends_;
     std::optional<failure> failed_;
     bool done_ = false;
+    bool ended_ = false;  ///< The stream, and well.
 
 private:
     const far_end* find(const peer& who) const noexcept;
