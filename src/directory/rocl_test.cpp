@@ -1,7 +1,9 @@
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <latch>
 #include <set>
 #include <string>
 #include <thread>
@@ -271,6 +273,117 @@ TEST_F(rocl, a_buffer_may_be_said_to_go_back_before_it_is_sent) {
     void* in = nullptr;
     EXPECT_EQ(rocl_recv(context, ROCL_ANY, ROCL_ANY, &in, nullptr, nullptr, nullptr, -1), 0);
     EXPECT_EQ(rocl_bfret(in), 0);
+}
+
+TEST_F(rocl, any_thread_may_call_any_function) {
+    std::vector<std::thread> all;
+    for (int which = 0; which < 4; ++which)
+        all.emplace_back([&, which] {
+            const std::string name = std::to_string(which);
+            rocl_attrl_t* const what = list({{"thread", name.c_str()}});
+            for (int i = 0; i < 50; ++i) {
+                const int mine = rocl_register(what);
+                ASSERT_GT(mine, 0);
+                int found = ROCL_ANY;
+                ASSERT_EQ(rocl_query(&found, what), 0);
+                EXPECT_EQ(found, mine);
+                void* const out = rocl_bfget(100);
+                std::memset(out, which, 100);
+                ASSERT_EQ(rocl_send(context, mine, i, out, 100), 0);
+                ASSERT_EQ(rocl_bftoret(out), 0);
+                void* in = nullptr;
+                int tag = -1, length = 0;
+                ASSERT_EQ(rocl_recv(mine, context, ROCL_ANY, &in, nullptr, &tag, &length, -1), 0);
+                EXPECT_EQ(tag, i);
+                EXPECT_EQ(length, 100);
+                EXPECT_EQ(*static_cast<const char*>(in), which);
+                ASSERT_EQ(rocl_bfret(in), 0);
+                ASSERT_EQ(rocl_delete(mine), 0);
+            }
+            rocl_kill_attrl(what);
+        });
+    for (std::thread& each : all)
+        each.join();
+}
+
+TEST_F(rocl, buffers_and_lists_stay_valid_when_the_context_is_closed) {
+    rocl_attrl_t* const wanted = list({{"type", "x"}, {"n", nullptr}});
+    rocl_attrl_t* const what = list({{"type", "x"}, {"n", "1"}});
+    ASSERT_GT(rocl_register(what), 0);
+    int found = ROCL_ANY;
+    ASSERT_EQ(rocl_query(&found, wanted), 0);
+    void* const small = rocl_bfget(100);
+    void* const large = rocl_bfget(100000);
+    EXPECT_EQ(rocl_exit(), 0);
+    context = -1;
+    std::memset(small, 1, 100);
+    std::memset(large, 1, 100000);
+    EXPECT_EQ(rocl_bfstat(large), 0);
+    EXPECT_EQ(rocl_bfret(small), 0);
+    EXPECT_EQ(rocl_bfret(large), 0);
+    EXPECT_EQ(text(wanted, "n"), "1");
+    EXPECT_EQ(rocl_add_attr(wanted, "more", "2", 1), 0);
+    rocl_kill_attrl(wanted);
+    rocl_kill_attrl(what);
+}
+
+TEST(rocl_codes, what_belongs_to_another_context_is_denied) {
+    engine host{"shm://", {.name = "directory"}};
+    const directory_server directory{host};
+    context other{"shm://", {.directory = host.address()}};
+    const resource its = other.add({{"type", "box"}});
+    ::setenv("AMALGAM_DIRECTORY", host.address().c_str(), 1);
+    const int me = rocl_init();
+    ASSERT_GT(me, 0);
+    EXPECT_EQ(rocl_delete(static_cast<int>(its.id())), ROCL_EDENIED);
+    EXPECT_EQ(rocl_delete(static_cast<int>(other.id())), ROCL_EDENIED);
+    void* in = nullptr;
+    EXPECT_EQ(rocl_recv(static_cast<int>(its.id()), ROCL_ANY, ROCL_ANY, &in, nullptr, nullptr,
+                        nullptr, 0),
+              ROCL_ENOTFOUND)
+        << "it is none of this context's";
+    int found = static_cast<int>(its.id());
+    EXPECT_EQ(rocl_query(&found, nullptr), 0);
+    EXPECT_EQ(rocl_exit(), 0);
+}
+
+TEST(rocl_codes, answers_that_some_directories_owe_are_told_as_partial) {
+    directory_options options;
+    options.ring.answer_limit = std::chrono::milliseconds(200);
+    options.ring.period = std::chrono::seconds(60);  // So long is nobody taken for gone.
+    engine host{"shm://", {.name = "directory"}}, mute{"shm://", {.name = "mute"}};
+    const directory_server directory{host, options};
+    options.ring.others = {host.address()};
+    const directory_server silent{mute, options};
+    while (directory.servers() < 2 || silent.servers() < 2)
+        std::this_thread::yield();
+    ::setenv("AMALGAM_DIRECTORY", host.address().c_str(), 1);
+    const int me = rocl_init();
+    ASSERT_GT(me, 0);
+    rocl_attrl_t* const what = rocl_new_attrl(0);
+    ASSERT_EQ(rocl_add_attr(what, "type", "x", 1), 0);
+    int found = ROCL_ANY;
+    EXPECT_EQ(rocl_query(&found, what), ROCL_ENOTFOUND);
+    // Its only stream is held.
+    std::latch holds(1), may_go_on(1);
+    auto held = mute.spawn([&] {
+        holds.count_down();
+        may_go_on.wait();
+    });
+    holds.wait();
+    EXPECT_EQ(rocl_query(&found, what), ROCL_EPARTIAL);
+    rocl_handler_t* const query = rocl_query_start(what);
+    EXPECT_EQ(rocl_query_next(query, nullptr), ROCL_EPARTIAL);
+    const int mine = rocl_register(what);
+    EXPECT_EQ(rocl_query_stop(query), 0);
+    rocl_handler_t* const again = rocl_query_start(what);
+    EXPECT_EQ(rocl_query_next(again, nullptr), mine) << "what there is comes all the same";
+    EXPECT_EQ(rocl_query_next(again, nullptr), ROCL_EPARTIAL);
+    EXPECT_EQ(rocl_query_stop(again), 0);
+    may_go_on.count_down();
+    held.get();
+    EXPECT_EQ(rocl_exit(), 0);
+    rocl_kill_attrl(what);
 }
 
 TEST(rocl_codes, another_secret_is_denied) {

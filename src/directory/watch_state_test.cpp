@@ -1,12 +1,20 @@
 #include "directory/watch_state.hpp"
 
+#include <atomic>
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/latch.hpp>
+#include <amalgam/tasks/scheduler.hpp>
+#include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/context_core.hpp"
@@ -80,8 +88,8 @@ TEST(watch_state, what_is_told_again_is_told_only_where_it_differs) {
 
 TEST(watch_state, its_function_is_called_by_one_at_a_time_and_in_order) {
     shared_fifo_pool where;
-    const std::vector<pool_ref> both{where};
-    execution_stream one({.pools = {&where}}), other({.pools = {&where}});
+    execution_stream one(std::make_unique<basic_scheduler>(std::vector<pool*>{&where}));
+    execution_stream other(std::make_unique<basic_scheduler>(std::vector<pool*>{&where}));
     constexpr std::uint32_t count = 500;
     std::atomic<int> running{0};
     std::uint32_t last = 0;

@@ -1,3 +1,4 @@
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -69,6 +70,22 @@ TEST(item_pool, needs_no_more_items_than_a_graph_holds) {
     run(g, {.threads = 2, .queue_items = 16});
     EXPECT_EQ(sum, 14995u);  // 714 times 0 to 6, then 0 and 1.
     EXPECT_LE(pool.size(), 20u);
+}
+
+TEST(shared_items, are_broadcast_by_their_pointer) {
+    using item = std::shared_ptr<const text>;
+    graph g;
+    const item one = std::make_shared<const text>(1000, 'x');
+    std::vector<const text*> got(3);
+    std::vector<block<item, void>> sinks;
+    for (std::size_t i = 0; i < got.size(); ++i)
+        sinks.push_back(g.add_sink<item>("to" + std::to_string(i),
+                                         [&got, i](const item& it) { got[i] = it.get(); }));
+    g.pipeline(g.add_source<item>("from", [&](outlet<item>& out) { out.send(one); }),
+               g.farm(sinks, broadcast));
+    run(g);
+    EXPECT_EQ(got, std::vector<const text*>(3, one.get()));
+    EXPECT_EQ(one.use_count(), 1) << "nobody holds it any more";
 }
 
 TEST(pooled, travels_as_its_item_into_a_pool_of_the_receiver) {

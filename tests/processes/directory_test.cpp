@@ -136,6 +136,24 @@ TEST_F(directory_test, a_killed_directory_is_started_again_as_it_was) {
     EXPECT_TRUE(soon(1, host, is_there));
 }
 
+TEST_F(directory_test, kill_ends_a_directory_until_it_is_missed_and_ctrl_c_ends_it_for_good) {
+    const std::vector<std::string> on_the_network{"ping", "--count", "1", "tcp://127.0.0.1:7100"};
+    for (const int how : {SIGTERM, SIGINT}) {
+        const network_host host;
+        child_process directory = tool(host, {"directory", "shm://amalgam-directory",
+                                              "tcp://127.0.0.1:7100", "--end-after", "2"});
+        ASSERT_TRUE(soon(0, host, on_the_network));
+        directory.signal(how);
+        EXPECT_EQ(directory.join(), 0);
+        EXPECT_TRUE(soon(1, host, {"find", "name=x"})) << "who comes starts one";
+        EXPECT_TRUE(soon(0, host, is_there));
+        EXPECT_TRUE(soon(how == SIGTERM ? 0 : 1, host, on_the_network)) << "as it was, or a bare one";
+        EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
+        child_process last = tool(host, {"directory", "--end-after", "1"});
+        EXPECT_EQ(last.join(), 0);  // Nothing is kept.
+    }
+}
+
 TEST_F(directory_test, a_directory_with_a_secret_is_started_again_with_it_and_not_without) {
     const network_host host;
     const std::string file = testing::TempDir() + "secret" + std::to_string(::getpid());

@@ -79,7 +79,8 @@ struct directory_options {
 ///
 /// A context that goes, or whose process does, takes its resources with it at once; one that hangs
 /// within directory_options::silence.
-/// Owner:   borrows the engine, which outlives it. At its end every context has lost it.
+/// Owner:   borrows the engine, which outlives it. Contexts have lost it when that ends; between
+///          the two ends their calls throw error{not_found}.
 /// Threads: any.
 /// Failure: the constructor throws error{invalid} when the engine has one already.
 class directory_server {
