@@ -238,8 +238,8 @@ public:
 
     /// A loop: what `body` gives goes back to its start if `again(item)`, else on. It ends when
     /// everything that led into it has ended and nothing is left in it. What comes back is taken
-    /// before what comes from outside, and its queue has no bound: memory is bounded as long as
-    /// the body does not multiply what it sends back.
+    /// first, before the next items from outside (64 at most), and its queue has no bound: memory
+    /// is bounded as long as the body does not multiply what it sends back.
     template <typename In, typename Out, typename Again>
     block<In, Out> feedback(const block<In, Out>& body, Again again) {
         if constexpr (detail::fits<Out, In>()) {
