@@ -92,8 +92,8 @@ TEST(attribute_list, takes_values_and_names_of_its_own) {
 }
 
 TEST(attribute, is_a_number_as_a_whole_or_not_at_all) {
-    const attribute_list all{{"n", "-12"},  {"half", "0.5"}, {"big", "300"}, {"none", ""},
-                             {"more", "1x"}, {"space", " 1"}};
+    const attribute_list all{{"n", "-12"}, {"half", "0.5"}, {"big", "300"},
+                             {"none", ""}, {"more", "1x"},  {"space", " 1"}};
     EXPECT_EQ(all.number<int>("n"), -12);
     EXPECT_EQ(all.number<double>("half"), 0.5);
     EXPECT_EQ(all.number<std::uint8_t>("big"), std::nullopt) << "it does not fit";

@@ -221,15 +221,13 @@ TEST_F(limited_directory, refuses_what_is_past_a_limit_until_there_is_room_again
     engine third(net.port("third"));
     EXPECT_EQ(in(third,
                  [&] {
-                     return code_of_work([&] {
-                         const context more(third, {.directory = host.address()});
-                     });
+                     return code_of_work(
+                         [&] { const context more(third, {.directory = host.address()}); });
                  }),
               errc::overloaded);
     in(first, [&] {
         const auto add = [&](std::size_t bytes) {
-            return code_of_work(
-                [&] { one->add({{"x", std::string(bytes, 'x')}}).release(); });
+            return code_of_work([&] { one->add({{"x", std::string(bytes, 'x')}}).release(); });
         };
         const auto watch = [&] { return one->watch({{"type", "x"}}, [](const auto&) {}); };
         EXPECT_EQ(add(10000), errc::overloaded) << "of bytes";

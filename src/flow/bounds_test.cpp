@@ -91,11 +91,10 @@ TEST(bounds, a_loop_holds_little_more_than_its_queues) {
             most = std::max(most, entered - left);
             return one;
         });
-        auto work = g.add_farm<item, item>("work", 2, [](item one) {
-            return item{one.rounds + 1};
-        });
-        auto loop = g.feedback(g.pipeline(enter, work),
-                               [](const item& one) { return one.rounds < 10; });
+        auto work =
+            g.add_farm<item, item>("work", 2, [](item one) { return item{one.rounds + 1}; });
+        auto loop =
+            g.feedback(g.pipeline(enter, work), [](const item& one) { return one.rounds < 10; });
         g.pipeline(from, loop, g.add_sink<item>("to", [&](item) { ++left; }));
         run(g, {.threads = threads, .queue_items = 8});
         EXPECT_EQ(left, 5000);

@@ -91,28 +91,28 @@ TEST(group_items, on_demand_are_no_more_before_a_worker_than_it_was_told) {
     for (const std::size_t most : {1u, 3u}) {
         int sent = 0, done = 0, most_before = 0;
         std::vector<int> taken(2);
-        looped_run all(R"({"groups": {"G0": {"endpoint": "loop://a"}, "G1": {"endpoint": "loop://b"},
+        looped_run all(
+            R"({"groups": {"G0": {"endpoint": "loop://a"}, "G1": {"endpoint": "loop://b"},
                                       "G2": {"endpoint": "loop://c"}}})",
-                       {}, [&](graph& g, const seat&) {
-                           auto from = g.add_source<int>("from", [&](outlet<int>& out) {
-                               for (int i = 0; i < 400; ++i) {
-                                   out.send(i);
-                                   most_before = std::max(most_before, ++sent - done);
-                               }
-                           });
-                           std::vector<block<int, void>> workers;
-                           for (std::size_t w = 0; w < 2; ++w)
-                               workers.push_back(g.add_sink<int>(
-                                   "to" + std::to_string(w), [&, w](int) {
-                                       this_task::sleep_for(w == 0 ? 1ms : 3ms);
-                                       ++taken[w];
-                                       ++done;
-                                   }));
-                           g.pipeline(from, g.farm(workers, on_demand(most)));
-                           g.group("G0").add(from);
-                           g.group("G1").add(workers[0]);
-                           g.group("G2").add(workers[1]);
-                       });
+            {}, [&](graph& g, const seat&) {
+                auto from = g.add_source<int>("from", [&](outlet<int>& out) {
+                    for (int i = 0; i < 400; ++i) {
+                        out.send(i);
+                        most_before = std::max(most_before, ++sent - done);
+                    }
+                });
+                std::vector<block<int, void>> workers;
+                for (std::size_t w = 0; w < 2; ++w)
+                    workers.push_back(g.add_sink<int>("to" + std::to_string(w), [&, w](int) {
+                        this_task::sleep_for(w == 0 ? 1ms : 3ms);
+                        ++taken[w];
+                        ++done;
+                    }));
+                g.pipeline(from, g.farm(workers, on_demand(most)));
+                g.group("G0").add(from);
+                g.group("G1").add(workers[0]);
+                g.group("G2").add(workers[1]);
+            });
         all.start_all();
         all.run_until_idle();
         EXPECT_EQ(all.failure_of(0) + all.failure_of(1) + all.failure_of(2), "");

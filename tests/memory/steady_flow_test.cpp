@@ -37,14 +37,14 @@ TEST(steady_flow, items_between_nodes_of_a_process_take_no_memory) {
     graph g;
     const auto same = [](int n) { return n; };
     const auto key = by_key([](const int& n) { return n; });
-    g.pipeline(g.add_source<int>("from", counting_source(1, asked)),
-               g.add_farm<int, int>("turns", 2, same),
-               g.add_farm<int, int>("demand", 2, same, on_demand(2)),
-               g.add_farm<int, int>("keys", 2, same, key),
-               g.combine(g.add_stage<int, int>("one", same), g.add_stage<int, int>("two", same)),
-               g.farm(std::vector{g.add_sink<int>("to0", [](int) {}),
-                                  g.add_sink<int>("to1", [](int) {})},
-                      broadcast));
+    g.pipeline(
+        g.add_source<int>("from", counting_source(1, asked)),
+        g.add_farm<int, int>("turns", 2, same),
+        g.add_farm<int, int>("demand", 2, same, on_demand(2)),
+        g.add_farm<int, int>("keys", 2, same, key),
+        g.combine(g.add_stage<int, int>("one", same), g.add_stage<int, int>("two", same)),
+        g.farm(std::vector{g.add_sink<int>("to0", [](int) {}), g.add_sink<int>("to1", [](int) {})},
+               broadcast));
     run(g, {.threads = 1, .queue_items = 16});
     EXPECT_EQ(asked, 0u);
 }

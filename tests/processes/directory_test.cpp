@@ -147,7 +147,8 @@ TEST_F(directory_test, kill_ends_a_directory_until_it_is_missed_and_ctrl_c_ends_
         EXPECT_EQ(directory.join(), 0);
         EXPECT_TRUE(soon(1, host, {"find", "name=x"})) << "who comes starts one";
         EXPECT_TRUE(soon(0, host, is_there));
-        EXPECT_TRUE(soon(how == SIGTERM ? 0 : 1, host, on_the_network)) << "as it was, or a bare one";
+        EXPECT_TRUE(soon(how == SIGTERM ? 0 : 1, host, on_the_network))
+            << "as it was, or a bare one";
         EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
         child_process last = tool(host, {"directory", "--end-after", "1"});
         EXPECT_EQ(last.join(), 0);  // Nothing is kept.
