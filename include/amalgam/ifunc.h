@@ -52,7 +52,7 @@ void amalgam_ifunc_ep_destroy(amalgam_ifunc_ep_t* ep);
 
 int amalgam_register_ifunc(amalgam_ifunc_context_t* context, const char* ifunc_name,
                            amalgam_ifunc_t** ifunc_p);
-/* Targets that have not got its code will not get it any more. */
+/* Targets that have not got its code will not get it any more, once its messages are freed. */
 void amalgam_deregister_ifunc(amalgam_ifunc_context_t* context, amalgam_ifunc_t* ifunc);
 /* Asks NAME_payload_get_max_size(), and has NAME_payload_init() write the payload in its place. */
 int amalgam_ifunc_msg_create(amalgam_ifunc_t* ifunc, const void* source_args,

@@ -1,4 +1,5 @@
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include <amalgam/inject/build_image.hpp>
 
 #include "inject/elf_image.hpp"
+#include "inject/image_contents.hpp"
 #include "inject/read_file.hpp"
 
 namespace amalgam {
@@ -144,6 +146,13 @@ void compile(const image_source& from, const std::string& name, const brief_fold
 code_image build_image(const image_source& from) {
     if (!files::exists(from.path))
         throw error(errc::not_found, fmt::format("there is no file {}", from.path));
+    if (!std::has_single_bit(from.payload_alignment) ||
+        from.payload_alignment > detail::image_contents::most_payload_alignment)
+        throw error(
+            errc::invalid,
+            fmt::format("payloads at multiples of {}; expected a power of two up to {}, "
+                        "such as 64",
+                        from.payload_alignment, detail::image_contents::most_payload_alignment));
     const std::string name = from.name.empty() ? files::path(from.path).stem().string() : from.name;
     const brief_folder folder;
     const std::string object = folder.path_of("image.so");

@@ -1,5 +1,6 @@
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -69,6 +70,9 @@ int code_or(Work work) noexcept {
     } catch (const error& why) {
         last_error = why.what();
         return code_of(why.code().code);
+    } catch (const std::bad_alloc& why) {
+        last_error = why.what();
+        return AMALGAM_IFUNC_ENOMEMORY;
     } catch (const std::exception& why) {
         last_error = why.what();
         return AMALGAM_IFUNC_EFAILED;

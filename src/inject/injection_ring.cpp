@@ -22,6 +22,7 @@ namespace {
 constexpr std::uint64_t ring_head_bytes = 64;
 /// Messages begin at multiples of this.
 constexpr std::uint64_t ring_unit = 64;
+constexpr std::uint64_t least_ring_bytes = 4096;
 
 /// In front of each message.
 struct ring_message {
@@ -48,33 +49,45 @@ public:
     }
 
     const amalgam::bulk& shown() const noexcept { return shown_; }
+    /// Runs the next message, and whether there was one.
     bool run_next() {
+        for (;;) {
+            const auto took = take_next();
+            if (took != taken::skip) return took == taken::message;
+        }
+    }
+
+private:
+    enum class taken { nothing, skip, message };
+
+    taken take_next() {
         const std::uint64_t room = memory_.size() - ring_head_bytes;
         std::byte* const at = memory_.data() + ring_head_bytes + taken_ % room;
         auto& mark = *reinterpret_cast<std::uint64_t*>(at);
         if (closed_ || std::atomic_ref(mark).load(std::memory_order_acquire) != taken_ + 1)
-            return false;
+            return taken::nothing;
         ring_message what;
         std::memcpy(&what, at, sizeof(what));
         const std::uint64_t left = room - taken_ % room;
-        if (what.bytes == 0 || what.bytes % ring_unit != 0 || what.bytes > left ||
+        const bool skips = what.code_bytes == 0;  // To the front, and not from there: see poll().
+        if ((skips && (what.bytes != left || left == room)) || what.bytes == 0 ||
+            what.bytes % ring_unit != 0 || what.bytes > left ||
             sizeof(what) + std::uint64_t{what.code_bytes} > what.payload_at ||
             std::uint64_t{what.payload_at} + what.payload_bytes > what.bytes) {
             log(log_level::warn, "inject", "a ring is closed: what its source wrote is no message",
                 {{"at", taken_}});
             closed_ = true;
-            return false;
+            return taken::nothing;
         }
-        if (what.code_bytes != 0)
+        if (!skips)
             target_->run_polled({at + sizeof(what), what.code_bytes},
                                 {at + what.payload_at, what.payload_bytes});
         taken_ += what.bytes;
         auto& seen = *reinterpret_cast<std::uint64_t*>(memory_.data());
         std::atomic_ref(seen).store(taken_, std::memory_order_release);
-        return true;
+        return skips ? taken::skip : taken::message;
     }
 
-private:
     std::shared_ptr<target_core> target_;
     bulk_cache cache_;
     bulk_buffer memory_;
@@ -88,7 +101,7 @@ private:
 namespace amalgam {
 
 injection_ring::injection_ring(const injection_target& runs, std::size_t bytes) {
-    if (bytes < 4096 || bytes > std::size_t{1} << 30)
+    if (bytes < detail::least_ring_bytes || bytes > std::size_t{1} << 30)
         throw error(errc::invalid, fmt::format("a ring of {} bytes; expected 4096 to 2^30", bytes));
     memory_ = std::make_unique<detail::ring_memory>(runs.core_,
                                                     detail::rounded_up(bytes, detail::ring_unit));
@@ -107,7 +120,13 @@ std::size_t injection_ring::poll(std::size_t most) {
     return count;
 }
 
-injection_ring_writer::injection_ring_writer(bulk ring) : ring_(std::move(ring)) {}
+injection_ring_writer::injection_ring_writer(bulk ring) : ring_(std::move(ring)) {
+    if (ring_.bytes() < detail::least_ring_bytes || ring_.bytes() % detail::ring_unit != 0)
+        throw error(errc::invalid,
+                    fmt::format("memory of {} bytes is no ring; expected injection_ring::memory() "
+                                "of the target",
+                                ring_.bytes()));
+}
 
 bool injection_ring_writer::has_room(std::uint64_t bytes) {
     const std::uint64_t room = ring_.bytes() - detail::ring_head_bytes;

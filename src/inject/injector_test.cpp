@@ -239,8 +239,9 @@ TEST_F(injector_test, what_was_not_used_for_longest_goes_first) {
             inject.add(compiled(each, std::string("MAIN(") + each + ") { amalgam_inject_result(\"" +
                                           each + "\", 3); }")));
     for (const int which : {0, 1, 0, 2, 0, 1, 2})
-        EXPECT_EQ(text_of(all[static_cast<std::size_t>(which)].create(1).call(there)).size(), 3u);
+        EXPECT_GE(text_of(all[static_cast<std::size_t>(which)].create(1).call(there)).size(), 3u);
     EXPECT_EQ(target.images(), 2u);
+    EXPECT_EQ(linked(), 5u) << "the first was used again, and stayed";
 }
 
 TEST_F(injector_test, code_goes_onward_and_its_results_come_back) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include "inject/image_contents.hpp"
 #include "inject/library_symbols.hpp"
 #include "inject/payload_memory.hpp"
+#include "inject/tell_failure.hpp"
 
 namespace amalgam::detail {
 
@@ -23,6 +25,15 @@ struct payload_in_the_making {
     std::size_t bytes = 0;
 };
 thread_local payload_in_the_making* in_the_making = nullptr;
+
+/// What the image's own functions throw here may be gone with the image: others get a sentence.
+template <typename Work>
+void run_own(const code_image& image, std::string_view what, Work work) {
+    tell_failure(work, [&](const char* why) {
+        throw error(errc::handler_failed,
+                    fmt::format("{} of the image {} failed: {}", what, image.name(), why));
+    });
+}
 }  // namespace
 
 extern "C" int amalgam_inject_payload_size(std::size_t bytes) {
@@ -31,12 +42,23 @@ extern "C" int amalgam_inject_payload_size(std::size_t bytes) {
     return 0;
 }
 
+std::size_t source_image::most_payload(const_bytes args) const {
+    std::size_t most = 0;
+    run_own(image, "payload_get_max_size",
+            [&] { most = payload_max_size(const_cast<std::byte*>(args.data()), args.size()); });
+    return most;
+}
+
 std::size_t source_image::make_payload(void* payload, std::size_t most, const_bytes args) const {
     payload_in_the_making now{most, most};
-    in_the_making = &now;
-    const int failed =
-        payload_init(payload, most, const_cast<std::byte*>(args.data()), args.size());
-    in_the_making = nullptr;
+    int failed = 0;
+    run_own(image, "payload_init", [&] {
+        const struct making {
+            explicit making(payload_in_the_making* what) { in_the_making = what; }
+            ~making() { in_the_making = nullptr; }
+        } meanwhile(&now);
+        failed = payload_init(payload, most, const_cast<std::byte*>(args.data()), args.size());
+    });
     if (failed != 0)
         throw error(errc::handler_failed,
                     fmt::format("{}_payload_init returned {}", image.name(), failed));
@@ -97,7 +119,7 @@ std::shared_ptr<const source_image> source_core::add(const code_image& image) {
     auto made = std::make_shared<const source_image>(image);
     if (made->linked != nullptr) {
         made->linked->kept_by(made);
-        made->linked->start();
+        run_own(image, "a static object", [&] { made->linked->start(); });
     }
     const std::lock_guard one(lock_);
     std::erase_if(images_, [](const auto& each) { return each.expired(); });
@@ -215,8 +237,7 @@ injection injected_function::create(const_bytes source_args, shipping how) const
                                 "{0}_payload_get_max_size and {0}_payload_init, or is for another "
                                 "processor; give its message a payload yourself",
                                 by.image.name()));
-    void* const args = const_cast<std::byte*>(source_args.data());
-    injection made = create(by.payload_max_size(args, source_args.size()), how);
+    injection made = create(by.most_payload(source_args), how);
     made.payload_->bytes =
         by.make_payload(made.payload().data(), made.payload().size(), source_args);
     return made;
@@ -227,8 +248,13 @@ injection injected_function::create(std::size_t payload_bytes, shipping how) con
     made.core_ = core_;
     made.image_ = image_;
     made.how_ = how;
-    made.payload_ =
-        std::make_shared<detail::payload_memory>(payload_bytes, image_->image.payload_alignment());
+    try {
+        made.payload_ = std::make_shared<detail::payload_memory>(payload_bytes,
+                                                                 image_->image.payload_alignment());
+    } catch (const std::bad_alloc&) {
+        throw error(errc::no_memory,
+                    fmt::format("there is no memory for a payload of {} bytes", payload_bytes));
+    }
     std::memset(made.payload_->data, 0, payload_bytes);
     return made;
 }

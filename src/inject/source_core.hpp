@@ -24,7 +24,8 @@ struct source_image {
                                     void* into);
 
     explicit source_image(const code_image& made);
-    /// How long it became. Throws error{handler_failed}.
+    /// How long it gets at most, and how long it became. Throw error{handler_failed}.
+    std::size_t most_payload(const_bytes args) const;
     std::size_t make_payload(void* payload, std::size_t most, const_bytes args) const;
 
     code_image image;

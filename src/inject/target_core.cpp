@@ -50,7 +50,16 @@ void check(const injection_policy& allows, const code_image& image) {
     for (const std::string_view each : image.imports())
         if (contains(allows.denied_imports, each))
             throw refuse(fmt::format("it wants {}, which no image may have here", each));
-    if (allows.check) allows.check(image);
+    if (!allows.check) return;
+    try {
+        allows.check(image);
+    } catch (const error&) {
+        throw;
+    } catch (const std::exception& why) {
+        throw refuse(why.what());
+    } catch (...) {
+        throw refuse("the target's own check threw what is no std::exception");
+    }
 }
 
 }  // namespace

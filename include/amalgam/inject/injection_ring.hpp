@@ -34,7 +34,8 @@ public:
 
     /// For the source's injection_ring_writer, as an argument or result of a call.
     const bulk& memory() const noexcept;
-    /// Runs what has come, in order, at most so many; how many ran. Does not wait. When the source
+    /// Runs what has come, in order, at most so many; how many came: what may not run counts, too,
+    /// and is logged. Does not wait. When the source
     /// writes what is no message, the log says so, and nothing of the ring runs any more.
     std::size_t poll(std::size_t most = 64);
 
@@ -48,6 +49,7 @@ private:
 /// Threads: one at a time.
 class injection_ring_writer {
 public:
+    /// Failure: throws error{invalid} for memory that is no ring.
     explicit injection_ring_writer(bulk ring);
 
     /// Puts the message, with its code, into the ring, in two steps, so that it is never seen in

@@ -31,8 +31,8 @@ struct injection_policy {
         "execvp", "execlp",  "execle",   "execvpe", "fexecve", "posix_spawn", "posix_spawnp",
         "dlopen", "dlmopen", "dlsym",    "dlvsym",  "syscall", "mprotect",    "kill",
         "ptrace", "_Fork",   "execveat", "wordexp", "clone"};
-    /// Throws amalgam::error{denied} for an image that is not to run; asked last, and again
-    /// whenever an image is brought that is there already.
+    /// Throws amalgam::error{denied} for an image that is not to run (what else it throws refuses
+    /// it, too); asked last, and again whenever an image is brought that is there already.
     std::function<void(const code_image&)> check{};
 };
 

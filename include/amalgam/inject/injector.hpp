@@ -78,7 +78,7 @@ private:
 
 /// An image, registered where its messages are made.
 ///
-/// Owner:   a handle. As long as one is there targets may ask for its code.
+/// Owner:   a handle. As long as one, or a message of it, is there targets may ask for its code.
 /// Threads: any.
 class injected_function {
 public:
@@ -88,7 +88,7 @@ public:
     /// A message whose payload the image itself makes: its NAME_payload_get_max_size() says how
     /// long that gets at most, its NAME_payload_init() writes it in its place. See image.h.
     /// Failure: throws error{not_found} when the image has no such functions, {handler_failed} when
-    ///          payload_init does not return 0, {no_memory}.
+    ///          payload_init does not return 0 or one of them throws, {no_memory}.
     injection create(const_bytes source_args, shipping how = shipping::once) const;
     /// A message with a payload of so many bytes, zeros.
     injection create(std::size_t payload_bytes, shipping how = shipping::once) const;
@@ -184,8 +184,8 @@ private:
 ///     const auto codec = inject.add(am::code_image::find("codec"));
 ///     codec.create(as_bytes_of(records)).call(store);
 ///
-/// Owner:   borrows the engine, which outlives it; what was added may outlive it, and is then not
-///          sent any more.
+/// Owner:   borrows the engine, which outlives it; what was added may outlive it: calls still bring
+///          its code, and targets that ask for it, as posts make them, get none.
 /// Threads: any.
 /// Failure: the constructor throws error{invalid} when the engine has one already.
 class injector {
@@ -196,7 +196,8 @@ public:
     ~injector();
 
     /// Links its payload functions here.
-    /// Failure: throws what linking does: error{unsupported}, {not_found}.
+    /// Failure: throws what linking does: error{unsupported}, {not_found}; {handler_failed} when
+    ///          a static object of it throws.
     injected_function add(code_image image);
     /// Of an image that was made by AMALGAM_INJECT.
     /// Failure: as add(); error{mismatch} when it was made of a function of another signature.

@@ -1,0 +1,186 @@
+// The side that makes and sends messages: what its functions may do, and what it promises.
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/interceptor.hpp>
+
+#include "inject/injector_testing.hpp"
+#include "memory/memory.hpp"
+
+namespace amalgam {
+namespace {
+
+/// Has a type of its own, which is gone with it.
+const std::string own_failure = R"(
+struct own : std::exception { const char* what() const noexcept override { return "out of paper"; } };
+)";
+
+TEST_F(injector_test, what_payload_functions_throw_is_told_after_their_image_is_gone) {
+    for (const char* what : {"own()", "7"}) {
+        const std::string fails = std::string("{ throw ") + what + "; }\n";
+        const std::string said =
+            what[0] == 'o' ? "out of paper" : "it threw what is no std::exception";
+        const auto create = [&](const std::string& most, const std::string& init) {
+            return error_of([&] {
+                (void)inject
+                    .add(compiled("fails", own_failure +
+                                               "extern \"C\" std::size_t "
+                                               "fails_payload_get_max_size(void*, std::size_t) " +
+                                               most +
+                                               "extern \"C\" int fails_payload_init(void*, "
+                                               "std::size_t, void*, std::size_t) " +
+                                               init + "MAIN(fails) {}\n"))
+                    .create(as_bytes_of(ones));
+            });
+        };
+        const error of_size = create(fails, "{ return 0; }\n");
+        EXPECT_EQ(of_size.code(), errc::handler_failed);
+        EXPECT_EQ(of_size.what(), "payload_get_max_size of the image fails failed: " + said);
+        const error of_init = create("{ return 1; }\n", fails);
+        EXPECT_EQ(of_init.code(), errc::handler_failed);
+        EXPECT_EQ(of_init.what(), "payload_init of the image fails failed: " + said);
+    }
+}
+
+TEST_F(injector_test, what_static_objects_throw_at_the_source_is_told_after_their_image_is_gone) {
+    for (const char* what : {"own()", "7"}) {
+        const error why = error_of([&] {
+            (void)inject.add(compiled("never", own_failure + "static int fails() { throw " + what +
+                                                   R"(; }
+static int n = fails();
+extern "C" std::size_t never_payload_get_max_size(void*, std::size_t) { return n; }
+extern "C" int never_payload_init(void*, std::size_t, void*, std::size_t) { return 0; }
+MAIN(never) {}
+)"));
+        });
+        EXPECT_EQ(why.code(), errc::handler_failed);
+        EXPECT_NE(std::string(why.what()).find("a static object of the image never failed"),
+                  std::string::npos)
+            << why.what();
+    }
+}
+
+TEST_F(injector_test, a_message_for_which_there_is_no_memory_is_refused) {
+    const injected_function function = inject.add(adder());
+    for (std::uint64_t n = 1;; ++n) {
+        std::optional<error> why;
+        bool struck = false;
+        {
+            const memory::failing next(n);
+            try {
+                (void)function.create(as_bytes_of(ones));
+            } catch (const error& failed) {
+                why.emplace(failed);
+            }
+            struck = memory::failing::struck();
+        }
+        if (!struck) break;
+        ASSERT_TRUE(why) << n;
+        EXPECT_EQ(why->code(), errc::no_memory) << why->what();
+    }
+    EXPECT_EQ(function.create(as_bytes_of(ones)).payload().size(), 6u);
+}
+
+TEST_F(injector_test, a_result_of_another_type_is_a_mismatch) {
+    const injection_target target(at_target, open_to_all());
+    const auto wrong = inject.add<std::uint64_t(std::string)>(adder());  // Says no signature.
+    const error why = error_of([&] { (void)wrong.call(there, "x"); });
+    EXPECT_EQ(why.code(), errc::mismatch) << why.what();
+    auto later = wrong.start(there, "x");
+    EXPECT_EQ(error_of([&] { (void)later.get(); }).code(), errc::mismatch);
+}
+
+TEST_F(injector_test, an_engine_has_one_injector) {
+    EXPECT_EQ(error_of([&] { injector second(at_source); }).code(), errc::invalid);
+    const injection_target target(at_target, open_to_all());
+    const injection message = inject.add(adder()).create(as_bytes_of(ones));
+    message.post(there);  // The target asks the first one.
+    wait_for_sum(6);
+}
+
+TEST_F(injector_test, code_is_brought_to_a_target_once) {
+    std::atomic<int> brought{0};
+    struct counts : interceptor {
+        explicit counts(std::atomic<int>& into) : count(into) {}
+        bool sees_library_procedures() const noexcept override { return true; }
+        void serving(call_context& call) override {
+            count += call.procedure() == "amalgam.inject.bring";
+        }
+        std::atomic<int>& count;
+    };
+    for (int targets = 1; targets <= 2; ++targets) {
+        engine keeps("shm://", {.interceptors = {std::make_shared<counts>(brought)}});
+        const injection_target target(keeps, open_to_all());
+        const peer keeper = at_source.lookup(keeps.address());
+        const injection message = inject.add(adder()).create(as_bytes_of(ones));
+        for (int i = 0; i < 5; ++i)
+            (void)message.call(keeper);
+        EXPECT_EQ(brought, targets);
+    }
+}
+
+TEST_F(injector_test, one_message_is_sent_by_several_threads_at_once) {
+    const injection_target target(at_target, open_to_all());
+    const injection message =
+        inject.add(compiled("same", "MAIN(same) { amalgam_inject_result(payload, size); }"))
+            .create(1000);
+    std::vector<std::thread> threads;
+    std::atomic<int> right{0};
+    for (int i = 0; i < 4; ++i)
+        threads.emplace_back([&] {
+            for (int n = 0; n < 50; ++n) {
+                right += message.call(there) == std::vector<std::byte>(1000);
+                message.post(there);
+            }
+        });
+    for (std::thread& each : threads)
+        each.join();
+    EXPECT_EQ(right, 200);
+    poll_until([&] { return target.runs() == 400; });
+    EXPECT_EQ(target.runs(), 400u);
+}
+
+// ---- who may be asked for code
+
+TEST_F(injector_test, targets_get_the_code_of_posts_while_a_handle_of_it_is_there) {
+    const injection_target target(at_target, open_to_all());
+    const auto refused = [&] { return at_target.counters().get("inject.refused").value(); };
+    std::optional<injected_function> function = inject.add(adder());
+    std::optional<injection> message = function->create(as_bytes_of(ones));
+    function.reset();
+    at_source.run([&] {
+        message->post(there);  // It is not asked for before this is over.
+        message.reset();
+    });
+    poll_until([&] { return refused() == 1; });
+    EXPECT_EQ(refused(), 1u);
+    EXPECT_EQ(target.runs(), 0u);
+    function = inject.add(adder());
+    message = function->create(as_bytes_of(ones));
+    function.reset();
+    message->post(there);
+    wait_for_sum(6);
+}
+
+TEST_F(injector_test, what_outlives_its_injector_can_be_called_and_is_not_given_to_who_asks) {
+    const injection_target target(at_target, open_to_all());
+    engine source("shm://");
+    const peer target_there = source.lookup(at_target.address());
+    auto of_source = std::make_unique<injector>(source);
+    const injection message = of_source->add(adder()).create(as_bytes_of(ones));
+    of_source.reset();
+    message.post(target_there);
+    poll_until([&] { return at_target.counters().get("inject.refused").value() == 1; });
+    EXPECT_EQ(at_target.counters().get("inject.refused").value(), 1u);
+    EXPECT_EQ(target.runs(), 0u);
+    EXPECT_EQ(text_of(message.call(target_there)), "6");
+    message.post(target_there);
+    wait_for_sum(12);
+}
+
+}  // namespace
+}  // namespace amalgam
