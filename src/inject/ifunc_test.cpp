@@ -188,15 +188,6 @@ TEST_F(ifunc_pair, code_that_nobody_holds_any_more_is_not_given_to_who_asks) {
     expect_none();
 }
 
-TEST_F(ifunc_pair, any_thread_may_call_one_at_a_time) {
-    ASSERT_EQ(amalgam_ifunc_trust(target, nullptr), 0);
-    for (int i = 0; i < 5; ++i) {
-        std::thread([&] { send(1); }).join();
-        std::thread([&] { EXPECT_EQ(poll_for(1), 1); }).join();
-    }
-    EXPECT_EQ(sum, 5);
-}
-
 TEST_F(ifunc_pair, each_thread_has_a_last_error_of_its_own) {
     amalgam_ifunc_t* none = nullptr;
     EXPECT_EQ(amalgam_register_ifunc(source, "nothing", &none), AMALGAM_IFUNC_ENOTFOUND);
