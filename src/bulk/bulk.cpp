@@ -31,10 +31,11 @@ failure told(const std::function<void(std::uint64_t)>& whom, std::uint64_t bytes
         return {};
     } catch (const std::exception& why) {
         return in_words({errc::handler_failed},
-                        [&] { return fmt::format("on_progress threw: {}", why.what()); });
+                        [&] { return fmt::format("on_progress threw: {}", text_of(why)); });
     } catch (...) {
+        return in_words({errc::handler_failed},
+                        "on_progress threw something that is no std::exception");
     }
-    return {{errc::handler_failed}, {}};
 }
 
 /// One pull or push under way: a future_transfer or a routed_transfer.

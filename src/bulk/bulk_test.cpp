@@ -249,6 +249,14 @@ TEST_P(bulk_on, part_is_a_bulk_of_its_own) {
     EXPECT_EQ(middle.try_pull(more).code(), errc::invalid);
 }
 
+TEST_P(bulk_on, what_is_exposed_no_more_is_not_given_out_as_local) {
+    std::vector<std::byte> memory = pattern(1000);
+    exposed shown = expose(client, memory, access::read);
+    const bulk copy = shown;
+    shown.close();
+    EXPECT_TRUE(copy.local().empty());
+}
+
 TEST_P(bulk_on, owner_and_who_gets_it_back_reach_it_without_a_wire) {
     std::vector<std::byte> memory = pattern(4 << 20);
     const exposed shown = expose(client, memory, access::read_write);
@@ -297,6 +305,10 @@ TEST_P(bulk_on, progress_is_told_in_chunks_and_may_end_it) {
     EXPECT_EQ(why.code(), errc::handler_failed);
     EXPECT_NE(why.sentence().find("on_progress threw: enough"), std::string::npos)
         << why.sentence();
+    const auto other = held.try_pull(mine, {.on_progress = [](std::uint64_t) { throw 7; }});
+    EXPECT_EQ(other.code(), errc::handler_failed);
+    EXPECT_NE(other.sentence().find("on_progress threw something"), std::string::npos)
+        << other.sentence();
 }
 
 TEST_P(bulk_on, abandoned_future_gives_the_bytes_back_before_it_is_gone) {

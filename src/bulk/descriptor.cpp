@@ -77,7 +77,9 @@ bool bulk::is_inside() const noexcept {
 }
 
 mutable_bytes bulk::local() const noexcept {
-    if (source_ == nullptr || source_->what != bulk_source::kind::own) return {};
+    if (source_ == nullptr || source_->what != bulk_source::kind::own ||
+        !source_->memory->is_open())
+        return {};
     const auto& list = source_->memory->segments();
     if (list.size() != 1) return {};
     return list.front().subspan(static_cast<std::size_t>(offset_),

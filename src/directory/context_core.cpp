@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/directory/host_directory.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
@@ -236,7 +237,7 @@ void context_core::remove(resource_id which) noexcept {
         remove_.on(directory())(id_, which).take();
     } catch (const std::exception& why) {
         log(log_level::debug, "directory", "a resource was not deleted",
-            {{"resource", number(which)}, {"why", why.what()}});
+            {{"resource", number(which)}, {"why", text_of(why)}});
     }
 }
 

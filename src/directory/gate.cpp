@@ -159,15 +159,15 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
                                                "that AMALGAM_SECRET_FILE names",
                                                role, there.address(), why));
     };
-    const auto challenge = on_.procedure<gate_answer(gate_nonce)>(challenge_name(role));
+    const auto ask = on_.procedure<gate_answer(gate_nonce)>(challenge_name(role));
     const auto show = on_.procedure<bool(gate_proof)>(prove_name(role));
     const gate_nonce ours = random_nonce();
-    auto answer = challenge.on(there).within(within).try_call(ours);
+    auto answer = ask.on(there).within(within).try_call(ours);
     // A directory that has just begun listens before it serves.
     const auto until = on_.now() + std::min<std::chrono::nanoseconds>(within, show_limit);
     while (!answer && answer.code() == errc::not_found && role == gate_role && on_.now() < until) {
         this_task::sleep_for(std::chrono::milliseconds(5));
-        answer = challenge.on(there).within(within).try_call(ours);
+        answer = ask.on(there).within(within).try_call(ours);
     }
     if (!answer && answer.code() == errc::not_found) throw refuse("has no secret");
     if (!answer) throw error(answer.code(), answer.sentence());

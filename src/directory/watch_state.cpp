@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -94,7 +95,7 @@ void watch_state::tell_all() {
             what_(change);
         } catch (const std::exception& why) {
             log(log_level::error, "directory", "the function of a watch threw",
-                {{"why", why.what()}});
+                {{"why", text_of(why)}});
         }
     }
 }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 namespace amalgam::detail {
@@ -262,7 +263,7 @@ void part::run_one(running_node& node) noexcept {
     } catch (const std::exception& thrown) {
         // While the run is being stopped, what a node throws is only how it unwinds.
         fail({{{errc::handler_failed},
-               fmt::format("the node \"{}\" failed: {}", about.name, thrown.what())}});
+               fmt::format("the node \"{}\" failed: {}", about.name, text_of(thrown))}});
     } catch (...) {
         fail({{{errc::handler_failed},
                fmt::format("the node \"{}\" failed: it threw something that is no std::exception",

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/ifunc.h>
 #include <amalgam/inject/injection_target.hpp>
@@ -74,7 +75,7 @@ int code_or(Work work) noexcept {
         last_error = why.what();
         return AMALGAM_IFUNC_ENOMEMORY;
     } catch (const std::exception& why) {
-        last_error = why.what();
+        last_error = detail::text_of(why);
         return AMALGAM_IFUNC_EFAILED;
     }
 }

@@ -236,8 +236,9 @@ TEST_F(ifunc_pair, what_a_payload_function_throws_or_cannot_have_is_a_code) {
     EXPECT_EQ(amalgam_ifunc_msg_create(fails, "x", 1, &none), AMALGAM_IFUNC_EFAILED);
     EXPECT_NE(std::string(amalgam_ifunc_error()).find("payload_init of the image fails"),
               std::string::npos);
-    if (!detail::sanitized)  // They end the process instead.
+    if (!detail::sanitized) {  // They end the process instead.
         EXPECT_EQ(amalgam_ifunc_msg_create(fails, nullptr, 0, &none), AMALGAM_IFUNC_ENOMEMORY);
+    }
     amalgam_deregister_ifunc(source, fails);
 }
 

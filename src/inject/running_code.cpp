@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/inject/detail/services.hpp>
 #include <amalgam/inject/image.h>
@@ -54,7 +55,8 @@ long or_logged(const char* what, Work work) noexcept {
         const running_code* const mine = running_code::current();
         if (mine != nullptr && mine->confined) return -1;  // There is nobody who would read it.
         log(log_level::warn, "inject", what,
-            {{"image", mine == nullptr ? "" : mine->image.image().name()}, {"why", why.what()}});
+            {{"image", mine == nullptr ? "" : mine->image.image().name()},
+             {"why", detail::text_of(why)}});
         return -1;
     }
 }
@@ -67,7 +69,7 @@ int or_told(amalgam_inject_taker take, void* context, Work work) noexcept {
         work();
         return 0;
     } catch (const std::exception& failed) {
-        why = failed.what();
+        why = detail::text_of(failed);
     }
     take(context, why.data(), why.size());
     return -1;

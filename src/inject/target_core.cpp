@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
@@ -56,7 +57,7 @@ void check(const injection_policy& allows, const code_image& image) {
     } catch (const error&) {
         throw;
     } catch (const std::exception& why) {
-        throw refuse(why.what());
+        throw refuse(text_of(why));
     } catch (...) {
         throw refuse("the target's own check threw what is no std::exception");
     }
@@ -201,7 +202,7 @@ target_core::ready target_core::link(const code_image& image) {
     } catch (const error&) {
         throw;
     } catch (const std::exception& why) {
-        throw failed(why.what());
+        throw failed(text_of(why));
     } catch (...) {
         throw failed("it threw what is no std::exception");
     }
@@ -387,7 +388,7 @@ void target_core::fetch_and_run_later(image_id which, const_bytes payload) {
             } catch (const error& why) {
                 (void)self->refuse(why);
             } catch (const std::exception& why) {
-                (void)self->refuse(error(errc::handler_failed, why.what()));
+                (void)self->refuse(error(errc::handler_failed, text_of(why)));
             }
         });
     } catch (const error& why) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/blocked_signals.hpp>
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -307,7 +308,7 @@ void engine_core::end_elsewhere() noexcept {
     } catch (const std::exception& why) {
         log(log_level::error, "rpc",
             "no thread to end the streams of an engine that its own work destroyed: they stay",
-            {{"engine", options_.name}, {"why", why.what()}});
+            {{"engine", options_.name}, {"why", detail::text_of(why)}});
     }
 }
 

@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -65,7 +66,7 @@ void peer_listeners::tell(const peer& who, status why) noexcept {
                  {.name = "on_peer_lost"});
         } catch (const std::exception& wrong) {
             log(log_level::error, "rpc", "a function of on_peer_lost() could not be called",
-                {{"why", wrong.what()}});
+                {{"why", text_of(wrong)}});
         }
     }
 }

@@ -34,9 +34,8 @@ failure lost_all() noexcept {
 failure was_canceled() noexcept {
     return in_words({errc::canceled}, "the transfer was canceled");
 }
-failure was_stopped() noexcept {
-    return in_words({errc::closed},
-                    "this engine is stopped and transfers nothing more; make a new one");
+failure was_stopped(const engine_core& core) noexcept {
+    return in_words({errc::closed}, core.why_closed());
 }
 
 }  // namespace
@@ -126,7 +125,7 @@ future<void> routed_transfer::launch() noexcept {
     if (core_->on_owner()) {
         begin();
     } else if (!core_->hand_over(begin_)) {
-        fail(was_stopped());
+        fail(was_stopped(*core_));
         drop_reference();
     }
     return later;
@@ -241,7 +240,7 @@ void routed_transfer::schedule(lane& on) noexcept {
         rest(on);
         --busy_;  // Whoever calls holds one more.
     }
-    end(was_stopped());
+    end(was_stopped(*core_));
 }
 
 void routed_transfer::rest(lane& on) noexcept {

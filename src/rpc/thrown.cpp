@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/rpc/detail/thrown.hpp>
 
@@ -22,7 +23,7 @@ failure thrown_here(std::string_view what, errc otherwise) noexcept {
         } catch (const std::bad_alloc&) {
             return {{errc::no_memory}, {}};
         } catch (const std::exception& why) {
-            return {{otherwise}, fmt::format("{} threw: {}", what, why.what())};
+            return {{otherwise}, fmt::format("{} threw: {}", what, text_of(why))};
         } catch (...) {
             return {{otherwise}, fmt::format("{} threw {}", what, no_exception)};
         }
@@ -40,7 +41,7 @@ failure thrown_there(std::string_view what) noexcept {
             how.native = static_cast<std::int32_t>(why.code().code);
             return {how, fmt::format("{}: {}", name(why.code().code), why.what())};
         } catch (const std::exception& why) {
-            return {how, why.what()};
+            return {how, text_of(why)};
         } catch (...) {
             return {how, fmt::format("{} threw {}", what, no_exception)};
         }

@@ -445,8 +445,13 @@ TEST(thrown, whatever_a_function_of_the_users_throws_ends_its_own_call_only) {
     }
 }
 
+struct exception_without_a_text : std::exception {
+    const char* what() const noexcept override { return nullptr; }
+};
+
 TEST(thrown, a_caller_reads_what_was_thrown) {
     fixture f;
+    f.server.define("empty", [] { throw exception_without_a_text(); });
     f.server.define("runtime", [] { throw std::runtime_error("too blue"); });
     f.server.define("int", [] { throw 7; });
     f.server.define("own", [] { throw error(errc::not_found, "no such colour"); });
@@ -457,6 +462,7 @@ TEST(thrown, a_caller_reads_what_was_thrown) {
     EXPECT_NE(told("int").find("the handler threw something that is no std::exception"),
               std::string::npos);
     EXPECT_NE(told("own").find("no such colour"), std::string::npos);
+    EXPECT_NE(told("empty").find("an exception without a text"), std::string::npos);
     f.hooks[3]->at_calling = [] { throw std::runtime_error("too late"); };
     EXPECT_NE(told("own").find("calling() of an interceptor threw: too late"), std::string::npos);
 }

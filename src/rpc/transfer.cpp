@@ -42,8 +42,7 @@ void transfer_record::submit() noexcept {
         return core.settle_idle();
     }
     if (core_->hand_over(submit_)) return;
-    why = in_words({errc::closed},
-                   "this engine is stopped and transfers nothing more; make a new one");
+    why = in_words({errc::closed}, core_->why_closed());
     state_ = state::ended;
     over();
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
@@ -154,13 +155,17 @@ void refuse_empty_handle(std::string_view of, std::string_view act) {
                             of, act));
 }
 
-std::string describe(const std::exception_ptr& what) {
+std::string describe(const std::exception_ptr& what) noexcept {
     try {
-        std::rethrow_exception(what);
-    } catch (const std::exception& known) {
-        return known.what();
+        try {
+            std::rethrow_exception(what);
+        } catch (const std::exception& known) {
+            return text_of(known);
+        } catch (...) {
+            return "an exception that is no std::exception";
+        }
     } catch (...) {
-        return "an exception that is no std::exception";
+        return {};  // No memory for words.
     }
 }
 

@@ -185,6 +185,6 @@ void join_or_detach(Handle& handle, const char* what) noexcept {
 }
 
 /// "text of the exception", for logs and failures.
-std::string describe(const std::exception_ptr& what);
+std::string describe(const std::exception_ptr& what) noexcept;
 
 }  // namespace amalgam::detail

@@ -1,7 +1,9 @@
 #include "tasks/ult_registry.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
+#include <new>
 #include <vector>
 
 #include <sched.h>
@@ -21,8 +23,9 @@ struct all_streams {
     std::mutex lock;
     std::vector<stream*> known;
 };
-all_streams& streams() {
-    static auto* const all = new all_streams;
+all_streams& streams() noexcept {
+    alignas(all_streams) static std::byte memory[sizeof(all_streams)];
+    static auto* const all = new (memory) all_streams;
     return *all;
 }
 

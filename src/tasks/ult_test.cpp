@@ -117,13 +117,18 @@ TEST_F(ult_on_a_driven_stream, an_exception_comes_out_of_join) {
     EXPECT_FALSE(failing.joinable());
 }
 
+struct exception_without_a_text : std::exception {
+    const char* what() const noexcept override { return nullptr; }
+};
+
 TEST_F(ult_on_a_driven_stream, an_exception_of_a_detached_one_harms_nobody) {
     bool ran = false;
     post(stream, [] { throw 7; });
+    post(stream, [] { throw exception_without_a_text(); });
     spawn(stream, [] { throw std::runtime_error("told to the log"); }).detach();
     post(stream, [&] { ran = true; });
     post_tasklet(stream, [] { throw std::runtime_error("told to the log"); });
-    EXPECT_EQ(stream.run_ready(), 4u);
+    EXPECT_EQ(stream.run_ready(), 5u);
     EXPECT_TRUE(ran);
 }
 

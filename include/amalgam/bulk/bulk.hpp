@@ -89,9 +89,10 @@ public:
     access rights() const noexcept;
     /// It came with its bytes: pulling asks nobody.
     bool is_inside() const noexcept;
-    /// The memory is this process's own, and contiguous: there it is. Else empty, and also when the
-    /// descriptor was sent away and came back: it does not keep what it names, so the bytes could
-    /// be gone while somebody looks at them. pull() and push() check that, and then copy.
+    /// The memory is this process's own, contiguous, and exposed still: there it is. Else empty,
+    /// and also when the descriptor was sent away and came back: it does not keep what it names, so
+    /// the bytes could be gone while somebody looks at them. pull() and push() check that, and then
+    /// copy.
     mutable_bytes local() const noexcept;
     /// Whose memory it is. Nobody when that cannot be reached.
     peer from() const;

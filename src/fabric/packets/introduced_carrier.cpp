@@ -120,24 +120,29 @@ result<packet_link*> introduced_carrier::connect(std::string_view address) {
     try {
         greet(made);
     } catch (const std::bad_alloc&) {
-        made.state_ = introduced_link::state::over;
-        tcp_->close(*peer);
-        by_peer_.erase(*peer);
+        release(made);
         throw;
     }
     return static_cast<packet_link*>(&made);
 }
 
 introduced_link& introduced_carrier::add(peer_id who) {
-    links_.push_back(make_link());
-    introduced_link& made = *links_.back();
+    std::unique_ptr<introduced_link> link = make_link();
+    introduced_link& made = *link;
     made.home_ = this;
     made.peer_ = who;
     made.own_id_ = random_nonzero_u64();
-    leaving_.reserve(links_.size());
-    parted_.reserve(links_.size());
-    by_peer_.emplace(who, &made);
-    by_id_.emplace(made.own_id_, &made);
+    leaving_.reserve(links_.size() + 1);
+    parted_.reserve(links_.size() + 1);
+    try {
+        by_peer_.emplace(who, &made);
+        by_id_.emplace(made.own_id_, &made);
+        links_.push_back(std::move(link));
+    } catch (const std::bad_alloc&) {
+        by_peer_.erase(who);
+        by_id_.erase(made.own_id_);
+        throw;
+    }
     return made;
 }
 
@@ -173,7 +178,7 @@ void introduced_carrier::on_message(message& arrived) noexcept {
         } catch (const std::bad_alloc&) {
             if (link == nullptr || link->user == nullptr) {
                 tcp_->close(arrived.from());
-                if (link != nullptr) drop(*link, {errc::no_memory});
+                if (link != nullptr) refuse(*link);
             } else {
                 lost(*link, {errc::no_memory});
             }
@@ -344,15 +349,26 @@ void introduced_carrier::let_go() noexcept {
 void introduced_carrier::release(packet_link& link) noexcept {
     auto& one = static_cast<introduced_link&>(link);
     drop(one, {errc::closed});
-    const auto at = std::find_if(links_.begin(), links_.end(),
-                                 [&](const auto& each) { return each.get() == &one; });
-    std::unique_ptr<introduced_link> taken = std::move(*at);
-    at->swap(links_.back());
-    links_.pop_back();
+    std::unique_ptr<introduced_link> taken = take(one);
     if (taken->said_.pending)
         parted_.push_back(std::move(taken));
     else
         release_path(std::move(taken));
+}
+
+/// There was no memory for it above. Inside of progress(), which releases it at its end.
+void introduced_carrier::refuse(introduced_link& link) noexcept {
+    drop(link, {errc::no_memory});
+    parted_.push_back(take(link));
+}
+
+std::unique_ptr<introduced_link> introduced_carrier::take(introduced_link& link) noexcept {
+    const auto at = std::find_if(links_.begin(), links_.end(),
+                                 [&](const auto& each) { return each.get() == &link; });
+    std::unique_ptr<introduced_link> taken = std::move(*at);
+    at->swap(links_.back());
+    links_.pop_back();
+    return taken;
 }
 
 void introduced_carrier::release_parted() noexcept {

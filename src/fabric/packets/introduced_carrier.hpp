@@ -146,6 +146,8 @@ private:
     void drop(introduced_link&, status why) noexcept;
     void leave(introduced_link&, status why) noexcept;
     void let_go() noexcept;
+    void refuse(introduced_link&) noexcept;
+    std::unique_ptr<introduced_link> take(introduced_link&) noexcept;
     void release_parted() noexcept;
 
     std::unique_ptr<port> tcp_;
@@ -163,7 +165,8 @@ private:
     std::unordered_map<std::uint64_t, introduced_link*> by_id_;
     std::unordered_map<peer_id, introduced_link*> by_peer_;
     std::vector<introduced_link*> leaving_;
-    std::vector<std::unique_ptr<introduced_link>> parted_;  ///< Whose last word is not sent.
+    std::vector<std::unique_ptr<introduced_link>>
+        parted_;  ///< To release once their last word is sent.
 };
 
 }  // namespace amalgam::detail

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <exception>
+
 #include <amalgam/core/result.hpp>
 
 namespace amalgam::detail {
@@ -19,6 +21,12 @@ failure in_words(status what, Sentence sentence) noexcept {
 
 inline failure in_words(status what, const char* sentence) noexcept {
     return in_words(what, [sentence] { return sentence; });
+}
+
+/// A user's exception may have no text at all.
+inline const char* text_of(const std::exception& thrown) noexcept {
+    const char* text = thrown.what();
+    return text != nullptr ? text : "an exception without a text";
 }
 
 }  // namespace amalgam::detail
