@@ -43,6 +43,10 @@ directory_ring::directory_ring(engine& on, const ring_options& options,
       chance_(options.seed != 0 ? options.seed : random_u64()),
       others_(10 * options.period),
       suspected_(options.period * 3 / 4, options.period * 6) {
+    if (options.fanout == 0)
+        throw error(errc::invalid,
+                    "ring_options::fanout is 0, so no server would be asked: expected 1 or more; "
+                    "example: 8");
     self_.key = chance_() | 1;
     self_.version = 1;
     self_.addresses = on.addresses();

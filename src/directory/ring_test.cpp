@@ -10,6 +10,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
+TEST(ring, a_fanout_of_none_is_refused_with_a_sentence) {
+    try {
+        hosts(1, {}, 0);
+        ADD_FAILURE() << "it was taken";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::invalid);
+        EXPECT_NE(std::string_view(why.what()).find("fanout is 0"), std::string_view::npos);
+    }
+}
+
 TEST(ring, servers_that_know_one_soon_know_all) {
     for (const std::size_t count : {1, 2, 3, 30}) {
         hosts all(count);

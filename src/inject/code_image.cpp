@@ -270,6 +270,7 @@ result<code_image> code_image::parse(std::vector<std::byte> bytes) {
 code_image code_image::joined(const std::vector<code_image>& parts) {
     detail::joined_images all;
     for (const code_image& each : parts) {
+        if (!each) throw error(errc::invalid, "one of the images to join is none; load it first");
         const const_bytes bytes = each.bytes().first(each.contents().unsigned_bytes);
         all.parts.emplace_back(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
     }

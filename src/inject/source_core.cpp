@@ -188,6 +188,16 @@ void source_core::post(const peer& there, const source_image& what,
 
 namespace amalgam {
 
+namespace {
+void refuse_empty(bool is_there, const char* what) {
+    if (is_there) return;
+    throw error(errc::invalid,
+                fmt::format("this {} is empty: it was made by default, or moved from; "
+                            "injector::add() gives functions, and their create() messages",
+                            what));
+}
+}  // namespace
+
 mutable_bytes injection::payload() noexcept {
     return {payload_->data, payload_->bytes};
 }
@@ -202,16 +212,19 @@ unsigned injection::attach(bulk what) {
 }
 
 std::vector<std::byte> injection::call(const peer& there, std::chrono::nanoseconds within) const {
+    refuse_empty(core_ != nullptr, "message");
     return core_->call(there, {image_->image, payload(), how_, attached_}, within);
 }
 
 future<std::vector<std::byte>> injection::start(const peer& there,
                                                 std::chrono::nanoseconds within) const {
+    refuse_empty(core_ != nullptr, "message");
     return (new detail::started_call<std::vector<std::byte>>)
         ->launch(core_->where().pool(), [=, same = *this] { return same.call(there, within); });
 }
 
 void injection::post(const peer& there) const {
+    refuse_empty(core_ != nullptr, "message");
     core_->post(there, *image_, payload_, how_, attached_);
 }
 
@@ -230,6 +243,7 @@ const code_image& injected_function::image() const noexcept {
 }
 
 injection injected_function::create(const_bytes source_args, shipping how) const {
+    refuse_empty(image_ != nullptr, "function");
     const detail::source_image& by = *image_;
     if (by.payload_init == nullptr)
         throw error(errc::not_found,
@@ -244,6 +258,7 @@ injection injected_function::create(const_bytes source_args, shipping how) const
 }
 
 injection injected_function::create(std::size_t payload_bytes, shipping how) const {
+    refuse_empty(image_ != nullptr, "function");
     injection made;
     made.core_ = core_;
     made.image_ = image_;
@@ -268,6 +283,9 @@ injector::~injector() {
 }
 
 injected_function injector::add(code_image image) {
+    if (!image)
+        throw error(errc::invalid,
+                    "there is no image to add: code_image::load() or find() gives one");
     injected_function made;
     made.core_ = core_;
     made.image_ = core_->add(image);

@@ -1,5 +1,7 @@
 // The side that makes and sends messages: what its functions may do, and what it promises.
 #include <algorithm>
+#include <functional>
+#include <initializer_list>
 #include <new>
 #include <optional>
 #include <thread>
@@ -83,6 +85,24 @@ TEST_F(injector_test, a_message_for_which_there_is_no_memory_is_refused) {
         EXPECT_EQ(why->code(), errc::no_memory) << why->what();
     }
     EXPECT_EQ(function.create(as_bytes_of(ones)).payload().size(), 6u);
+}
+
+TEST_F(injector_test, a_payload_longer_than_memory_can_be_is_refused) {
+    const injected_function function = inject.add(adder());
+    for (const std::size_t bytes : {std::size_t(-1), std::size_t(-8), std::size_t(1) << 63})
+        EXPECT_EQ(error_of([&] { (void)function.create(bytes); }).code(), errc::no_memory);
+}
+
+TEST_F(injector_test, what_is_none_is_refused_with_a_sentence) {
+    for (const auto& use : std::initializer_list<std::function<void()>>{
+             [&] { (void)injection().call(there); }, [&] { (void)injection().start(there); },
+             [&] { injection().post(there); }, [&] { (void)injected_function().create(1); },
+             [&] { (void)injected_function().create(as_bytes_of(ones)); },
+             [&] { (void)inject.add(code_image()); },
+             [&] {
+                 (void)code_image::joined({code_image(), code_image()});
+             }})
+        EXPECT_EQ(error_of(use).code(), errc::invalid);
 }
 
 TEST_F(injector_test, a_result_of_another_type_is_a_mismatch) {

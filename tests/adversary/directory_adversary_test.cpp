@@ -71,7 +71,8 @@ public:
         {
             ring_liar member(net_.port("member"), known, dice_());
             guest_liar guest(net_.port("guest"), known, dice_());
-            packet_liar sender(net_.port("sender"), net_.broadcast("sender"), known, dice_());
+            auto way = net_.port("sender");
+            packet_liar sender(std::move(way), net_.broadcast("sender"), known, dice_());
             const auto begin = [&](auto& each) {
                 lying.push_back(
                     each.on().spawn([&each, steps = 50 + dice_.below(250)] { each.run(steps); }));

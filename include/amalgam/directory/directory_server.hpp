@@ -53,7 +53,7 @@ struct ring_options {
     /// A server that none of the others has heard of in this time may take its ids for its own.
     std::chrono::milliseconds claim_time{200};
     std::chrono::milliseconds answer_limit{2000};  ///< Of a query to all others.
-    std::size_t fanout = 8;                        ///< How many a server asks at once.
+    std::size_t fanout = 8;                        ///< How many a server asks at once: 1 or more.
     std::uint64_t seed = 0;  ///< Not 0: all that is left to chance follows from it, for tests.
 };
 

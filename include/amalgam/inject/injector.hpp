@@ -91,6 +91,7 @@ public:
     ///          payload_init does not return 0 or one of them throws, {no_memory}.
     injection create(const_bytes source_args, shipping how = shipping::once) const;
     /// A message with a payload of so many bytes, zeros.
+    /// Failure: throws error{no_memory}; both throw error{invalid} for a function that is none.
     injection create(std::size_t payload_bytes, shipping how = shipping::once) const;
 
 private:
@@ -196,8 +197,8 @@ public:
     ~injector();
 
     /// Links its payload functions here.
-    /// Failure: throws what linking does: error{unsupported}, {not_found}; {handler_failed} when
-    ///          a static object of it throws.
+    /// Failure: throws error{invalid} for no image; what linking does: error{unsupported},
+    ///          {not_found}; {handler_failed} when a static object of it throws.
     injected_function add(code_image image);
     /// Of an image that was made by AMALGAM_INJECT.
     /// Failure: as add(); error{mismatch} when it was made of a function of another signature.
