@@ -1,3 +1,4 @@
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -207,14 +208,19 @@ private:
 };
 
 TEST_P(transport_suite, any_mix_of_operations_cancels_and_closes_keeps_the_promises) {
+    constexpr std::uint64_t last_tag = 100;
     int steps = slow_build ? 1500 : 8000;
     for (std::uint64_t seed = 1; seed <= (slow_build ? 3u : 10u); ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         chaos source(seed, zeroed(2000000));
         std::vector<node*> ends{&open(), &open(), &open()};
         std::vector<region> regions;
+        std::array<bool, 9> heard{};
         for (node* each : ends) {
-            each->on_arrival = [](message& got) { (void)got.take(); };
+            each->on_arrival = [&](message& got) {
+                if (got.tag() >= last_tag) heard[got.tag() - last_tag] = true;
+                (void)got.take();
+            };
             regions.push_back(each->end().open_region(zeroed(500000), access::read_write).value());
         }
         std::vector<std::pair<node*, operation*>> ops;
@@ -237,6 +243,20 @@ TEST_P(transport_suite, any_mix_of_operations_cancels_and_closes_keeps_the_promi
             }
         }
         regions.clear();
+        std::array<peer_id, 9> asked{};
+        until("a last word of each to each", [&] {
+            bool all = true;
+            for (std::size_t pair = 0; pair < 9; ++pair) {
+                node& from = *ends[pair / 3];
+                if (pair / 3 == pair % 3 || heard[pair]) continue;
+                all = false;
+                if (asked[pair] && !from.has_lost(asked[pair])) continue;
+                const peer_id to = from.end().lookup(ends[pair % 3]->end().address()).value();
+                const request word = request::send(to, last_tag + pair, zeroed(1));
+                asked[pair] = from.try_post(word).how() == posted::full ? peer_id() : to;
+            }
+            return all;
+        });
         for (node* each : ends)
             each->shut();
     }
