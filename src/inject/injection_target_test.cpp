@@ -238,8 +238,9 @@ std::uint64_t last(long&, const amalgam::attached_bulk& from, const amalgam::att
     const std::vector<std::byte> numbers(4 * 1000 + 3, std::byte{1});  // And no whole one.
     std::vector<std::byte> results(4 * 1000 + 3);
     const exposed from = expose(third, numbers);
-    const exposed to = expose(fourth, results, access::read_write);
+    exposed to = expose(fourth, results, access::read_write);
     EXPECT_EQ(last.call(there, from, to), 1000u);
+    to.close();  // Nobody writes there any more.
     EXPECT_EQ(results[3999], std::byte{1});
     EXPECT_EQ(results[4000], std::byte{0});
 }
