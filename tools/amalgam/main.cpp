@@ -4,7 +4,9 @@
 #include <exception>
 #include <string>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <amalgam/core/status.hpp>
 
@@ -70,9 +72,20 @@ int run(int argc, char** argv) {
     return 0;
 }
 
+/// A pipe or socket of ours would else take the place of a standard descriptor that is closed.
+/// What cannot be written stays an error.
+void fill_standard_descriptors() {
+    int nothing = 0;
+    do
+        nothing = ::open("/dev/null", O_RDONLY);
+    while (nothing >= 0 && nothing <= STDERR_FILENO);
+    if (nothing >= 0) ::close(nothing);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    fill_standard_descriptors();
     const int code = run(argc, argv);
     const bool failed = std::ferror(stdout) != 0;
     if (std::fflush(stdout) == 0 && !failed) return code;

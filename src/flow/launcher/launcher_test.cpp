@@ -30,6 +30,19 @@ TEST_F(launcher, runs_every_group_and_labels_its_output) {
     EXPECT_EQ(output, "[G3] got 1000\n");
 }
 
+TEST_F(launcher, output_that_cannot_be_written_is_told_and_holds_up_nothing) {
+    for (const char* where : {">/dev/full", ">&-", "<&- >&-"}) {
+        child_process launched = child_process::run(
+            {"/bin/sh", "-c",
+             std::string("exec 2>") + folder_ + "/said; exec " + AMALGAM_TOOL + " run -c " +
+                 folder_ + "/c.json -- " + FLOW_TEST_PROGRAM + " count " + where});
+        EXPECT_EQ(launched.join(), 1) << where;
+        std::ostringstream said;
+        said << std::ifstream(folder_ + "/said").rdbuf();
+        EXPECT_TRUE(has(said.str(), "standard output cannot be written")) << where << said.str();
+    }
+}
+
 TEST_F(launcher, view_shows_only_the_groups_asked_for) {
     auto [code, output] = run({"count"}, {"--view", "G1,G2"});
     EXPECT_EQ(code, 0);

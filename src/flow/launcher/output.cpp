@@ -14,7 +14,7 @@ void output_queue::write_some() noexcept {
     if (written >= 0) {
         waiting_.erase(0, static_cast<std::size_t>(written));
     } else if (errno != EINTR && errno != EAGAIN) {
-        broken_ = true;
+        broken_ = errno;
         waiting_.clear();
     }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -14,10 +15,13 @@ public:
 
     int fd() const noexcept { return fd_; }
     void add(std::string_view text) {
-        if (!broken_) waiting_.append(text);
+        if (broken_ == 0) waiting_.append(text);
     }
     bool empty() const noexcept { return waiting_.empty(); }
     bool full() const noexcept { return waiting_.size() > (std::size_t{1} << 20); }
+
+    /// The errno for which text was lost; 0: none was, or its reader is gone and wants no more.
+    int lost_for() const noexcept { return broken_ == EPIPE ? 0 : broken_; }
 
     /// Writes a piece; call it when poll() says that there is room. A reader that is gone
     /// makes everything from now on vanish.
@@ -26,7 +30,7 @@ public:
 private:
     int fd_;
     std::string waiting_;
-    bool broken_ = false;
+    int broken_ = 0;
 };
 
 /// Cuts what a process prints into lines and puts its label in front of each, so that lines

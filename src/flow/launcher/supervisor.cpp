@@ -71,6 +71,14 @@ int supervisor::run() {
         say(fmt::format("the groups had left {} process{} running; stopped", left,
                         left == 1 ? "" : "es"));
     show_the_rest();
+    if (out_.lost_for() != 0 && exit_code_.value_or(0) == 0) {
+        say(
+            fmt::format("standard output cannot be written to its end ({}), expected room for what "
+                        "the groups print",
+                        std::strerror(out_.lost_for())));
+        show_the_rest();
+        return 1;
+    }
     return exit_code_.value_or(0);
 }
 
