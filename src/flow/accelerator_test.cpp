@@ -219,6 +219,17 @@ TEST(running_graph, may_be_stopped_at_any_time_by_any_thread) {
     }
 }
 
+TEST(running_graph, one_that_was_moved_from_is_refused_and_stops_nothing) {
+    graph g;
+    g.pipeline(g.add_source<int>("from", [](outlet<int>& out) { out.send(1); }),
+               g.add_sink<int>("to", [](int) {}));
+    running_graph first = start(g);
+    running_graph second = std::move(first);
+    first.stop();
+    EXPECT_EQ(code_of_wait(first), errc::invalid);
+    second.wait();
+}
+
 TEST(running_graph, is_refused_while_another_run_of_the_graph_goes_on_which_that_does_not_end) {
     graph g;
     channel<int> from(1), to(1);

@@ -270,13 +270,15 @@ running_graph& running_graph::operator=(running_graph&&) noexcept = default;
 running_graph::~running_graph() = default;
 
 run_report running_graph::wait() {
+    if (state_ == nullptr)
+        throw error(errc::invalid, "this running_graph was moved from; wait for the one it is in");
     if (state_->thread.joinable()) state_->thread.join();
     if (state_->failed) std::rethrow_exception(state_->failed);
     return state_->report;
 }
 
 void running_graph::stop() noexcept {
-    state_->thread.request_stop();
+    if (state_ != nullptr) state_->thread.request_stop();
 }
 
 running_graph start(graph& what, const run_options& options) {

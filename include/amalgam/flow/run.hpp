@@ -72,9 +72,11 @@ public:
     running_graph& operator=(running_graph&&) noexcept;
     ~running_graph();
 
-    /// Returns what run() would, when it has ended. Failure: throws as run().
+    /// Returns what run() would, when it has ended. Failure: throws as run(); error{invalid} of one
+    /// that was moved from.
     run_report wait();
-    /// Ends it early, in all processes: wait() throws error{canceled}. Does not wait.
+    /// Ends it early, in all processes: wait() throws error{canceled}. Does not wait; does
+    /// nothing for one that was moved from.
     void stop() noexcept;
 
 private:

@@ -53,9 +53,9 @@ public:
     unsigned attach(bulk what);
 
     /// Runs it there; what it gave as its result. Parks the ULT or thread.
-    /// Failure: throws what rpc does; error{denied} when the target does not let this image run,
-    ///          {not_found} when it has no injection_target, or does not export what the image
-    ///          imports, {handler_failed} with what it threw.
+    /// Failure: throws what rpc does; error{invalid} for a message that is none; {denied} when the
+    ///          target does not let this image run, {not_found} when it has no injection_target, or
+    ///          does not export what the image imports, {handler_failed} with what it threw.
     std::vector<std::byte> call(
         const peer& there, std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const;
     /// The same without waiting: in a ULT of the engine. To cancel() the future, or to destroy it,
