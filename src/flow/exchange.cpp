@@ -68,10 +68,15 @@ void exchange::derive_channels() {
         } else if (to == here_.group) {
             add_companions(from, true);
             // Who sends on demand is told of each batch that was used up.
+            const bool on_demand = edge.is_on_demand();
             auto made = std::make_unique<receiver>(
-                replicas_of(from), edge.is_on_demand() ? 0 : options_.window_bytes, edge.back);
+                replicas_of(from),
+                receiver::limits{.window_bytes = options_.window_bytes,
+                                 .hungry_items = on_demand ? edge.routing->queue_items : 1,
+                                 .tells_at_once = on_demand},
+                edge.back);
             part_.attach(i, static_cast<channel_in&>(*made));
-            in_.emplace(i, in_edge{from, std::move(made)});
+            in_.emplace(i, in_edge{from, std::move(made), loop_of_way_back(i)});
         }
     }
 }
@@ -102,25 +107,17 @@ std::size_t exchange::replicas_of(std::size_t group) const {
 
 void exchange::serve() {
     over_.define(library_name{wire::stay}, [this] { return serve_stay(); });
-    over_.define(library_name{wire::batch}, [this](std::uint32_t edge, std::uint32_t replica,
-                                                   std::uint64_t number, std::uint32_t items,
-                                                   std::span<const std::byte> bytes) {
-        receiver::consumed so_far;
-        peer from = call_context::current().from();
-        if (edge_of(in_, edge).channel->deliver(replica, number, {bytes, items}, so_far))
-            over_.procedure<wire::credit_signature>(wire::credit)
-                .on(from)
-                .post(edge, static_cast<std::uint32_t>(here_.replica), so_far.bytes, so_far.items);
-    });
+    over_.define(library_name{wire::batch},
+                 [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t number,
+                        std::uint32_t items, std::span<const std::byte> bytes) {
+                     take_batch(edge, replica, number, {bytes, items});
+                 });
     over_.define(library_name{wire::end},
                  [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
                         std::uint64_t items) { return take_end(edge, replica, batches, items); });
-    over_.define(library_name{wire::credit}, [this](std::uint32_t edge, std::uint32_t replica,
-                                                    std::uint64_t bytes, std::uint64_t items) {
-        const out_edge& out = edge_of(out_, edge);
-        if (replica < replicas_of(out.to_group))
-            out.to(replica).credit(out.number(replica), bytes, items);
-    });
+    over_.define(library_name{wire::credit},
+                 [this](std::uint32_t edge, std::uint32_t replica, std::uint64_t bytes,
+                        std::uint64_t items) { take_credit(edge, replica, bytes, items); });
     const auto loop_of = [this](std::uint32_t number) -> loop_count& {
         if (number >= graph_.loops())
             throw error(errc::invalid, fmt::format("there is no loop {}", number));
@@ -129,6 +126,8 @@ void exchange::serve() {
     over_.define(library_name{wire::loop_counts}, [this, loop_of](std::uint32_t number) {
         std::vector<std::uint64_t> counts;
         const loop_count& of = loop_of(number);
+        for (shared_loop& each : loops_)
+            if (each.number == number) each.asked = each.ever_asked = true;
         if (part_.has_started()) counts = {of.added(), of.taken()};
         return counts;
     });
@@ -151,11 +150,65 @@ void exchange::take_join(const std::string& graph, seat who) {
     {
         std::unique_lock hold(lock_);
         if (closed_) throw error(errc::closed, "its run has ended");
-        if (std::exchange(one.joined, true)) return;  // Asked again, after a lost answer.
-        one.at = call_context::current().from();
+        const peer from = call_context::current().from();
+        if (std::exchange(one.joined, true)) {
+            if (one.at == from) return;  // Asked again, after a lost answer.
+            throw error(errc::denied,
+                        fmt::format("group {} has joined group {} before, from {}, expected one "
+                                    "process of that name",
+                                    one.label, label(here_), one.at.address()));
+        }
+        one.at = from;
         joined_.notify_all();
     }
     watch(one);
+}
+
+void exchange::take_batch(std::uint32_t edge, std::uint32_t replica, std::uint64_t number,
+                          channel_in::batch what) {
+    const in_edge& in = edge_of(in_, edge);
+    const companion& from = caller({in.from_group, replica}, true);
+    // Nobody would take it: else an end that is said too early would lose it in silence.
+    if (in.back_in != nullptr && in.back_in->is_over())
+        part_.fail({{{errc::mismatch},
+                     fmt::format("an item came back from group {} into a loop that was said to "
+                                 "have ended, expected all groups to count what is in it",
+                                 from.label)}});
+    receiver::consumed so_far;
+    try {
+        if (!in.channel->deliver(replica, number, what, so_far)) return;
+    } catch (const error& wrong) {
+        blame(from, wrong);
+        throw;
+    }
+    over_.procedure<wire::credit_signature>(wire::credit)
+        .on(from.at)
+        .post(edge, static_cast<std::uint32_t>(here_.replica), so_far.bytes, so_far.items);
+}
+
+void exchange::take_credit(std::uint32_t edge, std::uint32_t replica, std::uint64_t bytes,
+                           std::uint64_t items) {
+    const out_edge& out = edge_of(out_, edge);
+    (void)caller({out.to_group, replica}, false);
+    out.to(replica).credit(out.number(replica), bytes, items);
+}
+
+/// That companion, if it is who calls: another must not speak for it.
+/// Failure: throws error{denied}.
+const exchange::companion& exchange::caller(seat who, bool sends_to_us) const {
+    const companion& one = find(who, sends_to_us);
+    if (one.at == call_context::current().from()) return one;
+    throw error(errc::denied,
+                fmt::format("this is not group {}, which has joined from elsewhere, or not yet",
+                            one.label));
+}
+
+/// What it has sent cannot be: nothing else that it sends could be relied on.
+void exchange::blame(const companion& one, const error& wrong) {
+    if (wrong.code() != errc::invalid) return;  // Only the run's end here.
+    part_.fail({{{errc::mismatch},
+                 fmt::format("group {} breaks the rules of the run: {}", one.label, wrong.what())},
+                true});
 }
 
 std::string exchange::serve_stay() {
@@ -166,10 +219,13 @@ std::string exchange::serve_stay() {
 
 std::string exchange::take_end(std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
                                std::uint64_t items) {
+    const in_edge& in = edge_of(in_, edge);
+    const companion& from = caller({in.from_group, replica}, true);
     try {
-        edge_of(in_, edge).channel->finish(replica, batches, items);
+        in.channel->finish(replica, batches, items);
         return {};
-    } catch (const error&) {
+    } catch (const error& wrong) {
+        blame(from, wrong);
         auto failed = part_.failed();
         if (!failed) throw;
         return failed->what.sentence;
@@ -248,6 +304,9 @@ void exchange::watch(companion& one) {
         } catch (const error& wrong) {
             one.last_words = {wrong.code(), wrong.what()};
         }
+        if (one.last_words.what.ok() && exchanges_with(one))
+            one.last_words = {{errc::disconnected},
+                              "it says that its run is over before all items were exchanged"};
         if (!one.last_words.what.ok() && exchanges_with(one)) lose(one, one.last_words);
         one.gone.set();
     });
@@ -282,6 +341,8 @@ void exchange::feel_pulses() {
     const clock::duration pause = clock::duration(options_.silence_limit) / looks;
     auto ping = over_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
     while (!over_here_.wait_for(pause)) {
+        for (shared_loop& loop : loops_)
+            if (!is_watched(loop, pause)) return;
         for (auto& one : companions_) {
             if (!one->watched || one->gone.is_set()) continue;
             if (one->pulse.valid() && !one->pulse.ready()) {
@@ -302,9 +363,11 @@ void exchange::feel_pulses() {
 }
 
 void exchange::lose(const companion& one, const failure& why) {
+    constexpr std::size_t most_words = 4096;
     bool it_failed = why.what == errc::handler_failed;  // It said so itself, before it ended.
     part_.fail(
-        {{why.what, it_failed ? fmt::format("group {} failed: {}", one.label, why.sentence)
+        {{why.what, it_failed ? fmt::format("group {} failed: {}", one.label,
+                                            why.sentence.substr(0, most_words))
                               : fmt::format("group {} is lost ({})", one.label, why.sentence)},
          true});
 }
@@ -331,7 +394,7 @@ void exchange::close() {
         if (one->watcher.joinable()) one->watcher.join();
 }
 
-exchange::companion& exchange::find(seat who, bool sends_to_us) {
+exchange::companion& exchange::find(seat who, bool sends_to_us) const {
     for (auto& one : companions_)
         if (one->who == who && one->sends_to_us == sends_to_us) return *one;
     throw error(errc::invalid,

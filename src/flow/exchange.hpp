@@ -87,15 +87,24 @@ private:
         std::uint32_t number = 0;
         std::vector<std::size_t> groups;
         ult watcher;
+        bool asked = false;  ///< For its counts, since the last look.
+        bool ever_asked = false;
+        unsigned looks_in_vain = 0;  ///< Since it was asked for them.
     };
 
     void derive_loops();
+    const loop_count* loop_of_way_back(std::size_t edge);
     void watch(const shared_loop& loop, const std::vector<std::string>& all);
     void fail_to_watch(const shared_loop& loop, const std::string& address, const failure& why);
+    bool is_watched(shared_loop& loop, clock::duration pause);
     void end_everywhere(const shared_loop& loop, const std::vector<std::string>& all);
     void derive_channels();
     std::size_t replicas_of(std::size_t group) const;
     void serve();
+    void take_batch(std::uint32_t edge, std::uint32_t replica, std::uint64_t number,
+                    channel_in::batch what);
+    void take_credit(std::uint32_t edge, std::uint32_t replica, std::uint64_t bytes,
+                     std::uint64_t items);
     void take_join(const std::string& graph, seat who);
     std::string serve_stay();
     std::string take_end(std::uint32_t edge, std::uint32_t replica, std::uint64_t batches,
@@ -103,11 +112,13 @@ private:
     void join(companion& one, const std::string& address, clock::time_point deadline);
     void fail_to_join(const companion& one, const std::string& address, const failure& why);
     void watch(companion& one);
+    const companion& caller(seat who, bool sends_to_us) const;
+    void blame(const companion& one, const error& wrong);
     void lose(const companion& one, const failure& why);
     void lose_after_last_words(companion& one, const failure& why);
     bool exchanges_with(const companion& one) const;
     bool is_needed(const companion& one) const;
-    companion& find(seat who, bool sends_to_us);
+    companion& find(seat who, bool sends_to_us) const;
     std::string label(seat who) const;
 
     graph_core& graph_;
@@ -133,6 +144,7 @@ private:
     struct in_edge {
         std::size_t from_group;
         std::unique_ptr<receiver> channel;
+        const loop_count* back_in = nullptr;  ///< The loop that it leads back in.
     };
     std::map<std::size_t, out_edge> out_;  // By edge.
     std::map<std::size_t, in_edge> in_;

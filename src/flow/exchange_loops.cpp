@@ -47,6 +47,13 @@ void exchange::derive_loops() {
     }
 }
 
+const loop_count* exchange::loop_of_way_back(std::size_t edge) {
+    for (const graph_port& port : graph_.nodes()[graph_.edges()[edge].from].back)
+        if (std::find(port.edges.begin(), port.edges.end(), edge) != port.edges.end())
+            return &part_.loop(port.loop);
+    return nullptr;
+}
+
 void exchange::watch_loops(const address_book& addresses) {
     for (shared_loop& loop : loops_) {
         if (here_ != seat{loop.groups.front(), 0}) continue;
@@ -92,6 +99,29 @@ void exchange::watch(const shared_loop& loop, const std::vector<std::string>& al
         }
         if (rounds.is_over()) return end_everywhere(loop, all);
     }
+}
+
+/// One look at whether somebody still finds out when it ends; in vain for too long, the part fails.
+bool exchange::is_watched(shared_loop& loop, clock::duration pause) {
+    const bool is_ours = here_ == seat{loop.groups.front(), 0};
+    if (is_ours || part_.loop(loop.number).is_over() || !part_.has_started() || loop.asked) {
+        loop.asked = false;
+        loop.looks_in_vain = 0;
+        return true;
+    }
+    // A round takes as long as the slowest answer. At first, they may still wait for each other.
+    constexpr clock::duration year = std::chrono::hours(24 * 365);
+    const clock::duration longest =
+        loop.ever_asked ? std::max<clock::duration>(options_.silence_limit, 5 * loop_patience)
+                        : 2 * std::min<clock::duration>(options_.join_limit, year);
+    if (++loop.looks_in_vain * pause < longest) return true;
+    part_.fail({{{errc::disconnected},
+                 fmt::format("group {} has not asked for {} s whether a loop has ended, expected "
+                             "its first process to find that out",
+                             label({loop.groups.front(), 0}),
+                             std::chrono::duration<double>(longest).count())},
+                true});
+    return false;
 }
 
 void exchange::fail_to_watch(const shared_loop& loop, const std::string& address,

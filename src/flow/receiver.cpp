@@ -1,6 +1,7 @@
 #include "flow/receiver.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -14,8 +15,9 @@
 namespace amalgam::detail {
 namespace {
 
-// Batches of one sender that may overtake an earlier one. A window holds far fewer.
-constexpr std::size_t max_early = 4096;
+std::uint64_t weight_of(const channel_in::batch& one) noexcept {
+    return wire::batch_overhead + one.bytes.size();
+}
 
 [[noreturn]] void throw_closed() {
     throw error(errc::closed, "the run has ended here: nothing more is taken");
@@ -87,7 +89,9 @@ void receiver::give_back_held() noexcept {
     link& from = links_[done->sender];
     --from.waiting;
     from.consumed_items += done->what.items;
-    from.consumed_bytes += wire::batch_overhead + done->what.bytes.size();
+    from.consumed_bytes += weight_of(done->what);
+    from.held_bytes -= weight_of(done->what);
+    from.held_items -= done->what.items;
     over(*done, false);
     if (from.ended && from.waiting == 0) consumed_.notify_all();
 }
@@ -107,9 +111,12 @@ void receiver::accept(arrival& one, std::uint64_t number) {
     link& from = checked(one.sender);
     bool known = number < from.expected || from.early.count(number) != 0;
     bool past_the_end = from.ended && number >= from.batches;
-    if (known || past_the_end || from.early.size() >= max_early)
+    if (known || past_the_end)
         throw error(errc::invalid,
                     fmt::format("batch {} cannot be: {} was expected", number, from.expected));
+    if (one.what.items == 0)
+        throw error(errc::invalid, fmt::format("batch {} has no items, expected some", number));
+    if (!keeps_) count_held(from, number, one.what);
     if (number != from.expected) {
         from.early.emplace(number, &one);
         return;
@@ -120,6 +127,24 @@ void receiver::accept(arrival& one, std::uint64_t number) {
          early = from.early.erase(early))
         enqueue(*early->second);
     told_consumer();
+}
+
+/// A sender had all of them but the last, in their order, on its way when it sent that.
+void receiver::count_held(link& from, std::uint64_t number, const batch& what) const {
+    const bool is_last = number >= from.came;
+    const std::uint64_t bytes = from.held_bytes + (is_last ? 0 : weight_of(what) - from.last_bytes);
+    const std::uint64_t items = from.held_items + (is_last ? 0 : what.items - from.last_items);
+    if (bytes >= limits_.window_bytes && bytes != 0 && items >= limits_.hungry_items)
+        throw error(errc::invalid,
+                    fmt::format("it sends batch {} while {} bytes wait, expected fewer than {} "
+                                "(run_options::window_bytes, the same in every process)",
+                                number, bytes, limits_.window_bytes));
+    from.held_bytes += weight_of(what);
+    from.held_items += what.items;
+    if (!is_last) return;
+    from.came = number + 1;
+    from.last_bytes = weight_of(what);
+    from.last_items = what.items;
 }
 
 bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what, consumed& so_far) {
@@ -138,7 +163,8 @@ bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what, con
     link& from = links_[sender];
     so_far = {from.consumed_bytes, from.consumed_items};
     // One message for several batches, unless the sender may be waiting for it.
-    bool tell = from.waiting == 0 || so_far.bytes - from.told_bytes >= tell_after_bytes_;
+    bool tell = from.waiting == 0 || limits_.tells_at_once ||
+                so_far.bytes - from.told_bytes >= limits_.window_bytes / 4;
     if (tell && so_far.bytes == from.told_bytes) return false;
     if (tell) from.told_bytes = so_far.bytes;
     return tell;
@@ -152,7 +178,7 @@ bool receiver::keep(std::size_t sender, std::uint64_t number, batch what, consum
     accept(*mine, number);
     mine.release();  // The queue's.
     link& from = links_[sender];
-    from.kept_bytes += wire::batch_overhead + what.bytes.size();
+    from.kept_bytes += weight_of(what);
     from.kept_items += what.items;
     so_far = {from.kept_bytes, from.kept_items};
     return true;
@@ -166,7 +192,12 @@ receiver::~receiver() {
 void receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t items) {
     std::unique_lock hold(lock_);
     link& from = checked(sender);
-    if (from.ended) throw error(errc::invalid, "this sender has ended before");
+    if (from.ended) throw error(errc::invalid, "it has ended before");
+    const std::uint64_t came =
+        from.early.empty() ? from.expected : std::prev(from.early.end())->first + 1;
+    if (batches < came)
+        throw error(errc::invalid,
+                    fmt::format("it ends after {} batches, but number {} came", batches, came - 1));
     // Its last batches may still be on their way.
     from.ended = true;
     from.batches = batches;
@@ -175,7 +206,7 @@ void receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t i
         hold, [&] { return stopped_ || (from.expected >= from.batches && from.waiting == 0); });
     if (stopped_) throw_closed();  // Also when the last batch was taken: perhaps not to its end.
     if (from.consumed_items != items)
-        throw error(errc::internal,
+        throw error(errc::invalid,
                     fmt::format("{} items arrived of {}", from.consumed_items, items));
 }
 

@@ -21,11 +21,18 @@ namespace amalgam::detail {
 /// Failure: once stopped, next() throws error{canceled}, deliver() and finish() error{closed}.
 class receiver final : public channel_in {
 public:
-    /// A sender is told what was consumed at the latest after a quarter of `window_bytes`.
-    /// `keeps`: batches are copied, and count as consumed for their senders at once. For the way
-    /// back in a loop, where a sender that waited could wait for itself.
-    receiver(std::size_t senders, std::size_t window_bytes, bool keeps = false)
-        : links_(senders), tell_after_bytes_(window_bytes / 4), keeps_(keeps) {}
+    /// What each sender keeps to.
+    struct limits {
+        std::size_t window_bytes;
+        /// One that has fewer items here may send a batch beyond the window; 1: none.
+        std::size_t hungry_items = 1;
+        /// Is told of each batch that was used up, and not after a quarter of the window.
+        bool tells_at_once = false;
+    };
+    /// `keeps`: batches are copied, and count as consumed for their senders at once; so there is no
+    /// limit. For the way back in a loop, where a sender that waited could wait for itself.
+    receiver(std::size_t senders, limits most, bool keeps = false)
+        : links_(senders), limits_(most), keeps_(keeps) {}
     ~receiver();
 
     bool next(batch& into) override;
@@ -36,7 +43,8 @@ public:
 
     /// Hands over batch `number` of a sender and waits until it was consumed. Returns whether
     /// the sender should be told now, and sets `so_far` to all that was consumed of it.
-    /// Failure: throws error{invalid} for a sender or number there cannot be.
+    /// Failure: throws error{invalid} for a sender or number there cannot be, and for more than
+    /// the limits.
     struct consumed {
         std::uint64_t bytes = 0;
         std::uint64_t items = 0;
@@ -44,6 +52,7 @@ public:
     bool deliver(std::size_t sender, std::uint64_t number, batch what, consumed& so_far);
 
     /// The sender has ended after that many batches and items. Waits until all were consumed.
+    /// Failure: throws error{invalid} when that cannot be.
     void finish(std::size_t sender, std::uint64_t batches, std::uint64_t items);
 
     /// Whether something may still come from that sender.
@@ -70,7 +79,12 @@ private:
         std::uint64_t consumed_bytes = 0;
         std::uint64_t kept_bytes = 0;  ///< Of those that were copied; counts instead of the others.
         std::uint64_t kept_items = 0;
-        std::uint64_t told_bytes = 0;             ///< What the sender knows of them.
+        std::uint64_t told_bytes = 0;  ///< What the sender knows of them.
+        std::uint64_t held_bytes = 0;  ///< Delivered in whatever order, not consumed.
+        std::uint64_t held_items = 0;
+        std::uint64_t came = 0;  ///< The number of the last batch that came, in their order, + 1.
+        std::uint64_t last_bytes = 0;  ///< Of that one.
+        std::uint64_t last_items = 0;
         std::map<std::uint64_t, arrival*> early;  ///< Overtook others on the way.
         bool ended = false;
         std::uint64_t batches = 0;  ///< In all; known once ended.
@@ -84,6 +98,7 @@ private:
     void over(arrival& one, bool refused) noexcept;
     // With the lock held:
     void accept(arrival& one, std::uint64_t number);
+    void count_held(link& from, std::uint64_t number, const batch& what) const;
     bool keep(std::size_t sender, std::uint64_t number, batch what, consumed& so_far);
     bool all_ended() const noexcept;
 
@@ -91,7 +106,7 @@ private:
     condition_variable changed_;   // For the consumer.
     condition_variable consumed_;  // For finish().
     std::vector<link> links_;
-    const std::size_t tell_after_bytes_;
+    const limits limits_;
     const bool keeps_;
     arrival* first_ = nullptr;  // In the order they will be consumed.
     arrival* last_ = nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ namespace {
 /// Everything runs on one driven stream: what happens next is up to the test.
 class receiver_of_batches : public testing::Test {
 protected:
-    static constexpr std::size_t window = 4000;
+    static constexpr std::size_t window = 10'000;
 
     /// Batch `number` of `sender`, delivered by a ULT of its own. Its text is its one item.
     void deliver(std::size_t sender, std::uint64_t number, std::string text) {
@@ -65,7 +66,7 @@ protected:
     void run() { stream_.run_ready(); }
 
     execution_stream stream_{execution_stream_options{.driven = true}};
-    receiver tested_{2, window};
+    receiver tested_{2, {.window_bytes = window}};
     std::vector<std::unique_ptr<std::string>> posted_;
     std::vector<std::uint64_t> credits_;
     std::vector<std::size_t> finished_;
@@ -96,7 +97,7 @@ TEST_F(receiver_of_batches, ends_once_every_sender_has_and_everything_was_consum
 TEST_F(receiver_of_batches, restores_each_senders_order_however_batches_overtake) {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
         seeded_random random(seed);
-        receiver tested(1, window);
+        receiver tested(1, {.window_bytes = window});
         std::vector<std::uint64_t> order(20);
         for (std::uint64_t i = 0; i < order.size(); ++i)
             order[i] = i;
@@ -107,10 +108,10 @@ TEST_F(receiver_of_batches, restores_each_senders_order_however_batches_overtake
         std::uint64_t items = 0;
         tasks.push_back(spawn(stream_, [&] { tested.finish(0, 20, items); }));
         for (std::uint64_t number : order) {
-            items += number;
+            items += number + 1;
             tasks.push_back(spawn(stream_, [&tested, number] {
                 receiver::consumed so_far;
-                tested.deliver(0, number, {{}, static_cast<std::uint32_t>(number)}, so_far);
+                tested.deliver(0, number, {{}, static_cast<std::uint32_t>(number + 1)}, so_far);
             }));
         }
         tasks.push_back(spawn(stream_, [&] {
@@ -198,7 +199,89 @@ TEST_F(receiver_of_batches, a_wrong_number_of_items_is_noticed) {
     }));
     finish(1, 0);
     run();
-    EXPECT_EQ(refusals_, std::vector<errc>{errc::internal});
+    EXPECT_EQ(refusals_, std::vector<errc>{errc::invalid});
+}
+
+TEST_F(receiver_of_batches, refuses_more_than_its_window) {
+    deliver(0, 0, std::string(window / 2, 'x'));
+    deliver(0, 1, std::string(window / 2, 'x'));
+    deliver(1, 0, "of another sender");
+    run();
+    EXPECT_TRUE(refusals_.empty()) << "the last one may be large";
+    deliver(0, 2, "too much");
+    deliver(0, 7, "too much, and early");
+    run();
+    EXPECT_EQ(refusals_, (std::vector<errc>(2, errc::invalid)));
+    tested_.stop();
+    run();
+}
+
+TEST_F(receiver_of_batches, a_large_last_batch_may_overtake_others) {
+    deliver(0, 2, std::string(2 * window, 'x'));
+    deliver(0, 1, "second");
+    deliver(0, 0, "first");
+    run();
+    consume();
+    run();
+    EXPECT_TRUE(refusals_.empty());
+    EXPECT_EQ(consumed_.size(), 3u);
+    deliver(0, 3, std::string(2 * window, 'x'));
+    run();
+    EXPECT_TRUE(refusals_.empty()) << "what was used up does not count";
+    finish(0, 4);
+    finish(1, 0);
+    run();
+}
+
+TEST_F(receiver_of_batches, who_gets_items_on_demand_may_get_more_than_the_window) {
+    const std::string text(100, 'x');
+    const auto accepted = [&](std::size_t hungry_items) {
+        receiver tested(1, {.window_bytes = 64, .hungry_items = hungry_items});
+        std::uint64_t refused = 0;
+        std::vector<ult> tasks;
+        for (std::uint64_t i = 0; i < 5; ++i)
+            tasks.push_back(spawn(stream_, [&, i] {
+                receiver::consumed so_far;
+                try {
+                    tested.deliver(0, i, {std::as_bytes(std::span(text)), 1}, so_far);
+                } catch (const error& why) {
+                    refused += why.code() == errc::invalid ? 1 : 0;
+                }
+            }));
+        run();
+        tested.stop();
+        run();
+        return 5 - refused;
+    };
+    EXPECT_EQ(accepted(1), 1u);
+    EXPECT_EQ(accepted(3), 3u);
+}
+
+TEST_F(receiver_of_batches, refuses_an_end_before_what_has_come) {
+    deliver(0, 0, "first");
+    deliver(1, 3, "early");
+    run();
+    finish(0, 0);
+    finish(1, 2);
+    run();
+    EXPECT_EQ(refusals_, (std::vector<errc>(2, errc::invalid)));
+    tested_.stop();
+    run();
+}
+
+TEST_F(receiver_of_batches, refuses_a_batch_without_items) {
+    tasks_.push_back(spawn(stream_, [this] {
+        receiver::consumed so_far;
+        try {
+            tested_.deliver(0, 0, {{}, 0}, so_far);
+        } catch (const error& why) {
+            refusals_.push_back(why.code().code);
+        }
+    }));
+    run();
+    EXPECT_EQ(refusals_, std::vector<errc>{errc::invalid});
+    tested_.stop();
+    run();
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ struct run_options {
     /// receiver has nothing to do.
     std::size_t batch_bytes = std::size_t{512} << 10;
     /// Bytes that may be on their way from one sender to one receiver, or wait there: what a
-    /// receiver holds at most is this, and one batch more, for each of its senders.
+    /// receiver holds at most is this, and one batch more, for each of its senders. The same in
+    /// every process of a run: a group that sends more than its receiver has room for ends it.
     std::size_t window_bytes = std::size_t{2} << 20;
     /// How long the other groups may take to be reachable; under `amalgam run`, until each of their
     /// processes has called run(), too.
