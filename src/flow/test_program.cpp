@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -183,6 +184,27 @@ int stopped_by_program() {
     return 0;
 }
 
+/// says WHAT: G2 says on its control line, as long as somebody listens, what it must not.
+int say_on_the_control_line(const std::string& what) {
+    am::run_options options;
+    if (what == "much") options.join_limit = std::chrono::milliseconds(200);
+    if (group() != "G2") return three_groups(0, "", nullptr, options);
+    const int line = std::atoi(std::getenv("AMALGAM_CONTROL"));
+    const auto say = [line](const std::string& text) {
+        return ::send(line, text.data(), text.size(), MSG_NOSIGNAL) >= 0;
+    };
+    const std::string ready = R"({"kind": "ready", "address": )", graph = R"(, "graph": "g")";
+    const std::string report = "{\"kind\": \"report\", \"report\": \"{}\"}\n";
+    if (what == "nonsense") say("7\n");
+    if (what == "far") say(ready + "\"" + std::string(100'000, 'a') + "\"" + graph + "}\n");
+    if (what == "late") say(ready + "\"tcp://127.0.0.1:1\", \"join_ms\": -1" + graph + "}\n");
+    while ((what == "endless" && say(std::string(100'000, 'x'))) ||
+           (what == "much" && say(report))) {
+    }
+    for (;;)
+        ::pause();
+}
+
 /// One item, twice.
 int run_twice() {
     for (int i = 0; i < 2; ++i)
@@ -243,6 +265,7 @@ int main(int argc, char** argv) {
     if (mode == "orphan") leave_an_orphan();
     if (mode == "asked") return end_when_asked(argv[2]);
     if (mode == "slow" || mode == "cut") return slow_sink(mode == "cut");
+    if (mode == "says") return say_on_the_control_line(argv[2]);
     if (mode == "again") return run_twice();
     if (mode == "loop") return loop_of_three_groups();
     if (mode == "stopped")

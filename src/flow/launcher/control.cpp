@@ -20,6 +20,8 @@ constexpr std::array<std::pair<kind, const char*>, 6> kinds{{{kind::welcome, "we
                                                              {kind::report, "report"},
                                                              {kind::failed, "failed"}}};
 
+constexpr int max_depth = 4;
+
 }  // namespace
 
 std::string encode(const control_message& message) {
@@ -55,7 +57,9 @@ std::string encode(const control_message& message) {
 
 result<control_message> decode_control(std::string_view line) {
     try {
-        json in = json::parse(line);
+        // Nothing of ours is nested deeper, and what is would take much memory.
+        json in = json::parse(
+            line, [](int depth, json::parse_event_t, const json&) { return depth <= max_depth; });
         control_message message;
         bool known = false;
         auto word = in.at("kind").get<std::string>();
@@ -85,6 +89,7 @@ result<control_message> decode_control(std::string_view line) {
 bool control_line::send(const control_message& message) noexcept {
     try {
         std::string text = encode(message);
+        if (text.size() > max_control_bytes && message.what == kind::report) return true;
         std::string_view rest = text;
         while (!rest.empty()) {
             ssize_t sent = ::send(fd_, rest.data(), rest.size(), MSG_NOSIGNAL);
@@ -109,15 +114,22 @@ std::optional<control_message> control_line::try_receive(bool& gone) {
 
 std::optional<control_message> control_line::next(bool wait, bool& gone) {
     for (;;) {
-        std::size_t end = read_.find('\n');
+        std::size_t end = read_.find('\n', looked_);
+        looked_ = end == std::string::npos ? read_.size() : 0;
         if (end != std::string::npos) {
             auto message = decode_control(std::string_view(read_).substr(0, end));
             read_.erase(0, end + 1);
             if (message) return std::move(message).value();
+            nonsense_ = message.sentence();
             gone = true;
             return std::nullopt;
         }
-        char piece[4096];
+        if (read_.size() >= max_control_bytes) {
+            nonsense_ = "a line of more than 8 MiB";
+            gone = true;
+            return std::nullopt;
+        }
+        char piece[16384];
         ssize_t got = ::recv(fd_, piece, sizeof piece, wait ? 0 : MSG_DONTWAIT);
         if (got > 0) {
             read_.append(piece, static_cast<std::size_t>(got));

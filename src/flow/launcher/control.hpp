@@ -23,7 +23,8 @@ inline constexpr const char* control_variable = "AMALGAM_CONTROL";
 ///     process  -> launcher  report    how far my nodes have come, as often as was asked for
 ///     process  -> launcher  failed    I am about to end, and why
 ///
-/// One JSON object a line. Whoever sees the other end closed ends too.
+/// One JSON object a line, of max_control_bytes at most. Whoever sees the other end closed ends
+/// too.
 struct control_message {
     enum class kind { welcome, ready, refused, go, report, failed };
 
@@ -41,6 +42,9 @@ struct control_message {
     std::vector<std::vector<std::string>> addresses;  ///< go: by group, then by replica
 };
 
+/// Longer lines are no messages: as much as reports of some 20,000 nodes take.
+inline constexpr std::size_t max_control_bytes = std::size_t{8} << 20;
+
 std::string encode(const control_message& message);  ///< With the line end.
 /// Failure: `invalid`, for bytes that another program wrote there.
 result<control_message> decode_control(std::string_view line);
@@ -52,18 +56,23 @@ class control_line {
 public:
     explicit control_line(int fd) noexcept : fd_(fd) {}
 
-    /// False when the other end is gone. Blocks while its buffer is full.
+    /// False when the other end is gone. Blocks while its buffer is full. A report that is too
+    /// long is left out: the run is worth more.
     bool send(const control_message& message) noexcept;
     /// Waits for the next message; nothing when the other end is gone, or sends nonsense.
     std::optional<control_message> receive();
     /// As receive(), but does not wait. `gone` becomes true at the end.
     std::optional<control_message> try_receive(bool& gone);
+    /// Why what came last is no message; empty when the other end is only gone.
+    const std::string& nonsense() const noexcept { return nonsense_; }
 
 private:
     std::optional<control_message> next(bool wait, bool& gone);
 
     int fd_;
     std::string read_;
+    std::size_t looked_ = 0;  // So much of it has no line end.
+    std::string nonsense_;
 };
 
 }  // namespace amalgam::detail

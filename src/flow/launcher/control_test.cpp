@@ -99,6 +99,32 @@ TEST_F(control_pair, a_line_of_nonsense_is_the_end) {
     EXPECT_FALSE(waiting.receive().has_value());
 }
 
+TEST_F(control_pair, a_line_without_an_end_is_not_kept) {
+    control_line reader(right_.get());
+    const std::string piece(100'000, 'x');
+    bool gone = false;
+    std::size_t sent = 0;
+    while (!gone) {
+        ASSERT_EQ(::send(left_.get(), piece.data(), piece.size(), 0),
+                  static_cast<ssize_t>(piece.size()));
+        sent += piece.size();
+        EXPECT_FALSE(reader.try_receive(gone).has_value());
+        ASSERT_LE(sent, 2 * max_control_bytes);
+    }
+    EXPECT_EQ(reader.nonsense(), "a line of more than 8 MiB");
+}
+
+TEST_F(control_pair, a_report_that_would_be_no_message_is_left_out) {
+    control_message report;
+    report.what = kind::report;
+    report.report = std::string(max_control_bytes, 'x');
+    EXPECT_TRUE(control_line(left_.get()).send(report));
+    report.report = "short";
+    EXPECT_TRUE(control_line(left_.get()).send(report));
+    control_line reader(right_.get());
+    EXPECT_EQ(reader.receive().value().report, "short");
+}
+
 TEST_F(control_pair, a_closed_end_is_noticed) {
     control_line reader(right_.get());
     control_message ready;

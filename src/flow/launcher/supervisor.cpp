@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::chrono::milliseconds patience_with_the_kernel{10000};
 constexpr int no_verdict_yet = -1;  // Exit codes are never negative.
+constexpr int most_messages = 16;   // Of one process in one turn.
+constexpr std::size_t most_words = 4096;
 
 sigset_t watched_signals() {
     sigset_t set;
@@ -52,8 +54,9 @@ int supervisor::run() {
     while (anything_runs()) {
         wait_for_something();
         take_signals();
+        more_messages_ = false;
         for (launched_process& one : processes_) {
-            take_messages(one);
+            more_messages_ = take_messages(one) || more_messages_;
             read_output(one);
         }
         reap();
@@ -119,6 +122,7 @@ void supervisor::wait_for_something() {
                                    std::chrono::milliseconds(0));
         timeout = timeout == never ? left : std::min(timeout, left);
     };
+    if (more_messages_) wake_at(now);
     if (stopping_ && !killed_) wake_at(kill_at_);
     if (!stopping_ && !introduced_ && ready_by_ != clock::time_point::max()) wake_at(ready_by_);
     constexpr std::chrono::milliseconds longest = std::chrono::hours(24);  // poll() takes an int.
@@ -141,35 +145,54 @@ void supervisor::take_signals() {
     }
 }
 
-void supervisor::take_messages(launched_process& from) {
-    bool gone = false;
-    while (from.control) {
-        auto message = from.talk.try_receive(gone);
-        if (!message) {
-            if (gone) from.control.reset();
-            return;
+/// A few: one that says more and more must not keep us from the others. Returns whether there may
+/// be more.
+bool supervisor::take_messages(launched_process& from) {
+    for (int left = most_messages; from.control && left != 0; --left) {
+        bool gone = false;
+        const auto message = from.talk.try_receive(gone);
+        if (message) {
+            take(from, *message);
+            continue;
         }
-        switch (message->what) {
-            case control_message::kind::ready:
-                from.ready = true;
-                from.address = message->address;
-                from.graph = message->graph;
-                wait_for_the_others_of(std::chrono::milliseconds(message->join_ms));
-                break;
-            case control_message::kind::refused:
-                stop_the_others(2, message->sentence);
-                break;
-            case control_message::kind::failed:
-                from.last_words = message->sentence;
-                from.because_of_other = message->because_of_other;
-                break;
-            case control_message::kind::report:
-                report_.take(static_cast<std::size_t>(&from - processes_.data()), message->report);
-                break;
-            case control_message::kind::welcome:
-            case control_message::kind::go:
-                break;  // Ours to say, not theirs.
-        }
+        if (gone) from.control.reset();
+        if (const std::string& why = from.talk.nonsense(); gone && !why.empty())
+            stop_the_others(1,
+                            fmt::format("group {} ({}) says on its control line what is no message "
+                                        "({:.200}), expected that only the library writes to "
+                                        "descriptors it has not opened; stopped all groups",
+                                        from.label, from.where, why));
+        return false;
+    }
+    return static_cast<bool>(from.control);
+}
+
+void supervisor::take(launched_process& from, const control_message& message) {
+    switch (message.what) {
+        case control_message::kind::ready:
+            if (message.address.size() > most_words)
+                return stop_the_others(2,
+                                       fmt::format("group {} ({}) says that its address has {} "
+                                                   "bytes, expected one as tcp://node7:7000",
+                                                   from.label, from.where, message.address.size()));
+            from.ready = true;
+            from.address = message.address;
+            from.graph = message.graph;
+            wait_for_the_others_of(message.join_ms);
+            break;
+        case control_message::kind::refused:
+            stop_the_others(2, message.sentence.substr(0, most_words));
+            break;
+        case control_message::kind::failed:
+            from.last_words = message.sentence.substr(0, most_words);
+            from.because_of_other = message.because_of_other;
+            break;
+        case control_message::kind::report:
+            report_.take(static_cast<std::size_t>(&from - processes_.data()), message.report);
+            break;
+        case control_message::kind::welcome:
+        case control_message::kind::go:
+            break;  // Ours to say, not theirs.
     }
 }
 
@@ -202,7 +225,9 @@ void supervisor::reap() {
         auto found = std::find_if(processes_.begin(), processes_.end(),
                                   [ended](const auto& one) { return one.pid == ended; });
         if (found == processes_.end()) continue;  // An orphan that we adopted.
-        take_messages(*found);                    // Its last words come first.
+        // Its last words come first. What it has started may go on to write there.
+        for (int left = 64; left != 0 && take_messages(*found); --left) {
+        }
         found->running = false;
         found->wait_status = status;
         found->end_order = ++ended_;
@@ -223,8 +248,10 @@ void supervisor::check_that_nobody_left_early() {
                                            one.label, one.where));
 }
 
-void supervisor::wait_for_the_others_of(std::chrono::milliseconds limit) {
-    limit = std::min(limit, std::chrono::milliseconds(std::chrono::hours(24 * 365)));
+void supervisor::wait_for_the_others_of(std::uint64_t limit_ms) {
+    constexpr std::chrono::milliseconds longest = std::chrono::hours(24 * 365);
+    const auto limit =
+        std::chrono::milliseconds(std::min(limit_ms, static_cast<std::uint64_t>(longest.count())));
     const clock::time_point until = clock::now() + limit;
     if (limit.count() == 0 || until >= ready_by_) return;
     ready_by_ = until;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,11 +34,12 @@ private:
     void start_all();
     void wait_for_something();
     void take_signals();
-    void take_messages(launched_process& from);
+    bool take_messages(launched_process& from);
+    void take(launched_process& from, const control_message& message);
     void read_output(launched_process& from);
     void reap();
     void check_that_nobody_left_early();
-    void wait_for_the_others_of(std::chrono::milliseconds limit);
+    void wait_for_the_others_of(std::uint64_t limit_ms);
     void check_that_nobody_is_late();
     void check_that_somebody_ran();
     void introduce_when_all_are_ready();
@@ -61,6 +63,7 @@ private:
 
     int ended_ = 0;
     bool introduced_ = false;
+    bool more_messages_ = false;  // Than were taken in one turn.
     bool stopping_ = false;
     bool killed_ = false;  // By us, so a SIGKILL blames nobody.
     std::optional<int> exit_code_;

@@ -1,0 +1,39 @@
+// Groups that say on their control line what they must not: the run ends, and says why.
+#include "flow/launcher/launcher_fixture.hpp"
+
+namespace amalgam {
+namespace {
+
+class hostile_control_line : public launcher {
+protected:
+    void expect_failure(const std::string& what, const std::string& why) {
+        const outcome got = run({"says", what}, {"--stats"});
+        EXPECT_NE(got.code, 0) << what;
+        EXPECT_TRUE(has(got.output, why)) << what << ": " << got.output;
+    }
+};
+
+TEST_F(hostile_control_line, of_what_is_no_message_ends_the_run) {
+    expect_failure("nonsense", "says on its control line what is no message");
+}
+
+TEST_F(hostile_control_line, without_a_line_end_ends_the_run) {
+    expect_failure("endless", "what is no message (a line of more than 8 MiB)");
+}
+
+TEST_F(hostile_control_line, that_says_more_and_more_keeps_nobody_waiting) {
+    expect_failure("much", "has not begun to run its part of the graph within 0.2 s");
+}
+
+TEST_F(hostile_control_line, with_an_absurd_address_ends_the_run) {
+    expect_failure("far", "says that its address has 100000 bytes");
+}
+
+TEST_F(hostile_control_line, with_a_negative_limit_sets_none) {
+    const outcome got = run({"says", "late"});
+    EXPECT_EQ(got.code, 2);
+    EXPECT_TRUE(has(got.output, "built different graphs")) << got.output;
+}
+
+}  // namespace
+}  // namespace amalgam
