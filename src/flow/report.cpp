@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <iterator>
+#include <string_view>
+#include <unordered_map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -27,10 +29,16 @@ std::string percent(double part) {
     return fmt::format("{:.0f} %", 100 * part);
 }
 
-const node_report* find(const std::vector<node_report>& nodes, const std::string& name) {
-    const auto found = std::find_if(nodes.begin(), nodes.end(),
-                                    [&](const node_report& one) { return one.name == name; });
-    return found == nodes.end() ? nullptr : &*found;
+// Longer names move what is behind them in their line alone.
+constexpr std::size_t widest = 60;
+
+/// The first of each name.
+std::unordered_map<std::string_view, const node_report*> by_name(
+    const std::vector<node_report>& nodes) {
+    std::unordered_map<std::string_view, const node_report*> all;
+    for (const node_report& one : nodes)
+        all.emplace(one.name, &one);
+    return all;
 }
 
 /// A number that people read: 1,234,567.
@@ -94,9 +102,14 @@ std::string run_report::bottleneck() const {
                                               return a.busy_seconds() < b.busy_seconds();
                                           });
     if (busiest == nodes.rend() || busiest->seconds == 0) return {};
+    const auto named = by_name(nodes);
+    const auto find = [&](const std::string& name) {
+        const auto found = named.find(name);
+        return found == named.end() ? nullptr : found->second;
+    };
     for (const channel_report& channel : channels) {
-        const node_report* const from = find(nodes, channel.from);
-        const node_report* const to = find(nodes, channel.to);
+        const node_report* const from = find(channel.from);
+        const node_report* const to = find(channel.to);
         if (share(busiest->busy_seconds(), whole) >= busy_enough || !channel.between_groups ||
             from == nullptr || to == nullptr)
             continue;
@@ -122,6 +135,8 @@ std::string run_report::text() const {
     }
     for (const channel_report& channel : channels)
         way_width = std::max(way_width, channel.from.size() + channel.to.size() + 4);
+    for (std::size_t* width : {&node_width, &way_width, &process_width})
+        *width = std::min(*width, widest);
     std::string text;
     const auto out = std::back_inserter(text);
     fmt::format_to(out, "{:{}}  {:{}}  {:>14}  {:>14}  {:>6}  {:>11}  {:>11}\n", "node", node_width,
@@ -173,7 +188,9 @@ std::string run_report::json() const {
 
 result<run_report> parse_run_report(std::string_view text) {
     try {
-        const json all = json::parse(text);
+        // Nothing of ours is nested deeper, and what is would take much memory.
+        const json all = json::parse(
+            text, [](int depth, json::parse_event_t, const json&) { return depth <= 3; });
         run_report report;
         for (const json& one : all.at("nodes")) {
             node_report node;

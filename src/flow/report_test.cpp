@@ -74,6 +74,21 @@ TEST(run_report, is_read_back_from_its_json) {
         EXPECT_FALSE(parse_run_report(wrong).ok()) << wrong;
 }
 
+TEST(run_report, one_long_name_does_not_widen_every_line) {
+    run_report report = two_groups(node("read", "A", 0, 9), node("filter", "B.0", 0.4, 0));
+    report.nodes.resize(100, report.nodes.front());
+    report.nodes.push_back(node(std::string(10'000, 'n'), std::string(10'000, 'p'), 0, 0));
+    report.channels.front().to = report.nodes.back().name;
+    EXPECT_LT(report.text().size(), 100'000u);
+}
+
+TEST(run_report, of_deep_values_is_read_without_them) {
+    const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+    const auto got =
+        parse_run_report(R"({"nodes": [], "channels": [], "more": )" + deep + "}").value();
+    EXPECT_EQ(got, run_report{});
+}
+
 TEST(run_report, is_a_table_for_people) {
     const run_report report = two_groups(node("read", "A", 0, 9), node("filter", "B.0", 0.4, 0));
     const std::string text = report.text();
