@@ -1,12 +1,11 @@
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/config.hpp>
 
@@ -16,6 +15,8 @@ namespace amalgam {
 namespace {
 
 using json = nlohmann::ordered_json;
+
+constexpr std::size_t most_file_bytes = std::size_t{16} << 20;  // Of a file.
 
 constexpr std::string_view group_example =
     R"({"groups": {"G1": {"endpoint": "tcp://127.0.0.1:0"}}})";
@@ -90,6 +91,9 @@ private:
             auto before = text.substr(0, wrong.byte == 0 ? 0 : wrong.byte - 1);
             auto line = 1 + std::count(before.begin(), before.end(), '\n');
             fail(fmt::format("line {} is not JSON, expected an object; example: {}", line,
+                             group_example));
+        } catch (const json::out_of_range&) {
+            fail(fmt::format("it has a number that is too large, expected an object; example: {}",
                              group_example));
         }
         if (!finder.repeated.empty())
@@ -256,15 +260,13 @@ result<flow_config> parse_flow_config(std::string_view text, std::string_view or
 }
 
 result<flow_config> load_flow_config(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file)
-        return {errc::not_found,
-                fmt::format("the config \"{}\" cannot be read, expected a JSON file that names "
-                            "each group's endpoint; example: {}",
-                            path, group_example)};
-    std::string text(std::istreambuf_iterator<char>(file), {});
-    if (file.bad())
-        return {errc::not_found, fmt::format("the config \"{}\" cannot be read to its end", path)};
+    const auto read = detail::read_file(path, most_file_bytes);
+    if (!read)
+        return {read.code().code,
+                fmt::format("the config \"{}\" {}, expected a JSON file that names each group's "
+                            "endpoint; example: {}",
+                            path, read.sentence(), group_example)};
+    const std::string_view text(reinterpret_cast<const char*>(read->data()), read->size());
     return parse_flow_config(text, path);
 }
 

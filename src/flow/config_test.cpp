@@ -131,6 +131,8 @@ constexpr wrong_config wrong[] = {
      R"(example: "tcp://127.0.0.1:0")"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "thread": 1}}})",
      "groups.G1.thread is not known, expected one of: endpoint, replicas, threads, env, host"},
+    {R"({"groups": 1e999})", R"(it has a number that is too large, expected an object; example: )"
+                             R"({"groups": {"G1": {"endpoint": "tcp://127.0.0.1:0"}}})"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "threads": 0}}})",
      "groups.G1.threads is 0, expected a number from 1 to 1024; example: 2"},
     {R"({"groups": {"G1": {"endpoint": "shm://", "replicas": "2"}}})",
@@ -166,6 +168,19 @@ TEST(flow_config, a_file_that_is_not_there_is_named) {
     auto config = load_flow_config("no/such/file.json");
     EXPECT_EQ(config.code().code, errc::not_found);
     EXPECT_NE(config.sentence().find("\"no/such/file.json\" cannot be read"), std::string::npos);
+}
+
+TEST(flow_config, a_folder_and_a_file_without_end_are_refused_by_name) {
+    const auto folder = load_flow_config(testing::TempDir());
+    EXPECT_EQ(folder.code().code, errc::not_found);
+    EXPECT_TRUE(folder.sentence().starts_with("the config \"" + testing::TempDir() +
+                                              "\" cannot be read (Is a directory), expected"))
+        << folder.sentence();
+    const auto endless = load_flow_config("/dev/zero");
+    EXPECT_EQ(endless.code().code, errc::invalid);
+    EXPECT_TRUE(
+        endless.sentence().starts_with("the config \"/dev/zero\" is longer than 16 MiB, expected"))
+        << endless.sentence();
 }
 
 TEST(flow_config, a_sentence_about_a_file_begins_with_its_name) {

@@ -1,8 +1,6 @@
-#include <fstream>
-#include <iterator>
-
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/core/uri.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 
@@ -20,6 +18,7 @@ using detail::json_reader;
 
 constexpr std::string_view config_example = R"({"endpoints": "tcp://127.0.0.1:0"})";
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
+constexpr std::size_t most_file_bytes = std::size_t{16} << 20;
 constexpr std::int64_t most_streams = 1024;
 
 std::string read_endpoint(const json_reader& from) {
@@ -183,13 +182,12 @@ result<engine_config> parse_engine_config(std::string_view text, std::string_vie
 }
 
 result<engine_config> load_engine_config(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string text(std::istreambuf_iterator<char>(file), {});
-    if (!file || file.bad()) {
-        return {errc::not_found,
-                fmt::format("the config \"{}\" cannot be read, expected a JSON file; example: {}",
-                            path, config_example)};
-    }
+    const auto read = detail::read_file(path, most_file_bytes);
+    if (!read)
+        return {read.code().code,
+                fmt::format("the config \"{}\" {}, expected a JSON file; example: {}", path,
+                            read.sentence(), config_example)};
+    const std::string_view text(reinterpret_cast<const char*>(read->data()), read->size());
     return parse_engine_config(text, path);
 }
 

@@ -183,6 +183,18 @@ TEST(engine_config, files_are_read_and_a_missing_one_is_named) {
     EXPECT_NE(gone.sentence().find(path), std::string::npos);
 }
 
+TEST(engine_config, a_folder_a_file_without_end_and_a_number_too_large_are_refused) {
+    const auto folder = load_engine_config(testing::TempDir());
+    EXPECT_EQ(folder.code(), errc::not_found);
+    EXPECT_NE(folder.sentence().find(testing::TempDir() + "\" cannot be read"), std::string::npos);
+    const auto endless = load_engine_config("/dev/zero");
+    EXPECT_EQ(endless.code(), errc::invalid);
+    EXPECT_NE(endless.sentence().find("\"/dev/zero\" is longer than 16 MiB"), std::string::npos);
+    const auto large = parse_engine_config(R"({"endpoints": 1e999})", "e.json");
+    EXPECT_EQ(large.code(), errc::invalid);
+    EXPECT_EQ(large.sentence().find("e.json: it has a number that is too large"), 0u);
+}
+
 struct wrong_config {
     const char* json;      ///< Behind {"endpoints": "shm://", unless it begins with a brace.
     const char* expected;  ///< The whole sentence, after "e.json: ".

@@ -61,6 +61,10 @@ json json_reader::parse(std::string_view text, std::string_view origin, std::str
         throw error(errc::invalid,
                     fmt::format("{}: line {} is not JSON, expected an object; example: {}", origin,
                                 1 + std::count(before.begin(), before.end(), '\n'), example));
+    } catch (const json::out_of_range&) {
+        throw error(errc::invalid, fmt::format("{}: it has a number that is too large, expected an "
+                                               "object; example: {}",
+                                               origin, example));
     }
     if (!finder.repeated.empty()) {
         throw error(errc::invalid,

@@ -59,7 +59,8 @@ struct flow_config {
 ///          example: "tcp://127.0.0.1:0"
 result<flow_config> parse_flow_config(std::string_view json, std::string_view origin = "config");
 
-/// Reads the file at `path`; as parse_flow_config(), and `not_found` when it cannot be read.
+/// Reads the file at `path`; as parse_flow_config(), and `not_found` when it cannot be read,
+/// `invalid` when it is longer than 16 MiB.
 result<flow_config> load_flow_config(const std::string& path);
 
 /// The config as JSON on one line: parse_flow_config(to_json(c)) gives c back.

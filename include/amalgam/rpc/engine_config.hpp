@@ -36,7 +36,8 @@ struct engine_config {
 result<engine_config> parse_engine_config(std::string_view json,
                                           std::string_view origin = "config");
 
-/// Reads the file at `path`; as parse_engine_config(), and `not_found` when it cannot be read.
+/// Reads the file at `path`; as parse_engine_config(), and `not_found` when it cannot be read,
+/// `invalid` when it is longer than 16 MiB.
 result<engine_config> load_engine_config(const std::string& path);
 
 /// The config as JSON on one line, with every key; parse_engine_config() gives it back.
