@@ -14,12 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/build_image.hpp>
 
 #include "inject/elf_image.hpp"
 #include "inject/image_contents.hpp"
-#include "inject/read_file.hpp"
 
 namespace amalgam {
 
@@ -157,8 +157,8 @@ code_image build_image(const image_source& from) {
     const brief_folder folder;
     const std::string object = folder.path_of("image.so");
     compile(from, name, folder, object);
-    const auto made = detail::read_file(object);
-    if (!made) throw error(errc::not_found, fmt::format("{} is not there any more", object));
+    const auto made = detail::read_file(object, detail::image_contents::most_file_bytes);
+    if (!made) throw error(made.code(), fmt::format("{} {}", object, made.sentence()));
     auto bytes = detail::image_from_elf(*made, name, from.payload_alignment);
     if (!bytes) throw error(bytes.code(), fmt::format("{}: {}", from.path, bytes.sentence()));
     auto image = code_image::parse(std::move(*bytes));

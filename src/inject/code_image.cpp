@@ -9,13 +9,13 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
+#include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/codec_std.hpp>
 
 #include "inject/image_contents.hpp"
-#include "inject/read_file.hpp"
 #include "inject/unwind_records.hpp"
 
 namespace amalgam {
@@ -287,10 +287,11 @@ std::vector<architecture> code_image::architectures() const {
 }
 
 code_image code_image::load(const std::string& path) {
-    auto bytes = detail::read_file(path);
+    auto bytes = detail::read_file(path, image_contents::most_file_bytes);
     if (!bytes)
-        throw error(errc::not_found,
-                    fmt::format("the image {} cannot be read: {}", path, std::strerror(errno)));
+        throw error(bytes.code(), fmt::format("the image {} {}; expected one that amalgam inject "
+                                              "build made",
+                                              path, bytes.sentence()));
     auto image = parse(std::move(*bytes));
     if (!image) throw error(image.code(), fmt::format("{}: {}", path, image.sentence()));
     return std::move(*image);

@@ -126,6 +126,14 @@ TEST(code_image, says_by_its_code_why_it_is_not_read_or_written) {
               errc::not_found);
     const std::string text = folder.with("text.image", "no image");
     EXPECT_EQ(code_thrown_by([&] { (void)code_image::load(text); }), errc::invalid);
+    const auto [code, why] = thrown_by([&] { (void)code_image::load(folder.path()); });
+    EXPECT_EQ(code, errc::not_found);
+    EXPECT_EQ(why.find("the image " + folder.path() + " cannot be read (Is a directory)"), 0u)
+        << why;
+    files::resize_file(text, detail::image_contents::most_file_bytes + 1);
+    const auto [too_long, how] = thrown_by([&] { (void)code_image::load(text); });
+    EXPECT_EQ(too_long, errc::invalid);
+    EXPECT_EQ(how.find("the image " + text + " is longer than 256 MiB"), 0u) << how;
     const code_image image = answering("some", 1);
     EXPECT_EQ(code_thrown_by([&] { image.save(folder.with("nowhere/some.image")); }), errc::denied);
     EXPECT_EQ(code_thrown_by([&] { image.save("/dev/full"); }), errc::denied);

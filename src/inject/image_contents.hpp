@@ -123,6 +123,8 @@ struct image_contents {
     static constexpr std::uint32_t magic = 0x676d4941;  // "AImg"
     static constexpr std::uint16_t version = 1;
     static constexpr std::uint32_t most_bytes = 64u << 20;  ///< Of its memory.
+    /// Of a file: more than one for all processors takes.
+    static constexpr std::size_t most_file_bytes = std::size_t{256} << 20;
     static constexpr std::size_t most_payload_alignment = 4096;
     static constexpr std::uint32_t page = 4096;  ///< That no two segments share.
 

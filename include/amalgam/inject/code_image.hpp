@@ -71,7 +71,7 @@ public:
     /// Failure: `invalid`, with a sentence that says what is wrong with it.
     static result<code_image> parse(std::vector<std::byte> bytes);
     /// The same from a file.
-    /// Failure: throws error{not_found}, {invalid}.
+    /// Failure: throws error{not_found}, {invalid}, that also for more than 256 MiB.
     static code_image load(const std::string& path);
     /// NAME.image in the folders of AMALGAM_IMAGE_PATH (with colons between them; the current one
     /// when it is not set), the first that there is.
