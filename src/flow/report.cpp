@@ -72,6 +72,17 @@ json as_json(const channel_report& channel) {
     return one;
 }
 
+/// What get_to() takes for one is any number, cut to fit.
+std::uint64_t counted(const json& in, const char* key) {
+    const json& value = in.at(key);
+    if (!value.is_number_unsigned())
+        throw error(
+            errc::invalid,
+            fmt::format("\"{}\" is {}, expected a count such as 7", key,
+                        value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 60)));
+    return value.get<std::uint64_t>();
+}
+
 }  // namespace
 
 double node_report::busy() const noexcept {
@@ -197,8 +208,8 @@ result<run_report> parse_run_report(std::string_view text) {
             one.at("name").get_to(node.name);
             node.process = one.value("process", "");
             node.inside = one.value("inside", "");
-            one.at("taken").get_to(node.taken);
-            one.at("given").get_to(node.given);
+            node.taken = counted(one, "taken");
+            node.given = counted(one, "given");
             one.at("seconds").get_to(node.seconds);
             one.at("waited_for_input").get_to(node.waited_for_input);
             one.at("waited_for_output").get_to(node.waited_for_output);
@@ -209,15 +220,17 @@ result<run_report> parse_run_report(std::string_view text) {
             one.at("from").get_to(channel.from);
             one.at("to").get_to(channel.to);
             channel.process = one.value("process", "");
-            one.at("items").get_to(channel.items);
-            channel.bytes = one.value("bytes", std::uint64_t{0});
-            one.at("waiting").get_to(channel.waiting);
-            one.at("most_waiting").get_to(channel.most_waiting);
+            channel.items = counted(one, "items");
+            channel.bytes = one.contains("bytes") ? counted(one, "bytes") : 0;
+            channel.waiting = counted(one, "waiting");
+            channel.most_waiting = counted(one, "most_waiting");
             one.at("between_groups").get_to(channel.between_groups);
             report.channels.push_back(std::move(channel));
         }
         return report;
     } catch (const json::exception& wrong) {
+        return {errc::invalid, fmt::format("this is no report of a run: {}", wrong.what())};
+    } catch (const error& wrong) {
         return {errc::invalid, fmt::format("this is no report of a run: {}", wrong.what())};
     }
 }

@@ -89,6 +89,22 @@ TEST(run_report, of_deep_values_is_read_without_them) {
     EXPECT_EQ(got, run_report{});
 }
 
+TEST(run_report, takes_nothing_for_a_count_that_is_none) {
+    run_report report = two_groups(node("read", "", 1.5, 2), node("filter", "", 0.25, 0));
+    report.nodes[0].taken = 4711;
+    report.channels[0].bytes = 4712;
+    const std::string json = report.json();
+    ASSERT_TRUE(parse_run_report(json).ok());
+    for (const char* count : {"4711", "4712"}) {
+        for (const char* wrong : {"-1", "2.7", "1e300", "true", "null", "18446744073709551616"}) {
+            std::string changed = json;
+            changed.replace(changed.find(count), 4, wrong);
+            const auto read = parse_run_report(changed);
+            EXPECT_EQ(read.code().code, errc::invalid) << changed;
+        }
+    }
+}
+
 TEST(run_report, is_a_table_for_people) {
     const run_report report = two_groups(node("read", "A", 0, 9), node("filter", "B.0", 0.4, 0));
     const std::string text = report.text();
