@@ -305,6 +305,17 @@ TEST(poller, may_be_added_again_after_it_was_removed) {
     stream.remove_poller(source);
 }
 
+TEST(poller, of_a_stream_that_never_sleeps_is_polled_and_removed) {
+    execution_stream stream({.driven = true});
+    counting_poller source;
+    stream.add_poller(source);
+    source.ring();
+    while (source.arrived == 0)
+        stream.run_ready();
+    stream.remove_poller(source);
+    EXPECT_THROW(stream.remove_poller(source), error);
+}
+
 TEST(execution_stream, that_cannot_be_made_leaves_its_pools_to_others) {
     fifo_pool where;
     const auto make = [&](int cpu) {
