@@ -253,6 +253,22 @@ TEST(stop, runs_what_is_ready_for_the_schedulers_below) {
     }
 }
 
+// What was left of its work ran on another stream, and this one has not looked since.
+TEST(stop, ends_a_stacked_scheduler_that_is_done_as_at_any_time) {
+    shared_fifo_pool above;
+    event wanted;
+    execution_stream stream({.driven = true});
+    execution_stream helper(over({&above}), {.driven = true});
+    ult waits = spawn(above, [&] { wanted.wait(); });
+    auto ended = post_scheduler(stream.main_pool(), over({&above}));
+    stream.run_ready();
+    wanted.set();
+    helper.run_ready();
+    waits.join();
+    stream.stop();
+    EXPECT_TRUE(ended.wait().ok());
+}
+
 TEST(stop, of_a_primary_stream_runs_what_is_ready_for_all_its_schedulers) {
     shared_fifo_pool above;
     int ran = 0;
