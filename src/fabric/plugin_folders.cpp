@@ -5,13 +5,16 @@
 #include <new>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/fabric/plugin.hpp>
 
+#include "fabric/kept_signals.hpp"
 #include "fabric/plugin_abi.hpp"
 
 namespace amalgam::detail {
@@ -21,6 +24,25 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view before_name = "amalgam-transport-";
 constexpr std::string_view after_name = ".so";
+
+/// A plug-in's transport, whose library leaves the program its signal handlers.
+class foreign_transport final : public transport {
+public:
+    explicit foreign_transport(std::unique_ptr<transport> inner) : inner_(std::move(inner)) {}
+    std::string_view name() const noexcept override { return inner_->name(); }
+    transport_info describe() const override {
+        const kept_signals kept;
+        return inner_->describe();
+    }
+    result<std::unique_ptr<port>> open(const uri& where,
+                                       const port_options& options) const override {
+        const kept_signals kept;
+        return inner_->open(where, options);
+    }
+
+private:
+    const std::unique_ptr<transport> inner_;
+};
 
 /// Loads one shared object. It stays loaded also when it is refused: its code may have run.
 result<std::unique_ptr<transport>> load_file(const std::string& file, std::string_view name) {
@@ -32,6 +54,7 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
     };
     if (const auto abi = plugin_abi_of(file); abi && *abi != plugin_abi.text)
         return otherwise(*abi);
+    const kept_signals kept;
     void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return {errc::unsupported, fmt::format("{}.", ::dlerror())};
     using entry = const transport_plugin* (*)();
@@ -50,7 +73,8 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
     if (std::string_view(plugin->abi) != plugin_abi.text) return otherwise(plugin->abi);
     try {
         std::unique_ptr<transport> made(plugin->make());
-        if (made != nullptr && made->name() == name) return made;
+        if (made != nullptr && made->name() == name)
+            return {std::make_unique<foreign_transport>(std::move(made))};
         return {
             errc::mismatch,
             fmt::format("{} brings a transport called \"{}\", which its file name does not say.",

@@ -1,18 +1,22 @@
 #include "fabric/plugin_folders.hpp"
 
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
 #include <vector>
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <amalgam/fabric/plugin.hpp>
 
+#include "fabric/kept_signals.hpp"
 #include "fabric/plugin_abi.hpp"
+#include "fabric/signals_testing.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -52,6 +56,28 @@ TEST(plugin_folders, right_one_is_loaded_once_and_opens) {
     EXPECT_EQ((*loaded)->name(), "for-test-right");
     EXPECT_EQ(*all.load("for-test-right"), *loaded);
     EXPECT_EQ((*loaded)->open(uri{}, {}).sentence(), "this one opens nothing");
+}
+
+TEST(plugin_folders, signals_that_a_plug_in_takes_stay_the_programs) {
+    const programs_signals own;
+    plugin_folders all({PLUGIN_FOLDER});
+    const transport& loaded = *all.load("for-test-right").value();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+    EXPECT_FALSE(loaded.open(uri{}, {}));
+    EXPECT_EQ(own.changed(), std::vector<int>());
+    (void)loaded.describe();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+}
+
+TEST(plugin_folders, a_handler_that_the_program_sets_meanwhile_stays) {
+    const programs_signals own;
+    {
+        const kept_signals kept;
+        std::signal(SIGUSR1, [](int) {});
+        // A function of the C library stands for a handler of a foreign one.
+        std::signal(SIGUSR2, reinterpret_cast<void (*)(int)>(::dlsym(RTLD_DEFAULT, "labs")));
+    }
+    EXPECT_EQ(own.changed(), std::vector<int>{SIGUSR1});
 }
 
 TEST(plugin_folders, threads_that_ask_at_once_get_the_same_and_load_it_once) {

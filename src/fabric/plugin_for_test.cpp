@@ -1,9 +1,16 @@
 // A plug-in for the loader's test, and the same with one thing wrong: see CMakeLists.txt.
+#include <csignal>
+
 #include <amalgam/fabric/plugin.hpp>
 
 namespace {
 
 using namespace amalgam;
+
+void take_signal(int) {}
+
+/// As the libraries of network cards do.
+[[maybe_unused]] const bool loaded_this = (std::signal(SIGHUP, &take_signal), true);
 
 class nowhere final : public transport {
 public:
@@ -13,14 +20,18 @@ public:
         info.name = "for-test-right";
         info.usable = true;
         info.summary = "opens nothing";
+        std::signal(SIGUSR1, &take_signal);
         return info;
     }
     result<std::unique_ptr<port>> open(const uri&, const port_options&) const override {
+        std::signal(SIGINT, &take_signal);
+        std::signal(SIGTERM, SIG_IGN);
         return {errc::unsupported, "this one opens nothing"};
     }
 };
 
 transport* make() {
+    std::signal(SIGQUIT, &take_signal);
     return new nowhere;
 }
 

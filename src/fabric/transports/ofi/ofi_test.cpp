@@ -2,9 +2,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "conformance/transport_suite.hpp"
 #include "fabric/packets/introduced_garbage.hpp"
+#include "fabric/signals_testing.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 
@@ -34,6 +36,18 @@ TEST(ofi_transport, provider_that_libfabric_has_no_part_for_is_refused_with_thos
         << told;
     EXPECT_TRUE(contains(told, "tcp")) << told;
     EXPECT_TRUE(contains(told, "; example: ofi+tcp://127.0.0.1:0")) << told;
+}
+
+TEST(ofi_transport, signal_handlers_of_the_program_outlive_ports) {
+    const programs_signals own;
+    auto all = transport_registry::installed();
+    auto one = all.open("ofi+tcp://127.0.0.1:0");
+    ASSERT_TRUE(one) << one.sentence();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+    (void)all.describe();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+    one.value().reset();
+    EXPECT_EQ(own.changed(), std::vector<int>());
 }
 
 TEST(ofi_transport, provider_that_fails_the_suite_is_refused) {

@@ -12,6 +12,7 @@
 
 #include "conformance/transport_suite.hpp"
 #include "fabric/packets/introduced_garbage.hpp"
+#include "fabric/signals_testing.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 #include "fabric/transports/ucx/listening_ports.hpp"
@@ -41,6 +42,18 @@ TEST(ucx_transport, protocol_that_the_machine_lacks_is_refused_with_those_it_has
                          "\"gdr_copy\" on this machine; it has: all, shm, "))
         << told;
     EXPECT_TRUE(contains(told, "tcp; example: ucx+tcp://127.0.0.1:0")) << told;
+}
+
+TEST(ucx_transport, signal_handlers_of_the_program_outlive_ports) {
+    const programs_signals own;
+    auto all = transport_registry::installed();
+    auto one = all.open("ucx+tcp://127.0.0.1:0");
+    ASSERT_TRUE(one) << one.sentence();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+    (void)all.describe();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+    one.value().reset();
+    EXPECT_EQ(own.changed(), std::vector<int>());
 }
 
 TEST(ucx_transport, device_that_the_machine_lacks_is_refused_with_those_it_has) {
