@@ -25,6 +25,8 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
 
+#include "fabric/broadcast_receiver.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -169,7 +171,7 @@ private:
             // Longer ones are not from one of these.
             if (bytes < 0 || static_cast<std::size_t>(bytes) > largest_packet) continue;
             const std::lock_guard one(lock_);
-            if (function_) function_({packet.data(), static_cast<std::size_t>(bytes)});
+            detail::give_packet(function_, {packet.data(), static_cast<std::size_t>(bytes)});
         }
     }
 

@@ -4,11 +4,13 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
 
@@ -93,6 +95,24 @@ TEST_P(udp_broadcast_test, a_receiver_that_was_taken_back_is_not_running_and_hea
     listener proves(a);
     EXPECT_TRUE(proves.hears_from(*b, "sent after all others"));
     EXPECT_EQ(heard, before);
+}
+
+TEST_P(udp_broadcast_test, a_receiver_that_throws_hears_the_next_packet) {
+    const auto a = open_broadcast(GetParam()), b = open_broadcast(GetParam());
+    default_logger().set_sink([](const log_record&) {});
+    std::atomic<int> threw{0};
+    b->listen([&](const_bytes) {
+        if (threw++ % 2 == 0) throw std::runtime_error("it does not like it");
+        throw 7;
+    });
+    while (threw < 4) {
+        EXPECT_TRUE(a->send(as_bytes_of(std::string("?"))));
+        std::this_thread::yield();
+    }
+    b->listen({});
+    default_logger().set_sink({});
+    listener goes_on(b);
+    EXPECT_TRUE(goes_on.hears_from(*a, "still here?"));
 }
 
 INSTANTIATE_TEST_SUITE_P(loopback, udp_broadcast_test,

@@ -5,6 +5,7 @@
 
 #include <amalgam/fabric/broadcast_medium.hpp>
 
+#include "fabric/broadcast_receiver.hpp"
 #include "fabric/transports/loop/virtual_hub.hpp"
 
 namespace amalgam::detail {
@@ -24,8 +25,8 @@ public:
     /// Nothing gets away from it, or to it. The network is still there.
     bool is_off() const noexcept { return at_.cut || at_.port == nullptr || at_.port->is_dead(); }
     loop_station& where() const noexcept { return at_; }
-    void take(const_bytes packet) {
-        if (function_ && !is_off()) function_(packet);
+    void take(const_bytes packet) noexcept {
+        if (!is_off()) give_packet(function_, packet);
     }
 
 private:

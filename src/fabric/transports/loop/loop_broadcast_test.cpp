@@ -1,11 +1,13 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/fabric/loop.hpp>
 
 namespace amalgam {
@@ -71,6 +73,20 @@ TEST_F(loop_broadcast_test, packets_can_be_dropped_and_too_long_ones_are_not_sen
     EXPECT_TRUE(say("a", "heard by none"));
     net.run_until_idle();
     EXPECT_TRUE(heard.empty());
+}
+
+TEST_F(loop_broadcast_test, a_receiver_that_throws_costs_its_own_packet_only) {
+    std::vector<std::string> logged;
+    default_logger().set_sink([&](const log_record& line) { logged.push_back(to_text(line)); });
+    media["b"]->listen([](const_bytes) { throw std::runtime_error("it does not like it"); });
+    EXPECT_TRUE(say("a", "1"));
+    EXPECT_TRUE(say("a", "2"));
+    net.run_until_idle();
+    default_logger().set_sink({});
+    ASSERT_FALSE(logged.empty());
+    EXPECT_NE(logged.front().find("a receiver of broadcasts threw"), std::string::npos);
+    EXPECT_NE(logged.front().find("it does not like it"), std::string::npos);
+    EXPECT_EQ(heard, (all_heard{{"c", {"1", "2"}}}));
 }
 
 TEST_F(loop_broadcast_test, it_says_nothing_when_the_network_is_gone) {

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <exception>
+
+#include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/limited_log.hpp>
+#include <amalgam/fabric/broadcast_medium.hpp>
+
+namespace amalgam::detail {
+
+/// Gives a packet to a function of the user's, if there is one. What that throws is logged.
+inline void give_packet(const broadcast_medium::receiver& function, const_bytes packet) noexcept {
+    const auto tell = [](const char* why) noexcept {
+        limited_log(log_level::error, "fabric", "a receiver of broadcasts threw", {{"why", why}});
+    };
+    try {
+        if (function) function(packet);
+    } catch (const std::exception& what) {
+        tell(text_of(what));
+    } catch (...) {
+        tell("something that is no std::exception");
+    }
+}
+
+}  // namespace amalgam::detail
