@@ -15,6 +15,11 @@ std::size_t held_for(const peer_record& peer) noexcept {
     return peer.queued_bytes + peer.landing.owned.size();
 }
 
+/// No sum that a limit of SIZE_MAX would overflow.
+bool is_far_past(std::size_t limit, std::size_t longest, std::size_t held) noexcept {
+    return held > limit && held - limit > longest;
+}
+
 }  // namespace
 
 port_usage framed_port::usage() const noexcept {
@@ -25,7 +30,7 @@ void framed_port::queue_more(peer_record& peer, std::size_t bytes) noexcept {
     peer.queued_bytes += bytes;
     queued_bytes_.add(bytes);
     if (queued_bytes_.value() > much_bytes) has_used_much_ = true;
-    if (queued_bytes_.value() > options_.max_queued_bytes_total + can_.max_message_bytes)
+    if (is_far_past(options_.max_queued_bytes_total, can_.max_message_bytes, queued_bytes_.value()))
         evict_largest();
 }
 
@@ -50,7 +55,7 @@ bool framed_port::take_room(peer_record& peer, std::size_t bytes) noexcept {
     queued_bytes_.add(bytes);
     if (queued_bytes_.value() > much_bytes) has_used_much_ = true;
     if (landing_step_ != ~std::size_t{0} &&
-        queued_bytes_.value() > options_.max_queued_bytes_total + can_.max_message_bytes)
+        is_far_past(options_.max_queued_bytes_total, can_.max_message_bytes, queued_bytes_.value()))
         evict_largest();
     return peer.up();
 }

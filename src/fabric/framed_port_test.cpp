@@ -1,5 +1,6 @@
 #include "fabric/framed_port.hpp"
 
+#include <cstdint>
 #include <cstring>
 
 #include <gtest/gtest.h>
@@ -270,6 +271,26 @@ TEST_F(bounded_port, far_past_the_bound_the_peer_that_holds_most_is_ended) {
     EXPECT_EQ(port_.usage().evicted, 1u);
     EXPECT_LT(port_.usage().queued_bytes, 211'000u);
     receive(good_, 1);
+}
+
+TEST_F(bounded_port, a_bound_of_everything_ends_nobody_and_one_of_nothing_pauses_at_once) {
+    scripted_port unbounded{{.max_queued_bytes = SIZE_MAX, .max_queued_bytes_total = SIZE_MAX}};
+    scripted_link& from = unbounded.peer();
+    for (std::uint64_t tag = 0; tag < 3; ++tag)
+        EXPECT_EQ(unbounded.deliver_bytes(from, frame_kind::expected, tag,
+                                          std::vector<std::byte>(memory_.size() / 2)),
+                  verdict::taken);
+    EXPECT_EQ(unbounded.usage().evicted, 0u);
+
+    scripted_port narrow{{.max_queued_bytes = 0, .max_queued_bytes_total = 0}};
+    scripted_link& waits = narrow.peer();
+    EXPECT_EQ(narrow.deliver_bytes(waits, frame_kind::expected, 1, std::vector<std::byte>(9)),
+              verdict::pause);
+    recorded op;
+    (void)narrow.post_receive(waits.peer, 1, memory_, op);
+    narrow.settle_down();
+    EXPECT_TRUE(op.ended_with(errc::ok));
+    EXPECT_EQ(waits.resumes, 1);
 }
 
 TEST_F(bounded_port, memory_goes_back_when_nothing_waits_any_more) {

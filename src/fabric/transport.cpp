@@ -70,6 +70,11 @@ result<std::unique_ptr<port>> transport_registry::open(std::string_view where,
                             "nothing; example: 5000 ms",
                             options.silence_limit.count())};
     }
+    if (options.max_strangers == 0) {
+        return {errc::invalid,
+                "port_options::max_strangers is 0, with which nobody could connect; expected at "
+                "least 1; example: 1024"};
+    }
     port_options within = options;
     within.silence_limit = std::min(options.silence_limit, port_options::longest_limit);
     within.frame_limit = std::min(options.frame_limit, port_options::longest_limit);

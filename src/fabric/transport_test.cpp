@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -89,6 +90,16 @@ TEST(transport_registry_test, a_limit_of_no_time_is_refused_and_one_for_ever_is_
         }
         constexpr auto for_ever = std::chrono::milliseconds::max();
         EXPECT_TRUE(all.open(uri, {.silence_limit = for_ever, .frame_limit = for_ever})) << uri;
+    }
+}
+
+TEST(transport_registry_test, no_room_for_strangers_is_refused_on_every_transport) {
+    const transport_registry all = transport_registry::native();
+    for (const char* uri : {"tcp://127.0.0.1:0", "shm://", "loop://strangers"}) {
+        const auto refused = all.open(uri, {.max_strangers = 0});
+        EXPECT_EQ(refused.code().code, errc::invalid) << uri;
+        EXPECT_NE(refused.sentence().find("max_strangers is 0"), std::string::npos);
+        EXPECT_TRUE(all.open(uri, {.max_strangers = SIZE_MAX})) << uri;
     }
 }
 

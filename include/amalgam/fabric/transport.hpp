@@ -27,7 +27,7 @@ struct port_options {
     /// loses its connection. 0: for ever.
     std::chrono::milliseconds frame_limit{60000};
     /// Connections that were accepted and have not said hello yet (tcp). A newcomer past it takes
-    /// the place of the oldest.
+    /// the place of the oldest. At least 1.
     std::size_t max_strangers = 1024;
     /// Messages that nobody has taken yet (expected ones without a posted receive, any without a
     /// sink): past this many bytes from one peer we stop reading from it until they are taken. What
@@ -91,7 +91,8 @@ public:
     std::vector<transport_info> describe() const;
 
     /// Opens the port that `where` names.
-    /// Failure: what the URI parser says; `not_found` with the names there are; `unsupported` for a
+    /// Failure: what the URI parser says; `invalid` for an option that is out of its range;
+    ///          `not_found` with the names there are; `unsupported` for a
     ///          plug-in that cannot be loaded, with the reason.
     result<std::unique_ptr<port>> open(std::string_view where,
                                        const port_options& options = {}) const;
