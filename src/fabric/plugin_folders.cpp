@@ -86,6 +86,18 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
 
 }  // namespace
 
+std::string plugin_folder_beside(const void* code) {
+    Dl_info found{};
+    link_map* object = nullptr;
+    if (::dladdr1(code, &found, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0 ||
+        object->l_name == nullptr || *object->l_name == '\0')
+        return {};
+    std::error_code ignored;
+    const fs::path library = fs::canonical(object->l_name, ignored);
+    if (library.empty()) return {};
+    return library.parent_path() / "amalgam";
+}
+
 plugin_folders::plugin_folders() {
     if (const char* path = std::getenv("AMALGAM_PLUGIN_PATH")) {
         std::string_view rest(path);
@@ -99,6 +111,9 @@ plugin_folders::plugin_folders() {
     const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
     if (!program.empty())
         folders_.push_back(program.parent_path().parent_path() / AMALGAM_PLUGIN_SUBFOLDER);
+    if (std::string beside = plugin_folder_beside(reinterpret_cast<void*>(&plugin_folder_beside));
+        !beside.empty())
+        folders_.push_back(std::move(beside));
     folders_.emplace_back(AMALGAM_PLUGIN_FOLDER);
 }
 

@@ -11,6 +11,9 @@
 
 namespace amalgam::detail {
 
+/// The folder of plug-ins beside the shared library that holds `code`. Empty: it is the program's.
+std::string plugin_folder_beside(const void* code);
+
 /// The folders that hold transports as shared objects, and what was loaded from them.
 ///
 /// Threads: any; a first load() holds up others.

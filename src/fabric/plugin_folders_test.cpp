@@ -107,6 +107,13 @@ TEST(plugin_folders, names_are_those_of_the_files) {
     EXPECT_TRUE(plugin_folders({"/nowhere"}).names().empty());
 }
 
+TEST(plugin_folders, they_lie_beside_the_library_that_amalgam_is_in_too) {
+    const std::string folder = plugin_folder_beside(::dlsym(RTLD_DEFAULT, "labs"));
+    ASSERT_TRUE(folder.ends_with("/amalgam")) << folder;
+    EXPECT_EQ(::access((folder.substr(0, folder.rfind('/')) + "/libc.so.6").c_str(), R_OK), 0);
+    EXPECT_EQ(plugin_folder_beside(reinterpret_cast<void*>(&refusal)), "") << "it is the program's";
+}
+
 TEST(plugin_folders, wrong_version_is_refused_with_both_numbers) {
     const std::string told = refusal("for-test-version");
     EXPECT_TRUE(contains(told,

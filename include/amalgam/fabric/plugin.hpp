@@ -10,8 +10,11 @@
 /// A transport in a shared object of its own, loaded at run time: the promise both sides keep.
 ///
 /// The object is called `amalgam-transport-NAME.so`, for URIs that begin with NAME, and lies in a
-/// folder of AMALGAM_PLUGIN_PATH (separated by colons) or in lib/amalgam beside the bin folder of
-/// the program or of Amalgam's install. It links amalgam::fabric into itself, holds one line
+/// folder of AMALGAM_PLUGIN_PATH (separated by colons), in lib/amalgam beside the bin folder of the
+/// program, in the folder amalgam beside the shared library that Amalgam is, or in lib/amalgam of
+/// the prefix that Amalgam was configured with. (Where `cmake --install --prefix` says another one
+/// and Amalgam is linked statically, programs outside of that prefix need AMALGAM_PLUGIN_PATH.)
+/// It links amalgam::fabric into itself, holds one line
 ///
 ///     AMALGAM_TRANSPORT_PLUGIN([]() -> amalgam::transport* { return new my_transport; })
 ///
