@@ -95,6 +95,11 @@ TEST(hello, wrong_lengths_are_a_strangers) {
     EXPECT_EQ(read_after([](auto&) {}), state::complete);
 }
 
+TEST(hello, no_incarnation_is_a_strangers) {
+    EXPECT_EQ(read_after([](auto& b) { store_le<std::uint64_t>(b.data() + 16, 0); }),
+              state::stranger);
+}
+
 TEST(hello, another_version_is_read_and_reported) {
     stream wire;
     wire.write(encoded_hello({.version = 9, .incarnation = 1}).bytes());
