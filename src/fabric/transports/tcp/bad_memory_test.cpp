@@ -130,5 +130,17 @@ TEST_F(bad_memory, small_transfers_of_a_truncated_file_fail_alone_on_either_side
     expect_connected();
 }
 
+// Answers to gets are copied up to 8,192 bytes, with the 8 that say where theirs belong.
+TEST_F(bad_memory, a_get_of_8184_bytes_from_a_truncated_file_fails_alone) {
+    for (std::size_t left : {std::size_t{0}, page}) {
+        SCOPED_TRACE(left);
+        truncated_file file(2 * page);
+        const region shown = there_.end->open_region(file.bytes(), access::read).value();
+        file.truncate(left);
+        EXPECT_EQ(get(mutable_bytes(memory_).first(8184), shown), errc::invalid);
+        expect_connected();
+    }
+}
+
 }  // namespace
 }  // namespace amalgam::detail
