@@ -22,6 +22,8 @@ struct cache_block;
 ///
 /// Owner:   keeps its memory, also when the cache is gone. Copies of its descriptor name it only
 ///          while it lives: afterwards they name whatever the cache uses the memory for next.
+///          With shm it is memory that other processes map, and a child of fork() shares it with
+///          its parent: what either writes, both see.
 /// Threads: like a plain value; may end on any thread.
 class bulk_buffer {
 public:

@@ -14,7 +14,8 @@ namespace amalgam {
 /// memory. Ports that know no such way give private memory. See port::allocate().
 ///
 /// Owner:   owns its bytes. It may outlive the port, and is not shared any more then. Regions that
-///          lie inside must be gone before it.
+///          lie inside must be gone before it. One that was shared when it was made is shared
+///          with children by fork(), too: what either writes, both see.
 /// Threads: like a plain value; it may end on any thread.
 /// Cost:    whole pages, which are taken when they are first touched, and a system call or more to
 ///          make it and to free it. A long one also takes a descriptor.
