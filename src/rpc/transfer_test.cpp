@@ -2,6 +2,7 @@
 #include <chrono>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -116,6 +117,39 @@ TEST(transfer, finds_own_memory_by_its_own_key) {
     EXPECT_TRUE(std::equal(fresh.begin(), fresh.end(), p.memory.begin() + 5));
     target.key.secret ^= 1;
     EXPECT_EQ(p.get(target, mutable_bytes(p.mine).first(1)).code(), errc::denied);
+}
+
+TEST(transfer, those_to_ourselves_take_turns_of_a_mebibyte) {
+    struct watched final : future_transfer {
+        watched(const transfer_target& target, char letter, std::string& order)
+            : future_transfer(target), letter_(letter), order_(order) {}
+        failure progressed() noexcept override {
+            order_ += letter_;
+            return {};
+        }
+        char letter_;
+        std::string& order_;
+    };
+    transfer_pair p;
+    exposure own(p.client.core(), scatter(&p.whole, 1), access::read);
+    transfer_target target = p.target();
+    target.there = p.client.lookup(p.client.address());
+    target.key = own.key(peer::self_port);
+    target.piece_bytes = std::size_t{256} << 10;
+    std::string order;
+    std::vector<std::byte> others(p.mine.size());
+    const mutable_bytes mine(p.mine), more(others);
+    auto* const a = new watched(target, 'a', order);
+    a->get_copy(scatter(&mine, 1));
+    auto* const b = new watched(target, 'b', order);
+    b->get_copy(scatter(&more, 1));
+    started first{a->launch()}, second{b->launch()};
+    p.net.run_until_idle();
+    EXPECT_EQ(first.code(), errc::ok);
+    EXPECT_EQ(second.code(), errc::ok);
+    EXPECT_EQ(order, "aaaabbbbaaaabbbbaaaabbbb");
+    EXPECT_EQ(p.mine, p.memory);
+    EXPECT_EQ(others, p.memory);
 }
 
 TEST(transfer, past_the_end_or_without_the_right_moves_nothing) {
