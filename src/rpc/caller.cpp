@@ -206,6 +206,7 @@ void caller::finish(call_record& call) noexcept {
     if (call.extras_ != nullptr && !finish_extras(call)) [[unlikely]]
         return;
     call.over();
+    if (!core_.driven()) core_.stay_in_parent();  // Else the child may have called it itself.
 }
 
 [[gnu::noinline]] bool caller::finish_extras(call_record& call) noexcept {

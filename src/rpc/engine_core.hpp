@@ -19,6 +19,7 @@
 #include <amalgam/core/counter.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
+#include <amalgam/tasks/detail/returned_child.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/future.hpp>
 
@@ -156,6 +157,11 @@ public:
     void settle() noexcept {
         if (orphaned_) [[unlikely]]
             end_orphan();
+    }
+    /// A function of the user's has returned, which may have forked: the child goes no further.
+    void stay_in_parent() const noexcept {
+        if (forked_.load(std::memory_order_relaxed)) [[unlikely]]
+            end_returned_child();
     }
     /// The same at the end of what the thread of an idle loop called from outside: what that told a
     /// function of the user's may have destroyed the engine. This may be gone then.

@@ -11,9 +11,11 @@
 
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/event.hpp>
 
 #include "conformance/child_process.hpp"
+#include "tasks/returning_child_testing.hpp"
 
 // Servers and clients as processes that are killed.
 // A child of fork() that exits with 7 has one thread of several, which a leak check cannot tell.
@@ -27,6 +29,7 @@ namespace {
 using namespace std::chrono_literals;
 using conformance::channel;
 using conformance::child_process;
+using tasks_testing::child_that_returns;
 
 class engine_processes : public testing::TestWithParam<const char*> {
 protected:
@@ -257,6 +260,67 @@ TEST_P(engine_processes, a_forked_child_is_refused_what_it_asks_of_its_parents_e
               }),
               0);
     EXPECT_EQ(one(), 1) << "the parent's engines are what they were";
+}
+
+/// What is forked where `act(child)` makes a call on its way does not answer or go on: the parent
+/// does.
+template <typename Act>
+void expect_parent_goes_on(const char* where, engine_options options, child_that_returns& child,
+                           handler run, bool in_handler, Act act) {
+    engine server{where};
+    engine client{std::string_view(where).starts_with("shm") ? "shm://" : "tcp://",
+                  std::move(options)};
+    server.define(
+        "add_one",
+        [&](int number) {
+            if (in_handler && !child.forked()) child.fork();
+            return number + 1;
+        },
+        {.run = run});
+    const auto add_one = client.procedure<int(int)>("add_one").on(server.address());
+    EXPECT_EQ(act(add_one), 2);
+    EXPECT_TRUE(child.was_ended());
+    EXPECT_EQ(add_one(7), 8) << "the parent's engines are what they were";
+}
+
+constexpr auto call = [](const auto& what) { return what(1); };
+
+TEST_P(engine_processes, a_child_that_returns_from_an_inline_handler_is_ended) {
+    child_that_returns child;
+    expect_parent_goes_on(GetParam(), {}, child, handler::inline_, true, call);
+}
+
+TEST_P(engine_processes, a_child_that_returns_from_a_handler_in_a_ult_is_ended) {
+    child_that_returns child;
+    expect_parent_goes_on(GetParam(), {}, child, handler::ult, true, call);
+}
+
+TEST_P(engine_processes, a_child_that_returns_from_a_continuation_is_ended) {
+    child_that_returns child;
+    expect_parent_goes_on(GetParam(), {}, child, handler::ult, false, [&](const auto& what) {
+        promise<int> brings;
+        future<int> later = brings.get_future();
+        what.call_then(
+            [&](result<int> got) {
+                child.fork();
+                brings.set_value(got.value());
+            },
+            1);
+        return later.get();
+    });
+}
+
+TEST_P(engine_processes, a_child_that_returns_from_an_interceptor_is_ended) {
+    struct forks_once final : interceptor {
+        explicit forks_once(child_that_returns& whom) : child(whom) {}
+        void called(std::string_view, const peer&, status, clock::duration) override {
+            if (!child.forked()) child.fork();
+        }
+        child_that_returns& child;
+    };
+    child_that_returns child;
+    expect_parent_goes_on(GetParam(), {.interceptors = {std::make_shared<forks_once>(child)}},
+                          child, handler::ult, false, call);
 }
 
 TEST_P(engine_processes, a_forked_child_exits_although_a_static_engine_runs) {

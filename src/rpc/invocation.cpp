@@ -122,6 +122,7 @@ status invocation::run(answer_values& into, std::string& text) {
         const running_call mine(*this);
         what = owner_.core().interceptors(this->what().library).empty() ? run_handler(into, text)
                                                                         : run_watched(into, text);
+        owner_.core().stay_in_parent();
     }
     return what;
 }

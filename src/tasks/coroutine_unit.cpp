@@ -16,6 +16,7 @@ void coroutine_unit::prepare_in(pool& where, std::coroutine_handle<> who) noexce
 
 void coroutine_unit::run_unit(work_unit& self) noexcept {
     static_cast<coroutine_unit&>(self).who_.resume();
+    stream::stay_in_parent();
 }
 
 }  // namespace amalgam::detail

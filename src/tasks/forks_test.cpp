@@ -13,11 +13,17 @@
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/coroutine.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/poller.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
+#include <amalgam/tasks/start_sleep.hpp>
 #include <amalgam/tasks/tasklet.hpp>
+#include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/ult.hpp>
+#include <amalgam/tasks/ult_local.hpp>
 
+#include "tasks/returning_child_testing.hpp"
 #include "tasks/sanitizer.hpp"
 
 // Children of fork() while streams run.
@@ -30,13 +36,8 @@ namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// How the child ended.
-int ended(pid_t child) {
-    int how = 0;
-    EXPECT_EQ(::waitpid(child, &how, 0), child);
-    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
-}
+using tasks_testing::child_that_returns;
+using tasks_testing::ended;
 
 /// What `body` gives in a child.
 template <typename Body>
@@ -185,14 +186,91 @@ TEST(forked_child, of_a_ult_is_a_plain_thread) {
     go_on.set();
 }
 
-TEST(forked_child, of_a_ult_ends_with_the_body_of_the_ult) {
+TEST(forked_child, that_returns_from_a_ult_is_ended) {
     execution_stream parents;
-    pid_t child = 0;
-    spawn(parents, [&] {
-        child = ::fork();
-        if (child == 0) std::atexit([] { ::_exit(7); });
-    }).join();
-    EXPECT_EQ(ended(child), 7) << "by exit(), as with the last thread of a process";
+    child_that_returns child;
+    spawn(parents, [&] { child.fork(); }).join();
+    EXPECT_TRUE(child.was_ended());
+}
+
+TEST(forked_child, that_throws_out_of_a_ult_is_ended) {
+    execution_stream parents;
+    child_that_returns child;
+    ult forks = spawn(parents, [&] {
+        child.fork();
+        throw 7;
+    });
+    EXPECT_THROW(forks.join(), int);
+    EXPECT_TRUE(child.was_ended());
+}
+
+TEST(forked_child, that_returns_from_a_value_of_a_ult_that_ends_is_ended) {
+    struct forks_at_its_end {
+        child_that_returns* child = nullptr;
+        ~forks_at_its_end() {
+            if (child != nullptr) child->fork();
+        }
+    };
+    static ult_local<forks_at_its_end> local;
+    execution_stream parents;
+    child_that_returns child;
+    spawn(parents, [&] { local->child = &child; }).join();
+    EXPECT_TRUE(child.was_ended());
+}
+
+TEST(forked_child, that_returns_from_a_tasklet_is_ended) {
+    execution_stream parents;
+    child_that_returns child;
+    int others = 0;
+    tasklet forks = spawn_tasklet(parents, [&] { child.fork(); });
+    spawn_tasklet(parents, [&] { ++others; }).join();
+    forks.join();
+    EXPECT_TRUE(child.was_ended());
+    EXPECT_EQ(others, 1);
+}
+
+TEST(forked_child, that_returns_from_a_coroutine_is_ended) {
+    execution_stream parents;
+    child_that_returns child;
+    const auto forks = [&]() -> task<void> {
+        co_await start_sleep_for(parents, 1ns);
+        child.fork();
+    };
+    forks().get();
+    EXPECT_TRUE(child.was_ended());
+}
+
+TEST(forked_child, that_returns_from_a_timer_is_ended) {
+    static child_that_returns* child = nullptr;
+    child_that_returns here;
+    child = &here;
+    execution_stream parents({.driven = true});
+    timer forks(parents, [](timer&) noexcept { child->fork(); });
+    timer later(parents, [](timer&) noexcept {});
+    forks.arm(parents.now());
+    later.arm(parents.now());
+    while (!here.forked())
+        parents.run_ready();
+    EXPECT_TRUE(here.was_ended());
+}
+
+TEST(forked_child, that_returns_from_a_poller_is_ended) {
+    struct forks_once final : poller {
+        child_that_returns child;
+        std::size_t poll() noexcept override {
+            if (child.forked()) return 0;
+            child.fork();
+            return 1;
+        }
+        int wait_handle() const noexcept override { return -1; }
+        bool prepare_to_sleep() noexcept override { return true; }
+    } forks;
+    execution_stream parents({.driven = true});
+    parents.add_poller(forks);
+    while (!forks.child.forked())
+        parents.run_ready();
+    parents.remove_poller(forks);
+    EXPECT_TRUE(forks.child.was_ended());
 }
 
 TEST(forked_child, of_a_primary_stream_is_a_plain_thread) {

@@ -72,7 +72,9 @@ std::size_t poller_set::poll() noexcept {
     if (version_.load(std::memory_order_acquire) != current_version_) renew();
     std::size_t happened = 0;
     for (std::size_t i = 0; i < current_.size(); ++i) {
-        if (current_[i] != nullptr) happened += current_[i]->poll();
+        if (current_[i] == nullptr) continue;
+        happened += current_[i]->poll();
+        stream::stay_in_parent();
     }
     return happened;
 }

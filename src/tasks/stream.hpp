@@ -13,6 +13,7 @@
 
 #include <sys/types.h>
 
+#include <amalgam/tasks/detail/returned_child.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/future.hpp>
@@ -71,6 +72,12 @@ public:
     /// The same in line, for functions that are not inlined themselves, and do not switch.
     static stream* current_in_line() noexcept { return current_; }
     static stream* set_current(stream* now) noexcept;  // returns the one before
+    /// Where a function of the user's has returned to a stream. It may have forked: then the child
+    /// ends here, which runs no stream of its parent's. For the same functions as the above.
+    static void stay_in_parent() noexcept {
+        if (current_ == nullptr) [[unlikely]]
+            end_returned_child();
+    }
 
     /// A ULT or tasklet of this stream has ended. True: it was detached, and the caller frees it.
     /// Who joins from elsewhere waits while it is `ending_seen`: see join_state.

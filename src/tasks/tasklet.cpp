@@ -53,6 +53,7 @@ public:
         } catch (...) {
             self.failed = std::current_exception();
         }
+        stream::stay_in_parent();
         stream& here = *stream::current_in_line();
         if (here.end(self)) end_detached(self, &here);
     }

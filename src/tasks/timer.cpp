@@ -268,6 +268,7 @@ std::size_t timer_heap::fire(time_point now) noexcept {
         firing_.store(&due, std::memory_order_relaxed);
         lock_.unlock();
         due.call_(due);
+        stream::stay_in_parent();
         lock_.lock();
         firing_.store(nullptr, std::memory_order_release);
         ++fired;

@@ -93,7 +93,7 @@ public:
         }
         if (locals != nullptr) end_locals();
     }
-    /// The one that is running, in the child of a fork: with its body the process ends.
+    /// The one that is running, in the child of a fork: the process ends where its body does.
     void end_with_child() noexcept;
     /// Destroys `locals`.
     void end_locals() noexcept;

@@ -1,5 +1,4 @@
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -13,12 +12,11 @@ namespace amalgam::detail {
 
 // They stay in place meanwhile: a destructor may use, and so make, others.
 void ult_core::end_locals() noexcept {
-    // The body has ended in the child of a fork, whose only thread this is: as with that of a
-    // std::thread, the process ends.
-    if (stream::current() == nullptr) std::exit(0);
+    if (stream::current() == nullptr) end_returned_child();
     const cancel_later destructors_wait_in_peace;
     delete locals;
     locals = nullptr;
+    if (stream::current() == nullptr) end_returned_child();
 }
 
 // Without `locals` nobody would look at the end of the body.
