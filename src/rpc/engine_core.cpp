@@ -159,7 +159,7 @@ clock::time_point engine_core::deadline_after(std::chrono::nanoseconds timeout,
     clock::time_point deadline = clock::time_point::max();
     if (timeout != std::chrono::nanoseconds::max()) {
         const clock::time_point begin = now();
-        if (timeout < deadline - begin) deadline = begin + timeout;
+        if (timeout < deadline - begin) deadline = begin + std::max(timeout, timeout.zero());
     }
     if (serving != nullptr) {
         if (const auto outer = serving->deadline()) deadline = std::min(deadline, *outer);

@@ -7,15 +7,16 @@ namespace amalgam::detail {
 /// The time by the clock of the caller's stream, or the steady clock on a plain thread.
 std::chrono::steady_clock::time_point task_now() noexcept;
 
-/// `time` from `now`, without overflow: a very long time is the end of time.
+/// `time` from `now`, without overflow: a very long time is the end of time, and a negative one, or
+/// none (NaN), is over at once.
 template <typename Rep, typename Period>
 std::chrono::steady_clock::time_point deadline_after(
     std::chrono::duration<Rep, Period> time,
     std::chrono::steady_clock::time_point now = task_now()) {
     using point = std::chrono::steady_clock::time_point;
-    if (std::chrono::duration<double>(time) >= std::chrono::duration<double>(point::max() - now)) {
-        return point::max();
-    }
+    const std::chrono::duration<double> seconds(time);
+    if (!(seconds > seconds.zero())) return now;
+    if (seconds >= std::chrono::duration<double>(point::max() - now)) return point::max();
     return now + std::chrono::ceil<point::duration>(time);
 }
 
