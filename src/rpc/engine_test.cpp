@@ -139,6 +139,34 @@ TEST(engine, run_and_spawn_bring_what_the_function_throws_and_nothing_once_stopp
     EXPECT_FALSE(ran);
 }
 
+TEST(engine, a_function_of_run_or_spawn_may_exit_its_ult) {
+    engine here{"loop://exits"};
+    bool unwound = false;
+    here.run([&] {
+        const std::shared_ptr<void> at_end(nullptr, [&](void*) { unwound = true; });
+        this_task::exit();
+    });
+    EXPECT_TRUE(unwound);
+    EXPECT_TRUE(here.spawn([] { this_task::exit(); }).wait().ok());
+    const auto brings_nothing = []() -> int { this_task::exit(); };
+    EXPECT_EQ(error_of([&] { here.run(brings_nothing); }).code(), errc::canceled);
+    EXPECT_EQ(here.spawn(brings_nothing).wait(), errc::canceled);
+    EXPECT_EQ(here.run([] { return 7; }), 7);
+}
+
+TEST(engine, a_call_whose_limit_is_over_before_it_begins_is_timed_out) {
+    loop_pair two;
+    two.server.define("next", [](int number) { return number + 1; });
+    const auto next = two.client.procedure<int(int)>("next").on(two.there());
+    two.in_client([&] {
+        for (const auto over : {0ns, -1ns, std::chrono::nanoseconds::min()}) {
+            EXPECT_EQ(next.within(over).try_call(1).code(), errc::timed_out);
+            next.within(over).post(1);
+        }
+        EXPECT_EQ(next.within(std::chrono::nanoseconds::max())(1), 2);
+    });
+}
+
 TEST(engine, waits_as_good_as_for_ever_where_its_limits_say_so) {
     constexpr auto for_ever = std::chrono::milliseconds::max();
     for (const char* uri : {"shm://", "tcp://127.0.0.1:0"}) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <amalgam/tasks/detail/closure.hpp>
+#include <amalgam/tasks/detail/exit_ult.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/pool.hpp>
 #include <amalgam/tasks/work_unit.hpp>
@@ -30,9 +31,6 @@ inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256
 inline constexpr std::size_t smallest_stack_bytes = 16 * 1024;
 /// No process has as much address space; far from where sums overflow.
 inline constexpr std::size_t largest_stack_bytes = SIZE_MAX / 4;
-
-/// What this_task::exit() throws.
-struct exit_ult {};
 
 /// A ULT, at the top of its own stack. It outlives what it runs: finished ones wait in a
 /// pool with their context suspended in the loop of stream::ult_main(), ready for the next body.

@@ -24,6 +24,7 @@
 #include <amalgam/rpc/peer_lost.hpp>
 #include <amalgam/rpc/procedure.hpp>
 #include <amalgam/rpc/type_name.hpp>
+#include <amalgam/tasks/detail/exit_ult.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -238,6 +239,7 @@ public:
 
     /// Runs `function()` as a ULT where handlers run and waits for its result. On the stream that
     /// makes progress, calls need no hand-over between threads: the fastest way to make many.
+    /// this_task::exit() ends it; who waits for a value then gets error{canceled}.
     /// Failure: throws what the function throws; error{closed} after stop(); error{invalid} where
     ///          the caller must not wait.
     template <typename Function>
@@ -262,6 +264,9 @@ public:
                               } else {
                                   result.set_value(function());
                               }
+                          } catch (const detail::exit_ult&) {
+                              // A value that is not there is told of by the end of its promise.
+                              if constexpr (std::is_void_v<value>) result.set_value();
                           } catch (...) {
                               result.set_exception(std::current_exception());
                           }
