@@ -331,7 +331,8 @@ public:
     /// the engine's own ULTs, or on a driven engine, it fails the rest at once. Where nobody can
     /// wait, such as in functions of call_then(), inline handlers, on_progress, interceptors and
     /// tasklets, of this engine or another, it returns at once: no new call begins, and the rest is
-    /// done as soon as what called it has returned. Any number may stop at once: those outside
+    /// done as soon as what called it has returned: run() and spawn() throw error{closed} only from
+    /// then on. Any number may stop at once: those outside
     /// return when it has ended, one inside leaves it to whoever began.
     void stop();
 
