@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/detail/local.hpp>
 
@@ -144,7 +145,7 @@ status invocation::run_watched(answer_values& into, std::string& text) {
         what = run_handler(into, text);
     } catch (const error& refused) {
         what = refused.code();
-        text = refused.what();
+        text = text_of(refused);
         // These would tell the caller that the procedure is not what it thinks.
         if (what.ok() || what == errc::not_found || what == errc::mismatch) what = {errc::denied};
     } catch (...) {

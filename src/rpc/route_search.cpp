@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/uri.hpp>
 #include <amalgam/rpc/procedure.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -216,7 +217,7 @@ void route_search::step(candidate& one, Step what) noexcept {
     } catch (const std::exception& why) {
         one.is = state::refused;
         try {
-            one.why_not = why.what();
+            one.why_not = text_of(why);
         } catch (const std::bad_alloc&) {
             one.why_not.clear();
         }

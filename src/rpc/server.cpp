@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/limited_log.hpp>
 
@@ -83,9 +84,9 @@ void server::on_request(peer_state& from, message& arrived,
         is_run_in_ult(*what, request) ? launch(from, *what, arrived, request)
                                       : run_inline(from, *what, arrived, request);
     } catch (const error& why) {
-        refuse(from, id, request, why.code(), why.what());
+        refuse(from, id, request, why.code(), text_of(why));
     } catch (const std::exception& why) {
-        refuse(from, id, request, {errc::no_memory}, why.what());
+        refuse(from, id, request, {errc::no_memory}, text_of(why));
     }
 }
 

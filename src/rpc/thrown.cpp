@@ -19,7 +19,7 @@ failure thrown_here(std::string_view what, errc otherwise) noexcept {
         try {
             throw;
         } catch (const error& why) {
-            return {why.code().ok() ? status{otherwise} : why.code(), why.what()};
+            return {why.code().ok() ? status{otherwise} : why.code(), text_of(why)};
         } catch (const std::bad_alloc&) {
             return {{errc::no_memory}, {}};
         } catch (const std::exception& why) {
@@ -39,7 +39,7 @@ failure thrown_there(std::string_view what) noexcept {
             throw;
         } catch (const error& why) {
             how.native = static_cast<std::int32_t>(why.code().code);
-            return {how, fmt::format("{}: {}", name(why.code().code), why.what())};
+            return {how, fmt::format("{}: {}", name(why.code().code), text_of(why))};
         } catch (const std::exception& why) {
             return {how, text_of(why)};
         } catch (...) {

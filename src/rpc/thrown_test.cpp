@@ -22,6 +22,15 @@ struct not_an_exception {
     std::string text;
 };
 
+struct error_without_a_text : error {
+    error_without_a_text() : error(errc::denied, "") {}
+    const char* what() const noexcept override { return nullptr; }
+};
+
+struct exception_without_a_text : std::exception {
+    const char* what() const noexcept override { return nullptr; }
+};
+
 struct kind {
     const char* name;
     void (*raise)();
@@ -31,6 +40,8 @@ const kind kinds[] = {
     {"an error", [] { throw error(errc::denied, "it says so"); }},
     {"an error without a code", [] { throw error(errc::ok, "it says so"); }},
     {"an error of a lost peer", [] { throw error(errc::disconnected, "it says so"); }},
+    {"an error whose text is null", [] { throw error_without_a_text(); }},
+    {"a std::exception whose text is null", [] { throw exception_without_a_text(); }},
     {"a std::exception", [] { throw std::runtime_error("it says so"); }},
     {"a std::bad_alloc", [] { throw std::bad_alloc(); }},
     {"an int", [] { throw 7; }},
@@ -445,10 +456,6 @@ TEST(thrown, whatever_a_function_of_the_users_throws_ends_its_own_call_only) {
     }
 }
 
-struct exception_without_a_text : std::exception {
-    const char* what() const noexcept override { return nullptr; }
-};
-
 TEST(thrown, a_caller_reads_what_was_thrown) {
     fixture f;
     f.server.define("empty", [] { throw exception_without_a_text(); });
@@ -463,6 +470,15 @@ TEST(thrown, a_caller_reads_what_was_thrown) {
               std::string::npos);
     EXPECT_NE(told("own").find("no such colour"), std::string::npos);
     EXPECT_NE(told("empty").find("an exception without a text"), std::string::npos);
+    f.server.define("its own, empty", [] { throw error_without_a_text(); });
+    EXPECT_NE(told("its own, empty").find("an exception without a text"), std::string::npos);
+    for (const action& raises : {action([] { throw exception_without_a_text(); }),
+                                 action([] { throw error_without_a_text(); })}) {
+        at_save = raises;
+        const auto got = f.call<void(fragile)>("own").try_call(fragile(1));
+        at_save = nullptr;
+        EXPECT_NE(got.sentence().find("an exception without a text"), std::string::npos);
+    }
     f.hooks[3]->at_calling = [] { throw std::runtime_error("too late"); };
     EXPECT_NE(told("own").find("calling() of an interceptor threw: too late"), std::string::npos);
 }

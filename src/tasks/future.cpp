@@ -61,7 +61,7 @@ void future_core::fail(std::exception_ptr why) noexcept {
     try {
         std::rethrow_exception(why);
     } catch (const error& known) {
-        why_ = in_words(known.code(), known.what());
+        why_ = in_words(known.code(), text_of(known));
     } catch (...) {
         why_ = in_words({errc::handler_failed}, [&] { return describe(why); });
     }
