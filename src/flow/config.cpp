@@ -5,11 +5,10 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/config.hpp>
-
-#include "flow/printable.hpp"
 
 namespace amalgam {
 namespace {

@@ -3,11 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/hash.hpp>
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
-
-#include "flow/printable.hpp"
 
 namespace amalgam::detail {
 

@@ -15,13 +15,13 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
 #include <amalgam/flow/run.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 #include "flow/group_run.hpp"
 #include "flow/launcher/rendezvous.hpp"
-#include "flow/printable.hpp"
 #include "flow/reach.hpp"
 #include "flow/streams.hpp"
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -54,7 +55,8 @@ bool needs_dress(const engine_core& core, const call_target& target,
 constexpr std::string_view peer_is_gone = "the peer is gone; look its address up again";
 
 [[noreturn]] void cannot_post(const call_target& target, errc code, std::string_view why) {
-    throw error(code, fmt::format("one-way call of \"{}\": {}", target.what->name, why));
+    throw error(code,
+                fmt::format("one-way call of \"{}\": {}", printable_name(target.what->name), why));
 }
 
 }  // namespace
@@ -155,8 +157,9 @@ void call_record::refuse(const failure& wrong) noexcept {
     if (extras_ != nullptr && extras_->watched) {
         tell_called(*core_, *what_, to, wrong.what, core_->now() - extras_->began);
     }
-    why = in_words(wrong.what,
-                   [&] { return fmt::format("call of \"{}\": {}", what_->name, wrong.sentence); });
+    why = in_words(wrong.what, [&] {
+        return fmt::format("call of \"{}\": {}", printable_name(what_->name), wrong.sentence);
+    });
     ended_ = true;
     over();
 }
@@ -305,7 +308,7 @@ void require_idempotent(const call_target& target) {
         fmt::format("\"{0}\" cannot be retried, since a call whose answer was lost may have "
                     "run: if running twice does no harm, say so; example: "
                     "procedure<int(int)>(\"{0}\", {{.idempotent = true}})",
-                    target.what->name));
+                    printable_name(target.what->name)));
 }
 
 encoding encoding_of(const engine_core& core) noexcept {

@@ -48,6 +48,27 @@ TEST(call_failure, nobody_at_the_address_is_unreachable) {
     EXPECT_NE(std::string(why.what()).find("loop://nobody"), std::string::npos);
 }
 
+TEST(call_failure, a_sentence_shows_the_control_bytes_of_names) {
+    loop_pair two;
+    const std::string odd("a\0b\x1b[2J", 7);
+    const std::string shown = "\"a\\x00b\\x1b[2J\"";
+    const auto shows = [&](const error& why, std::string_view rest) {
+        const std::string read = why.what();  // As far as a string of C goes.
+        return read.find(shown) != std::string::npos && read.find(rest) != std::string::npos;
+    };
+    const auto call = [&](const peer& whom) {
+        return two.in_client(
+            [&] { return error_of([&] { two.client.procedure<int()>(odd).on(whom)(); }); });
+    };
+    EXPECT_TRUE(shows(call(two.there()), "\" is defined there")) << call(two.there()).what();
+    EXPECT_TRUE(shows(call({}), "the peer is nobody")) << call({}).what();
+    two.server.define(odd, [](int) {});
+    EXPECT_TRUE(shows(call(two.there()), " there, and ")) << call(two.there()).what();
+    EXPECT_TRUE(shows(error_of([&] { two.server.define(odd, [] {}); }), "is defined already"));
+    EXPECT_TRUE(shows(error_of([&] { two.client.procedure<int()>(odd).on(peer{}).post(); }),
+                      "the peer is nobody"));
+}
+
 TEST(call_failure, a_killed_server_ends_calls_whose_handlers_wait) {
     loop_pair two;
     event never;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/detail/printable.hpp>
 
 #include "rpc/call_extras.hpp"
 #include "rpc/engine_core.hpp"
@@ -246,8 +247,8 @@ void caller::explain(call_record& call, status what, std::string_view text) noex
             text = "its deadline passed before the stream had ended; allow more time";
         }
         if (text.empty()) text = advice(what.code);
-        return fmt::format("call of \"{}\" at {}: {}", call.what_->name, core_.text_of(call.to),
-                           text);
+        return fmt::format("call of \"{}\" at {}: {}", printable_name(call.what_->name),
+                           core_.text_of(call.to), text);
     });
 }
 

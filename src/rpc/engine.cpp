@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/detail/local.hpp>
 
@@ -20,7 +21,8 @@ std::string_view checked(const detail::procedure_name& name) {
     throw error(errc::denied,
                 fmt::format("\"{}\" is the library's, as are all names that begin with "
                             "\"amalgam.\": choose another one; example: \"my.{}\"",
-                            name.text(), name.text().substr(std::strlen("amalgam."))));
+                            detail::printable_name(name.text()),
+                            detail::printable_name(name.text().substr(std::strlen("amalgam.")))));
 }
 
 }  // namespace

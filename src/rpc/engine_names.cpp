@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/uri.hpp>
 
 #include "rpc/engine_core.hpp"
@@ -113,16 +114,17 @@ const remote_procedure& engine_core::intern(std::string_view name, std::string s
         throw error(errc::invalid,
                     fmt::format("the signature of \"{}\" has {} bytes as text, more than {}: give "
                                 "its types short names by amalgam_type_name",
-                                name, signature.size(), max_signature_bytes));
+                                printable_name(name), signature.size(), max_signature_bytes));
     }
     const std::uint64_t id = procedure_id(name, signature);
     const std::lock_guard one(procedures_lock_);
     const auto at = procedures_by_id_.find(id);
     if (at != procedures_by_id_.end()) {
         if (at->second->name == name && at->second->signature == signature) return *at->second;
-        throw error(errc::invalid, fmt::format("\"{}\" and \"{}\" have the same id by chance: "
-                                               "choose another name for one of them",
-                                               name, at->second->name));
+        throw error(errc::invalid,
+                    fmt::format("\"{}\" and \"{}\" have the same id by chance: "
+                                "choose another name for one of them",
+                                printable_name(name), printable_name(at->second->name)));
     }
     remote_procedure& fresh = procedures_.emplace_back();
     fresh.id = id;

@@ -270,13 +270,12 @@ void expect_parent_goes_on(const char* where, engine_options options, child_that
     engine server{where};
     engine client{std::string_view(where).starts_with("shm") ? "shm://" : "tcp://",
                   std::move(options)};
-    server.define(
-        "add_one",
-        [&](int number) {
-            if (in_handler && !child.forked()) child.fork();
-            return number + 1;
-        },
-        {.run = run});
+    server.define("add_one",
+                  [&](int number) {
+                      if (in_handler && !child.forked()) child.fork();
+                      return number + 1;
+                  },
+                  {.run = run});
     const auto add_one = client.procedure<int(int)>("add_one").on(server.address());
     EXPECT_EQ(act(add_one), 2);
     EXPECT_TRUE(child.was_ended());

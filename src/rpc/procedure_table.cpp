@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/printable.hpp>
+
 #include "rpc/wire.hpp"
 
 namespace amalgam::detail {
@@ -17,10 +19,11 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
                                 max_name_bytes, fresh->name.size()));
     }
     if (fresh->signature.size() > max_signature_bytes) {
-        throw error(errc::invalid,
-                    fmt::format("the signature of \"{}\" has {} bytes as text, more than {}: give "
-                                "its types short names by amalgam_type_name",
-                                fresh->name, fresh->signature.size(), max_signature_bytes));
+        throw error(
+            errc::invalid,
+            fmt::format("the signature of \"{}\" has {} bytes as text, more than {}: give "
+                        "its types short names by amalgam_type_name",
+                        printable_name(fresh->name), fresh->signature.size(), max_signature_bytes));
     }
     const std::uint16_t provider = fresh->options.provider;
     for (const auto& other : all_) {
@@ -29,19 +32,20 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
             throw error(errc::invalid,
                         fmt::format("\"{}\" is defined already, as {}: undefine() it first, or "
                                     "choose another name or provider",
-                                    other->name, other->signature));
+                                    printable_name(other->name), other->signature));
         }
         if (other->name == fresh->name && other->signature != fresh->signature) {
             throw error(errc::invalid,
                         fmt::format("\"{}\" is {} at provider {}, so it cannot be {} at provider "
                                     "{}: choose another name for one of them",
-                                    other->name, other->signature, other->options.provider,
-                                    fresh->signature, provider));
+                                    printable_name(other->name), other->signature,
+                                    other->options.provider, fresh->signature, provider));
         }
         if (other->name != fresh->name && other->id == fresh->id) {
-            throw error(errc::invalid, fmt::format("\"{}\" and \"{}\" have the same id by chance: "
-                                                   "choose another name for one of them",
-                                                   fresh->name, other->name));
+            throw error(errc::invalid,
+                        fmt::format("\"{}\" and \"{}\" have the same id by chance: "
+                                    "choose another name for one of them",
+                                    printable_name(fresh->name), printable_name(other->name)));
         }
     }
     // What allocates comes first: a name is here and found, or neither.

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/limited_log.hpp>
 
@@ -122,7 +123,8 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
         refuse(from, id, request, {errc::mismatch},
                fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
                            "one of them",
-                           request.name, request.signature, what->name, what->signature));
+                           printable_name(request.name), printable_name(request.signature),
+                           printable_name(what->name), what->signature));
     } else if (!one_way && running() - counts_.one_ways.value() >=
                                (request.has(wire_flag::urgent) ? 2 : 1) * max_running_) {
         counts_.overloaded.add();
@@ -143,9 +145,9 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
                            max_values_));
     } else if (one_way && what->form == answer_form::items) {
         // It would wait for credit that nobody can give.
-        refuse(
-            from, id, request, {errc::mismatch},
-            fmt::format("\"{}\" answers with a stream: call it, it cannot be posted", what->name));
+        refuse(from, id, request, {errc::mismatch},
+               fmt::format("\"{}\" answers with a stream: call it, it cannot be posted",
+                           printable_name(what->name)));
     } else {
         if (request.named() && one_way) send_verdict(from, {}, request.procedure, {});
         return what;
@@ -171,11 +173,11 @@ void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_mes
         refuse(from, id, request, {errc::not_found}, {});
     } else if (other != nullptr) {
         refuse(from, id, request, {errc::mismatch},
-               fmt::format("\"{}\" is {} there, and {} here", other->name, other->signature,
-                           request.signature));
+               fmt::format("\"{}\" is {} there, and {} here", printable_name(other->name),
+                           other->signature, printable_name(request.signature)));
     } else {
         refuse(from, id, request, {errc::not_found},
-               fmt::format("no procedure \"{}\" is defined there", request.name));
+               fmt::format("no procedure \"{}\" is defined there", printable_name(request.name)));
     }
 }
 

@@ -12,8 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/printable.hpp>
+
 #include "flow/launcher/descendants.hpp"
-#include "flow/printable.hpp"
 
 namespace amalgam::detail {
 namespace {
