@@ -71,6 +71,43 @@ private:
     std::vector<std::unique_ptr<view_of_one>> views_;
 };
 
+TEST(ring_suspicion, a_server_that_is_slow_is_not_lost_as_long_as_it_answers_in_time) {
+    constexpr std::size_t users = 20;
+    watched_hosts all(4, {1});
+    const std::string home = "loop://" + host(2);
+    std::vector<std::unique_ptr<engine>> engines;
+    std::vector<std::unique_ptr<context>> contexts;
+    for (std::size_t i = 0; i < users; ++i) {
+        engine& own = *engines.emplace_back(
+            std::make_unique<engine>(all.net.port("busy" + std::to_string(i))));
+        auto opened = own.spawn(
+            [&] { return std::make_unique<context>(own, context_options{.directory = home}); });
+        all.net.run_for(100ms);
+        contexts.push_back(opened.get());
+    }
+    all.net.processing(host(2), 5ms);
+    const auto begun = all.net.now();
+    std::vector<clock::duration> took(users);
+    std::vector<future<void>> asked;
+    for (std::size_t i = 0; i < users; ++i)
+        asked.push_back(engines[i]->spawn([&, i] {
+            EXPECT_TRUE(contexts[i]->find({{"at", "2"}}));
+            took[i] = all.net.now() - begun;
+        }));
+    all.net.run_for(5s);
+    std::sort(took.begin(), took.end());
+    EXPECT_GE(took.front(), 5ms);
+    EXPECT_GE(took.back(), users * 5ms);  // Behind all the others.
+    EXPECT_EQ(all.gone(), 0u);
+    EXPECT_TRUE(all.everybody_sees({"0", "1", "2", "3"}));
+    all.net.processing(host(2), 0ms);
+    for (std::size_t i = 0; i < users; ++i) {
+        asked[i].get();
+        (void)engines[i]->spawn([&contexts, i] { contexts[i].reset(); });
+    }
+    all.net.run_for(1s);
+}
+
 TEST(ring_suspicion, a_bad_link_between_two_servers_takes_neither_from_the_others) {
     for (const bool one_way : {true, false}) {
         watched_hosts all(6, {3});

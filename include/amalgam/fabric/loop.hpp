@@ -86,6 +86,10 @@ public:
     /// connection and direction stay in order.
     void delay(clock::duration exactly) { delay(exactly, exactly); }
     void delay(clock::duration least, clock::duration most);
+    /// That port's host has one processor, which takes so long for each frame that arrives, one
+    /// after the other; what comes meanwhile waits. 0, as it begins: no time. A handler that takes
+    /// time of its own sleeps, by this_task::sleep_for(); those of one processor share a mutex.
+    void processing(std::string_view name, clock::duration each);
     /// Each frame is lost for good with this probability.
     void drop(double probability);
     /// What is due at the same time happens in an order left to chance, instead of that of

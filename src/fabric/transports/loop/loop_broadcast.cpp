@@ -40,4 +40,17 @@ bool virtual_hub::spread(const loop_broadcast& from, const_bytes packet) {
     return true;
 }
 
+void virtual_hub::arrive(event&& packet) {
+    loop_station& host = packet.whom->where();
+    if (is_idle(host, time_.now())) return handle_packet(packet);
+    packet.when = occupy(host);
+    packet.what = event::kind::handled_packet;
+    schedule(std::move(packet));
+}
+
+void virtual_hub::handle_packet(const event& packet) {
+    packet.whom->take(packet.packet->bytes());
+    mark_ready(packet.whom->where());  // What it has made of it may be work for its driver.
+}
+
 }  // namespace amalgam::detail

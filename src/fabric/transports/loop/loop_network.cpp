@@ -37,6 +37,10 @@ void loop_network::delay(clock::duration least, clock::duration most) {
     hub_->most_delay = most;
 }
 
+void loop_network::processing(std::string_view name, clock::duration each) {
+    hub_->processing(name, each);
+}
+
 void loop_network::drop(double probability) {
     hub_->drop = probability;
 }

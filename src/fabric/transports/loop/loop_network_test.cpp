@@ -110,6 +110,41 @@ TEST_F(loop_network_test, reorder_mixes_what_different_ports_send_at_one_time) {
     EXPECT_FALSE(in_order);
 }
 
+TEST_F(loop_network_test, a_host_handles_what_arrives_one_after_the_other) {
+    const std::unique_ptr<port> other = net_.port("other");
+    std::vector<clock::duration> times;
+    at_server_.on_each = [&](message&) { times.push_back(since_start()); };
+    const auto send_from = [&](port& from, const char* to) {
+        const peer_id there = from.lookup(to).value();
+        ASSERT_EQ(send(from, there, 1, "x", op_), posted::done);
+    };
+    send_from(*client_, "loop://server");
+    send_from(*other, "loop://server");
+    net_.run_until_idle();  // They are connected.
+    times.clear();
+    start_ = net_.now();
+    net_.delay(1ms);
+    net_.processing("server", 10ms);
+    for (int i = 0; i < 2; ++i) {
+        send_from(*client_, "loop://server");
+        send_from(*other, "loop://server");
+    }
+    net_.run_for(5ms);
+    net_.cut("client");  // What is there already is not held up.
+    net_.run_until_idle();
+    EXPECT_EQ(times, (std::vector<clock::duration>{11ms, 21ms, 31ms, 41ms}));
+    start_ = net_.now();
+    times.clear();
+    send_from(*other, "loop://server");
+    net_.run_for(5ms);
+    net_.processing("server", 0ms);
+    send_from(*other, "loop://server");  // Does not overtake.
+    net_.run_for(15ms);
+    send_from(*other, "loop://server");
+    net_.run_for(15ms);
+    EXPECT_EQ(times, (std::vector<clock::duration>{11ms, 11ms, 21ms}));
+}
+
 TEST_F(loop_network_test, a_name_nobody_has_is_unreachable) {
     const peer_id nobody = client_->lookup("loop://nobody").value();
     EXPECT_EQ(send(*client_, nobody, 1, "x", op_), posted::pending);

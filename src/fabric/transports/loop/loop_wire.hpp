@@ -110,6 +110,7 @@ struct loop_side {
     struct travelling {
         clock::time_point arrives;
         loop_item item;
+        bool is_there = false;  ///< Its host has it, and has handled it at `arrives`.
     };
     std::deque<travelling> coming;
     clock::time_point last_arrival{};

@@ -26,7 +26,10 @@ std::unique_ptr<amalgam::port> virtual_hub::port(std::string_view name, const po
     auto next = std::make_unique<loop_station>();
     next->name = where.name;
     const auto before = by_name_.find(where.name);
-    if (before != by_name_.end()) next->cut = before->second->cut;
+    if (before != by_name_.end()) {
+        next->cut = before->second->cut;
+        next->processing = before->second->processing;
+    }
     box->station = next.get();
     by_name_[where.name] = next.get();
     stations_.push_back(std::move(next));
@@ -166,12 +169,15 @@ std::uint64_t virtual_hub::schedule(event what) {
 bool virtual_hub::step(clock::time_point end) {
     if (events_.empty() || events_.front().when > end) return false;
     std::pop_heap(events_.begin(), events_.end(), later);
-    const event now = std::move(events_.back());
+    event now = std::move(events_.back());
     events_.pop_back();
     if (now.when > time_.now()) time_.advance_to(now.when);
     switch (now.what) {
         case event::kind::arrival:
             arrive(now.on, now.side);
+            break;
+        case event::kind::handled:
+            handle(now.on, now.side);
             break;
         case event::kind::silence:
             give_up(now.on, now.side);
@@ -182,8 +188,10 @@ bool virtual_hub::step(clock::time_point end) {
             mark_ready(*now.where);
             break;
         case event::kind::packet:
-            now.whom->take(now.packet->bytes());
-            mark_ready(now.whom->where());  // What it has made of it may be work for its driver.
+            arrive(std::move(now));
+            break;
+        case event::kind::handled_packet:
+            handle_packet(now);
             break;
     }
     return true;

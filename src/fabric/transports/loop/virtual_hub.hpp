@@ -26,6 +26,8 @@ struct loop_station {
     std::string name;
     loop_port* port = nullptr;
     port_driver* driver = nullptr;
+    clock::duration processing{};  ///< Of each frame.
+    clock::time_point busy_until{};
     bool cut = false;
     bool ready = false;       ///< Stands in the queue of those that have something to do.
     std::uint64_t timer = 0;  ///< Number of the timer event that counts; 0: none.
@@ -49,6 +51,9 @@ public:
     bool spread(const loop_broadcast& from, const_bytes packet);
     void kill(std::string_view name);
     bool alive(std::string_view name) const { return find(name) != nullptr; }
+    void processing(std::string_view name, clock::duration each) {
+        station_of(name).processing = each;
+    }
     void cut(std::string_view name);
     void heal(std::string_view name);
     void cut(std::string_view from, std::string_view to);
@@ -83,10 +88,11 @@ public:
     const clock& time() const noexcept override { return time_; }
 
 private:
-    /// Something that happens at a time: the front of `on`'s traffic to `side` arrives, or the
-    /// silence limit of `side` passes, or the timer of `where`, or a packet comes to `whom`.
+    /// Something that happens at a time: the front of `on`'s traffic to `side` arrives, or has been
+    /// handled, or the silence limit of `side` passes, or the timer of `where`, or a packet comes
+    /// to `whom`, or has been handled.
     struct event {
-        enum class kind : std::uint8_t { arrival, silence, timer, packet };
+        enum class kind : std::uint8_t { arrival, handled, silence, timer, packet, handled_packet };
         clock::time_point when;
         std::uint64_t order = 0;   // Among those of one time.
         std::uint64_t number = 0;  // Ever larger.
@@ -111,7 +117,14 @@ private:
     std::uint64_t schedule(event what);
     clock::duration delay_of_one();
     clock::time_point arrival_time(loop_side& to);
+    static bool is_idle(const loop_station& one, clock::time_point now) noexcept {
+        return one.processing.count() <= 0 && one.busy_until <= now;
+    }
+    clock::time_point occupy(loop_station& one);
     void arrive(const std::shared_ptr<loop_connection>& on, std::uint8_t side);
+    void handle(const std::shared_ptr<loop_connection>& on, std::uint8_t side);
+    void arrive(event&& packet);
+    void handle_packet(const event& packet);
     void give_up(const std::shared_ptr<loop_connection>& on, std::uint8_t side);
     void fall_silent(const std::shared_ptr<loop_connection>& on);
     bool is_cut(const std::string& from, const std::string& to) const;

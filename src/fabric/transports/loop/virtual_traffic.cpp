@@ -49,12 +49,35 @@ void virtual_hub::carry(loop_item&& item) {
 
 void virtual_hub::arrive(const std::shared_ptr<loop_connection>& on, std::uint8_t side) {
     loop_side& to = on->sides[side];
-    if (on->broken || to.coming.empty() || to.coming.front().arrives > time_.now()) return;
+    if (on->broken) return;
+    // Those that are there came first.
+    const auto next = std::partition_point(to.coming.begin(), to.coming.end(),
+                                           [](const auto& each) { return each.is_there; });
+    if (next == to.coming.end() || next->arrives > time_.now()) return;
     if (is_cut(*on, side)) {
         fall_silent(on);
         ++to.held;
         return;
     }
+    loop_station* const host = to.box == nullptr ? nullptr : to.box->station;
+    if (host == nullptr || is_idle(*host, time_.now())) return handle(on, side);
+    next->is_there = true;
+    event handled;
+    handled.when = next->arrives = occupy(*host);
+    handled.what = event::kind::handled;
+    handled.side = side;
+    handled.on = on;
+    schedule(std::move(handled));
+}
+
+clock::time_point virtual_hub::occupy(loop_station& one) {
+    one.busy_until = std::max(one.busy_until, time_.now()) + one.processing;
+    return one.busy_until;
+}
+
+void virtual_hub::handle(const std::shared_ptr<loop_connection>& on, std::uint8_t side) {
+    loop_side& to = on->sides[side];
+    if (on->broken || to.coming.empty() || to.coming.front().arrives > time_.now()) return;
     loop_item item = std::move(to.coming.front().item);
     to.coming.pop_front();
     item.on = on;
