@@ -49,7 +49,8 @@ int rocl_exit(void);
 
 typedef struct rocl_attrl rocl_attrl_t;
 
-/* A list that may grow to so many bytes; 0: to 1 MiB. NULL: no memory. */
+/* A list that may grow to so many bytes; 0: to 1 MiB. NULL: no memory, or `maxlen` is
+ * negative. */
 rocl_attrl_t* rocl_new_attrl(int maxlen);
 /* Adds one, copying `len` bytes of its value. `val` NULL: the value is asked for, and `len` says
  * how many bytes it may have; 0: any. One that is longer, or for which the list may not grow, is
@@ -101,12 +102,14 @@ int rocl_bfstat(void* ptr);
 /* ---- messages */
 
 /* Sends the first `len` bytes of a buffer from a resource of this context to any other.
- * ROCL_EINVALID: `ogid` is no resource of this context. Returns when it is on its way; the buffer
- * must not be changed until rocl_bfstat() says so. Waits for the directory when the resource is not
- * known yet. */
+ * ROCL_EINVALID: `ogid` is no resource of this context, the tag is negative, or the buffer was
+ * asked for, or received, with fewer bytes. Returns when it is on its way; the buffer must not be
+ * changed until rocl_bfstat() says so. Waits for the directory when the resource is not known yet.
+ */
 int rocl_send(int ogid, int dgid, int tag, void* ptr, int len);
 /* Receives the first message to resource `dgid` of this context, or to any, from `ogid` or any,
- * with this tag or any. *ptr is a buffer; aogid, atag and alen tell what came, and may be NULL.
+ * with this tag or any; another negative one is ROCL_EINVALID. *ptr is a buffer; aogid, atag and
+ * alen tell what came, and may be NULL.
  * `timeout` in milliseconds: 0 does not wait, a negative one waits without end. */
 int rocl_recv(int dgid, int ogid, int tag, void** ptr, int* aogid, int* atag, int* alen,
               int timeout);

@@ -87,6 +87,7 @@ int guarded(const char* what, Work work) noexcept {
 /// A buffer that the program has, or that is on its way.
 struct buffer_state {
     message_buffer memory;
+    std::size_t asked = 0;  // Its room may be more, with what was in it before.
     std::mutex lock;
     unsigned sending = 0;
     int last = 0;  // How the last send ended.
@@ -156,6 +157,7 @@ std::shared_ptr<buffer_state> buffer_at(void* ptr) {
 void* keep(message_buffer memory) {
     auto state = std::make_shared<buffer_state>();
     state->memory = std::move(memory);
+    state->asked = state->memory.size();
     void* const at = state->memory.data();
     process_state& all = process();
     const std::lock_guard one(all.lock);
@@ -232,9 +234,14 @@ int rocl_exit(void) {
 }
 
 rocl_attrl_t* rocl_new_attrl(int maxlen) {
-    auto* const list = new (std::nothrow) rocl_attrl;
-    if (list != nullptr && maxlen > 0) list->most = static_cast<std::size_t>(maxlen);
-    return list;
+    rocl_attrl* made = nullptr;
+    (void)guarded("rocl_new_attrl", [&] {
+        check(maxlen >= 0, "a list's room is not negative; 0 is the most there is");
+        made = new rocl_attrl;
+        if (maxlen > 0) made->most = static_cast<std::size_t>(maxlen);
+        return 0;
+    });
+    return made;
 }
 
 int rocl_add_attr(rocl_attrl_t* attrs, const char* name, const void* val, int len) {
@@ -367,8 +374,8 @@ int rocl_send(int ogid, int dgid, int tag, void* ptr, int len) {
         const auto here = current();
         auto state = buffer_at(ptr);
         const auto bytes = static_cast<std::size_t>(len);
-        check(len >= 0 && bytes <= state->memory.capacity(),
-              "a message is longer than its buffer, or its length is negative");
+        check(len >= 0 && bytes <= state->asked,
+              "a message is longer than its buffer was asked for, or its length is negative");
         check(tag >= 0 && ogid > 0 && dgid > 0, "tags are not negative, and identifiers positive");
         context_core& core = here->core();
         core.check_own(id_of(ogid));
@@ -388,6 +395,7 @@ int rocl_recv(int dgid, int ogid, int tag, void** ptr, int* aogid, int* atag, in
               int timeout) {
     return guarded("rocl_recv", [&] {
         check(ptr != nullptr, "rocl_recv() needs a place for the buffer");
+        check(tag >= 0 || tag == ROCL_ANY, "tags are not negative; ROCL_ANY takes any");
         const auto here = current();
         message_choice which{id_of(ogid), {}};
         if (tag != ROCL_ANY) which.tag = tag;

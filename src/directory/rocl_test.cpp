@@ -139,6 +139,7 @@ TEST_F(rocl, wrong_calls_are_refused) {
     void* const out = rocl_bfget(10);
     EXPECT_EQ(rocl_bfstat(out), 0);
     EXPECT_EQ(rocl_send(me, me, 1, out, 1 << 20), ROCL_EINVALID);
+    EXPECT_EQ(rocl_send(me, me, 1, out, 11), ROCL_EINVALID) << "it has room for more";
     EXPECT_EQ(rocl_send(me, me, -5, out, 10), ROCL_EINVALID);
     EXPECT_EQ(rocl_send(me, 12345, 1, out, 10), ROCL_ENOTFOUND);
     EXPECT_EQ(rocl_bfret(out), 0);
@@ -146,6 +147,8 @@ TEST_F(rocl, wrong_calls_are_refused) {
     void* in = nullptr;
     EXPECT_EQ(rocl_recv(12345, ROCL_ANY, ROCL_ANY, &in, nullptr, nullptr, nullptr, 0),
               ROCL_ENOTFOUND);
+    EXPECT_EQ(rocl_recv(me, ROCL_ANY, -5, &in, nullptr, nullptr, nullptr, 0), ROCL_EINVALID);
+    EXPECT_EQ(rocl_new_attrl(-1), nullptr);
     rocl_kill_attrl(small);
     rocl_kill_attrl(open);
 
@@ -153,6 +156,22 @@ TEST_F(rocl, wrong_calls_are_refused) {
     context = -1;
     EXPECT_EQ(rocl_exit(), ROCL_ECLOSED);
     EXPECT_EQ(rocl_bfget(1), nullptr);
+}
+
+TEST_F(rocl, a_buffer_is_sent_again_with_as_much_as_was_asked_for) {
+    void* const out = rocl_bfget(10);
+    std::memcpy(out, "0123456789", 10);
+    for (const int length : {4, 10}) {
+        ASSERT_EQ(rocl_send(context, context, 1, out, length), 0);
+        void* in = nullptr;
+        int got = 0;
+        ASSERT_EQ(rocl_recv(context, ROCL_ANY, 1, &in, nullptr, nullptr, &got, -1), 0);
+        EXPECT_EQ(got, length);
+        EXPECT_EQ(std::memcmp(in, "0123456789", static_cast<std::size_t>(length)), 0);
+        EXPECT_EQ(rocl_send(context, context, 1, in, length + 1), ROCL_EINVALID);
+        EXPECT_EQ(rocl_bfret(in), 0);
+    }
+    EXPECT_EQ(rocl_bfret(out), 0);
 }
 
 TEST_F(rocl, the_state_of_a_buffer_tells_what_became_of_its_message) {
