@@ -22,6 +22,7 @@ namespace detail {
 void watch_state::note(pool& where, resource_change::kind what, const found_values& which) {
     using kind = resource_change::kind;
     const std::lock_guard one(lock_);
+    if (overflowed_) return;
     const auto known = there_.find(which.id);
     switch (what) {
         case kind::appeared:
@@ -64,18 +65,37 @@ void watch_state::settle(pool& where, unsigned time) {
             ++at;
             continue;
         }
-        queue(where, resource_change::kind::gone, at->second.what);
+        const found_values gone = std::move(at->second.what);
         at = there_.erase(at);
+        queue(where, resource_change::kind::gone, gone);
+        if (overflowed_) return;
     }
 }
 
 void watch_state::queue(pool& where, resource_change::kind what, const found_values& which) {
-    if (ended_) return;
-    resource_change& change = untold_.emplace_back();
+    if (ended_ || overflowed_) return;
+    resource_change change;
     change.what = what;
     if (which.id != resource_id::none) change.which = filled(query_, which);
+    untold_bytes_ += change.which.what.bytes().size();
+    untold_.push_back(std::move(change));
+    if (untold_.size() > most_untold || untold_bytes_ > most_untold_bytes) overflow(where);
     if (std::exchange(telling_, true)) return;
     amalgam::post(where, [self = shared_from_this()] { self->tell_all(); });
+}
+
+// Some of it would be missed: then all of it is, and the user is told so.
+void watch_state::overflow(pool& where) {
+    overflowed_ = true;
+    untold_.clear();
+    untold_.emplace_back().what = resource_change::kind::ended;
+    untold_bytes_ = untold_.front().which.what.bytes().size();
+    there_.clear();
+    log(log_level::warn, "directory", "the function of a watch is too slow: the watch ends",
+        {{"watch", number_}});
+    amalgam::post(where, [self = shared_from_this()] {
+        if (const auto whose = self->context_.lock()) whose->unwatch(self->number_);
+    });
 }
 
 void watch_state::tell_all() {
@@ -90,6 +110,7 @@ void watch_state::tell_all() {
             }
             change = std::move(untold_.front());
             untold_.pop_front();
+            untold_bytes_ -= change.which.what.bytes().size();
         }
         try {
             what_(change);

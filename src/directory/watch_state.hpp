@@ -23,6 +23,9 @@ class context_core;
 class watch_state : public std::enable_shared_from_this<watch_state> {
 public:
     using function = std::function<void(const resource_change&)>;
+    /// Changes that were not told yet, and bytes of their values; past it the watch ends.
+    static constexpr std::size_t most_untold = std::size_t{1} << 18;
+    static constexpr std::size_t most_untold_bytes = std::size_t{1} << 28;
 
     watch_state(std::weak_ptr<context_core> whose, std::uint32_t number, attribute_list query,
                 function what)
@@ -48,6 +51,7 @@ private:
         bool in_doubt = false;
     };
     void queue(pool& where, resource_change::kind what, const found_values& which);  // Locked.
+    void overflow(pool& where);                                                      // Locked.
     void tell_all();
 
     const std::weak_ptr<context_core> context_;
@@ -57,6 +61,8 @@ private:
     recursive_mutex calling_;
     std::mutex lock_;
     std::deque<resource_change> untold_;
+    std::size_t untold_bytes_ = 0;
+    bool overflowed_ = false;
     std::map<resource_id, told> there_;
     unsigned doubts_ = 0;
     bool telling_ = false;

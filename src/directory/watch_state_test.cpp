@@ -1,6 +1,7 @@
 #include "directory/watch_state.hpp"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -109,6 +110,39 @@ TEST(watch_state, its_function_is_called_by_one_at_a_time_and_in_order) {
     told.wait();
     watch->end();
     EXPECT_EQ(last, count);
+}
+
+TEST(watch_state, it_ends_when_too_much_is_not_told) {
+    using kind = resource_change::kind;
+    constexpr std::size_t long_values = 1 << 18;
+    const std::size_t most = watch_state::most_untold_bytes / long_values;
+    execution_stream stream;
+    attribute_list query;
+    query.ask("load");
+    event runs, may_go_on, ended;
+    std::vector<kind> told;
+    const auto watch = std::make_shared<watch_state>(std::weak_ptr<context_core>(), 1, query,
+                                                     [&](const resource_change& change) {
+                                                         told.push_back(change.what);
+                                                         runs.set();
+                                                         may_go_on.wait();
+                                                         if (change.what == kind::ended)
+                                                             ended.set();
+                                                     });
+    const auto tell = [&](std::size_t id) {
+        watch->note(stream.main_pool(), kind::appeared,
+                    {resource_id{static_cast<std::uint32_t>(id)}, resource_id{9},
+                     attribute_list{{"load", std::string(long_values, 'x')}}});
+    };
+    tell(1);
+    runs.wait();
+    for (std::size_t i = 2; i < most + 4; ++i)
+        tell(i);
+    may_go_on.set();
+    ended.wait();
+    tell(1);
+    watch->end();
+    EXPECT_EQ(told, (std::vector{kind::appeared, kind::ended}));
 }
 
 TEST(watch_state, its_function_may_end_it) {

@@ -18,7 +18,8 @@ struct resource_change {
         gone,
         changed,  ///< It fitted before, and does so still; `which` has its present values.
         /// Nothing more is told: the directory is lost and did not come back in time, or changes
-        /// came faster than they could be told. Watch anew.
+        /// came faster than they could be told, or than the function takes them (262,144 of them
+        /// wait for it, or 256 MiB of values). Watch anew.
         ended
     };
     kind what = kind::ended;
