@@ -187,10 +187,13 @@ void context_core::dropped() {
     bool reopens = false;
     {
         const std::lock_guard one(directory_lock_);
-        if (!(call_context::current().from() == directory_) || lost_.exchange(true)) return;
+        if (!(call_context::current().from() == directory_)) return;
+        gate_->leave(directory_);
+        directory_gone_ = true;
+        if (lost_.exchange(true)) return;
         reopens = begin_to_reopen();
     }
-    log(log_level::warn, "directory", "the directory had taken this process for gone",
+    log(log_level::warn, "directory", "the directory has ended, or had taken this process for gone",
         {{"context", number(id_)}});
     if (!reopens) change(0, resource_change::kind::ended, {});
 }

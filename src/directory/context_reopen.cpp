@@ -68,6 +68,10 @@ void context_core::reopen() {
     for (attempt how = attempt::failed; !closed_;) {
         try {
             how = try_to_reopen();
+        } catch (const no_gate& why) {  // Its engine is still there.
+            how = attempt::failed;
+            log(log_level::debug, "directory", "the directory is not there again",
+                {{"why", why.what()}});
         } catch (const error& why) {
             how = failure(why.code().code);
             log(log_level::debug, "directory", "the directory is not there again",

@@ -29,10 +29,11 @@ protected:
         EXPECT_TRUE(done.ready());
         return done.get();
     }
-    explicit reopening(std::chrono::milliseconds within = 10s) {
+    explicit reopening(std::chrono::milliseconds within = 10s, const std::string& secret = "") {
         net.delay(50us, 150us);
-        start(net.port("host"));
-        const context_options options{.directory = host->address(), .reopen_within = within};
+        start(net.port("host"), {.secret = secret});
+        const context_options options{
+            .directory = host->address(), .secret = secret, .reopen_within = within};
         one = in(first, [&] { return std::make_unique<context>(first, options); });
         two = in(second, [&] { return std::make_unique<context>(second, options); });
         box = in(first, [&] { return one->add({{"type", "box"}, {"n", "1"}}); });
@@ -117,6 +118,39 @@ TEST_F(reopening, a_directory_that_is_started_again_has_what_its_contexts_had) {
     const auto again = in(second, [&] { return find_box(); });
     ASSERT_TRUE(again);
     EXPECT_EQ(again->id, box.id());
+}
+
+TEST_F(reopening, a_directory_that_ends_without_its_engine_is_lost_and_another_there_has_it_all) {
+    directory.reset();
+    net.run_for(1s);
+    auto asked = second.spawn([&] { return find_box(); });
+    net.run_for(1s);
+    EXPECT_FALSE(asked.ready());
+    directory = std::make_unique<directory_server>(*host);
+    net.run_for(2s);
+    ASSERT_TRUE(asked.ready());
+    auto found = asked.get();
+    if (!found) found = in(second, [&] { return find_box(); });  // Its context may come later.
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->id, box.id());
+    EXPECT_EQ(directory->contexts(), 2u);
+    EXPECT_EQ(directory->resources(), 3u);
+}
+
+class reopening_with_a_secret : public reopening {
+protected:
+    reopening_with_a_secret() : reopening(10s, "the secret") {}
+};
+TEST_F(reopening_with_a_secret, a_directory_that_is_made_anew_on_its_engine_lets_its_contexts_in) {
+    directory.reset();
+    net.run_for(4s);
+    directory =
+        std::make_unique<directory_server>(*host, directory_options{.secret = "the secret"});
+    net.run_for(2s);
+    const auto found = in(second, [&] { return find_box(); });
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->id, box.id());
+    EXPECT_EQ(directory->contexts(), 2u);
 }
 
 TEST_F(reopening, searches_of_a_lost_directory_end) {
@@ -304,6 +338,12 @@ class reopening_never : public reopening {
 protected:
     reopening_never() : reopening(0s) {}
 };
+TEST_F(reopening_never, a_directory_that_ends_without_its_engine_is_lost_at_once) {
+    directory.reset();
+    net.run_for(1ms);
+    EXPECT_EQ(code_in(second, [&] { (void)find_box(); }), errc::disconnected);
+}
+
 TEST_F(reopening_never, a_lost_directory_is_lost_at_once) {
     kill_directory();
     auto asked = second.spawn([&] { return find_box(); });

@@ -88,6 +88,25 @@ void directory_core::stop() noexcept {
     losses_.end();
     gate_->stop();
     served_.end();
+    tell_end();
+}
+
+// Contexts see that a process is lost, but not that its engine goes on without this.
+void directory_core::tell_end() noexcept {
+    std::unordered_map<resource_id, client> all;
+    {
+        const std::lock_guard one(lock_);
+        ended_ = true;
+        all.swap(clients_);
+    }
+    for (const auto& [context, each] : all) {
+        if (each.is_server) continue;
+        try {
+            dropped_.on(each.who).post();
+        } catch (const std::exception&) {
+            // Its connection is lost, of which it hears; or a call will tell it.
+        }
+    }
 }
 
 void directory_core::check_is(resource_id context) {

@@ -117,6 +117,7 @@ private:
     void drop(resource_id context, const peer& who);
     void note(watched_change&& change);
     void tell(resource_id context);
+    void tell_end() noexcept;
 
     engine& on_;
     const directory_options options_;
@@ -139,6 +140,7 @@ private:
     std::map<search_key, std::shared_ptr<spread>> spread_;
     std::vector<resource_id> to_tell_;  // Contexts, by what runs with the lock held.
     bool looking_ = false;
+    bool ended_ = false;
     event stopping_;
 };
 

@@ -26,6 +26,7 @@ reply<resource_id> directory_core::open(attribute_view what) {
 
 resource_id directory_core::open_for_caller(const attribute_view& what, resource_id wanted) {
     const call_context& call = call_context::current();
+    if (ended_) throw error(errc::not_found, "the directory has ended");
     claim_if_few();
     const resource_id id = registry_.open(what, wanted);
     try {

@@ -153,11 +153,11 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
         const std::lock_guard one(lock_);
         if (entered_.contains(there)) return;
     }
-    const auto refuse = [&](std::string_view why) {
+    const auto refusal = [&](std::string_view why) {
         refused_.add();
-        return error(errc::denied, fmt::format("{} at {} {}: give both the same one, by a file "
-                                               "that AMALGAM_SECRET_FILE names",
-                                               role, there.address(), why));
+        return fmt::format(
+            "{} at {} {}: give both the same one, by a file that AMALGAM_SECRET_FILE names", role,
+            there.address(), why);
     };
     const auto ask = on_.procedure<gate_answer(gate_nonce)>(challenge_name(role));
     const auto show = on_.procedure<bool(gate_proof)>(prove_name(role));
@@ -169,15 +169,22 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
         this_task::sleep_for(std::chrono::milliseconds(5));
         answer = ask.on(there).within(within).try_call(ours);
     }
-    if (!answer && answer.code() == errc::not_found) throw refuse("has no secret");
+    if (!answer && answer.code() == errc::not_found)
+        throw no_gate(errc::denied, refusal("has no secret"));
     if (!answer) throw error(answer.code(), answer.sentence());
     if (!same(answer->proof, prove(role, false, ours, answer->nonce)))
-        throw refuse("has another secret");
+        throw error(errc::denied, refusal("has another secret"));
     if (!show.on(there).within(within)(prove(role, true, answer->nonce, ours)))
-        throw refuse("does not take the secret");
+
+        throw error(errc::denied, refusal("does not take the secret"));
     const std::lock_guard one(lock_);
     entered_.insert(there);
     trusted_.insert(there);  // It has proved it just as well.
+}
+
+void gate::leave(const peer& there) {
+    const std::lock_guard one(lock_);
+    entered_.erase(there);
 }
 
 bool gate::trusts(const peer& who) {

@@ -38,8 +38,14 @@ struct gate_answer {
 /// The secret as the options have it; else the contents of the file that AMALGAM_SECRET_FILE names,
 /// without the line end; else nothing.
 /// Failure: throws error{not_found} for a file that cannot be read, error{invalid} for an empty
-/// one.
+/// one, and for one of more than 64 KiB.
 std::string secret_of(const std::string& said);
+
+/// Nobody asks for a secret there: it has none, or its directory has ended.
+class no_gate : public error {
+public:
+    using error::error;
+};
 
 /// Lets in who knows a secret, and nobody else; with none everybody. Each side proves to the other
 /// that it knows it, by a keyed hash of two random numbers, one of each: the secret itself never
@@ -59,9 +65,11 @@ public:
     /// Proves to the gate of that role there that this side knows the secret, and the other way
     /// round; once for each connection. Parks; a second, where a directory shows none, as one that
     /// has just begun does not yet.
-    /// Failure: throws error{denied}, {unreachable}, {disconnected}, {timed_out}.
+    /// Failure: throws error{denied}, {unreachable}, {disconnected}, {timed_out}; no_gate{denied}.
     void enter(const peer& there, std::string_view role,
                std::chrono::nanoseconds within = std::chrono::seconds(5));
+    /// What was there has ended: another in its place is to be entered anew.
+    void leave(const peer& there);
     /// Who makes the call that is served here has proved it. Throws error{denied}.
     void check_caller();
     /// Whether that one is let in.

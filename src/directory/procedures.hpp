@@ -185,7 +185,8 @@ namespace at_context {
 /// id `none`: the watch has ended, as too many changes had not been told.
 using change = void(std::uint32_t, resource_change::kind, found_values);
 inline constexpr std::string_view change_name = "amalgam.directory.change";
-/// The directory has taken the context for gone, as it did not answer: it may come back.
+/// The directory has taken the context for gone, as it did not answer, or has ended while its
+/// engine goes on: the context may come back, to another in its place.
 using dropped = void();
 inline constexpr std::string_view dropped_name = "amalgam.directory.dropped";
 /// From, to, tag, and the bytes -> whether it is stored; `overloaded`: there is no room.
