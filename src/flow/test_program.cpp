@@ -155,14 +155,15 @@ int end_when_asked(const char* fifo) {
         ::pause();
 }
 
-/// Numbers from G1 to G3, whose run is ended by the program of G1.
+/// Numbers from G1 to G3, whose run is ended by the program of G1 once all have joined: G3 takes
+/// some of what would have no room elsewhere.
 int stopped_by_program() {
     am::graph graph;
     am::event enough;
     auto from = graph.add_source<int>("from", [&](am::outlet<int>& out) {
         for (int i = 1;; ++i) {
             out.send(i);
-            if (i == 1000) enough.set();
+            if (i == 100'000) enough.set();
         }
     });
     auto middle = graph.add_stage<int, int>("middle", [](int n) { return n; });
@@ -171,8 +172,9 @@ int stopped_by_program() {
     graph.group("G1").add(from);
     graph.group("G2").add(middle);
     graph.group("G3").add(to);
-    if (group() != "G1") return am::run_main(graph);
-    am::running_graph running = am::start(graph);
+    const am::run_options little{.queue_items = 16, .batch_bytes = 1024, .window_bytes = 4096};
+    if (group() != "G1") return am::run_main(graph, little);
+    am::running_graph running = am::start(graph, little);
     enough.wait();
     running.stop();
     try {
