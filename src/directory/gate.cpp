@@ -1,16 +1,13 @@
 #include "directory/gate.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 #include <sodium.h>
 
+#include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/procedures.hpp"
@@ -44,12 +41,14 @@ bool same(const gate_proof& a, const gate_proof& b) noexcept {
 std::string secret_of(const std::string& said) {
     const char* const path = std::getenv("AMALGAM_SECRET_FILE");
     if (!said.empty() || path == nullptr || *path == '\0') return said;
-    std::ifstream file(path);
-    if (!file)
-        throw error(errc::not_found,
-                    fmt::format("AMALGAM_SECRET_FILE is {}, which cannot be read: {}", path,
-                                std::strerror(errno)));
-    std::string secret{std::istreambuf_iterator<char>(file), {}};
+    const auto read = read_file(path, std::size_t{64} << 10);
+    if (!read)
+        throw error(
+            read.code(),
+            fmt::format("AMALGAM_SECRET_FILE is {}, which {}; expected the file of a secret; "
+                        "example: openssl rand -hex 32 > secret",
+                        path, read.sentence()));
+    std::string secret(reinterpret_cast<const char*>(read->data()), read->size());
     while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r'))
         secret.pop_back();
     if (secret.empty())

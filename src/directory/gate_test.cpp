@@ -1,5 +1,6 @@
 #include "directory/gate.hpp"
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,19 @@ protected:
     const std::shared_ptr<gate> server = std::make_shared<gate>(host, "test", "swordfish");
     const std::shared_ptr<gate> client = std::make_shared<gate>(knocks, "test", "swordfish");
 };
+
+TEST(secret_of, a_file_without_end_is_refused) {
+    ::setenv("AMALGAM_SECRET_FILE", "/dev/zero", 1);
+    try {
+        (void)secret_of("");
+        ADD_FAILURE() << "expected an error";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code().code, errc::invalid);
+        EXPECT_NE(std::string(why.what()).find("is longer than 65536 bytes"), std::string::npos)
+            << why.what();
+    }
+    ::unsetenv("AMALGAM_SECRET_FILE");
+}
 
 TEST_F(gate_test, a_challenge_is_good_for_one_try) {
     const gate_nonce mine{1, 2, 3};

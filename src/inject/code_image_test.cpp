@@ -83,6 +83,7 @@ TEST(signing_key, is_kept_in_a_new_file_that_only_its_owner_reads) {
               errc::not_found);
     const std::string no_key = folder.with("none.key", "not a key\n");
     EXPECT_EQ(code_thrown_by([&] { (void)signing_key::load(no_key); }), errc::invalid);
+    EXPECT_EQ(code_thrown_by([&] { (void)signing_key::load("/dev/zero"); }), errc::invalid);
 }
 
 TEST(signing_key, wipes_its_memory_at_its_end) {

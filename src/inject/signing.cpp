@@ -1,7 +1,7 @@
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <string>
+#include <string_view>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/inject/code_image.hpp>
@@ -78,15 +79,15 @@ signing_key signing_key::generate() {
 }
 
 signing_key signing_key::load(const std::string& path) {
-    std::ifstream file(path);
-    if (!file)
-        throw error(errc::not_found,
-                    fmt::format("the key {} cannot be read: {}", path, std::strerror(errno)));
-    std::string text;
-    file >> text;
+    constexpr std::size_t most_bytes = 4096;
+    auto read = detail::read_file(path, most_bytes);
+    if (!read) throw error(read.code(), fmt::format("the key {} {}", path, read.sentence()));
+    std::string_view text(reinterpret_cast<const char*>(read->data()), read->size());
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))
+        text.remove_suffix(1);
     signing_key key;
     const bool good = parse_digits(text, key.secret_);
-    ::sodium_memzero(text.data(), text.size());
+    ::sodium_memzero(read->data(), read->size());
     if (!good)
         throw error(errc::invalid,
                     fmt::format("{} is no signing key; amalgam inject key makes one", path));
