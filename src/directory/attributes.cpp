@@ -168,9 +168,12 @@ void attribute_list::append(std::string_view name, const_bytes value, std::size_
     const std::size_t before = bytes().size();
     const std::size_t more = entry_head + room + padded(name.size());
     if (room > max_bytes || before + more > max_bytes)
-        throw error(errc::too_large,
-                    fmt::format("attributes take {} bytes with \"{}\", expected {} at most",
-                                before + more, name, max_bytes));
+        throw error(
+            errc::too_large,
+            fmt::format("attributes take {} bytes with \"{}\", which has {}, expected {} at "
+                        "most for all of a resource or query; what is longer is sent as a "
+                        "message",
+                        before + more, name, room, max_bytes));
     // Name and value may be this list's own: what they are in ends last.
     std::vector<std::uint64_t> old;
     const std::size_t words = (before + more) / 8;

@@ -51,11 +51,18 @@ context_core::context_core(engine& on, context_options options)
 
 void context_core::start() {
     try {
-        gate_->start();
         const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
             served_.serve(shared_from_this(), name, what, run);
         };
-        serve(at_context::change_name, &context_core::change_told);
+        try {
+            serve(at_context::change_name, &context_core::change_told);
+        } catch (const error& why) {
+            if (why.code() != errc::invalid) throw;
+            throw error(errc::invalid,
+                        "this engine has a context already, expected one for each engine: use that "
+                        "one, or make another engine");
+        }
+        gate_->start();
         serve(at_context::dropped_name, &context_core::dropped);
         serve(at_context::message_name, &context_core::message);
         serve(at_context::message_in_turn_name, &context_core::message_in_turn);

@@ -433,6 +433,25 @@ TEST_F(context_test, a_resource_that_outlives_its_context_or_is_none_says_so) {
     expect_of_each_use(released, errc::invalid, code);
 }
 
+TEST(context, is_one_of_each_engine) {
+    engine on("shm://");
+    const context_options options{.directory = "here", .secret = "swordfish"};
+    context first(on, options);
+    std::string why;
+    try {
+        const context second(on, {.directory = on.address(), .secret = "swordfish"});
+    } catch (const error& wrong) {
+        why = wrong.what();
+    }
+    EXPECT_TRUE(why.starts_with("this engine has a context already, expected one")) << why;
+    // It goes on, and others may come.
+    context other({.directory = on.address(), .secret = "swordfish"});
+    const resource box = first.add({{"type", "box"}});
+    EXPECT_TRUE(other.find(box.id()));
+    other.self().send(box.id(), 1, "hello");
+    EXPECT_EQ(box.receive().content.text(), "hello");
+}
+
 TEST(context, can_be_a_directory_of_its_own) {
     context alone{"shm://", {.directory = "here"}};
     const resource a = alone.add({{"type", "a"}}), b = alone.add({{"type", "b"}});

@@ -77,6 +77,7 @@ void gate::start() {
     on_.define(library_name{challenge_name(role_)},
                [self](gate_nonce nonce) { return self->challenged(nonce); },
                {.run = handler::inline_});
+    is_shown_ = true;
     on_.define(library_name{prove_name(role_)},
                [self](gate_proof proof) { return self->proved(proof); }, {.run = handler::inline_});
     losses_ = on_.on_peer_lost([weak = weak_from_this()](const peer& gone, status) {
@@ -90,7 +91,7 @@ void gate::start() {
 }
 
 void gate::stop() noexcept {
-    if (is_open()) return;
+    if (!std::exchange(is_shown_, false)) return;  // Nor is it another's that is shown.
     losses_.end();
     on_.undefine(library_name{challenge_name(role_)});
     on_.undefine(library_name{prove_name(role_)});
@@ -150,7 +151,8 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
     if (is_open() || there.is_self()) return;
     {
         const std::lock_guard one(lock_);
-        if (entered_.contains(there)) return;
+        if (const auto at = entered_.find(there); at != entered_.end() && at->second.contains(role))
+            return;
     }
     const auto refusal = [&](std::string_view why) {
         refused_.add();
@@ -177,7 +179,7 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
 
         throw error(errc::denied, refusal("does not take the secret"));
     const std::lock_guard one(lock_);
-    entered_.insert(there);
+    entered_[there].emplace(role);
     trusted_.insert(there);  // It has proved it just as well.
 }
 

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -63,8 +65,8 @@ public:
     void stop() noexcept;
 
     /// Proves to the gate of that role there that this side knows the secret, and the other way
-    /// round; once for each connection. Parks; a second, where a directory shows none, as one that
-    /// has just begun does not yet.
+    /// round; once for each connection and role. Parks; a second, where a directory shows none, as
+    /// one that has just begun does not yet.
     /// Failure: throws error{denied}, {unreachable}, {disconnected}, {timed_out}; no_gate{denied}.
     void enter(const peer& there, std::string_view role,
                std::chrono::nanoseconds within = std::chrono::seconds(5));
@@ -92,6 +94,7 @@ private:
     const std::string role_;
     const bool open_;
     std::array<std::uint8_t, 32> key_{};  // Made of the secret.
+    bool is_shown_ = false;
     peer_lost_subscription losses_;
     counter& refused_;
 
@@ -100,7 +103,7 @@ private:
     // One that comes by two ways at once is challenged twice.
     std::unordered_map<peer, std::deque<challenge>> challenges_;
     std::unordered_set<peer> trusted_;
-    std::unordered_set<peer> entered_;
+    std::unordered_map<peer, std::set<std::string, std::less<>>> entered_;  // By which roles.
 };
 
 }  // namespace amalgam::detail

@@ -30,6 +30,18 @@ TEST_F(injector_test, a_call_runs_code_that_the_target_never_saw) {
     EXPECT_EQ(linked(), 1u);
 }
 
+TEST_F(injector_test, an_engine_has_one) {
+    engine on("shm://");
+    const injector first(on);
+    std::string why;
+    try {
+        const injector second(on);
+    } catch (const error& wrong) {
+        why = wrong.what();
+    }
+    EXPECT_TRUE(why.starts_with("this engine has an injector already, expected one")) << why;
+}
+
 TEST_F(injector_test, a_post_brings_its_code_along_when_it_is_missing) {
     for (const handler run : {handler::ult, handler::inline_}) {
         sum = 0;

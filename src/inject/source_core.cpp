@@ -107,8 +107,15 @@ source_core::source_core(engine& on)
       bring_(on.procedure<at_target::bring>(at_target::bring_name)) {}
 
 void source_core::start() {
-    on_.define(library_name{at_source::fetch_name},
-               [self = shared_from_this()](image_id which) { return self->fetched(which); });
+    try {
+        on_.define(library_name{at_source::fetch_name},
+                   [self = shared_from_this()](image_id which) { return self->fetched(which); });
+    } catch (const error& why) {
+        if (why.code() != errc::invalid) throw;
+        throw error(errc::invalid,
+                    "this engine has an injector already, expected one for each engine: use that "
+                    "one, or make another engine");
+    }
 }
 
 void source_core::stop() noexcept {
