@@ -93,6 +93,7 @@ int launch(const launch_options& options) {
         become_rank(options, here.rank);
     }
     check_needs_no_ranks(options);
+    detail::collected_report::check(options.report_file);
     // On a host it is looked for there.
     std::string program;
     if (any(options.config, false)) program = detail::find_program(options.command.front()).value();

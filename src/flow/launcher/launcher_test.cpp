@@ -177,8 +177,10 @@ TEST_F(launcher, tells_what_each_node_did_and_what_held_the_others_up) {
 
 TEST_F(launcher, a_report_that_cannot_be_written_is_told) {
     const auto [code, output] = run({"count"}, {"--report", folder_ + "/none/report.json"});
-    EXPECT_EQ(code, 1);
+    EXPECT_EQ(code, 2) << "before anything was started";
     EXPECT_TRUE(has(output, "which cannot be written")) << output;
+    EXPECT_FALSE(has(output, "got 1000")) << output;
+    EXPECT_EQ(run({"count"}, {"--report", folder_}).code, 2) << "it is a folder";
 }
 
 TEST_F(launcher, a_group_that_leaves_before_the_run_ends_the_others) {

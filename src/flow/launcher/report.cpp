@@ -1,9 +1,12 @@
 #include "flow/launcher/report.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <amalgam/core/status.hpp>
 
@@ -13,7 +16,27 @@ namespace {
 // For a file alone: so old may be what is known of a process that is killed.
 constexpr std::chrono::milliseconds for_a_file{500};
 
+error unwritable(const std::string& file) {
+    return error(errc::not_found,
+                 fmt::format("--report names \"{}\", which cannot be written, expected a file in a "
+                             "folder that exists; example: report.json",
+                             file));
+}
+
 }  // namespace
+
+// Without opening it: a pipe would wait, and a run that does not begin leaves no file.
+void collected_report::check(const std::string& file) {
+    if (file.empty()) return;
+    const bool is_new = ::access(file.c_str(), F_OK) != 0;
+    const std::string folder = std::filesystem::path(file).parent_path().string();
+    struct stat about {};
+    const bool good = is_new ? ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0 &&
+                                   std::filesystem::path(file).has_filename()
+                             : ::access(file.c_str(), W_OK) == 0 &&
+                                   ::stat(file.c_str(), &about) == 0 && !S_ISDIR(about.st_mode);
+    if (!good) throw unwritable(file);
+}
 
 std::uint64_t collected_report::interval_ms() const noexcept {
     if (show_every_.count() > 0) return static_cast<std::uint64_t>(show_every_.count());
@@ -47,11 +70,7 @@ std::string collected_report::finish() const {
     if (!file_.empty()) {
         std::ofstream to(file_);
         to << whole.json() << std::endl;
-        if (!to)
-            throw error(errc::not_found, fmt::format("--report names \"{}\", which cannot be "
-                                                     "written, expected a file in a folder that "
-                                                     "exists",
-                                                     file_));
+        if (!to) throw unwritable(file_);
     }
     return show_every_.count() == 0 || by_process_.empty() ? "" : whole.text();
 }

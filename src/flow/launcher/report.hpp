@@ -22,6 +22,10 @@ public:
     explicit collected_report(const launch_options& options)
         : show_every_(options.stats), file_(options.report_file) {}
 
+    /// Whether the file can be written, as far as that is known before the run.
+    /// Failure: throws error{not_found}.
+    static void check(const std::string& file);
+
     /// How often the processes shall say something, in milliseconds; 0: never.
     std::uint64_t interval_ms() const noexcept;
     /// What that process says now instead of what it said before.
