@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -143,6 +144,16 @@ void compile(const image_source& from, const std::string& name, const brief_fold
 
 }  // namespace
 
+bool is_image_name(std::string_view text) noexcept {
+    const auto is_letter = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    };
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    return !text.empty() && !is_digit(text.front()) &&
+           std::all_of(text.begin(), text.end(),
+                       [&](char c) { return is_letter(c) || is_digit(c); });
+}
+
 code_image build_image(const image_source& from) {
     if (!files::exists(from.path))
         throw error(errc::not_found, fmt::format("there is no file {}", from.path));
@@ -154,6 +165,12 @@ code_image build_image(const image_source& from) {
                         "such as 64",
                         from.payload_alignment, detail::image_contents::most_payload_alignment));
     const std::string name = from.name.empty() ? files::path(from.path).stem().string() : from.name;
+    if (!is_image_name(name))
+        throw error(
+            errc::invalid,
+            fmt::format("an image cannot be called \"{}\", expected a name of C, as that of "
+                        "its function NAME_main; example: codec",
+                        name));
     const brief_folder folder;
     const std::string object = folder.path_of("image.so");
     compile(from, name, folder, object);

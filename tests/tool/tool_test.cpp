@@ -90,7 +90,7 @@ TEST(tool_info, explain_with_json_is_one_object) {
 
 TEST(tool_info, a_wrong_uri_gets_one_sentence_with_an_example) {
     const auto got = amalgam_tool("info --explain tcp://127.0.0.1:99999");
-    EXPECT_EQ(got.code, 1);
+    EXPECT_EQ(got.code, 2);
     EXPECT_TRUE(has(got.output, "99999")) << got.output;
     EXPECT_TRUE(has(got.output, "example: ")) << got.output;
     EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
@@ -133,7 +133,9 @@ TEST(tool, a_wrong_command_line_ends_with_code_2) {
     for (const char* line :
          {"", "fly", "ping", "info --loud", "perf speed", "perf rpc-latency --seconds soon",
           "perf all --plot out.png", "inject", "inject fly", "inject show",
-          "inject build x.cpp --processor mips", "ping shm://x --count -1"})
+          "inject build x.cpp --processor mips", "inject build x.cpp --align 3",
+          "inject build x.cpp --name 'a b'", "ping shm://x --count -1", "ping ''",
+          "ping tcp://x:70000", "find type=x type"})
         EXPECT_EQ(amalgam_tool(line).code, 2) << line;
 }
 

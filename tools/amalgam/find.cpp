@@ -34,9 +34,11 @@ attribute_list query_of(const std::vector<std::string>& attributes) {
 
 /// Exit code 0: something was found; 1: nothing.
 void find(const find_options& options) {
+    const attribute_list query =
+        of_argument("attribute", [&] { return query_of(options.attributes); });
     context here(context_options{.directory = options.at});
     unsigned found = 0;
-    resource_search search = here.search(query_of(options.attributes));
+    resource_search search = here.search(query);
     for (const found_resource& each : search) {
         if (each.id == here.id()) continue;
         if (++found > options.most) {

@@ -51,7 +51,8 @@ const char* reach_of(const capabilities& can) {
 
 /// Opens the port for real: what is said is what a program would get.
 void explain(const transport_registry& registry, const std::string& where, bool json) {
-    const std::unique_ptr<port> opened = registry.open(where).value();
+    const std::unique_ptr<port> opened =
+        of_argument("--explain", [&] { return registry.open(where).value(); });
     const capabilities& can = opened->can();
     if (json) {
         nlohmann::ordered_json object{

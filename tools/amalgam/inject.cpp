@@ -1,3 +1,5 @@
+#include <bit>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -90,7 +92,15 @@ void add_build(CLI::App& inject) {
     command->add_option("file", from.path, "It has NAME_main; see amalgam/inject/image.h")
         ->required();
     command->add_option("-o,--output", options->to, "The image; without, NAME.image");
-    command->add_option("--name", from.name, "NAME; without, that of the file");
+    command->add_option("--name", from.name, "NAME; without, that of the file")
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+                return is_image_name(text)
+                           ? std::string()
+                           : fmt::format("\"{}\" is no name of C, expected one such as codec",
+                                         text);
+            },
+            ""));
     command->add_option("--compiler", from.compiler, "Without, gcc or g++");
     command
         ->add_option_function<std::string>(
@@ -108,8 +118,18 @@ void add_build(CLI::App& inject) {
     command->add_option("--flag", from.flags, "More for the compiler; may be given several times");
     command->add_option("--library", from.libraries,
                         "A static library that becomes part of it; may be given several times");
-    command->add_option("--align", from.payload_alignment,
-                        "Its payloads lie at multiples of this: a power of two up to 4096");
+    command
+        ->add_option("--align", from.payload_alignment,
+                     "Its payloads lie at multiples of this: a power of two up to 4096")
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+                std::size_t given = 0;
+                const bool good = CLI::detail::lexical_cast(text, given) &&
+                                  std::has_single_bit(given) && given <= 4096;
+                return good ? std::string()
+                            : fmt::format("\"{}\" is no power of two up to 4096", text);
+            },
+            ""));
     command->add_option("--sign", options->key, "Sign it with this key: see amalgam inject key");
     command->callback([options] { build(*options); });
 }

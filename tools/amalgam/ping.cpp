@@ -34,7 +34,7 @@ std::string caller_uri(const uri& there) {
 void ping(const ping_options& options) {
     std::vector<std::string> ports;
     for (const std::string& each : options.uris) {
-        const std::string one = caller_uri(uri::parse(each));
+        const std::string one = caller_uri(of_argument("uri", [&] { return uri::parse(each); }));
         if (std::find(ports.begin(), ports.end(), one) == ports.end()) ports.push_back(one);
     }
     engine client(ports, {.name = "ping"});

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <amalgam/inject/code_image.hpp>
@@ -20,6 +21,9 @@ struct image_source {
     std::vector<std::string> libraries{};  ///< Static ones that become part of it: "libz.a" …
     std::size_t payload_alignment = 8;     ///< A power of two, up to 4096; above 8 it is copied.
 };
+
+/// Whether an image may be called so: its NAME_main is a function of C.
+bool is_image_name(std::string_view text) noexcept;
 
 /// Compiles a file and makes an image of it, which exports NAME_main, NAME_payload_get_max_size and
 /// NAME_payload_init, as far as the file has them. What the compiler says goes to the standard
