@@ -300,7 +300,7 @@ TEST_P(engine_processes, a_child_that_returns_from_a_continuation_is_ended) {
         promise<int> brings;
         future<int> later = brings.get_future();
         what.call_then(
-            [&](result<int> got) {
+            [&child, brings = std::move(brings)](result<int> got) mutable {
                 child.fork();
                 brings.set_value(got.value());
             },
