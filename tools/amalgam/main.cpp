@@ -39,7 +39,10 @@ std::string explain(const CLI::App& app, const CLI::ParseError& wrong) {
         path += (path.empty() ? "" : " ") + at->get_name();
     }
     if (!at->get_subcommands({}).empty()) return explain_choice(*at, path);
-    return fmt::format("{}: {}; {}", path, wrong.what(), at->get_footer());
+    const std::string why = wrong.what();
+    const bool has_example = why.find("example: ") != std::string::npos;
+    return has_example ? fmt::format("{}: {}", path, why)
+                       : fmt::format("{}: {}; {}", path, why, at->get_footer());
 }
 
 int run(int argc, char** argv) {
