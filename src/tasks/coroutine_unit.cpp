@@ -15,8 +15,9 @@ void coroutine_unit::prepare_in(pool& where, std::coroutine_handle<> who) noexce
 }
 
 void coroutine_unit::run_unit(work_unit& self) noexcept {
+    const bool on_stream = stream::current_in_line() != nullptr;  // else on a plain thread
     static_cast<coroutine_unit&>(self).who_.resume();
-    stream::stay_in_parent();
+    if (on_stream) stream::stay_in_parent();
 }
 
 }  // namespace amalgam::detail
