@@ -63,6 +63,8 @@ public:
     }
     /// It said something that what it computes may depend on.
     bool changes_items() const noexcept { return changes_items_; }
+    /// It joins under others' names: then they may be blamed for what it does.
+    bool poses() const noexcept { return poses_; }
 
 private:
     /// Small, at a bound, or any.
@@ -164,7 +166,7 @@ private:
     void join() {
         std::string graph = me_.built.core().fingerprint();
         if (dice_.chance(0.3)) graph = dice_.chance(0.5) ? text() : graph.substr(1);
-        const bool as_others = dice_.chance(0.5);
+        const bool as_others = poses_ && dice_.chance(0.5);
         start<wire::join_signature>(
             wire::join, graph,
             as_others ? static_cast<std::uint32_t>(dice_.below(6))
@@ -266,6 +268,7 @@ private:
     std::vector<std::string> others_;
     std::vector<std::shared_ptr<void>> asked_;
     bool changes_items_ = false;
+    const bool poses_ = dice_.chance(0.3);
     future<void> done_;
 };
 
@@ -313,7 +316,7 @@ public:
                 return each->running->over().is_set() && !each->running->failed();
             });
         for (std::size_t i = 0; i < all_.processes.size(); ++i)
-            if (i != liar_ && all_[i].running->over().is_set()) look_at_failure(i);
+            if (i != liar_ && all_[i].running->over().is_set()) look_at_failure(i, one.poses());
         // Its own part must end before it is taken away.
         give_up(bad);
         all_.net.run_for(10s);
@@ -345,7 +348,7 @@ private:
             if (i != liar_ && !all_[i].running->over().is_set()) return false;
         return true;
     }
-    void look_at_failure(std::size_t i) {
+    void look_at_failure(std::size_t i, bool liar_poses) {
         const auto failed = all_[i].running->failed();
         if (!failed) return;
         const std::string& why = failed->what.sentence;
@@ -353,6 +356,11 @@ private:
         EXPECT_TRUE(why.find("group ") != std::string::npos ||
                     why.find("node ") != std::string::npos || why.find("loop") != std::string::npos)
             << all_[i].label << " names nobody: " << why;
+        const std::string rules = " breaks the rules";
+        if (const std::size_t at = why.find(rules); at != std::string::npos && !liar_poses) {
+            EXPECT_TRUE(why.substr(0, at).ends_with("group " + all_[liar_].label))
+                << "another is blamed: " << why;
+        }
         EXPECT_LE(why.size(), 5000u * all_.processes.size());
     }
 
