@@ -76,11 +76,12 @@ TEST(bounds, newcomers_take_the_place_of_the_oldest_strangers) {
 }
 
 TEST(bounds, the_unproven_and_then_the_idle_make_way_when_no_descriptor_is_left) {
-    tcp_test_port here("tcp://127.0.0.1:0", {.silence_limit = std::chrono::milliseconds(50)});
+    // The proven one is idle for a shorter time, and has to be for a longer one.
+    tcp_test_port here("tcp://127.0.0.1:0", {.silence_limit = std::chrono::milliseconds(150)});
+    tcp_raw_peer unproven = greeted(here);
     tcp_raw_peer proven = greeted(here);
     proven.send_frame({.kind = frame_kind::unexpected, .tag = 1}, {});
     move_until({&here}, [&] { return here.arrived.size() == 1; });
-    tcp_raw_peer unproven = greeted(here);
 
     rlimit limit;
     ::getrlimit(RLIMIT_NOFILE, &limit);
