@@ -2,7 +2,12 @@
 
 #include <csignal>
 #include <cstddef>
+#include <string_view>
 #include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/fabric/transport.hpp>
 
 namespace amalgam::detail {
 
@@ -56,5 +61,18 @@ private:
     const std::vector<struct sigaction> before_;
     std::vector<struct sigaction> set_;
 };
+
+/// They are the program's after a port was opened, transports were described, and it was closed.
+inline void expect_signals_outlive_a_port(std::string_view where) {
+    const programs_signals own;
+    auto all = transport_registry::installed();
+    auto one = all.open(where);
+    ASSERT_TRUE(one) << one.sentence();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+    (void)all.describe();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+    one.value().reset();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+}
 
 }  // namespace amalgam::detail

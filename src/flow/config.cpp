@@ -15,8 +15,6 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::size_t most_file_bytes = std::size_t{16} << 20;  // Of a file.
-
 constexpr std::string_view group_example =
     R"({"groups": {"G1": {"endpoint": "tcp://127.0.0.1:0"}}})";
 
@@ -259,7 +257,7 @@ result<flow_config> parse_flow_config(std::string_view text, std::string_view or
 }
 
 result<flow_config> load_flow_config(const std::string& path) {
-    const auto read = detail::read_file(path, most_file_bytes);
+    const auto read = detail::read_file(path, detail::most_config_bytes);
     if (!read)
         return {read.code().code,
                 fmt::format("the config \"{}\" {}, expected a JSON file that names each group's "

@@ -18,7 +18,6 @@ using detail::json_reader;
 
 constexpr std::string_view config_example = R"({"endpoints": "tcp://127.0.0.1:0"})";
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
-constexpr std::size_t most_file_bytes = std::size_t{16} << 20;
 constexpr std::int64_t most_streams = 1024;
 
 std::string read_endpoint(const json_reader& from) {
@@ -182,7 +181,7 @@ result<engine_config> parse_engine_config(std::string_view text, std::string_vie
 }
 
 result<engine_config> load_engine_config(const std::string& path) {
-    const auto read = detail::read_file(path, most_file_bytes);
+    const auto read = detail::read_file(path, detail::most_config_bytes);
     if (!read)
         return {read.code().code,
                 fmt::format("the config \"{}\" {}, expected a JSON file; example: {}", path,

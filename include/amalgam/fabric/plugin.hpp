@@ -11,7 +11,7 @@
 ///
 /// The object is called `amalgam-transport-NAME.so`, for URIs that begin with NAME, and lies in a
 /// folder of AMALGAM_PLUGIN_PATH (separated by colons), in lib/amalgam beside the bin folder of the
-/// program, in the folder amalgam beside the shared library that Amalgam is, or in lib/amalgam of
+/// program, in the folder amalgam next to the shared library of Amalgam, or in lib/amalgam of
 /// the prefix that Amalgam was configured with. (Where `cmake --install --prefix` says another one
 /// and Amalgam is linked statically, programs outside of that prefix need AMALGAM_PLUGIN_PATH.)
 /// It links amalgam::fabric into itself, holds one line

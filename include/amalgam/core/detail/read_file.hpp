@@ -8,6 +8,9 @@
 
 namespace amalgam::detail {
 
+/// The longest config that is read.
+inline constexpr std::size_t most_config_bytes = std::size_t{16} << 20;
+
 /// All of a file that has at most `most` bytes: of a device without an end, or a file that somebody
 /// else makes grow, no more is read.
 ///

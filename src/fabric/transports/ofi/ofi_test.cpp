@@ -2,7 +2,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "conformance/transport_suite.hpp"
 #include "fabric/packets/introduced_garbage.hpp"
@@ -39,15 +38,7 @@ TEST(ofi_transport, provider_that_libfabric_has_no_part_for_is_refused_with_thos
 }
 
 TEST(ofi_transport, signal_handlers_of_the_program_outlive_ports) {
-    const programs_signals own;
-    auto all = transport_registry::installed();
-    auto one = all.open("ofi+tcp://127.0.0.1:0");
-    ASSERT_TRUE(one) << one.sentence();
-    EXPECT_EQ(own.changed(), std::vector<int>());
-    (void)all.describe();
-    EXPECT_EQ(own.changed(), std::vector<int>());
-    one.value().reset();
-    EXPECT_EQ(own.changed(), std::vector<int>());
+    expect_signals_outlive_a_port("ofi+tcp://127.0.0.1:0");
 }
 
 TEST(ofi_transport, provider_that_fails_the_suite_is_refused) {

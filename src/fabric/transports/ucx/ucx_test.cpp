@@ -45,15 +45,7 @@ TEST(ucx_transport, protocol_that_the_machine_lacks_is_refused_with_those_it_has
 }
 
 TEST(ucx_transport, signal_handlers_of_the_program_outlive_ports) {
-    const programs_signals own;
-    auto all = transport_registry::installed();
-    auto one = all.open("ucx+tcp://127.0.0.1:0");
-    ASSERT_TRUE(one) << one.sentence();
-    EXPECT_EQ(own.changed(), std::vector<int>());
-    (void)all.describe();
-    EXPECT_EQ(own.changed(), std::vector<int>());
-    one.value().reset();
-    EXPECT_EQ(own.changed(), std::vector<int>());
+    expect_signals_outlive_a_port("ucx+tcp://127.0.0.1:0");
 }
 
 TEST(ucx_transport, device_that_the_machine_lacks_is_refused_with_those_it_has) {
