@@ -58,10 +58,15 @@ TEST(plugin_folders, right_one_is_loaded_once_and_opens) {
     EXPECT_EQ((*loaded)->open(uri{}, {}).sentence(), "this one opens nothing");
 }
 
-TEST(plugin_folders, signals_that_a_plug_in_takes_stay_the_programs) {
+struct plugin_signals : testing::Test {
+    void SetUp() override {
 #ifdef __SANITIZE_THREAD__
-    GTEST_SKIP() << "ThreadSanitizer puts a handler of its own in front of each";
+        GTEST_SKIP() << "ThreadSanitizer puts a handler of its own in front of each";
 #endif
+    }
+};
+
+TEST_F(plugin_signals, those_that_a_plug_in_takes_stay_the_programs) {
     const programs_signals own;
     plugin_folders all({PLUGIN_FOLDER});
     const transport& loaded = *all.load("for-test-right").value();
@@ -72,7 +77,7 @@ TEST(plugin_folders, signals_that_a_plug_in_takes_stay_the_programs) {
     EXPECT_EQ(own.changed(), std::vector<int>());
 }
 
-TEST(plugin_folders, a_handler_that_the_program_sets_meanwhile_stays) {
+TEST_F(plugin_signals, a_handler_that_the_program_sets_meanwhile_stays) {
     const programs_signals own;
     {
         const kept_signals kept;

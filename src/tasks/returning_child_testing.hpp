@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <string>
 
@@ -53,7 +54,9 @@ public:
 
 private:
     std::array<int, 2> error_{};
-    pid_t child_ = -1;
+    // Asked for by who waited for the one that forked over shared memory, too: an order that
+    // ThreadSanitizer does not see.
+    std::atomic<pid_t> child_{-1};
 };
 
 }  // namespace amalgam::tasks_testing
