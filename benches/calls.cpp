@@ -14,45 +14,15 @@
 #include <amalgam/rpc/stream_writer.hpp>
 #include <amalgam/rpc/streamed.hpp>
 
+#include "pair_in_one_thread.hpp"
 #include "questions.hpp"
 
 namespace {
 
 using namespace amalgam;
-
-/// Several under way at once, so that looking for work and finding none weighs little.
-constexpr std::size_t callers = 20;
-constexpr std::size_t calls_each = 50;
-constexpr std::size_t calls = callers * calls_each;
-
-struct pair_in_one_thread {
-    explicit pair_in_one_thread(const std::string& uri)
-        : server(uri, {.progress = {.by = progress_by::caller}}),
-          client(uri, {.progress = {.by = progress_by::caller}}) {}
-
-    template <typename Done>
-    void drive_until(Done done) {
-        while (!done()) {
-            client.progress();
-            server.progress();
-        }
-    }
-    /// `work()` in each of several ULTs of the client.
-    template <typename Work>
-    void in_callers(Work work) {
-        std::vector<future<void>> all;
-        for (std::size_t i = 0; i < callers; ++i)
-            all.push_back(client.spawn(work));
-        for (future<void>& each : all) {
-            drive_until([&] { return each.ready(); });
-            each.get();
-        }
-    }
-    peer there() { return client.lookup(server.address()); }
-
-    engine server;
-    engine client;
-};
+using bench::calls;
+using bench::calls_each;
+using bench::pair_in_one_thread;
 
 double call(const std::string& uri, handler way, const bench::length& how_long) {
     pair_in_one_thread both(uri);

@@ -1,0 +1,122 @@
+// What a message of 8 bytes to a resource, a posted one, and injected code in a one-way message
+// cost, over shared memory: both ends in one thread, so that count_instructions sees all of it and
+// nothing else.
+//   messages send|post|injected|injected-always [SECONDS|OPERATIONSx]    ns for one
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/inject/injection_target.hpp>
+#include <amalgam/inject/injector.hpp>
+
+#include "pair_in_one_thread.hpp"
+#include "questions.hpp"
+
+namespace {
+
+using namespace amalgam;
+using bench::calls;
+using bench::calls_each;
+using bench::pair_in_one_thread;
+
+constexpr const char* shm = "shm://";
+constexpr const char* eight_bytes = "8 bytes.";
+
+/// A context at each end, with a resource; the directory is the server's.
+struct resources_in_one_thread {
+    resources_in_one_thread() {
+        both.in_one_caller([&] {
+            at_client.emplace(both.client, context_options{.directory = both.server.address()});
+            mine.emplace(at_client->add({{"name", "mine"}}));
+        });
+        future<void> open = both.server.spawn([&] {
+            at_server.emplace(both.server, context_options{.directory = both.server.address()});
+            theirs.emplace(at_server->add({{"name", "theirs"}}));
+        });
+        both.drive_until([&] { return open.ready(); });
+        open.get();
+    }
+    ~resources_in_one_thread() {
+        both.in_one_caller([&] {
+            mine.reset();
+            at_client.reset();
+        });
+        future<void> close = both.server.spawn([&] {
+            theirs.reset();
+            at_server.reset();
+        });
+        both.drive_until([&] { return close.ready(); });
+    }
+    void receive_all() {
+        for (std::size_t got = 0; got < calls; ++got)
+            both.drive_until([&] { return theirs->try_receive().has_value(); });
+    }
+
+    pair_in_one_thread both{shm};
+    directory_server directory{both.server};
+    std::optional<context> at_client, at_server;
+    std::optional<resource> mine, theirs;
+};
+
+double send(const bench::length& how_long) {
+    resources_in_one_thread here;
+    const resource_id to = here.theirs->id();
+    return how_long.nanoseconds_each(calls, [&] {
+        here.both.in_callers([&] {
+            for (std::size_t i = 0; i < calls_each; ++i)
+                here.mine->send(to, 0, eight_bytes);
+        });
+        here.receive_all();
+    });
+}
+
+double post(const bench::length& how_long) {
+    resources_in_one_thread here;
+    const resource_id to = here.theirs->id();
+    return how_long.nanoseconds_each(calls, [&] {
+        here.both.in_one_caller([&] {
+            for (std::size_t i = 0; i < calls; ++i)
+                here.mine->post(to, 0, eight_bytes);
+        });
+        here.receive_all();
+    });
+}
+
+double injected(shipping ships, const bench::length& how_long) {
+    pair_in_one_thread both(shm);
+    std::size_t ran = 0;
+    injection_options options;
+    options.allows.unsigned_too = true;
+    options.target_args = &ran;
+    options.exports["count_message"] =
+        reinterpret_cast<void*>(+[](void* count) { ++*static_cast<std::size_t*>(count); });
+    options.run = handler::inline_;
+    const injection_target target(both.server, std::move(options));
+    injector source(both.client);
+    const injection message =
+        source.add(code_image::load(AMALGAM_BENCH_IMAGES "/count.image")).create(8, ships);
+    const peer there = both.there();
+    std::size_t sent = 0;
+    return how_long.nanoseconds_each(calls, [&] {
+        for (std::size_t i = 0; i < calls; ++i)
+            message.post(there);
+        sent += calls;
+        both.drive_until([&] { return ran == sent; });
+    });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    using bench::length;
+    constexpr std::array<bench::question, 4> known{{
+        {"send", send},
+        {"post", post},
+        {"injected", [](const length& l) { return injected(shipping::once, l); }},
+        {"injected-always", [](const length& l) { return injected(shipping::always, l); }},
+    }};
+    return bench::answer_one(argc, argv, known);
+}

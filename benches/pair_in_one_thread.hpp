@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <amalgam/rpc/engine.hpp>
+
+namespace amalgam::bench {
+
+/// Several under way at once, so that looking for work and finding none weighs little.
+inline constexpr std::size_t callers = 20;
+inline constexpr std::size_t calls_each = 50;
+inline constexpr std::size_t calls = callers * calls_each;
+
+/// Two engines that one thread drives: a counter of instructions sees both and nothing else.
+struct pair_in_one_thread {
+    explicit pair_in_one_thread(const std::string& uri)
+        : server(uri, {.progress = {.by = progress_by::caller}}),
+          client(uri, {.progress = {.by = progress_by::caller}}) {}
+
+    template <typename Done>
+    void drive_until(Done done) {
+        while (!done()) {
+            client.progress();
+            server.progress();
+        }
+    }
+    /// `work()` in each of several ULTs of the client.
+    template <typename Work>
+    void in_callers(Work work) {
+        std::vector<future<void>> all;
+        for (std::size_t i = 0; i < callers; ++i)
+            all.push_back(client.spawn(work));
+        for (future<void>& each : all) {
+            drive_until([&] { return each.ready(); });
+            each.get();
+        }
+    }
+    template <typename Work>
+    void in_one_caller(Work work) {
+        future<void> done = client.spawn(work);
+        drive_until([&] { return done.ready(); });
+        done.get();
+    }
+    peer there() { return client.lookup(server.address()); }
+
+    engine server;
+    engine client;
+};
+
+}  // namespace amalgam::bench
