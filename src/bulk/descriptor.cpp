@@ -193,7 +193,6 @@ const char* bulk::receive(detail::received_bulk& image, const detail::origin* be
         each.key.bytes = all;
         each.key.rights = image.rights;
     }
-    source->what = bulk_source::kind::far;
     source->home = image.home;
     source->home.rights = image.rights;
     if (source->sender) source->direct = image.direct;

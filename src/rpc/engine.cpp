@@ -179,6 +179,14 @@ peer_lost_subscription engine::on_peer_lost(std::function<void(const peer&, stat
     if (!function) throw error(errc::invalid, "on_peer_lost() was given an empty function");
     return core_->listeners().add(std::move(function));
 }
+engine::stays_open::stays_open(detail::engine_core& core) : core_(core) {
+    if (core_.begin_handing_over()) return;
+    core_.end_handing_over();
+    core_.check_runs();
+}
+engine::stays_open::~stays_open() {
+    core_.end_handing_over();
+}
 void engine::check_runs() const {
     core_->check_runs();
 }

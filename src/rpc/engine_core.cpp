@@ -174,10 +174,9 @@ bool engine_core::hand_over(work_unit& unit) noexcept {
         ports_.front()->driver_ready();
         return true;
     }
-    handing_over_.fetch_add(1, std::memory_order_seq_cst);
-    const bool open = !closed_.load(std::memory_order_seq_cst);
+    const bool open = begin_handing_over();
     if (open) stream().main_pool().push(unit);
-    handing_over_.fetch_sub(1, std::memory_order_release);
+    end_handing_over();
     return open;
 }
 

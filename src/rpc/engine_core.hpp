@@ -119,6 +119,12 @@ public:
     bool is_lost(const peer& who) const noexcept { return lost_.given_up(who); }
     /// Throws error{closed} after stop().
     void check_runs() const;
+    /// Until the end of it, which comes in any case, the streams run; false: they may have ended.
+    bool begin_handing_over() noexcept {
+        handing_over_.fetch_add(1, std::memory_order_seq_cst);
+        return !closed_.load(std::memory_order_seq_cst);
+    }
+    void end_handing_over() noexcept { handing_over_.fetch_sub(1, std::memory_order_release); }
     /// What who finds it closed is told.
     const char* why_closed() const noexcept;
     /// Some peer may be known by several ways.

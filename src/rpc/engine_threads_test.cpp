@@ -485,6 +485,53 @@ TEST_P(engine_threads, a_future_that_outlives_its_engine_is_closed) {
     never.set();
 }
 
+/// Moved between the look whether the engine runs and its stream: there it waits until the engine
+/// is closed, and a while for its streams to end.
+struct slow_to_move {
+    slow_to_move(engine& which, std::atomic<bool>& begin, std::atomic<bool>& ended)
+        : on(which), stop(begin), stopped(ended) {}
+    slow_to_move(slow_to_move&& from) noexcept
+        : on(from.on), stop(from.stop), stopped(from.stopped), moves(from.moves + 1) {
+        if (moves < 2) return;  // By spawn(); then into its ULT.
+        stop.store(true);
+        while (!refuses())
+            std::this_thread::yield();
+        for (int i = 0; i < 1000 && !stopped.load(); ++i)
+            std::this_thread::sleep_for(10us);
+    }
+    void operator()() {}
+    bool refuses() const noexcept {
+        try {
+            (void)on.spawn([] {});
+            return false;
+        } catch (const error&) {
+            return true;
+        }
+    }
+    engine& on;
+    std::atomic<bool>& stop;
+    std::atomic<bool>& stopped;
+    int moves = 0;
+};
+
+TEST_P(engine_threads, what_is_spawned_while_it_stops_runs_or_is_refused) {
+    engine on{client_of(GetParam())};
+    std::atomic<bool> stop{false}, stopped{false};
+    std::thread stopper([&] {
+        while (!stop.load())
+            std::this_thread::yield();
+        on.stop();
+        stopped.store(true);
+    });
+    try {
+        on.run(slow_to_move(on, stop, stopped));
+    } catch (const error& why) {
+        EXPECT_EQ(why.code().code, errc::closed) << why.what();
+    }
+    stop.store(true);
+    stopper.join();
+}
+
 TEST(engine_ports, one_engine_serves_and_calls_over_shm_and_tcp_at_once) {
     engine server{{"shm://", "tcp://127.0.0.1:0"}};
     engine client{{"tcp://", "shm://"}};

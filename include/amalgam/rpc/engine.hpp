@@ -252,9 +252,9 @@ public:
     template <typename Function>
     auto spawn(Function function) -> future<std::invoke_result_t<Function&>> {
         using value = std::invoke_result_t<Function&>;
-        check_runs();
         promise<value> result;
         future<value> later = result.get_future();
+        const stays_open until_it_is_there(*core_);
         amalgam::post(pool(),
                       [result = std::move(result), function = std::move(function)]() mutable {
                           try {
@@ -340,6 +340,18 @@ public:
     detail::engine_core& core() noexcept { return *core_; }
 
 private:
+    /// While one lives, the engine's streams run. Throws error{closed} after stop().
+    class stays_open {
+    public:
+        explicit stays_open(detail::engine_core& core);
+        ~stays_open();
+        stays_open(const stays_open&) = delete;
+        stays_open& operator=(const stays_open&) = delete;
+
+    private:
+        detail::engine_core& core_;
+    };
+
     void end();
     void check_runs() const;
     void check_may_wait() const;
