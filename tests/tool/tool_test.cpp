@@ -1,6 +1,5 @@
 // The command line tool as a user meets it: real processes, what they print, their exit codes.
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,41 +11,16 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <amalgam/fabric/transport.hpp>
 #include <amalgam/rpc/engine.hpp>
 
-namespace {
+#include "tool/run_tool.hpp"
 
-struct outcome {
-    int code;
-    std::string output;  ///< Standard output and error together.
-};
-
-outcome run_tool(const std::string& program, const std::string& arguments) {
-    const std::string command = program + " " + arguments + " 2>&1 </dev/null";
-    std::FILE* pipe = ::popen(command.c_str(), "r");
-    if (pipe == nullptr) return {-1, "could not start " + command};
-    outcome result{0, {}};
-    char part[4096];
-    for (std::size_t n; (n = std::fread(part, 1, sizeof part, pipe)) > 0;)
-        result.output.append(part, n);
-    const int ended = ::pclose(pipe);
-    result.code = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
-    return result;
-}
-
-outcome amalgam_tool(const std::string& arguments) {
-    return run_tool(AMALGAM_TOOL, arguments);
-}
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
-}  // namespace
+using amalgam::tool_testing::amalgam_tool;
+using amalgam::tool_testing::has;
+using amalgam::tool_testing::run_tool;
 
 TEST(tool_info, lists_every_native_transport) {
     const auto got = amalgam_tool("info");

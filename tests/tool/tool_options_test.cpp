@@ -1,0 +1,178 @@
+// What the tool's options change, each by something that is only so when it is heeded.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
+
+#include "tool/run_tool.hpp"
+
+namespace amalgam::tool_testing {
+namespace {
+
+namespace files = std::filesystem;
+
+/// A folder of the test's own.
+class tool_options : public testing::Test {
+protected:
+    void SetUp() override { files::create_directories(folder); }
+    void TearDown() override { files::remove_all(folder); }
+
+    /// Of the tool, which runs in that folder.
+    outcome tool(const std::string& arguments) {
+        return run_tool("cd " + folder.string() + " && " AMALGAM_TOOL, arguments);
+    }
+    std::string text_of(const std::string& file) {
+        std::ifstream in(folder / file);
+        return {std::istreambuf_iterator<char>(in), {}};
+    }
+    /// What `amalgam inject show` says behind that word.
+    std::string shown(const std::string& image, const std::string& word) {
+        std::istringstream lines(tool("inject show " + image).output);
+        for (std::string line; std::getline(lines, line);)
+            if (line.starts_with(word)) return line.substr(11);
+        return "nothing";
+    }
+
+    const files::path folder =
+        files::path(testing::TempDir()) / ("tool_options" + std::to_string(::getpid()));
+};
+
+TEST_F(tool_options, version_prints_the_projects) {
+    const auto got = tool("--version");
+    EXPECT_EQ(got.code, 0);
+    EXPECT_EQ(got.output, AMALGAM_VERSION "\n");
+}
+
+TEST_F(tool_options, inject_build_signs_with_the_key_that_sign_names) {
+    std::ofstream(folder / "seven.c") << "void seven_main(void* p, unsigned long n, void* t) {}\n";
+    const auto key = tool("inject key mine.key");
+    ASSERT_EQ(key.code, 0) << key.output;
+    const auto with = tool("inject build seven.c --sign mine.key -o with.image");
+    ASSERT_EQ(with.code, 0) << with.output;
+    const auto without = tool("inject build seven.c -o without.image");
+    ASSERT_EQ(without.code, 0) << without.output;
+    EXPECT_EQ(shown("with.image", "signed by") + "\n", key.output);
+    EXPECT_EQ(shown("without.image", "signed by"), "nobody");
+    EXPECT_EQ(tool("inject build seven.c --sign no.key -o other.image").code, 1);
+    EXPECT_FALSE(files::exists(folder / "other.image"));
+}
+
+TEST_F(tool_options, inject_build_calls_the_image_as_name_says) {
+    std::ofstream(folder / "file.c") << "void seven_main(void* p, unsigned long n, void* t) {}\n"
+                                        "void file_main(void* p, unsigned long n, void* t) {}\n";
+    const auto got = tool("inject build file.c --name seven");
+    ASSERT_EQ(got.code, 0) << got.output;
+    EXPECT_EQ(shown("seven.image", "name"), "seven");
+    EXPECT_EQ(shown("seven.image", "exports"), "seven_main");
+    ASSERT_EQ(tool("inject build file.c").code, 0);
+    EXPECT_EQ(shown("file.image", "name"), "file");
+}
+
+TEST_F(tool_options, perf_moves_so_many_bytes_so_often_at_once_as_size_and_depth_say) {
+    // By what it says it did, and by what that comes to.
+    for (const auto& [options, bytes, depth] :
+         {std::tuple{"", 64, 16}, {" --size 4096", 4096, 16}, {" --depth 3", 64, 3}}) {
+        const auto got = tool(std::string("perf rpc-rate --seconds 0.05 --json") + options);
+        ASSERT_EQ(got.code, 0) << got.output;
+        const auto one = nlohmann::json::parse(got.output);
+        EXPECT_EQ(one["size_bytes"], bytes) << options;
+        EXPECT_EQ(one["depth"], depth) << options;
+        EXPECT_NEAR(one["bytes_per_s"].get<double>() / one["ops_per_s"].get<double>(), bytes, 1);
+    }
+}
+
+/// A directory that nobody finds who is not told of it.
+class tool_find : public tool_options {
+protected:
+    void SetUp() override {
+        tool_options::SetUp();
+        for (int i = 0; i < 3; ++i)
+            all.push_back(here.add({{"type", "lamp"}}));
+    }
+    /// Where nothing is said of a directory there is none.
+    outcome find(const std::string& options) {
+        return run_tool("AMALGAM_DIRECTORY=tcp://127.0.0.1:1 " AMALGAM_TOOL,
+                        "find type=lamp" + options);
+    }
+
+    engine on{"shm://"};
+    directory_server server{on};
+    context here{{"shm://"}, {.directory = on.address()}};
+    std::vector<resource> all;
+};
+
+TEST_F(tool_find, asks_the_directory_that_at_names) {
+    const auto there = find(" --at " + on.address());
+    EXPECT_EQ(there.code, 0) << there.output;
+    EXPECT_EQ(std::count(there.output.begin(), there.output.end(), '\n'), 3) << there.output;
+    const auto nowhere = find("");
+    EXPECT_EQ(nowhere.code, 1);
+    EXPECT_TRUE(nowhere.output.starts_with("amalgam: ")) << nowhere.output;
+}
+
+TEST_F(tool_find, lists_as_many_as_most_says_and_tells_that_there_are_more) {
+    const auto two = find(" --most 2 --at " + on.address());
+    EXPECT_EQ(two.code, 0) << two.output;
+    EXPECT_EQ(std::count(two.output.begin(), two.output.end(), '\n'), 3) << two.output;
+    EXPECT_TRUE(two.output.ends_with("\n… and more; see --most\n")) << two.output;
+    EXPECT_FALSE(has(find(" --most 3 --at " + on.address()).output, "and more"));
+}
+
+/// The only child of this process that is left.
+std::optional<pid_t> only_child() {
+    std::optional<pid_t> found;
+    for (const auto& each : files::directory_iterator("/proc")) {
+        std::ifstream file(each.path() / "stat");
+        std::string text;
+        if (!std::getline(file, text) || text.find(')') == text.npos) continue;
+        std::istringstream behind_name(text.substr(text.rfind(')') + 1));
+        char state = 0;
+        pid_t parent = 0;
+        behind_name >> state >> parent;
+        if (parent != ::getpid()) continue;
+        if (found) return std::nullopt;
+        found = std::stoi(each.path().filename());
+    }
+    return found;
+}
+
+TEST_F(tool_options, a_directory_with_detach_serves_in_a_session_of_its_own_behind_its_command) {
+    ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // Its parent is gone: it becomes ours.
+    // Were it not detached, its command would end with it.
+    const auto started = tool("directory shm:// --detach --end-after 60 >said");
+    EXPECT_EQ(started.code, 0);
+    const auto directory = only_child();
+    ASSERT_TRUE(directory);
+    std::string said;
+    while (!said.ends_with('\n') && ::waitpid(*directory, nullptr, WNOHANG) == 0) {
+        std::this_thread::yield();
+        said = text_of("said");
+    }
+    ASSERT_TRUE(said.starts_with("directory at shm://")) << said;
+    EXPECT_EQ(::getsid(*directory), *directory);
+    const std::string address = said.substr(13, said.size() - 14);
+    const auto answers = tool("ping --count 1 " + address);
+    EXPECT_EQ(answers.code, 0) << answers.output;
+
+    ASSERT_EQ(::kill(*directory, SIGTERM), 0);
+    int how = 0;
+    ASSERT_EQ(::waitpid(*directory, &how, 0), *directory);
+    EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
+}
+
+}  // namespace
+}  // namespace amalgam::tool_testing
