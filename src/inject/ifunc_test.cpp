@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <amalgam/ifunc.h>
 
@@ -160,6 +161,30 @@ TEST_F(ifunc_pair, a_message_may_be_changed_and_sent_again) {
     amalgam_ifunc_msg_free(one);
     EXPECT_EQ(poll_for(1), 1);
     EXPECT_EQ(sum, 103);
+}
+
+TEST_F(ifunc_pair, descriptors_are_readable_when_something_has_come_which_a_poll_then_runs) {
+    ASSERT_EQ(amalgam_ifunc_trust(target, nullptr), 0);
+    pollfd ends[] = {{amalgam_ifunc_event_fd(source), POLLIN, 0},
+                     {amalgam_ifunc_event_fd(target), POLLIN, 0}};
+    const auto nothing_is_readable = [&] { return ::poll(ends, 2, 0) == 0; };
+    const auto poll_both = [&] {
+        EXPECT_EQ(amalgam_poll_ifunc(source, nullptr), 0);
+        return amalgam_poll_ifunc(target, &sum);
+    };
+    do
+        ASSERT_EQ(poll_both(), 0);
+    while (!nothing_is_readable());
+    for (int i = 1; i <= 3; ++i) {
+        send(1);
+        EXPECT_EQ(amalgam_poll_ifunc(source, nullptr), 0);  // It leaves.
+        while (sum < i) {  // Only those are polled whose descriptor says so.
+            ASSERT_GT(::poll(ends, 2, -1), 0);
+            if (ends[0].revents != 0) ASSERT_EQ(amalgam_poll_ifunc(source, nullptr), 0);
+            if (ends[1].revents != 0) ASSERT_GE(amalgam_poll_ifunc(target, &sum), 0);
+        }
+    }
+    EXPECT_EQ(sum, 3);
 }
 
 TEST_F(ifunc_pair, nothing_runs_where_nobody_is_trusted) {
