@@ -96,6 +96,36 @@ TEST_F(injector_test, what_confined_code_does_costs_the_target_nothing) {
     EXPECT_EQ(text_of(fine.create(as_bytes_of(ones)).call(there)), "6");
 }
 
+TEST_F(injector_test, confined_code_has_no_pages_that_are_kept_from_children) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    auto* const pages = static_cast<char*>(
+        ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(pages, MAP_FAILED);
+    const std::string open = "for everybody", secret = "a secret word";
+    std::memcpy(pages, open.data(), open.size());
+    std::memcpy(pages + page, secret.data(), secret.size());
+    ASSERT_EQ(::madvise(pages + page, page, MADV_DONTFORK), 0);
+    injection_options options = open_to_all({.confined = {.on = true, .time = 60s}});
+    const injected_function reads =
+        inject.add(compiled("reads", "MAIN(reads) { amalgam_inject_result(target, 13); }"));
+    options.target_args = pages;
+    {
+        const injection_target target(at_target, options);
+        EXPECT_EQ(text_of(reads.create(1).call(there)), open);
+    }
+    options.target_args = pages + page;
+    const injection_target target(at_target, options);
+    std::string got;
+    try {
+        got = text_of(reads.create(1).call(there));  // Memory of its own may be there by now.
+    } catch (const error& why) {
+        got = why.what();
+    }
+    EXPECT_EQ(got.find("secret"), got.npos) << got;
+    EXPECT_EQ(std::string(pages + page), secret);
+    ::munmap(pages, 2 * page);
+}
+
 TEST_F(injector_test, static_objects_of_confined_code_are_confined_too) {
     injection_options options = open_to_all({.confined = {.on = true, .time = 300ms}});
     static std::atomic<int> told{0};
