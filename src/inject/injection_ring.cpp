@@ -139,6 +139,7 @@ bool injection_ring_writer::has_room(std::uint64_t bytes) {
 
 bool injection_ring_writer::try_post(const injection& message) {
     using detail::ring_message;
+    detail::refuse_empty(message.image_ != nullptr, "message");
     if (!message.attached_.empty())
         throw error(errc::invalid, "memory cannot be attached to what goes into a ring");
     const const_bytes code = message.image_->image.bytes(), payload = message.payload();

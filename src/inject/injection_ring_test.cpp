@@ -114,6 +114,7 @@ TEST_F(injector_test, a_ring_has_a_least_and_a_most_size_and_carries_no_attached
     injection message = inject.add(adder()).create(as_bytes_of(ones));
     message.attach(ring.memory());
     EXPECT_EQ(error_of([&] { (void)writer.try_post(message); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { (void)writer.try_post(injection()); }).code(), errc::invalid);
     // Memory that was never a ring.
     for (const std::size_t bytes : {0, 10, 64, 5000})
         EXPECT_EQ(error_of([&] {

@@ -191,11 +191,6 @@ void source_core::post(const peer& there, const source_image& what,
     }
 }
 
-}  // namespace amalgam::detail
-
-namespace amalgam {
-
-namespace {
 void refuse_empty(bool is_there, const char* what) {
     if (is_there) return;
     throw error(errc::invalid,
@@ -203,13 +198,20 @@ void refuse_empty(bool is_there, const char* what) {
                             "injector::add() gives functions, and their create() messages",
                             what));
 }
-}  // namespace
+
+}  // namespace amalgam::detail
+
+namespace amalgam {
+
+using detail::refuse_empty;
 
 mutable_bytes injection::payload() noexcept {
+    if (payload_ == nullptr) return {};
     return {payload_->data, payload_->bytes};
 }
 
 const_bytes injection::payload() const noexcept {
+    if (payload_ == nullptr) return {};
     return {payload_->data, payload_->bytes};
 }
 
@@ -240,13 +242,15 @@ pool& injected_function::where_started() const {
 }
 
 void injected_function::check_signature(const std::string& expected) const {
+    refuse_empty(image_ != nullptr, "function");
     if (image_->signature.empty() || image_->signature == expected) return;
     throw error(errc::mismatch, fmt::format("the image {} has the signature {}, and is added as {}",
                                             image_->image.name(), image_->signature, expected));
 }
 
 const code_image& injected_function::image() const noexcept {
-    return image_->image;
+    static const code_image none;
+    return image_ != nullptr ? image_->image : none;
 }
 
 injection injected_function::create(const_bytes source_args, shipping how) const {

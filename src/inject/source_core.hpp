@@ -36,6 +36,9 @@ struct source_image {
     std::string signature{};  ///< Of its function, as procedures have one; empty: it does not say.
 };
 
+/// Throws error{invalid} where such a message or function is none.
+void refuse_empty(bool is_there, const char* what);
+
 /// A message with code, or to it.
 struct sent_code {
     const code_image& image;

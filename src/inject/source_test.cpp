@@ -98,11 +98,28 @@ TEST_F(injector_test, what_is_none_is_refused_with_a_sentence) {
              [&] { (void)injection().call(there); }, [&] { (void)injection().start(there); },
              [&] { injection().post(there); }, [&] { (void)injected_function().create(1); },
              [&] { (void)injected_function().create(as_bytes_of(ones)); },
+             [&] { injected_procedure<int()>{injected_function()}; },
              [&] { (void)inject.add(code_image()); },
              [&] {
                  (void)code_image::joined({code_image(), code_image()});
              }})
         EXPECT_EQ(error_of(use).code(), errc::invalid);
+}
+
+TEST_F(injector_test, what_is_none_has_no_payload_and_no_image) {
+    injection message = inject.add(adder()).create(as_bytes_of(ones));
+    const injection moved = std::move(message);
+    injection never;
+    for (injection* const none : {&message, &never}) {
+        EXPECT_TRUE(none->payload().empty());
+        EXPECT_TRUE(std::as_const(*none).payload().empty());
+    }
+    EXPECT_EQ(moved.payload().size(), 6u);
+    injected_function function = inject.add(adder());
+    const injected_function other = std::move(function);
+    EXPECT_FALSE(function.image());
+    EXPECT_FALSE(injected_function().image());
+    EXPECT_EQ(other.image().name(), "adder");
 }
 
 TEST_F(injector_test, a_result_of_another_type_is_a_mismatch) {

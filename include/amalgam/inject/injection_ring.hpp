@@ -55,7 +55,7 @@ public:
     /// Puts the message, with its code, into the ring, in two steps, so that it is never seen in
     /// parts: parks the ULT or thread until it is there. False: there is no room yet.
     /// Failure: throws error{too_large} for more than half of the ring, {invalid} when memory is
-    ///          attached, and what bulk::push() throws.
+    ///          attached or the message is none, and what bulk::push() throws.
     bool try_post(const injection& message);
     /// The same, but waits for room.
     void post(const injection& message);

@@ -45,7 +45,7 @@ class injection {
 public:
     injection() noexcept = default;  ///< None.
 
-    /// As long as it was asked for, or as the image has made it.
+    /// As long as it was asked for, or as the image has made it; of a message that is none: empty.
     mutable_bytes payload() noexcept;
     const_bytes payload() const noexcept;
     /// Lets the code read or write this memory, which may be of any process: returns the number by
@@ -84,6 +84,7 @@ class injected_function {
 public:
     injected_function() noexcept = default;  ///< None.
 
+    /// Of a function that is none: no image.
     const code_image& image() const noexcept;
     /// A message whose payload the image itself makes: its NAME_payload_get_max_size() says how
     /// long that gets at most, its NAME_payload_init() writes it in its place. See image.h.
@@ -112,9 +113,9 @@ class injected_procedure;
 /// signature has a `bulk` the function has an attached_bulk.
 ///
 /// Owner, threads and failure: as injected_function and injection; error{mismatch} when the result
-/// is another one than was expected. The constructor throws error{mismatch} when the image has
-/// another signature, as far as it is known here: images say it, but those for other processors
-/// only, and those that AMALGAM_INJECT has not made, do not.
+/// is another one than was expected. The constructor throws error{invalid} for a function that is
+/// none, {mismatch} when the image has another signature, as far as it is known here: images say
+/// it, but those for other processors only, and those that AMALGAM_INJECT has not made, do not.
 template <typename R, typename... A>
 class injected_procedure<R(A...)> {
 public:
