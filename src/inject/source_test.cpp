@@ -122,6 +122,17 @@ TEST_F(injector_test, what_is_none_has_no_payload_and_no_image) {
     EXPECT_EQ(other.image().name(), "adder");
 }
 
+TEST_F(injector_test, an_image_that_wants_the_largest_payload_of_all_is_refused_with_a_sentence) {
+    const injected_function endless = inject.add(compiled("endless", R"(
+extern "C" std::size_t endless_payload_get_max_size(void*, std::size_t) { return std::size_t(-1); }
+extern "C" int endless_payload_init(void*, std::size_t, void*, std::size_t) { return 0; }
+MAIN(endless) {}
+)"));
+    const error why = error_of([&] { (void)endless.create(as_bytes_of(ones)); });
+    EXPECT_EQ(why.code(), errc::no_memory);
+    EXPECT_STREQ(why.what(), "there is no memory for a payload of 18446744073709551615 bytes");
+}
+
 TEST_F(injector_test, a_result_of_another_type_is_a_mismatch) {
     const injection_target target(at_target, open_to_all());
     const auto wrong = inject.add<std::uint64_t(std::string)>(adder());  // Says no signature.
