@@ -96,6 +96,31 @@ TEST_F(injector_test, what_confined_code_does_costs_the_target_nothing) {
     EXPECT_EQ(text_of(fine.create(as_bytes_of(ones)).call(there)), "6");
 }
 
+TEST_F(injector_test, confined_code_that_aborts_is_told_so_and_signals_nobody_else) {
+    injection_options options = open_to_all({.confined = {.on = true, .time = 60s}});
+    options.allows.denied_imports.clear();  // What it asks of the system is refused all the same.
+    const injection_target target(at_target, options);
+    const auto end_of = [&](const code_image& image) {
+        const error why = error_of([&] { (void)inject.add(image).create(1).call(there); });
+        return std::string(why.what());
+    };
+    EXPECT_EQ(end_of(compiled("aborts", "#include <cstdlib>\nMAIN(aborts) { abort(); }")),
+              "it was ended by signal 6 (Aborted)");
+    sum = ::getpid();
+    EXPECT_EQ(end_of(compiled("signals", R"(
+#include <csignal>
+#include <unistd.h>
+MAIN(signals) {
+    const auto parent = static_cast<pid_t>(*static_cast<long*>(target));
+    const bool any = tgkill(parent, parent, SIGABRT) == 0 ||
+        tgkill(getpid(), parent, SIGABRT) == 0 || kill(parent, 0) == 0 ||
+        kill(getpid(), SIGABRT) == 0 || raise(SIGKILL) == 0;
+    _exit(any ? 1 : 8);
+}
+)")),
+              "its process ended with 8");
+}
+
 TEST_F(injector_test, confined_code_has_no_pages_that_are_kept_from_children) {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     auto* const pages = static_cast<char*>(
