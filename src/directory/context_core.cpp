@@ -54,14 +54,8 @@ void context_core::start() {
         const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
             served_.serve(shared_from_this(), name, what, run);
         };
-        try {
-            serve(at_context::change_name, &context_core::change_told);
-        } catch (const error& why) {
-            if (why.code() != errc::invalid) throw;
-            throw error(errc::invalid,
-                        "this engine has a context already, expected one for each engine: use that "
-                        "one, or make another engine");
-        }
+        define_first(on_.core(), at_context::change_name, "a context",
+                     [&] { serve(at_context::change_name, &context_core::change_told); });
         gate_->start();
         serve(at_context::dropped_name, &context_core::dropped);
         serve(at_context::message_name, &context_core::message);

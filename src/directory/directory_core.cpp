@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
+#include <amalgam/rpc/detail/inside.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 namespace amalgam::detail {
@@ -38,6 +39,20 @@ directory_core::directory_core(engine& on, const directory_options& options)
       registry_(options.limits, [this](watched_change&& change) { note(std::move(change)); }) {}
 
 void directory_core::start() {
+    // Until there are contexts it refuses everybody.
+    define_first(on_.core(), at_directory::close_name, "a directory_server", [&] {
+        served_.serve(shared_from_this(), at_directory::close_name, &directory_core::close,
+                      handler::inline_);
+    });
+    try {
+        start_rest();
+    } catch (...) {
+        stop();
+        throw;
+    }
+}
+
+void directory_core::start_rest() {
     ring_ = std::make_shared<directory_ring>(on_, options_.ring, gate_, weak_from_this());
     far_ = std::make_shared<far_watches>(on_, options_.limits.bytes,
                                          [self = weak_from_this()](watched_change&& change) {
@@ -57,7 +72,6 @@ void directory_core::start() {
     };
     serve(at_directory::open_name, &directory_core::open, handler::ult);
     serve(at_directory::reopen_name, &directory_core::reopen, handler::ult);
-    serve(at_directory::close_name, &directory_core::close);
     serve(at_directory::add_name, &directory_core::add);
     serve(at_directory::remove_name, &directory_core::remove);
     serve(at_directory::set_name, &directory_core::set);

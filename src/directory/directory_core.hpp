@@ -103,6 +103,7 @@ private:
     /// for what it has changed are told.
     template <typename Work>
     auto alone(Work work) -> reply<decltype(work())>;
+    void start_rest();
     void check_is(resource_id context);
     void claim_if_few();  // Ids that are free.
     next_answer next_elsewhere(const search_key& which, const std::shared_ptr<spread>& state,

@@ -10,6 +10,7 @@
 
 #include <amalgam/inject/detail/started_call.hpp>
 #include <amalgam/inject/image.h>
+#include <amalgam/rpc/detail/inside.hpp>
 
 #include "inject/image_contents.hpp"
 #include "inject/library_symbols.hpp"
@@ -107,15 +108,10 @@ source_core::source_core(engine& on)
       bring_(on.procedure<at_target::bring>(at_target::bring_name)) {}
 
 void source_core::start() {
-    try {
+    define_first(on_.core(), at_source::fetch_name, "an injector", [&] {
         on_.define(library_name{at_source::fetch_name},
                    [self = shared_from_this()](image_id which) { return self->fetched(which); });
-    } catch (const error& why) {
-        if (why.code() != errc::invalid) throw;
-        throw error(errc::invalid,
-                    "this engine has an injector already, expected one for each engine: use that "
-                    "one, or make another engine");
-    }
+    });
 }
 
 void source_core::stop() noexcept {

@@ -94,12 +94,14 @@ void target_core::start() {
                     "injection_options::run as handler::ult");
     const auto self = shared_from_this();
     const procedure_options how{.run = options_.run};
-    on_.define(
-        library_name{at_target::run_name},
-        [self](image_id which, const rest_of_message& payload) {
-            return self->run(which, payload.bytes);
-        },
-        how);
+    define_first(on_.core(), at_target::run_name, "an injection_target", [&] {
+        on_.define(
+            library_name{at_target::run_name},
+            [self](image_id which, const rest_of_message& payload) {
+                return self->run(which, payload.bytes);
+            },
+            how);
+    });
     on_.define(
         library_name{at_target::run_code_name},
         [self](const_bytes code, const rest_of_message& payload) {

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/rpc/detail/inside.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 #include "rpc/loop_pair.hpp"
@@ -27,6 +28,28 @@ TEST(engine, a_name_is_defined_once_and_must_have_a_length) {
     EXPECT_EQ(error_of([&] { two.server.define(std::string(256, 'n'), [] {}); }).code(),
               errc::invalid);
     EXPECT_EQ(error_of([&] { two.client.procedure<void()>(""); }).code(), errc::invalid);
+}
+
+TEST(engine, what_it_has_one_of_is_said_to_be_there_only_where_it_is) {
+    loop_pair two;
+    const auto define_as = [&](const detail::library_name name, auto handler) {
+        return error_of([&] {
+            detail::define_first(two.server.core(), name.text, "a thing",
+                                 [&] { two.server.define(name, handler); });
+        });
+    };
+    const detail::library_name fine{"amalgam.thing"};
+    detail::define_first(two.server.core(), fine.text, "a thing",
+                         [&] { two.server.define(fine, [] {}); });
+    const error there = define_as(fine, [] {});
+    EXPECT_EQ(there.code(), errc::invalid);
+    EXPECT_STREQ(there.what(),
+                 "this engine has a thing already, expected one for each engine: use that one, or "
+                 "make another engine");
+    const std::string too_long(256, 'n');
+    const error other = define_as(detail::library_name{too_long}, [] {});
+    EXPECT_EQ(other.code(), errc::invalid);
+    EXPECT_STREQ(other.what(), "a procedure's name has 1 to 255 bytes, not 256; example: \"sum\"");
 }
 
 TEST(engine, an_address_of_a_transport_it_has_no_port_for_is_unsupported) {

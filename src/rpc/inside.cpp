@@ -1,4 +1,7 @@
+#include <exception>
 #include <memory>
+
+#include <fmt/format.h>
 
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/inside.hpp>
@@ -38,6 +41,24 @@ clock::time_point now_of(const engine_core& core) noexcept {
 }
 void check_may_wait(const engine_core& core) {
     core.check_may_wait();
+}
+
+void define_first(engine_core& core, std::string_view first, std::string_view what,
+                  const std::function<void()>& define) {
+    std::exception_ptr failed;
+    try {
+        return define();
+    } catch (const error& why) {
+        if (why.code() != errc::invalid) throw;
+        failed = std::current_exception();
+    }
+    bool is_taken = false;
+    core.on_stream([&] { is_taken = core.serves().procedures().find(first) != nullptr; });
+    if (!is_taken) std::rethrow_exception(failed);
+    throw error(errc::invalid,
+                fmt::format("this engine has {} already, expected one for each engine: use that "
+                            "one, or make another engine",
+                            what));
 }
 
 namespace {

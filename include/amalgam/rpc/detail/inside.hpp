@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,6 +34,11 @@ bool knows_routes(const engine_core& core) noexcept;
 clock::time_point now_of(const engine_core& core) noexcept;
 /// Throws error{invalid} where the caller would wait for ever.
 void check_may_wait(const engine_core& core);
+/// Runs `define()`, which defines the library's procedure `first`. Of what does so an engine has
+/// one: where the name is taken, "this engine has {what} already …"; all other failures are
+/// define()'s. Failure: throws error{invalid} for that; what engine::define() does.
+void define_first(engine_core& core, std::string_view first, std::string_view what,
+                  const std::function<void()>& define);
 /// Memory that peers on the same host reach as fast as a port of the engine can let them: see
 /// port::allocate(). Given back on the engine's stream, whoever drops it.
 /// Failure: throws error{no_memory}, error{closed}.
