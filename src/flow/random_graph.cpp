@@ -105,15 +105,18 @@ struct changing_in_order : stage<item, item> {
 };
 
 struct keeping : sink<item> {
-    keeping(std::vector<std::uint64_t>& into, order_check check, bool endless)
-        : into_(into), check_(std::move(check)), endless_(endless) {}
+    keeping(std::vector<std::uint64_t>& into, order_check check, bool endless, const outcome& all)
+        : into_(into), check_(std::move(check)), endless_(endless), all_(all) {}
     void consume(const item& got, std::size_t from) {
         check_(got, from);
-        if (!endless_) into_.push_back(got.value);
+        if (!endless_) return into_.push_back(got.value);
+        if (all_.on_item) all_.on_item(++count_);
     }
     std::vector<std::uint64_t>& into_;
     order_check check_;
     bool endless_;
+    const outcome& all_;
+    std::uint64_t count_ = 0;
 };
 
 using line = block<item, item>;
@@ -132,8 +135,8 @@ public:
         std::vector<block<item, void>> sinks;
         for (std::size_t i = 0; i < from_.sinks; ++i) {
             const std::string name = "sink" + std::to_string(i);
-            sinks.push_back(
-                placed(g_.add<keeping>(name, into_.got[i], order_check(name, into_), endless_)));
+            sinks.push_back(placed(
+                g_.add<keeping>(name, into_.got[i], order_check(name, into_), endless_, into_)));
         }
         auto body = block_of(from_.body, 0);
         g_.pipeline(g_.farm(sources), body, spread_over(from_.last, [&](const auto& routing) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,8 @@ plan draw(std::uint64_t seed, std::size_t most_groups);
 struct outcome {
     std::vector<std::vector<std::uint64_t>> got;  ///< By sink.
     std::string overtaken;
+    /// By each sink of an endless run, with how many it has got.
+    std::function<void(std::uint64_t)> on_item{};
 };
 
 /// Builds it, in groups G0, G1 … where there are any; the same in every process. Sinks that run

@@ -68,11 +68,14 @@ int random_graph_run(std::uint64_t seed, const std::string& file) {
     return code;
 }
 
-/// endless-blocks SEED FIFO: the same, without an end.
-int endless_random_graph_run(std::uint64_t seed) {
+/// endless-blocks SEED FIFO: the same, without an end. Its sinks report some items, too.
+int endless_random_graph_run(std::uint64_t seed, const char* fifo) {
     const auto plan = am::random_graph::draw(seed, 6);
     am::random_graph::outcome outcome;
     am::graph graph;
+    outcome.on_item = [fifo](std::uint64_t count) {
+        if (count == 1 || count == 100 || count == 1000) report(fifo);
+    };
     am::random_graph::build(graph, plan, outcome, true);
     return am::run_main(graph);
 }
@@ -250,7 +253,7 @@ int main(int argc, char** argv) {
     if (mode == "blocks") return random_graph_run(std::stoull(argv[2]), argv[3]);
     if (mode == "endless-blocks") {
         report(argv[3]);
-        return endless_random_graph_run(std::stoull(argv[2]));
+        return endless_random_graph_run(std::stoull(argv[2]), argv[3]);
     }
     if (mode == "endless" || mode == "stubborn" || mode == "parent") {
         if (mode == "stubborn") std::signal(SIGTERM, SIG_IGN);

@@ -620,19 +620,25 @@ TEST_F(injector_test, a_message_that_cannot_be_made_says_why) {
 
 TEST_F(injector_test, deadlines_and_cancels_are_those_of_calls) {
     injection_options options = open_to_all();
-    static std::atomic<bool> go{false};
-    options.exports["wait_for_test"] = reinterpret_cast<void*>(+[] {
+    static std::atomic<bool> go, waits;
+    go = waits = false;
+    options.exports["wait_for_test"] = reinterpret_cast<void*>(+[](bool tells) {
+        if (tells) waits = true;
         while (!go.load())
             this_task::sleep_for(1ms);
     });
     const injection_target target(at_target, options);
-    const injected_function slow = inject.add(
-        compiled("slow", "extern \"C\" void wait_for_test();\nMAIN(slow) { wait_for_test(); }"));
+    const injected_function slow =
+        inject.add(compiled("slow",
+                            "extern \"C\" void wait_for_test(bool);\n"
+                            "MAIN(slow) { wait_for_test(*static_cast<bool*>(payload)); }"));
     EXPECT_EQ(error_of([&] { (void)slow.create(1).call(there, 50ms); }).code(), errc::timed_out);
     auto late = slow.create(1).start(there, 50ms);
     EXPECT_EQ(error_of([&] { (void)late.get(); }).code(), errc::timed_out);
-    auto canceled = slow.create(1).start(there);
-    std::this_thread::sleep_for(20ms);
+    injection tells = slow.create(1);
+    tells.payload()[0] = std::byte{1};
+    auto canceled = tells.start(there);
+    poll_until([&] { return waits.load(); });
     canceled.cancel();
     EXPECT_EQ(error_of([&] { (void)canceled.get(); }).code(), errc::canceled);
     { const auto dropped = slow.create(1).start(there); }

@@ -363,9 +363,9 @@ TEST_P(spread, ends_with_a_message_and_leaves_nothing_when_any_group_is_killed) 
         detail::test_reports reports(folder_ + "/fifo");
         write_config(random_graph::config_text(plan, [](const auto&) { return GetParam(); }));
         child_process launched = start({"endless-blocks", std::to_string(seed), reports.path()});
-        const auto processes = reports.wait_for(static_cast<long>(groups.size()));
-        // In one run while they meet, in others while items flow.
-        ::usleep(static_cast<useconds_t>(seed % 5 * 20000));
+        // In one run while they meet, in others while items flow: what their sinks say comes next.
+        const auto said = reports.wait_for(static_cast<long>(groups.size() + seed % 4));
+        const std::map<std::string, pid_t> processes(said.begin(), said.end());
         const auto killed = std::next(processes.begin(), static_cast<long>(seed % groups.size()));
         ::kill(killed->second, SIGKILL);
         const std::string output = launched.output();
