@@ -7,7 +7,7 @@
  *   amalgam_ifunc_error() has the sentence behind the last one.
  * - A context makes progress only within amalgam_poll_ifunc(), which sources call, too: what was
  *   sent leaves there, and targets ask for code there. A context is used by the thread that opened
- *   it.
+ *   it: polls of another one are refused (AMALGAM_IFUNC_EINVALID).
  * - A function's image is NAME.image in the folders of AMALGAM_IMAGE_PATH. It is sent to a target
  *   once, which keeps it.
  */

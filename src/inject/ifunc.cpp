@@ -2,6 +2,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <amalgam/core/detail/in_words.hpp>
@@ -21,6 +22,7 @@ struct amalgam_ifunc_context {
 
     engine on;
     const std::string address;
+    const std::thread::id opened_by = std::this_thread::get_id();
     injector inject;
     void* target_args = nullptr;  // Of the poll that runs.
     injection_options options;
@@ -198,6 +200,10 @@ int amalgam_ifunc_export(amalgam_ifunc_context_t* context, const char* name, voi
 int amalgam_poll_ifunc(amalgam_ifunc_context_t* context, void* target_args) {
     return code_or([&] {
         check(context != nullptr, "expected a context, as amalgam_ifunc_open() gives it");
+        // Another thread would wait for what only this one can go on with.
+        check(context->opened_by == std::this_thread::get_id(),
+              "this context was opened by another thread, expected that this one polls it: open "
+              "one in each thread");
         const injection_policy& allows = context->options.allows;
         if (context->target == nullptr && (allows.unsigned_too || !allows.trusted.empty())) {
             context->options.target_args_of = [context] { return context->target_args; };

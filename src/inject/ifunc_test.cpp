@@ -42,6 +42,20 @@ extern "C" void add_to(long* sum, long what) {
     *sum += what;
 }
 
+TEST(ifunc, polls_of_another_thread_than_the_one_that_opened_a_context_are_refused) {
+    amalgam_ifunc_context_t* context = nullptr;
+    ASSERT_EQ(amalgam_ifunc_open("shm://", &context), 0) << amalgam_ifunc_error();
+    ASSERT_EQ(amalgam_ifunc_trust(context, nullptr), 0);
+    std::thread([&] {
+        EXPECT_EQ(amalgam_poll_ifunc(context, nullptr), AMALGAM_IFUNC_EINVALID);
+        EXPECT_EQ(std::string(amalgam_ifunc_error()).rfind("this context was opened by another", 0),
+                  0u)
+            << amalgam_ifunc_error();
+    }).join();
+    EXPECT_EQ(amalgam_poll_ifunc(context, nullptr), 0) << amalgam_ifunc_error();
+    amalgam_ifunc_close(context);
+}
+
 TEST(ifunc, functions_are_sent_and_run_when_they_are_polled_for) {
     make_image();
     amalgam_ifunc_context_t *source = nullptr, *target = nullptr;
