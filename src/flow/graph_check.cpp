@@ -83,6 +83,11 @@ std::string graph_core::fault_of_cycle() const {
 std::string graph_core::fault_of_edge(const graph_edge& edge) const {
     const graph_node& from = nodes_[edge.from];
     const graph_node& to = nodes_[edge.to];
+    if (edge.is_on_demand() && edge.routing->queue_items > most_queue_items)
+        return fmt::format(
+            "the node \"{}\" gets {} items on demand, expected a number from 1 to {}; example: "
+            "on_demand(2)",
+            to.name, edge.routing->queue_items, most_queue_items);
     if (edge.fused && to.in.size() > 1)
         return fmt::format(
             "the node \"{}\" was combined with \"{}\" and gets items from others, too, expected "

@@ -106,6 +106,10 @@ void graph_core::loop(const graph_part& body, std::shared_ptr<const void> again)
     }
 }
 
+void refuse_moved_graph() {
+    throw error(errc::invalid, "this graph was moved from; use the one it is in");
+}
+
 graph_part graph_core::beside(const std::vector<graph_part>& parts,
                               std::shared_ptr<const routing_core> routing) {
     graph_part all;

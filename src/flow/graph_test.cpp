@@ -292,6 +292,19 @@ TEST(graph, only_nodes_are_combined) {
         "combine() was given a block of several nodes, one of them \"a\", expected single nodes");
 }
 
+TEST(graph, more_items_on_demand_than_a_queue_can_have_are_refused) {
+    for (const std::size_t items : {std::size_t(1) << 40, std::size_t(1) << 62, std::size_t(-1)}) {
+        graph g;
+        g.pipeline(g.add<numbers>("from"),
+                   g.farm(std::vector{g.add_stage<int, int>("work", [](int n) { return n; })},
+                          on_demand(items)),
+                   g.add<swallow>("to"));
+        EXPECT_EQ(fault(g), "the node \"work\" gets " + std::to_string(items) +
+                                " items on demand, expected a number from 1 to 4294967296; "
+                                "example: on_demand(2)");
+    }
+}
+
 TEST(graph, a_farm_without_workers_is_refused) {
     graph g;
     g.pipeline(g.add<numbers>("from"), g.farm<int, int>({}), g.add<swallow>("to"));

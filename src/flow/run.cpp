@@ -54,9 +54,16 @@ void check(const run_options& options) {
     };
     constexpr std::size_t four_gib = std::size_t{1} << 32;
     const run_options usual;
-    expect("queue_items", options.queue_items, four_gib, usual.queue_items);
+    expect("queue_items", options.queue_items, detail::most_queue_items, usual.queue_items);
     expect("batch_bytes", options.batch_bytes, four_gib - 1, usual.batch_bytes);
     expect("window_bytes", options.window_bytes, four_gib << 10, usual.window_bytes);
+    // 0: it chooses.
+    const auto expect_threads = [&](const std::string& what, unsigned is) {
+        if (is != 0) expect(what.c_str(), is, flow_config::max_threads, 2);
+    };
+    expect_threads("threads", options.threads);
+    for (const auto& [name, pool] : options.pools)
+        expect_threads(fmt::format("pools[\"{}\"].threads", detail::printable(name)), pool.threads);
     if (options.silence_limit.count() < 0)
         throw error(errc::invalid, fmt::format("run_options::silence_limit is {} ms, expected 0 or "
                                                "more; example: 5000",

@@ -286,6 +286,8 @@ TEST(run, options_that_cannot_be_are_refused_by_name) {
         {"batch_bytes is 0", {.batch_bytes = 0}},
         {"batch_bytes is 4294967296", {.batch_bytes = std::size_t{1} << 32}},
         {"window_bytes is 0", {.window_bytes = 0}},
+        {"threads is 1025, expected a number from 1 to 1024", {.threads = 1025}},
+        {"pools[\"disk\"].threads is 4294967295", {.pools = {{"disk", {.threads = ~0u}}}}},
         {"silence_limit is -1 ms", {.silence_limit = std::chrono::milliseconds(-1)}},
     };
     for (const auto& [sentence, options] : wrong) {
@@ -298,6 +300,25 @@ TEST(run, options_that_cannot_be_are_refused_by_name) {
                 << refused.what();
         }
     }
+}
+
+TEST(run, a_graph_that_was_moved_from_says_so) {
+    graph g;
+    g.pipeline(g.add_source<int>("from", count_to(1)), g.add_sink<int>("to", [](int) {}));
+    const graph other = std::move(g);
+    for (const auto& use : std::initializer_list<std::function<void()>>{
+             [&] { run(g); }, [&] { start(g).wait(); }, [&] { (void)g.dot(); },
+             [&] { (void)g.json(); }, [&] { (void)g.group("G1"); },
+             [&] { g.add_sink<int>("more", [](int) {}); },
+             [&] { (void)g.farm(std::vector<block<int, int>>{}); }}) {
+        try {
+            use();
+            ADD_FAILURE();
+        } catch (const error& refused) {
+            EXPECT_EQ(refused.code().code, errc::invalid) << refused.what();
+        }
+    }
+    EXPECT_EQ(run_main(g), 1);
 }
 
 TEST(run, a_graph_runs_again) {

@@ -111,7 +111,8 @@ private:
 ///
 /// Owner:   owns its nodes.
 /// Threads: built by one; not changed while it runs.
-/// Failure: what does not fit is told by run(), with the node's name, before any node starts.
+/// Failure: what does not fit is told by run(), with the node's name, before any node starts. All
+///          of one that was moved from throws error{invalid}.
 class graph {
 public:
     graph() : core_(std::make_unique<detail::graph_core>()) {}
@@ -129,9 +130,9 @@ public:
         using out = typename Node::output_type;
         auto body =
             std::make_unique<detail::typed_body<Node>>(std::forward<Arguments>(arguments)...);
-        const std::size_t index = core_->add(name, std::move(body));
+        const std::size_t index = core().add(name, std::move(body));
         detail::graph_part part;
-        part.owner = core_.get();
+        part.owner = &core();
         part.nodes = {index};
         if constexpr (!std::is_void_v<in>) part.in = detail::way_in{index, nullptr, {}};
         if constexpr (!std::is_void_v<out>) part.exits = {index};
@@ -179,7 +180,7 @@ public:
                         const Routing& routing = round_robin) {
         std::shared_ptr<const detail::routing_core> spread;
         if constexpr (!std::is_void_v<In>) spread = routing.template for_items<In>();
-        return block<In, Out>(core_->beside(parts_of(workers), std::move(spread)));
+        return block<In, Out>(core().beside(parts_of(workers), std::move(spread)));
     }
     /// A farm of `workers` stages, each with a copy of `function`: name.0, name.1 …
     template <typename In, typename Out, typename Function, typename Routing = detail::plain_policy>
@@ -245,7 +246,7 @@ public:
         if constexpr (detail::fits<Out, In>()) {
             static_assert(std::is_invocable_r_v<bool, const Again&, const Out&>,
                           "feedback() takes a function of an item that returns bool");
-            core_->loop(body.part_,
+            core().loop(body.part_,
                         std::make_shared<const std::function<bool(const Out&)>>(std::move(again)));
         }
         return body;
@@ -253,44 +254,47 @@ public:
 
     /// The group of that name, made at its first mention.
     amalgam::group group(std::string_view name) {
-        return amalgam::group(*core_, core_->group(name));
+        return amalgam::group(core(), core().group(name));
     }
 
     /// Runs the nodes of `blocks` on threads of their own, which they share: run_options::pools
     /// says how many. For those that block in system calls, or must not wait for others.
     template <typename... In, typename... Out>
     void in_pool(std::string_view pool, const block<In, Out>&... blocks) {
-        (core_->place(pool, -1, blocks.part_), ...);
+        (core().place(pool, -1, blocks.part_), ...);
     }
     /// Runs them on one thread of their own, bound to core `cpu`.
     template <typename... In, typename... Out>
     void pin(int cpu, const block<In, Out>&... blocks) {
-        (core_->place("cpu" + std::to_string(cpu), cpu, blocks.part_), ...);
+        (core().place("cpu" + std::to_string(cpu), cpu, blocks.part_), ...);
     }
 
     /// The graph in Graphviz's language: groups are frames, edges between them blue, ways back
     /// dashed, combined nodes joined by thick lines. `run_main()` prints it when AMALGAM_SHOW is
     /// "dot".
-    std::string dot() const { return core_->dot(); }
+    std::string dot() const { return core().dot(); }
     /// The same as JSON: {"nodes": [{"name", "takes", "gives", "group"}], "edges": [{"from", "to",
     /// "routing", "back", "combined", "between_groups"}]}, without what does not apply. With
     /// AMALGAM_SHOW "json".
-    std::string json() const { return core_->json(); }
+    std::string json() const { return core().json(); }
 
     /// For run().
-    detail::graph_core& core() noexcept { return *core_; }
+    detail::graph_core& core() const {
+        if (core_ == nullptr) detail::refuse_moved_graph();
+        return *core_;
+    }
 
 private:
     template <typename In, typename Given, typename Taken, typename Out, typename... Rest>
     auto join(const block<In, Given>& left, const block<Taken, Out>& right, const Rest&... rest) {
         static_assert(detail::fits<Given, Taken>());
-        core_->connect(left.part_, right.part_);
+        core().connect(left.part_, right.part_);
         return pipeline(block<In, Out>(detail::after(left.part_, right.part_)), rest...);
     }
     template <typename In, typename Given, typename Taken, typename Out, typename... Rest>
     auto fuse(const block<In, Given>& left, const block<Taken, Out>& right, const Rest&... rest) {
         static_assert(detail::fits<Given, Taken>());
-        core_->fuse(left.part_, right.part_);
+        core().fuse(left.part_, right.part_);
         return combine(block<In, Out>(detail::after(left.part_, right.part_)), rest...);
     }
     template <typename Worker, typename Out, typename In, typename Number, typename... Arguments>
@@ -307,7 +311,7 @@ private:
         std::vector<std::size_t> nodes;
         for (const auto& worker : typed)
             nodes.insert(nodes.end(), worker.part_.nodes.begin(), worker.part_.nodes.end());
-        core_->keep_order(
+        core().keep_order(
             {emitter.part_.nodes.front(), std::move(nodes), collector.part_.nodes.front()});
         return {pipeline(emitter, farm(typed), collector), block<void, void>(emitter.part_),
                 std::move(all), block<void, void>(collector.part_)};

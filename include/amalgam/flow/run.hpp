@@ -22,7 +22,7 @@ struct node_pool {
 /// How a run behaves. Every field has a usable default.
 struct run_options {
     /// Execution streams that nodes without a pool run on; 0: what the config says, else one per
-    /// node, at most one per core.
+    /// node, at most one per core. At most flow_config::max_threads, as a pool's.
     unsigned threads = 0;
     /// Pools by name; one that the graph names and this does not has one thread.
     std::map<std::string, node_pool> pools{};

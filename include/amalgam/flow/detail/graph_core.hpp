@@ -17,6 +17,9 @@ namespace amalgam::detail {
 
 class node_body;
 
+/// That may wait between two nodes.
+inline constexpr std::size_t most_queue_items = std::size_t{1} << 32;
+
 /// Who takes what a block takes: a node, or one of several parts, as `routing` says.
 struct way_in {
     std::size_t number = 0;                       ///< Of the node; in a port, of the edge to it.
@@ -73,6 +76,9 @@ struct graph_part {
     std::vector<std::size_t> exits;  ///< Those that give what the part gives.
     std::vector<std::size_t> nodes;  ///< All of them.
 };
+
+/// Failure: throws error{invalid}.
+[[noreturn]] void refuse_moved_graph();
 
 /// `first` with `second` behind it.
 graph_part after(const graph_part& first, const graph_part& second);
