@@ -48,7 +48,7 @@ std::string encode(const control_message& message) {
             break;
         case kind::refused:
         case kind::failed:
-            out["sentence"] = message.sentence;
+            out["sentence"] = std::string_view(message.sentence).substr(0, max_sentence_bytes);
             out["because_of_other"] = message.because_of_other;
             break;
     }

@@ -45,6 +45,9 @@ struct control_message {
 /// Longer lines are no messages: as much as reports of some 20,000 nodes take.
 inline constexpr std::size_t max_control_bytes = std::size_t{8} << 20;
 
+/// Of a sentence so much is told.
+inline constexpr std::size_t max_sentence_bytes = 4096;
+
 std::string encode(const control_message& message);  ///< With the line end.
 /// Failure: `invalid`, for bytes that another program wrote there.
 result<control_message> decode_control(std::string_view line);

@@ -125,6 +125,15 @@ TEST_F(control_pair, a_report_that_would_be_no_message_is_left_out) {
     EXPECT_EQ(reader.receive().value().report, "short");
 }
 
+TEST_F(control_pair, of_a_sentence_without_end_its_beginning_is_told) {
+    control_message failed;
+    failed.what = kind::failed;
+    failed.sentence = "the node \"split\" failed: " + std::string(2 * max_control_bytes, 'z');
+    EXPECT_TRUE(control_line(left_.get()).send(failed));
+    control_line reader(right_.get());
+    EXPECT_EQ(reader.receive().value().sentence, failed.sentence.substr(0, max_sentence_bytes));
+}
+
 TEST_F(control_pair, a_closed_end_is_noticed) {
     control_line reader(right_.get());
     control_message ready;
