@@ -191,6 +191,12 @@ namespace {
 
 using detail::image_contents;
 
+/// Of an image that is none there is nothing.
+const image_contents& of(const std::shared_ptr<const image_contents>& contents) noexcept {
+    static const image_contents none;
+    return contents != nullptr ? *contents : none;
+}
+
 /// Reads what is behind the magic number. Why it cannot be used; nothing: it can.
 std::optional<std::string> read_one(archive_reader& from, image_contents& into) {
     std::uint16_t version = 0;
@@ -283,7 +289,7 @@ code_image code_image::joined(const std::vector<code_image>& parts) {
 }
 
 std::vector<architecture> code_image::architectures() const {
-    return contents_->architectures;
+    return of(contents_).architectures;
 }
 
 code_image code_image::load(const std::string& path) {
@@ -317,6 +323,8 @@ code_image code_image::find(std::string_view name) {
 }
 
 void code_image::save(const std::string& path) const {
+    if (contents_ == nullptr)
+        throw error(errc::invalid, "there is no image to save: load() or find() gives one");
     std::ofstream file(path, std::ios::binary);
     file.write(reinterpret_cast<const char*>(bytes().data()),
                static_cast<std::streamsize>(bytes().size()));
@@ -327,42 +335,42 @@ void code_image::save(const std::string& path) const {
 }
 
 std::optional<signer_key> code_image::signer() const noexcept {
-    if (!contents_->signature) return std::nullopt;
-    return contents_->signature->by;
+    const auto& signature = of(contents_).signature;
+    return signature ? std::optional(signature->by) : std::nullopt;
 }
 
 std::string_view code_image::name() const noexcept {
-    return contents_ ? contents_->name : std::string_view();
+    return of(contents_).name;
 }
 
 amalgam::architecture code_image::architecture() const noexcept {
-    return contents_->architecture;
+    return contents_ ? contents_->architecture : this_architecture();
 }
 
 const image_hash& code_image::hash() const noexcept {
-    return contents_->hash;
+    return of(contents_).hash;
 }
 
 const_bytes code_image::bytes() const noexcept {
-    return contents_->bytes;
+    return of(contents_).bytes;
 }
 
 std::vector<std::string_view> code_image::imports() const {
     std::vector<std::string_view> all;
-    for (const detail::image_import& each : contents_->imports)
+    for (const detail::image_import& each : of(contents_).imports)
         all.push_back(each.name);
     return all;
 }
 
 std::vector<std::string_view> code_image::exports() const {
     std::vector<std::string_view> all;
-    for (const detail::image_export& each : contents_->exports)
+    for (const detail::image_export& each : of(contents_).exports)
         all.push_back(each.name);
     return all;
 }
 
 std::size_t code_image::payload_alignment() const noexcept {
-    return contents_->payload_alignment;
+    return of(contents_).payload_alignment;
 }
 
 }  // namespace amalgam

@@ -116,6 +116,8 @@ signer_key signing_key::signer() const noexcept {
 }
 
 code_image code_image::signed_by(const signing_key& key) const {
+    if (contents_ == nullptr)
+        throw error(errc::invalid, "there is no image to sign: load() or find() gives one");
     use_sodium();
     detail::image_signature made{key.signer(), {}};
     const std::string text = signed_text(hash());
@@ -131,7 +133,7 @@ code_image code_image::signed_by(const signing_key& key) const {
 }
 
 bool code_image::verify() const noexcept {
-    if (!contents_->signature) return false;
+    if (contents_ == nullptr || !contents_->signature) return false;
     const std::string text = signed_text(hash());
     const auto& [by, proof] = *contents_->signature;
     return ::crypto_sign_verify_detached(proof.data(), data_of(text), text.size(), by.data()) == 0;

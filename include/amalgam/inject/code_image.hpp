@@ -65,7 +65,9 @@ private:
 /// Threads: like a plain value.
 class code_image {
 public:
-    code_image() noexcept = default;  ///< None.
+    /// None, which one that was moved from is, too: it has no name, bytes, imports and exports, its
+    /// hash is zeros, and what would keep or sign it throws error{invalid}.
+    code_image() noexcept = default;
 
     /// Reads an image from bytes that nobody vouches for, and keeps them.
     /// Failure: `invalid`, with a sentence that says what is wrong with it.
