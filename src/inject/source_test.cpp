@@ -133,6 +133,49 @@ MAIN(endless) {}
     EXPECT_STREQ(why.what(), "there is no memory for a payload of 18446744073709551615 bytes");
 }
 
+TEST(code_image, that_is_none_has_nothing) {
+    const code_image none;
+    EXPECT_TRUE(none.name().empty() && none.bytes().empty() && none.imports().empty() &&
+                none.exports().empty() && none.architectures().empty());
+    EXPECT_EQ(none.hash(), image_hash{});
+    EXPECT_EQ(none.architecture(), this_architecture());
+    EXPECT_GE(none.payload_alignment(), 1u);
+    EXPECT_FALSE(none.signer() || none.verify());
+    EXPECT_EQ(error_of([&] { none.save(testing::TempDir() + "none.image"); }).code(),
+              errc::invalid);
+    EXPECT_EQ(error_of([&] { (void)none.signed_by(signing_key::generate()); }).code(),
+              errc::invalid);
+}
+
+TEST_F(injector_test, what_it_throws_may_have_no_text) {
+    const std::string textless =
+        "#include <exception>\n"
+        "struct textless : std::exception {\n"
+        "    const char* what() const noexcept override { return nullptr; }\n};\n";
+    const injected_function thrower = inject.add(compiled(
+        "textless_thrower",
+        textless + "extern \"C\" std::size_t textless_thrower_payload_get_max_size(void*, "
+                   "std::size_t n) { if (n == 1) throw textless(); return n; }\n"
+                   "extern \"C\" int textless_thrower_payload_init(void*, std::size_t, void*, "
+                   "std::size_t) { throw textless(); }\n"
+                   "MAIN(textless_thrower) { throw textless(); }\n"));
+    const std::string text = "an exception without a text";
+    for (const std::string_view args : {"1", "12"}) {
+        const error why = error_of([&] { (void)thrower.create(as_bytes_of(args)); });
+        EXPECT_EQ(why.code(), errc::handler_failed);
+        EXPECT_TRUE(std::string_view(why.what()).ends_with(text)) << why.what();
+    }
+    for (const bool confined : {false, true}) {
+#if defined(AMALGAM_ASAN)  // It asks the system about stacks whenever something is thrown.
+        if (confined) continue;
+#endif
+        const injection_target target(at_target, open_to_all({.confined = {.on = confined}}));
+        const error why = error_of([&] { (void)thrower.create(1).call(there); });
+        EXPECT_EQ(why.code(), errc::handler_failed);
+        EXPECT_EQ(std::string_view(why.what()), text);
+    }
+}
+
 TEST_F(injector_test, a_result_of_another_type_is_a_mismatch) {
     const injection_target target(at_target, open_to_all());
     const auto wrong = inject.add<std::uint64_t(std::string)>(adder());  // Says no signature.

@@ -2,6 +2,8 @@
 
 #include <exception>
 
+#include <amalgam/core/detail/in_words.hpp>
+
 namespace amalgam::detail {
 
 /// Runs `work()`, which may throw anything; then `told(sentence)`.
@@ -10,7 +12,7 @@ void tell_failure(Work&& work, Told&& told) {
     try {
         work();
     } catch (const std::exception& why) {
-        told(why.what());
+        told(text_of(why));
     } catch (...) {
         told("it threw what is no std::exception");
     }
