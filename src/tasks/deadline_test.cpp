@@ -50,7 +50,10 @@ TEST(deadline, of_a_time_without_end_is_the_end_of_time) {
     const point now = point(1h);
     for_each_time_without_end(
         [&](auto time) { EXPECT_EQ(detail::deadline_after(time, now), point::max()); });
-    EXPECT_EQ(detail::deadline_after(hours_of_int(1), now), now + 1h);
+    for (const point at : {now, point(-1ns), point(-1h), point::min()}) {
+        EXPECT_EQ(detail::deadline_after(hours_of_int(1), at), at + 1h);
+        EXPECT_EQ(detail::deadline_after(ages::max(), at), point::max());
+    }
     EXPECT_EQ(detail::deadline_after(seconds_of_double(1e-12), now), now + 1ns) << "not too early";
 }
 

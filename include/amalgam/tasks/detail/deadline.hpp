@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace amalgam::detail {
@@ -16,7 +17,9 @@ std::chrono::steady_clock::time_point deadline_after(
     using point = std::chrono::steady_clock::time_point;
     const std::chrono::duration<double> seconds(time);
     if (!(seconds > seconds.zero())) return now;
-    if (seconds >= std::chrono::duration<double>(point::max() - now)) return point::max();
+    // Before the epoch all that a clock can count is left, and less cannot be said of it.
+    const auto left = point::max() - std::max(now, point());
+    if (seconds >= std::chrono::duration<double>(left)) return point::max();
     return now + std::chrono::ceil<point::duration>(time);
 }
 
