@@ -400,5 +400,20 @@ TEST(bulk, copies_and_descriptors_are_small) {
     EXPECT_EQ(signature_text<void(bulk)>(), "void(bulk)");
 }
 
+TEST(bulk_value, one_that_was_moved_from_names_nothing) {
+    engine here{"tcp://127.0.0.1:0"};
+    const std::vector<std::byte> memory = pattern(1 << 20);
+    const exposed shown = expose(here, memory);
+    bulk from = shown;
+    bulk to = std::move(from);
+    EXPECT_FALSE(from);
+    EXPECT_EQ(from.bytes(), 0u);
+    EXPECT_TRUE(from.pull_all().empty());
+    EXPECT_THROW(from.part(0, 1), error);
+    from = std::move(to);
+    EXPECT_EQ(to.bytes(), 0u);
+    EXPECT_TRUE(from.pull_all() == memory);
+}
+
 }  // namespace
 }  // namespace amalgam

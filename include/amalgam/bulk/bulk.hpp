@@ -82,7 +82,21 @@ struct pipeline_options {
 /// Cost:    a copy is one reference count. An operation allocates nothing in steady state.
 class bulk {
 public:
-    bulk() noexcept = default;  ///< Names nothing: 0 bytes.
+    bulk() noexcept = default;  ///< Names nothing: 0 bytes. So does one that was moved from.
+    bulk(const bulk&) noexcept = default;
+    bulk& operator=(const bulk&) noexcept = default;
+    bulk(bulk&& other) noexcept
+        : source_(std::move(other.source_)),
+          offset_(std::exchange(other.offset_, 0)),
+          bytes_(std::exchange(other.bytes_, 0)) {}
+    bulk& operator=(bulk&& other) noexcept {
+        bulk moved(std::move(other));
+        std::swap(source_, moved.source_);
+        std::swap(offset_, moved.offset_);
+        std::swap(bytes_, moved.bytes_);
+        return *this;
+    }
+    ~bulk() = default;
 
     explicit operator bool() const noexcept { return source_ != nullptr; }
     std::uint64_t bytes() const noexcept { return bytes_; }
