@@ -31,6 +31,8 @@ transport_registry transport_registry::installed() {
 }
 
 void transport_registry::add(std::unique_ptr<transport> one) {
+    if (one == nullptr)
+        throw error(errc::invalid, "transport_registry::add() was given a null one");
     std::erase_if(all_, [&](const auto& old) { return old->name() == one->name(); });
     all_.push_back(std::move(one));
 }
@@ -69,6 +71,12 @@ result<std::unique_ptr<port>> transport_registry::open(std::string_view where,
                 fmt::format("port_options::silence_limit is {} ms, expected more than "
                             "nothing; example: 5000 ms",
                             options.silence_limit.count())};
+    }
+    if (options.frame_limit.count() < 0) {
+        return {errc::invalid,
+                fmt::format("port_options::frame_limit is {} ms, expected a time, or 0 for ever; "
+                            "example: 60000 ms",
+                            options.frame_limit.count())};
     }
     if (options.max_strangers == 0) {
         return {errc::invalid,

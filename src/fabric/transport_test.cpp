@@ -93,6 +93,18 @@ TEST(transport_registry_test, a_limit_of_no_time_is_refused_and_one_for_ever_is_
     }
 }
 
+TEST(transport_registry_test, a_frame_limit_below_nothing_and_a_null_transport_are_refused) {
+    transport_registry all = transport_registry::native();
+    for (const char* uri : {"tcp://127.0.0.1:0", "shm://", "loop://frames"}) {
+        const auto refused = all.open(uri, {.frame_limit = -1ms});
+        EXPECT_EQ(refused.code().code, errc::invalid) << uri;
+        EXPECT_EQ(refused.sentence().find("port_options::frame_limit is -1 ms"), 0u);
+        EXPECT_TRUE(all.open(uri, {.frame_limit = 0ms})) << uri;
+    }
+    EXPECT_THROW(all.add(nullptr), error);
+    EXPECT_NE(all.find("tcp"), nullptr);
+}
+
 TEST(transport_registry_test, no_room_for_strangers_is_refused_on_every_transport) {
     const transport_registry all = transport_registry::native();
     for (const char* uri : {"tcp://127.0.0.1:0", "shm://", "loop://strangers"}) {

@@ -84,6 +84,7 @@ public:
     static transport_registry installed();
 
     /// Adds one; a later one of the same name replaces the earlier.
+    /// Failure: throws error{invalid} for null.
     void add(std::unique_ptr<transport> one);
     /// Failure: nullptr, also for a plug-in that cannot be loaded.
     const transport* find(std::string_view name) const noexcept;
