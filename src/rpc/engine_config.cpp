@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <amalgam/core/detail/json_text.hpp>
@@ -51,8 +53,19 @@ std::string word_of(const std::pair<std::string_view, Value> (&words)[N], Value 
     return in_quotes(words[0].first);
 }
 
+// What is longer or shorter means the same as these, and more bytes than these no machine has.
 std::string time_of(std::chrono::nanoseconds time) {
-    return in_quotes(detail::time_text(time));
+    return in_quotes(detail::time_text(
+        std::clamp<std::chrono::nanoseconds>(time, {}, port_options::longest_limit)));
+}
+
+std::string time_of(std::chrono::milliseconds time) {
+    return time_of(std::chrono::nanoseconds(
+        std::clamp(time, std::chrono::milliseconds(), port_options::longest_limit)));
+}
+
+std::string size_of(std::size_t size) {
+    return std::to_string(std::min<std::size_t>(size, detail::most_bytes));
 }
 
 std::string spin_of(std::chrono::nanoseconds spin) {
@@ -87,9 +100,9 @@ std::string progress_of(const engine_options& options) {
 std::string ports_of(const port_options& ports) {
     return object({{"silence_limit", time_of(ports.silence_limit)},
                    {"frame_limit", time_of(ports.frame_limit)},
-                   {"max_strangers", std::to_string(ports.max_strangers)},
-                   {"max_queued_bytes", std::to_string(ports.max_queued_bytes)},
-                   {"max_queued_bytes_total", std::to_string(ports.max_queued_bytes_total)}});
+                   {"max_strangers", size_of(ports.max_strangers)},
+                   {"max_queued_bytes", size_of(ports.max_queued_bytes)},
+                   {"max_queued_bytes_total", size_of(ports.max_queued_bytes_total)}});
 }
 
 }  // namespace
@@ -104,14 +117,14 @@ std::string to_json(const engine_config& config) {
                    {"progress", progress_of(options)},
                    {"spin", spin_of(options.spin)},
                    {"ports", ports_of(options.ports)},
-                   {"max_queued", std::to_string(options.max_queued)},
-                   {"max_running", std::to_string(options.max_running)},
-                   {"max_one_ways", std::to_string(options.max_one_ways)},
-                   {"max_unread_bytes_total", std::to_string(options.max_unread_bytes_total)},
-                   {"max_unread_bytes", std::to_string(options.max_unread_bytes)},
-                   {"max_borrowed_bytes", std::to_string(options.max_borrowed_bytes)},
-                   {"max_borrowed_bytes_total", std::to_string(options.max_borrowed_bytes_total)},
-                   {"max_values_bytes", std::to_string(options.max_values_bytes)},
+                   {"max_queued", size_of(options.max_queued)},
+                   {"max_running", size_of(options.max_running)},
+                   {"max_one_ways", size_of(options.max_one_ways)},
+                   {"max_unread_bytes_total", size_of(options.max_unread_bytes_total)},
+                   {"max_unread_bytes", size_of(options.max_unread_bytes)},
+                   {"max_borrowed_bytes", size_of(options.max_borrowed_bytes)},
+                   {"max_borrowed_bytes_total", size_of(options.max_borrowed_bytes_total)},
+                   {"max_values_bytes", size_of(options.max_values_bytes)},
                    {"encoding", word_of(detail::encoding_words, options.encoding)},
                    {"checksum", options.checksum ? "true" : "false"},
                    {"drain", time_of(options.drain)}});

@@ -17,7 +17,6 @@ namespace {
 using detail::json_reader;
 
 constexpr std::string_view config_example = R"({"endpoints": "tcp://127.0.0.1:0"})";
-constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 constexpr std::int64_t most_streams = 1024;
 
 std::string read_endpoint(const json_reader& from) {
@@ -100,7 +99,7 @@ std::chrono::milliseconds read_milliseconds(const json_reader& from) {
 void read_size(const json_reader& from, std::string_view key, std::size_t& into) {
     if (!from.has(key)) return;
     into = static_cast<std::size_t>(
-        from.at(key).number(0, most_bytes, static_cast<std::int64_t>(into)));
+        from.at(key).number(0, detail::most_bytes, static_cast<std::int64_t>(into)));
 }
 
 void read_ports(const json_reader& from, port_options& into) {

@@ -1,6 +1,10 @@
+#include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -94,6 +98,52 @@ TEST(engine_config, the_configuration_of_an_engine_makes_an_equal_one) {
     engine two(read(first));
     EXPECT_EQ(two.configuration(), first);
     EXPECT_EQ(two.stream_count(), 3u);
+}
+
+TEST(engine_config, limits_that_are_none_read_back) {
+    constexpr std::size_t endless = std::numeric_limits<std::size_t>::max();
+    for (const auto limit :
+         {std::chrono::milliseconds::max(), std::chrono::milliseconds(8 * 24h)}) {
+        const engine_options most{.progress = {.spin = always_spin - 1ns},
+                                  .spin = always_spin - 1ns,
+                                  .ports = {.silence_limit = limit,
+                                            .frame_limit = limit,
+                                            .max_strangers = endless,
+                                            .max_queued_bytes = endless,
+                                            .max_queued_bytes_total = endless},
+                                  .max_queued = endless,
+                                  .max_running = endless,
+                                  .max_one_ways = endless,
+                                  .max_unread_bytes = endless,
+                                  .max_unread_bytes_total = endless,
+                                  .max_borrowed_bytes = endless,
+                                  .max_borrowed_bytes_total = endless,
+                                  .max_values_bytes = endless,
+                                  .drain = limit};
+        const engine one{"shm://", most};
+        const std::string all = one.configuration();
+        EXPECT_EQ(to_json(read(all)), all);
+    }
+    const engine none{"shm://", {.drain = std::chrono::milliseconds::min()}};
+    EXPECT_EQ(read(none.configuration()).options.drain, 0ms);
+}
+
+TEST(engine_config, names_with_control_bytes_are_shown_in_what_is_said_of_them) {
+    const auto said = [](const char* json) {
+        return std::string(parse_engine_config(json, "e.json").sentence());
+    };
+    EXPECT_EQ(said("{\"endpoints\": \"shm://\", \"a\\u0000b\": 1}").find("e.json: a\\x00b is not"),
+              0u);
+    EXPECT_EQ(said("{\"endpoints\": \"shm://\", \"pools\": {\"a\\nb\": {}}}")
+                  .find("e.json: pools.a\\x0ab is served by no stream"),
+              0u);
+    engine here{"shm://"};
+    try {
+        here.pool(std::string_view("a\0b", 3));
+        ADD_FAILURE();
+    } catch (const error& why) {
+        EXPECT_STREQ(why.what(), "this engine has no pool \"a\\x00b\", expected one of: amalgam");
+    }
 }
 
 TEST(engine_config, the_configuration_tells_what_changed_since) {

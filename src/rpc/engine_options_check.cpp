@@ -9,13 +9,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <amalgam/core/detail/printable.hpp>
+
 namespace amalgam::detail {
 
 namespace {
 
 template <typename... Parts>
 [[noreturn]] void refuse(fmt::format_string<Parts...> sentence, Parts&&... parts) {
-    throw error(errc::invalid, fmt::format(sentence, std::forward<Parts>(parts)...));
+    throw error(errc::invalid,
+                printable_name(fmt::format(sentence, std::forward<Parts>(parts)...)));
 }
 
 const pool_options* find_pool(const engine_options& options, std::string_view name) {
@@ -103,7 +106,8 @@ void fill_in(engine_options& options) {
     // So that no sum with a clock's time overflows.
     options.ports.silence_limit =
         std::min(options.ports.silence_limit, port_options::longest_limit);
-    options.drain = std::min(options.drain, port_options::longest_limit);
+    options.drain =
+        std::clamp(options.drain, std::chrono::milliseconds(), port_options::longest_limit);
     std::vector<stream_options>& streams = options.streams.each;
     if (streams.empty()) streams.emplace_back();
     if (options.progress.by == progress_by::own_stream && streams.size() == 1 &&

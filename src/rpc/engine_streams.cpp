@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
@@ -177,8 +178,9 @@ pool& engine_streams::find(std::string_view name) {
         names.push_back(each.name);
     for (const auto& each : streams_)
         names.push_back(each->name());
-    throw error(errc::not_found, fmt::format("this engine has no pool \"{}\", expected one of: {}",
-                                             name, fmt::join(names, ", ")));
+    throw error(errc::not_found,
+                printable_name(fmt::format("this engine has no pool \"{}\", expected one of: {}",
+                                           name, fmt::join(names, ", "))));
 }
 
 pool& engine_streams::handlers_by(progress_by who) {

@@ -8,6 +8,9 @@
 
 #include <fmt/ranges.h>
 
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/fabric/transport.hpp>
+
 namespace amalgam::detail {
 
 namespace {
@@ -68,14 +71,15 @@ json json_reader::parse(std::string_view text, std::string_view origin, std::str
     }
     if (!finder.repeated.empty()) {
         throw error(errc::invalid,
-                    fmt::format("{}: the key \"{}\" appears twice in one object, expected once",
-                                origin, finder.repeated));
+                    printable_name(
+                        fmt::format("{}: the key \"{}\" appears twice in one object, expected once",
+                                    origin, finder.repeated)));
     }
     return document;
 }
 
 void json_reader::fail(std::string_view sentence) const {
-    throw error(errc::invalid, fmt::format("{}: {}", origin_, sentence));
+    throw error(errc::invalid, printable_name(fmt::format("{}: {}", origin_, sentence)));
 }
 
 void json_reader::unexpected(std::string_view expected, std::string_view example) const {
@@ -135,8 +139,8 @@ std::chrono::nanoseconds json_reader::time(std::string_view or_else,
     const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
     const auto* const in = std::find_if(std::begin(units), std::end(units),
                                         [suffix](const unit& each) { return each.name == suffix; });
-    // A week: every clock can still add it to now.
-    constexpr std::int64_t most = std::int64_t{7} * 24 * 3600 * 1'000'000'000;
+    // Every clock can still add it to now.
+    constexpr std::int64_t most = std::chrono::nanoseconds(port_options::longest_limit).count();
     if (why != std::errc{} || in == std::end(units) || count < 0 ||
         count > most / in->nanoseconds) {
         wrong();

@@ -69,6 +69,9 @@ private:
 };
 
 /// As json_reader::time() reads it, in the largest unit that says it exactly.
+/// The largest size that a config has.
+inline constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
+
 std::string time_text(std::chrono::nanoseconds time);
 
 }  // namespace amalgam::detail
