@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/blocked_signals.hpp>
+#include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/core/uri.hpp>
@@ -163,6 +164,7 @@ public:
 private:
     void receive() {
         ::pthread_setname_np(::pthread_self(), "udp-broadcast");
+        const pid_t mine = ::getpid();
         alignas(16) std::array<std::byte, largest_packet + 1> packet;
         pollfd waits[] = {{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
         while (waits[1].revents == 0) {
@@ -172,6 +174,7 @@ private:
             if (bytes < 0 || static_cast<std::size_t>(bytes) > largest_packet) continue;
             const std::lock_guard one(lock_);
             detail::give_packet(function_, {packet.data(), static_cast<std::size_t>(bytes)});
+            if (::getpid() != mine) detail::end_returned_child();
         }
     }
 

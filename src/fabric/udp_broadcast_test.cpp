@@ -14,6 +14,8 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
 
+#include "core/returning_child_testing.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -113,6 +115,20 @@ TEST_P(udp_broadcast_test, a_receiver_that_throws_hears_the_next_packet) {
     default_logger().set_sink({});
     listener goes_on(b);
     EXPECT_TRUE(goes_on.hears_from(*a, "still here?"));
+}
+
+TEST_P(udp_broadcast_test, a_child_that_returns_from_a_receiver_is_ended) {
+    const auto a = open_broadcast(GetParam()), b = open_broadcast(GetParam());
+    core_testing::child_that_returns child;
+    b->listen([&](const_bytes) {
+        if (!child.forked()) child.fork();
+    });
+    while (!child.forked()) {
+        a->send(as_bytes_of(std::string("again")));
+        std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_TRUE(child.was_ended());
+    b->listen({});
 }
 
 INSTANTIATE_TEST_SUITE_P(loopback, udp_broadcast_test,

@@ -17,9 +17,9 @@
 
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/counter.hpp>
+#include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
-#include <amalgam/tasks/detail/returned_child.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/future.hpp>
 
@@ -164,6 +164,7 @@ public:
         if (orphaned_) [[unlikely]]
             end_orphan();
     }
+    bool is_in_child() const noexcept { return forked_.load(std::memory_order_relaxed); }
     /// A function of the user's has returned, which may have forked: the child goes no further.
     void stay_in_parent() const noexcept {
         if (forked_.load(std::memory_order_relaxed)) [[unlikely]]

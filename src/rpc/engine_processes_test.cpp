@@ -15,7 +15,7 @@
 #include <amalgam/tasks/event.hpp>
 
 #include "conformance/child_process.hpp"
-#include "tasks/returning_child_testing.hpp"
+#include "core/returning_child_testing.hpp"
 
 // Servers and clients as processes that are killed.
 // A child of fork() that exits with 7 has one thread of several, which a leak check cannot tell.
@@ -29,7 +29,7 @@ namespace {
 using namespace std::chrono_literals;
 using conformance::channel;
 using conformance::child_process;
-using tasks_testing::child_that_returns;
+using core_testing::child_that_returns;
 
 class engine_processes : public testing::TestWithParam<const char*> {
 protected:

@@ -75,8 +75,12 @@ void exposure::close(void (*then)(exposure&) noexcept) noexcept {
 
 void exposure::run_close(work_unit& self) noexcept {
     exposure& mine = static_cast<errand&>(self).whose;
-    mine.core_.exposures().close(mine);
-    mine.then_(mine);
+    engine_core& core = mine.core_;
+    const core_reference stays(core);
+    core.exposures().close(mine);
+    const bool in_parent = !core.is_in_child();
+    mine.then_(mine);  // Ends what the user gave it to hold, which may fork.
+    if (in_parent) core.stay_in_parent();
 }
 
 exposure_table::exposure_table() noexcept : incarnation_(random_nonzero_u64()) {}

@@ -355,7 +355,9 @@ void routed_transfer::over(lane& on) noexcept {
         way& by = ways_[on.way];
         ++by.done;
         by.latest = core_->now() - on.began;
-        if (failure wrong = progressed(); !wrong.what.ok()) {
+        failure wrong = progressed();
+        core_->stay_in_parent();
+        if (!wrong.what.ok()) {
             end(std::move(wrong));
         } else if (moved_ == total_) {
             end({});

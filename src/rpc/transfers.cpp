@@ -332,6 +332,7 @@ void transfers::arrived(transfer_record& mine, std::size_t bytes) noexcept {
     counts_.bytes.add(bytes);
     const engine_core::busy callbacks_run(core_);
     const failure why = mine.progressed();
+    core_.stay_in_parent();
     if (!why.what.ok()) return end(mine, why.what, why.sentence);
     if (mine.moved_ == mine.total_) end(mine, {});
 }
@@ -410,6 +411,7 @@ void transfers::let_go(transfer_record& mine) noexcept {
     mine.timer_.reset();  // Its maker may keep the record.
     const engine_core::busy callbacks_run(core_);
     mine.over();
+    core_.stay_in_parent();
     core_.look_whether_quiet();
 }
 

@@ -1,14 +1,10 @@
 #include "tasks/forks.hpp"
 
-#include <cstdlib>
 #include <new>
-#include <string_view>
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <amalgam/tasks/detail/local.hpp>
-#include <amalgam/tasks/detail/returned_child.hpp>
 
 #include "tasks/bell.hpp"
 #include "tasks/block_cache.hpp"
@@ -57,16 +53,6 @@ void in_child() noexcept {
 
 std::mutex& lock_of_served() noexcept {
     return served_pools;
-}
-
-void end_returned_child() noexcept {
-    constexpr std::string_view why =
-        "amalgam: a child of fork() came back from a function that its parent's stream called (a "
-        "ULT, tasklet, coroutine, handler, continuation, interceptor, timer or poller), and is "
-        "ended, as it has none of its parent's streams: call exec() or _exit() in the child before "
-        "that function returns\n";
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, why.data(), why.size());
-    ::_exit(EXIT_FAILURE);
 }
 
 void watch_forks() {

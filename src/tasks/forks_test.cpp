@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,7 +16,10 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/coroutine.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/poller.hpp>
+#include <amalgam/tasks/pool.hpp>
+#include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/start_sleep.hpp>
 #include <amalgam/tasks/tasklet.hpp>
@@ -23,7 +27,7 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
-#include "tasks/returning_child_testing.hpp"
+#include "core/returning_child_testing.hpp"
 #include "tasks/sanitizer.hpp"
 
 // Children of fork() while streams run.
@@ -36,8 +40,8 @@ namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
-using tasks_testing::child_that_returns;
-using tasks_testing::ended;
+using core_testing::child_that_returns;
+using core_testing::ended;
 
 /// What `body` gives in a child.
 template <typename Body>
@@ -271,6 +275,63 @@ TEST(forked_child, that_returns_from_a_poller_is_ended) {
         parents.run_ready();
     parents.remove_poller(forks);
     EXPECT_TRUE(forks.child.was_ended());
+}
+
+TEST(forked_child, that_returns_from_a_scheduler_is_ended) {
+    struct forks_once final : scheduler {
+        forks_once(pool& only, child_that_returns& whom) : all{&only}, child(whom) {}
+        work_unit* next() noexcept override {
+            work_unit* const unit = all[0]->pop();
+            if (unit != nullptr && ++units == 2) child.fork();
+            return unit;
+        }
+        std::span<pool* const> pools() const noexcept override { return all; }
+        std::vector<pool*> all;
+        child_that_returns& child;
+        int units = 0;
+    };
+    fifo_pool works;
+    child_that_returns child;
+    int ran = 0;
+    {
+        execution_stream parents(std::make_unique<forks_once>(works, child));
+        for (int i = 0; i < 3; ++i)
+            spawn(parents, [&] { ++ran; }).join();
+    }
+    EXPECT_TRUE(child.was_ended());
+    EXPECT_EQ(ran, 3);
+}
+
+TEST(forked_child, that_returns_from_a_pool_is_ended) {
+    struct forks_once final : pool {
+        explicit forks_once(child_that_returns& whom)
+            : pool(pool_access::one_stream), child(whom) {}
+        ~forks_once() override { drop_left(); }
+        void push(work_unit& unit) noexcept override {
+            works.push(unit);
+            notify();
+        }
+        work_unit* pop() noexcept override {
+            work_unit* const unit = works.pop();
+            if (unit != nullptr && ++units == 2) child.fork();
+            return unit;
+        }
+        bool empty() const noexcept override { return works.empty(); }
+        std::size_t size() const noexcept override { return works.size(); }
+        shared_fifo_pool works;
+        child_that_returns& child;
+        int units = 0;
+    };
+    child_that_returns child;
+    forks_once works(child);
+    int ran = 0;
+    {
+        execution_stream parents(std::make_unique<basic_scheduler>(std::vector<pool*>{&works}));
+        for (int i = 0; i < 3; ++i)
+            spawn(parents, [&] { ++ran; }).join();
+    }
+    EXPECT_TRUE(child.was_ended());
+    EXPECT_EQ(ran, 3);
 }
 
 TEST(forked_child, of_a_primary_stream_is_a_plain_thread) {

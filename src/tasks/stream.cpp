@@ -25,9 +25,9 @@ namespace amalgam::detail {
 
 [[gnu::always_inline]] inline work_unit* stream::pick_inline() noexcept {
     if (budget_ == 0) return nullptr;
-    work_unit* const next = own_order_ ? own_pool_.pop_in_turn(budget_)
-                            : primary_ ? next_of_primary()
-                                       : order_->next();
+    work_unit* const next = own_order_     ? own_pool_.pop_in_turn(budget_)
+                            : known_order_ ? order_->next()
+                                           : next_of_others();
     if (next != nullptr) --budget_;
     return next;
 }

@@ -13,7 +13,7 @@
 
 #include <sys/types.h>
 
-#include <amalgam/tasks/detail/returned_child.hpp>
+#include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/future.hpp>
@@ -270,7 +270,7 @@ private:
     void bind_to_cpu() const noexcept;
     void check_primary() const;
     bool is_of_primary(const ult_core& who) const noexcept;
-    work_unit* next_of_primary() noexcept;
+    work_unit* next_of_others() noexcept;
     void stop_primary();
     bool run_one_of_all() noexcept;
     void stop_now();
@@ -314,6 +314,7 @@ private:
     std::atomic<pool*> main_pool_{nullptr};
     scheduler* order_ = nullptr;  // on top of orders_
     bool own_order_ = false;      // only own_pool_: no virtual calls
+    bool known_order_ = false;  // no function of the user's chooses, and the stream is not primary
     call_stack loop_;
 
     execution_stream& owner_;

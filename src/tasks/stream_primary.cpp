@@ -42,11 +42,6 @@ stream::primary::~primary() {
     ::pthread_setaffinity_np(::pthread_self(), sizeof cores_before_, &cores_before_);
 }
 
-work_unit* stream::next_of_primary() noexcept {
-    if (work_unit* const unit = own_pool_.pop()) return unit;
-    return order_->next();
-}
-
 void stream::check_primary() const {
     if (!options_.primary) return;
     if (options_.driven) {

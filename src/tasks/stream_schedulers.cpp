@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <typeinfo>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +9,8 @@
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/fifo_pool.hpp>
+#include <amalgam/tasks/shared_pools.hpp>
 
 #include "tasks/forks.hpp"
 #include "tasks/stream.hpp"
@@ -15,6 +18,25 @@
 // The schedulers of a stream, and the pools that it serves for them.
 
 namespace amalgam::detail {
+
+namespace {
+
+template <typename... Known, typename What>
+bool is_one_of(const What& what) noexcept {
+    return ((typeid(what) == typeid(Known)) || ...);
+}
+
+/// It and its pools are the library's, which do not fork.
+bool is_known(const scheduler& which) noexcept {
+    const auto pools = which.pools();
+    return is_one_of<basic_scheduler, priority_scheduler, work_stealing_scheduler>(which) &&
+           std::all_of(pools.begin(), pools.end(), [](const pool* each) {
+               return is_one_of<fifo_pool, shared_fifo_pool, lifo_pool, priority_pool,
+                                work_stealing_pool>(*each);
+           });
+}
+
+}  // namespace
 
 bool stream::serves(const pool* what) const noexcept {
     return std::any_of(served_.begin(), served_.end(),
@@ -90,6 +112,15 @@ void stream::detach_all() noexcept {
 void stream::use(scheduler& which) noexcept {
     order_ = &which;
     own_order_ = order_ == own_scheduler_;
+    known_order_ = !options_.primary && is_known(which);
+}
+
+// Not inlined: see stay_in_parent().
+[[gnu::noinline]] work_unit* stream::next_of_others() noexcept {
+    work_unit* next = options_.primary ? own_pool_.pop() : nullptr;
+    if (next == nullptr) next = order_->next();
+    stay_in_parent();
+    return next;
 }
 
 // Told in stop(); they stay, as one may own pools.

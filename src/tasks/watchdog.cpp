@@ -6,8 +6,10 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <amalgam/core/blocked_signals.hpp>
+#include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/inspect.hpp>
@@ -92,6 +94,7 @@ watchdog::~watchdog() {
 
 void watchdog::look_from_time_to_time() {
     const auto pause = std::max(options_.holds_stream_for / 4, std::chrono::nanoseconds(1));
+    const pid_t mine = ::getpid();
     std::unique_lock hold(stop_lock_);
     while (!stop_asked_.wait_for(hold, pause, [this] { return stopping_; })) {
         hold.unlock();
@@ -100,6 +103,7 @@ void watchdog::look_from_time_to_time() {
         } catch (...) {
             detail::log_thrown("a watchdog could not look, or could not tell");
         }
+        if (::getpid() != mine) detail::end_returned_child();
         hold.lock();
     }
 }

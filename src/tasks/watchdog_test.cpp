@@ -20,6 +20,7 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/watchdog.hpp>
 
+#include "core/returning_child_testing.hpp"
 #include "tasks/trace_testing.hpp"
 
 namespace amalgam {
@@ -241,6 +242,19 @@ TEST(watchdog_thread, logs_what_tell_throws_and_looks_on) {
         }
     }
     default_logger().set_sink({});
+}
+
+TEST(watchdog_thread, has_no_child_that_looks_on) {
+    execution_stream stream;
+    core_testing::child_that_returns child;
+    const watchdog dog({.holds_stream_for = 1ms, .tell = [&](std::string_view) {
+                            if (!child.forked()) child.fork();
+                        }});
+    spawn(stream, [&] {
+        while (!child.forked())
+            continue;
+    }).join();
+    EXPECT_TRUE(child.was_ended());
 }
 
 TEST(watchdog_thread, finds_a_held_stream_by_itself) {

@@ -21,7 +21,8 @@ public:
 
     /// `function` gets each packet from now on, at an address that is a multiple of 16, one at a
     /// time, on a thread of the medium; it must not wait. What it throws is logged, and costs that
-    /// packet only. An empty one ends that: once it returns, none is running. Not called from
+    /// packet only. A child of fork() that comes back from it is ended, as it would take its
+    /// parent's packets. An empty one ends that: once it returns, none is running. Not called from
     /// within it.
     virtual void listen(receiver function) = 0;
     /// False: it did not leave, and will not; the network is down, or it is longer than

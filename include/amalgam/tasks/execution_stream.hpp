@@ -47,9 +47,10 @@ class timer;
 ///          A child of fork() has none of its parent's streams: what they would run there, and to
 ///          join what they have not ended, throws error{closed}, stop() and the destructor do
 ///          nothing, and exit() does not wait for them. Where the parent was in a ULT, the child is
-///          on a plain thread. One that was forked by what a stream ran (a ULT, tasklet, callback)
-///          must exec() or _exit() before that returns: else it is ended there, with a sentence on
-///          standard error and 1 as its exit code. New streams in the child are like any other.
+///          on a plain thread. One that was forked by what a stream ran (a ULT, tasklet, callback,
+///          scheduler or pool) must exec() or _exit() before that returns: else it is ended there,
+///          with a sentence on standard error and 1 as its exit code. New streams in the child are
+///          like any other.
 ///          A ULT of the main pool that is still parked when the stream stops runs again only when
 ///          another stream serves that pool. What is left in the stream's own pool when it is
 ///          destroyed is told of in the log, and canceled: see pool.

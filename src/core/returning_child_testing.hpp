@@ -11,9 +11,9 @@
 
 #include <amalgam/core/status.hpp>
 
-// Children of fork() that come back from what a stream ran.
+// Children of fork() that come back from what a thread of the library's called.
 
-namespace amalgam::tasks_testing {
+namespace amalgam::core_testing {
 
 /// How the child ended.
 inline int ended(pid_t child) {
@@ -59,4 +59,4 @@ private:
     std::atomic<pid_t> child_{-1};
 };
 
-}  // namespace amalgam::tasks_testing
+}  // namespace amalgam::core_testing
