@@ -164,7 +164,6 @@ public:
         if (orphaned_) [[unlikely]]
             end_orphan();
     }
-    bool is_in_child() const noexcept { return forked_.load(std::memory_order_relaxed); }
     /// A function of the user's has returned, which may have forked: the child goes no further.
     void stay_in_parent() const noexcept {
         if (forked_.load(std::memory_order_relaxed)) [[unlikely]]

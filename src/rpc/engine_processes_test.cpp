@@ -1,5 +1,7 @@
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -320,6 +322,51 @@ TEST_P(engine_processes, a_child_that_returns_from_an_interceptor_is_ended) {
     child_that_returns child;
     expect_parent_goes_on(GetParam(), {.interceptors = {std::make_shared<forks_once>(child)}},
                           child, handler::ult, false, call);
+}
+
+TEST_P(engine_processes, a_child_that_returns_from_the_end_of_what_a_post_held_is_ended) {
+    // Says so when the child goes on to the next one.
+    struct forks_at_its_end {
+        forks_at_its_end(child_that_returns& whom, pid_t of) : child(whom), parent(of) {}
+        ~forks_at_its_end() {
+            if (::getpid() != parent) {
+                static_cast<void>(!::write(STDERR_FILENO, "another\n", 8));
+            } else if (!this_task::in_ult() && !child.forked()) {
+                child.fork();
+            }
+        }
+        child_that_returns& child;
+        const pid_t parent;
+        const std::vector<std::byte> bytes = std::vector<std::byte>(30000);
+    };
+    child_that_returns child;
+    std::atomic<int> came{0};
+    engine server{GetParam()}, client{calls()};
+    std::promise<void> stands, go_on;
+    server.define("stand",
+                  [&] {
+                      stands.set_value();
+                      go_on.get_future().wait();
+                  },
+                  {.run = handler::inline_});
+    server.define("take", [&](const_bytes) { ++came; });
+    const peer there = client.lookup(server.address());
+    auto standing = client.procedure<void()>("stand").on(there).start();
+    stands.get_future().wait();
+    // So many that most wait for the server, and leave together.
+    const auto take = client.procedure<void(const_bytes)>("take").on(there);
+    constexpr int all = 400;
+    client.run([&] {
+        for (int i = 0; i < all; ++i) {
+            const auto held = std::make_shared<forks_at_its_end>(child, ::getpid());
+            take.post_held(held, held->bytes);
+        }
+    });
+    go_on.set_value();
+    standing.get();
+    while (came != all || !child.forked())
+        std::this_thread::yield();
+    EXPECT_TRUE(child.was_ended());
 }
 
 TEST_P(engine_processes, a_forked_child_exits_although_a_static_engine_runs) {

@@ -6,6 +6,7 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/detail/exposure.hpp>
 
+#include "rpc/ends_children.hpp"
 #include "rpc/engine_core.hpp"
 #include "rpc/exposure_table.hpp"
 
@@ -75,12 +76,9 @@ void exposure::close(void (*then)(exposure&) noexcept) noexcept {
 
 void exposure::run_close(work_unit& self) noexcept {
     exposure& mine = static_cast<errand&>(self).whose;
-    engine_core& core = mine.core_;
-    const core_reference stays(core);
-    core.exposures().close(mine);
-    const bool in_parent = !core.is_in_child();
-    mine.then_(mine);  // Ends what the user gave it to hold, which may fork.
-    if (in_parent) core.stay_in_parent();
+    mine.core_.exposures().close(mine);
+    const ends_children of_what_it_held;
+    mine.then_(mine);
 }
 
 exposure_table::exposure_table() noexcept : incarnation_(random_nonzero_u64()) {}

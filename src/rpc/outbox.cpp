@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "rpc/ends_children.hpp"
+
 namespace amalgam::detail {
 
 namespace {
@@ -19,6 +21,10 @@ struct copied_message final : outgoing {
     static void on_sent(completion& self, status what, std::size_t) noexcept {
         auto& me = static_cast<copied_message&>(self);
         if (!what.ok() && me.counts_loss != nullptr) me.counts_loss->add();
+        if (me.owner != nullptr) {
+            const ends_children of_the_owner;
+            me.owner.reset();
+        }
         destroy(me);
     }
     static void destroy(copied_message& self) noexcept {

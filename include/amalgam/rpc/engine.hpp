@@ -146,8 +146,8 @@ struct peer_way {
 ///          nothing, and exit() does not wait for it. What the parent's code waited for at the
 ///          fork never comes there. A new engine in the child is like any other. A child that
 ///          was forked by a handler, a continuation, an interceptor, on_progress of a transfer or
-///          the end of what was given to expose_owned() must exec() or _exit() before that returns;
-///          else it is ended there, as execution_stream says.
+///          the end of what was given to expose_owned() or post_held() must exec() or _exit()
+///          before that returns; else it is ended there, as execution_stream says.
 /// Threads: any member from any thread or ULT, unless said otherwise. The engine's own threads
 ///          have the program's signals blocked, all but those that an instruction raises, SIGPROF
 ///          and the real-time ones; so do programs that handlers start, unless they set a mask.
