@@ -12,6 +12,7 @@
 
 #include "inject/injector_testing.hpp"
 #include "memory/memory.hpp"
+#include "tasks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {
