@@ -194,8 +194,12 @@ TEST_F(ifunc_pair, descriptors_are_readable_when_something_has_come_which_a_poll
         EXPECT_EQ(amalgam_poll_ifunc(source, nullptr), 0);  // It leaves.
         while (sum < i) {  // Only those are polled whose descriptor says so.
             ASSERT_GT(::poll(ends, 2, -1), 0);
-            if (ends[0].revents != 0) ASSERT_EQ(amalgam_poll_ifunc(source, nullptr), 0);
-            if (ends[1].revents != 0) ASSERT_GE(amalgam_poll_ifunc(target, &sum), 0);
+            if (ends[0].revents != 0) {
+                ASSERT_EQ(amalgam_poll_ifunc(source, nullptr), 0);
+            }
+            if (ends[1].revents != 0) {
+                ASSERT_GE(amalgam_poll_ifunc(target, &sum), 0);
+            }
         }
     }
     EXPECT_EQ(sum, 3);
