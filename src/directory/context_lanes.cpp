@@ -81,11 +81,11 @@ private:
         try {
             const peer there = of_.locate(to_, traffic::small);
             const const_bytes content(one->what->content().data(), one->what->bytes);
-            auto answer = of_.message_in_turn_.on(there).start(from_, to_, one->what->tag, content,
-                                                               std::exchange(begins_, false));
+            auto answer =
+                of_.message_in_turn_.on(there).start(from_, to_, one->what->tag, content, begins_);
+            begins_ = false;
             under_way_.push_back({std::move(*one), there, std::move(answer)});
         } catch (const error& why) {
-            begins_ = true;
             const amalgam::failure said{why.code(), why.what()};
             one->what->end(&said);
         }
