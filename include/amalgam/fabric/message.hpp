@@ -11,19 +11,19 @@
 
 namespace amalgam {
 
-/// Bytes to send, in pieces: both the array and the bytes are lent until completion.
+/// Pieces to send. Array and bytes are borrowed until completion.
 using gather = std::span<const const_bytes>;
-/// Where bytes go, in pieces: lent likewise.
+/// Pieces to receive into; borrowed likewise.
 using scatter = std::span<const mutable_bytes>;
 
-/// A peer as one port knows it: never reused, so a stale id is refused, not misdelivered.
+/// A peer as known to one port. Ids are never reused, so a stale one is refused, not misdelivered.
 struct peer_id {
-    std::uint64_t value = 0;  ///< 0 names nobody.
+    std::uint64_t value = 0;  ///< 0 means no peer.
     explicit constexpr operator bool() const noexcept { return value != 0; }
     friend constexpr auto operator<=>(peer_id, peer_id) = default;
 };
 
-/// An unexpected message, shown to the sink while it runs.
+/// An unexpected message, valid only while the sink runs.
 class message {
 public:
     message(peer_id from, std::uint64_t tag, const_bytes bytes, buffer* owned,
@@ -35,8 +35,8 @@ public:
     /// Valid until the sink returns.
     const_bytes bytes() const noexcept { return bytes_; }
 
-    /// Keeps the bytes past the sink's return. Cost: free when the port assembled the
-    /// message in a buffer of its own (large ones), else one copy into a pooled buffer.
+    /// Keeps the bytes after the sink returns. Cost: free if the port received the message into its
+    /// own buffer (large messages), else one copy into a pooled buffer.
     buffer take();
 
 private:
@@ -47,16 +47,16 @@ private:
     buffer_pool& pool_;
 };
 
-/// Who gets what arrives unasked at a port. Called inside progress(); may post.
+/// Receives unexpected messages and peer-down notices. Called inside progress(); may post.
 class message_sink {
 public:
-    /// One sender's messages arrive in the order it posted them.
+    /// Messages from one peer arrive in the order it posted them.
     virtual void on_message(message& arrived) noexcept = 0;
 
-    /// The peer is gone (`disconnected`) or was never reached (`unreachable`), or was closed
-    /// here (`closed`). Runs once per peer, after its last message and after everything that was
-    /// posted to it before has completed, also what was posted when it was lost already: a
-    /// completion that always posts to it again puts this off. What is posted later fails alike.
+    /// The peer is gone (`disconnected`), was never reached (`unreachable`), or was closed here
+    /// (`closed`). Runs once per peer, after its last message and after every operation posted to
+    /// it earlier has completed. That includes operations posted after the loss, so a completion
+    /// that keeps posting to the peer delays this call. Later posts fail with the same status.
     virtual void on_peer_down(peer_id, status) noexcept {}
 
 protected:

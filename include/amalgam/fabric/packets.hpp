@@ -13,102 +13,104 @@
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
 
-/// The short way to a transport: whoever can carry packets between two ends, reliably and in
-/// order, has a port. make_packet_port() adds all else: messages of any length, matching,
+/// The shortest way to write a transport: implement a carrier that moves packets between two ends,
+/// reliably and in order. make_packet_port() adds the rest: messages of any length, matching,
 /// regions, put and get with checked keys, cancel, back-pressure, completions that run once.
 namespace amalgam {
 
-/// Bytes on their way out, in memory of the port's.
+/// Outgoing bytes, in memory owned by the port.
 struct packet {
-    /// This many bytes in front of `data` are the carrier's, for a header of its own.
+    /// Bytes in front of `data` reserved for the carrier's own header.
     static constexpr std::size_t head_room = 16;
 
     std::byte* data = nullptr;
     std::uint32_t bytes = 0;
-    /// The carrier's own while it holds the packet.
+    /// For the carrier's use while it holds the packet.
     std::uintptr_t carrier_words[2] = {};
     packet* next = nullptr;
 };
 
-/// One connection of a carrier, which derives from it.
+/// One connection of a carrier. Carriers derive from it.
 ///
 /// Threads: the port's.
 class packet_link {
 public:
-    /// Sends one packet. done: its bytes were copied or are gone. pending: the packet is the
-    /// carrier's until packet_events::returned(). full: nothing was taken; packet_events::room()
-    /// tells when to try again. A connection under way says full. Makes no upcalls.
+    /// Sends one packet. done: its bytes were copied or sent. pending: the carrier holds the packet
+    /// until packet_events::returned(). full: nothing was taken; packet_events::room() says when to
+    /// retry. Returns full while still connecting. Makes no upcalls.
     virtual posted send(packet& one) noexcept = 0;
-    /// Ends the connection. What send() took still leaves, as far as that needs no waiting. No
-    /// upcalls for this link from now on, but for the return of packets. It may be called inside
-    /// of an upcall for this very link, which stays where it is until packet_carrier::release().
+    /// Ends the connection. Packets that send() took still leave if that needs no waiting. No more
+    /// upcalls for this link, except for returned packets. May be called inside an upcall for this
+    /// very link, which stays valid until packet_carrier::release().
     virtual void close() noexcept = 0;
 
-    void* user = nullptr;  ///< The port's.
+    void* user = nullptr;  ///< For the port.
 
 protected:
     ~packet_link() = default;
 };
 
-/// What a carrier tells. Each only inside of packet_carrier::progress(), unless said otherwise.
+/// Upcalls from a carrier to its port. Only inside packet_carrier::progress(), unless marked "any
+/// time".
 class packet_events {
 public:
-    /// Somebody connected to us. False: there is no memory; release() the link then.
+    /// A peer connected. False: out of memory; release() the link.
     virtual bool accepted(packet_link&, std::string address) noexcept = 0;
-    /// A packet came; its bytes are not needed after the return.
+    /// A packet arrived. Its bytes are not used after this returns.
     virtual void received(packet_link&, const_bytes) noexcept = 0;
-    /// A link that said full takes packets again.
+    /// A link that returned full takes packets again.
     virtual void room(packet_link&) noexcept = 0;
-    /// The connection is gone, or was not to be had (`unreachable`): once, not after close(). What
-    /// came before was received.
+    /// The connection is gone, or could not be made (`unreachable`). Called once, never after
+    /// close(). Packets that arrived earlier have been delivered.
     virtual void down(packet_link&, status why) noexcept = 0;
-    /// A pending packet is not needed any more, sent or not. Anywhere.
+    /// A pending packet is no longer in use, sent or not. Any time.
     virtual void returned(packet&) noexcept = 0;
-    /// Instead of returned(): the library below may read this pending packet for ever, and so it
-    /// is never freed. Anywhere.
+    /// Instead of returned(): the underlying library may read this packet forever, so it is never
+    /// freed. Any time.
     virtual void abandoned(packet&) noexcept = 0;
-    /// A run of progress() has something to do that no wait handle shows. Anywhere.
+    /// progress() has work that no wait handle shows. Any time.
     virtual void due() noexcept = 0;
 
 protected:
     ~packet_events() = default;
 };
 
-/// Moves packets: what a transport brings along. Reliable, in order, between pairs of ends.
+/// Moves packets, reliably and in order, between pairs of ends. A transport implements it.
 ///
-/// Owner:   owned by the port that stands on it; owns its links.
+/// Owner:   owned by the port built on it; owns its links.
 /// Threads: the port's.
 class packet_carrier {
 public:
-    /// Ends all; returns, or abandons, all packets. No upcalls but that.
+    /// Ends everything; returns or abandons all packets, with no other upcalls.
     virtual ~packet_carrier() = default;
 
     /// Called once, before anything else.
     virtual void start(packet_events& events) noexcept = 0;
 
-    /// What others pass to lookup(); empty when it does not listen.
+    /// The URI that peers pass to lookup(). Empty if it does not listen.
     virtual std::string address() const = 0;
-    /// One sentence each: what was chosen at opening, and why.
+    /// What was chosen when it was opened and why, one sentence each.
     virtual std::string explain() const = 0;
-    /// The form of an address under which two spellings of one peer are the same peer.
-    /// Failure: `invalid` or `unsupported`, one sentence.
+    /// Canonical form of an address, so that two spellings of one peer compare equal.
+    /// Failure: `invalid` or `unsupported`, with one sentence.
     virtual result<std::string> canonical(std::string_view address) const = 0;
-    /// Begins to connect; does not wait. If that fails later: packet_events::down(unreachable).
+    /// Starts connecting; does not wait. A later failure arrives as
+    /// packet_events::down(unreachable).
     virtual result<packet_link*> connect(std::string_view address) = 0;
-    /// The port does not name the link any more: free it. Not inside of progress().
+    /// The port no longer uses the link: free it. Not called inside progress().
     virtual void release(packet_link&) noexcept = 0;
 
-    /// Moves on without blocking, in `budget` upcalls or little more; returns how many they were.
+    /// Makes progress without blocking, in `budget` upcalls or slightly more; returns their number.
     virtual std::size_t progress(std::size_t budget) noexcept = 0;
-    /// A descriptor that is readable when progress() has something to do, once arm() was true.
+    /// A descriptor that is readable when progress() has work, once arm() has returned true.
     virtual int wait_handle() const noexcept = 0;
     virtual bool arm() noexcept = 0;
 };
 
-/// What the port says of itself, and how it cuts.
+/// What the port reports as its capabilities, and the packet size.
 struct packet_port_traits {
     std::string_view transport;          ///< As capabilities::transport; outlives the port.
-    std::size_t packet_bytes = 65536;    ///< Longest packet the carrier takes; 512 at least.
+    std::size_t packet_bytes = 65536;    ///< Longest packet the carrier takes; at least 512.
     std::size_t eager_bytes = 64 << 10;  ///< As capabilities::eager_bytes.
     bool listens = false;
     bool between_processes = true;
@@ -116,10 +118,9 @@ struct packet_port_traits {
     bool isolates_killed = true;  ///< As capabilities::isolates_killed.
 };
 
-/// A port on a carrier. Both ends must use the same packet_bytes.
+/// Builds a port on a carrier. Both ends must use the same packet_bytes.
 /// Failure: throws std::bad_alloc.
-/// Cost:    a message is copied into a packet and, on the other side, handed to the sink where the
-///          carrier has it.
+/// Cost:    a message is copied into a packet; on the receiving side the sink gets it in place.
 std::unique_ptr<port> make_packet_port(std::unique_ptr<packet_carrier> carrier,
                                        const packet_port_traits& traits,
                                        const port_options& options);

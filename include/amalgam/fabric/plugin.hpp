@@ -7,36 +7,41 @@
 #include <amalgam/fabric/packets.hpp>
 #include <amalgam/fabric/transport.hpp>
 
-/// A transport in a shared object of its own, loaded at run time: the promise both sides keep.
+/// A transport in its own shared object, loaded at run time: the contract between both sides.
 ///
-/// The object is called `amalgam-transport-NAME.so`, for URIs that begin with NAME, and lies in a
-/// folder of AMALGAM_PLUGIN_PATH (separated by colons), in lib/amalgam beside the bin folder of the
-/// program, in the folder amalgam next to the shared library of Amalgam, or in lib/amalgam of
-/// the prefix that Amalgam was configured with. (Where `cmake --install --prefix` says another one
-/// and Amalgam is linked statically, programs outside of that prefix need AMALGAM_PLUGIN_PATH.)
-/// It links amalgam::fabric into itself, holds one line
+/// The object is named `amalgam-transport-NAME.so` and serves URIs that begin with NAME. It is
+/// looked for in:
+///
+/// - the folders of AMALGAM_PLUGIN_PATH (separated by colons),
+/// - lib/amalgam beside the program's bin folder,
+/// - the folder amalgam next to the shared library of Amalgam,
+/// - lib/amalgam of the prefix that Amalgam was configured with. (If `cmake --install --prefix`
+///   names another prefix and Amalgam is linked statically, programs outside that prefix need
+///   AMALGAM_PLUGIN_PATH.)
+///
+/// It links amalgam::fabric into itself, contains one line
 ///
 ///     AMALGAM_TRANSPORT_PLUGIN([]() -> amalgam::transport* { return new my_transport; })
 ///
 /// and is built by `amalgam_transport_plugin(NAME SOURCES …)` of Amalgam's CMake package. Program
-/// and object must have been built against the same plugin_interface_version and with the same
-/// plugin_abi: what crosses the border are the classes of transport.hpp and port.hpp. An object
-/// that was built otherwise is refused before any of its code runs, with what differs. It is
-/// loaded when a program first opens a URI of its name, and never unloaded.
+/// and object share the classes of transport.hpp and port.hpp, so both must be built with the same
+/// plugin_interface_version and plugin_abi. A mismatched object is refused before any of its code
+/// runs, with the difference named. It is loaded when a program first opens a URI of its name, and
+/// never unloaded.
 namespace amalgam {
 
-/// Raised with every change of the classes that cross the border.
+/// Raised with every change of the classes that both sides share.
 inline constexpr std::uint32_t plugin_interface_version = 2;
 
-/// What a shared object shows of itself. Its layout never changes.
+/// What a shared object exports. Its layout never changes.
 struct transport_plugin {
     std::uint32_t interface_version;
-    const char* abi;       ///< The plugin_abi of its side.
+    const char* abi;       ///< The plugin_abi the object was built with.
     transport* (*make)();  ///< May throw; the caller owns the result.
 };
 
-/// How one side was built, as "NAME=VALUE;NAME=VALUE;": whatever must be equal on both sides for
-/// their classes to be laid out alike.
+/// How one side was built, as "NAME=VALUE;NAME=VALUE;": everything that must match on both sides
+/// for their classes to have the same layout.
 struct plugin_abi_text {
     char text[512] = {};
     std::size_t bytes = 0;
@@ -63,8 +68,8 @@ private:
     }
 };
 
-// Not inline, neither this nor what is made of it: another side's must not take its place when an
-// object is loaded.
+// Not inline, and neither is plugin_abi: when an object is loaded, the other side's definition must
+// not replace this one.
 static constexpr plugin_abi_text describe_plugin_abi() {
     plugin_abi_text abi;
     abi.add("interface", std::size_t{plugin_interface_version});
@@ -121,7 +126,7 @@ static constexpr plugin_abi_text plugin_abi = describe_plugin_abi();
 #define AMALGAM_TRANSPORT_PLUGIN(...) \
     AMALGAM_TRANSPORT_PLUGIN_BUILT(::amalgam::describe_plugin_abi(), __VA_ARGS__)
 
-/// For tests: a plug-in that says it was built as the plugin_abi_text `abi` says. The loader reads
+/// For tests: a plug-in that claims to be built as the plugin_abi_text `abi` says. The loader reads
 /// that section before it loads the object.
 #define AMALGAM_TRANSPORT_PLUGIN_BUILT(abi, ...)                                                   \
     __attribute__((section("amalgam_transport_abi"),                                               \

@@ -22,17 +22,17 @@ constexpr bool allows(access granted, access asked) noexcept {
            static_cast<unsigned>(asked);
 }
 
-/// The right to read or write a region from elsewhere. Send it to a peer to grant access.
+/// Grants remote read or write access to a region. Send it to a peer to grant access.
 ///
-/// Checked at the target: `secret` is 64 random bits, `incarnation` names the one run of the
-/// one port that made it, so a forged, stale or foreign key gets `denied` and touches nothing.
+/// Checked at the target: `secret` is 64 random bits and `incarnation` identifies one run of the
+/// port that made the key. A forged, stale or foreign key gets `denied` and touches nothing.
 struct remote_key {
     static constexpr std::size_t wire_bytes = 40;
 
     std::uint64_t secret = 0;
     std::uint64_t region = 0;       ///< Slot and generation in the target's table.
     std::uint64_t incarnation = 0;  ///< Of the target's port.
-    std::uint64_t bytes = 0;        ///< Length of the region, all segments together.
+    std::uint64_t bytes = 0;        ///< Total length of the region, over all segments.
     access rights = access::read;
     std::uint8_t reserved[7] = {};
 
@@ -44,10 +44,10 @@ static_assert(std::is_trivially_copyable_v<remote_key>);
 
 /// Local memory that peers may read or write while this object lives.
 ///
-/// The segments form one logical range, in order: offset 0 is the first byte of the first.
+/// The segments form one logical range, in order: offset 0 is the first byte of the first segment.
 /// Owner:   the caller owns the bytes; a region owns only their registration.
-/// Threads: its port's, but const members may run concurrently.
-/// Failure: port::open_region() reports `no_memory` at a pinning or table limit.
+/// Threads: the port's thread; const members may run concurrently.
+/// Failure: port::open_region() returns `no_memory` at a pinning or table limit.
 /// Cost:    may pin pages; do it at set-up, not per transfer.
 class region {
 public:
@@ -62,13 +62,13 @@ public:
         std::swap(key_, from.key_);
         return *this;
     }
-    /// Precondition: the port still lives. A peer's transfer that is still under way ends
-    /// with `denied`. The bytes are the caller's alone after it: no peer reads or writes them any
-    /// more, whatever it had sent or asked before.
-    /// Returns at once, but where peers copy memory to memory (can().rma is `cross_memory`, or
-    /// shares_blocks): there a copy that is under way is waited for, some microseconds. One that
-    /// the system has stopped (SIGSTOP, a debugger) in the midst of a write is waited for until it
-    /// goes on or has ended, since it could write at any time later: kill it to end the wait.
+    /// Precondition: the port still lives. Peers' transfers in flight end with `denied`. Afterwards
+    /// no peer reads or writes the bytes, whatever it sent or requested before.
+    /// Returns at once unless peers copy memory directly (can().rma is `cross_memory`, or
+    /// shares_blocks). Then it waits for a copy in flight, some microseconds. If the copying
+    /// process was stopped in the middle of a write (SIGSTOP, a debugger), it waits until that
+    /// process resumes or exits, since the process could still write later; kill it to end the
+    /// wait.
     ~region();
 
     explicit operator bool() const noexcept { return owner_ != nullptr; }

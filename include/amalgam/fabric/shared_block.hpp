@@ -9,19 +9,19 @@
 
 namespace amalgam {
 
-/// Memory from a port, at the start of a page and zeroed, that its peers on the same host may map:
-/// they then put and get in regions that lie inside of it without the kernel, at the speed of
-/// memory. Ports that know no such way give private memory. See port::allocate().
+/// Zeroed, page-aligned memory from a port that peers on the same host may map. Peers then put and
+/// get in regions inside it at memory speed, without the kernel. Ports without this ability return
+/// private memory. See port::allocate().
 ///
-/// Owner:   owns its bytes. It may outlive the port, and is not shared any more then. Regions that
-///          lie inside must be gone before it. One that was shared when it was made is shared
-///          with children by fork(), too: what either writes, both see.
-/// Threads: like a plain value; it may end on any thread.
-/// Cost:    whole pages, which are taken when they are first touched, and a system call or more to
-///          make it and to free it. A long one also takes a descriptor.
+/// Owner:   owns its bytes. May outlive the port, but is no longer shared then. Destroy all regions
+///          inside it first. A block created as shared is also shared with fork() children: each
+///          sees the other's writes.
+/// Threads: like a plain value; may be destroyed on any thread.
+/// Cost:    whole pages, committed on first touch; at least one system call each to create and to
+///          free. A large block also takes a file descriptor.
 class shared_block {
 public:
-    /// The memory and how it is given back; what a transport makes.
+    /// The memory and how to free it; implemented by a transport.
     class body {
     public:
         body() = default;
@@ -37,19 +37,19 @@ public:
     explicit shared_block(std::unique_ptr<body> memory) noexcept : memory_(std::move(memory)) {}
 
     explicit operator bool() const noexcept { return memory_ != nullptr; }
-    /// As many as were asked for.
+    /// Exactly the size that was asked for.
     mutable_bytes bytes() const noexcept {
         return memory_ == nullptr ? mutable_bytes() : memory_->bytes();
     }
-    /// Whether peers may map it. False for private memory, and once the port is gone.
+    /// Whether peers may map it. False for private memory and once the port is gone.
     bool is_shared() const noexcept { return memory_ != nullptr && memory_->is_shared(); }
 
 private:
     std::unique_ptr<body> memory_;
 };
 
-/// A block of private memory: what port::allocate() falls back to.
-/// Failure: `invalid` for no bytes; `no_memory`.
+/// A block of private memory; port::allocate() falls back to it.
+/// Failure: `invalid` for zero bytes; `no_memory`.
 result<shared_block> allocate_private(std::size_t bytes) noexcept;
 
 }  // namespace amalgam

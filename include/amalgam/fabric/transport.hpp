@@ -14,28 +14,27 @@
 
 namespace amalgam {
 
-/// How a port behaves; every field has a default that suits most. A limit of more than 30 days
-/// counts as 30 days.
+/// How a port behaves. Limits above 30 days count as 30 days.
 struct port_options {
     static constexpr std::chrono::milliseconds longest_limit = std::chrono::hours(30 * 24);
 
-    /// How long a peer may be silent while we wait for it before it counts as gone; also the
-    /// limit for reaching it. More than 0.
+    /// A peer that stays silent this long while we wait for it counts as gone. Also the limit for
+    /// connecting. Must be positive.
     std::chrono::milliseconds silence_limit{5000};
-    /// How long a frame that has begun may take to go on (tcp): a peer that sends less than 4 KiB
-    /// of it in that time is ended. A program that is stopped for longer in the midst of a send
-    /// loses its connection. 0: for ever.
+    /// tcp: a peer that has begun a frame must send at least 4 KiB of it in this time, or its
+    /// connection ends. So does that of a program stopped longer than this in the middle of a send.
+    /// 0: no limit.
     std::chrono::milliseconds frame_limit{60000};
-    /// Connections that were accepted and have not said hello yet (tcp). A newcomer past it takes
-    /// the place of the oldest. At least 1.
+    /// tcp: accepted connections whose handshake is pending. Beyond this, a new one evicts the
+    /// oldest. At least 1.
     std::size_t max_strangers = 1024;
-    /// Messages that nobody has taken yet (expected ones without a posted receive, any without a
-    /// sink): past this many bytes from one peer we stop reading from it until they are taken. What
-    /// it sent behind them waits, too, its puts and gets and the answers to ours among it.
+    /// Bytes per peer of messages not taken yet: expected ones without a posted receive, any
+    /// without a sink. Beyond this we stop reading from the peer until they are taken. Everything
+    /// it sent after them waits too, including its puts and gets and its replies to ours.
     std::size_t max_queued_bytes = std::size_t{64} << 20;
-    /// The same of all peers of the port together, large messages that are still arriving among
-    /// them. Past it we read from no peer whose messages wait. Past it by the length of the
-    /// longest message, the connection of the peer that holds most is ended, with `overloaded`.
+    /// The same for all peers of the port together, including large messages still arriving. Beyond
+    /// this we stop reading from every peer that has messages waiting. If the excess passes the
+    /// length of the longest message, the peer that holds most is disconnected with `overloaded`.
     std::size_t max_queued_bytes_total = std::size_t{256} << 20;
 };
 
@@ -43,13 +42,13 @@ struct port_options {
 struct transport_info {
     std::string name{};
     bool usable = false;
-    std::string summary{};               ///< What it does here: "sockets, IPv4 and IPv6".
-    std::string why_not{};               ///< One sentence, when not usable.
+    std::string summary{};  ///< What it does on this machine: "sockets, IPv4 and IPv6".
+    std::string why_not{};  ///< One sentence, if not usable.
     std::vector<std::string> details{};  ///< Facts probed at start: "rma: cross-memory attach".
     std::string example{};               ///< A URI that works: "tcp://127.0.0.1:0".
 };
 
-/// Opens ports of one kind. Stateless but for what it probed about the machine.
+/// Opens ports of one kind. Stateless except for facts probed about the machine.
 ///
 /// Threads: const members may run concurrently.
 class transport {
@@ -57,8 +56,8 @@ public:
     virtual ~transport() = default;
     virtual std::string_view name() const noexcept = 0;  ///< The URI scheme: "tcp".
     virtual transport_info describe() const = 0;
-    /// Failure: `invalid`, `unsupported`, `unreachable`, `in_use` when another port has the address
-    ///          … with one sentence for the user.
+    /// Failure: `invalid`, `unsupported`, `unreachable`, `in_use` if another port has the address,
+    ///          and others; each with one sentence for the user.
     virtual result<std::unique_ptr<port>> open(const uri& where,
                                                const port_options& options) const = 0;
 };
@@ -69,7 +68,7 @@ class plugin_folders;
 
 /// The transports a program can choose from by URI.
 ///
-/// Threads: build it in one thread; const members may run concurrently then.
+/// Threads: set up in one thread; after that, const members may run concurrently.
 class transport_registry {
 public:
     transport_registry();
@@ -77,24 +76,24 @@ public:
     transport_registry& operator=(transport_registry&&) noexcept;
     ~transport_registry();
 
-    /// A registry that holds the native ones: loop, shm, tcp.
+    /// The built-in transports: loop, shm, tcp.
     static transport_registry native();
-    /// The native ones, and those of plug-ins, each loaded when it is first asked for; where they
-    /// are looked for: see plugin.hpp. Cost: as native().
+    /// The built-in transports and plug-ins. A plug-in is loaded on first use; plugin.hpp lists
+    /// where plug-ins are looked for. Cost: as native().
     static transport_registry installed();
 
-    /// Adds one; a later one of the same name replaces the earlier.
+    /// Adds a transport, replacing any earlier one of the same name.
     /// Failure: throws error{invalid} for null.
     void add(std::unique_ptr<transport> one);
-    /// Failure: nullptr, also for a plug-in that cannot be loaded.
+    /// Failure: nullptr if there is none, or its plug-in cannot be loaded.
     const transport* find(std::string_view name) const noexcept;
-    /// Of all, also of plug-ins that cannot be loaded. Loads every plug-in.
+    /// Describes all transports, including plug-ins that cannot be loaded. Loads every plug-in.
     std::vector<transport_info> describe() const;
 
     /// Opens the port that `where` names.
-    /// Failure: what the URI parser says; `invalid` for an option that is out of its range;
-    ///          `not_found` with the names there are; `unsupported` for a
-    ///          plug-in that cannot be loaded, with the reason.
+    /// Failure: whatever the URI parser reports; `invalid` for an option out of range; `not_found`,
+    ///          listing the available names; `unsupported`, with the reason, for a plug-in that
+    ///          cannot be loaded.
     result<std::unique_ptr<port>> open(std::string_view where,
                                        const port_options& options = {}) const;
 
