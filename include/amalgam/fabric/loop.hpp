@@ -49,8 +49,8 @@ struct loop_event {
 /// A network inside one thread, in virtual time that moves only when told: for tests and
 /// simulations.
 ///
-/// Connections are reliable and ordered, and fail, as those of real transports do. A frame dropped
-/// for good, or a cut that outlasts an end's silence limit, ends the connection at that end with
+/// Connections are reliable and ordered, and fail the way real ones do. A frame dropped for good,
+/// or a cut that outlasts an end's silence limit, ends the connection at that end with
 /// `disconnected` (`unreachable` if it was never established). A cut that heals sooner only delays.
 /// The whole run depends on nothing but the seed and the calls.
 ///

@@ -22,7 +22,7 @@ struct port_options {
     /// connecting. Must be positive.
     std::chrono::milliseconds silence_limit{5000};
     /// tcp: a peer that has begun a frame must send at least 4 KiB of it in this time, or its
-    /// connection ends. So does that of a program stopped longer than this in the middle of a send.
+    /// connection ends. A program stopped for longer in the middle of a send loses its connection.
     /// 0: no limit.
     std::chrono::milliseconds frame_limit{60000};
     /// tcp: accepted connections whose handshake is pending. Beyond this, a new one evicts the

@@ -11,8 +11,8 @@ namespace amalgam {
 
 /// First in, first out. Any thread pushes, one stream pops.
 ///
-/// Cost: a push by the serving stream links two pointers; from elsewhere it is one
-///       compare-and-swap, and an eventfd write only when the stream sleeps.
+/// Cost: a push by the serving stream links two pointers. From other threads it is one
+///       compare-and-swap, plus an eventfd write only if the stream sleeps.
 class fifo_pool final : public pool {
 public:
     ~fifo_pool() override { drop_left(); }
@@ -27,9 +27,9 @@ public:
 private:
     friend class detail::stream;
 
-    /// `turn`: changes by one with each pop. Others write the inbox, so it is not looked at every
-    /// time, unless they say so; but not only when all else is done, or ULTs that yield to each
-    /// other would keep all others out.
+    /// `turn` changes by one with each pop. Other threads write the inbox, so it is checked only
+    /// every few pops, or when they ask. Checking it only when own_ is empty would let ULTs that
+    /// yield to each other starve it.
     work_unit* pop_in_turn(std::size_t turn) noexcept {
         look_at_inbox(turn);
         work_unit* const first = own_.pop_front();
@@ -46,7 +46,7 @@ private:
         own_.push_back(unit);
         add_own_size(1);
     }
-    /// push_own() and pop() in one; the unit itself when it is alone.
+    /// push_own() and pop() in one; returns the unit itself if it is alone.
     work_unit* rotate(work_unit& unit, std::size_t turn) noexcept {
         look_at_inbox(turn);
         if (own_.empty()) return &unit;
@@ -64,17 +64,18 @@ private:
     std::uintptr_t empty_inbox() const noexcept;
     static bool has_units(std::uintptr_t inbox) noexcept { return (inbox & empty_mark) == 0; }
 
-    static constexpr std::size_t most_unlooked = 7;  // Pops between two looks; one less than 2^n.
+    static constexpr std::size_t most_unlooked = 7;  // Pops between two checks; one less than 2^n.
 
-    // The serving stream's part.
+    // Used by the serving stream.
     detail::unit_list own_;
     std::size_t pops_ = 0;
-    std::atomic<std::size_t> own_size_{0};  // written by the serving stream only
-    // Others set it to 0 for what is not to wait.
+    std::atomic<std::size_t> own_size_{0};  // written only by the serving stream
+    // Set to 0 by others for urgent units.
     std::atomic<std::size_t> unlooked_{most_unlooked};
-    // Everybody else's part, on its own line: newest first, taken whole. Empty, it is the server's
-    // bell, marked: who adds the first unit rings the bell that it replaced. Read apart from that,
-    // the bell may be of a stream that stopped serving the pool before the unit came.
+    // Used by everyone else, on its own cache line: newest first, taken as a whole. When empty it
+    // holds the server's bell, marked; whoever adds the first unit rings the bell it replaced. If
+    // the bell were read separately, it might belong to a stream that stopped serving the pool
+    // before the unit came.
     static constexpr std::uintptr_t empty_mark = 1;
     alignas(64) std::atomic<std::uintptr_t> inbox_{empty_mark};
     std::atomic<std::size_t> inbox_size_{0};

@@ -10,72 +10,71 @@
 namespace amalgam {
 
 enum class ult_state : std::uint8_t {
-    ready,    ///< In a pool, or on its way there.
-    running,  ///< On a stream, right now.
-    parked    ///< Waits for somebody to wake it.
+    ready,    ///< In a pool, or about to be.
+    running,  ///< On a stream right now.
+    parked    ///< Waiting to be unparked.
 };
 
-/// "parked"; what print_ults() writes.
+/// For example "parked"; as printed by print_ults().
 const char* name(ult_state state) noexcept;
 
-/// One call of a ULT's stack.
+/// One call on a ULT's stack.
 struct ult_frame {
-    /// Where it goes on, behind the call; the innermost of one that runs: behind some byte of where
-    /// it was.
+    /// Return address. For the innermost frame of a running ULT: just past some byte of the
+    /// interrupted code.
     std::uintptr_t address = 0;
-    /// "function (file+0x12)", as far as the program exports its names (-rdynamic, CMake's
-    /// ENABLE_EXPORTS); addr2line takes the rest.
+    /// "function (file+0x12)", if the program exports its names (-rdynamic, CMake's
+    /// ENABLE_EXPORTS); pass the rest to addr2line.
     std::string text;
 };
 
-/// What a ULT did when somebody looked.
+/// Snapshot of one ULT.
 struct ult_info {
-    const void* id = nullptr;  ///< The same as long as it lives; what the gdb commands take.
-    std::string name;          ///< As given in ult_options; may be empty.
+    const void* id = nullptr;  ///< Constant while the ULT lives; the gdb commands accept it.
+    std::string name;          ///< From ult_options; may be empty.
     ult_state state = ult_state::ready;
-    /// While parked, what for: "mutex", "event", "channel", "join", "future", "sleep", "rpc reply",
-    /// "item of a flow queue" …, or "permit" for a waiter of the user's without a name.
+    /// If parked, what for: "mutex", "event", "channel", "join", "future", "sleep", "rpc reply",
+    /// "item of a flow queue" …; "permit" for a user's waiter without a name.
     std::string waits_for;
-    /// While parked, how long. Streams note the time after each batch of work, not at each park:
-    /// what ran in the same batch before the park is counted too.
+    /// If parked, how long. Streams note the time once per batch of work, not at each park, so this
+    /// may include time that the same batch ran before parking.
     std::chrono::nanoseconds waited{};
-    /// Running: the stream's name. Else that of the stream whose main pool is its home; empty when
-    /// none's is, as for pools that streams share.
+    /// Running: the stream's name. Otherwise the stream whose main pool is its home; empty if there
+    /// is none, as for shared pools.
     std::string stream;
-    const pool* home = nullptr;    ///< To compare only: it may be gone by now.
-    std::vector<ult_frame> trace;  ///< From the innermost call; see list_ults().
+    const pool* home = nullptr;    ///< For comparison only: may already be gone.
+    std::vector<ult_frame> trace;  ///< Innermost call first; see list_ults().
 };
 
-/// Every ULT that was made and has not ended, in no order: a look at a program that hangs. Each is
-/// looked at on its own, so the list as a whole is no state the program was ever in. Coroutines,
-/// tasklets and plain threads are not ULTs, and not in it.
+/// Lists every ULT that was created and has not ended, in no order; for debugging a program that
+/// hangs. Each ULT is examined separately, so the list is not a consistent snapshot of the program.
+/// Coroutines, tasklets and plain threads are not ULTs and not included.
 ///
-/// `with_traces`: with their call stacks. Those of ULTs that do not run are read where they lie:
-/// nothing is switched to. To those that run, signal SIGRTMAX - 2 is sent, on their stream's
-/// thread; its handler, installed once, reads the stack. A system call that the ULT is in may then
-/// end with EINTR. Their traces stay empty where the program itself handles or ignores that signal,
-/// and when the thread does not answer within 0.2 s, because it blocks the signal, or the ULT has
-/// stopped running. On x86-64 only; elsewhere, and for the ULT that a primary stream makes of its
-/// thread, all traces are empty.
+/// `with_traces` adds call stacks. Stacks of suspended ULTs are read in place, without a switch.
+/// For running ULTs, signal SIGRTMAX - 2 is sent to the stream's thread, whose handler (installed
+/// once) reads the stack; a system call of the ULT may then fail with EINTR. The trace is empty if
+/// the program handles or ignores that signal, or if the thread does not answer within 0.2 s
+/// because it blocks the signal or the ULT stopped running. Traces need x86-64; elsewhere, and for
+/// the ULT that a primary stream makes of its thread, they are empty.
 ///
-/// Threads: any, ULTs too.
+/// Threads: any, including ULTs.
 /// Failure: throws std::bad_alloc.
-/// Cost:    they are looked at some hundreds at a time, which cannot run meanwhile, with one system
-///          call each time; no stack is mapped or unmapped before all are seen.
+/// Cost:    examines some hundreds of ULTs at a time, which cannot run meanwhile, with one system
+///          call per group; no stack is mapped or unmapped until all are done.
 std::vector<ult_info> list_ults(bool with_traces = false);
 
-/// Writes list_ults(true) to a file descriptor: a line for each ULT, its trace indented below.
-/// What cannot be written is left out.
+/// Writes list_ults(true) to a file descriptor: a line per ULT, its trace indented below. Write
+/// errors are ignored.
 void print_ults(int fd);
 
-/// From now on the signal makes the process print_ults() to standard error, and go on. The handler
-/// only tells a thread of our own, which this starts once. It replaces the signal's handler. A
-/// child of fork() takes no notice of the signal until it asks for that itself.
+/// Makes the signal print all ULTs to standard error, as print_ults() does; the program continues.
+/// Replaces the signal's handler, which only notifies a thread of ours, started once. A fork()
+/// child ignores the signal until it calls this itself.
 ///
 ///     print_ults_on_signal(SIGUSR1);  // then: kill -USR1 …
 ///
-/// Failure: throws error{invalid} for what is no signal that can be handled, error{no_memory}
-///          without a descriptor or a thread.
+/// Failure: throws error{invalid} if the signal cannot be handled; error{no_memory} if a descriptor
+///          or thread cannot be created.
 void print_ults_on_signal(int signal_number);
 
 }  // namespace amalgam

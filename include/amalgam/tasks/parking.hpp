@@ -17,48 +17,48 @@ class ult_core;
 void cancel_ult(ult_core& core) noexcept;
 }  // namespace detail
 
-/// Parks the ULT or plain thread that made it, or a coroutine, until somebody unparks it: what
-/// every wait in Amalgam is built on.
+/// Parks a ULT, plain thread or coroutine until it is unparked. Every wait in Amalgam is built on
+/// this.
 ///
-/// Holds at most one permit: unpark() before park() makes park() return at once, and
-/// park() uses the permit up, so a waiter can be used again.
+/// Holds at most one permit. An unpark() before park() makes park() return at once. park() consumes
+/// the permit, so a waiter can be reused.
 ///
-/// Owner:   usually on the stack of who waits. It may die as soon as park() returned:
-///          unpark() does not touch it after the permit is given.
-/// Threads: park() by the maker only; unpark() from any thread. Each unpark() must be
-///          one that a park() will be, or is, waiting for, or come before the end of life.
-/// Failure: made inside a tasklet, timer callback or poller it throws error{invalid}:
-///          those run on the stream's own stack and cannot wait.
-/// Cost:    parking a ULT is one switch; unparking one on its own stream is a pool
-///          push; a plain thread looks for some 200 ns, then waits in the kernel.
+/// Owner:   usually on the stack of the waiting code. May be destroyed as soon as park() returns:
+///          unpark() does not touch it after giving the permit.
+/// Threads: park() only by the creator; unpark() from any thread. Each unpark() must match a
+///          current or future park(), or come before the waiter is destroyed.
+/// Failure: creating one inside a tasklet, timer callback or poller throws error{invalid}: those
+///          run on the stream's own stack and cannot wait.
+/// Cost:    parking a ULT is one switch; unparking one on its own stream is a pool push. A plain
+///          thread spins for about 200 ns, then waits in the kernel.
 class waiter {
 public:
     using time_point = std::chrono::steady_clock::time_point;
 
     waiter();
-    /// For a suspended coroutine: `unit` resumes it, on its home pool or, without one, on the
-    /// thread that unparks.
+    /// For a suspended coroutine: `unit` resumes it, in its home pool or, if it has none, on the
+    /// unparking thread.
     explicit waiter(work_unit& unit) noexcept : unit_(&unit) {}
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
 
-    /// Returns when there is a permit, and uses it up.
+    /// Waits for a permit and consumes it.
     void park() noexcept;
-    /// The same, but no later than `deadline` (by the clock of the ULT's stream).
-    /// False: the deadline passed and no permit was used; unpark() may still come.
+    /// The same, until `deadline` (on the clock of the ULT's stream). False: the deadline passed
+    /// and no permit was consumed; unpark() may still come.
     bool park_until(time_point deadline) noexcept;
-    /// The same for who will be unparked once and no more: the permit stays there, unused, which
-    /// saves an atomic exchange.
+    /// The same for a waiter that is unparked only once: leaves the permit in place, which saves an
+    /// atomic exchange.
     bool park_once_until(time_point deadline) noexcept;
-    /// From now on ult::cancel() ends a park as a deadline does.
+    /// From now on ult::cancel() ends a park the way a deadline does.
     void allow_cancel() noexcept { cancelable_ = true; }
-    /// For list_ults(): what the owner waits for, in a word, as "mutex". A literal: it is not
+    /// For list_ults(): what the owner waits for, such as "mutex". Must be a literal: it is not
     /// copied.
     void waits_for(const char* what) noexcept { what_ = what; }
     /// Gives the permit.
     void unpark() noexcept;
-    /// In place of park(), for coroutines. False: there is a permit already, the unit will not
-    /// run. True: another thread may have resumed the coroutine by now.
+    /// Replaces park() for coroutines. False: there already is a permit, and the unit will not run.
+    /// True: another thread may already have resumed the coroutine.
     bool park_unit() noexcept { return commit(); }
 
 private:
@@ -83,14 +83,15 @@ private:
 
 namespace detail {
 
-/// Throws error{canceled} when the running ULT was canceled, once for each ult::cancel(). Not while
-/// an exception unwinds its stack or a cancel_later lives: then a cancel stays for a later wait.
+/// Throws error{canceled} if the running ULT was canceled, once per ult::cancel(). Does not throw
+/// while an exception unwinds the stack or a cancel_later lives: the cancel then stays for a later
+/// wait.
 void throw_if_canceled();
 
 class ult_core;
 
-/// While it lives no wait of the ULT that made it is canceled: for destructors that wait, and
-/// whatever else must not throw. On a plain thread it does nothing.
+/// While it lives, no wait of the ULT that created it is canceled. For destructors that wait, and
+/// other code that must not throw. No effect on a plain thread.
 class cancel_later {
 public:
     cancel_later() noexcept;

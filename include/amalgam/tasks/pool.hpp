@@ -7,23 +7,22 @@
 
 namespace amalgam {
 
-/// How many streams may serve a pool. Any thread may push into either.
+/// How many streams may serve a pool. Any thread may push to either kind.
 enum class pool_access {
-    one_stream,  ///< Needs no lock to pop, and a ULT stays on its stream.
-    any_stream   ///< Its work goes to whichever stream is free.
+    one_stream,  ///< Pops without a lock; a ULT stays on its stream.
+    any_stream   ///< Work goes to whichever stream is free.
 };
 
-/// Where ready work waits for streams. A user may write one: derive, and call notify() after
-/// each push that came from outside the serving stream, and drop_left() in the destructor.
+/// Where ready work waits for streams. To write your own, derive from it, call notify() after each
+/// push from outside the serving stream, and call drop_left() in the destructor.
 ///
-/// Owner:   the user, or the stream for its own main_pool(). It must outlive the streams that
-///          serve it, and should outlive every ULT created into it: destroy it once ults() is 0
-///          and it is empty().
-/// Failure: what is left in it when it is destroyed never runs again; a warning in the log counts
-///          it, and names some. join() of such a ULT or tasklet throws error{canceled}. Nothing on
-///          a ULT's stack is destroyed, and the stack is kept for good, as others may still refer
-///          to it: unparking it later does nothing. The body of what has not begun is destroyed by
-///          join(), or at once when it was detached. Units of other kinds are forgotten.
+/// Owner:   the user; the stream for its main_pool(). Must outlive the streams that serve it, and
+///          should outlive every ULT created in it: destroy it once ults() is 0 and it is empty().
+/// Failure: units left in a destroyed pool never run again. A log warning counts them and names
+///          some. join() of such a ULT or tasklet throws error{canceled}. Objects on the stack of a
+///          started ULT are not destroyed, and the stack is never freed, since others may still
+///          refer to it; unparking it later does nothing. The body of a unit that never started is
+///          destroyed by join(), or at once if detached. Other kinds of unit are forgotten.
 /// Threads: push() from any thread; pop(), requeue() and remove() only from a serving stream.
 class pool {
 public:
@@ -34,51 +33,54 @@ public:
 
     /// Adds a ready unit, from any thread. Never allocates.
     virtual void push(work_unit& unit) noexcept = 0;
-    /// The same, but whatever the pool's order, it comes before the first unit that waits and has a
-    /// lower work_unit::priority. A pool that knows no better just pushes it.
+    /// As push(), but whatever the pool's order, the unit goes before the first waiting unit of
+    /// lower work_unit::priority. By default it is just pushed.
     virtual void push_by_priority(work_unit& unit) noexcept { push(unit); }
-    /// Takes back a unit that yielded: whatever the pool's order, the others come first.
+    /// Takes back a unit that yielded. Whatever the pool's order, the other units go first.
     virtual void requeue(work_unit& unit) noexcept { push(unit); }
-    /// Takes the next unit, or null. Only a serving stream calls it.
+    /// Takes the next unit, or null. Called only by a serving stream.
     virtual work_unit* pop() noexcept = 0;
-    /// Takes this unit out of turn. False: it does not wait here, or this pool cannot.
+    /// Takes out this unit, whatever its turn. False: it is not queued here, or the pool cannot do
+    /// this.
     virtual bool remove(work_unit&) noexcept { return false; }
-    /// No unit to pop. A stream asks this between saying that it will sleep and sleeping, so
-    /// it must see every push whose notify() found the stream awake: read with seq_cst what
-    /// push() writes with seq_cst, or look under the lock that push() takes.
+    /// Whether there is no unit to pop. A stream checks this after announcing that it will sleep
+    /// and before sleeping. It must therefore see every push whose notify() found the stream awake:
+    /// use seq_cst both for the write in push() and the read here, or read under the lock that
+    /// push() takes.
     virtual bool empty() const noexcept = 0;
-    /// How many units wait; exact only when nobody pushes or pops.
+    /// Number of queued units; exact only while nobody pushes or pops.
     virtual std::size_t size() const noexcept = 0;
 
     pool_access access() const noexcept { return access_; }
-    /// How many ULTs have their home here: ready, running and parked. Exact only when none
+    /// Number of ULTs whose home is this pool: ready, running and parked. Exact only while none
     /// starts, ends or moves.
     std::size_t ults() const noexcept {
         return static_cast<std::size_t>(own_ults_.load(std::memory_order_relaxed) +
                                         other_ults_.load(std::memory_order_relaxed));
     }
-    /// A stream that was not stopped serves it.
+    /// Whether a stream that has not been stopped serves it.
     bool served() const noexcept;
-    /// As ult::cancel() of every ULT whose home this is and that waits at the moment, where a
-    /// cancel may end that wait. Those that run or are ready are left alone.
-    /// Cost: a look at all ULTs of the process, and a system call for each of this pool's.
+    /// Calls ult::cancel() for every ULT with this home that is in a cancelable wait. Running and
+    /// ready ULTs are left alone.
+    /// Cost: visits all ULTs of the process; one system call for each ULT of this pool.
     void cancel_waiting() noexcept;
 
 protected:
-    /// For the destructor of each pool that can be made, as its first call: pop() still works. It
-    /// ends what is left as said above, and stops a stream that still serves the pool, which is
-    /// logged as an error; a stream whose own work destroys the pool gives up its scheduler. Only a
-    /// primary stream cannot be stopped from another thread, and may use the pool still. A pool
-    /// that does not call this must be empty() and without streams when it is destroyed.
+    /// Must be the first call in the destructor of every concrete pool, while pop() still works. It
+    /// ends the units that are left, as described above. It also stops a stream that still serves
+    /// the pool and logs that as an error; if the stream's own work destroys the pool, the stream
+    /// gives up its scheduler. A primary stream cannot be stopped from another thread and may still
+    /// use the pool. A pool that does not call this must be empty() and unserved when it is
+    /// destroyed.
     void drop_left() noexcept;
-    /// The calling thread is the stream that has this pool as its main pool, or, with
-    /// pool_access::one_stream, the one that serves it.
+    /// Whether the calling thread is the stream whose main pool this is, or, with
+    /// pool_access::one_stream, the stream that serves it.
     bool on_own_stream() const noexcept;
-    /// Wakes a serving stream when one is asleep. Call after the push is visible.
-    /// Cost: one load for each serving stream.
+    /// Wakes a serving stream if one is asleep. Call after the push is visible. Cost: one load per
+    /// serving stream.
     void notify() noexcept;
-    /// The same in two steps, for pools that push under a lock: ask with the lock held, and wake
-    /// afterwards, when this pool may be gone already. Null: nobody sleeps.
+    /// notify() in two steps, for pools that push under a lock: claim with the lock held, wake
+    /// after releasing it, when this pool may already be gone. Null: no stream sleeps.
     detail::bell* claim_sleeper() noexcept;
     static void wake(detail::bell* claimed) noexcept;
 
@@ -88,25 +90,25 @@ private:
     friend class work_unit;
     friend class fifo_pool;
 
-    /// A stream that serves the pool. Never freed before the pool is, as pushers walk the list.
+    /// A stream that serves the pool. Freed only with the pool, because pushers walk the list.
     struct server {
         std::atomic<detail::stream*> who{nullptr};
         std::atomic<detail::bell*> bell{nullptr};
         std::atomic<server*> next{nullptr};
-        std::atomic<bool> stays{false};  // it runs by itself, and is not about to stop
+        std::atomic<bool> stays{false};  // runs on its own thread and is not about to stop
     };
-    bool attach(detail::stream& who, detail::bell& bell, bool as_main);  // false: it is taken
-    /// `who` is about to stop serving it.
+    bool attach(detail::stream& who, detail::bell& bell, bool as_main);  // false: taken
+    /// `who` is about to stop serving the pool.
     void prepare_to_detach(const detail::stream& who) noexcept;
-    /// Another stream than `who`, which is about to stop, will run what is ready here.
+    /// Whether a stream other than `who`, which is about to stop, will run what is ready here.
     bool served_on_after(const detail::stream& who) const noexcept;
     bool served_by(const detail::stream& who) const noexcept;
-    /// Another stream serves it now, or none.
+    /// Called when another stream, or none, now serves the pool.
     virtual void server_changed() noexcept {}
     void detach(const detail::stream& who) noexcept;
-    /// In the child of a fork: `who` is a stream of its parent.
+    /// In a fork() child: `who` is a stream of the parent.
     void detach_in_child(const detail::stream& who) noexcept;
-    /// What is here, or would come, only streams of the process that forked this one run.
+    /// Work here can only be run by streams of the parent process that forked this one.
     bool left_to_parent() const noexcept {
         return in_parent_.load(std::memory_order_relaxed) && !served();
     }
@@ -125,7 +127,7 @@ private:
     std::atomic<bool> wanted_{false};  // a ULT was asked to move here
     std::atomic<bool> in_parent_{false};
     std::atomic<std::ptrdiff_t> other_ults_{0};
-    // Written by own_ only, so on a line that others do not need.
+    // Written only by own_, so on its own cache line.
     alignas(64) std::atomic<std::ptrdiff_t> own_ults_{0};
 };
 

@@ -12,9 +12,9 @@
 
 namespace amalgam {
 
-/// Chooses what a stream runs next. A user may write one.
+/// Chooses what a stream runs next. Users may write their own.
 ///
-/// Threads: called by its one stream only.
+/// Threads: called only by its one stream.
 class scheduler {
 public:
     scheduler() = default;
@@ -22,19 +22,19 @@ public:
     scheduler& operator=(const scheduler&) = delete;
     virtual ~scheduler() = default;
 
-    /// The next unit to run, or null when nothing is ready. Never waits.
+    /// The next unit to run, or null if nothing is ready. Never waits.
     virtual work_unit* next() noexcept = 0;
-    /// Every pool that next() takes from, the stream's main pool first; the same for the
-    /// scheduler's whole life.
+    /// Every pool that next() takes from, the stream's main pool first. Constant for the
+    /// scheduler's life.
     virtual std::span<pool* const> pools() const noexcept = 0;
-    /// Asked when nothing is ready and this scheduler is stacked on another one: true ends it.
-    /// By default, when no pool of its own has a unit or a ULT left.
+    /// Called when nothing is ready and this scheduler is stacked on another; true ends it.
+    /// Default: true once its pools hold no unit and no ULT.
     virtual bool done() const noexcept;
 };
 
-/// A scheduler over pools that are given to it.
+/// Base of schedulers over a given list of pools.
 ///
-/// Failure: throws error{invalid} when no pool is given.
+/// Failure: throws error{invalid} if the list is empty.
 class pool_scheduler : public scheduler {
 public:
     std::span<pool* const> pools() const noexcept final { return pools_; }
@@ -45,7 +45,7 @@ protected:
     const std::vector<pool*> pools_;
 };
 
-/// Takes from its pools in turn, so that each gets its share.
+/// Takes from its pools in turn, so each gets its share.
 class basic_scheduler final : public pool_scheduler {
 public:
     explicit basic_scheduler(std::vector<pool*> pools) : pool_scheduler(std::move(pools)) {}
@@ -62,8 +62,8 @@ public:
     work_unit* next() noexcept override;
 };
 
-/// Takes from its first pool, and, when that is empty, steals from one of the others, chosen at
-/// random. What it steals moves to the first pool for good.
+/// Takes from its first pool. When that is empty, steals from a random other one; a stolen unit
+/// moves to the first pool for good.
 class work_stealing_scheduler final : public pool_scheduler {
 public:
     explicit work_stealing_scheduler(std::vector<pool*> pools);
@@ -74,12 +74,12 @@ private:
     seeded_random random_;
 };
 
-/// A scheduler as a work unit: whichever stream takes it from `where` runs what `order` chooses
-/// until `order` is done(), and then goes on with what it did before. Meanwhile nothing else runs
-/// on that stream but timers and pollers. Schedulers stack to any depth.
+/// Runs a scheduler as a work unit. The stream that pops it from `where` runs what `order` chooses
+/// until `order` is done(), then resumes its previous scheduler. Meanwhile that stream runs nothing
+/// else except timers and pollers. Schedulers stack to any depth.
 ///
-/// The future is ready when it is done; error{invalid} when another stream serves one of its
-/// pools that allows one stream only.
+/// The future is ready when it is done. It fails with error{invalid} if another stream serves one
+/// of its single-stream pools.
 future<void> post_scheduler(pool& where, std::unique_ptr<scheduler> order);
 
 }  // namespace amalgam

@@ -10,10 +10,10 @@
 
 namespace amalgam {
 
-/// What the pools that several streams may serve have in common: a spin lock, held for the few
-/// pointers of one link, and a size that is looked at before the lock is taken.
+/// Base of pools that several streams may serve: a spin lock, held for a few pointer writes, and a
+/// size that is checked before locking.
 ///
-/// Cost: a push or pop is one atomic exchange when nobody else is there.
+/// Cost: one atomic exchange per push or pop when uncontended.
 class shared_pool : public pool {
 public:
     void push(work_unit& unit) noexcept final;
@@ -30,7 +30,7 @@ protected:
 private:
     enum class as { ready, yielded, by_priority };
     void add(work_unit& unit, as what) noexcept;
-    // With the lock held.
+    // Called with the lock held.
     virtual void link(work_unit& unit, bool yielded) noexcept = 0;
     virtual void link_by_priority(work_unit& unit) noexcept = 0;
     virtual work_unit* unlink() noexcept = 0;
@@ -53,7 +53,7 @@ private:
     detail::unit_list units_;
 };
 
-/// Last in, first out: what was made last finds the caches warm. Who yields goes behind all.
+/// Last in, first out: the newest unit has warm caches. A unit that yields goes last.
 class lifo_pool final : public shared_pool {
 public:
     ~lifo_pool() override { drop_left(); }
@@ -66,12 +66,12 @@ private:
     detail::unit_list units_;
 };
 
-/// The highest work_unit::priority first; first in, first out among equals.
+/// Highest work_unit::priority first; first in, first out among equals.
 ///
-/// Failure: throws error{invalid} for no level at all, or more than 256.
+/// Failure: throws error{invalid} for zero levels or more than 256.
 class priority_pool final : public shared_pool {
 public:
-    /// Priorities 0 to levels-1; a higher one counts as the highest.
+    /// Priorities 0 to levels-1; higher ones count as the highest.
     explicit priority_pool(std::size_t levels = 4);
     ~priority_pool() override { drop_left(); }
 
@@ -84,11 +84,11 @@ private:
     std::vector<detail::unit_list> levels_;
 };
 
-/// A deque: the stream that has it as its main pool takes what it made last, whose data is still
-/// in its cache; others, who steal, take the oldest, which is most often the largest piece of work.
-/// What yields or comes from outside waits in a queue beside it, of which thieves take first, and
-/// its own stream when the deque is empty and every 16th time, so that nothing waits for ever.
-/// What came by push_by_priority() goes before all of these.
+/// A work-stealing deque. The stream whose main pool this is takes the newest unit, whose data is
+/// still in its cache; thieves take the oldest, usually the largest piece of work. Units that yield
+/// or come from outside wait in a separate queue. Thieves take from that queue first; the owner
+/// does so when the deque is empty and on every 16th pop, so nothing starves. Units from
+/// push_by_priority() go before all of these.
 class work_stealing_pool final : public shared_pool {
 public:
     ~work_stealing_pool() override { drop_left(); }
@@ -98,7 +98,7 @@ private:
     void link_by_priority(work_unit& unit) noexcept override { first_.push_by_priority(unit); }
     work_unit* unlink() noexcept override;
     bool unlink(work_unit& unit) noexcept override;
-    detail::unit_list first_;  // by priority, for anybody
+    detail::unit_list first_;  // by priority, for anyone
     detail::unit_list made_;   // newest in front
     detail::unit_list queue_;  // oldest in front
     unsigned turn_ = 0;

@@ -27,12 +27,13 @@ private:
 
 }  // namespace detail
 
-/// For coroutines: `co_await start_sleep_until(stream, when);` goes on at `when` by the clock of
+/// For coroutines: `co_await start_sleep_until(stream, when);` resumes at `when` on the clock of
 /// `where`, as a unit of its main pool, whatever ran the coroutine before. ULTs and threads use
 /// this_task::sleep_until().
 ///
-/// Owner: `where` must live when the coroutine is suspended, and its main pool until it goes on. If
-///        `where` stops before, another stream ends the sleep: see execution_stream::stop().
+/// Owner: `where` must live when the coroutine suspends, and its main pool until the coroutine
+///        resumes. If `where` stops first, another stream ends the sleep: see
+///        execution_stream::stop().
 /// Cost:  no allocation.
 inline auto start_sleep_until(execution_stream& where, execution_stream::time_point when) noexcept {
     return detail::sleep_operation(where, when);

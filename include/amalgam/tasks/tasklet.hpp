@@ -7,18 +7,18 @@
 
 namespace amalgam {
 
-/// A piece of work that somebody will join: runs to its end on the stream's own stack. Cheaper
-/// than a ULT, but it must not wait: that throws error{invalid} inside it.
+/// A joinable piece of work that runs to completion on the stream's own stack. Cheaper than a ULT,
+/// but must not wait: a wait throws error{invalid} inside it.
 ///
-/// Owner:   owns the tasklet's end: the destructor joins.
+/// Owner:   owns the tasklet until it is joined; the destructor joins.
 /// Threads: one at a time.
-/// Failure: join() rethrows what escaped from the body (the destructor logs it), and throws
-///          error{invalid} when there is nothing to join, or inside another tasklet when it
+/// Failure: join() rethrows an exception that escaped from the body (the destructor logs it). It
+///          throws error{invalid} if there is nothing to join, or inside another tasklet if it
 ///          would have to wait.
 class tasklet {
 public:
     tasklet() = default;
-    /// What spawn_tasklet() makes.
+    /// Used by spawn_tasklet().
     explicit tasklet(detail::tasklet_core& core) noexcept : core_(&core) {}
     tasklet(tasklet&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
     tasklet& operator=(tasklet&& other) noexcept {
@@ -30,9 +30,9 @@ public:
     }
 
     bool joinable() const noexcept { return core_ != nullptr; }
-    /// Waits for the end: parks the calling ULT or thread.
+    /// Waits for the end; parks the calling ULT or thread.
     void join();
-    /// Lets it run on alone; what escapes from it is logged.
+    /// Lets it run unjoined; an escaping exception is logged.
     void detach();
 
 private:
@@ -43,10 +43,10 @@ private:
     detail::tasklet_core* core_ = nullptr;
 };
 
-/// Makes a tasklet that runs `body()` in pool `where`.
+/// Creates a tasklet that runs `body()` in pool `where`.
 ///
 /// Failure: throws std::bad_alloc.
-/// Cost:    no allocation in steady state: descriptor and closure are one pooled block.
+/// Cost:    no allocation in steady state: descriptor and closure share one pooled block.
 template <typename Function>
 tasklet spawn_tasklet(pool& where, Function&& body) {
     return tasklet(detail::launch_tasklet(where, std::forward<Function>(body), true));
@@ -56,7 +56,7 @@ tasklet spawn_tasklet(execution_stream& where, Function&& body) {
     return spawn_tasklet(where.main_pool(), std::forward<Function>(body));
 }
 
-/// The same without a handle; an exception that escapes from `body` is logged.
+/// As spawn_tasklet(), without a handle; an exception that escapes from `body` is logged.
 template <typename Function>
 void post_tasklet(pool& where, Function&& body) {
     detail::launch_tasklet(where, std::forward<Function>(body), false);

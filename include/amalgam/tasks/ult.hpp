@@ -13,44 +13,43 @@ namespace amalgam {
 
 class ult;
 
-/// What the running ULT can do with itself. On a plain thread: the same with the thread.
+/// Operations on the running ULT. On a plain thread they act on the thread.
 namespace this_task {
 
-/// True inside a ULT; false on a plain thread and inside a tasklet.
+/// True inside a ULT; false on a plain thread or inside a tasklet.
 bool in_ult() noexcept;
 
 /// Lets everything else that is ready run first. Throws error{invalid} in a tasklet.
 void yield();
 
-/// Switches straight to `next`, with no scheduler in between, while the caller yields. False:
-/// `next` was not ready in a pool of this stream, and the caller just yielded.
+/// Yields by switching straight to `next`, bypassing the scheduler. False: `next` was not ready in
+/// a pool of this stream, so this was a plain yield.
 bool yield_to(ult& next);
 
-/// The running ULT goes on in pool `where`. Throws error{invalid} outside of ULTs, of pinned ones,
-/// and when no stream serves that pool.
+/// Moves the running ULT to pool `where`. Throws error{invalid} outside a ULT, for a pinned ULT, or
+/// if no stream serves `where`.
 ///
-/// After this the ULT is on another thread, as after any wait in a pool that several streams serve.
-/// What belongs to a thread then changes under it: `errno`, and each `thread_local`. Compilers do
-/// not know that, and may keep the address of such an object in a register across the call: the
-/// function then reads and writes that of the thread it left. So use no thread_local, and no errno,
-/// on both sides of a wait in one function: ult_local is the ULT's own, last_error() reads errno
-/// anew, and a ULT with ult_options::pinned stays where it is.
+/// The ULT then runs on another thread, as it may after any wait in a pool served by several
+/// streams. Thread state changes with it: `errno` and every `thread_local`. Compilers do not expect
+/// this. They may keep the address of a thread_local in a register across the call, so the function
+/// accesses the old thread's copy. Therefore no function may use a thread_local or errno both
+/// before and after a wait. Use ult_local for per-ULT data and last_error() to read errno afresh,
+/// or set ult_options::pinned to stay on one thread.
 void migrate(pool& where);
 
-/// errno of the thread that the caller is on now, and a way to set it: right after a wait or a
-/// migration too, where a compiler may still use the errno of the thread before. A wait may change
-/// it: read it before.
+/// Get and set errno of the current thread. Correct even right after a wait or migration, when a
+/// compiler may still use the old thread's errno. A wait may change errno: read it before waiting.
 int last_error() noexcept;
 void set_last_error(int number) noexcept;
 
-/// Ends the running ULT here, unwinding its stack; join() sees a normal end. By an exception, so
-/// `catch (...)` must throw it again. Throws error{invalid} outside of ULTs.
+/// Ends the running ULT and unwinds its stack; join() sees a normal end. Implemented as an
+/// exception, so `catch (...)` must rethrow it. Throws error{invalid} outside a ULT.
 [[noreturn]] void exit();
 
-/// The pool that the running ULT belongs to. Throws error{invalid} outside of ULTs.
+/// The pool the running ULT belongs to. Throws error{invalid} outside a ULT.
 pool& home();
 
-/// Parks until `when`, by the clock of the ULT's stream. Throws error{invalid} in a tasklet.
+/// Parks until `when` on the clock of the ULT's stream. Throws error{invalid} in a tasklet.
 void sleep_until(std::chrono::steady_clock::time_point when);
 template <typename Rep, typename Period>
 void sleep_for(std::chrono::duration<Rep, Period> time) {
@@ -59,19 +58,19 @@ void sleep_for(std::chrono::duration<Rep, Period> time) {
 
 }  // namespace this_task
 
-/// A user-level thread that somebody will join: runs on a stack of its own, and parks
-/// instead of blocking its stream. What it sets by <cfenv>, as the rounding mode, stays with it;
-/// what it sets of floating point by intrinsics alone ends at its next wait (on x86-64).
+/// A joinable user-level thread: runs on its own stack and parks instead of blocking its stream.
+/// State set through <cfenv>, such as the rounding mode, stays with the ULT. Floating-point control
+/// set by intrinsics alone lasts only until its next wait (on x86-64).
 ///
-/// Owner:   owns the ULT's end: like std::jthread, the destructor joins.
-/// Threads: one at a time. Dearest is to join one from another thread than the stream that made
-///          it for itself, before it has ended: some microseconds.
-/// Failure: join() rethrows what escaped from the ULT (the destructor logs it), and
-///          throws error{invalid} when there is nothing to join, or the caller itself.
+/// Owner:   owns the ULT until it is joined; like std::jthread, the destructor joins.
+/// Threads: one at a time. Joining costs some microseconds if the ULT is unfinished, was created by
+///          a stream in its own pool, and is joined from another thread.
+/// Failure: join() rethrows an exception that escaped from the ULT (the destructor logs it). It
+///          throws error{invalid} if there is nothing to join or the ULT joins itself.
 class ult {
 public:
     ult() = default;
-    /// What spawn() makes.
+    /// Used by spawn().
     explicit ult(detail::ult_core& core) noexcept : core_(&core) {}
     ult(ult&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
     ult& operator=(ult&& other) noexcept {
@@ -83,19 +82,19 @@ public:
     }
 
     bool joinable() const noexcept { return core_ != nullptr; }
-    /// Waits for the end: parks the calling ULT or thread.
+    /// Waits for the end; parks the calling ULT or thread.
     void join();
-    /// Lets it run on alone; what escapes from it is logged.
+    /// Lets it run unjoined; an escaping exception is logged.
     void detach();
-    /// It goes on in pool `where`, from the next time it would run. Throws error{invalid} when no
-    /// stream serves that pool, and when it is pinned.
+    /// Moves it to pool `where`, from the next time it would run. Throws error{invalid} if no
+    /// stream serves that pool, or if the ULT is pinned.
     void migrate(pool& where);
-    /// Asks it to end: the wait that it is in, or its next one, or its next yield, throws
-    /// error{canceled} inside it, once; not begun, it never runs. What it makes of that is its own
-    /// affair; uncaught, join() throws it. Waits that end soon by themselves are not canceled:
-    /// locking a mutex, joining; nor are those of destructors that an exception runs, or the end of
-    /// the ULT for its ult_local values: the request stays for a later wait. In any other
-    /// destructor a wait may throw it, so one of yours that waits must catch it.
+    /// Asks the ULT to end. Its current wait, or else its next wait or yield, throws
+    /// error{canceled} inside it, once. If it has not started, it never runs. The ULT may catch the
+    /// error; if uncaught, join() throws it. Not canceled: waits that end soon on their own
+    /// (locking a mutex, joining), waits in destructors run by an exception, and waits in
+    /// destructors of ult_local values at the ULT's end. The request then stays for a later wait.
+    /// In any other destructor a wait may throw, so a destructor of yours that waits must catch it.
     void cancel();
 
 private:
@@ -107,11 +106,11 @@ private:
     detail::ult_core* core_ = nullptr;
 };
 
-/// Makes a ULT that runs `body()` in pool `where`.
+/// Creates a ULT that runs `body()` in pool `where`.
 ///
-/// Failure: throws error{no_memory} without a stack, error{invalid} for a stack size
-///          under 16 KiB, a pool that no stream serves, or one that several may serve for a pinned
-///          ULT.
+/// Failure: throws error{no_memory} if there is no stack; error{invalid} for a stack size under 16
+///          KiB, for a pool that no stream serves, or for a pinned ULT in a pool that several
+///          streams may serve.
 /// Cost:    no allocation in steady state: descriptor and closure are on the pooled stack.
 template <typename Function>
 ult spawn(pool& where, Function&& body, ult_options options = {}) {
@@ -122,13 +121,13 @@ ult spawn(execution_stream& where, Function&& body, ult_options options = {}) {
     return spawn(where.main_pool(), std::forward<Function>(body), options);
 }
 
-/// From inside a ULT: in the pool that the caller belongs to.
+/// From inside a ULT: creates it in the caller's pool.
 template <typename Function>
 ult spawn(Function&& body, ult_options options = {}) {
     return spawn(this_task::home(), std::forward<Function>(body), options);
 }
 
-/// The same without a handle; an exception that escapes from `body` is logged.
+/// As spawn(), without a handle; an exception that escapes from `body` is logged.
 template <typename Function>
 void post(pool& where, Function&& body, ult_options options = {}) {
     detail::launch(where, std::forward<Function>(body), options, false);

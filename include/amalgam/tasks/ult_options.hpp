@@ -6,16 +6,16 @@
 
 namespace amalgam {
 
-/// How a ULT is made.
+/// Options for a new ULT.
 struct ult_options {
     std::string_view name{};  ///< For logs; the first 23 characters are kept.
-    /// Usable stack, at least 16 KiB. 0: the pooled default of 256 KiB, which costs least (1 MiB
-    /// where a sanitizer watches). Address space only: pages become memory as they are touched.
+    /// Usable stack, at least 16 KiB. 0: the pooled default of 256 KiB, which is cheapest (1 MiB
+    /// under a sanitizer). This is address space; pages are committed on first touch.
     std::size_t stack_bytes = 0;
-    std::uint8_t priority = 0;  ///< For a priority_pool: the higher, the sooner.
-    /// It stays on the stream that serves its pool, so on one thread: what it knows of its thread,
-    /// as the address of a thread_local, stays true across its waits. Only in a pool that one
-    /// stream alone may serve, as a stream's own; spawn() and migrate() throw error{invalid} else.
+    std::uint8_t priority = 0;  ///< For a priority_pool: higher runs sooner.
+    /// Stays on the one stream that serves its pool, hence on one thread: thread state, such as the
+    /// address of a thread_local, stays valid across waits. Needs a pool that only one stream may
+    /// serve, such as a stream's own; otherwise spawn() and migrate() throw error{invalid}.
     bool pinned = false;
 };
 

@@ -17,32 +17,30 @@ namespace amalgam {
 struct watchdog_options {
     /// How long a ULT may run without a switch, and how long everything may wait.
     std::chrono::nanoseconds holds_stream_for = std::chrono::seconds(1);
-    /// Gets one sentence each time; empty: it is logged as a warning. Called on the watchdog's
-    /// thread, or on that of who calls look().
+    /// Receives one sentence per report; empty: logged as a warning. Runs on the watchdog's thread,
+    /// or on the thread that calls look().
     std::function<void(std::string_view)> tell = {};
-    /// What the time is measured by; null: the steady clock. It must outlive the watchdog.
+    /// Clock for measuring time; null: the steady clock. Must outlive the watchdog.
     const amalgam::clock* clock = nullptr;
 };
 
-/// Tells, while it lives, of two things that make a program of ULTs stand still:
+/// While it lives, reports two ways in which a program of ULTs can hang:
 ///
-/// - a ULT that holds its stream: it has run for longer than the limit without a yield or a wait,
-///   so nobody else ran there; told with the calls that it is in, as far as list_ults() can trace
-///   one that runs;
-/// - waits that nothing can end: all streams have slept for longer than the limit, without a timer
-///   or a poller, and ULTs are parked. Only a plain thread could wake one then.
+/// - A ULT hogs its stream: it ran longer than the limit without a yield or a wait, so nothing else
+///   ran there. Reported with its call stack, as far as list_ults() can trace a running ULT.
+/// - Waits that nothing can end: for longer than the limit, all streams slept with no timer or
+///   poller, and ULTs are parked. Only a plain thread could wake one.
 ///
-/// Each is told once, and again only when something has run since. A stream with a poller, as rpc
-/// engines have, can be woken from outside, so with one of these only the first is told. Tasklets
-/// and pollers that hold a stream are not told.
+/// Each is reported once, and again only after something has run. A stream with a poller, as in rpc
+/// engines, can be woken from outside; if there is one, only the first kind is reported. Tasklets
+/// and pollers that hog a stream are not reported.
 ///
 /// Threads: any may call look(). The destructor waits for the watchdog's thread; do not destroy it
 ///          in `tell`.
-/// Failure: throws error{invalid} for a limit that is not positive, error{no_memory} without a
-///          thread. What `tell` throws is logged, or thrown by look().
-/// Cost:    a thread that looks four times in `holds_stream_for`; streams do nothing for it, but
-/// for
-///          the signal of list_ults() when one is told of.
+/// Failure: throws error{invalid} for a limit that is not positive; error{no_memory} if the thread
+///          cannot be created. An exception from `tell` is logged, or thrown by look().
+/// Cost:    a thread that looks four times per `holds_stream_for`. Streams pay nothing, except for
+///          the signal of list_ults() when a ULT is reported.
 class watchdog {
 public:
     explicit watchdog(watchdog_options options = {});
@@ -50,18 +48,17 @@ public:
     watchdog(const watchdog&) = delete;
     watchdog& operator=(const watchdog&) = delete;
 
-    /// Looks now, as its thread does from time to time. A time is measured from one look to
-    /// another.
+    /// Looks now, as its thread does periodically. Durations are measured between looks.
     void look();
 
 private:
-    /// What a stream did at the last look.
+    /// A stream's state at the last look.
     struct record {
         const void* stream = nullptr;
         const void* running = nullptr;
         std::uint64_t batch = 0;
         std::uint64_t budget = 0;
-        std::chrono::steady_clock::time_point since{};  // it has not changed
+        std::chrono::steady_clock::time_point since{};  // unchanged since
         bool told = false;
     };
     void look_from_time_to_time();

@@ -8,17 +8,17 @@
 
 namespace amalgam {
 
-/// Streams that share out irregular work: each has a work_stealing_pool, and steals from the
-/// others when it is empty. Spawn the first ULT into main_pool(); what a ULT makes with spawn(body)
-/// stays with its stream until another one has nothing to do.
+/// A set of streams for irregular work: each has a work_stealing_pool and steals from the others
+/// when its own is empty. Spawn the first ULT into main_pool(). ULTs created with spawn(body) stay
+/// on their creator's stream until another stream is idle.
 ///
 /// Owner:   owns the streams and pools; the destructor stops the streams.
 /// Threads: any.
-/// Failure: throws error{invalid} for no stream at all, and what execution_stream throws.
+/// Failure: throws error{invalid} for zero streams, and what execution_stream throws.
 class work_stealing_team {
 public:
-    /// Streams named `options.name` and a number; with a core in `options.cpu` they are bound to
-    /// that one and those after it.
+    /// Streams are named `options.name` plus a number. If `options.cpu` names a core, they are
+    /// bound to that core and the ones after it.
     explicit work_stealing_team(std::size_t streams, execution_stream_options options = {});
     ~work_stealing_team();
     work_stealing_team(const work_stealing_team&) = delete;
@@ -26,10 +26,10 @@ public:
 
     std::size_t size() const noexcept { return streams_.size(); }
     execution_stream& stream(std::size_t which) { return streams_.at(which); }
-    /// Where work from outside goes.
+    /// Pool for work from outside.
     pool& main_pool() noexcept { return pools_.front(); }
 
-    /// Stops every stream, after the work that is ready. Not from one of them.
+    /// Stops every stream after its ready work. Not callable from one of them.
     void stop();
 
 private:

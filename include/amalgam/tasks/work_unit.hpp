@@ -13,15 +13,15 @@ class stream;
 struct bell;
 }  // namespace detail
 
-/// Something a stream can run: a ready ULT, a tasklet, a scheduler. Intrusive: pools link
-/// units through themselves, so queueing never allocates.
+/// Something a stream can run: a ready ULT, a tasklet, a scheduler. Pools link units intrusively,
+/// so queueing never allocates.
 ///
-/// Owner:   whoever made it; it must live until its run function was entered.
+/// Owner:   the creator; must live until its run function has been entered.
 /// Threads: in at most one pool at a time.
 class work_unit {
 public:
-    /// Runs the unit on the stream that popped it. Runs on the stream's own stack,
-    /// so it must not wait. It may destroy the unit.
+    /// Runs the unit on the stream that popped it, on the stream's own stack, so it must not wait.
+    /// May destroy the unit.
     using run_function = void (*)(work_unit&) noexcept;
 
     explicit work_unit(run_function how) noexcept : run_(how) {}
@@ -30,19 +30,19 @@ public:
 
     void run() noexcept { run_(*this); }
 
-    /// Where it goes when it is ready; null: nowhere, who makes it ready runs it.
+    /// The pool it goes to when ready. Null: none; whoever makes it ready runs it.
     pool* home() const noexcept { return home_.load(std::memory_order_relaxed); }
-    /// From now on it belongs to `where`. Only by who has it out of any pool: its maker, or a
-    /// scheduler that popped it.
+    /// Makes `where` its home from now on. Call only while it is in no pool: by its creator, or by
+    /// a scheduler that popped it.
     void move_to(pool& where) noexcept;
-    /// Pushes it to its home.
+    /// Pushes it to its home pool.
     void make_ready() noexcept;
 
-    /// For pools that have an order of importance: the higher, the sooner. Not changed while a
-    /// pool holds the unit.
+    /// For pools that order by priority: higher runs sooner. Must not change while a pool holds the
+    /// unit.
     std::uint8_t priority = 0;
 
-    // For the pool that holds it; nobody else.
+    // Used only by the pool that holds it.
     work_unit* next_in_pool = nullptr;
     work_unit* prev_in_pool = nullptr;
     std::atomic<const void*> listed_in{nullptr};
