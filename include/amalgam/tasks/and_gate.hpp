@@ -18,22 +18,22 @@ namespace detail {
 [[noreturn]] void refuse_surplus_value();  // throws error{invalid}
 }
 
-/// Values from as many setters: it opens when the last one is there, for everybody who waits.
-/// What Argobots calls a future; the name is that of dataflow machines. To count without values,
-/// use a latch.
+/// Collects a fixed number of values from any setters; opens for all waiters once the last value is
+/// set. Argobots calls this a future; the name comes from dataflow machines. To count without
+/// values, use a latch.
 ///
 ///     and_gate<double> sums(4, [](std::span<double> all) { all[0] = add(all); });
 ///     for (int i = 0; i < 4; ++i) post(stream, [&, i] { sums.set(sum_of_part(i)); });
 ///     use(sums.wait()[0]);
 ///
-/// Owner:   owns the values; readers get a view that lasts until reset() or the end.
-/// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returned, even when
-///          set() has not, if nobody else calls it any more; timed or canceled waits must have
-///          returned.
-/// Failure: one value too many throws error{invalid}; so does waiting inside a tasklet, timer
-///          callback or poller. What `on_open` throws goes to who set last; the gate opens.
-/// Cost:    no allocation after the constructor but the values' own; set() is a short lock and
-///          one move under it, which must therefore neither wait nor use the gate.
+/// Owner:   owns the values; readers get a view, valid until reset() or destruction.
+/// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returns, even if set()
+///          has not, provided nobody calls it any more and timed or canceled waits have returned.
+/// Failure: setting more values than expected throws error{invalid}, as does waiting inside a
+///          tasklet, timer callback or poller. An exception from `on_open` goes to the last setter;
+///          the gate still opens.
+/// Cost:    after construction, no allocation except by the values. set() is a short lock and one
+///          move under it; that move must not wait or use the gate.
 template <typename T>
 class and_gate {
     static_assert(std::is_object_v<T> && std::is_move_constructible_v<T>);
@@ -44,8 +44,8 @@ public:
     using time_point = event::time_point;
     using callback = std::function<void(std::span<T>)>;
 
-    /// `on_open` runs on the last setter, before anybody who waits goes on; with no values to
-    /// wait for it does not run, and the gate is open.
+    /// `on_open` runs in the last set(), before any waiter continues. With 0 values the gate is
+    /// open and `on_open` does not run.
     explicit and_gate(std::size_t values, callback on_open = {})
         : missing_(values), on_open_(std::move(on_open)) {
         values_.reserve(values);
@@ -54,7 +54,7 @@ public:
     and_gate(const and_gate&) = delete;
     and_gate& operator=(const and_gate&) = delete;
 
-    /// Brings one more value; they are kept in the order in which they come.
+    /// Adds a value. Values are kept in order of arrival.
     void set(T value) {
         {
             const std::lock_guard hold(busy_);
@@ -68,7 +68,8 @@ public:
         } const at_end{open_};
         if (on_open_) on_open_(values_);
     }
-    /// As new, for as many values. Nobody may wait for it, or still use the values.
+    /// Closes the gate to collect the same number of values again. Nobody may be waiting or still
+    /// using the values.
     void reset() noexcept {
         if (values_.empty()) return;
         open_.reset();
@@ -81,13 +82,13 @@ public:
         open_.wait();
         return values_;
     }
-    /// False: some are missing by then. Timed by the clock of the caller's stream.
+    /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool wait_until(time_point deadline) { return open_.wait_until(deadline); }
     template <typename Rep, typename Period>
     bool wait_for(std::chrono::duration<Rep, Period> time) {
         return open_.wait_for(time);
     }
-    /// For coroutines: `co_await g.start_wait()` gives what wait() does.
+    /// For coroutines: `co_await g.start_wait()`, as wait().
     auto start_wait() noexcept { return reading(*this); }
 
 private:

@@ -7,14 +7,14 @@
 
 namespace amalgam {
 
-/// Where a fixed number of parties meet, again and again: all go on when the last has arrived.
+/// A reusable meeting point for a fixed number of parties: all continue once the last has arrived.
 /// Parties may be ULTs, plain threads and coroutines.
 ///
-/// Threads: any. May be destroyed by any party as soon as its last arrival returned, if nobody
-///          will arrive again.
-/// Failure: a barrier of no party throws error{invalid}, as does an arrival when all have dropped
-///          out; so does arrive_and_wait() inside a tasklet, timer callback or poller. Who is
-///          canceled while it waits has arrived all the same.
+/// Threads: any. A party may destroy it as soon as its last arrival returns, if nobody will arrive
+///          again.
+/// Failure: throws error{invalid} for a barrier of 0 parties, and for an arrival after all have
+///          dropped out; arrive_and_wait() also inside a tasklet, timer callback or poller. A party
+///          canceled while waiting still counts as arrived.
 /// Cost:    a short lock; the last to arrive wakes the others.
 class barrier {
     using coroutine_wait = detail::wait_operation<barrier>;
@@ -24,11 +24,11 @@ public:
     barrier(const barrier&) = delete;
     barrier& operator=(const barrier&) = delete;
 
-    /// True for one of the parties in each round: the last to arrive.
+    /// Returns true for one party per round: the last to arrive.
     bool arrive_and_wait();
-    /// Arrives, and is not expected any more. Does not wait.
+    /// Arrives and leaves the barrier for later rounds. Does not wait.
     void arrive_and_drop();
-    /// For coroutines: `co_await b.start_arrive();`, which gives what arrive_and_wait() does.
+    /// For coroutines: `co_await b.start_arrive();`, as arrive_and_wait().
     auto start_arrive() noexcept { return arrival(*this); }
 
 private:
@@ -40,7 +40,7 @@ private:
     template <typename, typename...>
     friend class detail::wait_operation;
     bool enlist(detail::wait_node& me);
-    void check_parties() const;  // the list's lock is held
+    void check_parties() const;  // needs the list's lock
 
     detail::wait_list waiting_;
     std::size_t parties_;

@@ -13,26 +13,26 @@
 
 namespace amalgam {
 
-/// A bounded queue between ULTs, plain threads and coroutines, with any number of them at either
-/// end. Items come out in the order they went in; who waits is served in the order of arrival,
-/// and straight from the other side: an item goes into the hands of a popper that waits.
+/// A bounded queue between any number of ULTs, plain threads and coroutines at either end. Items
+/// come out in the order they went in. Waiters are served in order of arrival; an item goes
+/// directly to a waiting popper.
 ///
 ///     channel<job> jobs(64);
 ///     ult worker = spawn(stream, [&] { for (job& each : jobs) each.run(); });
 ///     jobs.push(job{1});
 ///     jobs.close();  // the loop ends once the channel is drained
 ///
-/// Owner:   owns the items in it. May be destroyed once nobody else will call it, even when the
-///          last push(), pop() or close() of the others has not returned: who was given the last
-///          item, or was told that the channel is closed and drained, may destroy it.
+/// Owner:   owns the items in it. May be destroyed once nobody else will call it, even if an
+///          earlier push(), pop() or close() has not returned: whoever got the last item, or
+///          learned that the channel is closed and drained, may destroy it.
 /// Threads: any. Tasklets may use what does not wait: try_push(), try_pop(), close().
-/// Failure: push() into a closed channel throws error{closed}. What would have to wait inside a
-///          tasklet, timer callback or poller throws error{invalid}, as does a capacity of 0;
-///          error{no_memory} one that there is no memory for.
-///          When moving an item throws, its pusher gets that, or its popper, who leaves it in the
-///          channel; all else is as if nobody had tried.
-/// Cost:    no allocation after the constructor. A push or pop that does not wait is a short lock
-///          and one move under it, which must therefore neither wait nor use the channel.
+/// Failure: push() into a closed channel throws error{closed}. Having to wait inside a tasklet,
+///          timer callback or poller throws error{invalid}, as does a capacity of 0; a capacity
+///          that memory cannot hold throws error{no_memory}.
+///          If moving an item throws, its pusher gets the exception, or its popper, and then the
+///          item stays in the channel. Otherwise it is as if the call had not happened.
+/// Cost:    no allocation after construction. Without waiting, a push or pop is a short lock and
+///          one move under it; that move must not wait or use the channel.
 template <typename T>
 class channel {
     using core = detail::channel_core<T>;
@@ -47,8 +47,8 @@ public:
     /// Waits for room.
     void push(T&& item) { push_until(std::move(item), time_point::max()); }
     void push(const T& item) { push(T(item)); }
-    /// False: the deadline passed first, and the item is as it was. Timed by the clock of the
-    /// caller's stream.
+    /// False: the deadline passed first; the item is unchanged. Uses the clock of the caller's
+    /// stream.
     bool push_until(T&& item, time_point deadline) {
         if (core_.size() != capacity()) {
             const step now = core_.push(item, nullptr);
@@ -62,13 +62,13 @@ public:
     bool push_for(Item&& item, std::chrono::duration<Rep, Period> time) {
         return push_until(std::forward<Item>(item), detail::deadline_after(time));
     }
-    /// False: it is full or closed, and the item is as it was. Never waits.
+    /// False: full or closed; the item is unchanged. Never waits.
     bool try_push(T&& item) { return core_.push(item, nullptr) == step::done; }
     bool try_push(const T& item) { return try_push(T(item)); }
 
-    /// Waits for an item; nothing: the channel is closed and drained.
+    /// Waits for an item. Empty: the channel is closed and drained.
     std::optional<T> pop() { return pop_until(time_point::max()); }
-    /// Nothing: the channel is closed and drained, or the deadline passed first.
+    /// Empty: the channel is closed and drained, or the deadline passed first.
     std::optional<T> pop_until(time_point deadline) {
         std::optional<T> item;
         pop_into(item, deadline);
@@ -78,7 +78,7 @@ public:
     std::optional<T> pop_for(std::chrono::duration<Rep, Period> time) {
         return pop_until(detail::deadline_after(time));
     }
-    /// Nothing: it is empty now. Never waits.
+    /// Empty: the channel is empty now. Never waits.
     std::optional<T> try_pop() {
         std::optional<T> item;
         core_.pop(item, nullptr);
@@ -90,16 +90,16 @@ public:
     auto start_push(T item) { return detail::channel_push<T>(core_, std::move(item)); }
     auto start_pop() noexcept { return detail::channel_pop<T>(core_); }
 
-    /// Nothing goes in any more: pushers that wait get error{closed}, poppers get what is left
-    /// and then nothing. Idempotent.
+    /// Accepts no more items. Waiting pushers get error{closed}; poppers get the remaining items,
+    /// then nothing. Idempotent.
     void close() noexcept { core_.close(); }
     bool closed() const noexcept { return core_.closed(); }
 
-    /// How many items are in it; of the past when others push or pop.
+    /// Number of items; may be outdated if others push or pop.
     std::size_t size() const noexcept { return core_.size(); }
     std::size_t capacity() const noexcept { return core_.capacity(); }
 
-    /// One pass over the items until the channel is closed and drained; each step is a pop().
+    /// Single-pass iteration until the channel is closed and drained; each step is a pop().
     class iterator {
     public:
         using difference_type = std::ptrdiff_t;
@@ -130,7 +130,7 @@ private:
         if (core_.size() != 0 && core_.pop(item, nullptr) == step::done) return;
         pop_slow(item, deadline);
     }
-    // Apart, so that the paths above stay small enough to be inlined.
+    // Separate, so that the paths above stay small enough to inline.
     [[gnu::noinline]] bool push_slow(T& item, time_point deadline) {
         typename core::node me;
         me.item = &item;

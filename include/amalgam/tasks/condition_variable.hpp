@@ -9,12 +9,12 @@
 
 namespace amalgam {
 
-/// Waits, with an amalgam::mutex, for something another ULT, thread or coroutine says. Works like
-/// std::condition_variable; no spurious wake-ups, and waiters wake in order of arrival.
+/// Waits, with an amalgam::mutex, for a notification from another ULT, thread or coroutine. Works
+/// like std::condition_variable, but without spurious wake-ups; waiters wake in order of arrival.
 ///
-/// Threads: any. May be destroyed once everybody was notified, even when they have not
-///          returned from wait() yet; timed or canceled waits must have returned.
-/// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller, and when the
+/// Threads: any. May be destroyed once all waiters have been notified, even before they return from
+///          wait(); timed or canceled waits must have returned.
+/// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller, and if the
 ///          mutex is not locked.
 class condition_variable {
     using coroutine_wait = detail::wait_operation<condition_variable, std::unique_lock<mutex>*>;
@@ -36,7 +36,7 @@ public:
             wait(lock);
     }
 
-    /// Timed by the clock of the caller's stream.
+    /// Uses the clock of the caller's stream.
     std::cv_status wait_until(std::unique_lock<mutex>& lock, time_point deadline);
     template <typename Predicate>
     bool wait_until(std::unique_lock<mutex>& lock, time_point deadline, Predicate ready) {
@@ -63,7 +63,7 @@ public:
     }
 
 private:
-    /// Resumed with the mutex in hand.
+    /// Resumed with the mutex locked.
     class [[nodiscard]] notice : public coroutine_wait {
     public:
         notice(condition_variable& what, std::unique_lock<mutex>& lock) noexcept

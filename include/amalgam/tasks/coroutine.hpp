@@ -12,8 +12,8 @@
 
 namespace amalgam {
 
-/// A coroutine that gives a T: it starts when somebody waits for it, a ULT or thread by get(), a
-/// coroutine by co_await, or when spawn_coroutine() hands it to a stream.
+/// A coroutine that returns a T. It starts when first waited for: by get() from a ULT or thread, by
+/// co_await from a coroutine, or when spawn_coroutine() gives it to a stream.
 ///
 ///     task<int> sum_of(channel<int>& items) {
 ///         int sum = 0;
@@ -24,17 +24,17 @@ namespace amalgam {
 ///     int total = co_await sum_of(items);                   // in a coroutine
 ///     future<int> total = spawn_coroutine(stream, sum_of(items));
 ///
-/// After each wait a coroutine goes on as a tasklet of the stream it waited on, or on the plain
-/// thread that ended the wait if it waited on none. It must therefore wait by co_await only:
-/// plain verbs throw error{invalid} there.
+/// After each wait a coroutine resumes as a tasklet of the stream it waited on; if it waited on a
+/// plain thread, it resumes on the plain thread that ended the wait. It must therefore wait only
+/// with co_await: plain verbs throw error{invalid}.
 ///
-/// Owner:   owns the coroutine's frame. What the coroutine refers to, its arguments as well, must
-///          live until it has ended.
+/// Owner:   owns the coroutine's frame. Everything the coroutine refers to, including its
+///          arguments, must live until it ends.
 /// Threads: one at a time.
-/// Failure: get() and co_await throw what escaped from the coroutine, and error{invalid} when the
-///          task is empty; get() throws it inside a tasklet, timer callback or poller too.
-/// Cost:    the frame comes from a per-thread pool: no allocation in steady state. Waiting for
-///          another task is a jump there and one back.
+/// Failure: get() and co_await rethrow what escaped from the coroutine, and throw error{invalid} if
+///          the task is empty; get() also inside a tasklet, timer callback or poller.
+/// Cost:    frames come from a per-thread pool: no allocation in steady state. Awaiting another
+///          task is one jump there and one back.
 template <typename T = void>
 class [[nodiscard]] task {
     static_assert(!std::is_reference_v<T>, "a task gives a value: use a pointer");
@@ -42,7 +42,7 @@ class [[nodiscard]] task {
 public:
     using promise_type = detail::task_promise<T>;
 
-    /// For promise_type.
+    /// Used by promise_type.
     explicit task(promise_type& frame) noexcept : frame_(&frame) {}
     task(task&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
     task& operator=(task&& other) noexcept {
@@ -54,10 +54,10 @@ public:
     }
     void swap(task& other) noexcept { std::swap(frame_, other.frame_); }
 
-    /// Not empty: nobody has waited for it yet.
+    /// Whether there is a coroutine: true until it is waited for or moved from.
     bool valid() const noexcept { return frame_ != nullptr; }
 
-    /// Runs it, parks the caller until it has ended, and gives what it gave.
+    /// Runs it, parks the caller until it ends, and returns its result.
     T get() {
         if (frame_ == nullptr) detail::refuse_empty_task();
         waiter done;
@@ -69,7 +69,7 @@ public:
         return mine.frame_->take();
     }
 
-    /// `co_await std::move(t)` runs it in place of the caller, which goes on at its end.
+    /// `co_await std::move(t)` runs it; the caller resumes when it ends.
     auto operator co_await() && {
         if (frame_ == nullptr) detail::refuse_empty_task();
         return awaiter(std::move(*this));
@@ -96,8 +96,8 @@ private:
     promise_type* frame_;
 };
 
-/// `co_await continue_in(where)`: the coroutine goes on as a unit of `where`. Throws error{invalid}
-/// when no stream serves that pool.
+/// `co_await continue_in(where)`: the coroutine continues as a unit of `where`. Throws
+/// error{invalid} if no stream serves that pool.
 inline auto continue_in(pool& where) {
     detail::check_served(where);
     return detail::hop(where);
@@ -123,9 +123,9 @@ free_coroutine bring(pool& where, task<T> what, promise<T> brings) {
 
 }  // namespace detail
 
-/// Starts `what` as a unit of `where`; the future brings what it gives or throws.
+/// Starts `what` as a unit of `where`; the future gets its result or exception.
 ///
-/// Failure: throws error{invalid} when the task is empty, or no stream serves the pool.
+/// Failure: throws error{invalid} if the task is empty or no stream serves the pool.
 template <typename T>
 future<T> spawn_coroutine(pool& where, task<T> what) {
     if (!what.valid()) detail::refuse_empty_task();

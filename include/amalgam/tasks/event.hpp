@@ -9,11 +9,10 @@
 
 namespace amalgam {
 
-/// Something that happens once, until reset: everybody who waits for it goes on.
+/// A one-time signal that releases all waiters; can be reset.
 ///
-/// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returned, even when
-///          set() has not, if nobody else calls it any more; timed or canceled waits must have
-///          returned.
+/// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returns, even if set()
+///          has not, provided nobody calls it any more and timed or canceled waits have returned.
 /// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller.
 class event {
 public:
@@ -23,14 +22,14 @@ public:
     event(const event&) = delete;
     event& operator=(const event&) = delete;
 
-    /// It happened: releases everybody. What came before is visible to them.
+    /// Sets the event and releases all waiters. Earlier writes are visible to them.
     void set() noexcept;
-    /// It has not happened (again).
+    /// Makes the event unset again.
     void reset() noexcept { set_.store(false, std::memory_order_release); }
     bool is_set() const noexcept { return set_.load(std::memory_order_acquire); }
 
     void wait();
-    /// False: the deadline passed first. Timed by the clock of the caller's stream.
+    /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool wait_until(time_point deadline);
     template <typename Rep, typename Period>
     bool wait_for(std::chrono::duration<Rep, Period> time) {

@@ -15,17 +15,17 @@ namespace detail {
 [[noreturn]] void refuse_second_value();  // throws error{invalid}
 }
 
-/// A value that one brings and any number of ULTs, plain threads and coroutines read, each as
-/// soon as it is there. It can be used again after reset(). A future is for one reader, which
-/// takes the value.
+/// A value that is set once and read by any number of ULTs, plain threads and coroutines, each as
+/// soon as it is set. Reusable after reset(). For a single reader that takes the value, use a
+/// future.
 ///
-/// Owner:   owns the value; readers get a reference that lasts until reset() or the end.
-/// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returned, even when
-///          set() has not, if nobody else calls it any more; timed or canceled waits must have
-///          returned.
-/// Failure: setting twice throws error{invalid}; so does waiting inside a tasklet, timer callback
-///          or poller. What making the value throws goes to who sets; another may set it then.
-/// Cost:    no allocation but the value's own; reading what is there is a short lock.
+/// Owner:   owns the value; readers get a reference, valid until reset() or destruction.
+/// Threads: any; tasklets may set(). May be destroyed as soon as a wait() returns, even if set()
+///          has not, provided nobody calls it any more and timed or canceled waits have returned.
+/// Failure: setting twice throws error{invalid}, as does waiting inside a tasklet, timer callback
+///          or poller. If constructing the value throws, the setter gets the exception, and the
+///          value may be set again.
+/// Cost:    no allocation except by the value; reading a value that is set is a short lock.
 template <typename T>
 class eventual {
     using value_type = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
@@ -39,7 +39,7 @@ public:
     eventual(const eventual&) = delete;
     eventual& operator=(const eventual&) = delete;
 
-    /// Makes the value from `arguments`; none when T is void.
+    /// Constructs the value from `arguments`; none if T is void.
     template <typename... Arguments>
     void set(Arguments&&... arguments) {
         if (taken_.exchange(true, std::memory_order_acquire)) detail::refuse_second_value();
@@ -51,7 +51,7 @@ public:
         }
         ready_.set();
     }
-    /// As new. Nobody may wait for it, or still use the value.
+    /// Removes the value. Nobody may be waiting or still using it.
     void reset() noexcept {
         ready_.reset();
         value_.reset();
@@ -63,13 +63,13 @@ public:
         ready_.wait();
         return value();
     }
-    /// False: not there by then. Timed by the clock of the caller's stream.
+    /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool wait_until(time_point deadline) { return ready_.wait_until(deadline); }
     template <typename Rep, typename Period>
     bool wait_for(std::chrono::duration<Rep, Period> time) {
         return ready_.wait_for(time);
     }
-    /// For coroutines: `co_await e.start_wait()` gives what wait() does.
+    /// For coroutines: `co_await e.start_wait()`, as wait().
     auto start_wait() noexcept { return reading(*this); }
 
 private:
@@ -86,7 +86,7 @@ private:
         if constexpr (!std::is_void_v<T>) return *value_;
     }
 
-    std::atomic<bool> taken_{false};  // somebody sets it, or has
+    std::atomic<bool> taken_{false};  // being set, or set
     std::optional<value_type> value_;
     event ready_;
 };

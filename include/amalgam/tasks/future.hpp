@@ -10,15 +10,15 @@
 
 namespace amalgam {
 
-/// A value that will be there later. Waiting parks the ULT or plain thread; a coroutine
-/// may co_await it instead.
+/// A value that will be available later. Waiting parks the ULT or plain thread; a coroutine may
+/// co_await it instead.
 ///
-/// Owner:   one of two sides of a shared state. Destroying a future whose value is not
-///          there yet asks the other side to cancel, when it can.
+/// Owner:   one of two sides of a shared state. Destroying a future before it is ready asks the
+///          other side to cancel, if it can.
 /// Threads: one at a time; any ULT or thread.
-/// Failure: get() throws what the other side reported: amalgam::error or its exception;
-///          every member but valid() throws error{invalid} on an empty future. Waiting
-///          inside a tasklet, timer callback or poller throws error{invalid}.
+/// Failure: get() throws the failure set by the other side: amalgam::error or its exception. Every
+///          member except valid() throws error{invalid} on an empty future. Waiting inside a
+///          tasklet, timer callback or poller throws error{invalid}.
 /// Cost:    the state comes from a per-thread pool: no allocation in steady state.
 template <typename T>
 class [[nodiscard]] future {
@@ -28,7 +28,7 @@ public:
     using time_point = std::chrono::steady_clock::time_point;
 
     future() = default;
-    /// For layers that make their own states: takes over one reference.
+    /// For layers that create their own states: takes over one reference.
     explicit future(state& shared) noexcept : state_(&shared) {}
     future(future&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
     future& operator=(future&& other) noexcept {
@@ -42,24 +42,24 @@ public:
     }
     void swap(future& other) noexcept { std::swap(state_, other.state_); }
 
-    /// Not empty: get() was not called yet.
+    /// Not empty: get() has not been called.
     bool valid() const noexcept { return state_ != nullptr; }
-    /// The value or failure is there; no wait would wait.
+    /// Whether the value or failure is available, so that no wait blocks.
     bool ready() const { return checked().ready(); }
 
-    /// Waits, and tells how it ended without throwing.
+    /// Waits, and returns the outcome without throwing.
     status wait() {
         checked().wait();
         return state_->outcome();
     }
-    /// False: not ready by then. Timed by the clock of the caller's stream.
+    /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool wait_until(time_point deadline) { return checked().wait_until(deadline); }
     template <typename Rep, typename Period>
     bool wait_for(std::chrono::duration<Rep, Period> time) {
         return wait_until(detail::deadline_after(time));
     }
 
-    /// Waits, then gives the value away or throws the failure; empty afterwards.
+    /// Waits, then returns the value or throws the failure. The future is empty afterwards.
     T get() {
         checked().wait();
         future consumed(std::move(*this));
@@ -70,13 +70,13 @@ public:
         }
     }
 
-    /// Asks the other side to cancel; the future becomes ready all the same, as
-    /// canceled or, when it was too late, with its value. Nothing when it cannot cancel.
+    /// Asks the other side to cancel. The future still becomes ready: as canceled or, if it was too
+    /// late, with its value. No effect if the other side cannot cancel.
     void cancel() { checked().abandon(); }
 
-    /// `co_await std::move(f)` is get() for coroutines. The coroutine goes on as
-    /// a tasklet of the stream it waits on, or, from a plain thread, of the one that completes
-    /// the future.
+    /// `co_await std::move(f)` is get() for coroutines. The coroutine resumes as a tasklet of the
+    /// stream it waits on or, if it waits on a plain thread, of the stream that completes the
+    /// future.
     auto operator co_await() && {
         checked();
         return awaiter{std::move(*this)};
@@ -108,12 +108,12 @@ private:
     state* state_ = nullptr;
 };
 
-/// The side of a future that brings the value.
+/// Sets the value of a future.
 ///
-/// Owner:   the other side of the shared state. Destroyed without a value, it fails the
-///          future with errc::canceled.
-/// Threads: one at a time; any ULT or thread, also tasklets and pollers.
-/// Failure: setting twice, or asking for the future twice, throws error{invalid}.
+/// Owner:   the other side of the shared state. Destroyed without a value, it fails the future with
+///          errc::canceled.
+/// Threads: one at a time; any ULT or thread, including tasklets and pollers.
+/// Failure: setting twice, or getting the future twice, throws error{invalid}.
 template <typename T>
 class promise {
     using state = detail::future_state<T>;
@@ -144,8 +144,8 @@ public:
         return future<T>(*state_);
     }
 
-    /// `hook(context)` runs at most once, on the future's side, when the future is
-    /// destroyed or cancel()ed before the value is there. Call before get_future().
+    /// `hook(context)` runs at most once, on the future's side, if the future is destroyed or
+    /// cancel()ed before it is ready. Call before get_future().
     void on_abandon(detail::future_core::abandon_hook hook, void* context) {
         unset().on_abandon(hook, context);
     }

@@ -8,14 +8,13 @@
 
 namespace amalgam {
 
-/// Counts down to zero, once: everybody who waits for it goes on then.
+/// Counts down to zero once, then releases all waiters.
 ///
-/// Threads: any; tasklets may count_down(). May be destroyed as soon as a wait() returned, even
-///          when count_down() has not, if nobody else calls it any more; timed waits must have
-///          returned.
+/// Threads: any; tasklets may count_down(). May be destroyed as soon as a wait() returns, even if
+///          count_down() has not, provided nobody calls it any more and timed waits have returned.
 /// Failure: count_down() by more than is left throws error{invalid} and counts nothing; wait()
 ///          throws it inside a tasklet, timer callback or poller.
-/// Cost:    counting down is one atomic step; the last one wakes.
+/// Cost:    counting down is one atomic operation; the last one wakes the waiters.
 class latch {
 public:
     using time_point = event::time_point;
@@ -25,7 +24,7 @@ public:
     void count_down(std::size_t by = 1);
     bool try_wait() const noexcept { return open_.is_set(); }
     void wait() { open_.wait(); }
-    /// False: the deadline passed first. Timed by the clock of the caller's stream.
+    /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool wait_until(time_point deadline) { return open_.wait_until(deadline); }
     template <typename Rep, typename Period>
     bool wait_for(std::chrono::duration<Rep, Period> time) {

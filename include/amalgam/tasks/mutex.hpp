@@ -11,18 +11,18 @@
 namespace amalgam {
 
 /// Mutual exclusion between ULTs, plain threads and coroutines, in any mix. Waiting parks the
-/// caller. Fair: unlock() hands the mutex to the one that waits longest, so a ULT that yields
-/// while it holds the mutex starves nobody.
+/// caller. Fair: unlock() hands the mutex to the longest waiter, so a ULT that yields while holding
+/// it starves nobody.
 ///
 ///     const std::lock_guard hold(accounts);          // in a ULT or thread
 ///     co_await accounts.start_lock();                // in a coroutine, then
 ///     const std::lock_guard hold(accounts, std::adopt_lock);
 ///
-/// Threads: any; unlocked by who locked it, a coroutine on whichever thread it is by then. Not
-///          recursive. May be destroyed by who has locked and unlocked it last, even when the
-///          unlock() before that has not returned.
-/// Failure: lock() throws error{invalid} when it would have to wait inside a tasklet,
-///          timer callback or poller; use try_lock() there.
+/// Threads: any. The locker must unlock it; a coroutine may do so on whichever thread it runs by
+///          then. Not recursive. May be destroyed by the last to lock and unlock it, even if the
+///          previous unlock() has not returned.
+/// Failure: lock() throws error{invalid} if it would have to wait inside a tasklet, timer callback
+///          or poller; use try_lock() there.
 /// Cost:    uncontended, one atomic exchange each to lock and unlock.
 class mutex {
 public:
@@ -40,13 +40,13 @@ public:
         return state_.compare_exchange_strong(expected, locked, std::memory_order_acquire,
                                               std::memory_order_relaxed);
     }
-    /// False: the deadline passed first. Timed by the clock of the caller's stream.
+    /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool try_lock_until(time_point deadline) { return try_lock() || lock_slow(deadline); }
     template <typename Rep, typename Period>
     bool try_lock_for(std::chrono::duration<Rep, Period> time) {
         return try_lock() || lock_slow(detail::deadline_after(time));
     }
-    /// For coroutines: `co_await m.start_lock();`, then unlock() as always.
+    /// For coroutines: `co_await m.start_lock();`, then unlock() as usual.
     auto start_lock() noexcept { return detail::wait_operation(*this); }
 
     void unlock() noexcept {
@@ -62,7 +62,7 @@ private:
     template <typename, typename...>
     friend class detail::wait_operation;
 
-    // locked: the list is empty. contended: perhaps not, or not for long.
+    // locked: the list is empty. contended: it may not be, or only briefly.
     enum : std::uint32_t { unlocked, locked, contended };
     bool lock_slow(time_point deadline);
     bool enlist(detail::wait_node& me) noexcept;

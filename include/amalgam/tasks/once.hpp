@@ -9,7 +9,7 @@
 
 namespace amalgam {
 
-/// Whether something was done already; see call_once().
+/// Records whether call_once() has run.
 class once_flag {
 public:
     once_flag() = default;
@@ -23,13 +23,13 @@ private:
     mutex doing_;
 };
 
-/// Runs `what` unless a call with the same flag has run it to its end; others wait meanwhile.
-/// When it throws, its caller gets the exception, and the next one tries.
+/// Runs `what` unless a call with the same flag has completed it; concurrent callers wait. If it
+/// throws, its caller gets the exception and the next caller tries again.
 ///
 /// Threads: any ULT or thread; `what` may wait, but not for a call with the same flag.
-/// Failure: throws error{invalid} when it would have to wait inside a tasklet, timer callback or
+/// Failure: throws error{invalid} if it would have to wait inside a tasklet, timer callback or
 ///          poller.
-/// Cost:    when it is done, one load.
+/// Cost:    one load once done.
 template <typename Function, typename... Arguments>
 void call_once(once_flag& flag, Function&& what, Arguments&&... arguments) {
     if (flag.done_.load(std::memory_order_acquire)) return;

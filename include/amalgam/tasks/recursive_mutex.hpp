@@ -9,15 +9,15 @@
 
 namespace amalgam {
 
-/// A mutex that its owner may lock again; it is free when it was unlocked as often. The owner is
-/// a ULT, wherever it runs, or a plain thread.
+/// A mutex that its owner may lock again; it is free after as many unlocks. The owner is a ULT, on
+/// any thread, or a plain thread.
 ///
-/// Threads: any. A coroutine or tasklet is to its stream's thread what a function is, so it must
-///          unlock before its next co_await or its end: for longer, use a mutex. May be destroyed
-///          by who has locked and unlocked it last.
-/// Failure: lock() throws error{invalid} when it would have to wait inside a tasklet, timer
-///          callback or poller.
-/// Cost:    as mutex, and a look at who runs.
+/// Threads: any. A coroutine or tasklet locks on behalf of its stream's thread, as a function
+///          would, so it must unlock before its next co_await or its end; to hold a lock longer,
+///          use a mutex. May be destroyed by the last to lock and unlock it.
+/// Failure: lock() throws error{invalid} if it would have to wait inside a tasklet, timer callback
+///          or poller.
+/// Cost:    as mutex, plus a look-up of the running ULT.
 class recursive_mutex {
 public:
     using time_point = mutex::time_point;
@@ -28,7 +28,7 @@ public:
         first(true);
     }
     bool try_lock() noexcept { return again() || first(guard_.try_lock()); }
-    /// False: the deadline passed first. Timed by the clock of the caller's stream.
+    /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool try_lock_until(time_point deadline) {
         return again() || first(guard_.try_lock_until(deadline));
     }
@@ -43,7 +43,7 @@ public:
     }
 
 private:
-    // The address of what belongs to the one who runs tells who that is.
+    // The address of the running task's own slot identifies the task.
     static const void* self() noexcept { return &detail::task_local(); }
 
     bool again() noexcept {
@@ -59,8 +59,8 @@ private:
     }
 
     mutex guard_;
-    std::atomic<const void*> owner_{nullptr};  // only its owner finds itself there
-    std::size_t depth_ = 0;                    // the owner's
+    std::atomic<const void*> owner_{nullptr};  // equals self() only for the owner
+    std::size_t depth_ = 0;                    // accessed only by the owner
 };
 
 }  // namespace amalgam

@@ -10,15 +10,15 @@
 
 namespace amalgam {
 
-/// A number of permits, taken and given back by ULTs, plain threads and coroutines. Fair: who
-/// waits longest is served first, also when it asks for many and those behind it for few.
+/// A number of permits, acquired and released by ULTs, plain threads and coroutines. Fair: the
+/// longest waiter is served first, even if it asks for many permits and those behind it for few.
 ///
 /// Threads: any; tasklets may release() and try_acquire(). May be destroyed as soon as the last
-///          acquire() returned, even when the release() that let it has not; timed waits must
+///          acquire() returns, even if the release() that let it through has not; timed waits must
 ///          have returned.
-/// Failure: acquire() throws error{invalid} when it would have to wait inside a tasklet, timer
+/// Failure: acquire() throws error{invalid} if it would have to wait inside a tasklet, timer
 ///          callback or poller.
-/// Cost:    a short lock each.
+/// Cost:    a short lock per call.
 class semaphore {
 public:
     using time_point = std::chrono::steady_clock::time_point;
@@ -30,12 +30,12 @@ public:
     void acquire(std::size_t permits = 1) {
         if (!try_acquire(permits)) acquire_slow(permits, time_point::max());
     }
-    /// False: there are fewer, or somebody waits already.
+    /// False: too few permits, or others are already waiting.
     bool try_acquire(std::size_t permits = 1) noexcept {
         const std::lock_guard hold(waiting_);
         return take(permits);
     }
-    /// False: the deadline passed first. Timed by the clock of the caller's stream.
+    /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool try_acquire_until(time_point deadline, std::size_t permits = 1) {
         return try_acquire(permits) || acquire_slow(permits, deadline);
     }
@@ -49,7 +49,7 @@ public:
     }
 
     void release(std::size_t permits = 1) noexcept;
-    /// How many are left; of the past when others take and give.
+    /// Number of permits left; may be outdated if others acquire and release.
     std::size_t available() const noexcept;
 
 private:
@@ -58,7 +58,7 @@ private:
     bool enlist(detail::wait_node& me, std::size_t permits) noexcept;
     bool acquire_slow(std::size_t permits, time_point deadline);
 
-    // With the list's lock held.
+    // Needs the list's lock.
     bool take(std::size_t permits) noexcept {
         if (permits_ < permits || !waiting_.empty()) return false;
         permits_ -= permits;

@@ -12,15 +12,15 @@
 namespace amalgam {
 
 /// One writer or many readers, among ULTs, plain threads and coroutines; works with
-/// std::shared_lock and std::unique_lock. Fair in the order of arrival: a reader does not pass a
-/// writer that waits, nor a writer a reader; readers in a row enter together.
+/// std::shared_lock and std::unique_lock. Fair: served in order of arrival. A reader does not
+/// overtake a waiting writer, nor a writer a reader; consecutive readers enter together.
 ///
-/// Threads: any; unlocked by who locked it. Not recursive: who locks it twice, be it shared, may
-///          wait for a writer that waits for the first. May be destroyed by who has locked and
-///          unlocked it last, even when the unlock() before that has not returned.
-/// Failure: locking throws error{invalid} when it would have to wait inside a tasklet, timer
-///          callback or poller.
-/// Cost:    a short lock each.
+/// Threads: any; the locker must unlock. Not recursive: locking twice, even shared, may wait for a
+///          writer that waits for the first lock. May be destroyed by the last to lock and unlock
+///          it, even if the previous unlock() has not returned.
+/// Failure: locking throws error{invalid} if it would have to wait inside a tasklet, timer callback
+///          or poller.
+/// Cost:    a short lock per call.
 class shared_mutex {
 public:
     using time_point = std::chrono::steady_clock::time_point;
@@ -29,12 +29,12 @@ public:
     shared_mutex(const shared_mutex&) = delete;
     shared_mutex& operator=(const shared_mutex&) = delete;
 
-    /// To write: alone.
+    /// For writing: exclusive.
     void lock() {
         if (!try_lock()) lock_slow(access::write, time_point::max());
     }
     bool try_lock() noexcept { return try_take(access::write); }
-    /// False: the deadline passed first. Timed by the clock of the caller's stream.
+    /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool try_lock_until(time_point deadline) {
         return try_lock() || lock_slow(access::write, deadline);
     }
@@ -42,15 +42,15 @@ public:
     bool try_lock_for(std::chrono::duration<Rep, Period> time) {
         return try_lock() || lock_slow(access::write, detail::deadline_after(time));
     }
-    /// For coroutines: `co_await m.start_lock();`, then unlock() as always.
+    /// For coroutines: `co_await m.start_lock();`, then unlock() as usual.
     auto start_lock() noexcept { return detail::wait_operation(*this, access::write); }
     void unlock() noexcept;
 
-    /// To read: with other readers.
+    /// For reading: shared with other readers.
     void lock_shared() {
         if (!try_lock_shared()) lock_slow(access::read, time_point::max());
     }
-    /// False: a writer has it, or waits for it.
+    /// False: a writer holds it or waits for it.
     bool try_lock_shared() noexcept { return try_take(access::read); }
     bool try_lock_shared_until(time_point deadline) {
         return try_lock_shared() || lock_slow(access::read, deadline);
@@ -74,7 +74,7 @@ private:
         return waiting_.empty() && take(how);
     }
 
-    // With the list's lock held.
+    // Needs the list's lock.
     bool take(access how) noexcept {
         if (writing_ || (how == access::write && readers_ != 0)) return false;
         if (how == access::write) {

@@ -17,10 +17,10 @@ namespace amalgam::detail {
 [[noreturn]] void refuse_room(std::size_t items, std::size_t bytes_each);  // error{no_memory}
 [[noreturn]] void refuse_closed_channel();                                 // throws error{closed}
 
-/// What a channel is inside: a ring, and those who wait, all under one lock.
+/// The inside of a channel: a ring and its waiters, under one lock.
 ///
-/// Pushers wait only while the ring is full, poppers only while it is empty, and there is room for
-/// one item at least: so one list serves both, and nobody who comes can overtake who waits.
+/// Pushers wait only while the ring is full, poppers only while it is empty, and the capacity is at
+/// least one. So one list serves both, and newcomers cannot overtake waiters.
 template <typename T>
 class channel_core {
 public:
@@ -28,10 +28,10 @@ public:
 
     struct node : wait_node {
         using wait_node::wait_node;
-        T* item = nullptr;                  ///< A pusher's; moved from when it is served.
-        std::optional<T>* place = nullptr;  ///< A popper's.
-        bool served = false;                ///< Else the channel was closed, or the move failed.
-        std::exception_ptr failed{};        ///< What moving a pusher's item threw.
+        T* item = nullptr;                  ///< Of a pusher; moved from once served.
+        std::optional<T>* place = nullptr;  ///< Of a popper.
+        bool served = false;                ///< False: the channel was closed, or the move failed.
+        std::exception_ptr failed{};        ///< Exception from moving a pusher's item.
     };
 
     explicit channel_core(std::size_t capacity) : capacity_(capacity) {
@@ -49,7 +49,7 @@ public:
     channel_core(const channel_core&) = delete;
     channel_core& operator=(const channel_core&) = delete;
 
-    /// must_wait: it is full; `me`, when there is one, is listed.
+    /// must_wait: full; `me`, if given, is listed.
     step push(T& item, node* me) {
         node* served = nullptr;
         {
@@ -63,7 +63,7 @@ public:
                 append(item);
             } else {
                 served = static_cast<node*>(waiting_.front());
-                served->place->emplace(std::move(item));  // throws: it waits on
+                served->place->emplace(std::move(item));  // throws: it keeps waiting
                 served->served = true;
                 waiting_.pop();
             }
@@ -72,7 +72,7 @@ public:
         return step::done;
     }
 
-    /// must_wait: it is empty; `me`, when there is one, is listed.
+    /// must_wait: empty; `me`, if given, is listed.
     step pop(std::optional<T>& into, node* me) {
         wait_node* served = nullptr;
         {
@@ -82,7 +82,7 @@ public:
                 if (me != nullptr) waiting_.push(*me);
                 return step::must_wait;
             }
-            into.emplace(std::move(*ring_[first_].item()));  // throws: it stays the first
+            into.emplace(std::move(*ring_[first_].item()));  // throws: it stays first
             drop_first();
             if (!waiting_.empty()) served = refill();
         }
@@ -94,7 +94,7 @@ public:
     bool wait_until(node& me, waiter::time_point deadline) {
         return waiting_.wait_cancelable_until(me, deadline, "channel");
     }
-    /// For a pusher whose node is off the list: throws when its item is not in the channel.
+    /// For a pusher whose node is off the list: throws if its item is not in the channel.
     static void check_pushed(const node& me) {
         if (me.failed) std::rethrow_exception(me.failed);
         if (!me.served) refuse_closed_channel();
@@ -113,7 +113,7 @@ public:
         const std::lock_guard hold(waiting_);
         return closed_;
     }
-    /// Of the past, for who does not hold the lock.
+    /// May be outdated unless the lock is held.
     std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
     std::size_t capacity() const noexcept { return capacity_; }
 
@@ -134,7 +134,7 @@ private:
         if (++first_ == capacity_) first_ = 0;
         set_size(size() - 1);
     }
-    // Lets waiting pushers in; gives back those who were served, or whose items cannot be moved.
+    // Lets waiting pushers in; returns those that were served or whose items cannot be moved.
     [[gnu::noinline]] wait_node* refill() noexcept {
         return waiting_.take_while([this](wait_node& who) {
             if (size() == capacity_) return false;

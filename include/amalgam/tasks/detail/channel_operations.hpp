@@ -21,7 +21,7 @@ protected:
     using step = typename channel_core<T>::step;
 
     void prepare(std::coroutine_handle<> who) noexcept { unit_.prepare(who); }
-    /// Of await_suspend(). Once it is parked another thread may resume the coroutine, and end this.
+    /// For await_suspend(). Once parked, another thread may resume the coroutine and destroy this.
     bool park() noexcept { return now_ == step::must_wait && node_.who.park_unit(); }
 
     channel_core<T>& where_;

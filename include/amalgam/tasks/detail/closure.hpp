@@ -13,7 +13,7 @@ namespace amalgam::detail {
 
 class ult_core;
 
-/// What to do with a function object whose type is forgotten. run() destroys it too.
+/// Type-erased operations on a function object. run() also destroys it.
 struct closure_type {
     void (*run)(void* closure);
     void (*destroy)(void* closure) noexcept;
@@ -21,7 +21,7 @@ struct closure_type {
     std::size_t align;
 };
 
-/// A closure goes inline on the stack of its ULT up to this size, else on the heap.
+/// Up to this size a closure is stored on the stack of its ULT, else on the heap.
 inline constexpr std::size_t inline_closure_bytes = 512;
 
 template <typename Function>
@@ -38,18 +38,18 @@ struct inline_closure {
     static constexpr closure_type type{&run, &destroy, sizeof(Function), alignof(Function)};
 };
 
-/// Where the closure of a ULT belongs: just below its descriptor.
+/// Where a ULT's closure is stored: just below its descriptor.
 inline void* closure_of(ult_core* core) noexcept {
     return reinterpret_cast<std::byte*>(core) - inline_closure_bytes;
 }
 
-/// A ULT that is not yet in its pool, and has no closure yet. The first: with no options.
+/// A ULT that is not yet in its pool and has no closure yet. The first overload: default options.
 ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable);
 ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable,
                       const ult_options& options);
-void drop_ult(ult_core& core) noexcept;  // its closure could not be made
+void drop_ult(ult_core& core) noexcept;  // its closure could not be constructed
 void start_ult(ult_core& core) noexcept;
-void start_ult_first(ult_core& core) noexcept;  // before what is ready already, of the top priority
+void start_ult_first(ult_core& core) noexcept;  // ahead of ready ones, at top priority
 void cancel_ult(ult_core& core) noexcept;       // it has not ended
 
 class tasklet_core;

@@ -7,13 +7,13 @@
 namespace amalgam::detail {
 
 /// A suspended coroutine as a work unit. Its home is the main pool of the stream it was suspended
-/// on; suspended on a plain thread it has none: it goes on on the stream, as a unit of its own, or
-/// on the plain thread that makes it ready.
+/// on. Suspended on a plain thread it has none: it resumes on the stream (as a unit of its own) or
+/// plain thread that makes it ready.
 class coroutine_unit : public work_unit {
 public:
     coroutine_unit() noexcept : work_unit(&run_unit) {}
     void prepare(std::coroutine_handle<> who) noexcept;
-    /// With `where` as its home instead.
+    /// The same, with `where` as its home.
     void prepare_in(pool& where, std::coroutine_handle<> who) noexcept;
 
 private:

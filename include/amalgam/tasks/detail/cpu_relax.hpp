@@ -2,7 +2,7 @@
 
 namespace amalgam::detail {
 
-/// One turn of a spin loop.
+/// Pause instruction for spin loops.
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();

@@ -5,11 +5,11 @@
 
 namespace amalgam::detail {
 
-/// The time by the clock of the caller's stream, or the steady clock on a plain thread.
+/// Current time on the clock of the caller's stream; the steady clock on a plain thread.
 std::chrono::steady_clock::time_point task_now() noexcept;
 
-/// `time` from `now`, without overflow: a very long time is the end of time, and a negative one, or
-/// none (NaN), is over at once.
+/// `time` from `now`, without overflow. A very long time gives time_point::max(); a negative one or
+/// NaN gives `now`.
 template <typename Rep, typename Period>
 std::chrono::steady_clock::time_point deadline_after(
     std::chrono::duration<Rep, Period> time,
@@ -17,7 +17,7 @@ std::chrono::steady_clock::time_point deadline_after(
     using point = std::chrono::steady_clock::time_point;
     const std::chrono::duration<double> seconds(time);
     if (!(seconds > seconds.zero())) return now;
-    // Before the epoch all that a clock can count is left, and less cannot be said of it.
+    // For `now` before the epoch this counts from the epoch, as the difference would overflow.
     const auto left = point::max() - std::max(now, point());
     if (seconds >= std::chrono::duration<double>(left)) return point::max();
     return now + std::chrono::ceil<point::duration>(time);

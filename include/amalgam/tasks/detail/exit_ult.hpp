@@ -2,7 +2,7 @@
 
 namespace amalgam::detail {
 
-/// What this_task::exit() throws.
+/// Thrown by this_task::exit().
 struct exit_ult {};
 
 }  // namespace amalgam::detail

@@ -16,21 +16,21 @@
 
 namespace amalgam::detail {
 
-/// What goes on when a future is ready. complete() runs it once, on the completing
-/// thread; it may be gone as soon as it ran.
+/// Runs when a future becomes ready. complete() runs it once, on the completing thread; it may be
+/// destroyed by its own run.
 struct continuation {
     void (*resume)(continuation&) noexcept;
 };
 
-/// The part of a future's shared state that does not know the value's type. A layer
-/// that pools its operations derives from future_state<T> and overrides recycle().
+/// The part of a future's shared state that is independent of the value's type. A layer that pools
+/// its operations derives from future_state<T> and overrides recycle().
 ///
-/// Owner:   counted references; made with one, which is the promise's.
+/// Owner:   reference counted; created with one reference, which is the promise's.
 /// Threads: one completer, one waiter at a time, any threads.
 class future_core {
 public:
     using time_point = std::chrono::steady_clock::time_point;
-    /// Asked at most once, by the future's side, and only while the value is not there.
+    /// Called at most once, by the future's side, and only before it is ready.
     using abandon_hook = void (*)(void* context) noexcept;
 
     future_core() = default;
@@ -45,15 +45,15 @@ public:
     bool ready() const noexcept { return next_.load(std::memory_order_acquire) == done_mark(); }
     void wait();
     bool wait_until(time_point deadline);
-    /// Runs `then` at completion. False: it is complete already, `then` will not run.
-    /// Throws error{invalid} when somebody waits already.
+    /// Runs `then` at completion. False: already complete, `then` will not run. Throws
+    /// error{invalid} if somebody already waits.
     bool attach(continuation& then);
 
-    /// Ready from here on; runs the continuation. At most once, after the outcome is set.
+    /// Makes it ready and runs the continuation. At most once, after the outcome is set.
     void complete() noexcept;
     void fail(failure why) noexcept;
     void fail(std::exception_ptr why) noexcept;
-    /// Its promise ended without a value.
+    /// The promise ended without a value.
     void fail_as_broken() noexcept;
 
     /// Set before the future is handed out. The context must live as long as the state.
@@ -71,9 +71,9 @@ public:
 
 protected:
     virtual ~future_core() = default;
-    /// No reference is left. Deletes; an override may keep the memory.
+    /// Called when no reference is left. Deletes; an override may keep the memory.
     virtual void recycle() noexcept { delete this; }
-    /// Makes a recycled state as new, with one reference.
+    /// Reinitializes a recycled state, with one reference.
     void reset() noexcept;
 
 private:
@@ -82,7 +82,7 @@ private:
         return reinterpret_cast<continuation*>(std::uintptr_t{1});
     }
 
-    std::atomic<continuation*> next_{nullptr};  // null: nobody waits; done_mark(): ready
+    std::atomic<continuation*> next_{nullptr};  // null: no waiter; done_mark(): ready
     std::atomic<std::uint32_t> references_{1};
     abandon_hook abandon_ = nullptr;
     void* abandon_context_ = nullptr;

@@ -2,9 +2,9 @@
 
 namespace amalgam::detail {
 
-/// One pointer that belongs to the running ULT, or, outside of ULTs, to the thread. Starts null;
-/// who sets it puts the old value back before the ULT ends. The layer above keeps the call it
-/// serves there.
+/// A pointer that belongs to the running ULT or, outside a ULT, to the thread. Initially null;
+/// whoever sets it restores the old value before the ULT ends. The layer above keeps the call it is
+/// serving there.
 void*& task_local() noexcept;
 
 }  // namespace amalgam::detail

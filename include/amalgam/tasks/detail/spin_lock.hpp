@@ -4,7 +4,7 @@
 
 namespace amalgam::detail {
 
-/// For a few instructions only, never held across a switch, a park or a system call.
+/// For a few instructions only; never held across a switch, a park or a system call.
 class spin_lock {
 public:
     void lock() noexcept {

@@ -30,7 +30,7 @@ struct pooled_frame {
     }
 };
 
-/// What a task's frame holds besides its value: who goes on at the end.
+/// State of a task's frame besides its value: who continues at the end.
 class task_promise_base : public pooled_frame {
 public:
     void wake_at_end(waiter& who) noexcept { waiting_ = &who; }
@@ -45,7 +45,7 @@ public:
         std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> ended) const noexcept {
             task_promise_base& self = ended.promise();
             if (self.waiting_ == nullptr) return self.next_;
-            self.waiting_->unpark();  // from here on the frame may be gone
+            self.waiting_->unpark();  // the frame may be gone from here on
             return std::noop_coroutine();
         }
         void await_resume() const noexcept {}
@@ -88,7 +88,7 @@ public:
     void take() const { throw_if_failed(); }
 };
 
-/// Starts at once, and frees itself at its end.
+/// Starts at once and frees itself when it ends.
 struct free_coroutine {
     struct promise_type : pooled_frame {
         free_coroutine get_return_object() const noexcept { return {}; }
@@ -99,14 +99,14 @@ struct free_coroutine {
     };
 };
 
-/// Goes on as a unit of another pool.
+/// Continues as a unit of another pool.
 class [[nodiscard]] hop {
 public:
     explicit hop(pool& where) noexcept : where_(where) {}
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> who) noexcept {
         unit_.prepare_in(where_, who);
-        unit_.make_ready();  // may have gone on by now
+        unit_.make_ready();  // may already have resumed
     }
     void await_resume() const noexcept {}
 

@@ -2,10 +2,10 @@
 
 namespace amalgam::detail {
 
-/// Every thread of the process has passed a full barrier when this returns: who does something
-/// seldom pays for those who do its counterpart often, with plain loads and stores.
+/// Executes a full memory barrier on every thread of the process before it returns. The rare side
+/// of an algorithm pays, so that the frequent side gets by with plain loads and stores.
 ///
-/// Failure: false where membarrier(2) is not to be had.
+/// Failure: false if membarrier(2) is unavailable.
 /// Cost:    a system call, and an interrupt to each core that runs another thread of the process.
 bool barrier_on_all_threads() noexcept;
 

@@ -7,9 +7,9 @@
 
 namespace amalgam::detail {
 
-/// Units in order, linked through themselves; what pools are made of.
+/// An intrusive list of units; the building block of pools.
 ///
-/// Threads: one at a time. holds() may be asked about a unit that others move.
+/// Threads: one at a time. holds() may be called for a unit that others move.
 class unit_list {
 public:
     bool empty() const noexcept { return first_ == nullptr; }
@@ -29,7 +29,7 @@ public:
         (first_ == nullptr ? last_ : first_->prev_in_pool) = &unit;
         first_ = &unit;
     }
-    /// In front of the first unit of a lower priority. Cost: a step for each of those before it.
+    /// Inserts before the first unit of lower priority. Cost: one step per unit before it.
     void push_by_priority(work_unit& unit) noexcept {
         work_unit* at = first_;
         while (at != nullptr && at->priority >= unit.priority)
@@ -50,8 +50,8 @@ public:
         unit->listed_in.store(nullptr, std::memory_order_relaxed);
         return unit;
     }
-    /// push_back() and pop_front() where there is one unit, without reading what was just
-    /// written. Null: there are more.
+    /// push_back() and pop_front() on a list of one unit, without reading what was just written.
+    /// Null: there is more than one unit.
     work_unit* replace_only(work_unit& by) noexcept {
         work_unit* const only = first_;
         if (only != last_) return nullptr;
@@ -66,8 +66,8 @@ public:
         if (unit != nullptr) remove(*unit);
         return unit;
     }
-    /// Only this list writes its own address, so the answer is right for whoever may call the
-    /// other members.
+    /// Only this list stores its own address, so the answer is right for any caller allowed to use
+    /// the other members.
     bool holds(const work_unit& unit) const noexcept {
         return unit.listed_in.load(std::memory_order_relaxed) == this;
     }

@@ -7,7 +7,7 @@
 
 namespace amalgam::detail {
 
-/// One who waits, on its own stack, in the order of arrival.
+/// One waiter, on its own stack; listed in order of arrival.
 struct wait_node {
     wait_node() = default;
     /// For a suspended coroutine.
@@ -17,23 +17,23 @@ struct wait_node {
     wait_node* next = nullptr;
     wait_node* prev = nullptr;
     bool listed = false;
-    std::uintptr_t wants = 0;  ///< What it asks for; only the primitive knows what that means.
+    std::uintptr_t wants = 0;  ///< What it waits for; interpreted only by the primitive.
 };
 
-/// The queue inside every primitive that can be waited for. Its lock is held for a few
-/// instructions only, never across a switch or a park.
+/// The queue inside every primitive that supports waiting. Its lock is held for a few instructions
+/// only, never across a switch or a park.
 class wait_list {
 public:
     void lock() noexcept { busy_.lock(); }
     void unlock() noexcept { busy_.unlock(); }
 
-    // The rest with the lock held.
+    // The following need the lock.
     bool empty() const noexcept { return head_ == nullptr; }
     wait_node* front() const noexcept { return head_; }
     void push(wait_node& node) noexcept;
     void remove(wait_node& node) noexcept;
     wait_node* pop() noexcept;
-    // Both linked by `next`.
+    // Both return a chain linked by `next`.
     wait_node* take_all() noexcept;
     template <typename Served>
     wait_node* take_while(Served served) {
@@ -47,20 +47,20 @@ public:
         return first;
     }
 
-    /// Unparks a whole chain of those taken; each node may die as soon as it is unparked.
+    /// Unparks a whole chain; each node may be destroyed as soon as it is unparked.
     static void unpark_all(wait_node* first) noexcept;
 
-    /// Parks the owner of a listed node, which waits for `what`; the lock is not held. False: the
-    /// deadline passed first, and the node is off the list.
+    /// Parks the owner of a listed node, which waits for `what`, without holding the lock. False:
+    /// the deadline passed first, and the node is off the list.
     bool wait_unlocked_until(wait_node& node, waiter::time_point deadline,
                              const char* what) noexcept {
         node.who.waits_for(what);
         return node.who.park_once_until(deadline) || !leave(node);
     }
-    /// The same; throws error{canceled} when the ULT was canceled before it got what it waits
-    /// for. The node is off the list then.
+    /// The same, but throws error{canceled} if the ULT was canceled before it got what it waits
+    /// for. The node is then off the list.
     bool wait_cancelable_until(wait_node& node, waiter::time_point deadline, const char* what) {
-        // In line, both: each return after a switch is one the processor predicts wrong.
+        // Both inlined: each return after a switch is mispredicted by the processor.
         node.who.allow_cancel();
         if (wait_unlocked_until(node, deadline, what)) return true;
         throw_if_canceled();
@@ -68,8 +68,8 @@ public:
     }
 
 private:
-    // After park_until() gave up. False: it was off the list already, and has parked again, for
-    // the permit.
+    // After park_until() gave up. False: it was already off the list, and has parked again for the
+    // permit.
     bool leave(wait_node& node) noexcept;
 
     spin_lock busy_;

@@ -9,11 +9,11 @@
 
 namespace amalgam::detail {
 
-/// One wait of a coroutine for a primitive, which has a private `bool enlist(wait_node&, …)`.
-/// False: it has what it asked for. True: the node is listed, and who unparks it gives it that.
+/// A coroutine's wait for a primitive, which has a private `bool enlist(wait_node&, …)`. False: the
+/// request was granted. True: the node is listed; unparking it grants the request.
 ///
-/// Owner:   the awaiting coroutine's frame.
-/// Cost:    as for a ULT, with a call in place of the switch.
+/// Owner: the awaiting coroutine's frame.
+/// Cost:  as for a ULT, with a call in place of the switch.
 template <typename Primitive, typename... Arguments>
 class [[nodiscard]] wait_operation {
 public:
@@ -27,13 +27,13 @@ public:
         unit_.prepare(who);
         listed_ = std::apply(
             [this](auto... arguments) { return what_.enlist(node_, arguments...); }, arguments_);
-        // Once it is parked another thread may resume the coroutine, and end this.
+        // Once parked, another thread may resume the coroutine and destroy this.
         return listed_ && node_.who.park_unit();
     }
     void await_resume() const noexcept {}
 
 protected:
-    /// It had to wait its turn, were it ever so short.
+    /// Whether it had to queue, however briefly.
     bool was_listed() const noexcept { return listed_; }
 
 private:
