@@ -5,10 +5,10 @@
 
 namespace amalgam::detail {
 
-/// While one lives, threads that this thread starts have the program's signals blocked: those are
-/// for its own threads to take. Signals that an instruction or call of the thread itself raises
-/// stay as they are, as do SIGPROF, of which each thread has its share, and the real-time ones, by
-/// which stack traces are asked for.
+/// While it lives, threads started by this thread have the program's signals blocked, so that only
+/// the program's own threads take them. Not blocked: signals raised by a thread's own instructions
+/// or calls; SIGPROF, of which each thread gets its share; and the real-time signals, which request
+/// stack traces.
 ///
 /// Threads: one, on its own stack.
 class blocked_signals {

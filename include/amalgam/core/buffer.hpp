@@ -14,15 +14,15 @@ class pool_core;
 void give_back(buffer_block* block) noexcept;
 }  // namespace detail
 
-/// Owned bytes of fixed capacity, aligned to 64. Contents start uninitialized.
+/// Owned bytes of fixed capacity, 64-byte aligned. Initially uninitialized.
 ///
-/// Owner:   owns its memory; a buffer from a pool returns there, from any thread, and may
-///          outlive the pool.
+/// Owner:   owns its memory. A buffer from a pool returns to it, from any thread, and may outlive
+///          the pool.
 /// Threads: like a plain value.
-/// Cost:    moving is two words; creation from a pool that has a free block allocates nothing.
+/// Cost:    moving is two words; taking one from a pool with a free block allocates nothing.
 class buffer {
 public:
-    buffer() noexcept = default;  ///< Holds nothing: size and capacity 0.
+    buffer() noexcept = default;  ///< Empty: size and capacity 0.
     buffer(buffer&& other) noexcept
         : block_(std::exchange(other.block_, nullptr)),
           data_(std::exchange(other.data_, nullptr)),
@@ -36,7 +36,7 @@ public:
         if (block_ != nullptr) detail::give_back(block_);
     }
 
-    /// A buffer of no pool, of `size` bytes.
+    /// Allocates `size` bytes outside any pool.
     /// Failure: throws error{no_memory}.
     static buffer of(std::size_t size);
 
@@ -44,16 +44,16 @@ public:
     const std::byte* data() const noexcept { return data_; }
     std::size_t size() const noexcept { return size_; }  ///< Bytes in use.
     bool empty() const noexcept { return size_ == 0; }
-    std::size_t capacity() const noexcept;  ///< Bytes that resize() may grow to.
+    std::size_t capacity() const noexcept;  ///< Upper limit for resize().
 
     mutable_bytes bytes() noexcept { return {data_, size_}; }
     const_bytes bytes() const noexcept { return {data_, size_}; }
 
-    /// Changes size() only; bytes in common stay, new ones are uninitialized.
+    /// Changes size() only; existing bytes are kept, new ones are uninitialized.
     /// Precondition: size <= capacity().
     void resize(std::size_t size) noexcept;
 
-    /// Gives the memory up now; holds nothing afterwards.
+    /// Releases the memory now; empty afterwards.
     void reset() noexcept { *this = buffer(); }
 
     void swap(buffer& other) noexcept {
@@ -71,27 +71,27 @@ private:
     std::size_t size_ = 0;
 };
 
-/// What a pool may keep.
+/// Limits of a pool.
 struct buffer_pool_options {
-    /// Free memory kept per size class, in bytes; what comes back past it goes to the heap.
-    /// A class of larger blocks keeps one.
+    /// Bytes of free memory kept per size class; memory returned beyond this goes to the heap. A
+    /// class of larger blocks keeps one.
     std::size_t keep_bytes_per_class = std::size_t{8} << 20;
 };
 
-/// What a pool has done so far, and holds now.
+/// Statistics of a pool.
 struct buffer_pool_counts {
-    std::uint64_t allocated = 0;   ///< Blocks that came from the heap.
-    std::uint64_t freed = 0;       ///< Blocks that went back to the heap.
-    std::uint64_t idle_bytes = 0;  ///< Kept free, ready to be taken.
+    std::uint64_t allocated = 0;   ///< Blocks allocated from the heap.
+    std::uint64_t freed = 0;       ///< Blocks returned to the heap.
+    std::uint64_t idle_bytes = 0;  ///< Free bytes, ready to be taken.
 };
 
-/// Buffers in size classes of powers of two, 256 B to 64 MiB, recycled.
+/// Recycles buffers in power-of-two size classes, 256 B to 64 MiB.
 ///
-/// Threads: take() and the return of a buffer may run concurrently on any threads; nobody
-///          waits for anybody.
-/// Failure: take() throws error{no_memory}; try_take() gives an empty buffer.
-/// Cost:    one uncontended atomic exchange to take and one to return; no allocation while a
-///          free block of the class is there. Past 64 MiB each buffer comes from the heap.
+/// Threads: take() and the return of buffers may run concurrently on any threads and never block
+///          each other.
+/// Failure: take() throws error{no_memory}; try_take() returns an empty buffer.
+/// Cost:    one uncontended atomic exchange each to take and to return; no allocation if the class
+///          has a free block. Above 64 MiB each buffer comes from the heap.
 class buffer_pool {
 public:
     static constexpr std::size_t smallest_bytes = 256;
@@ -100,16 +100,16 @@ public:
     explicit buffer_pool(buffer_pool_options options = {});
     buffer_pool(const buffer_pool&) = delete;
     buffer_pool& operator=(const buffer_pool&) = delete;
-    ~buffer_pool();  ///< Buffers still out stay valid, and go to the heap when they end.
+    ~buffer_pool();  ///< Buffers still in use stay valid; their memory then goes to the heap.
 
-    /// A buffer with size() == `size`, capacity() the class above it.
+    /// Returns a buffer with size() == `size` and the capacity of its size class.
     buffer take(std::size_t size);
     buffer try_take(std::size_t size) noexcept;
 
-    /// Gives all free memory back to the heap.
+    /// Returns all free memory to the heap.
     void trim() noexcept;
 
-    /// Exact when nothing else runs; a snapshot otherwise.
+    /// Exact if nothing else runs; otherwise a snapshot.
     buffer_pool_counts counts() const noexcept;
 
 private:

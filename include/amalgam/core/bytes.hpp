@@ -24,7 +24,7 @@ concept contiguous_trivial = requires(Range& r) {
     requires std::is_trivially_copyable_v<typename decltype(std::span(r))::value_type>;
 };
 
-/// The bytes of `value` in the opposite order.
+/// `value` with its bytes in reverse order.
 template <fixed_width T>
 T byte_swapped(T value) noexcept {
     std::byte raw[sizeof(T)];
@@ -42,8 +42,8 @@ inline std::uint64_t byte_swapped(std::uint64_t value) noexcept {
 }
 }  // namespace detail
 
-/// The bytes of a contiguous range of trivially copyable values (vector, string,
-/// array, span), or of one trivially copyable object.
+/// Views the bytes of a contiguous range of trivially copyable values (vector, string, array,
+/// span), or of one trivially copyable object.
 ///
 /// Owner: borrowed from `x`, which must outlive the view.
 template <typename T>
@@ -56,7 +56,7 @@ const_bytes as_bytes_of(const T& x) noexcept {
     }
 }
 
-/// As as_bytes_of(), for writing into `x`.
+/// As as_bytes_of(), but writable.
 template <typename T>
 mutable_bytes as_writable_bytes_of(T& x) noexcept {
     if constexpr (detail::contiguous_trivial<T>) {

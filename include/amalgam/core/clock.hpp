@@ -10,9 +10,9 @@
 
 namespace amalgam {
 
-/// Where time comes from: the machine's, or one that a test moves by hand.
+/// A source of time: the machine's clock, or one that a test sets.
 ///
-/// Threads: now() may be called from anywhere, at once.
+/// Threads: now() may be called concurrently from anywhere.
 class clock {
 public:
     using duration = std::chrono::steady_clock::duration;
@@ -25,7 +25,7 @@ public:
     static clock& steady() noexcept;
 };
 
-/// Time that moves only when told: for deterministic tests and simulations.
+/// A clock that moves only when told; for deterministic tests and simulations.
 ///
 /// Threads: all members may run concurrently.
 class manual_clock final : public clock {
@@ -47,8 +47,8 @@ private:
     std::atomic<duration::rep> now_;
 };
 
-/// A counter that ticks at a fixed, unknown rate: for bounding spins and comparing short
-/// spans on one machine, not for telling time. Cost: some 20 cycles, no system call.
+/// A counter that ticks at a fixed, unknown rate. For bounding spins and comparing short intervals
+/// on one machine, not for telling time. Cost: about 20 cycles, no system call.
 inline std::uint64_t cycles() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     return __rdtsc();

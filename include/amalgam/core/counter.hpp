@@ -11,9 +11,9 @@
 
 namespace amalgam {
 
-/// A number that many threads add to. On its own cache line.
+/// A number that many threads add to, on its own cache line.
 ///
-/// Threads: any. Orders nothing: only the number itself is atomic.
+/// Threads: any. Only the number itself is atomic; it orders no other memory.
 /// Cost:    one relaxed atomic add.
 class alignas(64) counter {
 public:
@@ -27,8 +27,8 @@ private:
     std::atomic<std::uint64_t> value_{0};
 };
 
-/// A number that one thread at a time adds to while any thread reads.
-/// Cost: a plain load, add and store. Lives inside the object that counts.
+/// A number that one thread at a time changes while any thread reads it. Cost: a plain load, add
+/// and store. Embed it in the object that counts.
 class owned_counter {
 public:
     void add(std::uint64_t by = 1) noexcept { set(value() + by); }
@@ -40,19 +40,19 @@ private:
     std::atomic<std::uint64_t> value_{0};
 };
 
-/// One named number at the time of a snapshot.
+/// A named number in a snapshot.
 struct counter_value {
     std::string name;
     std::uint64_t value = 0;
     friend bool operator==(const counter_value&, const counter_value&) = default;
 };
 
-/// The counters of one engine, port or program, by name ("shm.messages_sent").
-/// Handed to whoever counts; there is no global one.
+/// The counters of one engine, port or program, by name ("shm.messages_sent"). Passed to whatever
+/// counts; there is no global set.
 ///
-/// Owner:   owns its counters; a reference from get() is valid as long as the set.
+/// Owner:   owns its counters; a reference from get() is valid while the set lives.
 /// Threads: all members may run concurrently.
-/// Cost:    get() and snapshot() take a lock: look a counter up once, then add to it.
+/// Cost:    get() and snapshot() lock: look up a counter once, then add to it.
 class counter_set {
 public:
     counter_set();
@@ -60,13 +60,13 @@ public:
     counter_set& operator=(const counter_set&) = delete;
     ~counter_set();
 
-    /// The counter of that name, created at 0 when new.
+    /// The counter with that name; created at 0 if new.
     counter& get(std::string_view name);
 
     class watch;
-    /// Adds a number that is read on demand, until the returned watch ends. `read` runs under
-    /// the set's lock, from whichever thread takes a snapshot: it must not call the set.
-    /// Two of one name are added up.
+    /// Adds a number that `read` computes on demand, until the returned watch ends. `read` runs
+    /// under the set's lock, on the thread that takes the snapshot, so it must not call the set.
+    /// Numbers with the same name are summed.
     [[nodiscard]] watch expose(std::string name, std::function<std::uint64_t()> read);
 
     /// All numbers, sorted by name.
@@ -77,7 +77,7 @@ private:
     std::shared_ptr<state> state_;  // Shared with watches, which may outlive the set.
 };
 
-/// Keeps an exposed number in its set; may outlive the set.
+/// Keeps an exposed number in its set. May outlive the set.
 class counter_set::watch {
 public:
     watch() noexcept = default;
@@ -85,7 +85,8 @@ public:
     watch& operator=(watch&& other) noexcept;
     ~watch() { reset(); }
 
-    /// Takes the number out of the set. When it returns, `read` is not running and never will.
+    /// Removes the number from the set. Once this returns, `read` is not running and will not run
+    /// again.
     void reset() noexcept;
 
 private:
@@ -96,7 +97,7 @@ private:
     std::uint64_t id_ = 0;
 };
 
-/// One "name value" a line.
+/// One "name value" per line.
 std::string to_text(const std::vector<counter_value>& values);
 
 /// {"name": value, …} on one line.

@@ -5,8 +5,8 @@
 
 namespace amalgam {
 
-/// FNV-1a, 64 bits: the same on every machine and in every release, so names may be
-/// compared by it on the wire. Not for adversaries.
+/// FNV-1a, 64 bits. The same on every machine and in every release, so the wire may compare names
+/// by it. Not collision-resistant against adversaries.
 /// `seed` continues an earlier hash: fnv1a("bc", fnv1a("a")) == fnv1a("abc").
 constexpr std::uint64_t fnv1a(std::string_view text,
                               std::uint64_t seed = 0xcbf29ce484222325u) noexcept {
@@ -17,7 +17,7 @@ constexpr std::uint64_t fnv1a(std::string_view text,
     return seed;
 }
 
-/// Spreads every bit of `x` over all 64 (a bijection: distinct in, distinct out).
+/// Spreads every bit of `x` over all 64 bits. A bijection: distinct inputs give distinct outputs.
 /// The finalizer of splitmix64.
 constexpr std::uint64_t mix(std::uint64_t x) noexcept {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

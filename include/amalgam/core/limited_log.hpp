@@ -4,26 +4,27 @@
 
 namespace amalgam {
 
-/// Logs to default_logger(), but of the lines of one component and message only a few a second: for
-/// whatever a stranger can bring about. The first line after a pause says how many were left out,
-/// by the field "and_more".
+/// Logs to default_logger(), but only a few lines per second and message. Use it for anything an
+/// unknown peer can trigger. The first line after a gap gives the number of suppressed lines in the
+/// field "and_more".
 ///     limited_log(log_level::warn, "tcp", "a stranger was turned away", {{"from", uri}});
 ///
 /// `message` must be a literal: lines are counted by its address.
 /// Threads: any.
-/// Cost:    below the level as log(); else a lock, and a table that never grows past a fixed size.
+/// Cost:    below the log level, as log(); otherwise a lock and a table of fixed size.
 void limited_log(log_level level, std::string_view component, std::string_view message,
                  log_fields fields = {}) noexcept;
 
 namespace detail {
 
-/// Decides which lines of a kind are written: `burst` at once, then one for each `interval`.
+/// Rate limit for one message: `burst` lines at once, then one per `interval`.
 class log_limit {
 public:
     static constexpr std::uint64_t burst = 10;
     static constexpr std::chrono::seconds interval{1};
 
-    /// Whether a line may be written at `now`; if so, `more` says how many were not since the last.
+    /// Whether a line may be written at `now`. If so, `more` is the number suppressed since the
+    /// last.
     bool admits(std::chrono::steady_clock::time_point now, std::uint64_t& more) noexcept;
 
 private:

@@ -18,15 +18,15 @@ namespace amalgam {
 
 enum class log_level : std::uint8_t { trace, debug, info, warn, error, off };
 
-/// "warn"; what AMALGAM_LOG and the output use.
+/// For example "warn", as in AMALGAM_LOG and in the output.
 std::string_view name(log_level level) noexcept;
 
 enum class log_format : std::uint8_t {
     text,  ///< 2026-01-31T12:00:00.000+00:00 warn  fabric: peer lost peer=tcp://… status=…
-    json   ///< One object a line: time, level, component, message, then the fields.
+    json   ///< One object per line: time, level, component, message, then the fields.
 };
 
-/// One "key value" of a log line. Borrows its strings: make it in the call.
+/// One "key value" of a log line. Borrows its strings: create it in the call.
 class log_field {
 public:
     enum class kind : std::uint8_t { boolean, integer, natural, real, text };
@@ -49,11 +49,11 @@ public:
 
     std::string_view key() const noexcept { return key_; }
     kind type() const noexcept { return kind_; }
-    bool boolean() const noexcept { return u_.n != 0; }       ///< Of kind boolean.
-    std::int64_t integer() const noexcept { return u_.i; }    ///< Of kind integer.
-    std::uint64_t natural() const noexcept { return u_.n; }   ///< Of kind natural.
-    double real() const noexcept { return u_.r; }             ///< Of kind real.
-    std::string_view text() const noexcept { return text_; }  ///< Of kind text.
+    bool boolean() const noexcept { return u_.n != 0; }       ///< For kind boolean.
+    std::int64_t integer() const noexcept { return u_.i; }    ///< For kind integer.
+    std::uint64_t natural() const noexcept { return u_.n; }   ///< For kind natural.
+    double real() const noexcept { return u_.r; }             ///< For kind real.
+    std::string_view text() const noexcept { return text_; }  ///< For kind text.
 
 private:
     std::string_view key_;
@@ -68,7 +68,7 @@ private:
 
 using log_fields = std::initializer_list<log_field>;
 
-/// What a sink is given. Everything in it is borrowed for the call.
+/// Passed to a sink. Its contents are valid only during the call.
 struct log_record {
     std::chrono::system_clock::time_point time;
     log_level level = log_level::info;
@@ -77,13 +77,13 @@ struct log_record {
     std::span<const log_field> fields;
 };
 
-/// The message and its fields as "message key=value key="two words"".
+/// Formats message and fields as "message key=value key="two words"".
 std::string to_text(const log_record& record);
 
-/// As one JSON object on one line, without the newline.
+/// Formats the record as one JSON object on one line, without the newline.
 std::string to_json(const log_record& record);
 
-/// Where log lines go, and which ones.
+/// Filters log lines by level and writes them to a sink.
 ///
 /// Threads: all members may run concurrently; a sink is called by one thread at a time.
 /// Cost:    a line below every component's level costs one relaxed load.
@@ -91,25 +91,24 @@ class logger {
 public:
     using sink = std::function<void(const log_record&)>;
 
-    /// Writes text to standard error, from level warn up.
+    /// Writes text to standard error, at level warn and above.
     logger();
     logger(const logger&) = delete;
     logger& operator=(const logger&) = delete;
     ~logger();
 
-    /// Reads "LEVEL", "COMPONENT=LEVEL", "text" and "json", comma-separated, as in AMALGAM_LOG:
-    /// "info", "fabric=trace,info", "debug,json"; "warning" is "warn". What is not named keeps
-    /// its setting.
+    /// Reads comma-separated "LEVEL", "COMPONENT=LEVEL", "text" and "json", as in AMALGAM_LOG:
+    /// "info", "fabric=trace,info", "debug,json"; "warning" means "warn". Other settings stay.
     /// Failure: throws error{invalid} with one sentence, and changes nothing.
     void configure(std::string_view settings);
 
-    void set_level(log_level level);                              ///< Of components not set apart.
-    void set_level(std::string_view component, log_level level);  ///< Of one component.
-    void set_format(log_format format);                           ///< Of the standard sink.
-    /// Replaces standard error; an empty function brings it back. `to` must not log.
+    void set_level(log_level level);  ///< For components without their own level.
+    void set_level(std::string_view component, log_level level);  ///< For one component.
+    void set_format(log_format format);                           ///< For the standard sink.
+    /// Replaces standard error as the sink; an empty function restores it. `to` must not log.
     void set_sink(sink to);
 
-    /// Whether some component logs at `level`: one load, to skip costly preparation.
+    /// Whether any component logs at `level`. One load; use it to skip costly preparation.
     bool may_log(log_level level) const noexcept {
         return level >= lowest_.load(std::memory_order_relaxed);
     }
@@ -121,7 +120,7 @@ public:
             write(level, component, message, std::span(fields.begin(), fields.size()));
     }
 
-    /// With one field behind the others.
+    /// As log(), with `last` appended to the fields.
     void log_with(log_level level, std::string_view component, std::string_view message,
                   log_fields fields, log_field last) noexcept;
 
@@ -129,7 +128,7 @@ private:
     friend logger& default_logger() noexcept;
     struct state;
     explicit logger(std::nullptr_t) noexcept;  // Writes nothing.
-    state& usable() const;                     // Throws std::bad_alloc where there is none.
+    state& usable() const;                     // Throws std::bad_alloc if there is none.
     void write(log_level level, std::string_view component, std::string_view message,
                std::span<const log_field> fields) noexcept;
 
@@ -137,12 +136,12 @@ private:
     std::unique_ptr<state> state_;
 };
 
-/// The process's own logger, set up from AMALGAM_LOG on first use and never destroyed.
-/// The one global object of the library: log lines come from destructors, forked children and
-/// plug-ins, where nobody can hand a logger in, and one stream of them is what a reader wants.
+/// The process's logger, set up from AMALGAM_LOG on first use and never destroyed. It is the
+/// library's one global object: log lines come from destructors, forked children and plug-ins,
+/// which cannot be handed a logger, and readers want a single stream.
 ///
-/// Failure: without memory for it, one that writes nothing and cannot be set up; the next use tries
-///          again.
+/// Failure: if out of memory, returns a logger that writes nothing and cannot be configured; the
+///          next call tries again.
 logger& default_logger() noexcept;
 
 /// Logs to default_logger().

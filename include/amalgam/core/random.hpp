@@ -7,18 +7,18 @@
 
 namespace amalgam {
 
-/// 64 bits from the kernel's generator: for keys and incarnations that nobody may guess.
+/// 64 bits from the kernel's generator; for keys and incarnations that must be unguessable.
 ///
 /// Threads: any; a forked child never repeats its parent's numbers.
-/// Failure: aborts when the kernel has no randomness to give (never seen after boot).
+/// Failure: aborts if the kernel has no randomness (never seen after boot).
 /// Cost:    a copy from a per-thread buffer; one system call per 64 numbers.
 std::uint64_t random_u64() noexcept;
 
-/// As random_u64(), never 0: for ids where 0 means none.
+/// As random_u64(), but never 0; for ids where 0 means none.
 std::uint64_t random_nonzero_u64() noexcept;
 
-/// A small generator that repeats itself for the same seed: for tests and simulations,
-/// never for keys. Fits <random> and std::shuffle.
+/// A small generator that repeats its sequence for the same seed; for tests and simulations, never
+/// for keys. Works with <random> and std::shuffle.
 ///
 /// Threads: one at a time.
 class seeded_random {

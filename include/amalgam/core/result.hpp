@@ -8,16 +8,16 @@
 
 namespace amalgam {
 
-/// Why something that returns a `result` failed: the status and its sentence.
+/// Why an operation that returns a `result` failed: status and sentence.
 struct failure {
     status what;
     std::string sentence;
 };
 
-/// A value, or why there is none. What the non-throwing twins (`try_…`) return.
+/// A value, or the failure that prevented it. Returned by the non-throwing twins (`try_…`).
 ///
 /// Threads: like a plain value.
-/// Failure: value() on a failed result throws the amalgam::error that describes it.
+/// Failure: value() on a failed result throws the corresponding amalgam::error.
 template <typename T>
 class [[nodiscard]] result {
 public:
@@ -27,8 +27,8 @@ public:
 
     explicit operator bool() const noexcept { return value_.has_value(); }
     bool ok() const noexcept { return value_.has_value(); }
-    status code() const noexcept { return why_.what; }  ///< ok when a value is held.
-    const std::string& sentence() const noexcept { return why_.sentence; }  ///< Empty when ok.
+    status code() const noexcept { return why_.what; }  ///< ok if it holds a value.
+    const std::string& sentence() const noexcept { return why_.sentence; }  ///< Empty if ok.
     const failure& why() const noexcept { return why_; }
 
     T& value() & {
@@ -57,7 +57,7 @@ private:
     failure why_;
 };
 
-/// Success, or why not: of what returns nothing.
+/// Success or failure of an operation that returns nothing.
 template <>
 class [[nodiscard]] result<void> {
 public:

@@ -24,15 +24,15 @@ public:
     int get() const noexcept { return fd_; }
     explicit operator bool() const noexcept { return fd_ >= 0; }
 
-    /// Hands the descriptor to the caller; holds none afterwards.
+    /// Gives the descriptor to the caller; holds none afterwards.
     [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
 
-    /// Closes what is held, then holds `fd`. Keeps errno, so it can run on error paths.
+    /// Closes the current descriptor, then holds `fd`. Preserves errno, so error paths may call it.
     void reset(int fd = -1) noexcept {
         int old = std::exchange(fd_, fd);
         if (old < 0 || old == fd) return;
         int saved = errno;
-        ::close(old);  // Not repeated on EINTR: Linux has released the number by then.
+        ::close(old);  // No retry on EINTR: Linux has already released the number.
         errno = saved;
     }
 

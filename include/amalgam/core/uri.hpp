@@ -18,7 +18,7 @@ struct uri_option {
     friend bool operator==(const uri_option&, const uri_option&) = default;
 };
 
-/// Where an endpoint is, and by which transport it is reached. The forms:
+/// The address of an endpoint and the transport that reaches it. The forms:
 ///
 ///     loop://NAME                            in-process
 ///     shm://[NAME]                           same host; alias na+sm://[NAME]
@@ -27,25 +27,25 @@ struct uri_option {
 ///     mpi+static[://RANK[:PORT]]             the ports of a rank differ in PORT; or mpi+dynamic
 ///     OTHER[+PROTO]://ANYTHING               out-of-tree transports
 ///
-/// Each may end in `?key=value&key=value`. No host at all, as in `tcp://`, means: can
-/// call, does not listen. An unknown scheme is no error here: whether a transport of that
-/// name exists is known to whoever opens the port.
+/// Each may end in `?key=value&key=value`. Without a host, as in `tcp://`, an endpoint can call but
+/// does not listen. An unknown scheme is not an error here: only opening a port tells whether a
+/// transport of that name exists.
 ///
 /// Threads: a plain value.
 struct uri {
-    static constexpr std::size_t max_bytes = 2048;     ///< Of the whole text.
+    static constexpr std::size_t max_bytes = 2048;     ///< Of the whole URI.
     static constexpr std::size_t max_name_bytes = 64;  ///< Of a loop or shm name.
     static constexpr std::size_t max_option_count = 16;
 
     std::string scheme;    ///< The transport's name: "tcp", "shm", "ucx".
     std::string protocol;  ///< "tcp" of ucx+tcp, "dynamic" of mpi+dynamic, or empty.
-    std::string device;    ///< The device of ucx, the domain of ofi, or empty.
+    std::string device;    ///< Device of ucx, domain of ofi, or empty.
     std::string host;      ///< Host, address (IPv6 without brackets), interface or rank, or empty.
-    std::optional<std::uint16_t> port;  ///< 0 asks for a free one; none when not given.
-    std::string name;                 ///< Of loop and shm; of other schemes all that follows "://".
+    std::optional<std::uint16_t> port;  ///< 0 asks for a free port; empty if not given.
+    std::string name;                 ///< Of loop and shm; for other schemes all text after "://".
     std::vector<uri_option> options;  ///< In the order given; keys are unique.
 
-    /// The value of option `key`, or none. Borrowed from this object.
+    /// The value of option `key`, if present. Borrowed from this object.
     std::optional<std::string_view> option(std::string_view key) const noexcept;
 
     /// As parse_uri(), but throws error{invalid} with the same sentence.
@@ -54,16 +54,16 @@ struct uri {
     friend bool operator==(const uri&, const uri&) = default;
 };
 
-/// Parses every form above. The result is canonical: scheme in lower case, aliases
-/// replaced, IPv6 addresses in their shortest form.
+/// Parses every form above. The result is canonical: lower-case scheme, aliases replaced, IPv6
+/// addresses in shortest form.
 ///
-/// Failure: `invalid`, with one sentence that names the part, what was expected, and an
-///          example: uri "tcp://h:99999": the port "99999" is not a number from 0 to 65535;
-///          example: tcp://127.0.0.1:7000
+/// Failure: `invalid`, with one sentence that names the part, what was expected, and an example:
+///          uri "tcp://h:99999": the port "99999" is not a number from 0 to 65535; example:
+///          tcp://127.0.0.1:7000
 /// Cost:    allocates; for set-up, not per message.
 result<uri> parse_uri(std::string_view text);
 
-/// The canonical text: parse_uri(to_string(u)) gives u back for every parsed u.
+/// The canonical text. parse_uri(to_string(u)) returns u for every parsed u.
 std::string to_string(const uri& u);
 
 }  // namespace amalgam

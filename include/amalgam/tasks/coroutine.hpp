@@ -25,8 +25,8 @@ namespace amalgam {
 ///     future<int> total = spawn_coroutine(stream, sum_of(items));
 ///
 /// After each wait a coroutine resumes as a tasklet of the stream it waited on; if it waited on a
-/// plain thread, it resumes on the plain thread that ended the wait. It must therefore wait only
-/// with co_await: plain verbs throw error{invalid}.
+/// plain thread, it resumes on the stream or plain thread that ended the wait. It must therefore
+/// wait only with co_await: plain verbs throw error{invalid}.
 ///
 /// Owner:   owns the coroutine's frame. Everything the coroutine refers to, including its
 ///          arguments, must live until it ends.

@@ -75,8 +75,8 @@ public:
     void cancel() { checked().abandon(); }
 
     /// `co_await std::move(f)` is get() for coroutines. The coroutine resumes as a tasklet of the
-    /// stream it waits on or, if it waits on a plain thread, of the stream that completes the
-    /// future.
+    /// stream it waits on or, if it waits on a plain thread, on the stream or plain thread that
+    /// completes the future.
     auto operator co_await() && {
         checked();
         return awaiter{std::move(*this)};

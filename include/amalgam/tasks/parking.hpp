@@ -37,7 +37,7 @@ public:
 
     waiter();
     /// For a suspended coroutine: `unit` resumes it, in its home pool or, if it has none, on the
-    /// unparking thread.
+    /// unparking stream or thread.
     explicit waiter(work_unit& unit) noexcept : unit_(&unit) {}
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;

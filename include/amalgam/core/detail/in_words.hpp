@@ -6,8 +6,8 @@
 
 namespace amalgam::detail {
 
-/// A failure with the sentence that `sentence()` makes, for where nothing may throw: without memory
-/// for one the code says it alone.
+/// A failure with the text from `sentence()`, for code that must not throw. If memory runs out, the
+/// failure has only its code.
 template <typename Sentence>
 failure in_words(status what, Sentence sentence) noexcept {
     failure why{what, {}};
@@ -23,7 +23,7 @@ inline failure in_words(status what, const char* sentence) noexcept {
     return in_words(what, [sentence] { return sentence; });
 }
 
-/// A user's exception may have no text at all.
+/// what() of a user's exception may be null.
 inline const char* text_of(const std::exception& thrown) noexcept {
     const char* text = thrown.what();
     return text != nullptr ? text : "an exception without a text";

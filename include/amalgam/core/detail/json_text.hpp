@@ -5,8 +5,8 @@
 
 namespace amalgam::detail {
 
-/// Appends `text` to `out` as a JSON string with its quotes. Bytes that are no valid UTF-8
-/// become U+FFFD, so the output always parses.
+/// Appends `text` to `out` as a quoted JSON string. Invalid UTF-8 bytes become U+FFFD, so the
+/// output always parses.
 void append_json_string(std::string& out, std::string_view text);
 
 }  // namespace amalgam::detail

@@ -2,10 +2,11 @@
 
 namespace amalgam::detail {
 
-/// The shared object that this is linked into is never unloaded from now on, whatever dlclose()
-/// says: signal handlers and threads of ours may run on in it. Nothing in a program.
+/// From now on the shared object that contains this is never unloaded, whatever dlclose() says: our
+/// signal handlers and threads may still run in it. No effect in a program.
 ///
-/// Not from a thread that a library's initialization waits for: it takes the loader's lock.
+/// Takes the loader's lock, so do not call it from a thread that a library's initialization waits
+/// for.
 void pin_library() noexcept;
 
 }  // namespace amalgam::detail

@@ -9,7 +9,7 @@ inline bool is_control(char c) noexcept {
     return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
 }
 
-/// Adds `c`, a control byte as \x1b.
+/// Appends `c`; a control byte as \x1b.
 inline void add_printable(std::string& to, char c) {
     if (!is_control(c)) {
         to += c;
@@ -20,7 +20,7 @@ inline void add_printable(std::string& to, char c) {
     to += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
 }
 
-/// `text` for a terminal, whatever it holds: its control bytes as \x1b, but for line ends and tabs.
+/// Makes any `text` safe for a terminal: control bytes become \x1b, except line ends and tabs.
 inline std::string printable(std::string_view text) {
     std::string shown;
     for (const char c : text) {
@@ -32,7 +32,7 @@ inline std::string printable(std::string_view text) {
     return shown;
 }
 
-/// A name in a sentence: all of its control bytes, also one that would end the sentence there.
+/// The same for a name in a sentence: escapes all control bytes, including line ends and tabs.
 inline std::string printable_name(std::string_view name) {
     std::string shown;
     for (const char c : name)

@@ -8,14 +8,14 @@
 
 namespace amalgam::detail {
 
-/// The longest config that is read.
+/// Longest config that is read.
 inline constexpr std::size_t most_config_bytes = std::size_t{16} << 20;
 
-/// All of a file that has at most `most` bytes: of a device without an end, or a file that somebody
-/// else makes grow, no more is read.
+/// Reads a whole file of at most `most` bytes. Reads no further, even from an endless device or a
+/// file that is growing.
 ///
-/// Failure: `not_found` when it cannot be read, `invalid` when it is longer. The sentence goes on
-///          from the file's name: "is longer than 16 MiB".
+/// Failure: `not_found` if it cannot be read, `invalid` if it is longer. The sentence continues
+///          after the file's name: "is longer than 16 MiB".
 result<std::vector<std::byte>> read_file(const std::string& path, std::size_t most);
 
 }  // namespace amalgam::detail

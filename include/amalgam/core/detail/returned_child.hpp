@@ -2,9 +2,8 @@
 
 namespace amalgam::detail {
 
-/// A child of fork() has come back from a function of the user's that a thread of the library's
-/// called in its parent: it must not go on in the parent's place. Says so on standard error, and
-/// ends the process by _exit(1).
+/// Terminates a fork() child that returned from a user's function called by a library thread: the
+/// child must not continue in its parent's place. Reports it on standard error and calls _exit(1).
 [[noreturn]] void end_returned_child() noexcept;
 
 }  // namespace amalgam::detail

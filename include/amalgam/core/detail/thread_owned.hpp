@@ -5,21 +5,21 @@
 
 namespace amalgam::detail {
 
-/// Calls `what` with `with` when the calling thread ends, as the destructor of a thread_local.
-/// False: there is no memory for that.
+/// Calls `what(with)` when the calling thread ends, as the destructor of a thread_local. False: out
+/// of memory.
 bool at_thread_end(void (*what)(void*), void* with) noexcept;
 
-/// One T for each thread that asks, made by the first call and destroyed when the thread ends.
+/// One T per thread, created on first use and destroyed when the thread ends.
 ///
-/// It takes one pointer of thread-local storage, which is initial-exec: one load. Of such storage a
-/// shared object that is loaded at run time gets little, and all that it has counts: so large
-/// things of a thread belong here.
+/// Takes one pointer of initial-exec thread-local storage: one load. A shared object loaded at run
+/// time gets little such storage, and all its thread-locals count, so large per-thread objects
+/// belong here.
 template <typename T>
 class [[gnu::visibility("hidden")]] thread_owned {
 public:
-    /// Null: the thread ends, or there is no memory.
+    /// Null: the thread is ending, or out of memory.
     ///
-    /// Not inlined: the caller may be a ULT that has moved to another thread since it last asked,
+    /// Not inlined: the caller may be a ULT that has moved to another thread since the last call,
     /// and the compiler would keep the old thread's address.
     [[gnu::noinline]] static T* get() noexcept {
         asm volatile("");
@@ -47,7 +47,7 @@ private:
     }
     static void end(void* what) noexcept {
         auto* const mine = static_cast<T*>(what);
-        // What belongs to users may ask for it still.
+        // Users' objects may still ask for it.
         if constexpr (requires { mine->before_end(); }) mine->before_end();
         slot() = reinterpret_cast<T*>(ended);
         delete mine;

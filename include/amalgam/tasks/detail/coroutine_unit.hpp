@@ -7,8 +7,8 @@
 namespace amalgam::detail {
 
 /// A suspended coroutine as a work unit. Its home is the main pool of the stream it was suspended
-/// on. Suspended on a plain thread it has none: it resumes on the stream (as a unit of its own) or
-/// plain thread that makes it ready.
+/// on. Suspended on a plain thread it has none: it resumes where it is made ready, in that stream's
+/// main pool or directly on that plain thread.
 class coroutine_unit : public work_unit {
 public:
     coroutine_unit() noexcept : work_unit(&run_unit) {}
