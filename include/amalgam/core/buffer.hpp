@@ -74,7 +74,7 @@ private:
 /// Limits of a pool.
 struct buffer_pool_options {
     /// Bytes of free memory kept per size class; memory returned beyond this goes to the heap. A
-    /// class of larger blocks keeps one.
+    /// class whose blocks are larger keeps one.
     std::size_t keep_bytes_per_class = std::size_t{8} << 20;
 };
 

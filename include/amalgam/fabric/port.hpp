@@ -143,8 +143,8 @@ public:
                             completion& on_done) noexcept = 0;
 
     /// Asks a pending operation to end early. It completes, in this call or a later progress(),
-    /// with `canceled` or with its actual outcome. Does nothing if `op` has completed.
-    /// Precondition: `op` is pending, or has not been reused since.
+    /// with `canceled` or with its actual outcome. Does nothing if `op` has completed
+    /// or is unknown. Precondition: `op` is pending, or has not been reused since.
     /// Data of a put that has not left is not sent. The put completes once the target has carried
     /// out or refused the data that did leave: one round trip behind what is in flight. If the
     /// target is stalled, this waits; close() the peer to end the wait. Sends already begun are

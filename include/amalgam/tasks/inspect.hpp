@@ -20,11 +20,10 @@ const char* name(ult_state state) noexcept;
 
 /// One call on a ULT's stack.
 struct ult_frame {
-    /// Return address. For the innermost frame of a running ULT: just past some byte of the
-    /// interrupted code.
+    /// Return address. For the innermost frame of a running ULT: the interrupted address plus one.
     std::uintptr_t address = 0;
     /// "function (file+0x12)", if the program exports its names (-rdynamic, CMake's
-    /// ENABLE_EXPORTS); pass the rest to addr2line.
+    /// ENABLE_EXPORTS); otherwise pass the file and offset to addr2line.
     std::string text;
 };
 
