@@ -9,8 +9,8 @@
 
 namespace amalgam {
 
-/// An engine before it is made: `engine{config}`. Written as JSON, with the names and the defaults
-/// of engine_options; only `endpoints` must be there, a URI or a list of them:
+/// Configuration of an engine: `engine{config}`. The JSON form uses the names and defaults of
+/// engine_options. Only `endpoints` is required, a URI or a list of URIs:
 ///
 ///     {"endpoints": ["tcp://127.0.0.1:0", "shm://"],
 ///      "pools": {"io": {"kind": "fifo"}, "work": {"kind": "priority", "levels": 4}},
@@ -21,26 +21,26 @@ namespace amalgam {
 ///      "encoding": "xdr", "checksum": true,
 ///      "ports": {"silence_limit": "5s"}}
 ///
-/// `streams` may be a number, too. Times are numbers with a unit: ns, us, ms or s; `spin` is also
-/// "adaptive" or "always"; `encoding` is "native" or "xdr". `engine_options::transports` and
-/// `interceptors` cannot be written.
+/// `streams` may also be a number. Times are numbers with a unit: ns, us, ms or s. `spin` may also
+/// be "adaptive" or "always". `encoding` is "native" or "xdr". JSON has no form for
+/// `engine_options::transports` and `interceptors`.
 struct engine_config {
     std::vector<std::string> endpoints;
     engine_options options{};
 };
 
-/// Reads a config. `origin` ("engine.json") starts every sentence.
+/// Parses a config. `origin` ("engine.json") prefixes every error message.
 ///
-/// Failure: `invalid`, with one sentence that names the place, what was expected, and an example:
+/// Failure: `invalid`, with one sentence that names the key, what was expected, and an example:
 ///          engine.json: streams[1].cpu is "two", expected a number from -1 to 1023; example: 0
 result<engine_config> parse_engine_config(std::string_view json,
                                           std::string_view origin = "config");
 
-/// Reads the file at `path`; as parse_engine_config(), and `not_found` when it cannot be read,
-/// `invalid` when it is longer than 16 MiB.
+/// Reads the file at `path`. Fails as parse_engine_config(), and with `not_found` if it cannot be
+/// read, `invalid` if it is longer than 16 MiB.
 result<engine_config> load_engine_config(const std::string& path);
 
-/// The config as JSON on one line, with every key; parse_engine_config() gives it back.
+/// The config as JSON on one line, with every key; parse_engine_config() reads it back.
 std::string to_json(const engine_config& config);
 
 }  // namespace amalgam

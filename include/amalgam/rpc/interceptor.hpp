@@ -15,7 +15,7 @@
 
 namespace amalgam {
 
-/// A call on its way out, as the caller's interceptors see it.
+/// An outgoing call, as seen by the caller's interceptors.
 class outgoing_call {
 public:
     std::string_view procedure() const noexcept { return procedure_; }
@@ -27,11 +27,11 @@ public:
         return deadline_;
     }
 
-    /// Sends `value` along; the other side reads it by call_context::metadata(key). All that is
-    /// attached to a call may take 64 KiB.
+    /// Attaches metadata to the call; the server reads it with call_context::metadata(key). At most
+    /// 64 KiB per call.
     void attach(std::string_view key, std::string_view value);
     const std::optional<trace_context>& trace() const noexcept { return trace_; }
-    /// The call becomes a span of this trace.
+    /// Makes the call a span of this trace.
     void set_trace(const trace_context& span) noexcept { trace_ = span; }
 
 protected:
@@ -47,40 +47,40 @@ protected:
     std::vector<std::byte> extras_;
 };
 
-/// Looks at every call of an engine, in either direction: for authorization, traces, metrics.
-/// Override what is of interest; `engine_options::interceptors` holds them.
+/// Observes every call of an engine, in either direction: for authorization, tracing, metrics.
+/// Override what you need and add it to `engine_options::interceptors`.
 ///
-/// Of several, those before a call run in the order given, those after it in reverse. Whichever saw
-/// a call begin is told how it ended, whatever the others threw.
-/// The library's own procedures (is_library_procedure(): pings, introductions, the directory's
-/// notices, code that travels) pass them by, unless one says that it sees those, too: what it asks
-/// of every call it then asks of these.
-/// Threads: as each member says; several calls at once.
-/// Cost:    an engine without any pays one comparison per call.
+/// Hooks before a call run in list order, hooks after it in reverse. An interceptor that saw a call
+/// begin is told how it ended, whatever the others throw. The library's own procedures
+/// (is_library_procedure(): pings, introductions, directory notifications, injected code) are
+/// skipped, unless sees_library_procedures() returns true: then every hook applies to them, too.
+/// Threads: stated per member; several calls at once.
+/// Cost:    an engine without interceptors pays one comparison per call.
 class interceptor {
 public:
     virtual ~interceptor() = default;
 
-    /// Whether this one looks at calls of the library's own procedures, too. The same while the
-    /// engine lives. Any thread.
+    /// Whether to see calls of the library's own procedures. Must not change while the engine
+    /// lives. Any thread.
     virtual bool sees_library_procedures() const noexcept { return false; }
 
-    /// Before a call leaves, where the caller is. May throw amalgam::error to refuse it: that is
-    /// how the call ends, and nothing is sent. What else it throws ends the call as `invalid`.
+    /// Before a call is sent, in the caller's context. May throw amalgam::error to reject it: the
+    /// call ends with that error and nothing is sent. Any other exception ends the call as
+    /// `invalid`.
     virtual void calling(outgoing_call&) {}
-    /// How it ended, and how long it took; on the engine's stream: do not wait. Not for one-way
-    /// calls, and not for what calling() of this interceptor, or of one before it, refused. What it
-    /// throws is logged.
+    /// How the call ended, and how long it took. Runs on the engine's stream: do not wait. Not
+    /// called for one-way calls, nor for calls rejected by calling() of this or an earlier
+    /// interceptor. Exceptions are logged.
     virtual void called(std::string_view /*procedure*/, const peer& /*to*/, status /*how*/,
                         clock::duration /*took*/) {}
 
-    /// Before a handler runs, where it will run; may wait, unless the handler is inline. May
-    /// throw amalgam::error to refuse the call: errc::denied reaches the caller as
-    /// that, with its sentence. What else it throws reaches the caller as `handler_failed`.
+    /// Before a handler runs, where it will run; may wait, unless the handler is inline. May throw
+    /// amalgam::error to reject the call: errc::denied reaches the caller as such, with its
+    /// message. Any other exception reaches the caller as `handler_failed`.
     virtual void serving(call_context&) {}
-    /// The handler has returned (`ok`), failed, or did not run; before the answer leaves. What it
-    /// throws is logged. Where handlers destroy their own engine, call_context::where() is gone
-    /// here.
+    /// After the handler returned (`ok`), failed, or was skipped, and before the reply is sent.
+    /// Exceptions are logged. If the handler destroyed its own engine, call_context::where() is no
+    /// longer valid.
     virtual void served(call_context&, status /*how*/, clock::duration /*took*/) {}
 };
 

@@ -14,30 +14,31 @@ namespace detail {
 class engine_core;
 }
 
-/// Somebody whom an engine can call: the answer of engine::lookup(), or who called a handler.
+/// A remote engine: the result of engine::lookup(), or the caller of a handler.
 ///
-/// Stays the name of that one run of that one process: when it went down, calls end with
-/// `disconnected`, also after a restart at the same address. Look the address up again then.
-/// One that was looked up by several addresses goes on by another when a way to it is lost.
+/// Names one run of one process. Once that has gone down, calls end with `disconnected`, even after
+/// a restart at the same address; look the address up again. A peer looked up by several addresses
+/// switches to another path when one is lost.
 /// Owner:   a plain value; the engine must outlive its use.
 /// Threads: like a plain value.
 class peer {
 public:
-    peer() noexcept = default;  ///< Nobody: calls end with `invalid`.
+    peer() noexcept = default;  ///< No peer: calls end with `invalid`.
     peer(detail::engine_core& owner, std::uint16_t port, std::uint32_t slot, peer_id id) noexcept
         : owner_(&owner), id_(id), slot_(slot), port_(port) {}
 
     explicit operator bool() const noexcept { return owner_ != nullptr; }
-    /// Where it was looked up or came from. Not for hot paths. Kept past its loss: of the latest
-    /// 4,096 lost peers that were looked up, and the latest 256 that came; of others empty.
+    /// The address it was looked up by, or connected from. Not for hot paths. Kept after loss for
+    /// the latest 4,096 lost peers that were looked up and the latest 256 that connected; empty for
+    /// others.
     std::string address() const;
-    /// One sentence: by which way it is reached now and why, and what became of its other
-    /// addresses. For people; not for hot paths.
+    /// One sentence: the path in use, why, and what became of the other addresses. For people; not
+    /// for hot paths.
     std::string explain() const;
-    /// The engine itself.
+    /// This engine itself.
     bool is_self() const noexcept { return port_ == self_port; }
-    /// Which of the engine's ports leads there, in the order they were given; of a peer with
-    /// several addresses, to the one that was best when it was looked up.
+    /// Index of the engine's port that leads to it. For a peer with several addresses, the port
+    /// that was best at lookup.
     std::size_t port() const noexcept { return port_; }
 
     friend bool operator==(const peer& a, const peer& b) noexcept {
@@ -54,8 +55,9 @@ public:
 private:
     detail::engine_core* owner_ = nullptr;
     peer_id id_;
-    std::uint32_t slot_ = 0;  // Of the engine's table; checked against id_.
-    std::uint32_t port_ = 0;  // So wide that a copy is made of whole words, and read back at once.
+    std::uint32_t slot_ = 0;  // Index in the engine's table; checked against id_.
+    // Wide so that a copy is made of whole words, without a store-forwarding stall.
+    std::uint32_t port_ = 0;
 };
 
 }  // namespace amalgam

@@ -9,16 +9,16 @@ namespace detail {
 class peer_listener;
 }
 
-/// Keeps the function of engine::on_peer_lost() called, while it lives.
+/// Subscription to engine::on_peer_lost(); the function is called while this lives.
 ///
-/// Owner:   the user; it may outlive the engine.
+/// Owner:   the user; may outlive the engine.
 /// Threads: like a plain value.
-/// Failure: end() waits while the function runs, so it must not be called with what that waits for.
-///          Inside of the function it does not wait, nor where that would be for ever: on the
-///          thread of an engine's loop or of a network in virtual time, outside of a ULT.
+/// Failure: end() waits while the function runs, so do not call it holding anything the function
+///          waits for. It does not wait inside the function, nor where it would deadlock: outside a
+///          ULT on the thread of an engine's event loop or of a virtual-time network.
 class [[nodiscard]] peer_lost_subscription {
 public:
-    peer_lost_subscription() noexcept = default;  ///< To nothing.
+    peer_lost_subscription() noexcept = default;  ///< Subscribed to nothing.
     explicit peer_lost_subscription(std::shared_ptr<detail::peer_listener> to) noexcept
         : to_(std::move(to)) {}
     peer_lost_subscription(peer_lost_subscription&&) noexcept = default;
@@ -29,7 +29,7 @@ public:
     ~peer_lost_subscription() { end(); }
     void swap(peer_lost_subscription& other) noexcept { to_.swap(other.to_); }
 
-    /// The function is not called any more, and does not run. Idempotent.
+    /// Ends the subscription: the function is not running and will not run again. Idempotent.
     void end() noexcept;
 
 private:

@@ -28,7 +28,7 @@ struct argument {
 };
 template <>
 struct argument<std::string> {
-    using type = std::string_view;  // So that a literal makes no std::string.
+    using type = std::string_view;  // A literal needs no std::string.
 };
 template <typename T>
 using argument_t = typename argument<std::remove_cvref_t<T>>::type;
@@ -55,28 +55,29 @@ inline constexpr bool ends_with_bytes<Last> =
 
 namespace detail {
 
-/// What can be asked of a call, whatever its result. `Bound` derives from it.
+/// Call settings that do not depend on the result type. `Bound` derives from this.
 template <typename Bound>
 class bound_target {
 public:
-    /// The same with a deadline, counted from each call; it travels with the call. Within a
-    /// handler the earlier of this and the handler's own counts. A call without any has no limit:
-    /// it waits as long as its peer is there.
+    /// A copy with a deadline of `time` from each call; it travels with the call. Inside a handler,
+    /// the earlier of this and the handler's own applies. Without one, a call waits as long as its
+    /// peer is connected.
     Bound within(std::chrono::nanoseconds time) const noexcept {
         Bound timed(static_cast<const Bound&>(*this));
         timed.target_.timeout = time;
         return timed;
     }
 
-    /// The same, but the call goes before others where messages wait, its handler starts before
-    /// those that are ready to start, and it is not refused for load until twice as many run as
-    /// would refuse others. For control: few and small calls.
+    /// A copy that makes urgent calls: they go ahead of queued messages, their handlers start
+    /// before others that are ready, and they are refused for load only at twice the usual limit.
+    /// For few, small control calls.
     Bound urgent() const noexcept {
         Bound first(static_cast<const Bound&>(*this));
         first.target_.urgent = true;
         return first;
     }
-    /// The same as a span of this trace. In a handler calls belong to its trace without this.
+    /// A copy that makes each call a span of this trace. Calls made in a handler join its trace
+    /// anyway.
     Bound traced(const trace_context& span) const noexcept {
         Bound with(static_cast<const Bound&>(*this));
         with.target_.trace = span;
@@ -84,7 +85,7 @@ public:
     }
 
 protected:
-    // Its one copy of the target is changed in its place: this is on the way of every call.
+    // Modifies the one copy of the target in place: this is on the path of every call.
     bound_target(const call_target& target, const peer& there, std::uint16_t provider) noexcept
         : target_(target) {
         target_.to = there;
@@ -99,19 +100,19 @@ protected:
 template <typename Signature>
 class bound_procedure;
 
-/// A remote procedure at one peer: what `sum.on(peer)` gives. Each call form takes the
-/// arguments by the declared types and serializes them before it returns.
+/// A remote procedure at one peer: the result of `sum.on(peer)`. Every call form takes its
+/// arguments by the declared types and serializes them before returning.
 ///
 /// Owner:   a plain value; the engine must outlive it.
-/// Threads: like a plain value; calls may be made from any ULT or thread. The engine's own
-///          stream posts directly, others hand over.
-/// Failure: timed_out, overloaded, unavailable (the server is stopping and did not run it);
-///          unreachable, disconnected (look the peer up again); not_found, mismatch (name or
-///          signature differ there); too_large, canceled, closed (this engine is stopped);
-///          handler_failed with the text of what the handler threw, and its own code, if that
-///          was an amalgam::error, as error::handler_code().
-/// Cost:    no allocation in steady state while arguments fit in body::inline_bytes and
-///          their own serialization allocates nothing.
+/// Threads: like a plain value; call from any ULT or thread. The engine's own stream posts
+///          directly, others hand over.
+/// Failure: timed_out, overloaded, unavailable (server is stopping; did not run); unreachable,
+///          disconnected (look the peer up again); not_found, mismatch (name or signature differ
+///          there); too_large, canceled, closed (this engine is stopped); handler_failed with the
+///          message of the handler's exception and, if that was an amalgam::error, its code as
+///          error::handler_code().
+/// Cost:    no allocation in steady state while arguments fit in body::inline_bytes and their own
+///          serialization allocates nothing.
 template <typename R, typename... A>
 class bound_procedure<R(A...)> : public detail::bound_target<bound_procedure<R(A...)>> {
     using base = detail::bound_target<bound_procedure<R(A...)>>;
@@ -130,13 +131,13 @@ public:
                     std::uint16_t provider) noexcept
         : base(target, there, provider) {}
 
-    /// The same, but a call that ends as overloaded, unavailable, unreachable, disconnected or
-    /// corrupt is made again, until `attempts` were made or its deadline is near. Where the peer is
-    /// gone, also before this call, it goes to whoever is at the address that was looked up: a
-    /// server that was restarted there. Before the second attempt it pauses for `pause`, then twice
-    /// as long each time; one of a minute or more does not grow any more.
-    /// Failure: throws error{invalid} unless the procedure was declared idempotent, as a call
-    ///          whose answer was lost may have run.
+    /// A copy that retries calls ending as overloaded, unavailable, unreachable, disconnected or
+    /// corrupt, until `attempts` were made or the deadline is near. If the peer is gone, even
+    /// before the call, it goes to whatever engine is at the looked-up address, such as a restarted
+    /// server. Waits `pause` before the second attempt, then doubles it each time until it is a
+    /// minute or more.
+    /// Failure: throws error{invalid} unless the procedure was declared idempotent, since a call
+    ///          whose reply was lost may have run.
     bound_procedure retrying(unsigned attempts,
                              std::chrono::nanoseconds pause = std::chrono::milliseconds(10)) const {
         detail::require_idempotent(target_);
@@ -145,35 +146,35 @@ public:
         again.target_.pause = pause;
         return again;
     }
-    /// Calls, and parks the ULT or thread until the result is there. Throws amalgam::error.
+    /// Calls, and parks the ULT or thread until the result arrives. Throws amalgam::error.
     result_type operator()(detail::argument_t<A>... arguments) const {
         detail::blocking_call<result_type> call(target_);
         call.write(arguments...);
         return call.run();
     }
-    /// The same, but returns a failure instead of throwing it. What the serialization of an
-    /// argument throws, too: as `invalid`, unless it is an amalgam::error. The other forms let it
-    /// through, and send nothing.
+    /// The same, but returns failures instead of throwing. That includes exceptions from
+    /// serializing an argument: as `invalid`, unless they are amalgam::error. The other forms let
+    /// those through and send nothing.
     result<result_type> try_call(detail::argument_t<A>... arguments) const {
         try {
             detail::blocking_call<result_type> call(target_);
             call.write(arguments...);
             return call.try_run();
-        } catch (...) {  // Of serialization, or of a place that cannot wait.
+        } catch (...) {  // From serialization, or a caller that cannot wait.
             return detail::thrown_here("the serialization of an argument or the result");
         }
     }
-    /// Begins the call. The future gives the result; destroying it first, or cancel(), cancels
-    /// the call, here and at the handler. Parks the caller only while `max_queued` calls to
-    /// this peer wait for room; where nobody can park such a call ends as `overloaded`, and is
-    /// not made again.
+    /// Starts the call and returns a future for the result. Destroying the future early, or
+    /// cancel(), cancels the call here and at the handler. Parks the caller only while `max_queued`
+    /// calls to this peer are queued. Where the caller cannot park, such a call ends as
+    /// `overloaded` and is not retried.
     future<result_type> start(detail::argument_t<A>... arguments) const {
         auto call = std::make_unique<detail::future_call<result_type>>(target_);
         call->write(arguments...);
         return call.release()->launch();
     }
-    /// Begins the call; `then(result<R>)` is told how it ended, exactly once, on the engine's
-    /// stream, where it must not wait. What it throws is logged. It may run before this returns,
+    /// Starts the call; `then(result<R>)` receives the outcome exactly once, on the engine's
+    /// stream, where it must not wait. Its exceptions are logged. It may run before this returns,
     /// and may stop or destroy the engine. Waits like start().
     template <typename Function>
     requires(std::is_invocable_v<Function&, result<result_type>>) void call_then(
@@ -183,24 +184,24 @@ public:
         call->write(arguments...);
         call.release()->launch();
     }
-    /// Sends the call and wants no answer: a result or failure at the far side goes nowhere,
-    /// but for a wrong name or signature, which is logged here. Calls of one ULT to one
-    /// peer start there in the order of posting, but for those whose arguments are more than a
-    /// message of the transport holds (1 GiB, but for loop://): they start when those have been
-    /// fetched, and later ones may overtake them. Waits like start() when too many queue up.
-    /// Failure: throws only for what is known at once: no_memory, too_large, overloaded, closed;
-    ///          unreachable or disconnected for a peer that was lost before. One that is lost
-    ///          meanwhile is counted as "rpc.one_ways_lost", one that the peer refused, as when too
-    ///          many run there (engine_options::max_one_ways), as "rpc.one_ways_refused". A
-    ///          stopped or destroyed engine first lets it leave, within engine_options::drain; not
-    ///          from a tcp socket that takes no more.
+    /// Fire and forget: reports no result and no remote failure, except a wrong name or signature,
+    /// which is logged here. Calls of one ULT to one peer start there in posting order, except
+    /// those whose arguments exceed the transport's message limit (1 GiB, except for loop://): they
+    /// start once the arguments are fetched, and later ones may overtake them. Waits like start()
+    /// when too many are queued.
+    /// Failure: throws only what is known at once: no_memory, too_large, overloaded, closed, and
+    ///          unreachable or disconnected for a peer already lost. A message lost later is
+    ///          counted as "rpc.one_ways_lost"; one the peer refused, as when too many run there
+    ///          (engine_options::max_one_ways), as "rpc.one_ways_refused". Stopping or destroying
+    ///          the engine first lets it leave, within engine_options::drain, except from a tcp
+    ///          socket that accepts no more.
     void post(detail::argument_t<A>... arguments) const {
         detail::one_way message(target_);
         message.write(arguments...);
         message.send();
     }
-    /// post() without copying the last argument, a span of bytes: it stays where it is, unchanged,
-    /// until it was sent, and as long as `owner` is held. Few bytes are copied nevertheless.
+    /// post() without copying the last argument, a span of bytes: it must stay unchanged until
+    /// sent, while `owner` is held. Small spans are copied anyway.
     template <typename Owner>
     requires(detail::ends_with_bytes<A...>) void post_held(
         const std::shared_ptr<Owner>& owner, detail::argument_t<A>... arguments) const {
@@ -216,7 +217,7 @@ public:
     }
 };
 
-/// The same for a procedure that answers with many values.
+/// The same for a procedure that returns a stream of values.
 template <typename T, typename... A>
 class bound_procedure<streamed<T>(A...)>
     : public detail::bound_target<bound_procedure<streamed<T>(A...)>> {
@@ -229,13 +230,13 @@ public:
                     std::uint16_t provider) noexcept
         : base(target, there, provider) {}
 
-    /// The same, but so many values may be on their way or wait to be read. At least 1.
+    /// A copy with this credit window: how many values may be in flight or unread. At least 1.
     bound_procedure window(std::uint32_t values) const noexcept {
         bound_procedure other(*this);
         other.target_.window = std::clamp(values, 1u, 1u << 20);
         return other;
     }
-    /// Begins the call. Waits like bound_procedure::start(); reading waits for the values.
+    /// Starts the call. Waits like bound_procedure::start(); reading waits for the values.
     streamed<T> operator()(detail::argument_t<A>... arguments) const {
         auto call = std::make_unique<detail::typed_stream_call<T>>(target_);
         call->write(arguments...);
@@ -245,7 +246,7 @@ public:
     }
 };
 
-/// A remote procedure by name and type, at nobody in particular yet.
+/// A remote procedure by name and type, not yet bound to a peer.
 ///
 ///     auto sum = client.procedure<int(int, int)>("sum");
 ///     int five = sum.on(peer)(2, 3);
@@ -266,11 +267,11 @@ public:
         target_.as = detail::encoding_of(core);
     }
 
-    /// `provider`: which one of those that serve it there; see procedure_options::provider.
+    /// `provider`: which of the providers at that peer; see procedure_options::provider.
     bound_procedure<R(A...)> on(const peer& there, std::uint16_t provider = 0) const noexcept {
         return bound_procedure<R(A...)>(target_, there, provider);
     }
-    /// Looks the address up each time: keep the peer for more than a few calls.
+    /// Looks the address up each time: for more than a few calls, keep the peer.
     bound_procedure<R(A...)> on(std::string_view address, std::uint16_t provider = 0) const {
         return on(detail::look_up(*target_.core, address), provider);
     }
@@ -278,7 +279,7 @@ public:
     std::string_view name() const noexcept { return target_.what->name; }
     /// As text: "i32(i32,i32)".
     std::string_view signature() const noexcept { return target_.what->signature; }
-    /// What names it on the wire.
+    /// Its id on the wire.
     std::uint64_t id() const noexcept { return target_.what->id; }
 
 private:

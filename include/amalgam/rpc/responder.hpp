@@ -10,20 +10,20 @@
 
 namespace amalgam {
 
-/// A handler's first parameter, when it answers otherwise than by returning:
+/// First parameter of a handler that answers by other means than returning:
 ///
 ///     server.define("store", [](responder<int> answer, std::string text) {
 ///         answer(text.size());    // the caller goes on
 ///         write_to_disk(text);    // and so does the handler
 ///     });
 ///
-/// It may also be moved away and answered later, by anybody, after the handler returned. The
-/// procedure's result is `R`, as callers see it.
-/// Owner:   one responder per call, movable. Destroyed without an answer, the call fails.
+/// It may also be moved out and answered after the handler returned, by any code. The procedure's
+/// result is `R`, as callers see it.
+/// Owner:   one responder per call, movable. Destroying it unanswered fails the call.
 /// Threads: any, one at a time.
-/// Failure: answering twice throws error{invalid}. What the serialization of the result throws
-///          does not surface here: it is the answer, as `handler_failed`. Answers that nobody waits
-///          for any more go nowhere.
+/// Failure: answering twice throws error{invalid}. Exceptions from serializing the result do not
+///          surface here: they become the answer, as `handler_failed`. Answers to callers that no
+///          longer wait are dropped.
 /// Cost:    one allocation per call.
 template <typename R>
 class responder {
@@ -59,15 +59,15 @@ public:
         }
         to_->send({});
     }
-    /// Answers that it failed: the caller gets `handler_failed` with this sentence, and
-    /// error::handler_code() gives it `code`.
+    /// Answers with a failure: the caller gets `handler_failed` with this message, and `code` from
+    /// error::handler_code().
     void fail(errc code, std::string_view why) {
         claim();
         to_->send({errc::handler_failed, static_cast<std::int32_t>(code)}, why);
     }
     void fail(std::string_view why) { fail(errc::handler_failed, why); }
 
-    /// The call: who asked, until when, and whether it was canceled. Valid until the answer.
+    /// The call: caller, deadline, and whether it was canceled. Valid until the answer.
     const call_context& call() const noexcept { return to_->about(); }
 
 private:

@@ -4,14 +4,14 @@
 
 namespace amalgam {
 
-/// A handler's first parameter, when it answers with any number of values, one after the other:
+/// First parameter of a handler that returns any number of values, one by one:
 ///
 ///     server.define("count", [](stream_writer<int>& out, int from, int to) {
 ///         for (int i = from; i < to; ++i) out(i);
 ///     });
 ///
-/// The caller iterates over them; see streamed. The handler waits while the caller has as many
-/// as it asked for and has not read them.
+/// The caller iterates over them; see streamed. The handler waits while the caller's window is
+/// full.
 /// Owner:   the engine; lives until the handler returns.
 /// Threads: the handler's.
 template <typename T>
@@ -21,13 +21,12 @@ public:
     stream_writer(const stream_writer&) = delete;
     stream_writer& operator=(const stream_writer&) = delete;
 
-    /// Sends the next value, of any size. Parks until the caller wants it, and until it has left;
-    /// one that is more than the transport moves eagerly stays here, and this parks until the
-    /// caller has fetched it: so such values go one at a time.
-    /// Failure: throws error{canceled} when the caller wants no more, is gone, or found the value
-    ///          more than its engine_options::max_values_bytes: let it through. What the
-    ///          serialization of the value throws surfaces, too; the value is not sent then, and
-    ///          another may be.
+    /// Sends the next value, of any size. Parks until the caller has credit and the value has left.
+    /// A value larger than the eager limit stays here, and this parks until the caller has fetched
+    /// it, so such values go one at a time.
+    /// Failure: throws error{canceled} when the caller canceled, is gone, or found the value larger
+    ///          than its engine_options::max_values_bytes: let it through. Exceptions from
+    ///          serializing the value surface, too; that value is not sent, but another may be.
     void operator()(const T& value) {
         to_.await_credit();
         try {

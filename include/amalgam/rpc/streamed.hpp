@@ -11,20 +11,20 @@
 
 namespace amalgam {
 
-/// The values that a handler yields one after the other, as its caller reads them:
+/// The stream of values a handler yields, on the caller's side:
 ///
 ///     auto count = client.procedure<streamed<int>(int, int)>("count");
 ///     for (int i : count.on(peer)(1, 100)) …
 ///
-/// At most a window's worth has been sent and not been read, so a slow reader holds the handler
-/// back, and memory stays bounded; see bound_procedure::window(), which counts values of any size.
-/// Owner:   the one end of a call. Destroyed before the last value it cancels the call: the
-///          handler's next write, or wait, ends.
-///          May outlive the engine: then next() gives the values that had come, and throws.
-/// Threads: one at a time; any ULT or thread. But cancel() may be called by any, at any time.
-/// Failure: next() throws what ended the call, after the values that came before; error{invalid}
-///          for one that was moved from.
-/// Cost:    some allocations per call; per value what a container of `T` takes.
+/// At most one window of values is sent and unread, so a slow reader holds the handler back and
+/// memory stays bounded. See bound_procedure::window(), which counts values of any size.
+/// Owner:   one end of a call. Destroying it before the last value cancels the call: the handler's
+///          next write or wait ends. May outlive the engine: next() then returns the values that
+///          had arrived, and throws.
+/// Threads: one at a time, any ULT or thread. cancel() may be called from any, at any time.
+/// Failure: after the values that arrived, next() throws the error that ended the call;
+///          error{invalid} if moved from.
+/// Cost:    a few allocations per call; per value, those of a container of `T`.
 template <typename T>
 class [[nodiscard]] streamed {
 public:
@@ -41,18 +41,18 @@ public:
         if (call_ != nullptr) call_->leave();
     }
 
-    /// Parks until there is a value; nothing after the last.
+    /// Parks until there is a value; empty after the last.
     std::optional<T> next() {
         if (call_ == nullptr) detail::refuse_empty_stream();
         return call_->next();
     }
-    /// Asks the handler to end; values that had come may still be read. Then next() throws
-    /// error{canceled}, at once, also where it waits already. Does not wait.
+    /// Asks the handler to end. Values already received may still be read; after them next() throws
+    /// error{canceled} at once, even if already waiting. Does not wait.
     void cancel() noexcept {
         if (call_ != nullptr) call_->cancel();
     }
 
-    /// Reads as it goes: each value is there once.
+    /// Single pass: reads values as it goes.
     class iterator {
     public:
         using iterator_category = std::input_iterator_tag;
