@@ -30,59 +30,59 @@ struct received_bulk;
 using pipeline_step = void (*)(void* context, mutable_bytes chunk, std::uint64_t offset);
 }  // namespace detail
 
-/// How a pull or push goes about it. Every field has a default that suits most.
+/// Options of a pull or push. The defaults suit most transfers.
 struct bulk_options {
-    /// Time for all of it; within a handler the earlier of this and the handler's own counts. It
-    /// ends a little later: see "Failure" of bulk.
+    /// Time limit for the whole transfer; inside a handler, the earlier of this and the handler's
+    /// own applies. The transfer ends slightly later: see "Failure" of bulk.
     std::chrono::nanoseconds within = std::chrono::nanoseconds::max();
-    /// It moves in pieces of this size, a few at a time; 0: as suits the engine.
+    /// Piece size; a few pieces are in flight at a time. 0: chosen by the engine.
     std::size_t chunk_bytes = 0;
-    /// Told how many bytes have moved, after each piece, on the engine's stream, or in the call
-    /// itself for bytes that came inside the descriptor: it must not wait. What it throws ends
-    /// the transfer with `handler_failed`.
+    /// Called after each piece with the bytes moved so far, on the engine's stream, or in the call
+    /// itself for bytes inside the descriptor. It must not wait. An exception ends the transfer
+    /// with `handler_failed`.
     std::function<void(std::uint64_t bytes_done)> on_progress{};
-    /// Over all ways at once that lead to the engine whose memory it is, when that was looked up
-    /// by several addresses (see engine::lookup()) or has looked this engine up so: each takes
-    /// the next piece when it is done with one. Pays where the ways are wires of their own.
+    /// Stripes over all paths to the owning engine at once, if either engine looked the other up by
+    /// several addresses (see engine::lookup()). Each path takes the next piece when it finishes
+    /// one. Pays off when the paths are separate physical links.
     bool striped = false;
 };
 
-/// How a pipelined transfer goes about it.
+/// Options of a pipelined transfer.
 struct pipeline_options {
-    std::chrono::nanoseconds within = std::chrono::nanoseconds::max();  ///< For all of it.
-    /// Where its `depth` buffers of `chunk` bytes come from; null: the heap.
+    std::chrono::nanoseconds within = std::chrono::nanoseconds::max();  ///< For the whole transfer.
+    /// Source of its `depth` buffers of `chunk` bytes; null: the heap.
     bulk_cache* buffers = nullptr;
 };
 
-/// Memory of some process that may be read or written from elsewhere: what expose() gives,
-/// and what who received it as an argument or result pulls from and pushes to.
+/// A descriptor of memory that other processes may read or write. expose() makes it; whoever
+/// receives it as an argument or result pulls from it and pushes to it.
 ///
 ///     server.define("store", [](bulk data) { auto copy = data.pull_all(); … });
 ///     store.on(peer)(expose(client, vector));
 ///
-/// The bytes form one logical range, whatever segments they lie in. What travels is this
-/// descriptor, never the bytes, but for short read-only ones, which ride inside. It can be
-/// passed on to a third process when the engine it came from listens.
-/// Owner:   a plain value. Who exposed the memory says how long it is there: see exposed and
+/// The bytes form one logical range over all segments. Only the descriptor travels, not the bytes,
+/// except for short read-only ones, which are sent inside it. It may be passed on to a third
+/// process if the engine that exposed the memory listens.
+/// Owner:   a plain value. The exposing side controls the memory's lifetime: see exposed and
 ///          expose_owned(). The engine that received or made it must outlive its use.
-/// Threads: like a plain value; operations from any ULT or thread, also several at once.
-/// Failure: invalid (past the end, nothing named), denied (wrong rights, or the memory is not
-///          exposed any more, by an owner that was started again neither), timed_out, canceled,
+/// Threads: like a plain value; operations from any ULT or thread, several at once.
+/// Failure: invalid (past the end, or empty descriptor), denied (wrong rights, or the memory is no
+///          longer exposed, including after a restart of its owner), timed_out, canceled,
 ///          unreachable, disconnected, closed, no_memory.
-///          Part of the bytes may have moved then; after the end none moves, so both memories may
-///          be used for something else, and a later push is not torn by an earlier one. But:
-///          when a push ends as disconnected, unreachable or closed, its owner may still write
-///          what it had received, until it notices that the connection has ended. A ULT that is
-///          canceled while it waits in a push gets `canceled` even so.
-///          So the end comes later than the deadline or cancel: a push waits until the owner has
-///          answered all that left, which is one round trip behind what is on its way. An
-///          owner that stands still loses its connection after the silence limit (5 s unless
-///          set, see port_options); with several ways, each may take so long.
-///          What throws lets std::bad_alloc through when there is no memory to begin with.
+///          Part of the bytes may have moved by then. After the end none moves, so both memories
+///          may be reused, and an earlier push cannot tear a later one. Exception: when a push ends
+///          as disconnected, unreachable or closed, the owner may still write data it had received,
+///          until it notices the lost connection. A ULT canceled while waiting in a push gets
+///          `canceled` even then.
+///          Hence a transfer ends later than its deadline or cancel: a push waits until the owner
+///          has acknowledged everything sent, one round trip after what is in flight. An
+///          unresponsive owner is disconnected after the silence limit (default 5 s, see
+///          port_options); with several paths, each may take that long.
+///          Throwing members also throw std::bad_alloc if there is no memory to start with.
 /// Cost:    a copy is one reference count. An operation allocates nothing in steady state.
 class bulk {
 public:
-    bulk() noexcept = default;  ///< Names nothing: 0 bytes. So does one that was moved from.
+    bulk() noexcept = default;  ///< Empty: 0 bytes. So is one that was moved from.
     bulk(const bulk&) noexcept = default;
     bulk& operator=(const bulk&) noexcept = default;
     bulk(bulk&& other) noexcept
@@ -101,39 +101,39 @@ public:
     explicit operator bool() const noexcept { return source_ != nullptr; }
     std::uint64_t bytes() const noexcept { return bytes_; }
     access rights() const noexcept;
-    /// It came with its bytes: pulling asks nobody.
+    /// The descriptor carries its bytes: pulling needs no communication.
     bool is_inside() const noexcept;
-    /// The memory is this process's own, contiguous, and exposed still: there it is. Else empty,
-    /// and also when the descriptor was sent away and came back: it does not keep what it names, so
-    /// the bytes could be gone while somebody looks at them. pull() and push() check that, and then
-    /// copy.
+    /// The bytes themselves, if they are in this process, contiguous and still exposed. Otherwise
+    /// empty; also empty if the descriptor was sent away and came back: it does not keep the memory
+    /// alive, so the bytes could vanish while in use. pull() and push() check for that, and copy.
     mutable_bytes local() const noexcept;
-    /// Whose memory it is. Nobody when that cannot be reached.
+    /// The owning peer; empty if unreachable.
     peer from() const;
-    /// The same memory, but only this range of it.
+    /// A subrange of the same memory.
     /// Failure: throws error{invalid} past the end.
     bulk part(std::uint64_t offset, std::uint64_t bytes) const;
 
-    /// Reads into local memory, as many bytes as that has, from `offset`. Returns when they are
-    /// there: parks the ULT or thread. Throws amalgam::error.
+    /// Reads from `offset` into local memory, filling it. Parks the ULT or thread until done.
+    /// Throws amalgam::error.
     void pull(std::uint64_t offset, const segments& into, const bulk_options& how = {}) const;
     void pull(const segments& into, const bulk_options& how = {}) const { pull(0, into, how); }
-    /// The same, but returns a failure instead of throwing it.
+    /// The same, but returns failures instead of throwing.
     result<void> try_pull(std::uint64_t offset, const segments& into,
                           const bulk_options& how = {}) const;
     result<void> try_pull(const segments& into, const bulk_options& how = {}) const {
         return try_pull(0, into, how);
     }
-    /// Begins it. The local bytes are lent until the future is ready; the list is copied. To
-    /// cancel() or destroy the future cancels the transfer and waits until the bytes are the
-    /// caller's again, wherever the caller can wait (not in a tasklet, nor in virtual time
-    /// outside of a ULT). A child of fork() waits for none: they go on in the parent alone.
+    /// Starts it. The local bytes are borrowed until the future is ready; the segment list is
+    /// copied. Canceling or destroying the future cancels the transfer and waits until the bytes
+    /// are the caller's again, if the caller can wait (not in a tasklet, nor in virtual time
+    /// outside a ULT). A child of fork() never waits: transfers continue only in the parent.
     future<void> start_pull(std::uint64_t offset, const segments& into,
                             const bulk_options& how = {}) const;
     future<void> start_pull(const segments& into, const bulk_options& how = {}) const {
         return start_pull(0, into, how);
     }
-    /// All of it, as elements. Failure: also error{invalid} when it is no whole number of them.
+    /// Reads all of it, as elements. Failure: also error{invalid} if it is not a whole number of
+    /// them.
     template <typename T = std::byte>
     std::vector<T> pull_all(const bulk_options& how = {}) const {
         static_assert(std::is_trivially_copyable_v<T>, "its bytes are not its value");
@@ -142,10 +142,9 @@ public:
         return all;
     }
 
-    /// Writes local memory there, from `offset`. Once it has ended well all bytes are there, on
-    /// every transport and by whichever ways they went: what the caller sends, calls or posts then,
-    /// to anybody, comes after them. Before that some may be there, in any order. Otherwise as
-    /// pull().
+    /// Writes local memory to `offset`. On success all bytes are in place, on every transport and
+    /// over whatever paths: anything the caller then sends, calls or posts, to any peer, comes
+    /// after them. Before that, some bytes may have arrived, in any order. Otherwise like pull().
     void push(std::uint64_t offset, const const_segments& from, const bulk_options& how = {}) const;
     void push(const const_segments& from, const bulk_options& how = {}) const {
         push(0, from, how);
@@ -161,9 +160,9 @@ public:
         return start_push(0, from, how);
     }
 
-    /// Reads all of it chunk by chunk: `work(const_bytes chunk)` or `work(chunk, offset)` runs
-    /// for each, in order, in the caller, while the next ones are on their way. Memory: `depth`
-    /// buffers of `chunk` bytes. What `work` throws cancels what flies, and surfaces.
+    /// Reads all of it chunk by chunk: `work(const_bytes chunk)` or `work(chunk, offset)` runs for
+    /// each, in order, in the caller, while the next ones are in flight. Memory: `depth` buffers of
+    /// `chunk` bytes. An exception from `work` cancels what is in flight and propagates.
     template <typename Work>
     void pull_pipelined(std::size_t chunk, std::size_t depth, Work&& work,
                         const pipeline_options& how = {}) const {
@@ -179,8 +178,8 @@ public:
             },
             erased(work), how);
     }
-    /// Writes all of it chunk by chunk: `fill(mutable_bytes chunk)` or `fill(chunk, offset)` makes
-    /// each, in order, while earlier ones are on their way. Otherwise as pull_pipelined().
+    /// Writes all of it chunk by chunk: `fill(mutable_bytes chunk)` or `fill(chunk, offset)`
+    /// produces each, in order, while earlier ones are in flight. Otherwise like pull_pipelined().
     template <typename Fill>
     void push_pipelined(std::size_t chunk, std::size_t depth, Fill&& fill,
                         const pipeline_options& how = {}) const {
@@ -199,13 +198,13 @@ public:
 
     static constexpr std::string_view amalgam_type_name = "bulk";
 
-    // For the codec and the makers.
+    // For the codec and the functions that make descriptors.
     bulk(std::shared_ptr<const detail::bulk_source> source, std::uint64_t offset,
          std::uint64_t bytes) noexcept
         : source_(std::move(source)), offset_(offset), bytes_(bytes) {}
-    /// As it travels between these; throws when it cannot.
+    /// Wire form for this pair of engines; throws if it cannot be sent.
     detail::bulk_image to_send(const detail::origin* between) const;
-    /// From what arrived; null, or what is wrong with it.
+    /// Decodes a received descriptor; returns null, or what is wrong with it.
     static const char* receive(detail::received_bulk& image, const detail::origin* between,
                                bulk& into);
 

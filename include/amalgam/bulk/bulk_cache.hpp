@@ -18,16 +18,17 @@ class cache_core;
 struct cache_block;
 }  // namespace detail
 
-/// Memory of a cache, registered with every port of its engine. Goes back when it ends.
+/// A buffer from a cache, registered with every port of its engine. Returns to the cache on
+/// destruction.
 ///
-/// Owner:   keeps its memory, also when the cache is gone. Copies of its descriptor name it only
-///          while it lives: afterwards they name whatever the cache uses the memory for next.
-///          With shm it is memory that other processes map, and a child of fork() shares it with
-///          its parent: what either writes, both see.
-/// Threads: like a plain value; may end on any thread.
+/// Owner:   keeps its memory alive, even after the cache is gone. Copies of its descriptor are
+///          valid only while it lives; afterwards they refer to whatever the cache uses the memory
+///          for next. With shm, other processes map the memory, and a child of fork() shares it
+///          with its parent: each sees the other's writes.
+/// Threads: like a plain value; may be destroyed on any thread.
 class bulk_buffer {
 public:
-    bulk_buffer() noexcept = default;  ///< Holds nothing.
+    bulk_buffer() noexcept = default;  ///< Empty.
     bulk_buffer(bulk_buffer&& other) noexcept
         : cache_(std::move(other.cache_)),
           block_(std::move(other.block_)),
@@ -50,7 +51,7 @@ public:
     std::byte* end() const noexcept { return data() + size_; }
     /// Changes size() only. Precondition: size <= capacity().
     void resize(std::size_t size) noexcept { size_ = size; }
-    /// For peers, with the rights of the cache. Costs no registration.
+    /// Descriptor for peers, with the cache's rights. Needs no registration.
     bulk descriptor() const;
 
 private:
@@ -64,42 +65,42 @@ private:
     std::size_t size_ = 0;
 };
 
-/// What a cache may hold.
+/// Limits of a cache.
 struct bulk_cache_options {
-    /// Memory of all its buffers, in use and idle.
+    /// Total memory of its buffers, in use and idle.
     std::size_t max_bytes = std::size_t{256} << 20;
     access rights = access::read_write;  ///< Of its buffers' descriptors.
 };
 
-/// What a cache has done so far, and holds now.
+/// Statistics of a cache.
 struct bulk_cache_counts {
-    std::uint64_t taken = 0;         ///< Buffers that were handed out ...
-    std::uint64_t reused = 0;        ///< ... of those, without registering memory.
-    std::uint64_t released = 0;      ///< Blocks that were freed to make room.
-    std::uint64_t bytes_in_use = 0;  ///< In blocks that are out.
-    std::uint64_t bytes_idle = 0;    ///< In blocks ready to be taken.
+    std::uint64_t taken = 0;         ///< Buffers handed out ...
+    std::uint64_t reused = 0;        ///< ... of these, without registering memory.
+    std::uint64_t released = 0;      ///< Blocks freed to make room.
+    std::uint64_t bytes_in_use = 0;  ///< In blocks handed out.
+    std::uint64_t bytes_idle = 0;    ///< In blocks ready for reuse.
 };
 
-/// A pool of buffers that are registered with all ports of an engine, for what is moved again
-/// and again: the source or the target of pulls and pushes, and memory to expose.
+/// A pool of buffers registered with all ports of an engine, for repeated transfers: sources and
+/// targets of pulls and pushes, and memory to expose.
 ///
 /// Owner:   buffers may outlive it.
 /// Threads: any.
-/// Failure: take() throws error{no_memory} when its limit, or a port's, is reached; error{closed}
-///          after the engine's end. try_take() gives an empty buffer.
-/// Cost:    a buffer that is taken again: one lock and no allocation. A new one: its memory, and
-///          a registration per port. Sizes are powers of two from 4 KiB.
+/// Failure: take() throws error{no_memory} at its own limit or a port's, error{closed} after the
+///          engine has ended. try_take() returns an empty buffer.
+/// Cost:    reusing a buffer: one lock, no allocation. A new one: its memory, and one registration
+///          per port. Sizes are powers of two from 4 KiB.
 class bulk_cache {
 public:
     explicit bulk_cache(engine& where, const bulk_cache_options& options = {});
     bulk_cache(const bulk_cache&) = delete;
     bulk_cache& operator=(const bulk_cache&) = delete;
-    ~bulk_cache();  ///< Frees what is idle.
+    ~bulk_cache();  ///< Frees idle memory.
 
-    /// A buffer with size() == `bytes`; its contents are whatever was there.
+    /// A buffer with size() == `bytes` and unspecified contents.
     bulk_buffer take(std::size_t bytes);
     bulk_buffer try_take(std::size_t bytes) noexcept;
-    /// Frees what is idle.
+    /// Frees idle memory.
     void trim() noexcept;
     bulk_cache_counts counts() const noexcept;
 

@@ -18,21 +18,21 @@ struct shown_memory;
 std::shared_ptr<shown_memory> show(engine_core& core, scatter segments, access rights,
                                    std::shared_ptr<void> holder);
 amalgam::bulk whole_of(std::shared_ptr<shown_memory> memory);
-/// Throws error{invalid} for null, and unless these are rights to what is const.
+/// Throws error{invalid} for null, and for write access to const memory.
 void check_shared(const void* memory, access of_const);
 }  // namespace detail
 
 /// Memory that peers may read or write while this object lives. Converts to the bulk to send.
 ///
-/// Owner:   the caller owns the bytes, which must be there as long as this is.
-/// Threads: like a plain value. Destroyed, or closed, by who can wait.
-/// Cost:    one registration per port of the engine; destruction one hop to its stream.
+/// Owner:   the caller owns the bytes, which must outlive this.
+/// Threads: like a plain value. Close or destroy it only where the caller can wait.
+/// Cost:    one registration per port of the engine; destruction takes one hop to its stream.
 class [[nodiscard]] exposed {
 public:
     exposed() noexcept = default;
     exposed(exposed&&) noexcept = default;
     exposed& operator=(exposed&& other) noexcept {
-        exposed taken(std::move(other));  // Which may be this.
+        exposed taken(std::move(other));  // May be this object.
         close();
         memory_ = std::move(taken.memory_);
         bulk_ = std::move(taken.bulk_);
@@ -40,8 +40,8 @@ public:
     }
     ~exposed() { close(); }
 
-    /// Nobody touches the bytes any more when it returns; transfers that others have under way
-    /// end with `denied`. Copies of the descriptor name nothing that works.
+    /// On return no peer accesses the bytes; transfers in flight from peers end with `denied`.
+    /// Copies of the descriptor no longer work.
     void close() noexcept;
 
     const bulk& descriptor() const noexcept { return bulk_; }
@@ -55,16 +55,16 @@ private:
     bulk bulk_;
 };
 
-/// Lets peers read or write these bytes, as the rights say.
-/// Failure: throws error{no_memory} at a limit of a port, error{closed} after the engine's end,
-///          error{invalid} for rights there are none of and for more bytes than memory has.
+/// Lets peers access these bytes with the given rights.
+/// Failure: throws error{no_memory} at a limit of a port, error{closed} after the engine has ended,
+///          error{invalid} for invalid rights and for more bytes than memory can hold.
 exposed expose(engine& where, const segments& bytes, access rights);
-/// Lets peers read these bytes.
+/// Gives peers read access to these bytes.
 exposed expose(engine& where, const const_segments& bytes);
 
-/// The same for memory that the descriptor keeps: a contiguous container is moved in, and is freed
-/// when the last copy of the descriptor is gone, here and where it was sent to. So it can go
-/// with a one-way call, and be the result of a handler.
+/// The same, but the descriptor owns the memory: a contiguous container is moved in, and freed when
+/// the last copy of the descriptor is gone, here and on peers. So it may be sent in a one-way call,
+/// or be a handler's result.
 template <typename Owner>
 requires(detail::one_segment<Owner&> && !std::is_lvalue_reference_v<Owner> &&
          std::is_nothrow_destructible_v<Owner>) bulk
@@ -73,9 +73,9 @@ requires(detail::one_segment<Owner&> && !std::is_lvalue_reference_v<Owner> &&
     const mutable_bytes all = as_writable_bytes_of(*held);
     return detail::whole_of(detail::show(where.core(), scatter(&all, 1), rights, std::move(held)));
 }
-/// The same for a container that others hold, too: it is kept until both they and the last copy of
-/// the descriptor let go of it. One that is const can be read only.
-/// Failure: throws error{invalid} for null, and for a const one that is to be written.
+/// The same for a shared container: it is kept until both its other holders and the last copy of
+/// the descriptor release it. A const one can only be read.
+/// Failure: throws error{invalid} for null, and for write access to a const container.
 template <typename Owner>
 requires(detail::one_segment<Owner&>) bulk
     expose_owned(engine& where, std::shared_ptr<Owner> bytes, access rights = access::read) {
@@ -87,9 +87,8 @@ requires(detail::one_segment<Owner&>) bulk
                      std::const_pointer_cast<std::remove_const_t<Owner>>(std::move(bytes))));
 }
 bulk expose_owned(engine& where, buffer&& bytes, access rights = access::read);
-/// A buffer of a cache is registered already, with the rights of all its buffers; it goes back
-/// there in the end.
-/// Failure: throws error{invalid} when the cache belongs to another engine.
+/// A cache buffer is already registered, with the rights of its cache; it returns there in the end.
+/// Failure: throws error{invalid} if the cache belongs to another engine.
 bulk expose_owned(engine& where, bulk_buffer&& bytes);
 
 }  // namespace amalgam

@@ -21,7 +21,7 @@ inline constexpr bool is_bytes_span<const_bytes> = true;
 template <>
 inline constexpr bool is_bytes_span<mutable_bytes> = true;
 
-/// One contiguous range whose bytes are its value, and that outlives the call it is passed to.
+/// A contiguous range of trivially copyable values that outlives the call it is passed to.
 template <typename Range>
 concept one_segment = contiguous_trivial<std::remove_reference_t<Range>> &&
     (std::is_lvalue_reference_v<Range> || std::ranges::borrowed_range<Range>)&&!is_bytes_span<
@@ -31,8 +31,8 @@ template <typename Range>
 concept one_mutable_segment = one_segment<Range> &&
     !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Range>>>;
 
-/// Of all segments together. More than there can be, as of one that is named over and over, count
-/// as the largest number, which no memory has.
+/// Total bytes of all segments. Saturates, as when one segment is listed over and over, at the
+/// largest value, which exceeds any memory.
 template <typename Segment>
 constexpr std::uint64_t bytes_of_all(std::span<const Segment> list) noexcept {
     constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
@@ -43,10 +43,10 @@ constexpr std::uint64_t bytes_of_all(std::span<const Segment> list) noexcept {
 }
 }  // namespace detail
 
-/// Local bytes to write to: one contiguous range (vector, array, string, span of trivially
+/// Local memory to write to: one contiguous range (vector, array, string, span of trivially
 /// copyable values), or a list of segments that form one logical range, in order.
 ///
-/// Owner: borrows the bytes, and the list. A parameter type: do not keep it.
+/// Owner:   borrows the bytes and the list. A parameter type: do not store it.
 class segments {
 public:
     template <detail::one_mutable_segment Range>
@@ -63,7 +63,7 @@ private:
     bool is_list_ = false;
 };
 
-/// Local bytes to read from: as segments.
+/// Local memory to read from; like segments.
 class const_segments {
 public:
     template <detail::one_segment Range>

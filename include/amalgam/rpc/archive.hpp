@@ -19,10 +19,11 @@
 
 namespace amalgam {
 
-/// How values become bytes. A message says which it uses, so every receiver reads both.
+/// Encoding of values. Each message states its encoding, and every receiver reads both.
 enum class encoding : std::uint8_t {
-    native,  ///< Little-endian, each number in its own width; contiguous ones by one copy.
-    xdr      ///< RFC 4506: big-endian, in units of four bytes.
+    /// Little-endian, numbers in their own width; contiguous ones are copied as one block.
+    native,
+    xdr  ///< RFC 4506: big-endian, in 4-byte units.
 };
 
 template <typename T>
@@ -31,25 +32,24 @@ struct codec;  // See codec.hpp.
 namespace detail {
 struct origin;
 
-/// Throws error{too_large}: a container has more elements than a count can say.
+/// Throws error{too_large}: the container has more elements than a count can express.
 [[noreturn]] void throw_too_many(std::size_t elements);
 }  // namespace detail
 
 /// Writes values into a message body, in the order given. See docs/wire/rpc.md.
 ///
-/// `Into` is a body, or what else has its extend() and size().
-/// Users meet it as the `Archive` of their own `serialize(archive)`: `a(x, y)`, `a & x`, `a << x`.
+/// `Into` is a body, or any type with its extend() and size(). Users see it as the `Archive` of
+/// their own `serialize(archive)`: `a(x, y)`, `a & x`, `a << x`.
 /// Owner:   borrows the body.
 /// Threads: one at a time.
-/// Failure: throws error{too_large} when a container holds more than 2^32-1 elements,
-///          error{no_memory}.
-/// Cost:    one bounds check per value or contiguous range; no allocation within the body's
-///          inline room. Which encoding is one bit, looked at per value.
+/// Failure: throws error{too_large} for a container of more than 2^32-1 elements, error{no_memory}.
+/// Cost:    one bounds check per value or contiguous range; no allocation within the body's inline
+///          space. The encoding is one flag, tested per value.
 template <typename Into>
 class basic_archive_writer {
 public:
     static constexpr bool loading = false;
-    using is_loading = std::false_type;  ///< As boost and cereal name it.
+    using is_loading = std::false_type;  ///< The name boost and cereal use.
     using is_saving = std::true_type;
 
     explicit basic_archive_writer(Into& into, encoding as = encoding::native,
@@ -72,7 +72,7 @@ public:
 
     bool is_xdr() const noexcept { return xdr_; }
 
-    /// A number or enum in its own width; in XDR in 4 or 8 bytes.
+    /// A number or enum in its own width; 4 or 8 bytes in XDR.
     template <detail::wire_number T>
     void scalar(T value) {
         if constexpr (sizeof(T) >= 4) {
@@ -84,14 +84,14 @@ public:
             store_le(into_.extend(sizeof(T)), value);
         }
     }
-    /// Bytes as they are; in XDR then zeros up to a multiple of 4.
+    /// Raw bytes; XDR pads with zeros to a multiple of 4.
     void raw(const void* from, std::size_t bytes) {
         const std::size_t whole = xdr_ ? detail::xdr_padded(bytes) : bytes;
         std::byte* to = into_.extend(whole);
         if (bytes != 0) std::memcpy(to, from, bytes);
         if (whole != bytes) std::memset(to + bytes, 0, whole - bytes);
     }
-    /// Contiguous elements, without their number.
+    /// Contiguous elements, without a count.
     template <detail::bulk T>
     void elements(const T* from, std::size_t number) {
         if (!xdr_ || detail::xdr_is_plain<T>) return raw(from, number * sizeof(T));
@@ -101,26 +101,26 @@ public:
             to += detail::xdr_bytes<T>;
         }
     }
-    /// Their number, then the elements, where a reader can view them in place.
+    /// A count, then the elements, aligned so that a reader can view them in place.
     template <detail::bulk T>
     void block(const T* from, std::size_t number) {
         count(number);
         align(detail::wire_alignment<T>);
         elements(from, number);
     }
-    /// Zeros up to a multiple of `boundary`, a power of two, from the body's start; in XDR
-    /// nothing.
+    /// Zero padding to a multiple of `boundary`, a power of two, from the start of the body;
+    /// nothing in XDR.
     void align(std::size_t boundary) {
         if (xdr_) return;
         std::size_t missing = (0 - into_.size()) & (boundary - 1);
         if (missing != 0) std::memset(into_.extend(missing), 0, missing);
     }
-    /// How many elements follow.
+    /// The number of elements that follow.
     void count(std::size_t elements) {
         if (elements > std::numeric_limits<std::uint32_t>::max()) detail::throw_too_many(elements);
         scalar(static_cast<std::uint32_t>(elements));
     }
-    /// From whom to whom, where that matters; null: not known.
+    /// Sender and receiver, where encoding depends on them; null if unknown.
     const detail::origin* between() const noexcept { return between_; }
 
 private:
@@ -131,24 +131,24 @@ private:
 
 using archive_writer = basic_archive_writer<body>;
 
-/// Reads what archive_writer wrote, from bytes nobody vouches for.
+/// Reads what archive_writer wrote, from untrusted bytes.
 ///
-/// Owner:   borrows the bytes; views read out of it point into them or, where XDR has other
-///          bytes than the view's type, into memory of the reader: they live as long as both.
+/// Owner:   borrows the bytes. Views read from it point into them or, where the XDR bytes differ
+///          from the view's type, into the reader's memory: they live as long as both.
 /// Threads: one at a time.
-/// Failure: sticky, not thrown: past the first fault ok() is false, numbers read as 0 and
-///          containers as empty, so loops over what was read end. Throws error{no_memory}.
-/// Cost:    memory is allocated only as elements are found in the bytes, so a short message
-///          never takes much of it.
+/// Failure: sticky, not thrown: after the first error ok() is false, numbers read as 0 and
+///          containers as empty, so loops over the input end. Throws error{no_memory}.
+/// Cost:    memory grows only as elements are found in the input, so a short message never
+///          allocates much.
 class archive_reader {
 public:
     static constexpr bool loading = true;
     using is_loading = std::true_type;
     using is_saving = std::false_type;
-    /// How deep user types may nest in one another (a list of pointers, a tree).
+    /// Maximum nesting depth of user types (a list of pointers, a tree).
     static constexpr unsigned max_depth = 100;
 
-    /// `from` starts where the body starts, at a multiple of 8 when views are read.
+    /// `from` starts at the start of the body; it must be aligned to 8 if views are read.
     explicit archive_reader(const_bytes from, encoding as = encoding::native,
                             const detail::origin* between = nullptr) noexcept
         : begin_(from.data()),
@@ -176,11 +176,12 @@ public:
 
     bool is_xdr() const noexcept { return xdr_; }
     bool ok() const noexcept { return why_ == nullptr; }
-    /// What was wrong, in a few words; "nothing" while ok().
+    /// What is wrong, in a few words; "nothing" while ok().
     std::string_view why() const noexcept { return ok() ? "nothing" : why_; }
     std::size_t remaining() const noexcept { return static_cast<std::size_t>(end_ - at_); }
 
-    /// Marks the rest as unreadable. `why` is a literal: "an index past the last alternative".
+    /// Marks the rest as unreadable. `why` is a string literal: "an index past the last
+    /// alternative".
     void fail(const char* why) noexcept {
         if (ok()) why_ = why;
         at_ = end_;
@@ -205,7 +206,7 @@ public:
             return T{};
         }
     }
-    /// The next bytes, borrowed; empty after a fault.
+    /// The next bytes, borrowed; empty after an error.
     const_bytes raw(std::size_t bytes) noexcept {
         const std::size_t padding = xdr_ ? (0 - bytes) & 3 : 0;
         if (remaining() < bytes || remaining() - bytes < padding) {
@@ -216,7 +217,7 @@ public:
         at_ += bytes + padding;
         return view;
     }
-    /// As many elements as are there; leaves them alone after a fault.
+    /// Reads `number` elements; leaves `to` unchanged if the input is too short.
     template <detail::bulk T>
     void elements(T* to, std::size_t number) noexcept {
         if (!xdr_ || detail::xdr_is_plain<T>) {
@@ -230,7 +231,7 @@ public:
             good &= detail::from_xdr(from.data() + at, *to++);
         if (!good) fail("a number is out of its type's range");
     }
-    /// How many elements a block has, all of which are there: elements() or view() reads them.
+    /// Element count of a block, checked against the input; read them with elements() or view().
     template <detail::bulk T>
     std::size_t block() noexcept {
         const std::size_t number = count(sizeof(T));
@@ -240,8 +241,8 @@ public:
         fail("it ends early");
         return 0;
     }
-    /// The elements of a block: in place where they can be, else decoded into memory that the
-    /// reader keeps: at most twice what the message has, and 4 KiB.
+    /// The elements of a block: in place if possible, else decoded into memory kept by the reader,
+    /// at most twice the size of the message plus 4 KiB.
     template <detail::bulk T>
     std::span<const T> view(std::size_t number) {
         const bool aligned = reinterpret_cast<std::uintptr_t>(at_) % alignof(T) == 0;
@@ -259,11 +260,11 @@ public:
     void align(std::size_t boundary) noexcept {
         if (!xdr_) raw((0 - static_cast<std::size_t>(at_ - begin_)) & (boundary - 1));
     }
-    /// How many elements follow, each of at least `each` bytes; 0 after a fault.
+    /// The number of elements that follow, each of at least `each` bytes; 0 after an error.
     std::size_t count(std::size_t each) noexcept {
         std::size_t elements = scalar<std::uint32_t>();
-        // The second bound is for users' types of no bytes: nested containers of those could
-        // multiply.
+        // The second bound is for user types that encode to no bytes: nested containers of them
+        // could multiply.
         if (elements > remaining() / std::max<std::size_t>(each, 1) || elements > countable_) {
             fail("a length is larger than the message");
             return 0;
@@ -271,13 +272,13 @@ public:
         countable_ -= elements;
         return elements;
     }
-    /// Around each user type: false, and a fault, when they nest too deep.
+    /// Called on entering each user type: returns false and fails when they nest too deep.
     bool enter() noexcept {
         if (++depth_ > max_depth) fail("its values nest too deep");
         return ok();
     }
     void leave() noexcept { --depth_; }
-    /// As the writer's: the peer is who sent it.
+    /// As the writer's; the peer is the sender.
     const detail::origin* between() const noexcept { return between_; }
 
 private:
@@ -286,10 +287,10 @@ private:
     const std::byte* end_;
     const detail::origin* between_;
     const char* why_ = nullptr;
-    std::size_t countable_;  // Elements of containers that may still come.
+    std::size_t countable_;  // Container elements that may still be read.
     unsigned depth_ = 0;
     bool xdr_;
-    std::unique_ptr<detail::view_room> decoded_;  // What views point to outside the message.
+    std::unique_ptr<detail::view_room> decoded_;  // Backs views that cannot point into the message.
 };
 
 }  // namespace amalgam

@@ -7,23 +7,23 @@
 
 namespace amalgam {
 
-/// What a body held, on its own.
+/// The contents of a body, detached from it.
 struct body_bytes {
     buffer held;
-    const_bytes values;  ///< In `held`.
+    const_bytes values;  ///< Points into `held`.
 };
 
-/// The bytes of one message under construction: a header's room, then the values.
+/// The bytes of one message under construction: headroom for a header, then the values.
 ///
-/// Small ones live inside the object, larger ones in a buffer that grows by doubling.
-/// Owner:   owns its bytes. Does not move: bytes() stay where they are until it grows.
+/// Small messages live inside the object, larger ones in a buffer that grows by doubling.
+/// Owner:   owns its bytes. Does not move: bytes() stay in place until it grows.
 /// Threads: one at a time.
 /// Failure: growing throws error{no_memory}.
-/// Cost:    no allocation up to `inline_bytes`; past it a buffer of `pool` (or of the heap).
+/// Cost:    no allocation up to `inline_bytes`; beyond, a buffer from `pool` (or the heap).
 class body {
 public:
-    static constexpr std::size_t headroom = 32;       ///< Kept free in front of the values.
-    static constexpr std::size_t inline_bytes = 224;  ///< Of values.
+    static constexpr std::size_t headroom = 32;       ///< Reserved in front of the values.
+    static constexpr std::size_t inline_bytes = 224;  ///< For values.
 
     explicit body(buffer_pool* pool = nullptr) noexcept : pool_(pool) {}
     body(const body&) = delete;
@@ -33,7 +33,7 @@ public:
     const_bytes bytes() const noexcept { return {values_, size_}; }
     void clear() noexcept { size_ = 0; }
 
-    /// Room for `bytes` more, to be written by the caller before the next call.
+    /// Appends `bytes` bytes, for the caller to fill in before the next call.
     std::byte* extend(std::size_t bytes) {
         if (bytes > capacity_ - size_) grow(bytes);
         std::byte* at = values_ + size_;
@@ -41,10 +41,10 @@ public:
         return at;
     }
 
-    /// Gives the values away, with the memory they are in; empty afterwards.
+    /// Moves out the values and their memory; the body is empty afterwards.
     body_bytes take();
 
-    /// Room for a header, right in front of the values; valid like bytes().
+    /// Space for a header directly in front of the values; valid like bytes().
     /// Precondition: bytes <= headroom.
     std::byte* front(std::size_t bytes) noexcept { return values_ - bytes; }
 

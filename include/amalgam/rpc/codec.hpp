@@ -10,11 +10,11 @@
 
 namespace amalgam {
 
-/// How a `T` travels: `save(archive, value)`, `load(archive, value)`, and the fewest bytes it
-/// takes. Users need not specialize it; a `serialize` member or function of their own does.
+/// Encoding of `T`: `save(archive, value)`, `load(archive, value)`, and the minimum encoded size.
+/// Users need not specialize it; a `serialize` member or free function suffices.
 ///
-/// The primary template serves numbers, enums, trivially serializable types and users' types,
-/// which must write at least one byte each to be elements of containers.
+/// The primary template serves numbers, enums, trivially serializable types and user types. User
+/// types must write at least one byte each to be elements of containers.
 template <typename T>
 struct codec {
     static constexpr std::size_t min_bytes =
@@ -80,7 +80,7 @@ concept serializable = detail::wire_number<T> || std::is_same_v<T, bool> || deta
 
 namespace detail {
 
-/// Reads a fresh `T`; one that loads itself after a fault too, from zeros.
+/// Reads a new `T`. A self-loading type is constructed even after an error, from zeros.
 template <typename T, typename Archive>
 T load_new(Archive& a) {
     if constexpr (self_loading<T>) {

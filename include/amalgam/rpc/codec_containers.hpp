@@ -13,9 +13,9 @@
 
 #include <amalgam/rpc/codec.hpp>
 
-/// How containers and views of contiguous elements travel. Includes none of the containers:
-/// they are recognized by what they can do. A container whose own class says how it travels is
-/// a user's type like any other.
+/// Encoding of containers and contiguous views. Includes none of the containers: they are
+/// recognized by their interface. A container class that defines its own serialization is treated
+/// as any user type.
 namespace amalgam {
 
 namespace detail {
@@ -47,7 +47,7 @@ concept associative_container =
     c.clear();
 };
 
-/// forward_list: grows behind an element, and does not know its size.
+/// forward_list: inserts after an element, and has no size().
 template <typename T>
 concept linked_container = !has_member_save<T> && std::ranges::forward_range<T> &&
                            requires(T & c, typename T::value_type v) {
@@ -79,7 +79,7 @@ struct value_of {
 };
 template <typename K, typename V>
 struct value_of<std::pair<const K, V>> {
-    using type = std::pair<K, V>;  // A map's element, as one can read into it.
+    using type = std::pair<K, V>;  // A map's element with a mutable key, to read into.
 };
 
 template <typename Archive, typename Range>
@@ -89,7 +89,7 @@ void save_elements(Archive& a, const Range& range, std::size_t size) {
         a(element);
 }
 
-/// Calls `add(Element&&)` for each element that is there.
+/// Calls `add(Element&&)` for each element read.
 template <typename Element, typename Archive, typename Add>
 void load_elements(Archive& a, Add add) {
     for (std::size_t n = a.count(codec<Element>::min_bytes); n != 0 && a.ok(); --n) {
@@ -208,7 +208,8 @@ struct codec<T> {
     }
 };
 
-/// As the container inside. A priority_queue is ordered anew: the bytes may be in any order.
+/// As the underlying container. A priority_queue is re-heaped on load, since the input may be in
+/// any order.
 template <detail::container_adaptor T>
 struct codec<T> {
     using for_library_type = void;
@@ -228,13 +229,13 @@ struct codec<T> {
     }
 
 private:
-    struct inside : T {  // The members are protected, under names that the standard fixes.
+    struct inside : T {  // The members are protected, with names fixed by the standard.
         static constexpr auto container() { return &inside::c; }
         static constexpr auto order() { return &inside::comp; }
     };
 };
 
-/// Borrowed text: a handler's argument of this type points into the message.
+/// Borrowed text: a handler parameter of this type points into the message.
 template <>
 struct codec<std::string_view> {
     using for_library_type = void;
@@ -251,8 +252,8 @@ struct codec<std::string_view> {
     }
 };
 
-/// Borrowed elements: as std::string_view, on the wire the same as a vector. What XDR writes in
-/// other bytes than memory has is decoded into memory that lives as long as the message.
+/// Borrowed elements: like std::string_view; encoded as a vector. Where the XDR bytes differ from
+/// memory, they are decoded into memory that lives as long as the message.
 template <typename T>
 struct codec<std::span<const T>> {
     using for_library_type = void;
@@ -288,7 +289,7 @@ requires(!detail::is_bulk<std::array<T, N>>) struct codec<std::array<T, N>> {
     }
 };
 
-/// A member of array type.
+/// Member arrays.
 template <typename T, std::size_t N>
 struct codec<T[N]> {
     using for_library_type = void;

@@ -16,7 +16,7 @@
 
 #include <amalgam/rpc/codec.hpp>
 
-/// How the standard library's types that are no containers travel.
+/// Encoding of standard library types other than containers.
 namespace amalgam {
 
 template <typename A, typename B>
@@ -52,7 +52,7 @@ struct codec<std::tuple<T...>> {
 
 namespace detail {
 
-/// Reads a `T` in place, where it has a default constructor.
+/// Reads a `T` in place if it is default-constructible.
 template <typename T, typename Archive>
 void emplace_new(std::optional<T>& into, Archive& a) {
     if constexpr (std::is_default_constructible_v<T>) {
@@ -64,7 +64,7 @@ void emplace_new(std::optional<T>& into, Archive& a) {
 
 }  // namespace detail
 
-/// optional and pointers: a bool, then the value if there is one.
+/// optional and pointers: a bool, then the value if present.
 template <typename T>
 struct codec<std::optional<T>> {
     using for_library_type = void;
@@ -122,7 +122,7 @@ template <typename T>
 requires(!std::is_array_v<T>) struct codec<std::unique_ptr<T>> : detail::pointee_codec<T> {
 };
 
-/// As a unique_ptr: two that share an object arrive as two objects.
+/// Like unique_ptr: two pointers that share an object arrive as two objects.
 template <typename T>
 requires(!std::is_array_v<T>) struct codec<std::shared_ptr<T>> : detail::pointee_codec<T> {
 };
@@ -137,7 +137,7 @@ struct codec<std::monostate> {
     static void load(Archive&, std::monostate&) {}
 };
 
-/// One byte, in XDR an int, says which alternative.
+/// A byte (an int in XDR) selects the alternative.
 template <typename... T>
 struct codec<std::variant<T...>> {
     using for_library_type = void;
@@ -146,7 +146,7 @@ struct codec<std::variant<T...>> {
 
     template <typename Archive>
     static void save(Archive& a, const std::variant<T...>& x) {
-        a.scalar(static_cast<std::uint8_t>(x.index()));  // 255 when valueless: refused there.
+        a.scalar(static_cast<std::uint8_t>(x.index()));  // 255 if valueless; the reader rejects it.
         if (!x.valueless_by_exception()) std::visit([&a](const auto& value) { a(value); }, x);
     }
     template <typename Archive>
@@ -174,7 +174,7 @@ private:
     }
 };
 
-/// The count of ticks; the period is part of the type's name, so of the signature.
+/// The tick count; the period is part of the type name, hence of the signature.
 template <typename Rep, typename Period>
 struct codec<std::chrono::duration<Rep, Period>> {
     using for_library_type = void;
@@ -209,7 +209,7 @@ struct codec<std::chrono::time_point<Clock, Duration>> {
     }
 };
 
-/// Eight bits a byte, the first in the lowest.
+/// Eight bits per byte, lowest bit first.
 template <std::size_t N>
 struct codec<std::bitset<N>> {
     using for_library_type = void;
@@ -247,7 +247,7 @@ concept path_like = requires(const T& x) {
 
 }  // namespace detail
 
-/// As a string, in the writer's spelling.
+/// Encoded as a string, in the writer's native format.
 template <detail::path_like T>
 struct codec<T> {
     using for_library_type = void;
@@ -267,7 +267,7 @@ struct codec<T> {
 
 }  // namespace amalgam
 
-// What cereal's users write between the archive and the member is looked through.
+// cereal's wrappers between the archive and the member are transparent.
 namespace cereal {
 template <typename T>
 class NameValuePair;
@@ -279,7 +279,7 @@ struct virtual_base_class;
 
 namespace amalgam {
 
-/// CEREAL_NVP(member) is the member.
+/// CEREAL_NVP(member) encodes as the member.
 template <typename T>
 struct codec<cereal::NameValuePair<T>> {
     using for_library_type = void;
@@ -313,7 +313,7 @@ struct base_codec {
 
 }  // namespace detail
 
-/// cereal::base_class<base>(this) is the base.
+/// cereal::base_class<base>(this) encodes as the base.
 template <typename T>
 struct codec<cereal::base_class<T>> : detail::base_codec {};
 template <typename T>

@@ -79,9 +79,9 @@ struct engine_options {
     /// The same over all peers. Past it, the peer with the largest backlog is disconnected.
     std::size_t max_unread_bytes_total = std::size_t{1} << 30;
     /// Bytes of results held for peers to fetch, until fetched or released: per peer, and in total.
-    /// Past the first limit, the peer's next such result becomes `overloaded`. Past the second, so
-    /// does it, unless another peer holds more, in which case that peer is disconnected. A single
-    /// result always fits. Memory exposed by descriptors does not count.
+    /// Past the first limit, the peer's next such result becomes `overloaded`. Past the second it
+    /// does too, unless another peer holds more: then that peer is disconnected. A single result
+    /// always fits. Memory exposed by descriptors does not count.
     std::size_t max_borrowed_bytes = std::size_t{512} << 20;
     std::size_t max_borrowed_bytes_total = std::size_t{2} << 30;
     /// Size limit for the arguments of one incoming request or one-way call, for the result of one

@@ -19,23 +19,23 @@
 
 namespace amalgam {
 
-/// The name of `T` in signatures, the same from every compiler and on every platform where
-/// `T` travels the same way: "i32", "string", "vector<f64>", "map<string,app::point>".
+/// Name of `T` in signatures, identical on every compiler and platform where `T` is encoded the
+/// same way: "i32", "string", "vector<f64>", "map<string,app::point>".
 ///
-/// Users' types are called by their qualified C++ name. That differs between compilers for
-/// templates with value parameters and for types in functions; such a type says its name by
-/// `static constexpr std::string_view amalgam_type_name = "app.matrix3";` inside.
+/// User types use their qualified C++ name. That differs between compilers for templates with value
+/// parameters and for types defined in functions; such a type declares its name with a member
+/// `static constexpr std::string_view amalgam_type_name = "app.matrix3";`.
 template <typename T>
 std::string type_name();
 
 namespace detail {
 
-/// The compiler's spelling, without the decoration that differs: "(anonymous namespace)",
-/// spaces after commas, "struct ".
+/// The compiler's spelling without decoration that differs between compilers: "(anonymous
+/// namespace)", spaces after commas, "struct ".
 std::string tidy_type_name(std::string_view pretty_function);
 /// "i", 4 -> "i32".
 std::string number_name(char kind, std::size_t bytes);
-/// "1/1000" of a chrono period.
+/// "1/1000" for a chrono period.
 std::string ratio_name(std::intmax_t num, std::intmax_t den);
 
 template <typename T>
@@ -89,7 +89,8 @@ struct namer {
     }
 };
 
-// A user's class template of types only: its arguments by our names, not the compiler's.
+// A user's class template with type parameters only: names its arguments our way, not the
+// compiler's.
 template <template <typename...> class C, typename... A>
 requires(user_serializable<C<A...>> &&
          !requires { C<A...>::amalgam_type_name; }) struct namer<C<A...>> {
@@ -169,7 +170,7 @@ std::string type_name() {
     return detail::namer<std::remove_cv_t<T>>::name();
 }
 
-/// "i32(i32,string)" for int(int, const std::string&): what two sides compare.
+/// "i32(i32,string)" for int(int, const std::string&). Caller and server compare these.
 template <typename Signature>
 std::string signature_text() {
     return detail::signature_of<Signature>::text();
