@@ -11,10 +11,10 @@
 
 namespace amalgam {
 
-/// A source that gives what the program pushes into a channel, until that is closed.
+/// A source that emits what the program pushes into a channel, until the channel is closed.
 ///
-/// Owner:   borrows the channel, which it closes when the run ends early or is refused.
-/// Threads: the channel may be pushed into by any.
+/// Owner:   borrows the channel, and closes it if the run ends early or is refused.
+/// Threads: any thread may push into the channel.
 template <typename T>
 class channel_source : public source<T> {
 public:
@@ -29,11 +29,11 @@ private:
     channel<T>& from_;
 };
 
-/// A sink that pushes into a channel, which it closes behind the last item, or when the run ends
+/// A sink that pushes into a channel. It closes the channel after the last item, or if the run ends
 /// early or is refused.
 ///
 /// Owner:   borrows the channel.
-/// Threads: the channel may be popped from by any.
+/// Threads: any thread may pop from the channel.
 template <typename T>
 class channel_sink : public sink<T> {
 public:
@@ -46,7 +46,7 @@ private:
     channel<T>& to_;
 };
 
-/// A block that works for the program around it: items are offloaded to it, results collected.
+/// Runs a block as a service for the surrounding program: offload items, collect results.
 ///
 ///     am::graph g;
 ///     auto square = [](int n) { return long{n} * n; };
@@ -58,39 +58,38 @@ private:
 ///     while (std::optional<long> result = squares.collect()) use(*result);
 ///     squares.wait();
 ///
-/// Both ends wait for each other (back-pressure): who offloads more than the graph holds must
-/// collect meanwhile. A graph with groups uses channel_source and channel_sink by itself, each in
-/// the group whose program has the channel, which calls start().
+/// Both ends apply back-pressure: to offload more than the graph holds, collect concurrently. For a
+/// graph with groups, use channel_source and channel_sink directly, each in the group whose program
+/// owns the channel and calls start().
 ///
-/// Owner:   borrows the graph. Its end stops the run and waits.
+/// Owner:   borrows the graph. The destructor stops the run and waits.
 /// Threads: any.
-/// Cost:    beside the graph's, two channels' pushes and pops.
+/// Cost:    on top of the graph, a push and a pop on each of two channels.
 template <typename In, typename Out>
 class accelerator {
     static_assert(!std::is_void_v<In> && !std::is_void_v<Out>,
                   "an accelerator's block takes items and gives results");
 
 public:
-    /// Adds the nodes "offload" and "collect" around `work` to `g`, and starts it.
+    /// Adds the nodes "offload" and "collect" around `work` to `g`, and starts the run.
     accelerator(graph& g, const block<In, Out>& work, const run_options& options = {})
         : offloaded_(options.queue_items),
           results_(options.queue_items),
           running_(start(joined(g, work), options)) {}
 
-    /// Waits while the graph is full. Failure: throws error{closed} after finish(), or when the
-    /// run has ended early or was refused; wait() says why.
+    /// Waits while the graph is full. Failure: throws error{closed} after finish(), or if the run
+    /// ended early or was refused; wait() says why.
     void offload(const In& item) { offloaded_.push(item); }
     void offload(In&& item) { offloaded_.push(std::move(item)); }
-    /// No more comes.
+    /// Ends the input.
     void finish() noexcept { offloaded_.close(); }
 
-    /// The next result, in the order in which the block gives them; nothing when there will be
-    /// none.
+    /// The next result, in the block's output order; empty when there will be no more.
     std::optional<Out> collect() { return results_.pop(); }
-    /// Nothing: there is none now.
+    /// Empty if there is none now.
     std::optional<Out> try_collect() { return results_.try_pop(); }
 
-    /// Returns when the run has ended: after finish(), and once everything was collected.
+    /// Waits for the run to end: after finish(), and once everything is collected.
     /// Failure: throws as run().
     run_report wait() { return running_.wait(); }
     /// Ends the run early.

@@ -22,8 +22,8 @@ class graph;
 
 namespace detail {
 
-/// Whether a block that takes `Taken` may stand behind one that gives `Given`. Where it may not,
-/// the compiler names both types as this one's.
+/// Checks that a block taking `Taken` may follow a block giving `Given`. If not, the compiler error
+/// shows both types as the arguments of this template.
 template <typename Given, typename Taken>
 constexpr bool fits() {
     static_assert(!std::is_void_v<Given>,
@@ -39,8 +39,8 @@ constexpr bool fits() {
 
 }  // namespace detail
 
-/// A part of a graph that takes `In` and gives `Out` (void: takes or gives nothing): a node, or
-/// what graph's functions make of blocks. Names the part; the graph holds it.
+/// A part of a graph with input type `In` and output type `Out` (void: none): a node, or a
+/// combination of blocks made by graph's functions. A reference; the graph owns the part.
 template <typename In, typename Out>
 class block {
 public:
@@ -55,8 +55,8 @@ private:
     detail::graph_part part_;
 };
 
-/// A farm that gives everything in the order of what it took. Its nodes can be put into groups and
-/// pools one by one.
+/// A farm whose output order matches its input order. Its nodes can be assigned to groups and pools
+/// one by one.
 template <typename In, typename Out>
 class ordered_farm : public block<In, Out> {
 public:
@@ -71,7 +71,7 @@ private:
         : block<In, Out>(whole), emitter(first), workers(std::move(middle)), collector(last) {}
 };
 
-/// A named part of a graph, to be run by a process of its own.
+/// A named part of a graph that runs in a process of its own.
 class group {
 public:
     /// Puts every node of `blocks` into this group.
@@ -95,8 +95,8 @@ private:
     std::size_t index_;
 };
 
-/// Nodes, the pipelines that join them, and the groups they are spread over. Built the same in
-/// every process of a run; run() then runs the part that is this process's.
+/// Nodes, the pipelines that connect them, and the groups they are spread over. Every process of a
+/// run builds the same graph; run() then runs this process's part.
 ///
 ///     am::graph squares;
 ///     auto count = squares.add_source<int>("count", [](am::outlet<int>& out) {
@@ -110,15 +110,15 @@ private:
 ///     return am::run_main(squares);
 ///
 /// Owner:   owns its nodes.
-/// Threads: built by one; not changed while it runs.
-/// Failure: what does not fit is told by run(), with the node's name, before any node starts. All
-///          of one that was moved from throws error{invalid}.
+/// Threads: built by one thread; not modified while running.
+/// Failure: run() reports an inconsistent graph, with the node's name, before any node starts.
+///          Every operation on a moved-from graph throws error{invalid}.
 class graph {
 public:
     graph() : core_(std::make_unique<detail::graph_core>()) {}
 
-    /// Adds a node of class `Node`, which derives from source, stage or sink, made from
-    /// `arguments`. `name` is for messages, and must be the node's own, without control bytes.
+    /// Adds a node of class `Node`, derived from source, stage or sink, constructed from
+    /// `arguments`. `name` appears in messages; it must be unique and free of control bytes.
     template <typename Node, typename... Arguments>
     auto add(std::string_view name, Arguments&&... arguments) {
         static_assert(
@@ -146,8 +146,8 @@ public:
                       "a source's function takes an outlet<Out>&");
         return add<detail::function_source<Out, Function>>(name, std::move(function));
     }
-    /// Adds a stage that calls `function(In)` and sends what it returns, or calls
-    /// `function(In, outlet<Out>&)`.
+    /// Adds a stage that calls `function(In)` and sends the result, or calls `function(In,
+    /// outlet<Out>&)`.
     template <typename In, typename Out, typename Function>
     block<In, Out> add_stage(std::string_view name, Function function) {
         static_assert(
@@ -162,7 +162,7 @@ public:
         return add<detail::function_sink<In, Function>>(name, std::move(function));
     }
 
-    /// Joins blocks: what one gives, the next takes. The result is a block again.
+    /// Connects blocks in sequence: each takes what the previous one gives. The result is a block.
     template <typename FirstIn, typename FirstOut, typename... Rest>
     auto pipeline(const block<FirstIn, FirstOut>& first, const Rest&... rest) {
         if constexpr (sizeof...(Rest) == 0) {
@@ -172,9 +172,9 @@ public:
         }
     }
 
-    /// Workers side by side: each item goes to one of them, as `routing` says (see routing.hpp);
-    /// what they give goes on together, that of one worker in its order. Workers are blocks of any
-    /// kind. An emitter and a collector are the nodes before and behind it in a pipeline.
+    /// Workers in parallel: `routing` sends each item to one of them (see routing.hpp). Their
+    /// outputs are merged; each worker's own order is kept. Workers may be any blocks. The nodes
+    /// before and after the farm in a pipeline act as its emitter and collector.
     template <typename In, typename Out, typename Routing = detail::plain_policy>
     block<In, Out> farm(const std::vector<block<In, Out>>& workers,
                         const Routing& routing = round_robin) {
@@ -182,7 +182,7 @@ public:
         if constexpr (!std::is_void_v<In>) spread = routing.template for_items<In>();
         return block<In, Out>(core().beside(parts_of(workers), std::move(spread)));
     }
-    /// A farm of `workers` stages, each with a copy of `function`: name.0, name.1 …
+    /// A farm of `workers` stages, each with a copy of `function`, named name.0, name.1 …
     template <typename In, typename Out, typename Function, typename Routing = detail::plain_policy>
     block<In, Out> add_farm(const std::string& name, std::size_t workers, const Function& function,
                             const Routing& routing = round_robin) {
@@ -192,11 +192,11 @@ public:
         return farm(all, routing);
     }
 
-    /// A farm whose results go on in the order of the items, whichever worker is done first.
-    /// Workers take turns, and each has a copy of `function`, which is as add_stage()'s. Results
-    /// that are early wait: at most as many as fit into the queues before the workers. The nodes
-    /// are name.emitter, name.0, name.1 … and name.collector. Its workers may be in groups of
-    /// several processes; emitter and collector may not, unless all of it is in one such group.
+    /// A farm whose results leave in the order of its input, whichever worker finishes first. Items
+    /// are dealt round-robin, and each worker has a copy of `function`, as in add_stage(). Early
+    /// results wait: at most as many as fit into the queues before the workers. The nodes are
+    /// name.emitter, name.0, name.1 … and name.collector. Workers may be in groups of several
+    /// processes; emitter and collector may not, unless the whole farm is in one such group.
     template <typename In, typename Out, typename Function>
     ordered_farm<In, Out> add_ordered_farm(const std::string& name, std::size_t workers,
                                            const Function& function) {
@@ -207,7 +207,7 @@ public:
             return ordered<detail::ordered_function<In, Out, Function>, Out>(
                 name, add<detail::number_items<In>>(name + ".emitter"), workers, function);
     }
-    /// The same with workers of class `Node`, a stage, each made from `arguments`.
+    /// The same with workers of class `Node`, a stage, each constructed from `arguments`.
     template <typename Node, typename... Arguments>
     auto add_ordered_farm(const std::string& name, std::size_t workers,
                           const Arguments&... arguments) {
@@ -217,7 +217,8 @@ public:
             arguments...);
     }
 
-    /// Every left worker sends to every right worker, as `routing` says, each by itself.
+    /// Connects every left worker to every right worker. Each left worker applies `routing`
+    /// independently.
     template <typename In, typename Given, typename Taken, typename Out,
               typename Routing = detail::plain_policy>
     block<In, Out> all_to_all(const std::vector<block<In, Given>>& left,
@@ -226,8 +227,8 @@ public:
         return pipeline(farm(left), farm(right, routing));
     }
 
-    /// Makes one node of several: each calls the next, with no queue between them. All but the last
-    /// are single stages, or the first a source.
+    /// Fuses several nodes into one: each calls the next directly, with no queue between them. All
+    /// but the last are single stages; the first may be a source.
     template <typename FirstIn, typename FirstOut, typename... Rest>
     auto combine(const block<FirstIn, FirstOut>& first, const Rest&... rest) {
         if constexpr (sizeof...(Rest) == 0) {
@@ -237,10 +238,10 @@ public:
         }
     }
 
-    /// A loop: what `body` gives goes back to its start if `again(item)`, else on. It ends when
-    /// everything that led into it has ended and nothing is left in it. What comes back is taken
-    /// first, before the next items from outside (64 at most), and its queue has no bound: memory
-    /// is bounded as long as the body does not multiply what it sends back.
+    /// A loop: outputs of `body` go back to its start if `again(item)` is true, otherwise on. It
+    /// ends when all its inputs have ended and no item is left in it. Items fed back are taken
+    /// before new ones, which are taken at most 64 at a time. The feedback queue is unbounded:
+    /// memory is bounded only if the body does not multiply the items it sends back.
     template <typename In, typename Out, typename Again>
     block<In, Out> feedback(const block<In, Out>& body, Again again) {
         if constexpr (detail::fits<Out, In>()) {
@@ -252,30 +253,30 @@ public:
         return body;
     }
 
-    /// The group of that name, made at its first mention.
+    /// The group of that name, created on first use.
     amalgam::group group(std::string_view name) {
         return amalgam::group(core(), core().group(name));
     }
 
-    /// Runs the nodes of `blocks` on threads of their own, which they share: run_options::pools
-    /// says how many. For those that block in system calls, or must not wait for others.
+    /// Runs the nodes of `blocks` on a dedicated pool of threads; run_options::pools sets their
+    /// number. For nodes that block in system calls, or must not wait for others.
     template <typename... In, typename... Out>
     void in_pool(std::string_view pool, const block<In, Out>&... blocks) {
         (core().place(pool, -1, blocks.part_), ...);
     }
-    /// Runs them on one thread of their own, bound to core `cpu`.
+    /// Runs the nodes on one dedicated thread, bound to core `cpu`.
     template <typename... In, typename... Out>
     void pin(int cpu, const block<In, Out>&... blocks) {
         (core().place("cpu" + std::to_string(cpu), cpu, blocks.part_), ...);
     }
 
-    /// The graph in Graphviz's language: groups are frames, edges between them blue, ways back
-    /// dashed, combined nodes joined by thick lines. `run_main()` prints it when AMALGAM_SHOW is
+    /// The graph as Graphviz DOT: groups are frames, edges between groups blue, feedback edges
+    /// dashed, combined nodes joined by thick lines. `run_main()` prints it if AMALGAM_SHOW is
     /// "dot".
     std::string dot() const { return core().dot(); }
     /// The same as JSON: {"nodes": [{"name", "takes", "gives", "group"}], "edges": [{"from", "to",
-    /// "routing", "back", "combined", "between_groups"}]}, without what does not apply. With
-    /// AMALGAM_SHOW "json".
+    /// "routing", "back", "combined", "between_groups"}]}, omitting keys that do not apply. Printed
+    /// if AMALGAM_SHOW is "json".
     std::string json() const { return core().json(); }
 
     /// For run().

@@ -10,56 +10,56 @@
 
 namespace amalgam {
 
-// What a user's node derives from. The hooks below are found by name in the node's own class,
-// not virtual: an item costs no indirect call. Each node is called by one ULT at a time, but for
-// stop(): that comes once, from any thread, when the run ends early or is refused, also before
-// start(), and wakes what the node waits for outside of the graph, and who waits there for it.
+// Base classes of user nodes. Hooks are found by name in the node's own class and are not virtual,
+// so an item costs no indirect call. One ULT at a time calls a node, except for stop(): it is
+// called once, from any thread, when the run ends early or is refused, possibly before start(). It
+// must wake anything that waits for, or in, the node outside the graph.
 //
 //     struct squares : am::stage<int, long> {
 //         void process(int n, am::outlet<long>& out) { out.send(long{n} * n); }
 //     };
 
-/// A node that makes items. It has `void generate(outlet<Out>&)`, which sends any number and
-/// returns at the end of the stream.
+/// A node that produces items. Define `void generate(outlet<Out>&)`, which sends any number of
+/// items and returns at end of stream.
 template <typename Out>
 struct source {
     using input_type = void;
     using output_type = Out;
 
     void start(const place&) {}  ///< Before generate().
-    void end() {}                ///< After everything was sent.
+    void end() {}                ///< After everything has been sent.
     void stop() noexcept {}      ///< See above.
 };
 
-/// A node that turns items into others. It has `void process(In, outlet<Out>&)`, which sends
-/// any number per item. Taken by value an item is moved in; by `const In&` its memory is used
-/// again for a later one.
+/// A node that transforms items. Define `void process(In, outlet<Out>&)`, which sends any number of
+/// items per input. A by-value parameter moves the item in; with `const In&` its memory is reused
+/// for a later item.
 ///
-/// A node that several others send to may have `void process(In, outlet<Out>&, std::size_t from)`
-/// instead: `from` counts them from 0, in the order they were joined with it. Items of one of them
-/// come in their order.
+/// A node with several senders may define `void process(In, outlet<Out>&, std::size_t from)`
+/// instead: `from` is the sender's index, in the order they were connected. Items of one sender
+/// arrive in order.
 template <typename In, typename Out>
 struct stage {
     using input_type = In;
     using output_type = Out;
 
     void start(const place&) {}  ///< Before the first item.
-    /// No more comes from that one.
+    /// Input `from` reached end of stream.
     void end_of_stream(std::size_t /*from*/, outlet<Out>&) {}
-    void end(outlet<Out>&) {}  ///< After the last item of all; may still send.
+    void end(outlet<Out>&) {}  ///< After the last item of all inputs; may still send.
     void stop() noexcept {}    ///< See above.
 };
 
-/// A node that uses items up. It has `void consume(In)` or `void consume(In, std::size_t from)`,
-/// which take as stage::process() does.
+/// A node that consumes items. Define `void consume(In)` or `void consume(In, std::size_t from)`,
+/// with parameters as in stage::process().
 template <typename In>
 struct sink {
     using input_type = In;
     using output_type = void;
 
     void start(const place&) {}                  ///< Before the first item.
-    void end_of_stream(std::size_t /*from*/) {}  ///< No more comes from that one.
-    void end() {}                                ///< After the last item of all.
+    void end_of_stream(std::size_t /*from*/) {}  ///< Input `from` reached end of stream.
+    void end() {}                                ///< After the last item of all inputs.
     void stop() noexcept {}                      ///< See above.
 };
 
@@ -106,7 +106,7 @@ concept sink_node = std::is_void_v<typename Node::output_type> &&
     node.end();
 };
 
-// What graph::add_source() and its sisters make of a function.
+// Nodes that wrap the functions given to graph::add_source(), add_stage() and add_sink().
 template <typename Out, typename Function>
 struct function_source : source<Out> {
     explicit function_source(Function function) : function_(std::move(function)) {}

@@ -5,11 +5,11 @@
 
 namespace amalgam {
 
-/// Where a node runs: told to it before its first item.
+/// Where a node runs; passed to it before its first item.
 struct place {
-    std::string group;         ///< Empty when the whole graph runs in one process.
-    std::size_t replica = 0;   ///< Which of the group's processes this is, from 0.
-    std::size_t replicas = 1;  ///< How many processes the group has.
+    std::string group;         ///< Empty if the whole graph runs in one process.
+    std::size_t replica = 0;   ///< Index of this process in the group, from 0.
+    std::size_t replicas = 1;  ///< Number of processes in the group.
 };
 
 }  // namespace amalgam

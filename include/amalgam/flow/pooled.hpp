@@ -14,7 +14,7 @@ class item_pool;
 
 namespace detail {
 
-/// What an item_pool and the items that are out share. It goes with the last of them.
+/// State shared by an item_pool and its outstanding items; freed with the last of them.
 template <typename T>
 class pool_of_items {
 public:
@@ -25,7 +25,7 @@ public:
         pool_of_items& home;
     };
 
-    /// By the pool's owner only.
+    /// Pool owner only.
     node* get() {
         if (free_ == nullptr) free_ = returned_.exchange(nullptr, std::memory_order_acquire);
         if (free_ == nullptr) {
@@ -35,7 +35,7 @@ public:
         }
         return std::exchange(free_, free_->next);
     }
-    /// By anybody.
+    /// Any thread.
     static void give_back(node* one) noexcept {
         pool_of_items& home = one->home;
         node* top = home.returned_.load(std::memory_order_acquire);
@@ -47,16 +47,16 @@ public:
             one->next = top;
         } while (!home.returned_.compare_exchange_weak(top, one, std::memory_order_acq_rel));
     }
-    /// The owner goes: items that are out are deleted when they come back.
+    /// The pool ends; outstanding items are deleted when they are returned.
     void close() noexcept {
         leave(1 + delete_all(free_) +
               delete_all(returned_.exchange(closed(), std::memory_order_acq_rel)));
     }
-    /// How many there are, here or out.
+    /// Items in existence, idle or outstanding.
     std::size_t size() const noexcept { return owners_.load(std::memory_order_relaxed) - 1; }
 
 private:
-    /// On top of what was returned once the owner has gone: it is never read.
+    /// Sentinel at the top of the returned list once the pool has ended; never dereferenced.
     node* closed() noexcept { return reinterpret_cast<node*>(this); }
     static std::size_t delete_all(node* top) noexcept {
         std::size_t count = 0;
@@ -70,19 +70,20 @@ private:
 
     node* free_ = nullptr;
     alignas(64) std::atomic<node*> returned_{nullptr};
-    std::atomic<std::size_t> owners_{1};  ///< The pool, and each of its items.
+    std::atomic<std::size_t> owners_{1};  ///< The pool, plus one per item.
 };
 
 }  // namespace detail
 
-/// An item that goes back to its pool when it is not needed any more, as it is: what its members
-/// have allocated is there for the next. Otherwise like a unique_ptr.
+/// An item that returns to its pool on destruction, unchanged: memory its members allocated is
+/// reused. Otherwise like a unique_ptr.
 ///
-/// To another process it travels as a T, into an item of a pool that the receiving thread has.
+/// To another process it is sent as a T, and received into an item from a pool of the receiving
+/// thread.
 ///
 /// Owner:   owns the item; may outlive the pool.
-/// Threads: as any value; it may end on another thread than the pool's.
-/// Cost:    its end is one atomic exchange.
+/// Threads: like any value; may be destroyed on a thread other than the pool's.
+/// Cost:    destruction is one atomic exchange.
 template <typename T>
 class pooled {
 public:
@@ -111,7 +112,7 @@ private:
     typename detail::pool_of_items<T>::node* node_ = nullptr;
 };
 
-/// Gives items whose memory is used again: for large ones that a source makes in great numbers.
+/// Provides items whose memory is reused: for large items that a source creates in great numbers.
 ///
 ///     am::item_pool<std::vector<float>> frames;
 ///     auto camera = g.add_source<am::pooled<std::vector<float>>>("camera", [&](auto& out) {
@@ -122,10 +123,10 @@ private:
 ///         }
 ///     });
 ///
-/// Owner:   owns what is not out. It holds as many as were out at once, which the queues of a
-///          graph bound, and gives no memory back before its end.
-/// Threads: get() by one at a time; items come back from any.
-/// Cost:    get() is a few instructions, and an allocation as long as there are too few.
+/// Owner:   owns the idle items. It keeps as many as were outstanding at once, which the graph's
+///          queues bound, and frees no memory before its end.
+/// Threads: get() from one thread at a time; items may be returned from any.
+/// Cost:    get() is a few instructions, plus an allocation while the pool is growing.
 template <typename T>
 class item_pool {
 public:
@@ -134,16 +135,16 @@ public:
     item_pool(const item_pool&) = delete;
     item_pool& operator=(const item_pool&) = delete;
 
-    /// One that was used before, as it was left, or a new one.
+    /// An item as its last user left it, or a new one.
     pooled<T> get() { return pooled<T>(core_->get()); }
-    /// How many there are, here or out.
+    /// Items in existence, idle or outstanding.
     std::size_t size() const noexcept { return core_->size(); }
 
 private:
     detail::pool_of_items<T>* core_;
 };
 
-/// As a unique_ptr: a bool, then the item if there is one.
+/// Like unique_ptr: a bool, then the item if present.
 template <typename T>
 requires serializable<T>
 struct codec<pooled<T>> {

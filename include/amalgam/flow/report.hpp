@@ -10,19 +10,19 @@
 
 namespace amalgam {
 
-/// What one node did in a run, up to now or to its end.
+/// Statistics of one node in a run, so far or at its end.
 struct node_report {
     std::string name;
-    std::string process;           ///< "G2", "G2.1"; empty when the whole graph runs in one.
-    std::string inside;            ///< The node it is combined with, whose times are its own.
+    std::string process;           ///< "G2", "G2.1"; empty if the whole graph runs in one process.
+    std::string inside;            ///< The node it is combined with, which accounts for its time.
     std::uint64_t taken = 0;       ///< Items.
-    std::uint64_t given = 0;       ///< Items; what is broadcast counts for each worker.
+    std::uint64_t given = 0;       ///< Items; a broadcast item counts once per worker.
     double seconds = 0;            ///< From its start to its last work, or until now.
-    double waited_for_input = 0;   ///< Of these seconds.
-    double waited_for_output = 0;  ///< Of these seconds: for room, or a worker with little to do.
+    double waited_for_input = 0;   ///< Part of `seconds`.
+    double waited_for_output = 0;  ///< Part of `seconds`: for queue space or a free worker.
 
-    /// The part of the time in which it waited for neither, 0 to 1: it computed, or did what makes
-    /// it wait by itself.
+    /// Fraction of time, 0 to 1, in which it waited for neither: it computed, or blocked outside
+    /// the graph.
     double busy() const noexcept;
     /// The same in seconds.
     double busy_seconds() const noexcept;
@@ -30,38 +30,38 @@ struct node_report {
     friend bool operator==(const node_report&, const node_report&) = default;
 };
 
-/// What passed between two nodes, as the sending one's process knows it.
+/// Traffic between two nodes, as known to the sender's process.
 struct channel_report {
     std::string from, to;
     std::string process;             ///< Of `from`.
-    std::uint64_t items = 0;         ///< That left `from`.
-    std::uint64_t bytes = 0;         ///< Of them, between processes.
-    std::uint64_t waiting = 0;       ///< Items that `to` has not taken yet, as last heard.
-    std::uint64_t most_waiting = 0;  ///< The most at once, about.
+    std::uint64_t items = 0;         ///< Sent by `from`.
+    std::uint64_t bytes = 0;         ///< Size of these items; between processes only.
+    std::uint64_t waiting = 0;       ///< Items not yet taken by `to`, as last reported.
+    std::uint64_t most_waiting = 0;  ///< Approximate maximum of `waiting`.
     bool between_groups = false;
 
     friend bool operator==(const channel_report&, const channel_report&) = default;
 };
 
-/// Where the items and the time of a run went: of the nodes in one process, or in several.
+/// Where the items and the time of a run went, over the nodes of one or several processes.
 ///
 ///     std::cerr << am::run(graph).text();
 struct run_report {
     std::vector<node_report> nodes;
     std::vector<channel_report> channels;
 
-    /// Adds what another process says.
+    /// Merges in another process's report.
     void add(const run_report& other);
 
-    /// The seconds of the node that worked, or waited, for the longest time.
+    /// Duration of the node that was active longest, working or waiting.
     double seconds() const noexcept;
-    /// What the others wait for, in a sentence: the node that was busy for the longest time (among
-    /// equals the last one, which the others would wait for), or a way between two groups when one
-    /// end waits for room and the other for items. Shares are of seconds(). Empty when nothing ran.
+    /// The bottleneck, in one sentence: the node that was busy longest (on a tie the last one,
+    /// which the others would wait for), or a path between two groups if one end waits for room and
+    /// the other for items. Percentages are of seconds(). Empty if nothing ran.
     std::string bottleneck() const;
-    /// A table for people, that ends with the bottleneck. Shares are of seconds().
+    /// A table for people that ends with the bottleneck. Percentages are of seconds().
     std::string text() const;
-    /// One line: how many items the sinks took, and the bottleneck.
+    /// One line: the number of items the sinks took, and the bottleneck.
     std::string line() const;
     /// {"nodes": [{"name", "process", "taken", "given", "seconds", "waited_for_input" …}],
     /// "channels": [{"from", "to", "items", "bytes" …}], "bottleneck"}
@@ -70,7 +70,7 @@ struct run_report {
     friend bool operator==(const run_report&, const run_report&) = default;
 };
 
-/// Reads what run_report::json() wrote. Failure: `invalid`.
+/// Parses the output of run_report::json(). Failure: `invalid`.
 result<run_report> parse_run_report(std::string_view json);
 
 }  // namespace amalgam

@@ -11,8 +11,8 @@
 
 #include <amalgam/core/hash.hpp>
 
-/// How the items of a block are spread over the workers of the next: what farm() and all_to_all()
-/// are given. It holds alike within a process, between processes, and for each sender by itself.
+/// How items are distributed over the workers of the next block: an argument of farm() and
+/// all_to_all(). The same within and between processes; each sender applies it independently.
 ///
 ///     g.farm(workers, am::on_demand(2));
 ///     g.all_to_all(readers, counters, am::by_key([](const word& w) { return w.text; }));
@@ -21,14 +21,14 @@ namespace detail {
 
 enum class spread : std::uint8_t { round_robin, on_demand, chosen, broadcast };
 
-/// Routing whose item type is forgotten.
+/// Type-erased routing.
 struct routing_core {
     explicit routing_core(spread chosen, std::size_t items = 0) noexcept
         : how(chosen), queue_items(items) {}
     virtual ~routing_core() = default;
 
     const spread how;
-    const std::size_t queue_items;  ///< on_demand: items before one worker at most.
+    const std::size_t queue_items;  ///< on_demand: maximum items queued for one worker.
 };
 
 template <typename T>
@@ -44,8 +44,8 @@ class out_port;
 
 template <typename T>
 struct broadcast_routing final : routing_core {
-    /// Gives a copy to one of several parts: an out_port's own. Named here only for items that
-    /// are broadcast, so that others need not be copyable.
+    /// Copies an item to one of the out_port's parts. Instantiated only for broadcast items, so
+    /// other item types need not be copyable.
     using give_copy = void (*)(out_port<T>&, void* part, const T&);
     explicit broadcast_routing(give_copy function) noexcept
         : routing_core(spread::broadcast), copy(function) {}
@@ -53,7 +53,7 @@ struct broadcast_routing final : routing_core {
     const give_copy copy;
 };
 
-/// The same number for the same key in every process.
+/// Gives the same hash for the same key in every process.
 template <typename Key>
 std::uint64_t hash_of_key(const Key& key) noexcept {
     if constexpr (std::is_convertible_v<const Key&, std::string_view>) {
@@ -61,7 +61,7 @@ std::uint64_t hash_of_key(const Key& key) noexcept {
     } else {
         static_assert(std::is_integral_v<Key> || std::is_enum_v<Key>,
                       "a key is a whole number, an enum or text");
-        // Neighbouring numbers to different workers, also when these are a power of two.
+        // Spreads neighboring numbers over different workers, even for a power of two of them.
         return mix(static_cast<std::uint64_t>(key) + 0x9e3779b97f4a7c15u);
     }
 }
@@ -112,22 +112,23 @@ struct choice_policy {
 
 }  // namespace detail
 
-/// One after the other, by turns.
+/// To each worker in turn.
 inline constexpr detail::plain_policy round_robin{detail::spread::round_robin};
 /// Every item to every worker.
 inline constexpr detail::broadcast_policy broadcast{};
-/// To a worker that has the least before it, and never more than `queue_items` to one: the item
-/// it works on counts. 1: a worker gets the next when it is done with one; 2 hides the way there.
+/// To a worker with the shortest queue, never with more than `queue_items` queued, including the
+/// item in progress. 1: a worker gets its next item when it finishes one; 2 hides the transfer
+/// latency.
 constexpr detail::plain_policy on_demand(std::size_t queue_items = 2) noexcept {
     return {detail::spread::on_demand, queue_items == 0 ? 1 : queue_items};
 }
-/// All items of one key to the same worker. `key(item)` is a whole number, an enum or text.
+/// Items with equal keys go to the same worker. `key(item)` is an integer, an enum or text.
 template <typename Key>
 detail::key_policy<Key> by_key(Key key) {
     return {std::move(key)};
 }
-/// To worker `choose(item, workers)`, which is less than `workers`. Called by each sender in a ULT
-/// of its own.
+/// To worker `choose(item, workers)`, which must be less than `workers`. Each sender calls it in
+/// its own ULT.
 template <typename Choose>
 detail::choice_policy<Choose> route_by(Choose choose) {
     return {std::move(choose)};
