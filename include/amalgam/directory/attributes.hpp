@@ -17,17 +17,17 @@
 
 namespace amalgam {
 
-/// One attribute, where its list lies.
+/// One attribute, viewed in place in its list.
 struct attribute {
     std::string_view name;
-    const_bytes value;     ///< Aligned to 8. Empty while it is open.
-    bool is_open = false;  ///< Of a query: the name is known, the value is asked for.
+    const_bytes value;     ///< Aligned to 8. Empty for an open attribute.
+    bool is_open = false;  ///< In a query: the value is requested.
 
     std::string_view text() const noexcept {
         return {reinterpret_cast<const char*>(value.data()), value.size()};
     }
-    /// The value as a number in decimal, as to_string() writes it; nothing where it is none, or
-    /// does not fit T.
+    /// The value as a decimal number, as to_string() writes it; empty if it is not a number or does
+    /// not fit T.
     template <typename T>
     requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) std::optional<T> number()
     const noexcept {
@@ -40,7 +40,7 @@ struct attribute {
     }
 };
 
-/// Attributes in one piece of memory that somebody else owns, in the order they were added.
+/// Read-only view of a list of attributes, in the order they were added.
 ///
 /// Owner:   borrows the bytes, which are aligned to 8.
 /// Threads: like a pointer to constant bytes.
@@ -48,20 +48,20 @@ class attribute_view {
 public:
     class iterator;
 
-    /// Of nothing.
+    /// An empty list.
     attribute_view() noexcept = default;
-    /// What attribute_list::bytes() gave, perhaps elsewhere: nobody vouches for these.
+    /// Parses the output of attribute_list::bytes(), received from an untrusted peer.
     /// Failure: `invalid`, with what is wrong.
     static result<attribute_view> parse(const_bytes bytes);
 
     iterator begin() const noexcept;
     iterator end() const noexcept;
-    std::size_t size() const noexcept { return count_; }  ///< Attributes.
+    std::size_t size() const noexcept { return count_; }  ///< Number of attributes.
     bool empty() const noexcept { return count_ == 0; }
-    /// Cost: a look at each attribute before it.
+    /// Cost:    linear search.
     std::optional<attribute> find(std::string_view name) const noexcept;
     const_bytes bytes() const noexcept { return bytes_; }
-    /// The same attributes, in a copy of their bytes.
+    /// The same attributes, over a copy of their bytes.
     attribute_view rebased(const_bytes copy) const noexcept { return {copy, count_}; }
 
 private:
@@ -73,23 +73,23 @@ private:
     std::uint32_t count_ = 0;
 };
 
-/// What a resource is, or what a query asks for: names, each with a value or open.
+/// Attributes of a resource or of a query: names, each with a value or open.
 ///
 ///     attribute_list server{{"type", "server"}, {"rack", "7"}};
 ///     attribute_list wanted{{"type", "server"}};
 ///     wanted.ask("rack");
 ///
-/// Owner:   owns its bytes: one piece of memory, which is also what travels.
+/// Owner:   owns its bytes: one block, in wire format.
 /// Threads: like a plain value.
-/// Failure: throws error{invalid} for a name that is empty, longer than `max_name_bytes`, or for
-///          add() and ask() there already; error{too_large} past `max_bytes` or `max_attributes`;
-///          std::bad_alloc; and then has changed nothing.
+/// Failure: throws error{invalid} for a name that is empty, longer than `max_name_bytes`, or, in
+///          add() and ask(), already present; error{too_large} past `max_bytes` or
+///          `max_attributes`; std::bad_alloc. On failure the list is unchanged.
 /// Cost:    add() copies the value; memory grows by doubling.
 class attribute_list {
 public:
     static constexpr std::size_t max_name_bytes = 255;
     static constexpr std::size_t max_attributes = 256;
-    static constexpr std::size_t max_bytes = std::size_t{1} << 20;  ///< Of a whole list.
+    static constexpr std::size_t max_bytes = std::size_t{1} << 20;  ///< For the whole list.
 
     attribute_list() noexcept = default;
     attribute_list(std::initializer_list<std::pair<std::string_view, std::string_view>> all);
@@ -97,26 +97,25 @@ public:
 
     attribute_list& add(std::string_view name, const_bytes value);
     attribute_list& add(std::string_view name, std::string_view text);
-    /// The same, but where it is there already, open too, it gets this value, in its place.
+    /// Like add(), but replaces the value in place if the name is already present, even if open.
     attribute_list& set(std::string_view name, const_bytes value);
     attribute_list& set(std::string_view name, std::string_view text);
-    /// Sets all of these, which all have values.
+    /// Sets all of these attributes; every one must have a value.
     attribute_list& set_all(const attribute_view& these);
-    /// An open attribute: a query that has it is answered with its value, if the resource has one.
-    /// `room_bytes` are kept for that value, so that fill() moves nothing.
+    /// Adds an open attribute: the answer to a query fills in its value, if the resource has one.
+    /// Reserves `room_bytes` for the value, so that fill() moves nothing.
     attribute_list& ask(std::string_view name, std::size_t room_bytes = 64);
 
-    /// Gives an open attribute its value. False: there is no open one of that name.
+    /// Fills in an open attribute. False if there is no open attribute of that name.
     bool fill(std::string_view name, const_bytes value);
-    /// Fills all open attributes that `from` has a value for.
+    /// Fills in all open attributes that have a value in `from`.
     void fill_from(const attribute_view& from);
 
-    /// The value of an attribute; nothing where there is none, or it is open. Valid until the list
-    /// changes.
+    /// The value of an attribute; empty if it is missing or open. Valid until the list changes.
     std::optional<const_bytes> find(std::string_view name) const noexcept;
-    /// The same as text; "" where there is none.
+    /// The same as text; "" if missing.
     std::string_view text(std::string_view name) const noexcept;
-    /// The same as a number, as attribute::number() reads it: number<int>("load").
+    /// The same as a number, see attribute::number(): number<int>("load").
     template <typename T>
     std::optional<T> number(std::string_view name) const noexcept {
         const auto one = view().find(name);
@@ -127,13 +126,14 @@ public:
     bool empty() const noexcept { return size() == 0; }
     attribute_view view() const noexcept;
     operator attribute_view() const noexcept { return view(); }
-    /// As they travel. Valid until the list changes.
+    /// The wire format. Valid until the list changes.
     const_bytes bytes() const noexcept { return view().bytes(); }
 
 private:
     void append(std::string_view name, const_bytes value, std::size_t room, bool is_open);
 
-    std::vector<std::uint64_t> words_;  // So that values are aligned to 8. Empty while it is.
+    // uint64_t so that values are aligned to 8. Empty for an empty list.
+    std::vector<std::uint64_t> words_;
 };
 
 class attribute_view::iterator {
@@ -155,7 +155,7 @@ private:
     const std::byte* at_;
 };
 
-/// For logs and people: {type: "server", rack: "7", load: ?}. Bytes that are no text in hex.
+/// For logs and people: {type: "server", rack: "7", load: ?}. Non-text bytes are shown in hex.
 std::string to_string(const attribute_view& what);
 
 }  // namespace amalgam

@@ -29,7 +29,7 @@ namespace detail {
 class context_core;
 }
 
-/// A message that was posted and did not arrive.
+/// A posted message that was not delivered.
 struct undelivered_message {
     resource_id from = resource_id::none;
     resource_id to = resource_id::none;
@@ -37,69 +37,67 @@ struct undelivered_message {
     errc why = errc::ok;  ///< not_found: no such resource; overloaded: no room; disconnected …
 };
 
-/// What contexts send each other.
+/// Kinds of traffic between contexts.
 enum class traffic : std::uint8_t {
     small,   ///< Messages of up to context_options::eager_bytes.
-    bulk,    ///< Longer ones, and the transfers that bring them.
-    control  ///< Waiting for room, and news of what did not arrive.
+    bulk,    ///< Longer messages, and the transfers that carry them.
+    control  ///< Flow control and delivery failures.
 };
 
-/// Chooses one of the ways to another context, of which there are more than one: its index. The
-/// best is the first: see engine::lookup().
+/// Chooses among several paths to another context; returns an index. Paths are sorted best first:
+/// see engine::lookup().
 using way_choice = std::function<std::size_t(traffic what, std::span<const peer_way> ways)>;
 
-/// What is done without a choice of one's own: small messages go by the best way; bulk by the next
-/// that is as near and moves memory by the same means, a second network say, else by the best, too;
-/// control by a way that has neither, if there is one.
+/// The default choice. Small messages use the best path. Bulk uses the second if it is equally near
+/// and moves memory the same way (such as a second network), else the best. Control uses a path
+/// that carries neither, if there is one.
 std::size_t choose_way(traffic what, std::span<const peer_way> ways);
 
-/// How a context behaves. Every field has a default that suits most.
+/// Options of a context. The defaults suit most programs.
 struct context_options {
-    /// The directory that it opens at: an address; "here" for one of its own, which only this
-    /// process knows. Empty: what AMALGAM_DIRECTORY says, or else this host's own, which is started
-    /// (`amalgam directory`) when there is none.
+    /// Address of the directory to join, or "here" for one private to this process. Empty:
+    /// AMALGAM_DIRECTORY, or else this host's directory, which is started (`amalgam directory`) if
+    /// it is not running.
     std::string directory{};
-    std::string secret{};   ///< As directory_options::secret; other contexts must know it, too.
-    attribute_list what{};  ///< It is a resource, too: more about it, for others to find.
-    /// Received messages that nobody has taken yet may hold so much. Past it, long ones wait at
-    /// their senders, who wait with them; posted short ones are refused.
+    std::string secret{};   ///< See directory_options::secret; other contexts must have the same.
+    attribute_list what{};  ///< Further attributes of the context's own resource.
+    /// Limit for received messages that have not been taken yet. Past it, long messages wait at
+    /// their senders, which block; short posted ones are refused.
     std::size_t store_bytes = std::size_t{256} << 20;
-    /// Messages of more bytes are fetched by their receiver, into the memory that it gets them in.
+    /// Larger messages are sent by rendezvous: fetched into the receiver's own buffer.
     std::size_t eager_bytes = std::size_t{32} << 10;
-    /// When the directory is lost, it is looked for so long: at its address, or, where it is this
-    /// host's own, by starting it. What was registered is registered again then, under the old ids.
-    /// 0: never. Of "here" never.
+    /// How long to look for a lost directory: at its address or, for this host's own, by starting
+    /// it. Resources are then registered again under their old ids. 0: never. Never for "here".
     std::chrono::milliseconds reopen_within{10000};
-    /// Told of each message that was posted and did not arrive. On the engine's stream: it must not
-    /// wait.
+    /// Called for each posted message that was not delivered. Runs on the engine's stream: it must
+    /// not wait.
     std::function<void(const undelivered_message&)> on_undelivered{};
-    /// By which of several ways each other context is sent what; asked when that is first reached.
-    /// Where the chosen way is lost another is used.
+    /// Picks the path to each other context for each kind of traffic, when that context is first
+    /// reached. If that path is lost, another is used.
     way_choice choose{choose_way};
 };
 
-/// A process's part in the system: it registers resources, finds those of others, and keeps the
-/// messages that its own have not received yet.
+/// A process's membership in the system: registers resources, finds other resources, and stores
+/// messages until this process's resources receive them.
 ///
 ///     context here;
 ///     resource server = here.add({{"type", "server"}});
 ///     resource_message asked = server.receive();
 ///
-/// Owner:   owns its engine, unless it was given one, which outlives it then. Its resources end
-///          with it, for others at once.
-/// Threads: any. Handlers of the engine that are run inline cannot wait, and so not call what does.
-/// Failure: the constructor throws error{unreachable} when no directory runs there, or can be
-///          started; error{denied} when that has another secret, or none; error{invalid} when the
-///          engine has a context already. When its directory is
-///          lost calls that are under way throw error{disconnected}, as do searches; later calls,
-///          and watches, wait until it is there again, as context_options::reopen_within says,
-///          and from the end of that time on throw error{disconnected}; watches end then. Messages
-///          go on meanwhile between those who know each other.
-/// Cost:    one engine, with one thread; a copy of the attributes of what it has registered.
+/// Owner:   owns its engine, unless given one, which must then outlive it. Its resources end with
+///          it, at once for others too.
+/// Threads: any. Inline handlers of the engine cannot wait, so they must not call members that do.
+/// Failure: the constructor throws error{unreachable} if no directory is running or can be started,
+///          error{denied} if the directory has a different secret or none, error{invalid} if the
+///          engine already has a context. When the directory is lost, calls and searches in flight
+///          throw error{disconnected}. Later calls and watches wait for it to return, up to
+///          context_options::reopen_within; after that, calls throw error{disconnected} and watches
+///          end. Meanwhile, messages still flow between contexts that know each other.
+/// Cost:    one engine, with one thread; a copy of the attributes of its registered resources.
 class context {
 public:
-    /// Makes an engine, at the URIs that AMALGAM_PORTS lists, with commas between them; else at
-    /// "shm://", and "tcp://" to call others only.
+    /// Creates an engine at the URIs in AMALGAM_PORTS (comma-separated); by default at "shm://",
+    /// plus "tcp://" for outgoing calls only.
     explicit context(context_options options = {});
     explicit context(endpoints ports, context_options options = {});
     explicit context(engine& on, context_options options = {});
@@ -107,49 +105,48 @@ public:
     context& operator=(const context&) = delete;
     ~context();
 
-    /// The context as a resource: it can be found, and get messages.
+    /// The context's own resource: others can find it and send it messages.
     resource& self() noexcept { return self_; }
     resource_id id() const noexcept { return self_.id(); }
     engine& where() noexcept;
 
-    /// Registers a resource. All its attributes have values.
+    /// Registers a resource. All attributes must have values.
     /// Failure: throws error{invalid} for an open attribute, error{overloaded} at a limit of the
     ///          directory.
     resource add(const attribute_list& what);
 
-    /// A resource that has all attributes of `query` that are not open, with the open ones filled:
-    /// the first that was registered with this host's directory, or else any. Nothing: there is
-    /// none, as far as those directories know that answered.
+    /// A resource that matches all non-open attributes of `query`, with the open ones filled in:
+    /// the first registered with this host's directory, or else any. Empty: none known to the
+    /// directories that answered.
     std::optional<found_resource> find(attribute_list query);
-    /// The same that tells the two apart: `not_found` when all directories have said that they have
-    /// none, `timed_out` when some did not answer, and others have none. Throws nothing that
-    /// find() does: that is the result's, too.
+    /// Like find(), but distinguishes `not_found` (all directories answered: none has one) from
+    /// `timed_out` (some did not answer, the others have none). Other errors are returned, too, not
+    /// thrown.
     result<found_resource> try_find(attribute_list query);
-    /// That resource, if it has those attributes. Where two have the id, which takes a network that
-    /// was parted: this host's, else always the same one.
+    /// The resource with that id, if it matches `query`. If two resources have the id, which takes
+    /// a network partition: this host's, else always the same one.
     template <std::same_as<resource_id> Id>  // An id by its type: find({}) asks for any resource.
     std::optional<found_resource> find(Id id, attribute_list query = {}) {
         return find_by_id(id, std::move(query));
     }
-    /// Who has that resource, to call procedures there: its engine, found by all addresses it has,
-    /// and one address where it only calls. A peer of where().
-    /// Failure: throws error{not_found} when the resource is gone, error{unreachable},
-    ///          error{timed_out} when directories that may have it did not answer.
-    /// Cost:    a query and connections the first time; then a look into a table.
+    /// The engine that owns a resource, to call its procedures: looked up by all its addresses, or
+    /// by one if it only makes calls. A peer of where().
+    /// Failure: throws error{not_found} if the resource is gone, error{unreachable},
+    ///          error{timed_out} if directories that may have it did not answer.
+    /// Cost:    a query and connections the first time; a table lookup afterwards.
     peer lookup(resource_id which);
     peer lookup(const found_resource& which) { return lookup(which.id); }
-    /// All of them, one at a time.
+    /// All matching resources, one at a time.
     resource_search search(attribute_list query);
-    /// `function` is called for each resource that fits: for those there are, and when one appears
-    /// or goes, on any host; when a host is lost, what it had goes. A watch outlives its directory
-    /// as context_options::reopen_within says: it is told then of what came meanwhile, and, some
-    /// seconds later, of what has not come back. As a ULT of the engine; one call at a time for
-    /// each watch.
+    /// Calls `function` for each matching resource: for existing ones, and when one appears or
+    /// goes, on any host. When a host is lost, its resources go. A watch outlives its directory
+    /// within context_options::reopen_within: it is then told what appeared meanwhile and, some
+    /// seconds later, what did not come back. Runs as a ULT of the engine; one call at a time per
+    /// watch.
     [[nodiscard]] resource_watch watch(attribute_list query,
                                        std::function<void(const resource_change&)> function);
 
-    /// Memory for a message of so many bytes; registered when that is more than the eager ones
-    /// have.
+    /// A buffer for a message of that size; registered memory if larger than the eager limit.
     /// Failure: throws error{no_memory}.
     message_buffer take_buffer(std::size_t bytes);
 

@@ -5,12 +5,12 @@
 
 namespace amalgam {
 
-/// A resource that a query was answered with.
+/// The answer to a query.
 struct found_resource {
     resource_id id = resource_id::none;
-    resource_id context = resource_id::none;  ///< Whose it is; none: it is a context itself.
+    resource_id context = resource_id::none;  ///< Its owner; none if it is itself a context.
     attribute_list
-        what;  ///< The query, its open attributes filled as far as the resource has them.
+        what;  ///< The query; open attributes are filled in as far as the resource has them.
 };
 
 }  // namespace amalgam

@@ -6,29 +6,29 @@
 
 namespace amalgam {
 
-/// The address of the directory that the processes of a host and user share.
+/// Address of the directory shared by a user's processes on one host.
 inline constexpr std::string_view host_directory = "shm://amalgam-directory";
 
-/// Keeps how this host's directory was started: the words of `amalgam directory` without its name.
-/// A context that finds none starts it again so, however it ended. They lie in a file of the user's
-/// in /dev/shm that nobody else reads, until forget_host_directory() or the next start of the
-/// machine; of a secret only that there is one.
+/// Records how this host's directory was started: the arguments of `amalgam directory`. A context
+/// that finds none running restarts it with them, however it ended. They are stored in a private
+/// file of the user in /dev/shm, until forget_host_directory() or a reboot; of a secret, only its
+/// existence is stored.
 ///
-/// Failure: without such a file it is as if nothing was kept, which is logged.
+/// Failure: if the file cannot be written, logs it and records nothing.
 void remember_host_directory(const std::vector<std::string>& words, bool has_secret) noexcept;
 
-/// It has ended for good: a context that finds none starts a bare one.
+/// The directory has ended for good: a context that finds none starts one without arguments.
 void forget_host_directory() noexcept;
 
-/// What came of asking a directory to make way for another one.
+/// Reply to a request to make way for another directory.
 enum class makes_way : unsigned char {
-    yes,    ///< It ends: the name is free in a moment.
+    yes,    ///< It ends; the name is free shortly.
     no,     ///< It was not started by a context, and stays.
-    nobody  ///< None was there who could be asked.
+    nobody  ///< No directory to ask.
 };
 
-/// Asks the directory at that address of this host to end, as one that a context started does.
-/// `secret`: as directory_options::secret. Parks.
+/// Asks the directory at that address on this host to end; one started by a context does. `secret`:
+/// see directory_options::secret. Parks.
 makes_way ask_to_make_way(const std::string& address, const std::string& secret = {});
 
 }  // namespace amalgam

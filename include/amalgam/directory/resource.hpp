@@ -19,17 +19,17 @@ namespace detail {
 class context_core;
 }
 
-/// A resource of this process, which others can find, and send messages to. See context::add().
+/// A resource of this process: others can find it and send it messages. See context::add().
 ///
-/// Owner:   whoever holds it: it is deleted when this ends, with the messages it has not received.
-///          It may outlive its context, and is gone from there on.
-/// Threads: const members may run concurrently, also several receives: each message goes to one.
-/// Failure: not_found (there is no such resource, or not any more), timed_out, overloaded,
-///          disconnected, closed (the context has ended), invalid (this one is none: it was moved
-///          from, or released).
+/// Owner:   destroying this object deletes the resource and its unreceived messages. It may outlive
+///          its context; the resource ends with the context.
+/// Threads: const members may run concurrently, including several receives: each message goes to
+///          one.
+/// Failure: not_found (no such resource, or no longer), timed_out, overloaded, disconnected, closed
+///          (the context has ended), invalid (empty: moved from or released).
 class resource {
 public:
-    resource() noexcept = default;  ///< None.
+    resource() noexcept = default;  ///< Empty.
     resource(resource&& other) noexcept
         : core_(std::move(other.core_)), id_(std::exchange(other.id_, resource_id::none)) {}
     resource& operator=(resource&& other) noexcept {
@@ -42,44 +42,44 @@ public:
 
     explicit operator bool() const noexcept { return id_ != resource_id::none; }
     resource_id id() const noexcept { return id_; }
-    /// It goes on without this, until its context ends.
+    /// Detaches the resource: it lives until its context ends.
     resource_id release() noexcept;
 
-    /// Its attributes get these values; it gets those that it has not. All have values. Who watches
-    /// is told that it has changed, or that it fits now, or does not any more. A search that is
-    /// under way may find it by its old ones or its new ones.
+    /// Sets these attributes, adding missing ones. All must have values. Watches are told that it
+    /// changed, now matches, or no longer matches. A search in progress may match its old or its
+    /// new attributes.
     /// Failure: throws error{invalid} for an open attribute, error{overloaded} and {too_large} at a
-    ///          limit of the directory, and then has changed nothing.
-    /// Cost:    a call to the directory; a copy of all its attributes there.
+    ///          limit of the directory. On failure nothing changes.
+    /// Cost:    a call to the directory, which copies all its attributes.
     void set(const attribute_list& changes) const;
 
-    /// Sends a message to another resource, or itself. Returns when it lies where that receives;
-    /// parks the ULT or thread. Messages of one resource to another arrive in the order that
-    /// they were sent in. Waits while there is no room.
-    /// Cost: the first to a resource asks the directory where it is.
+    /// Sends a message to another resource, or to itself. Parks the ULT or thread until the message
+    /// is stored at the receiver; waits while there is no room. Messages from one resource to
+    /// another arrive in the order sent.
+    /// Cost:    the first message to a resource looks it up in the directory.
     void send(resource_id to, std::int32_t tag, const_bytes content,
               std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const;
     void send(resource_id to, std::int32_t tag, std::string_view content,
               std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const {
         send(to, tag, as_bytes_of(content), within);
     }
-    /// The same without waiting: behind all that was begun before, from this resource to that one;
-    /// messages of more than the eager bytes are sent one after the other. A buffer that is
-    /// registered is not copied. At the context's end what was not sent fails with `closed`.
+    /// Starts a send, ordered after all earlier ones from this resource to that one; messages
+    /// beyond the eager limit are sent one at a time. A registered buffer is not copied. Unsent
+    /// messages fail with `closed` when the context ends.
     future<void> start_send(resource_id to, std::int32_t tag, message_buffer content) const;
-    /// Sends it without knowing whether it arrives: see context_options::on_undelivered. It may
-    /// be overtaken by later ones when it has more than the eager bytes. Behind messages of
-    /// start_send() that find no room there, posts of context_options::store_bytes wait at most:
-    /// then it throws error{overloaded}.
+    /// Fire and forget: see context_options::on_undelivered for failures. A message beyond the
+    /// eager limit may be overtaken by later ones. Posts queued behind start_send() messages for
+    /// which there is no room are limited to context_options::store_bytes; past it, throws
+    /// error{overloaded}.
     void post(resource_id to, std::int32_t tag, const_bytes content) const;
     void post(resource_id to, std::int32_t tag, std::string_view content) const {
         post(to, tag, as_bytes_of(content));
     }
     void post(resource_id to, std::int32_t tag, message_buffer content) const;
 
-    /// Waits for a message: parks the ULT or thread.
+    /// Parks the ULT or thread until a message arrives.
     resource_message receive(const message_choice& which = {}) const;
-    /// The same; nothing after that time.
+    /// The same; empty after that time.
     std::optional<resource_message> receive_within(std::chrono::nanoseconds time,
                                                    const message_choice& which = {}) const;
     /// Does not wait.

@@ -4,10 +4,10 @@
 
 namespace amalgam {
 
-/// Which resource, in the whole system. Positive as an int, which is what RoCL's own interface has.
+/// System-wide id of a resource. Positive as an int, as RoCL's own interface requires.
 ///
-/// The directory of a host hands ids out of ranges of 65,536 that it owns. One that was freed comes
-/// again as late as possible: after all others of that directory.
+/// Each host's directory allocates ids from ranges of 65,536 that it owns. A freed id is reused as
+/// late as possible: after all others of that directory.
 enum class resource_id : std::uint32_t { none = 0 };
 
 }  // namespace amalgam

@@ -13,14 +13,14 @@
 
 namespace amalgam {
 
-/// Memory for one message, from its context's pools: what is sent from there, or was received into
-/// it, is not copied on the way when it is long.
+/// Memory for one message, from its context's pools. Long messages sent from it or received into it
+/// are not copied.
 ///
-/// Owner:   owns its memory; goes back to the pool when it ends, and may outlive the context.
+/// Owner:   owns its memory, which returns to the pool; may outlive the context.
 /// Threads: like a plain value.
 class message_buffer {
 public:
-    message_buffer() noexcept = default;  ///< Holds nothing.
+    message_buffer() noexcept = default;  ///< Empty.
     message_buffer(buffer&& small) noexcept : small_(std::move(small)) {}
     message_buffer(bulk_buffer&& large) noexcept : large_(std::move(large)) {}
 
@@ -41,11 +41,11 @@ public:
             small_.resize(size);
         }
     }
-    /// It is registered, for peers to read or write.
+    /// True if the memory is registered, for peers to read or write.
     bool is_registered() const noexcept { return static_cast<bool>(large_); }
     /// The registered memory itself.
     const bulk_buffer& registered() const noexcept { return large_; }
-    /// The same; this holds nothing afterwards.
+    /// The same, moved out; this buffer is empty afterwards.
     bulk_buffer take_registered() noexcept { return std::move(large_); }
 
 private:
@@ -53,7 +53,7 @@ private:
     bulk_buffer large_;
 };
 
-/// What one resource has sent to another.
+/// A message received from another resource.
 struct resource_message {
     resource_id from = resource_id::none;
     resource_id to = resource_id::none;
@@ -61,10 +61,10 @@ struct resource_message {
     message_buffer content;
 };
 
-/// Which messages to receive. Of those that fit, the one that came first.
+/// Selects which messages to receive; the oldest match first.
 struct message_choice {
-    resource_id from = resource_id::none;  ///< none: from any.
-    std::optional<std::int32_t> tag = {};  ///< Nothing: with any.
+    resource_id from = resource_id::none;  ///< none: any sender.
+    std::optional<std::int32_t> tag = {};  ///< Empty: any tag.
 };
 
 }  // namespace amalgam

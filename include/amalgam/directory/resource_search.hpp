@@ -15,16 +15,17 @@ namespace detail {
 class context_core;
 }
 
-/// A query that has many answers, one at a time:
+/// A query with many answers, one at a time:
 ///
 ///     for (found_resource& each : here.search({{"type", "server"}})) …
 ///
-/// What fits from its start to its end is found once; what comes or goes meanwhile, once at most.
-/// Owner:   its end stops it.
+/// A resource that matches throughout is found once; one that appears or goes meanwhile, at most
+/// once.
+/// Owner:   destruction stops the search.
 /// Threads: one at a time.
 /// Failure: next() throws error{disconnected} when the directory is lost. Other directories that
-///          are lost, or silent, are left out: see missed().
-/// Cost:    a call to the directory for each answer.
+///          are lost or silent are skipped: see missed().
+/// Cost:    one call to the directory per answer.
 class [[nodiscard]] resource_search {
 public:
     resource_search(resource_search&& other) noexcept = default;
@@ -38,12 +39,12 @@ public:
     }
     ~resource_search() { stop(); }
 
-    /// Parks the ULT or thread until there is an answer; nothing after the last.
+    /// Parks the ULT or thread until there is an answer; empty after the last.
     std::optional<found_resource> next();
-    /// There are no more. Idempotent.
+    /// Ends the search. Idempotent.
     void stop() noexcept;
-    /// So many directories, at least, have not said all they have: they are gone, or did not
-    /// answer. Read it after the last answer: 0 says that the search is complete.
+    /// Minimum number of directories whose answers are incomplete, because they are gone or did not
+    /// answer. Read it after the last answer: 0 means that the search is complete.
     std::size_t missed() const noexcept { return silent_; }
 
     class iterator {

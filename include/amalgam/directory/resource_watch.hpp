@@ -11,29 +11,29 @@ namespace detail {
 class watch_state;
 }
 
-/// What a watch tells of.
+/// A notification from a watch.
 struct resource_change {
     enum class kind : unsigned char {
         appeared,
         gone,
-        changed,  ///< It fitted before, and does so still; `which` has its present values.
-        /// Nothing more is told: the directory is lost and did not come back in time, or changes
-        /// came faster than they could be told, or than the function takes them (262,144 of them
-        /// wait for it, or 256 MiB of values). Watch anew.
+        changed,  ///< Still matches; `which` has its new values.
+        /// Nothing more is reported: the directory was lost and did not return in time, or changes
+        /// came faster than they could be reported or the function could take them (262,144
+        /// pending, or 256 MiB of values). Start a new watch.
         ended
     };
     kind what = kind::ended;
-    found_resource which;  ///< As a query would find it; nothing with `ended`.
+    found_resource which;  ///< As a query would find it; empty for `ended`.
 };
 
-/// Keeps the function of context::watch() called, while it lives.
+/// Subscription to context::watch(); the function is called while this lives.
 ///
-/// Owner:   the user; it may outlive the context.
+/// Owner:   the user; may outlive the context.
 /// Threads: like a plain value.
-/// Failure: end() waits while the function runs, unless that is who calls it.
+/// Failure: end() waits while the function runs, unless called from it.
 class [[nodiscard]] resource_watch {
 public:
-    resource_watch() noexcept = default;  ///< Of nothing.
+    resource_watch() noexcept = default;  ///< Watches nothing.
     explicit resource_watch(std::shared_ptr<detail::watch_state> of) noexcept
         : of_(std::move(of)) {}
     resource_watch(resource_watch&&) noexcept = default;
@@ -44,7 +44,7 @@ public:
     }
     ~resource_watch() { end(); }
 
-    /// The function is not called any more, and does not run. Idempotent.
+    /// Ends the subscription: the function is not running and will not run again. Idempotent.
     void end() noexcept;
 
 private:
