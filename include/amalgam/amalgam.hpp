@@ -2,5 +2,5 @@
 
 #include <amalgam/rpc/engine.hpp>
 
-/// `am` is the name that examples use.
+/// The alias used in examples.
 namespace am = amalgam;

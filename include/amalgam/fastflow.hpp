@@ -22,8 +22,8 @@
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
-/// Nodes that make FastFlow programs distributed. A pipeline is cut into programs: the first ends
-/// with a sender, the next begins with a receiver, and what is between stays as it is.
+/// Nodes that distribute FastFlow programs. Cut a pipeline into programs: one ends with a sender,
+/// the next starts with a receiver, and the stages between stay as they are.
 ///
 ///     numbers first(1000);
 ///     am::fastflow_sender<job> to("tcp://node7:7000");
@@ -37,40 +37,41 @@
 ///     ff::ff_Pipe<> pipe(from, last);
 ///     return pipe.run_and_wait_end();
 ///
-/// Needs FastFlow's headers on the include path, and amalgam::flow to link. What is written anew is
-/// better a graph of amalgam/flow: its groups need no addresses, and its nodes no threads.
+/// Needs FastFlow's headers on the include path, and amalgam::flow to link. New programs are better
+/// written as a graph of amalgam/flow: its groups need no addresses, and its nodes no threads.
 namespace amalgam {
 
-/// The first node of a pipeline, or the emitter of a farm, or a left worker of an all-to-all: gives
-/// on what senders in other processes send to it.
+/// First node of a pipeline, emitter of a farm, or left worker of an all-to-all: emits the items
+/// sent by senders in other processes.
 ///
 ///     fastflow_receiver<job> from("shm://G2");                        // one sender
 ///     fastflow_receiver<job> from({{"shm://G2", "tcp://eth0:7000"}}); // one sender for each
 ///     fastflow_receiver<job> from("tcp://eth0:7000", 8);              // eight
 ///
-/// Items of one sender come in their order, those of different senders in any. Each is made by
-/// `new T`, and belongs to the next node. Ends when all senders have ended.
+/// Items of one sender arrive in order; items of different senders interleave. Each is created with
+/// `new T` and owned by the next node. Ends when all senders have ended.
 /// Owner:   owns its engine, which listens from the constructor on. May be destroyed when the
 ///          pipeline has ended. Runs once.
 /// Threads: the node's own, and one of the engine.
-/// Failure: the constructor throws what the transports say. What breaks later is told to
+/// Failure: the constructor throws the transport's errors. Later failures go to
 ///          fastflow_options::on_failure, which by default ends the process with one sentence: a
-///          sender is lost (at once when it was killed, else after the transport's silence limit)
-///          or failed, has not joined in time, or sends what is no `T`.
-/// Cost:    one copy of each batch, one `new` for each item.
+///          sender is lost (noticed at once if killed, else after the transport's silence limit) or
+///          failed, did not join in time, or sent something other than a `T`.
+/// Cost:    one copy of each batch, one `new` per item.
 template <typename T>
 class fastflow_receiver : public ff::ff_node_t<T> {
 public:
-    /// `senders`: how many to expect, through all endpoints together; 0: as many as endpoints.
+    /// `senders`: number of senders to expect, over all endpoints together; 0: one per endpoint.
     explicit fastflow_receiver(endpoints where, std::size_t senders = 0,
                                fastflow_options options = {})
         : in_(std::move(where), senders, type_name<T>(), std::move(options)) {}
 
-    /// Where senders find it, for endpoints that leave a part open, as shm:// and tcp://eth0:0 do.
+    /// Addresses for the senders, with open parts of the endpoints filled in, as of shm:// and
+    /// tcp://eth0:0.
     std::vector<std::string> addresses() { return in_.over().addresses(); }
-    /// Ends the stream early, as if this node had failed; the others are told why.
+    /// Ends the stream early, as if this node had failed; tells the senders why.
     void fail(const std::string& why) { in_.fail({{errc::canceled}, why}); }
-    /// What ended it early; nothing while all is well, and after a good end.
+    /// Why it ended early; empty if it is still running or ended normally.
     std::optional<failure> failed() const { return in_.failed(); }
 
     T* svc(T*) override {
@@ -119,22 +120,22 @@ private:
     detail::fastflow_in in_;
 };
 
-/// The last node of a pipeline, or the collector of a farm, or a right worker of an all-to-all:
-/// sends what it gets to receivers in other processes, and deletes it.
+/// Last node of a pipeline, collector of a farm, or right worker of an all-to-all: sends its input
+/// to receivers in other processes, and deletes it.
 ///
 ///     fastflow_sender<job> to("shm://G2");
 ///     fastflow_sender<job> to({"shm://G2", "tcp://node7:7000"});      // each item to one of them
 ///
-/// Of several receivers the one with the least to do gets the next items, or the one whose number
-/// `route(item)` gives. Receivers may start later: it looks for them until join_limit. The node
-/// ends when all items have left the receivers, so nothing is lost unnoticed.
-/// Owner:   as fastflow_receiver. Items must come from `new T`.
+/// With several receivers, items go to the least loaded one, or to the index given by
+/// `route(item)`. Receivers may start later: it looks for them until join_limit. The node ends when
+/// all items have left the receivers, so no loss goes unnoticed.
+/// Owner:   as fastflow_receiver. Items must be created with `new T`.
 /// Threads: the node's own, and one of the engine.
-/// Failure: the constructor throws for addresses that are none. What breaks later is told to
-///          fastflow_options::on_failure, as a receiver does.
-/// Cost:    items are written into batches, with one lock for each; a node that is faster than its
-///          receivers waits while `batches_in_flight` batches have not left them. They leave into
-///          FastFlow's queues, which have no bound unless told.
+/// Failure: the constructor throws for invalid addresses. Later failures go to
+///          fastflow_options::on_failure, as with a receiver.
+/// Cost:    items are written into batches, with one lock per item. A node faster than its
+///          receivers waits while `batches_in_flight` batches have not left them. Receivers emit
+///          into FastFlow's queues, which are unbounded by default.
 template <typename T>
 class fastflow_sender : public ff::ff_node_t<T> {
     static_assert(serializable<T>,
@@ -156,7 +157,7 @@ public:
 
     int svc_init() override {
         out_.join();
-        return 0;  // Also when that failed: a node that ends here would leave the others waiting.
+        return 0;  // Even if that failed: ending here would leave the other nodes waiting.
     }
     T* svc(T* item) override {
         const std::unique_ptr<T> owned(item);

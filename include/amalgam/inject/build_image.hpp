@@ -10,28 +10,28 @@
 
 namespace amalgam {
 
-/// What an image is built from. Every field but the first has a default that suits most.
+/// Input of build_image(). The defaults of all fields but `path` suit most images.
 struct image_source {
-    std::string path;    ///< A file of C (".c") or C++.
-    std::string name{};  ///< Of the image; empty: that of the file, without its ending.
-    /// Empty: gcc or g++, or those that compile for that architecture elsewhere.
+    std::string path;    ///< A C (".c") or C++ source file.
+    std::string name{};  ///< Image name; empty: the file's name without extension.
+    /// Empty: gcc or g++, or the cross compiler for `target`.
     std::string compiler{};
     architecture target = this_architecture();
-    std::vector<std::string> flags{};      ///< More for the compiler: "-O3", "-Iinclude" …
-    std::vector<std::string> libraries{};  ///< Static ones that become part of it: "libz.a" …
-    std::size_t payload_alignment = 8;     ///< A power of two, up to 4096; above 8 it is copied.
+    std::vector<std::string> flags{};      ///< Additional compiler flags: "-O3", "-Iinclude" …
+    std::vector<std::string> libraries{};  ///< Static libraries to link in: "libz.a" …
+    /// A power of two, up to 4096; above 8, payloads are copied.
+    std::size_t payload_alignment = 8;
 };
 
-/// Whether an image may be called so: its NAME_main is a function of C.
+/// Whether `text` is a valid image name, i.e. NAME_main is a C function name.
 bool is_image_name(std::string_view text) noexcept;
 
-/// Compiles a file and makes an image of it, which exports NAME_main, NAME_payload_get_max_size and
-/// NAME_payload_init, as far as the file has them. What the compiler says goes to the standard
-/// error stream.
-/// Failure: throws error{not_found} when there is no such file or compiler, {invalid} when it does
-///          not compile or has no NAME_main, {unsupported} for code that cannot travel, with what
-///          about it and what to do.
-/// Cost:    a compiler and a linker run.
+/// Compiles a file into an image that exports NAME_main and, if defined, NAME_payload_get_max_size
+/// and NAME_payload_init. Compiler output goes to stderr.
+/// Failure: throws error{not_found} if the file or compiler does not exist, {invalid} if it does
+///          not compile or has no NAME_main, {unsupported} for code that cannot be injected, with
+///          the cause and the remedy.
+/// Cost:    runs a compiler and a linker.
 code_image build_image(const image_source& from);
 
 }  // namespace amalgam

@@ -19,16 +19,15 @@
 #include <amalgam/rpc/codec_std.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
-/// For the file of an image: makes a C++ function one that travels, with arguments and a result of
-/// any type that procedures may have (see rpc).
+/// For an image's source file: makes a C++ function injectable, with any argument and result types
+/// that procedures support (see rpc).
 ///
 ///     std::size_t count(store& where, const std::string& word) { … }
 ///     AMALGAM_INJECT(count)
 ///
-/// Its first parameter, a reference, is what the target gives all injected functions
-/// (injection_options::target_args); the others come from who calls it:
-/// `injector::add<std::size_t(std::string)>(image)`. One such line in a file, and the image's name
-/// is the function's. It is built with the headers of the release that its targets have.
+/// The first parameter, a reference, is the target's injection_options::target_args. The others
+/// come from the caller: `injector::add<std::size_t(std::string)>(image)`. Use it once per file;
+/// the image takes the function's name. Build it with the headers of the release its targets use.
 #define AMALGAM_INJECT(NAME)                                                       \
     AMALGAM_INJECTED(NAME)                                                         \
     void NAME##_main(void* payload, std::size_t payload_size, void* target_args) { \
@@ -42,7 +41,7 @@
 namespace amalgam {
 
 namespace detail {
-/// Has a service give its result, and throws when it has none.
+/// Returns a service's result, or throws its error.
 template <typename Ask>
 std::vector<std::byte> ask_target(Ask ask) {
     std::vector<std::byte> got;
@@ -55,24 +54,24 @@ std::vector<std::byte> ask_target(Ask ask) {
 }
 }  // namespace detail
 
-/// For injected code: a procedure of another process, or of the one that it is in.
+/// For injected code: calls a procedure of another process, or of the sender's.
 ///
 ///     const auto price = amalgam::injected_call<double(std::string)>("price", address)("tea");
 ///
-/// Types: as in the signature that it is defined by; no bulk.
-/// Failure: throws std::runtime_error with the sentence; where handlers run inline, and in confined
-///          code, always.
+/// Types: as in the procedure's signature; no bulk.
+/// Failure: throws std::runtime_error with the message; always throws in inline handlers and in
+///          confined code.
 template <typename Signature>
 class injected_call;
 
 template <typename R, typename... A>
 class injected_call<R(A...)> {
 public:
-    /// Without an address: at who sent the code.
+    /// Without an address: calls the sender of the code.
     explicit injected_call(std::string name, std::string address = {})
         : name_(std::move(name)), address_(std::move(address)) {}
 
-    /// Parks the ULT until the result is there.
+    /// Parks the ULT until the result arrives.
     R operator()(const A&... arguments) const {
         detail::growing_bytes into;
         basic_archive_writer<detail::growing_bytes> write(into);
@@ -94,27 +93,27 @@ private:
     std::string address_;
 };
 
-/// For injected code: memory that was attached to its message, of the sender or another process.
-/// As a parameter of a function that travels, where its caller gives a bulk.
+/// For injected code: memory attached to its message, of the sender or another process. Use it as a
+/// parameter of an injected function where the caller passes a bulk.
 ///
-/// Failure: throws std::runtime_error with the sentence, as injected_call does.
+/// Failure: throws std::runtime_error with the message, like injected_call.
 class attached_bulk {
 public:
-    /// By the number that injection::attach() gave.
+    /// `which`: the number returned by injection::attach().
     explicit attached_bulk(unsigned which = 0) noexcept : which_(which) {}
 
     std::uint64_t bytes() const noexcept {
         const long all = amalgam_inject_attached(which_);
         return all < 0 ? 0 : static_cast<std::uint64_t>(all);
     }
-    /// As many bytes as `into` has, from `offset`. Parks the ULT until they are there.
+    /// Reads from `offset`, filling `into`. Parks the ULT until done.
     void pull(std::uint64_t offset, std::span<std::byte> into) const {
         transfer(false, offset, into.data(), into.size());
     }
     void push(std::uint64_t offset, std::span<const std::byte> from) const {
         transfer(true, offset, const_cast<std::byte*>(from.data()), from.size());
     }
-    /// All of it, as elements; what is no whole one is left out.
+    /// Reads all of it, as elements; drops a partial last element.
     template <typename T = std::byte>
     std::vector<T> pull_all() const {
         static_assert(std::is_trivially_copyable_v<T>, "its bytes are not its value");
@@ -128,7 +127,7 @@ public:
         a(which_);
     }
 
-    static constexpr std::string_view amalgam_type_name = "bulk";  // As its caller gives one.
+    static constexpr std::string_view amalgam_type_name = "bulk";  // The caller passes a bulk.
 
 private:
     void transfer(bool push, std::uint64_t offset, std::byte* at, std::size_t size) const {
@@ -144,7 +143,7 @@ private:
 
 namespace amalgam::detail {
 
-/// That of a procedure that is called in the same way.
+/// The signature of a procedure called the same way.
 template <typename R, typename Target, typename... A>
 std::string injected_signature(R (*)(Target&, A...)) {
     return signature_text<R(A...)>();

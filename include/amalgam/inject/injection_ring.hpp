@@ -14,16 +14,16 @@ namespace detail {
 class ring_memory;
 }
 
-/// The other way to ship code, which the paper behind this layer takes, kept to compare with: the
-/// source puts messages with their code into memory of the target, and the target polls that.
+/// Alternative code shipping, as in the paper behind this layer; kept for comparison. The source
+/// writes messages with their code into the target's memory, and the target polls it.
 ///
-/// Prefer injection::post(): it needs no address to agree on, sleeps while nothing comes, and is
-/// faster while payloads are short. One ring is for one source, which may write there whatever it
-/// likes at any time: for sources that are trusted. What runs has the injection_target's rights and
-/// arguments; nobody has called it, so it has no results, and nobody to ask (see image.h). Owner:
-/// its memory. Borrows the engine of the target; what it runs may outlive the target. Threads: one
-/// at a time. Failure: the constructor throws error{invalid} for less than 4 KiB or more than 1
-/// GiB, and what
+/// Prefer injection::post(): it needs no address exchange, sleeps when idle, and is faster for
+/// short payloads. A ring serves one source, which may write anything there at any time: use it for
+/// trusted sources only. Injected code has the injection_target's rights and arguments. It has no
+/// caller, hence no result and nobody to call back (see image.h).
+/// Owner:   its memory. Borrows the target's engine; code it runs may outlive the target.
+/// Threads: one at a time.
+/// Failure: the constructor throws error{invalid} for less than 4 KiB or more than 1 GiB, and what
 ///          expose() throws.
 class injection_ring {
 public:
@@ -32,30 +32,30 @@ public:
     injection_ring& operator=(const injection_ring&) = delete;
     ~injection_ring();
 
-    /// For the source's injection_ring_writer, as an argument or result of a call.
+    /// Pass this to the source's injection_ring_writer, as an argument or result of a call.
     const bulk& memory() const noexcept;
-    /// Runs what has come, in order, at most so many; how many came: what may not run counts, too,
-    /// and is logged. Does not wait. When the source
-    /// writes what is no message, the log says so, and nothing of the ring runs any more.
+    /// Runs pending messages, in order, at most `most`; returns how many there were. Includes
+    /// messages not allowed to run, which are logged. Does not wait. If the source writes a
+    /// malformed message, logs it and stops serving this ring for good.
     std::size_t poll(std::size_t most = 64);
 
 private:
     std::unique_ptr<detail::ring_memory> memory_;
 };
 
-/// Its source.
+/// The source's end of an injection_ring.
 ///
-/// Owner:   a handle of the target's memory.
+/// Owner:   a handle to the target's memory.
 /// Threads: one at a time.
 class injection_ring_writer {
 public:
-    /// Failure: throws error{invalid} for memory that is no ring.
+    /// Failure: throws error{invalid} for memory that is not a ring.
     explicit injection_ring_writer(bulk ring);
 
-    /// Puts the message, with its code, into the ring, in two steps, so that it is never seen in
-    /// parts: parks the ULT or thread until it is there. False: there is no room yet.
-    /// Failure: throws error{too_large} for more than half of the ring, {invalid} when memory is
-    ///          attached or the message is none, and what bulk::push() throws.
+    /// Writes the message, with its code, in two steps, so that the target never sees part of it.
+    /// Parks the ULT or thread until written. False: no room yet.
+    /// Failure: throws error{too_large} for more than half of the ring, {invalid} if memory is
+    ///          attached or the message is empty, and what bulk::push() throws.
     bool try_post(const injection& message);
     /// The same, but waits for room.
     void post(const injection& message);
@@ -64,8 +64,8 @@ private:
     bool has_room(std::uint64_t bytes);
 
     bulk ring_;
-    std::uint64_t written_ = 0;  ///< Where the next message goes, counted without end.
-    std::uint64_t taken_ = 0;    ///< The target is at least this far.
+    std::uint64_t written_ = 0;  ///< Position of the next message; never wraps.
+    std::uint64_t taken_ = 0;    ///< Lower bound of the target's position.
 };
 
 }  // namespace amalgam

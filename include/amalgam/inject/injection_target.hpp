@@ -18,61 +18,61 @@ namespace detail {
 class target_core;
 }
 
-/// Which images may run somewhere. As it stands, those that a trusted signer has signed.
+/// Which images may run. By default, those signed by a trusted signer.
 struct injection_policy {
-    std::vector<signer_key> trusted{};  ///< Whose images run.
-    bool unsigned_too = false;          ///< And those that nobody has signed.
-    std::vector<std::string> names{};   ///< Only images of these names; empty: of any.
-    /// What no image may import. A check against accidents, not against malice: code can make
-    /// system calls by itself, and the runtimes have more ways than anybody lists. Confine what you
-    /// do not trust: the system refuses it all of that there.
+    std::vector<signer_key> trusted{};  ///< Signers whose images may run.
+    bool unsigned_too = false;          ///< Whether unsigned images may run as well.
+    std::vector<std::string> names{};   ///< Allowed image names; empty: all.
+    /// Symbols no image may import. Guards against accidents, not malice: code can make system
+    /// calls directly, and the runtimes offer more ways than any list. Confine code you do not
+    /// trust; there the kernel denies all of this.
     std::vector<std::string> denied_imports{
         "system", "popen",   "fork",     "vfork",   "execve",  "execv",       "execl",
         "execvp", "execlp",  "execle",   "execvpe", "fexecve", "posix_spawn", "posix_spawnp",
         "dlopen", "dlmopen", "dlsym",    "dlvsym",  "syscall", "mprotect",    "kill",
         "ptrace", "_Fork",   "execveat", "wordexp", "clone"};
-    /// Throws amalgam::error{denied} for an image that is not to run (what else it throws refuses
-    /// it, too); asked last, and again whenever an image is brought that is there already.
+    /// Final check: throws amalgam::error{denied} to reject an image (any other exception rejects
+    /// it, too). Called last, and again whenever a known image arrives.
     std::function<void(const code_image&)> check{};
 };
 
-/// Running injected code apart.
+/// Isolation of injected code.
 struct confinement_options {
-    /// Each run has a process of its own, which has a copy of all private memory of this one, and
-    /// no files, sockets or shared memory. What it changes is gone with it; what it gives as its
-    /// result comes back. A crash, or a loop without end, costs the target nothing. Nothing of an
-    /// image is run, or known to what unwinds, outside of that process. It ends with this one.
+    /// Runs each call in a process of its own, with a copy of all private memory of this one and no
+    /// files, sockets or shared memory. Its changes vanish with it; only its result comes back. A
+    /// crash or an endless loop does not affect the target. Nothing of an image is run, or
+    /// registered for unwinding, outside that process, which ends with this one.
     ///
-    /// It can read what this process has in memory, and tell it to its caller: keep out of its way
-    /// what that must not learn, by madvise(MADV_DONTFORK) on pages of their own, or in another
-    /// process. Functions that the target exports are called in the copy: what they lock may be
-    /// locked there for ever, by a thread that is not there.
+    /// It can read this process's memory and reveal it to its caller. Keep secrets out of reach: on
+    /// pages of their own with madvise(MADV_DONTFORK), or in another process. Functions exported by
+    /// the target run in the copy, where a lock may be held forever by a thread that does not exist
+    /// there.
     bool on = false;
-    std::chrono::nanoseconds time = std::chrono::seconds(1);  ///< Then it is ended.
+    std::chrono::nanoseconds time = std::chrono::seconds(1);  ///< Time limit; then it is killed.
     std::size_t result_bytes = std::size_t{16} << 20;
-    /// More than this process has; beyond, allocations fail. What it writes of its copy takes
-    /// memory, too.
+    /// Memory limit on top of what this process has; past it, allocations fail. Pages of its copy
+    /// that it writes take memory in addition.
     std::size_t memory_bytes = std::size_t{256} << 20;
-    /// So many at once; others wait for them, until their callers do not.
+    /// Concurrent runs; others wait, as long as their callers do.
     std::size_t at_once = 8;
 };
 
-/// How a process takes code in. Every field has a default; with those nothing runs.
+/// How a process accepts injected code. By default, nothing runs.
 struct injection_options {
     injection_policy allows{};
-    /// Functions and objects that images may import, by name, beside those of the C and C++
+    /// Functions and objects that images may import, by name, in addition to those of the C and C++
     /// runtimes.
     std::map<std::string, void*, std::less<>> exports{};
-    void* target_args = nullptr;  ///< What each image's main gets last.
-    /// The same, asked for each time; instead of target_args.
+    void* target_args = nullptr;  ///< Last argument of every image's main.
+    /// Called each time for that argument; replaces target_args.
     std::function<void*()> target_args_of{};
-    /// handler::inline_ is faster; then nothing injected may wait.
+    /// handler::inline_ is faster, but injected code must not wait then.
     handler run = handler::ult;
-    confinement_options confined{};  ///< With handler::ult only.
+    confinement_options confined{};  ///< Only with handler::ult.
     std::size_t max_image_bytes = std::size_t{16} << 20;
-    std::size_t max_images = 256;  ///< Kept linked; what was not used for longest goes first.
-    /// One-way messages that wait until their image is fetched from who sent them, and the bytes of
-    /// their payloads; of one peer half of it. Others are dropped, counted (inject.refused) and
+    std::size_t max_images = 256;  ///< Kept linked; the least recently used is dropped first.
+    /// One-way messages waiting for their image to be fetched from the sender, and their payload
+    /// bytes. One peer may use half of each. Further ones are dropped, counted (inject.refused) and
     /// logged.
     std::size_t max_waiting_messages = 2048;
     std::size_t max_waiting_bytes = std::size_t{16} << 20;
@@ -80,14 +80,14 @@ struct injection_options {
 
 /// Lets other processes run code in this one: see injector.
 ///
-/// Injected code can do all that this process can, unless it is confined. It is checked before it
-/// is linked, and not watched afterwards: whoever may sign for a target may do anything there.
-/// Owner:   borrows the engine, which outlives it. At its end no new call begins; images go when
-///          nothing of theirs runs any more.
+/// Unless confined, injected code can do anything this process can. It is checked before linking,
+/// not supervised afterwards: anyone who can sign for a target can do anything there.
+/// Owner:   borrows the engine, which must outlive it. After its destruction no new call starts;
+///          images are unloaded once none of their code is running.
 /// Threads: any.
-/// Failure: the constructor throws error{invalid} when the engine has one already, or code is to
-///          be confined and run inline. What injected
-///          code throws its caller gets as `handler_failed`, with its sentence.
+/// Failure: the constructor throws error{invalid} if the engine already has a target, or if
+///          confinement is combined with inline handlers. Exceptions of injected code reach its
+///          caller as `handler_failed`, with the message.
 class injection_target {
 public:
     explicit injection_target(engine& on, injection_options options = {});
@@ -95,12 +95,12 @@ public:
     injection_target& operator=(const injection_target&) = delete;
     ~injection_target();
 
-    /// From now on these run, and no others. What is there already is checked again; what may not
-    /// stay is gone when nothing of it runs any more.
+    /// Replaces the policy. Present images are checked again; rejected ones are unloaded once none
+    /// of their code is running.
     void set_policy(injection_policy allows);
 
-    std::size_t images() const;  ///< That are linked now.
-    std::uint64_t runs() const;  ///< Of injected code, so far.
+    std::size_t images() const;  ///< Currently linked.
+    std::uint64_t runs() const;  ///< Runs of injected code so far.
 
 private:
     friend class injection_ring;

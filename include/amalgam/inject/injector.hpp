@@ -31,39 +31,40 @@ struct payload_memory;
 struct source_image;
 }  // namespace detail
 
-/// How an image's code gets to where it runs.
+/// How code reaches its target.
 enum class shipping : std::uint8_t {
-    once,   ///< When it is used there for the first time, or was forgotten: then only its hash.
-    always  ///< With every message: the target need not keep anything.
+    once,   ///< On first use there, or if it was dropped; otherwise only its hash.
+    always  ///< With every message: the target need not keep it.
 };
 
-/// A message to code that travels: an image, and what that is to work on.
+/// A message that runs an image at a target: the image and its payload.
 ///
-/// Owner:   its payload. Can be sent many times, also at once; not changed meanwhile.
+/// Owner:   its payload. May be sent many times, also concurrently; do not modify it meanwhile.
 /// Threads: const members may run concurrently.
 class injection {
 public:
-    injection() noexcept = default;  ///< None.
+    injection() noexcept = default;  ///< Empty.
 
-    /// As long as it was asked for, or as the image has made it; of a message that is none: empty.
+    /// As long as requested, or as made by the image; empty for an empty message.
     mutable_bytes payload() noexcept;
     const_bytes payload() const noexcept;
-    /// Lets the code read or write this memory, which may be of any process: returns the number by
-    /// which it names it (see image.h, injected.hpp). Who exposed it says how long it is there.
+    /// Lets the code access this memory, of any process. Returns the number by which the code names
+    /// it (see image.h, injected.hpp). The exposing side controls its lifetime.
     unsigned attach(bulk what);
 
-    /// Runs it there; what it gave as its result. Parks the ULT or thread.
-    /// Failure: throws what rpc does; error{invalid} for a message that is none; {denied} when the
-    ///          target does not let this image run, {not_found} when it has no injection_target, or
-    ///          does not export what the image imports, {handler_failed} with what it threw.
+    /// Runs it at `there` and returns its result. Parks the ULT or thread.
+    /// Failure: throws what rpc does; error{invalid} for an empty message; {denied} if the target's
+    ///          policy rejects the image; {not_found} if the peer has no injection_target or does
+    ///          not export a symbol the image imports; {handler_failed} with the message of its
+    ///          exception.
     std::vector<std::byte> call(
         const peer& there, std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const;
-    /// The same without waiting: in a ULT of the engine. To cancel() the future, or to destroy it,
-    /// cancels the call, here and there.
+    /// The same without waiting, in a ULT of the engine. Canceling or destroying the future cancels
+    /// the call, here and there.
     future<std::vector<std::byte>> start(
         const peer& there, std::chrono::nanoseconds within = std::chrono::nanoseconds::max()) const;
-    /// Has it run there, and wants to know nothing. The payload is not copied when it is long. Of
-    /// the first ones to a target later ones may run sooner.
+    /// Fire and forget; reports no result. A long payload is not copied. The first messages to a
+    /// target may be overtaken by later ones.
     void post(const peer& there) const;
 
 private:
@@ -76,23 +77,23 @@ private:
     shipping how_ = shipping::once;
 };
 
-/// An image, registered where its messages are made.
+/// An image registered at the source, where its messages are made.
 ///
-/// Owner:   a handle. As long as one, or a message of it, is there targets may ask for its code.
+/// Owner:   a handle. Targets can request its code while a handle or a message of it exists.
 /// Threads: any.
 class injected_function {
 public:
-    injected_function() noexcept = default;  ///< None.
+    injected_function() noexcept = default;  ///< Empty.
 
-    /// Of a function that is none: no image.
+    /// Empty for an empty function.
     const code_image& image() const noexcept;
-    /// A message whose payload the image itself makes: its NAME_payload_get_max_size() says how
-    /// long that gets at most, its NAME_payload_init() writes it in its place. See image.h.
-    /// Failure: throws error{not_found} when the image has no such functions, {handler_failed} when
-    ///          payload_init does not return 0 or one of them throws, {no_memory}.
+    /// A message with a payload made by the image: NAME_payload_get_max_size() returns its maximum
+    /// size, NAME_payload_init() writes it in place. See image.h.
+    /// Failure: throws error{not_found} if the image lacks these functions, {handler_failed} if
+    ///          payload_init does not return 0 or either throws, {no_memory}.
     injection create(const_bytes source_args, shipping how = shipping::once) const;
-    /// A message with a payload of so many bytes, zeros.
-    /// Failure: throws error{no_memory}; both throw error{invalid} for a function that is none.
+    /// A message with a zeroed payload of that size.
+    /// Failure: throws error{no_memory}; both overloads throw error{invalid} for an empty function.
     injection create(std::size_t payload_bytes, shipping how = shipping::once) const;
 
 private:
@@ -109,13 +110,13 @@ private:
 template <typename Signature>
 class injected_procedure;
 
-/// The same with arguments and a result: an image that was made by AMALGAM_INJECT. Where the
-/// signature has a `bulk` the function has an attached_bulk.
+/// The same, typed: for an image made with AMALGAM_INJECT. A `bulk` in the signature corresponds to
+/// an attached_bulk in the function.
 ///
-/// Owner, threads and failure: as injected_function and injection; error{mismatch} when the result
-/// is another one than was expected. The constructor throws error{invalid} for a function that is
-/// none, {mismatch} when the image has another signature, as far as it is known here: images say
-/// it, but those for other processors only, and those that AMALGAM_INJECT has not made, do not.
+/// Owner, threads and failure: as injected_function and injection; error{mismatch} if the result
+/// has an unexpected type. The constructor throws error{invalid} for an empty function, {mismatch}
+/// if the image is known to have another signature. It is unknown for images for other
+/// architectures only, or made without AMALGAM_INJECT.
 template <typename R, typename... A>
 class injected_procedure<R(A...)> {
 public:
@@ -124,13 +125,13 @@ public:
         function_.check_signature(signature_text<R(A...)>());
     }
 
-    /// The same with a deadline, counted from each call.
+    /// A copy with a deadline of `time` from each call.
     injected_procedure within(std::chrono::nanoseconds time) const {
         injected_procedure timed(*this);
         timed.within_ = time;
         return timed;
     }
-    /// Runs it there; parks the ULT or thread.
+    /// Runs it at `there`; parks the ULT or thread.
     R call(const peer& there, const A&... arguments) const {
         return result_of(message(arguments...).call(there, within_));
     }
@@ -186,10 +187,11 @@ private:
 ///     const auto codec = inject.add(am::code_image::find("codec"));
 ///     codec.create(as_bytes_of(records)).call(store);
 ///
-/// Owner:   borrows the engine, which outlives it; what was added may outlive it: calls still bring
-///          its code, and targets that ask for it, as posts make them, get none.
+/// Owner:   borrows the engine, which must outlive it. Added functions may outlive the injector:
+///          their calls still carry the code, but targets that request it, as posts make them, get
+///          none.
 /// Threads: any.
-/// Failure: the constructor throws error{invalid} when the engine has one already.
+/// Failure: the constructor throws error{invalid} if the engine already has an injector.
 class injector {
 public:
     explicit injector(engine& on);
@@ -197,12 +199,12 @@ public:
     injector& operator=(const injector&) = delete;
     ~injector();
 
-    /// Links its payload functions here.
-    /// Failure: throws error{invalid} for no image; what linking does: error{unsupported},
-    ///          {not_found}; {handler_failed} when a static object of it throws.
+    /// Registers an image and links its payload functions here.
+    /// Failure: throws error{invalid} for an empty image; linking errors: error{unsupported},
+    ///          {not_found}; {handler_failed} if one of its static objects throws.
     injected_function add(code_image image);
-    /// Of an image that was made by AMALGAM_INJECT.
-    /// Failure: as add(); error{mismatch} when it was made of a function of another signature.
+    /// For an image made with AMALGAM_INJECT.
+    /// Failure: as add(); error{mismatch} if it was made from a function with another signature.
     template <typename Signature>
     injected_procedure<Signature> add(code_image image, shipping how = shipping::once) {
         return injected_procedure<Signature>(add(std::move(image)), how);
