@@ -14,7 +14,7 @@ namespace amalgam {
 
 namespace detail {
 
-/// One port of the exposing engine's: its key, and where others find it.
+/// One port of the exposing engine: its remote key and its address.
 struct bulk_way {
     remote_key key;
     std::string address;  ///< Empty: the port does not listen.
@@ -22,30 +22,30 @@ struct bulk_way {
 
 enum class bulk_kind : std::uint8_t {
     nothing = 0x10,  ///< Version 1 in the upper four bits.
-    inside = 0x11,   ///< The bytes ride inside.
+    inside = 0x11,   ///< The bytes are included.
     elsewhere = 0x12
 };
 
-/// A descriptor on its way out. Borrows from the bulk. See docs/wire/bulk.md.
+/// Wire form of an outgoing descriptor. Borrows from the bulk. See docs/wire/bulk.md.
 struct bulk_image {
     static constexpr std::uint16_t no_way = 0xffff;
     static constexpr std::size_t max_ways = 64;
     static constexpr std::size_t max_address_bytes = 1024;
-    /// Read-only memory up to this rides inside.
+    /// Read-only memory up to this size is sent inside the descriptor.
     static constexpr std::size_t inside_bytes = 1024;
 
     bulk_kind kind = bulk_kind::nothing;
     access rights = access::read;
     std::uint64_t bytes = 0;
     std::uint64_t offset = 0;  ///< Within the region.
-    remote_key home;           ///< At the engine that exposed it; its length and rights count.
-    std::uint64_t loan = 0;    ///< By which the receiver keeps the memory; 0: it does not.
+    remote_key home;  ///< Key at the exposing engine; its length and rights are authoritative.
+    std::uint64_t loan = 0;  ///< Loan by which the receiver keeps the memory alive; 0: none.
     std::uint16_t direct = no_way;
     std::span<const bulk_way> ways;
     std::vector<std::byte> content;
 };
 
-/// One that arrived.
+/// A received descriptor.
 struct received_bulk : bulk_image {
     std::vector<bulk_way> own_ways;
 };

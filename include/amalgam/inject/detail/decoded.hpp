@@ -7,7 +7,7 @@
 
 namespace amalgam::detail {
 
-/// The one value that these bytes are; nothing: they are another.
+/// Decodes exactly one value; empty if the bytes are not exactly a `T`.
 template <typename T>
 std::optional<T> decoded(const_bytes all) {
     archive_reader read(all);

@@ -5,7 +5,7 @@
 
 namespace amalgam::detail {
 
-/// Bytes that grow: what an archive writes into, where there is no engine.
+/// A growing byte buffer for archives to write into, where there is no engine.
 class growing_bytes {
 public:
     std::byte* extend(std::size_t bytes) {

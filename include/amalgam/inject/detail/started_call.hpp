@@ -16,10 +16,10 @@ namespace amalgam::detail {
 template <typename T>
 class started_call final : public future_state<T> {
 public:
-    /// Takes the object over.
+    /// Takes ownership of this object.
     template <typename Call>
     future<T> launch(pool& where, Call call) {
-        this->add_reference();  // The ULT's, which may end with its engine before it begins.
+        this->add_reference();  // The ULT's, which may end with its engine before it starts.
         runs_ = spawn(where, [mine = running(this), call = std::move(call)] {
             try {
                 if (mine->now_.exchange(at::work) == at::canceled)

@@ -8,10 +8,10 @@
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/loans.hpp>
 
-/// How handlers answer other than by returning: the parts that do not know the types.
+/// Type-erased parts of answering other than by returning.
 namespace amalgam::detail {
 
-/// Values on their way from a handler to its caller, with what they lend.
+/// Values sent from a handler to its caller, with the buffers they lend.
 struct answer_values {
     explicit answer_values(buffer_pool* pool) noexcept : values(pool) {}
 
@@ -28,28 +28,28 @@ struct answer_values {
     lent_list lends;
 };
 
-/// An answer that may be given before, or long after, its handler returns; once.
+/// An answer given once, before or long after its handler returns.
 ///
-/// Owner:   counted references: one belongs to the responder.
+/// Owner:   reference-counted; the responder holds one reference.
 /// Threads: any, one at a time.
 class late_answer_base {
 public:
     late_answer_base(const late_answer_base&) = delete;
     late_answer_base& operator=(const late_answer_base&) = delete;
 
-    /// The call that it answers.
+    /// The call being answered.
     virtual const call_context& about() const noexcept = 0;
-    /// True for the first who asks: it may answer.
+    /// True for the first caller only, which may then answer.
     virtual bool claim() noexcept = 0;
-    /// Where the first writes the result; then it says that it is there.
+    /// Where the claimer writes the result before send().
     virtual answer_values& room() noexcept = 0;
     virtual engine_core& core() noexcept = 0;
     virtual encoding values_as() const noexcept = 0;
     virtual void send(status what, std::string_view text = {}) noexcept = 0;
     virtual void add_reference() noexcept = 0;
     virtual void drop_reference() noexcept = 0;
-    /// An exception leaves the handler just now, and says better what happened than a responder
-    /// that it destroys could.
+    /// True while an exception leaves the handler: it explains the failure better than a responder
+    /// it destroys.
     virtual bool handler_unwinds() const noexcept = 0;
 
 protected:
@@ -57,7 +57,7 @@ protected:
     ~late_answer_base() = default;
 };
 
-/// Values that a handler yields, one after the other.
+/// A stream of values from a handler.
 ///
 /// Threads: the handler's.
 class item_sender_base {
@@ -66,14 +66,14 @@ public:
     item_sender_base& operator=(const item_sender_base&) = delete;
 
     virtual const call_context& about() const noexcept = 0;
-    /// Waits until the caller wants another. Throws error{canceled} when it wants no more.
+    /// Waits for credit from the caller. Throws error{canceled} if the caller wants no more.
     virtual void await_credit() = 0;
-    /// The value could not be written: another may take its place.
+    /// Returns the credit of a value that could not be written.
     virtual void give_back_credit() noexcept = 0;
     virtual answer_values& room() noexcept = 0;
     virtual engine_core& core() noexcept = 0;
     virtual encoding values_as() const noexcept = 0;
-    /// Sends what is in the room; parks until it has left, or was fetched.
+    /// Sends the value in room(); parks until it has left or was fetched.
     virtual void send() = 0;
 
 protected:
@@ -81,7 +81,7 @@ protected:
     ~item_sender_base() = default;
 };
 
-/// What a handler answers by, other than its result.
+/// How a handler answers, other than by its result.
 struct answer_way {
     late_answer_base* late = nullptr;
     item_sender_base* items = nullptr;

@@ -24,8 +24,8 @@
 #include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
-/// What stands behind a typed call: the part that does not know the types, and the two thin
-/// skins that do (a call somebody waits for, a call behind a future).
+/// The type-erased core of a typed call, and two thin typed layers over it: a call waited for, and
+/// a call behind a future.
 namespace amalgam {
 class call_context;
 }
@@ -36,17 +36,17 @@ class engine_core;
 class caller;
 struct peer_state;
 
-/// A procedure as callers name it. One per name and signature and engine, at a fixed address.
+/// A procedure as named by callers. One per name, signature and engine, at a fixed address.
 struct remote_procedure {
     std::uint64_t id = 0;
-    std::uint32_t index = 0;  ///< Counts up from 0 within the engine.
+    std::uint32_t index = 0;  ///< Assigned in sequence within the engine, from 0.
     std::string name;
     std::string signature;
-    std::string wire_text;  ///< Both, as the first request to a peer carries them.
+    std::string wire_text;  ///< Name and signature, as sent in the first request to a peer.
     bool library = false;   ///< See is_library_procedure().
 };
 
-/// A message on its way to a peer: at the port, or in the peer's queue behind a full port.
+/// A message to a peer: at the port, or queued for the peer because the port is full.
 struct outgoing : completion {
     enum class at : std::uint8_t { nowhere, queue, port };
 
@@ -57,9 +57,9 @@ struct outgoing : completion {
     std::array<const_bytes, 5> pieces{};
     std::uint8_t piece_count = 0;
     at where = at::nowhere;
-    bool is_answer = false;          ///< While it is queued it counts as not read.
-    bool urgent = false;             ///< Queued in front of those that are not.
-    peer_state* queue_of = nullptr;  // Of the queue, as are:
+    bool is_answer = false;          ///< Counts as unread while queued.
+    bool urgent = false;             ///< Queued ahead of messages that are not.
+    peer_state* queue_of = nullptr;  // Queue links, with the next two.
     outgoing* previous = nullptr;
     outgoing* next = nullptr;
 };
@@ -71,18 +71,18 @@ struct deadline_timer : timer {
     call_record* call = nullptr;
 };
 
-/// Where a call is to go, until when it may take, and what else is asked of it.
+/// Target, deadline and other settings of a call.
 struct call_target {
     engine_core* core = nullptr;
     const remote_procedure* what = nullptr;
     amalgam::peer to;
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
-    std::chrono::nanoseconds pause{0};  ///< Before the second attempt; then twice as long.
+    std::chrono::nanoseconds pause{0};  ///< Before the second attempt; doubles each time.
     std::uint16_t attempts = 1;
     std::uint16_t provider = 0;
     bool urgent = false;
     bool idempotent = false;
-    std::uint32_t window = 64;  ///< Of a stream: values sent and not yet read, at most.
+    std::uint32_t window = 64;  ///< Of a stream: maximum values sent and not yet read.
     encoding as = encoding::native;
     std::optional<trace_context> trace{};
 };
@@ -92,9 +92,9 @@ struct drop_extras {
     void operator()(call_extras* which) const noexcept;
 };
 
-/// One call from its arguments to its outcome, without its types.
+/// One call from its arguments to its outcome, type-erased.
 ///
-/// Owner:   who made it; stays where it is from submit() until over().
+/// Owner:   its maker; does not move between submit() and over().
 /// Threads: the maker's until submit(), the engine's stream until over(), then the maker's.
 class call_record : public outgoing {
 public:
@@ -108,32 +108,33 @@ public:
     }
 
     body arguments;
-    std::uint32_t window = 0;  ///< Not 0: it is a stream_call.
-    failure why;               ///< How it ended; ok with a value.
+    std::uint32_t window = 0;  ///< Nonzero for a stream_call.
+    failure why;               ///< The outcome; ok with a value.
 
 protected:
     /// Hands the call to the engine; over() runs exactly once, here or on the engine's stream.
     void submit() noexcept;
-    /// The same once few enough messages to its peer wait for room: parks until then. Where nobody
-    /// can wait it ends as `overloaded`.
+    /// The same, but first parks while too many messages to the peer are queued. Ends as
+    /// `overloaded` where the caller cannot wait.
     void submit_in_turn() noexcept;
-    /// Asks for an early end. Any thread; until over(). The record must stay until release().
+    /// Requests cancellation. Any thread, until over(). The record must stay alive until release().
     void request_cancel() noexcept;
     [[noreturn]] void raise() const;
     std::string_view procedure_name() const noexcept { return what_->name; }
 
-    /// Reads the result. May throw what the result's type throws.
+    /// Reads the result. May throw whatever the result's type throws.
     virtual void decode(archive_reader& from) = 0;
-    /// The call has ended: `why` is set. The record is the maker's again, and may be gone.
+    /// The call has ended and `why` is set. The record belongs to its maker again, and may be
+    /// destroyed.
     virtual void over() noexcept = 0;
-    /// The engine is done with a request_cancel().
+    /// The engine has finished with a request_cancel().
     virtual void release() noexcept {}
 
     engine_core* core_;
 
 private:
     friend class caller;
-    /// This call, for another thread to hand to the engine's stream.
+    /// Posted task: hands this call from another thread to the engine's stream.
     struct errand : work_unit {
         errand(run_function what, call_record& whose) noexcept : work_unit(what), call(whose) {}
         call_record& call;
@@ -154,22 +155,22 @@ private:
     std::unique_ptr<call_extras, drop_extras> extras_;
     std::uint16_t provider_;
     lent_list loans_;
-    call_record* previous_pending_ = nullptr;  // Of the same peer.
+    call_record* previous_pending_ = nullptr;  // List of pending calls to the same peer.
     call_record* next_pending_ = nullptr;
     std::uint64_t id_ = 0;          // Slot and generation while a reply may come; else 0.
-    bool naming_ = false;           // The request carries name and signature.
-    bool xdr_;                      // As are the arguments.
-    bool checked_ = false;          // The request carries a checksum.
-    bool canceled_early_ = false;   // Before it was submitted.
-    bool ended_ = false;            // The outcome is known; over() waits for the port to let go.
+    bool naming_ = false;           // The request includes name and signature.
+    bool xdr_;                      // The arguments' encoding.
+    bool checked_ = false;          // The request includes a checksum.
+    bool canceled_early_ = false;   // Before submit().
+    bool ended_ = false;            // The outcome is known; over() waits for the port to finish.
     bool pausing_ = false;          // Between two attempts.
-    std::optional<errand> submit_;  // Only where another thread calls,
-    std::optional<errand> cancel_;  // or cancels.
+    std::optional<errand> submit_;  // Only if called from another thread,
+    std::optional<errand> cancel_;  // or canceled from one.
     std::optional<deadline_timer> timer_;
     std::array<std::byte, 4> checksum_;
 };
 
-/// A call that its maker waits for, parked.
+/// A call whose maker parks until it ends.
 class waited_call : public call_record {
 protected:
     using call_record::call_record;
@@ -209,17 +210,17 @@ private:
     std::optional<stored<R>> value_;
 };
 
-/// A call that tells a function how it ended. Deletes itself.
+/// A call that passes its outcome to a function. Deletes itself.
 template <typename R, typename Function>
 class told_call final : public call_record {
 public:
     told_call(const call_target& target, Function then)
         : call_record(target), then_(std::move(then)) {}
 
-    /// Precondition: made by new, arguments are in place. Takes the object over.
+    /// Precondition: made with new, arguments written. Takes ownership.
     void launch() noexcept { submit_in_turn(); }
 
-    // Recycled, as the states of futures are.
+    // Recycled, like the states of futures.
     static void* operator new(std::size_t bytes) { return allocate_block(bytes); }
     static void operator delete(void* memory, std::size_t bytes) noexcept {
         free_block(memory, bytes);
@@ -252,7 +253,7 @@ private:
     std::optional<stored<R>> value_;
 };
 
-/// Keeps the engine's inside alive while a future may still ask it to cancel.
+/// Keeps the engine's core alive while a future may still request cancellation.
 class core_reference {
 public:
     explicit core_reference(engine_core& core) noexcept;
@@ -264,18 +265,18 @@ private:
     engine_core& kept_alive_;
 };
 
-/// A call behind a future: the future's state and the call are one object, from the pool
-/// that future states come from.
+/// A call behind a future. The future's state and the call are one object, from the pool of future
+/// states.
 template <typename R>
 class future_call final : public future_state<R>, private core_reference, public call_record {
 public:
     explicit future_call(const call_target& target)
         : core_reference(*target.core), call_record(target) {}
 
-    /// Precondition: made by new, arguments are in place. Takes the object over.
+    /// Precondition: made with new, arguments written. Takes ownership.
     future<R> launch() noexcept {
         this->on_abandon(&cancel_it, this);
-        this->add_reference();  // The future's; ours goes in over().
+        this->add_reference();  // The future's reference; ours is dropped in over().
         future<R> later(*this);
         submit_in_turn();
         return later;

@@ -12,7 +12,7 @@
 
 namespace amalgam::detail {
 
-/// The types of a callable, from its one call operator.
+/// Signature of a callable with a single call operator.
 template <typename F>
 struct callable_signature : callable_signature<decltype(&F::operator())> {};
 template <typename R, typename... A>
@@ -40,7 +40,7 @@ struct callable_signature<R (C::*)(A...) const noexcept> {
     using type = R(A...);
 };
 
-/// From a handler's types to those that callers see, and what it answers by.
+/// Maps a handler's signature to the one callers see, and to the way it answers.
 template <typename Signature>
 struct served {
     using signature = Signature;
@@ -80,12 +80,13 @@ struct served<void(stream_writer<T>&, A...)> {
     };
 };
 
-/// What the engine calls when a request arrives; knows the types.
+/// What the engine invokes for a request; the derived class knows the types.
 class handler_base {
 public:
     virtual ~handler_base() = default;
-    /// Reads the arguments, runs, writes the result, or answers by `how`. False: the arguments do
-    /// not fit the types, and nothing ran. Throws what the user's function throws.
+    /// Reads the arguments, runs the function, and writes the result or answers through `how`.
+    /// Returns false if the arguments do not match the types; the function has not run then. Throws
+    /// what the user's function throws.
     virtual bool invoke(archive_reader& arguments, archive_writer& result,
                         const answer_way& how) = 0;
 };
@@ -102,7 +103,7 @@ inline constexpr bool callable_as<Function, R(A...)> = std::is_invocable_r_v<R, 
 template <typename Function, typename Way, typename Signature>
 class typed_handler;
 
-/// `Signature`: what callers see.
+/// `Signature`: as callers see it.
 template <typename Function, typename Way, typename R, typename... A>
 class typed_handler<Function, Way, R(A...)> final : public handler_base {
     static_assert((!is_out_parameter<A> && ...),
@@ -137,7 +138,8 @@ private:
             std::apply([&](auto&... each) { from(each...); }, values);
             return values;
         } else {
-            return all{load_new<std::remove_cvref_t<A>>(from)...};  // Braces keep the order.
+            // Braces guarantee evaluation order.
+            return all{load_new<std::remove_cvref_t<A>>(from)...};
         }
     }
 

@@ -12,35 +12,35 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/rpc/peer.hpp>
 
-/// What layers above may ask the inside of an engine. Any thread.
+/// Access to an engine's internals for layers above. Any thread.
 namespace amalgam::detail {
 
 class engine_core;
 
-/// The engine as its own peer, also when it does not listen.
+/// The engine as its own peer, even if it does not listen.
 peer self_of(const engine_core& core) noexcept;
-/// What every key of an exposure of this engine's holds, for peer::self_port; never 0.
+/// Incarnation in all of this engine's exposure keys for peer::self_port; never 0.
 std::uint64_t home_of(const engine_core& core) noexcept;
-/// Of its ports, in order; empty where one does not listen.
+/// Its ports, in order; the address is empty for a port that does not listen.
 std::size_t port_count(const engine_core& core) noexcept;
 const std::string& port_address(const engine_core& core, std::size_t port) noexcept;
-/// No way leads to that peer any more: a hint, which may miss one that was lost long ago.
+/// Whether no path leads to that peer any more. A hint: it may miss a peer lost long ago.
 bool is_lost(const engine_core& core, const peer& who) noexcept;
-/// engine::lookup(), but for its exceptions of want of memory.
+/// engine::lookup() that throws only if out of memory.
 result<peer> find_peer(engine_core& core, std::string_view address);
-/// Some peer may be known by several ways: see routed_transfer.
+/// Whether any peer may be known by several paths: see routed_transfer.
 bool knows_routes(const engine_core& core) noexcept;
-/// The clock that its deadlines go by.
+/// The clock used for its deadlines.
 clock::time_point now_of(const engine_core& core) noexcept;
-/// Throws error{invalid} where the caller would wait for ever.
+/// Throws error{invalid} where the caller would wait forever.
 void check_may_wait(const engine_core& core);
-/// Runs `define()`, which defines the library's procedure `first`. Of what does so an engine has
-/// one: where the name is taken, "this engine has {what} already …"; all other failures are
-/// define()'s. Failure: throws error{invalid} for that; what engine::define() does.
+/// Runs `define()`, which defines the library procedure `first`. For layers of which an engine has
+/// at most one: if the name is taken, the error is "this engine has {what} already …". Failure:
+/// throws error{invalid} then; otherwise what engine::define() throws.
 void define_first(engine_core& core, std::string_view first, std::string_view what,
                   const std::function<void()>& define);
-/// Memory that peers on the same host reach as fast as a port of the engine can let them: see
-/// port::allocate(). Given back on the engine's stream, whoever drops it.
+/// Memory that peers on the same host access as fast as a port of the engine allows: see
+/// port::allocate(). Released on the engine's stream, from whatever thread it is dropped.
 /// Failure: throws error{no_memory}, error{closed}.
 struct port_memory {
     std::shared_ptr<void> holder;

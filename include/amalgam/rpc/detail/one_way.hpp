@@ -11,14 +11,14 @@
 
 namespace amalgam::detail {
 
-/// Bytes of a message that stay where they are until it was sent.
+/// Bytes of a message that stay in place until it is sent.
 struct held_range {
-    std::shared_ptr<const void> owner;  ///< Let go afterwards, on any thread.
+    std::shared_ptr<const void> owner;  ///< Released afterwards, on any thread.
     const_bytes bytes;
 };
 
-/// A call that wants no answer, while its arguments are written. Lives on the caller's stack:
-/// what the port does not take at once moves to a buffer of the engine's, but for what is held.
+/// A one-way call while its arguments are written. Lives on the caller's stack: what the port does
+/// not accept at once moves to an engine buffer, except for held bytes.
 class one_way {
 public:
     explicit one_way(const call_target& target) : arguments(pool_of(target)), target_(target) {}
@@ -29,10 +29,11 @@ public:
         archive_writer(arguments, target_.as, &between)(values...);
     }
 
-    /// Whether the last argument, a span of bytes, is better held than copied: many are.
+    /// Whether to hold the last argument, a span of bytes, instead of copying it: true for large
+    /// ones.
     bool may_hold(const const_bytes& last) const;
     bool may_hold(const rest_of_message& last) const { return may_hold(last.bytes); }
-    /// Writes it so.
+    /// Writes it as held bytes.
     void hold(std::shared_ptr<const void> owner, const_bytes last);
     void hold(std::shared_ptr<const void> owner, const rest_of_message& last);
 
@@ -42,7 +43,7 @@ public:
 
 private:
     static buffer_pool* pool_of(const call_target& target);
-    /// More arguments than this are for their receiver to fetch.
+    /// Larger arguments are fetched by the receiver.
     std::size_t most_in_message() const;
     void send_elsewhere(std::vector<std::byte>& extras);
 
@@ -51,7 +52,7 @@ private:
     held_range held_;
 };
 
-/// Throws error{invalid} unless the target's procedure may run twice.
+/// Throws error{invalid} unless the target's procedure is idempotent.
 void require_idempotent(const call_target& target);
 
 /// engine_options::encoding.

@@ -10,9 +10,9 @@ namespace amalgam::detail {
 class engine_core;
 struct lent;
 
-/// Whose values an archive carries: the engine at this end of a message, and the peer at the
-/// other. What means something between two processes only (a bulk descriptor) reads and writes
-/// itself by it. Archives over bytes that travel otherwise have none.
+/// The two ends of the message an archive belongs to: this engine and the peer. Values that are
+/// meaningful only between two processes (bulk descriptors) need it to read and write themselves.
+/// Archives over other bytes have none.
 struct origin {
     engine_core* here = nullptr;
     peer there;

@@ -5,20 +5,20 @@
 
 namespace amalgam {
 
-/// Names that begin with "amalgam." are procedures of the library itself, which every engine may
-/// call and only the library defines; docs/guide/rpc.md lists them.
+/// Names starting with "amalgam." are procedures of the library: any engine may call them, only the
+/// library defines them. docs/guide/rpc.md lists them.
 constexpr bool is_library_procedure(std::string_view name) noexcept {
     return name.starts_with("amalgam.");
 }
 
 namespace detail {
 
-/// A name as the library's own layers give it to engine::define() and undefine().
+/// A name passed to engine::define() and undefine() by the library's own layers.
 struct library_name {
     std::string_view text;
 };
 
-/// What engine::define() and undefine() take: any text, or a library_name.
+/// Argument of engine::define() and undefine(): any text, or a library_name.
 class procedure_name {
 public:
     template <typename Text>

@@ -10,9 +10,9 @@ namespace amalgam {
 
 namespace detail {
 
-/// As the last argument of a procedure of some layer: bytes up to the end of the message, at a
-/// multiple of 8 from its start, which are not counted. In XDR they are, as there may be zeros
-/// behind them. Borrowed, as spans are.
+/// As the last argument of a layer's procedure: bytes up to the end of the message, aligned to 8
+/// from its start, without a count. XDR does write a count, since zero padding may follow.
+/// Borrowed, like spans.
 struct rest_of_message {
     static constexpr std::size_t alignment = 8;
     static constexpr std::string_view amalgam_type_name = "rest";

@@ -18,23 +18,24 @@
 
 namespace amalgam::detail {
 
-/// Memory of an engine that may be known by several ways.
+/// Memory of an engine that may be known by several paths.
 struct routed_target {
-    transfer_target first{};  ///< As if `there` was the only way.
-    /// By port of the engine whose memory it is.
+    transfer_target first{};  ///< As if `there` were the only path.
+    /// Indexed by port of the owning engine.
     std::vector<remote_key> keys{};
-    std::uint64_t home = 0;  ///< Number of that engine's run.
-    bool striped = false;    ///< Over all ways at once; else over one, and another if that is lost.
+    std::uint64_t home = 0;  ///< Incarnation of that engine.
+    /// Over all paths at once; otherwise over one, failing over when it is lost.
+    bool striped = false;
 };
 
-/// A future_transfer to an engine that may be known by several ways: pieces that were under way
-/// when one is lost are moved again by another.
+/// A future_transfer to an engine that may be known by several paths. Pieces in flight on a lost
+/// path are moved again over another.
 ///
-/// It is cut into pieces, each of which is a transfer of its own. A way has a few of them at a time
-/// and takes the next when one is done, so a slow way does not hold back a fast one.
+/// The transfer is cut into pieces, each a transfer of its own. A path has a few in flight and
+/// takes the next when one is done, so a slow path does not hold back a fast one.
 /// Owner:   as future_transfer.
 /// Threads: as future_transfer.
-/// Failure: as future_transfer; `disconnected` only when no way is left.
+/// Failure: as future_transfer; `disconnected` only if no path is left.
 /// Cost:    some allocations per transfer.
 class routed_transfer : public future_state<void> {
 public:
@@ -43,14 +44,14 @@ public:
 
     void get_copy(scatter into);
     void put_copy(gather from);
-    /// Precondition: made by new. Takes the object over.
+    /// Precondition: made with new. Takes ownership.
     future<void> launch() noexcept;
-    /// Pieces that are done.
+    /// Bytes of finished pieces.
     std::uint64_t moved() const noexcept { return moved_; }
 
 protected:
-    /// Asks for its end. False: the engine has ended, or is the process's that forked this one:
-    /// nobody touches the bytes any more, and the future may never be ready.
+    /// Requests an early end. False: the engine has ended, or belongs to the process that forked
+    /// this one: nothing accesses the bytes any more, and the future may never become ready.
     virtual bool abandoned() noexcept;
     virtual failure progressed() noexcept { return {}; }
 
@@ -64,12 +65,12 @@ private:
         std::uint32_t number = 0;
         bool used = false;  ///< It has lanes.
         bool lost = false;
-        bool owes = false;          ///< Lost with a put under way that might still arrive.
+        bool owes = false;          ///< Lost with a put in flight that may still arrive.
         unsigned busy = 0;          ///< Lanes.
-        unsigned done = 0;          ///< Pieces,
-        clock::duration latest{0};  ///< and how long the latest took.
+        unsigned done = 0;          ///< Pieces done,
+        clock::duration latest{0};  ///< and duration of the latest.
     };
-    /// A part of the whole, and where it starts in the local list.
+    /// A part of the transfer, with its start in the local list.
     struct piece {
         std::uint64_t offset = 0;
         std::uint64_t bytes = 0;
@@ -117,11 +118,11 @@ private:
     // The stream's:
     bool begun_ = false;
     bool canceled_early_ = false;
-    bool ended_ = false;  // `why_` is set; what is under way comes to its end.
+    bool ended_ = false;  // `why_` is set; pieces in flight are finishing.
     clock::time_point began_;
-    unsigned busy_ = 0;  // Lanes with a piece or a turn to come, a call, and who looks at it.
+    unsigned busy_ = 0;  // Lanes with a piece or a turn pending, a call, and current users.
     std::uint64_t moved_ = 0;
-    piece fresh_;  // Where the next piece starts.
+    piece fresh_;  // Start of the next new piece.
     std::vector<piece> again_;
     std::vector<way> ways_;
     std::vector<std::unique_ptr<lane>> lanes_;

@@ -12,31 +12,31 @@
 
 namespace amalgam::detail {
 
-/// Throws error{invalid}: a streamed object that was moved from was read.
+/// Throws error{invalid}: a moved-from streamed object was read.
 [[noreturn]] void refuse_empty_stream();
 
-/// A call that is answered by many values: the part that does not know their type.
+/// A call answered with a stream of values, type-erased.
 ///
-/// Owner:   counted references: the reader's, the engine's until over(), and one for each
-///          request under way to the engine.
+/// Owner:   reference-counted: held by the reader, by the engine until over(), and by each request
+///          on its way to the engine.
 /// Threads: as call_record; next() and leave() by the reader, cancel() by any.
 class stream_call : private core_reference, public call_record {
 public:
-    /// Precondition: made by new, arguments are in place.
+    /// Precondition: made with new, arguments written.
     void launch() noexcept;
     void cancel() noexcept;
-    /// The reader wants no more.
+    /// The reader is done with the stream.
     void leave() noexcept;
 
 protected:
     explicit stream_call(const call_target& target);
 
-    /// True: there is a value. False: there will be none; throws when the call failed.
+    /// True: there is a value. False: end of stream. Throws if the call failed.
     bool wait_for_value();
-    /// One value was read: its sender may send another.
+    /// Returns the credit of a value that was read.
     void value_was_read() noexcept;
     virtual bool has_value() const noexcept = 0;
-    /// Reads one value, and keeps it when that went well.
+    /// Decodes one value, and stores it on success.
     virtual void decode_item(archive_reader& from) = 0;
 
     std::mutex busy_;  // Guards the values, ended_, canceled_ and reader_.
@@ -61,10 +61,10 @@ private:
 
     std::atomic<std::uint32_t> references_{2};
     std::uint32_t window_;
-    std::uint32_t read_ = 0;                 // Since the last credit; the reader's.
-    std::atomic<std::uint32_t> granted_{0};  // On their way to the engine's stream.
-    std::uint32_t expected_;                 // May still come; the stream's.
-    bool fetching_ = false;                  // A value from elsewhere; the stream's.
+    std::uint32_t read_ = 0;                 // Values read since the last credit; the reader's.
+    std::atomic<std::uint32_t> granted_{0};  // Credits on their way to the engine's stream.
+    std::uint32_t expected_;                 // Values that may still arrive; the stream's.
+    bool fetching_ = false;                  // A value is being fetched; the stream's.
     bool ended_ = false;
     bool canceled_ = false;
     waiter* reader_ = nullptr;

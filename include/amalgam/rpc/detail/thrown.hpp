@@ -4,16 +4,17 @@
 
 #include <amalgam/core/result.hpp>
 
-/// What became of a user's function that threw. To be called in a catch block: any type of
-/// exception ends as a failure of the one call that it belongs to.
+/// Turns an exception of user code, of any type, into a failure of the one call concerned. Call
+/// these in a catch block.
 namespace amalgam::detail {
 
-/// Before a call was sent, such as by the serialization of an argument: an amalgam::error as it is,
-/// no_memory, or `otherwise` with "`what` threw: …".
+/// For exceptions before a call is sent, such as from serializing an argument: an amalgam::error
+/// unchanged, no_memory, or `otherwise` with "`what` threw: …".
 failure thrown_here(std::string_view what, errc otherwise = errc::invalid) noexcept;
-/// By what serves a call: handler_failed, with what was thrown; see status::handler_code().
+/// For exceptions while serving a call: handler_failed, with the message; see
+/// status::handler_code().
 failure thrown_there(std::string_view what) noexcept;
-/// Where there is no call any more that could fail: an error in the log.
+/// If there is no call left to fail: logs an error.
 void log_thrown(std::string_view what, std::string_view procedure) noexcept;
 
 }  // namespace amalgam::detail

@@ -18,8 +18,8 @@
 #include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
-/// One-sided transfers between local memory and memory that a peer exposed: what bulk, and
-/// arguments too long for a message, stand on.
+/// One-sided transfers between local memory and memory exposed by a peer: the basis of bulk, and of
+/// arguments too long for a message.
 namespace amalgam::detail {
 
 class engine_core;
@@ -28,15 +28,15 @@ class transfer_record;
 struct peer_state;
 struct transfer_piece;
 
-/// Memory of a peer's (or our own, see exposure), and how to go about it.
+/// Memory of a peer (or our own, see exposure), and transfer settings.
 struct transfer_target {
     engine_core* core = nullptr;
     peer there;
-    remote_key key;  ///< Of the peer's port that `there` is reached through.
+    remote_key key;  ///< For the peer's port that `there` is reached through.
     std::uint64_t offset = 0;
-    /// Time left; within a handler the earlier of this and the handler's own counts.
+    /// Time left; inside a handler, the earlier of this and the handler's own applies.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
-    /// What is posted at once; more of it, if it is small. 0: as suits the engine.
+    /// Size posted at once; several pieces if small. 0: chosen by the engine.
     std::size_t piece_bytes = 0;
 };
 
@@ -45,19 +45,19 @@ struct transfer_timer : timer {
     transfer_record* transfer = nullptr;
 };
 
-/// One get or put of any length, from its start to its outcome.
+/// One get or put of any length, from start to outcome.
 ///
-/// It is cut into pieces, a few of which are posted at a time, so that a long one leaves room for
-/// others. What a full port refuses goes out after the port made progress.
-/// Owner:   who made it; stays where it is from submit() until over(), as do the local list
-///          and its bytes.
+/// It is cut into pieces, a few of which are posted at a time, so that a long transfer leaves room
+/// for others. Pieces refused by a full port are posted after the port has made progress.
+/// Owner:   its maker; it, the local list and the bytes must stay in place between submit() and
+///          over().
 /// Threads: the maker's until submit(), the engine's stream until over(), then the maker's.
 /// Failure: exactly one outcome: timed_out, canceled, closed; unreachable, disconnected; invalid
-///          (past the end), denied (wrong rights, or the key is forged or stale), no_memory.
-///          Part of the bytes may have moved then; none moves after over(), at either side. But
-///          of a put that ends as disconnected, unreachable or closed the peer may still write
-///          what it had received. Over() may come a round trip, or where the peer stands still
-///          the silence limit, after a deadline or cancel.
+///          (past the end), denied (wrong rights, or a forged or stale key), no_memory. Part of the
+///          bytes may have moved by then; none moves after over(), at either end. Exception: after
+///          a put that ends as disconnected, unreachable or closed, the peer may still write data
+///          it had received. After a deadline or cancel, over() may take a round trip or, if the
+///          peer is unresponsive, the silence limit.
 /// Cost:    no allocation in steady state.
 class transfer_record {
 public:
@@ -66,27 +66,28 @@ public:
     transfer_record& operator=(const transfer_record&) = delete;
     virtual ~transfer_record() = default;
 
-    /// Which way, and between which local bytes: one of the two, before submit().
+    /// Call one of the two before submit(): direction and local bytes.
     void get(scatter into) noexcept;
     void put(gather from) noexcept;
 
-    failure why;  ///< How it ended.
-    /// Moved so far, in pieces; not in order.
+    failure why;  ///< The outcome.
+    /// Bytes moved so far, in pieces; not in order.
     std::uint64_t moved() const noexcept { return moved_; }
     std::uint64_t total() const noexcept { return total_; }
 
 protected:
     /// Hands it to the engine; over() runs exactly once, here or on the engine's stream.
     void submit() noexcept;
-    /// Asks for an early end. Any thread; until over(). The record must stay until release().
-    /// False: the engine has ended, and touches the local bytes no more.
+    /// Requests an early end. Any thread, until over(). The record must stay alive until release().
+    /// False: the engine has ended, and no longer accesses the local bytes.
     bool request_cancel() noexcept;
 
-    /// It has ended: `why` is set. The record is the maker's again, and may be gone.
+    /// The transfer has ended and `why` is set. The record belongs to its maker again, and may be
+    /// destroyed.
     virtual void over() noexcept = 0;
-    /// The engine is done with a request_cancel().
+    /// The engine has finished with a request_cancel().
     virtual void release() noexcept {}
-    /// moved() has grown. On the engine's stream. Not ok: ends the transfer so.
+    /// moved() has grown. Runs on the engine's stream. A failure ends the transfer with it.
     virtual failure progressed() noexcept { return {}; }
 
     engine_core* core_;
@@ -115,14 +116,14 @@ private:
 
     // The stream's:
     state state_ = state::fresh;
-    bool canceled_early_ = false;  // Before it was submitted.
+    bool canceled_early_ = false;  // Before submit().
     bool waiting_ = false;         // For room at the port, or
-    bool its_turn_ = false;        // only for others to have theirs.
-    unsigned held_ = 0;            // By who looks at it: over() must wait.
-    unsigned at_port_ = 0;         // Pieces: likewise.
+    bool its_turn_ = false;        // only for its turn.
+    unsigned held_ = 0;            // Current users; over() must wait for them.
+    unsigned at_port_ = 0;         // Pieces at the port; over() must wait for them, too.
     std::uint64_t asked_ = 0;
     std::uint64_t moved_ = 0;
-    std::size_t segment_ = 0;  // Where the next piece starts in the local list.
+    std::size_t segment_ = 0;  // Start of the next piece in the local list.
     std::size_t within_ = 0;
     transfer_piece* pieces_ = nullptr;  // At the port.
     peer_state* peer_ = nullptr;        // While running.
@@ -135,12 +136,12 @@ private:
     std::optional<transfer_timer> timer_;
 };
 
-/// A transfer that its maker waits for, parked.
+/// A transfer whose maker parks until it ends.
 class waited_transfer : public transfer_record {
 public:
     using transfer_record::transfer_record;
-    /// Submits, and returns when it is over. Throws error{invalid} where nobody can wait;
-    /// error{canceled}, when it is over, if the ULT that waits was canceled meanwhile.
+    /// Submits, and returns when the transfer is over. Throws error{invalid} where the caller
+    /// cannot wait; error{canceled}, once it is over, if the waiting ULT was canceled meanwhile.
     const failure& run();
 
 private:
@@ -156,14 +157,14 @@ public:
 
     void get_copy(scatter into);
     void put_copy(gather from);
-    /// Precondition: made by new. Takes the object over. Destroying or canceling the future
-    /// cancels the transfer; the bytes are the caller's again once the future is ready.
+    /// Precondition: made with new. Takes ownership. Destroying or canceling the future cancels the
+    /// transfer; the bytes are the caller's again once the future is ready.
     future<void> launch() noexcept;
 
 protected:
-    /// The future was destroyed or canceled before its time: asks for an early end.
-    /// Asks for its end. False: the engine has ended, or is the process's that forked this one:
-    /// nobody touches the bytes any more, and the future may never be ready.
+    /// The future was destroyed or canceled early: requests an early end. False: the engine has
+    /// ended, or belongs to the process that forked this one: nothing accesses the bytes any more,
+    /// and the future may never become ready.
     virtual bool abandoned() noexcept;
 
 private:

@@ -6,14 +6,14 @@
 
 namespace amalgam {
 
-// Declared only: archive.hpp ends by including who needs this file.
+// Only declared: archive.hpp includes the users of this file at its end.
 template <typename Into>
 class basic_archive_writer;
 class body;
 using archive_writer = basic_archive_writer<body>;
 class archive_reader;
 
-/// A class whose serialize(), save() or load() is private makes this its friend.
+/// Make this a friend of a class with a private serialize(), save() or load().
 class serialization_access {
 public:
     template <typename T, typename Archive>
@@ -41,8 +41,8 @@ public:
 
 }  // namespace amalgam
 
-/// How users say what their types consist of: in cereal's spelling, as members or free
-/// functions beside the type.
+/// Serialization of user types: cereal's conventions, as members or as free functions in the type's
+/// namespace.
 namespace amalgam::detail {
 
 template <typename T, typename Archive>
@@ -62,7 +62,7 @@ concept member_save_minimal = requires(const T& x, const Archive& a) {
     serialization_access::save_minimal(x, a);
 };
 
-// Namespace amalgam has no function of these names, so only the user's are found.
+// Namespace amalgam has no functions of these names, so only the user's are found.
 template <typename T, typename Archive>
 concept free_serialize = requires(T& x, Archive& a) {
     serialize(a, x);
@@ -80,7 +80,7 @@ concept free_save_minimal = requires(const T& x, const Archive& a) {
     save_minimal(a, x);
 };
 
-/// The one value that stands for a `T` whose save is minimal.
+/// The single value that represents a `T` with save_minimal.
 template <typename T, typename Archive>
 auto minimal_of(const Archive& a, const T& x) {
     if constexpr (member_save_minimal<T, Archive>) {
@@ -97,8 +97,8 @@ template <typename T>
 concept has_save = has_member_save<T> || free_save<T, archive_writer> ||
     free_serialize<T, archive_writer> || free_save_minimal<T, archive_writer>;
 
-/// Has `static T amalgam_load(archive)`, a template or one that takes an archive_reader: for
-/// types without a default constructor.
+/// Has `static T amalgam_load(archive)`, a template or taking an archive_reader: for types without
+/// a default constructor.
 template <typename T>
 concept self_loading = requires(archive_reader& a) {
     { T::amalgam_load(a) } -> std::same_as<T>;
@@ -118,7 +118,7 @@ void save_user(Archive& a, const T& x) {
     if constexpr (member_save<T, Archive>) {
         serialization_access::save(x, a);
     } else if constexpr (member_serialize<T, Archive>) {
-        // serialize() is one function for both directions.
+        // One serialize() serves both directions.
         serialization_access::serialize(const_cast<T&>(x), a);
     } else if constexpr (free_save<T, Archive>) {
         save(a, x);

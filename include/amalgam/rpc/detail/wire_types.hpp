@@ -8,9 +8,9 @@
 
 namespace amalgam {
 
-/// Says that the bytes of a `T` are its value: no pointers, no padding, same layout at both
-/// ends. Such types travel by one copy, alone and in contiguous containers, in either encoding.
-/// A type opts in by `using amalgam_trivially_serializable = void;` inside, or by specializing
+/// Declares that a `T` can be copied as bytes: no pointers, no padding, and the same layout at both
+/// ends. Such values are copied whole, alone and in contiguous containers, in either encoding. A
+/// type opts in with a member `using amalgam_trivially_serializable = void;`, or by specializing
 /// this to true_type.
 template <typename T>
     struct trivially_serializable : std::bool_constant < requires {
@@ -19,20 +19,20 @@ template <typename T>
 
 }  // namespace amalgam
 
-/// Which types the archives know how to write without help of a codec.
+/// Types the archives write without a codec.
 namespace amalgam::detail {
 
-// long double differs between ABIs and holds padding; bool has invalid bytes.
+// long double differs between ABIs and contains padding; bool has invalid byte values.
 template <typename T>
 concept wire_number = sizeof(T) <= 8 && ((std::is_arithmetic_v<T> && !std::is_same_v<T, bool> &&
                                           !std::is_same_v<T, long double>) ||
                                          std::is_enum_v<T>);
 
-/// Numbers of one byte: contiguous ones are opaque bytes in XDR.
+/// One-byte numbers: contiguous ones are opaque bytes in XDR.
 template <typename T>
 concept octet = wire_number<T> && sizeof(T) == 1;
 
-/// std::complex, without including it: two floats.
+/// std::complex, without including it: two floating-point numbers.
 template <typename T>
 concept complex_like = std::is_trivially_copyable_v<T> && requires(T& x, const T& y) {
     typename T::value_type;
@@ -53,7 +53,7 @@ inline constexpr bool is_bulk = (wire_number<T> &&
 template <typename T, std::size_t N>
 inline constexpr bool is_bulk<std::array<T, N>> = N != 0 && is_bulk<T>;
 
-/// Contiguous ranges of these are one copy in the native encoding, and may be borrowed.
+/// Contiguous ranges of these are one copy in the native encoding, and can be borrowed.
 template <typename T>
 concept bulk = is_bulk<std::remove_cv_t<T>>;
 
@@ -64,8 +64,7 @@ inline constexpr bool is_array<std::array<T, N>> = true;
 template <typename T>
 concept numbers_array = bulk<T> && is_array<T>;
 
-/// The boundary contiguous elements start at in the native encoding, so that a view of them is
-/// aligned.
+/// Alignment of contiguous elements in the native encoding, so that views of them are aligned.
 template <typename T>
 inline constexpr std::size_t wire_alignment = alignof(T) < 8 ? alignof(T) : 8;
 

@@ -10,8 +10,8 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/rpc/detail/wire_types.hpp>
 
-/// XDR (RFC 4506) of values whose size is known from their type. Everything takes a multiple
-/// of four bytes, numbers have the high byte first.
+/// XDR (RFC 4506) for types of fixed size. Every value takes a multiple of four bytes; numbers are
+/// big-endian.
 namespace amalgam::detail {
 
 constexpr std::size_t xdr_padded(std::size_t bytes) noexcept {
@@ -30,17 +30,17 @@ template <complex_like T>
 struct xdr_size_of<T> {
     static constexpr std::size_t bytes = 2 * sizeof(typename T::value_type);
 };
-/// Of one value. Never less than sizeof(T) without its padding, so what bounds one bounds both.
+/// XDR size of one value. Never less than sizeof(T) without its padding, so one bound covers both.
 template <bulk T>
 inline constexpr std::size_t xdr_bytes = xdr_size_of<T>::bytes;
 
-/// The bytes of contiguous elements are the same in both encodings, but for zeros at the end.
+/// Whether contiguous elements have the same bytes in both encodings, apart from trailing zeros.
 template <bulk T>
 inline constexpr bool xdr_is_plain = octet<T> ||
                                      (!wire_number<T> && trivially_serializable<T>::value &&
                                       sizeof(T) % 4 == 0);
 
-/// What a number travels as: an int of 32 or 64 bits; the bits of a float.
+/// The wire type of a number: a 32- or 64-bit integer, holding the bits of a float.
 template <wire_number T>
 using wire_word = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
@@ -51,13 +51,14 @@ constexpr wire_word<T> to_word(T value) noexcept {
     } else if constexpr (std::is_floating_point_v<T>) {
         return std::bit_cast<wire_word<T>>(value);
     } else if constexpr (std::is_same_v<T, char>) {
-        return static_cast<unsigned char>(value);  // Whether char has a sign differs.
+        // The signedness of char differs between platforms.
+        return static_cast<unsigned char>(value);
     } else {
-        return static_cast<wire_word<T>>(value);  // With the sign.
+        return static_cast<wire_word<T>>(value);  // Sign-extended.
     }
 }
 
-/// Meaningful when to_word() gives `word` back.
+/// Valid only if to_word() gives `word` back.
 template <wire_number T>
 constexpr T from_word(wire_word<T> word) noexcept {
     if constexpr (std::is_floating_point_v<T>) {
