@@ -9,13 +9,13 @@
 
 namespace amalgam::detail {
 
-/// Throws error{canceled}: whoever waits for another node, or would, learns so that the run is
+/// Throws error{canceled}: tells a node that waits for another, or is about to, that the run is
 /// being stopped.
 [[noreturn]] void throw_stopped();
 
-/// Where one end of one or of several queues waits for what their other ends do.
+/// Where one end of one or more queues waits for their other ends.
 ///
-/// Threads: wait_until() by one, a ULT or a plain thread; ring() from any.
+/// Threads: wait_until() by one, a ULT or a plain thread; ring() by any.
 /// Cost:    ring() reads one word, unless somebody waits.
 class doorbell {
 public:
@@ -23,17 +23,17 @@ public:
     doorbell(const doorbell&) = delete;
     doorbell& operator=(const doorbell&) = delete;
 
-    /// Wakes who waits. What was published before, by a seq_cst store, is seen by its next look;
-    /// by a release store only after expect_light_rings(), or from the thread of who waits.
+    /// Wakes the waiter. Its next check sees anything published before by a seq_cst store. A
+    /// release store suffices only after expect_light_rings(), or on the waiter's thread.
     void ring() noexcept {
         std::atomic_signal_fence(std::memory_order_seq_cst);
         if (waits_.load(std::memory_order_seq_cst) != nullptr) wake();
     }
-    /// Who waits pays for those who ring from other threads. Before the first wait.
+    /// Moves the cost of rings from other threads to the waiter. Before the first wait.
     void expect_light_rings() noexcept { light_rings_ = true; }
 
-    /// Returns when `ready()`, which is asked again after each ring and must not throw. `what` is
-    /// for list_ults(): a literal.
+    /// Returns once `ready()` is true; it is called again after each ring and must not throw.
+    /// `what` is a string literal for list_ults().
     template <typename Ready>
     void wait_until(const char* what, Ready&& ready) {
         if (ready()) return;
@@ -41,8 +41,8 @@ public:
         park_until(what, ready);
     }
 
-    /// The same, for who waits for others that run at the same time: it lets others run a few
-    /// times first, as a wake-up across streams costs some twenty times as much as a yield.
+    /// The same, for waiting on code that runs concurrently: yields a few times first, because a
+    /// wake-up across streams costs about twenty times as much as a yield.
     template <typename Ready>
     void look_and_wait_until(const char* what, Ready&& ready) {
         if (ready()) return;
@@ -54,7 +54,7 @@ public:
         park_until(what, ready);
     }
 
-    /// Counts how long is waited here. Before the first wait.
+    /// Records the time spent waiting here. Before the first wait.
     void count_waits(wait_clock& clock) noexcept { clock_ = &clock; }
 
 private:
@@ -65,14 +65,14 @@ private:
             me.waits_for(what);
             waits_.store(&me);
             if (light_rings_) barrier_on_all_threads();
-            // Looked at again after the pointer is out; taken back if there is no need to wait.
+            // Checked again after the pointer is published; withdrawn if there is no need to wait.
             const bool wait = !ready();
             if (wait || waits_.exchange(nullptr) == nullptr) me.park();
         }
     }
     static constexpr int yields_before_park = 64;
 
-    // Whoever takes the pointer owes its owner exactly one unpark().
+    // The code that takes the pointer owes its owner exactly one unpark().
     void wake() noexcept {
         if (waiter* waiting = waits_.exchange(nullptr)) waiting->unpark();
     }

@@ -13,8 +13,8 @@
 
 namespace amalgam::detail {
 
-/// What a FastFlow program's receiver and sender both are: an engine, who is at the far ends, and
-/// how it all ends when something breaks.
+/// Common base of a FastFlow program's receiver and sender: the engine, the far ends, and shutdown
+/// on failure.
 ///
 /// Owner:   the node.
 /// Threads: any.
@@ -25,34 +25,34 @@ public:
 
     engine& over() noexcept { return engine_; }
     std::optional<failure> failed() const;
-    /// The first failure counts; after a good end of the stream none does.
+    /// Only the first failure counts; none after a normal end of stream.
     void fail(failure why);
-    /// Returns once on_failure has, if this end failed: what a node does last.
+    /// If this end failed, waits until on_failure has returned; the node's last step.
     void wait_for_last_words();
 
 protected:
-    /// Of a receiver one for each sender; of a sender one for each receiver.
+    /// One per sender (in a receiver) or per receiver (in a sender).
     struct far_end {
         std::string name;
-        peer who;            ///< Nobody before it has joined.
-        bool ended = false;  ///< Losing it loses no items any more.
+        peer who;            ///< Empty until it joins.
+        bool ended = false;  ///< Losing it no longer loses items.
     };
 
     fastflow_end(endpoints where, fastflow_options options);
     ~fastflow_end() = default;
 
-    /// In the constructors of what derives from this, before anybody can call; close() comes first
-    /// in their destructors.
+    /// Call listen() in derived constructors, when calls may arrive; call close() first in their
+    /// destructors.
     void listen();
     void close();
 
-    /// Ends what others wait for here; without the lock.
+    /// Ends what peers wait for here; called without the lock.
     virtual void refuse(const std::string& /*why*/) {}
-    /// Joins the ULTs that it has; without the lock.
+    /// Joins its ULTs; called without the lock.
     virtual void end_ults() {}
     virtual void wake_all() noexcept { changed_.notify_all(); }
 
-    /// The sentence for a far end that is gone too early.
+    /// The error for a far end that is gone too early.
     static failure loss_of(const far_end& gone, status why);
 
     fastflow_options options_;
@@ -61,7 +61,7 @@ protected:
     std::vector<far_end*> far_ends_;
     std::optional<failure> failed_;
     bool done_ = false;
-    bool ended_ = false;  ///< The stream, and well.
+    bool ended_ = false;  ///< The stream ended normally.
 
 private:
     const far_end* find(const peer& who) const noexcept;

@@ -16,14 +16,14 @@
 
 namespace amalgam::detail {
 
-/// A FastFlow program's receiver, without the type of its items.
+/// A FastFlow program's receiver, type-erased.
 ///
-/// Threads: next(), consumed() and give_back() by one, the node's; the rest by any.
+/// Threads: next(), consumed() and give_back() by the node's thread; the rest by any.
 class fastflow_in final : public fastflow_end {
     struct link;
 
 public:
-    /// A batch that has come.
+    /// A received batch.
     struct arrival {
         link* from;
         std::uint32_t items;
@@ -31,23 +31,24 @@ public:
         responder<void> consumed;
     };
 
-    /// `senders`: how many to expect; 0: as many as endpoints.
+    /// `senders`: number to expect; 0: one per endpoint.
     fastflow_in(endpoints where, std::size_t senders, std::string type, fastflow_options options);
     ~fastflow_in() { close(); }
 
-    /// Waits for the next batch; nothing: all senders have ended, or this end failed.
+    /// Waits for the next batch; empty: all senders have ended, or this end failed.
     std::optional<arrival> next();
-    /// All items of a batch have left.
+    /// All items of the batch have left.
     void consumed(arrival& what);
-    /// Not all of them will: this end has failed. Its sender is told so after the other ends know
-    /// why.
+    /// Not all of them will, because this end has failed. The sender is told, after the other ends
+    /// know why.
     void give_back(arrival what);
 
 private:
     struct link : far_end {
-        std::uint64_t expected = 0;              ///< The number of the next batch in order.
-        std::uint64_t items = 0;                 ///< Consumed.
-        std::map<std::uint64_t, arrival> early;  ///< Large batches are fetched, and overtaken.
+        std::uint64_t expected = 0;  ///< Sequence number of the next batch.
+        std::uint64_t items = 0;     ///< Consumed.
+        /// Large batches are fetched, so others overtake them.
+        std::map<std::uint64_t, arrival> early;
 
         bool expects(std::uint64_t number) const {
             return !ended && number >= expected && early.size() < most_early &&
@@ -70,7 +71,8 @@ private:
     std::unordered_map<peer, link> links_;
     std::deque<arrival> ready_;
     std::optional<std::chrono::steady_clock::time_point> join_until_;
-    std::optional<std::string> refused_;  ///< Why batches that come are; a moment after a failure.
+    /// Why arriving batches are refused; set shortly after a failure.
+    std::optional<std::string> refused_;
 };
 
 }  // namespace amalgam::detail

@@ -17,7 +17,7 @@
 
 namespace amalgam::detail {
 
-/// Items on their way; what archives write into.
+/// Serialized items of one batch; the target of archives.
 class fastflow_batch {
 public:
     fastflow_batch(buffer_pool& from, std::size_t usual_bytes) noexcept
@@ -36,23 +36,23 @@ private:
     buffer bytes_;
 };
 
-/// A FastFlow program's sender, without the type of its items.
+/// A FastFlow program's sender, type-erased.
 ///
-/// For each receiver some ULTs take turns: one takes the open batch, calls, and comes back when it
+/// For each receiver, a few ULTs take turns: one takes the open batch, calls, and returns once it
 /// was consumed. A batch is taken when it is full, or when nothing is in flight to that receiver:
-/// so single items leave at once, and none waits here for the next one.
-/// Threads: join(), send() and end() by one, the node's; the rest by any.
+/// so single items leave at once, and none waits for the next.
+/// Threads: join(), send() and end() by the node's thread; the rest by any.
 class fastflow_out final : public fastflow_end {
 public:
     fastflow_out(std::vector<std::string> receivers, std::string type, fastflow_options options);
     ~fastflow_out() { close(); }
 
-    /// Finds all receivers; a failure is told like every other.
+    /// Finds all receivers; reports a failure like any other.
     void join();
 
-    /// `write(archive)` appends one item for that receiver, or without one for who has the least to
-    /// do. False: this end failed, and nothing is sent any more. Waits for room.
-    /// Failure: throws error{invalid} when there is no such receiver, and what `write` does.
+    /// `write(archive)` appends one item for that receiver; without one, for the least loaded.
+    /// False: this end failed, and nothing more is sent. Waits for room.
+    /// Failure: throws error{invalid} if there is no such receiver, and what `write` throws.
     template <typename Write>
     bool send(std::optional<std::size_t> receiver, Write write) {
         std::unique_lock hold(lock_);
@@ -70,7 +70,7 @@ public:
         return true;
     }
 
-    /// Waits until all was consumed, then tells every receiver that there is no more.
+    /// Waits until everything was consumed, then sends end of stream to every receiver.
     void end();
 
 private:
@@ -82,7 +82,7 @@ private:
         std::uint64_t batches = 0;
         std::uint64_t items = 0;
         unsigned in_flight = 0;
-        bool called = false;  ///< Somebody was woken to take the open batch.
+        bool called = false;  ///< A ULT was woken to take the open batch.
         condition_variable due;
     };
 
@@ -105,7 +105,7 @@ private:
     buffer_pool room_;
     std::vector<std::unique_ptr<link>> links_;
     std::vector<ult> ults_;
-    std::size_t turn_ = 0;  ///< The receiver that got the last batch begun.
+    std::size_t turn_ = 0;  ///< Receiver of the most recently started batch.
 };
 
 }  // namespace amalgam::detail

@@ -11,7 +11,7 @@
 
 namespace amalgam::detail {
 
-/// One of several ways into a node.
+/// One of a node's inputs.
 template <typename T>
 class one_inlet {
 public:
@@ -25,7 +25,7 @@ public:
     bool is_back() const noexcept { return ends_.back_in != nullptr; }
     bool is_over() const noexcept { return over_; }
 
-    /// Gives `use` what is there, `most` at most; how many that were. Never waits, but throws
+    /// Passes up to `most` available items to `use`; returns how many. Never waits; throws
     /// error{canceled} when the run is being stopped.
     template <typename Use>
     std::uint32_t take(std::uint32_t most, Use&& use) {
@@ -34,7 +34,7 @@ public:
         if constexpr (serializable<T>) return take_there(most, use);
         return 0;
     }
-    /// A look is worth it. Does not throw.
+    /// Whether take() may find something. Does not throw.
     bool is_ready() noexcept {
         if (over_) return false;
         if (there_ != nullptr) return there_->is_ready() || (is_back() && ends_.back_in->is_over());
@@ -58,10 +58,10 @@ private:
         }
         if (taken == 0) {
             if (queue.is_stopped()) throw_stopped();
-            // Over before empty: what was pushed comes first.
+            // Check the end before emptiness: items pushed before the end come first.
             over_ =
                 (is_back() ? ends_.back_in->is_over() : queue.is_over()) && !queue.has_item_now();
-            if (over_) queue.rest();  // So that all it took is counted.
+            if (over_) queue.rest();  // Counts everything taken.
         }
         return taken;
     }
@@ -89,7 +89,7 @@ private:
             use(std::move(item));
             ++taken;
         });
-        return std::max(taken, 1u);  // A batch without items is no reason to wait.
+        return std::max(taken, 1u);  // An empty batch is not a reason to wait.
     }
 
     void enter() noexcept {
@@ -105,7 +105,7 @@ private:
     bool over_ = false;
 };
 
-/// As below, of a node with one way in that is in no loop.
+/// take_all() for a node with one input and no loop.
 template <typename T, typename Use>
 void take_all_of_one(inlet& from, Use& use) {
     if (from.here != nullptr) {
@@ -125,11 +125,11 @@ void take_all_of_one(inlet& from, Use& use) {
     }
 }
 
-/// As below, of one with several, or in a loop.
+/// take_all() for a node with several inputs, or in a loop.
 template <typename T, typename Use, typename Ended>
 void take_all_of_several(node_ends& ends, Use& use, Ended& ended) {
-    // Those who would wait take turns; a loop's way back comes before them, so that what is in
-    // the loop does not grow by what comes from outside.
+    // Outside inputs take turns; feedback comes first, so that the loop's contents do not grow with
+    // outside input.
     constexpr std::uint32_t turn_items = 64;
     std::vector<one_inlet<T>> ins;
     for (inlet& each : ends.in)
@@ -144,7 +144,7 @@ void take_all_of_several(node_ends& ends, Use& use, Ended& ended) {
         if (!ins[which].is_over()) return taken;
         --open;
         ended(which);
-        // It holds one place in each loop that it leads into.
+        // An input counts once in each loop it leads into.
         for (loop_count* each : ends.in[which].entered)
             each->take_away();
         return std::uint32_t{1};
@@ -175,8 +175,8 @@ void take_all_of_several(node_ends& ends, Use& use, Ended& ended) {
     }
 }
 
-/// Calls `use(T&&, from)` for every item that comes to a node, and `ended(from)` when no more
-/// comes from there, until none comes at all.
+/// Calls `use(T&&, from)` for every item a node receives, and `ended(from)` when that input ends;
+/// returns when all have ended.
 ///
 /// Failure: throws error{canceled} when the run is being stopped.
 template <typename T, typename Use, typename Ended>

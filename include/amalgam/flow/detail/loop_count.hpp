@@ -8,12 +8,11 @@
 
 namespace amalgam::detail {
 
-/// Finds out that a loop (graph::feedback()) has ended: no item is in it, nor will one come.
+/// Detects the end of a loop (graph::feedback()): no item is in it, and none can enter.
 ///
-/// Counted are the items inside, whether they wait in a queue or are worked on, and each way into
-/// the loop that may still bring some. When what was added is as much as what was taken away,
-/// nobody is left who could add: that is final. A loop in several processes is counted in each,
-/// and one of them sums up (see exchange).
+/// Counts the items inside, queued or in progress, plus each open input to the loop. When as many
+/// were taken away as were added, nothing is left that could add: that is final. A loop over
+/// several processes is counted in each, and one process sums up (see exchange).
 ///
 /// Threads: set up by one; then any.
 class loop_count {
@@ -21,9 +20,9 @@ public:
     loop_count() = default;
     loop_count(const loop_count&) = delete;
 
-    /// Rung when the loop has ended. Before the run.
+    /// `entry` is rung when the loop has ended. Before the run.
     void tell(doorbell& entry) { entries_.push_back(&entry); }
-    /// Others count, too: end() says when it is over. Before the run.
+    /// Other processes count, too; the end is then signaled by end(). Before the run.
     void share() noexcept { shared_ = true; }
 
     void add() noexcept { added_.fetch_add(1); }
@@ -37,7 +36,7 @@ public:
     }
     bool is_over() const noexcept { return over_.load(std::memory_order_seq_cst); }
 
-    // Both only rise.
+    // Both are monotonic.
     std::uint64_t added() const noexcept { return added_.load(); }
     std::uint64_t taken() const noexcept { return taken_.load(); }
 

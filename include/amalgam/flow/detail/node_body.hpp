@@ -14,25 +14,25 @@
 
 namespace amalgam::detail {
 
-/// A node whose types are forgotten.
+/// A node, type-erased.
 ///
 /// Threads: run() by one ULT at a time.
 class node_body {
 public:
     virtual ~node_body() = default;
 
-    virtual std::string takes() const = 0;  ///< The type's name; empty for a source.
-    virtual std::string gives() const = 0;  ///< The type's name; empty for a sink.
-    /// What it gives can travel to another process.
+    virtual std::string takes() const = 0;  ///< Type name; empty for a source.
+    virtual std::string gives() const = 0;  ///< Type name; empty for a sink.
+    /// Whether its output can be sent to another process.
     virtual bool can_be_cut() const noexcept = 0;
-    /// A queue for what it gives; for a way back one without a bound.
+    /// Creates a queue for its output; unbounded for feedback.
     virtual std::unique_ptr<ring_core> make_ring(std::size_t items, bool across_streams,
                                                  bool back) const = 0;
-    /// Everything from start() to end().
+    /// Runs the node, from start() to end().
     virtual void run(const place& where, node_ends& ends) = 0;
-    /// The run ends early: wakes what the node waits for by itself. From any thread.
+    /// The run ends early: wakes anything the node waits for outside the graph. Any thread.
     virtual void stop() noexcept = 0;
-    /// Itself as a part of the node that sends to it. nullptr: a source, to which nobody does.
+    /// Returns the node as part of its sender; nullptr for a source, which has no sender.
     virtual std::unique_ptr<fused_node> fuse(node_ends& ends) = 0;
 };
 
@@ -47,7 +47,7 @@ std::string item_type_name() {
     }
 }
 
-/// Gives an item to a node, and says who sent it when it wants to know.
+/// Passes an item to a node, with the sender's index if the node takes it.
 template <typename Node, typename Item, typename... Outward>
 void give(Node& node, Item&& item, std::size_t from, Outward&... outward) {
     constexpr bool is_sink = sizeof...(Outward) == 0;
@@ -61,12 +61,12 @@ void give(Node& node, Item&& item, std::size_t from, Outward&... outward) {
         node.process(std::forward<Item>(item), outward...);
 }
 
-/// For a counter that one writes and others read.
+/// For a counter with one writer and many readers.
 inline void count_one(std::atomic<std::uint64_t>& counter) noexcept {
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-/// A stage or sink inside of the node that sends to it.
+/// A stage or sink that runs inside its sender.
 template <typename Node>
 class fused_body final : public fused_taker<typename Node::input_type> {
     using in = typename Node::input_type;

@@ -18,48 +18,48 @@ namespace amalgam::detail {
 class node_body;
 struct node_ends;
 
-/// Where items of one edge come from: one of the first two.
+/// Source of an edge's items: one of the first two.
 struct inlet {
     ring_core* here = nullptr;
     channel_in* there = nullptr;
-    loop_count* back_in = nullptr;     ///< The loop whose way back this is.
-    std::vector<loop_count*> entered;  ///< Loops that an item enters by this edge.
+    loop_count* back_in = nullptr;     ///< For a feedback edge: its loop.
+    std::vector<loop_count*> entered;  ///< Loops that items enter over this edge.
 };
 
-/// Where items of one edge go: one of the first three.
+/// Destination of an edge's items: one of the first three.
 struct taker {
     ring_core* here = nullptr;
     channel_out* there = nullptr;
-    node_body* inside = nullptr;  ///< A node fused with this one, and its ends.
+    node_body* inside = nullptr;  ///< A node fused with this one, with its ends.
     node_ends* inside_ends = nullptr;
 };
 
-/// A taker, or several parts, of which `routing` chooses one for each item.
+/// A taker, or several parts, among which `routing` chooses for each item.
 struct branch {
-    const routing_core* routing = nullptr;  ///< nullptr: it is `to`.
+    const routing_core* routing = nullptr;  ///< nullptr: a single taker, `to`.
     std::vector<branch> parts;
     taker to;
 };
 
-/// What a node sends to as one: the next block.
+/// A single destination of a node's output: the next block.
 struct port_ends {
     branch root;
-    std::vector<loop_count*> within;  ///< Loops that both ends of these edges are in.
-    const void* again = nullptr;      ///< A way back: const std::function<bool(const Out&)>*.
-    loop_count* back_in = nullptr;    ///< A way back: its loop.
+    std::vector<loop_count*> within;  ///< Loops that contain both ends of these edges.
+    const void* again = nullptr;      ///< For feedback: const std::function<bool(const Out&)>*.
+    loop_count* back_in = nullptr;    ///< For feedback: its loop.
 };
 
-/// All that a node has to do with in this process.
+/// A node's connections in this process.
 struct node_ends {
     std::vector<inlet> in;
     port_ends out;
-    std::vector<port_ends> back;  ///< Asked before `out`, the innermost loop's first.
+    std::vector<port_ends> back;  ///< Tried before `out`, the innermost loop's first.
     std::vector<loop_count*> loops;
     doorbell in_bell;
     doorbell out_bell;
     wait_clock waits_for_input;
     wait_clock waits_for_output;
-    std::atomic<std::uint64_t> taken_inside{0};  ///< Items, by a fused node.
+    std::atomic<std::uint64_t> taken_inside{0};  ///< Items taken by a fused node.
 };
 
 }  // namespace amalgam::detail

@@ -10,9 +10,8 @@
 #include <amalgam/flow/detail/node_body.hpp>
 #include <amalgam/flow/node.hpp>
 
-// The nodes of graph::add_ordered_farm(): items are numbered before the workers, and what these
-// make of them is sorted behind. Numbers, and not the workers' turns, because a worker may be
-// several processes.
+// The nodes of graph::add_ordered_farm(). Items are numbered before the workers, and results sorted
+// after them. By number, not by the workers' turns, because a worker may be several processes.
 namespace amalgam::detail {
 
 template <typename T>
@@ -25,7 +24,7 @@ struct numbered {
     void serialize(Archive& archive) { archive(number, value); }
 };
 
-/// Of what a worker gives at its end: behind everything.
+/// Number of items sent at a worker's end: they sort last.
 inline constexpr std::uint64_t number_at_end = std::numeric_limits<std::uint64_t>::max();
 
 template <typename T>
@@ -39,7 +38,7 @@ private:
     std::uint64_t next_ = 0;
 };
 
-/// A worker that gives one item for each.
+/// A worker that gives exactly one item per input.
 template <typename In, typename Out, typename Function>
 struct ordered_function : stage<numbered<In>, numbered<Out>> {
     explicit ordered_function(Function function) : function_(std::move(function)) {}
@@ -51,7 +50,7 @@ private:
     Function function_;
 };
 
-/// One that gives any number.
+/// A worker that gives any number of items.
 template <typename Node>
 struct ordered_worker : stage<numbered<typename Node::input_type>,
                               numbered<std::vector<typename Node::output_type>>> {
@@ -82,11 +81,11 @@ private:
     Node node_;
 };
 
-// How the farm is told that what came is not what was numbered.
+// Errors for results that do not match the numbering.
 [[noreturn]] void throw_twice(std::uint64_t number);
 [[noreturn]] void throw_missing(std::uint64_t number, std::size_t held);
 
-/// `Given` is what a worker makes of one item: an Out, or several.
+/// `Given` is a worker's result for one item: an Out, or several.
 template <typename Given, typename Out>
 struct sort_items : stage<numbered<Given>, Out> {
     void start(const place&) {
@@ -129,7 +128,7 @@ private:
 
     std::uint64_t next_ = 0;
     std::map<std::uint64_t, Given> early_;
-    std::multimap<std::size_t, Given> at_end_;  ///< By worker.
+    std::multimap<std::size_t, Given> at_end_;  ///< Keyed by worker.
 };
 
 }  // namespace amalgam::detail

@@ -17,7 +17,7 @@
 
 namespace amalgam::detail {
 
-/// A node that runs inside of the one that sends to it.
+/// A node that runs inside its sender.
 class fused_node {
 public:
     virtual ~fused_node() = default;
@@ -30,13 +30,13 @@ public:
     virtual void take(T&& item) = 0;
 };
 
-/// Makes a fused node of `body`, which takes what the caller gives. In node_body.hpp.
+/// Makes a fused node of `body`, for the sender's items. In node_body.hpp.
 std::unique_ptr<fused_node> fuse(node_body& body, node_ends& ends);
 
 [[noreturn]] void throw_no_worker(std::size_t chosen, std::size_t workers);
 [[noreturn]] void throw_loop_over();
 
-/// Spreads what a node sends over the workers of one block.
+/// Distributes a node's output over the workers of one block.
 ///
 /// Threads: the node's ULT.
 template <typename T>
@@ -44,9 +44,9 @@ class out_port {
 public:
     out_port(port_ends& ends, doorbell& bell) : ends_(ends), bell_(bell), root_(typed(ends.root)) {}
 
-    /// How many workers the block has: 1 if it is no farm.
+    /// Number of workers in the block; 1 if it is not a farm.
     std::size_t size() const noexcept { return root_.routing == nullptr ? 1 : root_.parts.size(); }
-    /// The one queue that everything goes into, if that is all there is to it.
+    /// The queue, if everything goes into a single one.
     ring<T>* only_queue() noexcept {
         const bool plain = ends_.within.empty() && ends_.back_in == nullptr;
         return plain && root_.routing == nullptr ? root_.here : nullptr;
@@ -87,7 +87,7 @@ private:
         channel_out* there = nullptr;
         std::unique_ptr<fused_node> inside;
 
-        /// What waits before the one of them that has the least.
+        /// Backlog of its least loaded taker.
         std::uint64_t before_it() const {
             if (here != nullptr) return here->before_consumer();
             if (back != nullptr) return back->before_consumer();
@@ -164,11 +164,11 @@ private:
                 to.here->push(std::forward<Item>(item));
             } else if (to.back != nullptr) {
                 to.back->push(std::forward<Item>(item));
-            } else if constexpr (serializable<T>) {  // Else the run has refused the cut.
+            } else if constexpr (serializable<T>) {  // Otherwise the run has rejected the cut.
                 write(*to.there, item);
             }
         } catch (...) {
-            // The node may catch it and go on: this item is nowhere.
+            // The node may catch this and go on: the item does not count.
             for (loop_count* each : ends_.within)
                 each->take_away();
             throw;
@@ -191,14 +191,14 @@ private:
         return which;
     }
 
-    /// The part with the least before it, once that is few enough.
+    /// The part with the smallest backlog, once that is small enough.
     std::size_t least_busy(target& of) {
         std::size_t best = 0;
         const auto found = [&] {
             std::uint64_t least = 0;
             for (std::size_t i = 0; i < of.parts.size(); ++i) {
                 const std::size_t which = (of.turn + i) % of.parts.size();
-                if (of.parts[which].is_stopped()) return true;  // The push finds out.
+                if (of.parts[which].is_stopped()) return true;  // The push reports it.
                 const std::uint64_t before = of.parts[which].before_it();
                 if (i == 0 || before < least) {
                     least = before;
@@ -207,7 +207,7 @@ private:
             }
             return least < of.routing->queue_items;
         };
-        // On a way back nobody waits: it could be for itself.
+        // Never wait on feedback: the node could be waiting for itself.
         if (!found() && ends_.back_in == nullptr)
             bell_.look_and_wait_until("a worker that has little to do", found);
         of.turn = (best + 1) % of.parts.size();
@@ -219,7 +219,7 @@ private:
     target root_;
 };
 
-/// Everything a node sends to: back into its loops, or on.
+/// All destinations of a node: back into its loops, or on.
 template <typename T>
 class out_ports {
 public:
@@ -233,7 +233,7 @@ public:
     std::size_t targets() const noexcept { return on_.size(); }
     ring<T>* only_queue() noexcept { return backs_.empty() ? on_.only_queue() : nullptr; }
 
-    /// How many workers the innermost loop's start has; 0: there is no way back.
+    /// Number of workers at the innermost loop's start; 0: no feedback.
     std::size_t targets_back() const noexcept {
         return backs_.empty() ? 0 : backs_.front()->size();
     }

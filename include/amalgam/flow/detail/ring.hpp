@@ -11,10 +11,10 @@
 
 namespace amalgam::detail {
 
-/// What every edge between two nodes of one process has, whatever flows through it: a bounded
-/// queue's two ends, and how each end waits for the other.
+/// Common part of every queue between two nodes of one process: the two ends of a bounded queue,
+/// and how each waits for the other.
 ///
-/// Threads: one producer and one consumer, each a ULT or a plain thread; stop() from any.
+/// Threads: one producer and one consumer, each a ULT or a plain thread; stop() by any.
 /// Failure: once stopped, both ends throw error{canceled} at the next item.
 class ring_core {
 public:
@@ -22,44 +22,44 @@ public:
     ring_core(const ring_core&) = delete;
     ring_core& operator=(const ring_core&) = delete;
 
-    /// Producer: no more will come.
+    /// Producer: ends the stream.
     void close() noexcept;
-    /// Both ends end early, whether they wait now or come later.
+    /// Ends both sides early, whether they are waiting or come later.
     void stop() noexcept;
 
-    /// Counts how long its ends wait, where they wait for nothing else. Before the run.
+    /// Records how long each end waits, unless it waits for several queues. Before the run.
     void count_waits(wait_clock& producer, wait_clock& consumer) noexcept {
         own_producer_bell_.count_waits(producer);
         own_consumer_bell_.count_waits(consumer);
     }
-    /// Items whose room was given back; all that were taken, once the consumer has waited.
+    /// Items whose slots were returned; equals all items taken once the consumer has waited.
     std::uint64_t taken() const noexcept { return head_.load(std::memory_order_relaxed); }
-    /// The most that waited at once, as seen when room was given back.
+    /// Maximum fill level, sampled when slots are returned.
     std::uint64_t deepest() const noexcept { return deepest_.load(std::memory_order_relaxed); }
 
-    /// Items ever published. Exact for the producer, a snapshot for others.
+    /// Total items published. Exact for the producer, a snapshot for others.
     std::uint64_t published() const noexcept { return tail_.load(std::memory_order_relaxed); }
 
-    // For ends that have several queues: they wait at one bell for all of them.
+    // For ends with several queues: they wait on one doorbell for all.
     void share_consumer_bell(doorbell& shared) noexcept;
     void share_producer_bell(doorbell& shared) noexcept { producer_bell_ = &shared; }
     bool is_stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
 
-    /// Producer: a push would not wait.
+    /// Producer: true if a push would not wait.
     bool has_room() noexcept {
         return pushed_ - head_seen_ != capacity_ ||
                (look_for_room(), pushed_ - head_seen_ != capacity_);
     }
-    /// Producer: how many the consumer has before it, the one it works on too.
+    /// Producer: the consumer's backlog, including the item in progress.
     std::uint64_t before_consumer() noexcept {
         look_for_room();
         return pushed_ - head_seen_;
     }
-    /// Consumer: a front() would not wait for an item.
+    /// Consumer: true if front() would not wait for an item.
     bool has_item_now() noexcept { return popped_ != tail_seen_ || look_for_item(); }
-    /// Consumer: nothing is left, and nothing will come.
+    /// Consumer: empty, and the stream has ended.
     bool is_over() noexcept { return closed_.load() && !look_for_item(); }
-    /// Consumer: it will look elsewhere for a while; the room of what it took is free.
+    /// Consumer: returns the slots it has taken, before it turns to other inputs.
     void rest() noexcept { give_room_back(); }
 
 protected:
@@ -71,10 +71,10 @@ protected:
     }
     void finish_push() noexcept {
         ++pushed_;
-        // The store and the bell's load touch different words: in a weaker order than seq_cst
-        // each side can miss the other, and the consumer would sleep on this item. An exchange
-        // for each item is what a hop would cost most, so the consumer orders both sides when
-        // it falls asleep (see doorbell).
+        // The store and the bell's load touch different words: with a weaker order than seq_cst
+        // each side can miss the other, and the consumer would sleep on this item. An exchange per
+        // item would dominate the cost of a hop, so the consumer orders both sides when it falls
+        // asleep (see doorbell).
         if (light_)
             tail_.store(pushed_, std::memory_order_release);
         else
@@ -85,10 +85,10 @@ protected:
     bool has_item() { return (popped_ != tail_seen_ && !is_stopped()) || wait_for_item(); }
     std::size_t slot_for_pop() const noexcept { return static_cast<std::size_t>(popped_ & mask_); }
     void finish_pop() noexcept {
-        // Room is handed back in portions, to touch the producer's lines seldom.
+        // Slots are returned in portions, to touch the producer's cache lines rarely.
         if ((++popped_ & portion_mask_) == 0) give_room_back();
     }
-    /// For as many items there is a place: capacity_, rounded up.
+    /// Number of slots: capacity_, rounded up.
     std::size_t slots() const noexcept { return static_cast<std::size_t>(mask_) + 1; }
 
 private:
@@ -103,7 +103,7 @@ private:
     void give_room_back() noexcept;
 
     std::size_t capacity_;
-    std::uint64_t mask_;  // Of slots, which are a power of two.
+    std::uint64_t mask_;  // Number of slots, a power of two, minus 1.
     std::uint64_t portion_mask_;
 
     alignas(64) std::atomic<std::uint64_t> tail_{0};
@@ -114,10 +114,10 @@ private:
     std::uint64_t popped_ = 0;     // The consumer's own position, at or past head_.
     std::uint64_t tail_seen_ = 0;  // What the consumer last saw of tail_.
     std::atomic<std::uint64_t> deepest_{0};
-    unsigned skips_when_in_vain_ = 0;  // How many gathers are skipped after one that was in vain.
+    unsigned skips_when_in_vain_ = 0;  // How many gathers to skip after one without effect.
     unsigned skips_left_ = 0;
 
-    // Read at every push, written only when somebody waits or something ends.
+    // Read at every push; written only when an end waits or the stream ends.
     alignas(64) doorbell own_consumer_bell_;
     doorbell own_producer_bell_;
     doorbell* consumer_bell_ = &own_consumer_bell_;
@@ -128,14 +128,14 @@ private:
     const bool light_;  ///< A push publishes without an exchange.
 };
 
-/// A lock-free queue from one node to the next. Items are made and used in their slots.
+/// A lock-free queue between two nodes. Items are created and consumed in place.
 ///
-/// Cost: a push is the item's move and a plain store; no allocation.
+/// Cost:    a push is a move of the item and a plain store; no allocation.
 template <typename T>
 class ring final : public ring_core {
 public:
-    /// Holds `items`, at least 1. `across_streams`: its ends run at the same time, so a short wait
-    /// is worth trying.
+    /// Holds `items`, at least 1. `across_streams`: the ends run concurrently, so a short wait is
+    /// worthwhile.
     ring(std::size_t items, bool across_streams)
         : ring_core(items, across_streams), slots_(new T[slots()]()) {}
 
@@ -145,7 +145,7 @@ public:
         slots_[slot_for_push()] = std::forward<Item>(item);
         finish_push();
     }
-    /// The next item, in its slot until pop(); waits while empty. nullptr at the end.
+    /// The next item, in place until pop(); waits while empty. nullptr at the end.
     T* front() { return has_item() ? &slots_[slot_for_pop()] : nullptr; }
     void pop() {
         tidy(slots_[slot_for_pop()]);
@@ -156,10 +156,10 @@ private:
     std::unique_ptr<T[]> slots_;
 };
 
-/// The same without a bound, for the way back in a loop: a node that waited there for room could
-/// wait for itself.
+/// The unbounded variant, for the feedback of a loop: a node that waited there for room could be
+/// waiting for itself.
 ///
-/// Cost: as ring, and a chunk of memory for every 256 items.
+/// Cost:    as ring, plus a chunk of memory per 256 items.
 template <typename T>
 class growing_ring final : public ring_core {
 public:
@@ -175,7 +175,7 @@ public:
     template <typename Item>
     void push(Item&& item) {
         const std::size_t at = slot_for_push() % chunk_items;
-        // Once, also when the item's copy throws and another one follows.
+        // Only once, even if copying the item throws and another follows.
         if (at == 0 && grown_for_ != slot_for_push()) {
             push_chunk_->next = std::make_unique<chunk>();
             push_chunk_ = push_chunk_->next.get();
@@ -206,11 +206,11 @@ private:
         std::unique_ptr<chunk> next;
     };
 
-    std::unique_ptr<chunk> first_;  ///< The consumer's: those before are freed.
+    std::unique_ptr<chunk> first_;  ///< The consumer's; earlier chunks are freed.
     chunk* push_chunk_ = nullptr;
     chunk* pop_chunk_ = nullptr;
-    std::size_t grown_for_ = 0;  ///< Where the producer last went to a next chunk.
-    std::size_t moved_on_ = 0;   ///< Where the consumer did.
+    std::size_t grown_for_ = 0;  ///< Where the producer last moved to a new chunk.
+    std::size_t moved_on_ = 0;   ///< Likewise, the consumer.
 };
 
 }  // namespace amalgam::detail

@@ -5,13 +5,13 @@
 
 namespace amalgam::detail {
 
-/// Frees what a consumed item still holds, but keeps small blocks of text and numbers: the
-/// next item copied into the slot uses them again, without the heap.
+/// Frees what a consumed item holds, but keeps small blocks of text and numbers: the next item
+/// copied into the slot reuses them without the heap.
 template <typename T>
 void tidy(T& consumed) {
     constexpr std::size_t kept_bytes = 1024;
     if constexpr (std::is_trivially_copyable_v<T>) {
-        // It holds nothing.
+        // Holds nothing.
     } else if constexpr (requires {
                              consumed.capacity();
                              typename T::value_type;

@@ -7,10 +7,10 @@
 
 namespace amalgam::detail {
 
-/// How long somebody has waited in all, in ticks of cycles().
+/// Total time spent waiting, in ticks of cycles().
 ///
-/// Threads: begin() and end() by who waits; ticks() by any.
-/// Cost:    two reads of the counter for each wait.
+/// Threads: begin() and end() by the waiter; ticks() by any.
+/// Cost:    two reads of the counter per wait.
 class wait_clock {
 public:
     void begin() noexcept { since_.store(cycles(), std::memory_order_relaxed); }
@@ -21,7 +21,7 @@ public:
             waited_.store(waited_.load(std::memory_order_relaxed) + (now - since),
                           std::memory_order_relaxed);
     }
-    /// With the wait that goes on.
+    /// Includes the wait in progress.
     std::uint64_t ticks(std::uint64_t now) const noexcept {
         const std::uint64_t since = since_.load(std::memory_order_relaxed);
         const std::uint64_t before = waited_.load(std::memory_order_relaxed);
@@ -30,10 +30,10 @@ public:
 
 private:
     std::atomic<std::uint64_t> waited_{0};
-    std::atomic<std::uint64_t> since_{0};  ///< 0: does not wait.
+    std::atomic<std::uint64_t> since_{0};  ///< 0: not waiting.
 };
 
-/// Counts a wait while it lives, if there is a clock.
+/// Records a wait while it lives, if there is a clock.
 class counted_wait {
 public:
     explicit counted_wait(wait_clock* clock) noexcept : clock_(clock) {
