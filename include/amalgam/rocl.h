@@ -89,10 +89,10 @@ int rocl_query_stop(rocl_handler_t* handler);
 
 /* Memory for a message. NULL: none available. Release it with rocl_bfret() or rocl_bftoret(). */
 void* rocl_bfget(int len);
-/* Returns a buffer, sent or received. A buffer in flight is returned once it has been sent. */
+/* Releases a buffer, sent or received. A buffer in flight is released once it has been sent. */
 int rocl_bfret(void* ptr);
-/* Returns a buffer once it has been sent. Called before its first rocl_send(), it takes effect when
- * that accepts the buffer; called afterwards, it is rocl_bfret(). */
+/* Releases a buffer once it has been sent. If called before its first rocl_send(), the program
+ * keeps the buffer until that accepts it; if called afterwards, it is rocl_bfret(). */
 int rocl_bftoret(void* ptr);
 /* 1: in flight. 0: not in flight; never sent, or what was sent has arrived. Negative: the last send
  * failed. */

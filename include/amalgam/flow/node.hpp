@@ -13,7 +13,7 @@ namespace amalgam {
 // Base classes of user nodes. Hooks are found by name in the node's own class and are not virtual,
 // so an item costs no indirect call. One ULT at a time calls a node, except for stop(): it is
 // called once, from any thread, when the run ends early or is refused, possibly before start(). It
-// must wake anything that waits for, or in, the node outside the graph.
+// must end the node's waits outside the graph, and wake anything there that waits for the node.
 //
 //     struct squares : am::stage<int, long> {
 //         void process(int n, am::outlet<long>& out) { out.send(long{n} * n); }

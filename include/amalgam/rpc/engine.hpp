@@ -154,7 +154,7 @@ struct peer_way {
 ///          signals. Programs started by handlers inherit that mask unless they set another. By
 ///          default all handlers of an engine are ULTs of one stream: none runs concurrently with
 ///          another, and they interleave only where they wait.
-/// Failure: the constructor throws the transport's error, with one sentence.
+/// Failure: the constructor throws the transport's error, in one sentence.
 /// Cost:    uses no CPU while idle.
 class engine {
 public:

@@ -56,7 +56,7 @@ private:
     detail::engine_core* owner_ = nullptr;
     peer_id id_;
     std::uint32_t slot_ = 0;  // Index in the engine's table; checked against id_.
-    // Wide so that a copy is made of whole words, without a store-forwarding stall.
+    // Wide so that copies use whole words and can be read back without a delay.
     std::uint32_t port_ = 0;
 };
 
