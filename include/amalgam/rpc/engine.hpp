@@ -313,8 +313,8 @@ public:
 
     /// Calls `function(who, why)` once for each peer lost from now on: gone, disconnected, or never
     /// reached (`unreachable`). `who.address()` is its address. Runs as a ULT where handlers run,
-    /// so it may wait; one call at a time per subscription, until the subscription ends. Peers
-    /// closed by stop() are not lost. Failure: throws error{invalid} for an empty function.
+    /// so it may wait; one call at a time per subscription, until the subscription ends. Peers that
+    /// stop() disconnects are not lost. Failure: throws error{invalid} for an empty function.
     [[nodiscard]] peer_lost_subscription on_peer_lost(
         std::function<void(const peer&, status)> function);
 

@@ -166,7 +166,7 @@ public:
     }
     /// Starts the call and returns a future for the result. Destroying the future early, or
     /// cancel(), cancels the call here and at the handler. Parks the caller only while `max_queued`
-    /// calls to this peer are queued. Where the caller cannot park, such a call ends as
+    /// calls to this peer wait to be sent. Where the caller cannot park, such a call ends as
     /// `overloaded` and is not retried.
     future<result_type> start(detail::argument_t<A>... arguments) const {
         auto call = std::make_unique<detail::future_call<result_type>>(target_);
@@ -201,7 +201,7 @@ public:
         message.send();
     }
     /// post() without copying the last argument, a span of bytes: it must stay unchanged until
-    /// sent, while `owner` is held. Small spans are copied anyway.
+    /// sent. `owner` is held until then and keeps it alive. Small spans are copied anyway.
     template <typename Owner>
     requires(detail::ends_with_bytes<A...>) void post_held(
         const std::shared_ptr<Owner>& owner, detail::argument_t<A>... arguments) const {
