@@ -11,18 +11,18 @@
 
 #include <amalgam/core/status.hpp>
 
-// Children of fork() that come back from what a thread of the library's called.
+// For tests of fork() children that return from code called by a library thread.
 
 namespace amalgam::core_testing {
 
-/// How the child ended.
+/// The child's exit code, or 128 plus the signal that ended it.
 inline int ended(pid_t child) {
     int how = 0;
     EXPECT_EQ(::waitpid(child, &how, 0), child);
     return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
 }
 
-/// A child that goes on where it was forked, with a standard error that its parent reads.
+/// A child that continues where it was forked; its parent reads its standard error.
 class child_that_returns {
 public:
     child_that_returns() {
@@ -36,9 +36,9 @@ public:
         child_ = ::fork();
         if (child_ == 0) ::dup2(error_[1], STDERR_FILENO);
     }
-    /// In both processes.
+    /// For both processes: whether fork() succeeded.
     bool forked() const { return child_ != -1; }
-    /// It was ended with a sentence about that, and did nothing else.
+    /// Whether the child was terminated with a message that says so, and nothing else.
     bool was_ended() {
         ::close(error_[1]);
         std::string said;
@@ -54,7 +54,7 @@ public:
 
 private:
     std::array<int, 2> error_{};
-    // Asked for by who waited for the one that forked over shared memory, too: an order that
+    // Atomic: may be read after a wait that shared memory orders behind the fork, which
     // ThreadSanitizer does not see.
     std::atomic<pid_t> child_{-1};
 };

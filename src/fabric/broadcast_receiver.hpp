@@ -8,7 +8,7 @@
 
 namespace amalgam::detail {
 
-/// Gives a packet to a function of the user's, if there is one. What that throws is logged.
+/// Passes a packet to the user's function, if set. Logs what the function throws.
 inline void give_packet(const broadcast_medium::receiver& function, const_bytes packet) noexcept {
     const auto tell = [](const char* why) noexcept {
         limited_log(log_level::error, "fabric", "a receiver of broadcasts threw", {{"why", why}});

@@ -2,16 +2,17 @@
 
 namespace amalgam::detail {
 
-/// The two members of a `T` that a chain runs through.
+/// The two members of `T` that link a chain.
 template <typename T>
 struct chain_links {
     static T*& next(T& one) noexcept { return one.next; }
     static T*& previous(T& one) noexcept { return one.previous; }
 };
 
-/// A list through two members of its elements.
+/// An intrusive doubly linked list.
 ///
-/// Owner: nobody's elements; each is in one chain at most and stays where it is meanwhile.
+/// Owner: does not own its elements. An element is in at most one chain and must not move while in
+///        it.
 template <typename T, typename Links = chain_links<T>>
 class chain {
 public:
@@ -24,7 +25,7 @@ public:
         (last_ != nullptr ? Links::next(*last_) : first_) = &one;
         last_ = &one;
     }
-    /// Precondition: `place` is in here.
+    /// Precondition: `place` is in this chain.
     void insert_before(T& place, T& one) noexcept {
         T* const before = Links::previous(place);
         Links::next(one) = &place;

@@ -2,13 +2,13 @@
 
 namespace amalgam::detail {
 
-/// While one lives, a library may run that takes signals for itself, as those of network cards do
-/// when they are loaded; in the end the program's handlers are put back. A handler of the program
-/// itself, or of the object that holds this code, that another thread has set meanwhile stays; a
-/// SIG_IGN or SIG_DFL is taken back.
+/// Protects the program's signal handlers while a library runs that installs its own, as libraries
+/// of network cards do on loading. The destructor restores the program's handlers. A handler that
+/// another thread set meanwhile stays if it belongs to the program or to the object that holds this
+/// code; a SIG_IGN or SIG_DFL is undone.
 ///
-/// Threads: any, several at once. Signal handlers are the process's.
-/// Cost:    some 128 system calls.
+/// Threads: any, several at once. Signal handlers are per process.
+/// Cost:    about 128 system calls.
 class kept_signals {
 public:
     kept_signals() noexcept;

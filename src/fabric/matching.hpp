@@ -19,8 +19,8 @@
 
 namespace amalgam::detail {
 
-/// A message that arrived before anybody wanted it; or, in a peer's record, the notice that the
-/// peer is down (`is_down`), which is delivered after the peer's messages.
+/// A message that arrived before it was asked for; or, in a peer's record, the notice that the peer
+/// is down (`is_down`), delivered after the peer's messages.
 struct early_message {
     early_message* next = nullptr;
     early_message* previous = nullptr;
@@ -30,18 +30,18 @@ struct early_message {
     bool is_down = false;
 };
 
-/// What an early message counts for: its record too, so that empty ones are bounded as well.
+/// Size an early message counts as. Includes its record, so that empty messages are bounded too.
 inline std::size_t weight(const early_message& one) noexcept {
     return one.bytes.size() + sizeof(early_message);
 }
 
-/// Records for early messages, recycled.
-/// Failure: take() gives nullptr when there is no memory.
+/// A pool of records for early messages.
+/// Failure: take() returns nullptr if out of memory.
 class early_pool {
 public:
     early_message* take() noexcept;
     void give_back(early_message& one) noexcept;
-    /// Frees all records, if none is in use.
+    /// Frees all records if none is in use.
     void trim() noexcept;
 
 private:
@@ -51,34 +51,34 @@ private:
     early_message* free_ = nullptr;
 };
 
-/// Brings the expected messages of one peer and the receives posted for them together, by tag, in
-/// the order of posting and of arrival.
+/// Matches the expected messages of one peer with the receives posted for them: by tag, in order of
+/// posting and of arrival.
 ///
-/// A hash table of lists through the records themselves. A tag is either waited for or was early,
-/// never both: whoever comes second takes the first away.
+/// A hash table of lists linked through the records themselves. A tag has either waiting receives
+/// or early messages, never both: whichever comes second removes the first.
 ///
-/// Owner:   nobody's; receives and messages must stay where they are while they are in here.
-/// Threads: the port's.
-/// Cost:    no allocation but when the number of waiting entries reaches a new maximum, and none
-///          up to 8; constant per message also when every tag differs. Without memory to grow it
-///          only gets slower.
+/// Owner:   owns nothing; receives and messages must not move while they are in the table.
+/// Threads: the port's thread.
+/// Cost:    constant per message, even if every tag differs. Allocates only when the number of
+///          waiting entries reaches a new maximum above 8. If out of memory for growth, it only
+///          gets slower.
 class matching {
 public:
     bool empty() const noexcept { return count_ == 0; }
 
-    /// Posts a receive. Precondition: take_message(tag) gave nothing.
+    /// Posts a receive. Precondition: take_message(tag) returned nothing.
     void add(completion& receive) noexcept;
-    /// Removes and gives the oldest receive for `tag`, or nullptr.
+    /// Removes and returns the oldest receive for `tag`, or nullptr.
     completion* take_receive(std::uint64_t tag) noexcept;
-    /// Precondition: `receive` is in here.
+    /// Precondition: `receive` is in the table.
     void remove(completion& receive) noexcept;
 
-    /// Keeps a message. Precondition: take_receive(tag) gave nothing.
+    /// Keeps a message. Precondition: take_receive(tag) returned nothing.
     void add(early_message& message) noexcept;
-    /// Removes and gives the oldest message of `tag`, or nullptr.
+    /// Removes and returns the oldest message with `tag`, or nullptr.
     early_message* take_message(std::uint64_t tag) noexcept;
 
-    /// Empties the table through `receive(completion&)` and `message(early_message&)`.
+    /// Empties the table, passing entries to `receive(completion&)` and `message(early_message&)`.
     template <typename Receive, typename Message>
     void drain(Receive&& receive, Message&& message) noexcept {
         for (bucket& one : buckets()) {
@@ -105,7 +105,7 @@ private:
         return {many_ != nullptr ? many_.get() : few_.data(), std::size_t{1} << bits_};
     }
     bucket& bucket_of(std::uint64_t tag) noexcept {
-        const std::uint64_t spread = tag * 0x9E3779B97F4A7C15u;  // Its high bits depend on all.
+        const std::uint64_t spread = tag * 0x9E3779B97F4A7C15u;  // High bits depend on all bits.
         return buckets()[spread >> (64 - bits_)];
     }
     void added() noexcept {

@@ -12,17 +12,17 @@ namespace amalgam::detail {
 
 struct peer_record;
 
-/// What a pending completion stands for. Kept in the low bits of port_words[0], whose other bits
-/// are the peer's record; 0 means not pending.
+/// State of a completion. Kept in the low bits of port_words[0], whose other bits point to the
+/// peer's record; 0 means not pending.
 ///
 ///     kind      words 1, 2, 3
 ///     send      bytes, -, the transport's
 ///     receive   tag, address and length of the destination; linked in the peer's `matching`
-///     landing   the same, while its message is being read; linked nowhere
+///     landing   the same, while its message is being read; not linked
 ///     transfer  the rma_operation
-///     piece     -, -, the transport's; a send of the port's own
+///     piece     -, -, the transport's; a send of the port itself
 ///     ready     status, bytes, -; linked in the completion_queue
-///     event     the same, but it is the port's own, and no operation of the user
+///     event     the same, but the port's own and not a user's operation
 enum class op_kind : std::uintptr_t { none, send, receive, landing, transfer, piece, ready, event };
 
 inline constexpr std::uintptr_t op_kind_mask = 15;
@@ -37,30 +37,30 @@ inline void mark(completion& op, op_kind kind, peer_record* peer) noexcept {
     op.port_words[0] = reinterpret_cast<std::uintptr_t>(peer) | static_cast<std::uintptr_t>(kind);
 }
 
-/// The members that belong to the port while an operation is pending.
+/// The members that the port uses while an operation is pending.
 struct op_links {
     static completion*& next(completion& op) noexcept { return op.port_next; }
     static completion*& previous(completion& op) noexcept { return op.port_previous; }
 };
 using op_list = chain<completion, op_links>;
 
-/// Completions that are due, and the count of those still pending. The one place that ends the
-/// operations of a port, and so where "exactly once" is kept.
+/// Completions that are due, and the number still pending. The only place that ends a port's
+/// operations, so exactly-once completion is enforced here.
 class completion_queue {
 public:
-    /// `on_first` is called with `context` when something is due and nothing was before.
+    /// Calls `on_first` with `context` when the queue of due completions becomes non-empty.
     explicit completion_queue(void (*on_first)(void*) noexcept = nullptr,
                               void* context = nullptr) noexcept
         : on_first_(on_first), context_(context) {}
 
     bool empty() const noexcept { return due_.empty(); }
-    /// Operations that were pending and have not completed.
+    /// Operations posted as pending and not completed yet.
     std::size_t open() const noexcept { return open_; }
 
-    /// The operation is pending from now on.
+    /// Counts an operation as pending.
     void opened() noexcept { ++open_; }
 
-    /// It is not, after all: as if it had never been posted.
+    /// Undoes that, as if it had never been posted.
     void withdraw(completion& op) noexcept {
         op.port_words[0] = 0;
         --open_;
@@ -72,7 +72,7 @@ public:
         enqueue(op, what, bytes);
     }
 
-    /// Ends `op` before `event` runs, if that is due; else in the next run().
+    /// Ends `op` before `event` runs if that is due; else in the next run().
     void push_before(completion& event, completion& op, status what) noexcept {
         if (kind_of(event) != op_kind::event) return push(op, what, 0);
         mark(op, op_kind::ready, nullptr);
@@ -80,20 +80,20 @@ public:
         due_.insert_before(event, op);
     }
 
-    /// Runs a completion of the port's own in the next run(), after what was pushed before.
+    /// Runs a completion of the port itself in the next run(), after those pushed before.
     void push_event(completion& event) noexcept {
         mark(event, op_kind::event, nullptr);
         enqueue(event, {}, 0);
     }
 
-    /// Ends `op` now. It may be gone afterwards, and the user may have called the port.
+    /// Ends `op` now. It may be destroyed afterwards, and the user may have called the port.
     void finish(completion& op, status what, std::size_t bytes) noexcept {
         op.port_words[0] = 0;
         --open_;
         op.finish(what, what.ok() ? bytes : 0);
     }
 
-    /// Ends at most `budget` of those that are due; returns how many.
+    /// Ends at most `budget` due completions; returns how many.
     std::size_t run(std::size_t budget) noexcept {
         std::size_t ran = 0;
         for (; ran < budget && !due_.empty(); ++ran) {
@@ -107,7 +107,7 @@ public:
         return ran;
     }
 
-    /// Ends all that are due with `what` instead of what they were due with.
+    /// Ends all due completions with `what` in place of their own status.
     void run_all_with(status what) noexcept {
         while (completion* op = due_.take_first()) {
             if (kind_of(*op) == op_kind::event)

@@ -20,7 +20,7 @@
 
 namespace amalgam::detail {
 
-/// Ends the connection to a peer, from inside the port.
+/// Ends the connection to a peer; called inside the port.
 class peer_ender {
 public:
     virtual void end_peer(peer_record&, status why) noexcept = 0;
@@ -29,63 +29,63 @@ protected:
     ~peer_ender() = default;
 };
 
-/// The frame that is just being read from a peer straight to where it belongs.
+/// The frame being read from a peer directly into its destination.
 struct landing_state {
     enum class kind : std::uint8_t { none, unexpected, early, receive, put, get };
 
-    landing shown;  ///< What the transport sees.
+    landing shown;  ///< The transport's view.
     kind what = kind::none;
     frame_header header;
     buffer owned;                         ///< unexpected, early: the message.
     completion* receive = nullptr;        ///< receive: null once canceled.
-    rma_operation* operation = nullptr;   ///< get: null once over.
-    std::uint64_t region = 0;             ///< put: 0 when denied.
-    status failed;                        ///< put: its memory could not be written.
-    mutable_bytes segment;                ///< unexpected, early, receive: what `shown` names.
+    rma_operation* operation = nullptr;   ///< get: null once ended.
+    std::uint64_t region = 0;             ///< put: 0 if denied.
+    status failed;                        ///< put: set if its memory could not be written.
+    mutable_bytes segment;                ///< unexpected, early, receive: the memory of `shown`.
     std::vector<mutable_bytes> segments;  ///< put, get: the same.
 
-    /// The memory is not ours any more: the rest of the frame is read and dropped.
+    /// The memory is no longer ours: the rest of the frame is read and dropped.
     void drop() noexcept {
         shown.into = {};
         shown.discard = true;
     }
 };
 
-/// An answer to a peer's put or get.
+/// A reply to a peer's put or get.
 struct rma_answer {
     std::uint64_t tag = 0;     ///< The peer's operation.
-    std::uint64_t region = 0;  ///< Of a get that was allowed; 0: only `what` is answered.
+    std::uint64_t region = 0;  ///< Of an allowed get; 0: reply with `what` only.
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
     status what;
 };
 
-/// What a port knows about one peer.
+/// State of one peer of a port.
 struct alignas(64) peer_record {
     peer_id id;
     frame_link* link = nullptr;  ///< Null once the peer is down.
-    status why;                  ///< Of its end, once down.
+    status why;                  ///< How it ended, once down.
 
-    op_list sends;  ///< What the link was lent: of kinds send and piece.
+    op_list sends;  ///< Sends whose payload the link borrows, of kinds send and piece.
     matching expected;
-    std::size_t queued_bytes = 0;  ///< Of early messages.
+    std::size_t queued_bytes = 0;  ///< Size of its early messages.
     bool paused = false;           ///< The last verdict was `pause`.
 
-    std::uint32_t unanswered = 0;     ///< Pieces of ours that the peer has not answered.
+    std::uint32_t unanswered = 0;     ///< Our pieces that the peer has not answered.
     chain<rma_operation> to_ask;      ///< Operations with pieces still to send.
     chain<rma_operation> asked;       ///< Operations with all pieces sent.
-    std::vector<rma_answer> answers;  ///< Of ours that found the link full, oldest first.
-    std::size_t answers_sent = 0;     ///< How many of `answers` are out since.
+    std::vector<rma_answer> answers;  ///< Our replies that found the link full, oldest first.
+    std::size_t answers_sent = 0;     ///< How many of `answers` have been sent since.
 
     landing_state landing;
-    std::string address;    ///< As looked up, or as it came from.
-    std::string canonical;  ///< Its key in the table of addresses; empty for those who came to us.
+    std::string address;    ///< As looked up, or where it connected from.
+    std::string canonical;  ///< Its key in the address table; empty if it connected to us.
     frame_link* dead_link = nullptr;  ///< Waits for release().
-    completion down;                  ///< Tells the sink, after all that was pending.
-    early_message notice;             ///< That it is down, while that waits for a sink.
-    bool is_known = false;            ///< The user may have its id, so its loss is told.
+    completion down;                  ///< Notifies the sink, after all pending operations.
+    early_message notice;             ///< Its peer-down notice, while that waits for a sink.
+    bool is_known = false;            ///< The user may have its id, so its loss is reported.
 
-    peer_ender& port;  ///< Whose peer it is.
+    peer_ender& port;  ///< The port this peer belongs to.
 
     peer_record(peer_ender& of, completion::function on_down) noexcept : down(on_down), port(of) {
         down.port_words[3] = reinterpret_cast<std::uintptr_t>(this);
@@ -94,18 +94,18 @@ struct alignas(64) peer_record {
     bool up() const noexcept { return link != nullptr; }
 };
 
-/// The peers of one port. An id is the slot of a record and its generation; it is never reused.
+/// The peers of one port. An id is a record's slot and generation; it is never reused.
 ///
-/// Owner:   owns the records, which stay where they are until remove().
-/// Threads: the port's.
-/// Cost:    finding by id is three loads and two compares; a record is some 700 bytes.
+/// Owner:   owns the records, which do not move until remove().
+/// Threads: the port's thread.
+/// Cost:    finding by id takes three loads and two compares; a record is about 700 bytes.
 class peer_table {
 public:
-    /// `on_down` is what each record's `down` runs; its port_words[3] is the record.
+    /// `on_down` is the function of each record's `down`, whose port_words[3] is the record.
     peer_table(peer_ender& port, completion::function on_down) noexcept
         : port_(port), on_down_(on_down) {}
 
-    /// The record of that id, also one that is down but not removed yet; nullptr: unknown.
+    /// The record with that id, even if down but not yet removed; nullptr if unknown.
     peer_record* find(peer_id id) const noexcept {
         const std::size_t slot = slot_ids::slot(id.value);
         if (slot >= slots_.size()) return nullptr;
@@ -115,14 +115,14 @@ public:
     /// The live peer that was looked up by this canonical address, or nullptr.
     peer_record* find(const std::string& canonical) const noexcept;
 
-    /// A record for a new peer. Failure: throws std::bad_alloc, and nothing has changed.
+    /// Adds a record for a new peer. Failure: throws std::bad_alloc, with no effect.
     peer_record& add(frame_link& link, std::string address, std::string canonical);
-    /// From now on find(canonical) does not give this one. Once per record.
+    /// find(canonical) no longer returns this record. Once per record.
     void forget_address(peer_record& record) noexcept;
-    /// The id is unknown from now on. Precondition: nothing names the record.
+    /// Makes the id unknown. Precondition: nothing refers to the record.
     void remove(peer_record& record) noexcept;
 
-    /// Calls `use(record)` for each that is not removed.
+    /// Calls `use(record)` for each record that has not been removed.
     template <typename Use>
     void for_each(Use&& use) const {
         for (const auto& record : slots_)

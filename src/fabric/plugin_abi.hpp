@@ -6,12 +6,13 @@
 
 namespace amalgam::detail {
 
-/// What a transport's shared object says of how it was built (plugin_abi_text), read without
-/// loading it: loading runs code, and that of a sanitizer ends a program built without it.
-/// Nothing: the file is not there, is no ELF file of this machine, or does not say.
+/// How a transport's shared object says it was built (plugin_abi_text). Read without loading it:
+/// loading runs code, and a sanitizer's runtime ends a program built without it. Empty: the file is
+/// missing, is not an ELF file for this machine, or does not say.
 std::optional<std::string> plugin_abi_of(const std::string& file);
 
-/// "size of port_options is 56, here 64; sanitizer is address, here none"; empty: both are alike.
+/// For example "size of port_options is 56, here 64; sanitizer is address, here none". Empty: no
+/// difference.
 std::string plugin_abi_differences(std::string_view theirs, std::string_view ours);
 
 }  // namespace amalgam::detail

@@ -11,22 +11,23 @@
 
 namespace amalgam::detail {
 
-/// The folder of plug-ins beside the shared library that holds `code`. Empty: it is the program's.
+/// The plug-in folder beside the shared library that contains `code`. Empty: the program contains
+/// it.
 std::string plugin_folder_beside(const void* code);
 
-/// The folders that hold transports as shared objects, and what was loaded from them.
+/// The folders that hold transports as shared objects, and the objects loaded from them.
 ///
-/// Threads: any; a first load() holds up others.
+/// Threads: any; a first load() blocks others.
 class plugin_folders {
 public:
-    /// Those of AMALGAM_PLUGIN_PATH, then the install's.
+    /// The folders of AMALGAM_PLUGIN_PATH, then those of the installation.
     plugin_folders();
     explicit plugin_folders(std::vector<std::string> folders) : folders_(std::move(folders)) {}
 
-    /// Of all that lie there, loadable or not, in order.
+    /// Names of all plug-ins found, loadable or not, in order.
     std::vector<std::string> names() const;
-    /// The transport of that name, loaded now if it is not. It lives as long as this object.
-    /// Failure: `not_found`; `unsupported` or `mismatch` with one sentence about the file.
+    /// The transport of that name, loaded on first use. It lives as long as this object.
+    /// Failure: `not_found`; `unsupported` or `mismatch`, with one sentence about the file.
     result<const transport*> load(std::string_view name) noexcept;
 
 private:

@@ -10,7 +10,7 @@
 
 #include <amalgam/fabric/port.hpp>
 
-/// What the unit tests of this layer use to talk to ports.
+/// Helpers for this layer's unit tests of ports.
 namespace amalgam::testing_support {
 
 /// A completion that records how it ended.
@@ -65,7 +65,7 @@ inline posted send(port& from, peer_id to, std::uint64_t tag, std::string_view t
     return from.post_send(to, tag, {&piece, 1}, op);
 }
 
-/// Bytes that differ from place to place and from seed to seed.
+/// Bytes that differ by position and by seed.
 inline std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed = 1) {
     std::vector<std::byte> all(bytes);
     for (std::size_t i = 0; i < bytes; ++i)

@@ -14,39 +14,39 @@
 
 namespace amalgam::detail {
 
-/// One registered region. Segments never change while it is open.
+/// One registered region. Its segments never change while it is open.
 struct region_entry {
     std::uint64_t secret = 0;
-    std::uint64_t id = 0;  ///< Slot and generation; 0 while the slot is free.
+    std::uint64_t id = 0;  ///< Slot and generation; 0 if the slot is free.
     std::uint64_t bytes = 0;
     access rights = access::read;
-    std::uint32_t uses = 0;  ///< Frames that are being written from, or into, its memory.
+    std::uint32_t uses = 0;  ///< Frames being sent from, or received into, its memory.
     std::vector<mutable_bytes> segments;
     std::vector<std::uint64_t> starts;  ///< Offset of each segment.
 
-    /// The place of `offset`. Precondition: offset <= bytes.
+    /// Position of `offset`. Precondition: offset <= bytes.
     /// Cost: logarithmic in the number of segments.
     segment_cursor at(std::uint64_t offset) const noexcept;
-    /// What its holders were told.
+    /// The key given to its users.
     remote_key key(std::uint64_t incarnation) const noexcept;
 };
 
-/// The regions of one port, and the check that stands before every access to them.
+/// The regions of one port, and the check before every access to them.
 ///
-/// A key opens a region only when all of it is as it was given out: secret, slot and generation,
-/// incarnation, length and rights.
+/// A key opens a region only if every part is as issued: secret, slot and generation, incarnation,
+/// length and rights.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class region_table {
 public:
     explicit region_table(std::uint64_t incarnation) noexcept : incarnation_(incarnation) {}
 
-    /// Failure: `no_memory`; `invalid` when the segments are longer than an address space.
+    /// Failure: `no_memory`; `invalid` if the segments together exceed the address space.
     result<remote_key> open(scatter segments, access rights) noexcept;
-    /// True if `id` was open.
+    /// Returns true if `id` was open.
     bool close(std::uint64_t id) noexcept;
 
-    /// The region that `key` opens for `asked` on [offset, offset + bytes); nullptr: denied.
+    /// The region that `key` opens for `asked` on [offset, offset + bytes); nullptr if denied.
     /// Valid until the next open() or close().
     region_entry* check(const remote_key& key, std::uint64_t offset, std::uint64_t bytes,
                         access asked) noexcept;

@@ -13,17 +13,17 @@
 
 namespace amalgam::detail {
 
-/// A put or get longer than this travels as several frames.
+/// A put or get longer than this is split into several frames.
 inline constexpr std::size_t rma_piece_bytes = std::size_t{256} << 10;
-/// Unanswered pieces to one peer. Both sides count on it: what a target owes to a peer that keeps
-/// to it always fits in its queue, so two ports that serve each other never wait in a circle.
+/// Limit of unanswered pieces to one peer. Both sides rely on it: replies to a peer that respects
+/// it always fit in the target's queue, so two ports that serve each other cannot deadlock.
 inline constexpr std::size_t rma_window = 64;
 
 inline constexpr std::size_t rma_request_bytes = sizeof(rma_request);
-inline constexpr std::size_t rma_data_prefix_bytes = 8;  ///< The offset before get_data's bytes.
+inline constexpr std::size_t rma_data_prefix_bytes = 8;  ///< Offset before get_data's bytes.
 inline constexpr std::size_t rma_status_bytes = 8;
 
-/// Little-endian, whatever the machine. Precondition of reading: as many bytes as stated above.
+/// Always little-endian. Precondition for reading: the sizes above are available.
 void write_request(std::byte* to, const rma_request& request) noexcept;
 rma_request read_request(const std::byte* from) noexcept;
 void write_status(std::byte* to, status what) noexcept;
@@ -31,20 +31,20 @@ status read_status(const std::byte* from) noexcept;
 
 struct rma_operation;
 
-/// A frame of the port's own whose payload a link may hold on to: a piece of a put on its way out,
-/// or the answer to a get. The completion is what the link names; it is never run.
+/// A frame of the port itself whose payload a link may borrow: a piece of an outgoing put, or the
+/// reply to a get. The link identifies it by this completion, which never runs.
 struct lent_piece : completion {
     lent_piece() noexcept : completion([](completion&, status, std::size_t) noexcept {}) {}
 
     std::array<std::byte, rma_request_bytes> head;  ///< The first bytes of the payload.
-    std::vector<const_bytes> segments;              ///< All the payload.
-    rma_operation* operation = nullptr;             ///< Of a put; else null.
-    std::uint64_t region = 0;                       ///< Whose memory a get reads; else 0.
+    std::vector<const_bytes> segments;              ///< The whole payload.
+    rma_operation* operation = nullptr;             ///< For a put; else null.
+    std::uint64_t region = 0;                       ///< The region that a get reads; else 0.
     lent_piece* next_free = nullptr;
 };
 
-/// Pieces, recycled with the memory of their vectors.
-/// Failure: take() gives nullptr when there is no memory.
+/// A pool of pieces, which keep the memory of their vectors.
+/// Failure: take() returns nullptr if out of memory.
 class piece_pool {
 public:
     piece_pool() = default;

@@ -18,7 +18,7 @@
 
 namespace amalgam::detail {
 
-/// A put or get of ours that is under way.
+/// A put or get in flight that this port initiated.
 struct rma_operation {
     std::uint64_t id =
         0;  ///< Slot and generation; 0 while the slot is free. The tag of its frames.
@@ -30,72 +30,72 @@ struct rma_operation {
     remote_key key;
     std::uint64_t offset = 0;
     std::uint64_t total = 0;
-    std::uint64_t asked = 0;   ///< Bytes that frames were sent for.
+    std::uint64_t asked = 0;   ///< Bytes covered by frames sent.
     std::uint64_t landed = 0;  ///< get: bytes that arrived.
-    segment_cursor at;         ///< put: the next byte to send; get: where the next one lands.
+    segment_cursor at;         ///< put: next byte to send; get: where the next byte lands.
     std::uint32_t pieces_asked = 0;
     std::uint32_t pieces_answered = 0;
-    std::uint32_t pieces_lent = 0;  ///< put: those the link still holds.
-    bool listed_asked = false;      ///< Stands in the peer's `asked`, else in `to_ask`.
-    bool stopped = false;           ///< put: sends no more, and ends as `why` says.
+    std::uint32_t pieces_lent = 0;  ///< put: pieces the link still borrows.
+    bool listed_asked = false;      ///< Linked in the peer's `asked`, else in `to_ask`.
+    bool stopped = false;           ///< put: sends no more and ends with `why`.
     status why;
     rma_operation* next = nullptr;  ///< In the peer's to_ask or asked.
     rma_operation* previous = nullptr;
 
     bool all_asked() const noexcept { return pieces_asked > 0 && asked == total; }
-    /// No byte that went out is still to be written at the target.
+    /// No byte that was sent is still to be written at the target.
     bool is_quiet() const noexcept { return pieces_answered >= pieces_asked; }
-    /// Of the piece that starts `done` bytes into the transfer.
+    /// Size of the piece that starts `done` bytes into the transfer.
     std::size_t piece_bytes(std::uint64_t done) const noexcept;
 };
 
-/// Put and get as the side that asks for them: cuts them into frames, keeps rma_window of these in
-/// flight per peer, and ends each operation once, by its answers, the peer's end or cancel.
+/// The initiating side of put and get: splits them into frames, keeps up to rma_window of these in
+/// flight per peer, and ends each operation once, by its replies, the peer's end or cancel().
 ///
-/// A put that fails or is canceled is stopped first: it ends when the target has answered every
-/// piece that left, so that none is written after the end. A get ends at once, as what still comes
-/// for it finds nobody.
-/// Answers name an operation by slot and generation, so a late or forged one finds nobody.
-/// Threads: the port's.
+/// A put that fails or is canceled is stopped first. It ends when the target has answered every
+/// piece that was sent, so that none is written later. A get ends at once: data that still arrives
+/// for it is dropped.
+/// Replies name an operation by slot and generation, so a late or forged reply matches nothing.
+/// Threads: the port's thread.
 class rma_initiator {
 public:
     rma_initiator(completion_queue& completions, piece_pool& pieces) noexcept
         : completions_(completions), pieces_(pieces) {}
 
-    /// Memory that cannot be read or written fails its transfer and not the process.
+    /// Memory that cannot be read or written fails its transfer, not the process.
     /// Failure: throws std::bad_alloc.
     void guard_memory() { memory_.guard(); }
 
-    /// full, pending, or pending with a completion already due (no memory).
+    /// Returns full, pending, or pending with a completion already due (out of memory).
     /// Precondition: the peer is up.
     posted put(peer_record&, gather, const remote_key&, std::uint64_t offset,
                completion& user) noexcept;
     posted get(peer_record&, scatter, const remote_key&, std::uint64_t offset,
                completion& user) noexcept;
 
-    /// Sends what window and link have room for.
+    /// Sends as much as the window and the link allow.
     void pump(peer_record&) noexcept;
 
-    /// The peer's rma_done. Runs the completion that it ends.
+    /// Handles the peer's rma_done. Runs the completion it ends.
     verdict on_done(peer_record&, const frame_header&, const_bytes payload) noexcept;
-    /// The peer's get_data, whole. Runs the completion that it ends.
+    /// Handles the peer's get_data, received whole. Runs the completion it ends.
     verdict on_data(peer_record&, const frame_header&, const_bytes payload) noexcept;
-    /// The same, of which only the first bytes are here: makes the landing. False: malformed.
+    /// The same with only the first bytes received: sets up the landing. False: malformed.
     bool begin_data(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     void end_data(peer_record&) noexcept;
 
-    /// Ends the operation with `canceled`: a get and a put of which nothing left now, other puts
-    /// when all that left is answered.
+    /// Ends the operation with `canceled`: gets, and puts of which nothing was sent, at once; other
+    /// puts when everything sent has been answered.
     void cancel(completion& user) noexcept;
-    /// The link has no use for the piece any more.
+    /// The link no longer uses the piece.
     void sent(lent_piece& piece) noexcept;
-    /// A piece cannot be read; `left`: its frame goes out all the same, with zeros, and will be
-    /// answered. No more pieces are sent, and the operation fails once what left is answered.
+    /// A piece cannot be read. `left`: its frame is sent anyway, with zeros, and will be answered.
+    /// No more pieces are sent, and the operation fails once all sent pieces are answered.
     void unreadable(lent_piece& piece, status why, bool left) noexcept;
-    /// Ends the operation, in the next run of the completions.
+    /// Ends the operation in the next run of the completions.
     void fail(rma_operation&, status why) noexcept;
-    /// All operations with this peer end with `why`, in the next run of the completions.
-    /// Precondition: its sends have been emptied.
+    /// Ends all operations with this peer with `why`, in the next run of the completions.
+    /// Precondition: its `sends` is empty.
     void peer_down(peer_record&, status why) noexcept;
 
 private:

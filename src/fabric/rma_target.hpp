@@ -10,11 +10,11 @@
 
 namespace amalgam::detail {
 
-/// Put and get as the side that owns the memory: checks every frame's key, then reads or writes.
+/// The target side of put and get: checks every frame's key, then reads or writes memory.
 ///
-/// An answer that finds its link full waits in the peer's record; at most `answer_limit` do before
-/// the link is paused, and a peer that keeps to rma_window never gets there.
-/// Threads: the port's.
+/// A reply that finds its link full waits in the peer's record. Beyond `answer_limit` of them the
+/// link is paused; a peer that respects rma_window never gets there.
+/// Threads: the port's thread.
 class rma_target {
 public:
     static constexpr std::size_t answer_limit = 2 * rma_window;
@@ -25,24 +25,24 @@ public:
     /// As rma_initiator::guard_memory().
     void guard_memory() { memory_.guard(); }
 
-    /// Carry out a frame that is here whole.
+    /// Carries out a frame received whole.
     verdict on_put(peer_record&, const frame_header&, const_bytes payload) noexcept;
     verdict on_get(peer_record&, const frame_header&, const_bytes payload) noexcept;
 
-    /// A put of which only the first bytes are here: makes the landing. False: malformed, or
-    /// the peer was ended for want of memory.
+    /// A put with only its first bytes received: sets up the landing. False: malformed, or the peer
+    /// was ended because memory ran out.
     bool begin_put(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     void end_put(peer_record&) noexcept;
-    /// The memory of an open landing cannot be written: its put is answered so.
+    /// Memory of an open landing cannot be written: the reply to its put says so.
     void unwritable(peer_record&) noexcept;
-    /// An open landing is given up, with its link.
+    /// Drops an open landing together with its link.
     void forget_put(peer_record&) noexcept;
 
-    /// Sends the answers that waited, as far as the link has room.
+    /// Sends waiting replies while the link has room.
     void pump(peer_record&) noexcept;
-    /// The link has no use for the piece any more.
+    /// The link no longer uses the piece.
     void sent(lent_piece& piece) noexcept;
-    /// Nothing names the region's memory any more after this.
+    /// Afterwards nothing refers to the region's memory.
     void close(std::uint64_t region, const peer_table& peers) noexcept;
 
 private:

@@ -15,7 +15,8 @@
 #include "fabric/framed_port.hpp"
 #include "fabric/segments.hpp"
 
-/// A framed_port whose transport is the test: it sees every frame and makes up those that arrive.
+/// A framed_port whose transport is the test: it sees every frame sent and fabricates those
+/// received.
 namespace amalgam::detail {
 
 struct scripted_link final : frame_link {
@@ -25,7 +26,7 @@ struct scripted_link final : frame_link {
         completion* on_sent = nullptr;
         gather lent;
     };
-    posted answer = posted::done;  ///< To sends with a completion; those without are done or full.
+    posted answer = posted::done;  ///< For sends with a completion; others are done or full.
     bool forgets = true;
     std::vector<frame> out;
     std::vector<completion*> detached;
@@ -76,13 +77,13 @@ public:
     using framed_port::sent;
     using framed_port::writable;
 
-    /// A peer that came to us.
+    /// A peer that connected to us.
     scripted_link& peer() {
         links.push_back(std::make_unique<scripted_link>());
         (void)accepted(*links.back(), "scripted://there");
         return *links.back();
     }
-    /// Runs all completions that are due.
+    /// Runs all due completions.
     void settle_down() {
         while (progress(64) > 0) {
         }

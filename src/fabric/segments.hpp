@@ -10,7 +10,7 @@
 
 namespace amalgam::detail {
 
-/// The length of a list of segments.
+/// Total length of a list of segments.
 template <typename Bytes>
 std::size_t total_bytes(std::span<const Bytes> segments) noexcept {
     if (segments.size() == 1) return segments.front().size();
@@ -20,14 +20,14 @@ std::size_t total_bytes(std::span<const Bytes> segments) noexcept {
     return total;
 }
 
-/// A place in a list of segments.
+/// A position in a list of segments.
 struct segment_cursor {
-    std::size_t index = 0;   ///< Of the segment.
-    std::size_t within = 0;  ///< Bytes into it.
+    std::size_t index = 0;   ///< Segment number.
+    std::size_t within = 0;  ///< Bytes into that segment.
 };
 
-/// Calls `use(piece)` for the next `bytes` bytes from `at`, in order, and moves `at` past them.
-/// Precondition: the list holds that many from `at`.
+/// Calls `use(piece)` for the next `bytes` bytes from `at`, in order, and advances `at`.
+/// Precondition: the list has that many bytes from `at`.
 template <typename Bytes, typename Use>
 void walk(std::span<const Bytes> segments, segment_cursor& at, std::size_t bytes, Use&& use) {
     while (bytes > 0) {
@@ -41,14 +41,14 @@ void walk(std::span<const Bytes> segments, segment_cursor& at, std::size_t bytes
 }
 
 /// Appends the next `bytes` bytes from `at` to `out`, piece by piece.
-/// Failure: throws std::bad_alloc, with `at` anywhere.
+/// Failure: throws std::bad_alloc; `at` is then unspecified.
 template <typename Bytes, typename Out>
 void slice(std::span<const Bytes> segments, segment_cursor& at, std::size_t bytes,
            std::vector<Out>& out) {
     walk(segments, at, bytes, [&](Bytes piece) { out.push_back(piece); });
 }
 
-/// Copies `from` to the place `at`, and moves `at` past it.
+/// Copies `from` to position `at` and advances `at`.
 inline void copy_in(std::span<const mutable_bytes> to, segment_cursor& at,
                     const_bytes from) noexcept {
     walk(to, at, from.size(), [&](mutable_bytes piece) {
@@ -57,8 +57,8 @@ inline void copy_in(std::span<const mutable_bytes> to, segment_cursor& at,
     });
 }
 
-/// Copies the next `bytes` bytes from one list to another, and moves both places past them.
-/// Precondition: both hold that many.
+/// Copies the next `bytes` bytes from one list to another and advances both positions.
+/// Precondition: both have that many bytes left.
 inline void copy_across(std::span<const mutable_bytes> to, segment_cursor& to_at,
                         std::span<const const_bytes> from, segment_cursor& from_at,
                         std::size_t bytes) noexcept {

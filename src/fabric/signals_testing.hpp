@@ -12,7 +12,7 @@
 namespace amalgam::detail {
 
 /// Signal handlers of a program: SIGINT and SIGHUP have one, SIGTERM is ignored, SIGABRT and SIGBUS
-/// are as the system has them. At its end all are as they were before.
+/// have the default. The destructor restores all previous handlers.
 class programs_signals {
 public:
     programs_signals() : before_(all()) {
@@ -34,7 +34,7 @@ public:
     programs_signals(const programs_signals&) = delete;
     programs_signals& operator=(const programs_signals&) = delete;
 
-    /// The numbers of the signals that somebody has changed since.
+    /// The signals whose handlers have changed since.
     std::vector<int> changed() const {
         const auto now = all();
         std::vector<int> found;
@@ -62,7 +62,8 @@ private:
     std::vector<struct sigaction> set_;
 };
 
-/// They are the program's after a port was opened, transports were described, and it was closed.
+/// Expects the program's handlers unchanged after opening a port, describing transports and closing
+/// it.
 inline void expect_signals_outlive_a_port(std::string_view where) {
     const programs_signals own;
     auto all = transport_registry::installed();

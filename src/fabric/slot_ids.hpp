@@ -8,23 +8,23 @@
 
 namespace amalgam::detail {
 
-/// Ids made of a slot, to index a table with, and the slot's generation: never 0, never given out
-/// twice, so that an old id finds nothing.
+/// Ids composed of a slot, which indexes a table, and the slot's generation. Never 0 and never
+/// reused, so a stale id matches nothing.
 ///
 /// Threads: one at a time.
-/// Cost:    constant; no allocation but for a slot that was never used.
+/// Cost:    constant; allocates only for a slot that was never used.
 class slot_ids {
 public:
     static std::size_t slot(std::uint64_t id) noexcept { return static_cast<std::uint32_t>(id); }
 
-    /// The slot of the id that take() gives next, so that its table can grow first.
-    /// Failure: throws std::bad_alloc, and nothing has changed.
+    /// The slot of the id that take() returns next, so that the table can grow first.
+    /// Failure: throws std::bad_alloc, with no effect.
     std::size_t make_room() {
         if (free_.empty()) add();
         return free_.back();
     }
 
-    /// Precondition: make_room() was called since the last one.
+    /// Precondition: make_room() was called since the last take().
     std::uint64_t take() noexcept {
         const std::uint32_t slot = free_.back();
         free_.pop_back();
@@ -33,7 +33,7 @@ public:
 
     /// Precondition: `id` is taken.
     void give_back(std::uint64_t id) noexcept {
-        // A slot whose generations are used up retires.
+        // A slot that has used up its generations is retired.
         if (generations_[slot(id)] != std::numeric_limits<std::uint32_t>::max())
             free_.push_back(static_cast<std::uint32_t>(slot(id)));
     }
@@ -46,8 +46,8 @@ private:
         free_.push_back(static_cast<std::uint32_t>(slots));
     }
 
-    std::vector<std::uint32_t> generations_;  // Of the id now or last in each slot.
-    std::vector<std::uint32_t> free_;  // Has room for all slots: giving back never allocates.
+    std::vector<std::uint32_t> generations_;  // Current or last generation of each slot.
+    std::vector<std::uint32_t> free_;  // Capacity for all slots: giving back never allocates.
 };
 
 }  // namespace amalgam::detail

@@ -11,7 +11,7 @@
 
 namespace amalgam::detail {
 
-/// For tests: a file in memory, mapped shared, that becomes shorter under its mapping.
+/// For tests: a memory file, mapped shared, that shrinks under its mapping.
 class truncated_file {
 public:
     explicit truncated_file(std::size_t bytes, int rights = PROT_READ | PROT_WRITE)

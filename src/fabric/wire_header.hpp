@@ -11,7 +11,7 @@ namespace amalgam::detail {
 
 using wire_header = std::array<std::byte, sizeof(frame_header)>;
 
-/// A frame's header as its 16 bytes on the wire, little-endian.
+/// Encodes a frame header as its 16 bytes on the wire, little-endian.
 inline wire_header to_wire(const frame_header& header) noexcept {
     wire_header wire;
     store_le(wire.data(), header.bytes);

@@ -6,12 +6,13 @@
 
 namespace amalgam::detail {
 
-/// Whether memory that is about to be shown to peers can be accessed as they may: looks at the
-/// first and the last page of each segment, which are there afterwards. Memory that is taken away
-/// later, as by truncating the file that it maps, is not noticed.
+/// Checks that memory about to be exposed to peers permits their access: touches the first and last
+/// page of each segment, which are then present. Memory lost later, for example because its mapped
+/// file is truncated, goes unnoticed.
 ///
 /// Failure: `invalid` with a sentence.
-/// Cost:    two system calls a segment, and the faults of these pages. Nothing before Linux 5.14.
+/// Cost:    two system calls per segment, and the faults of these pages. Does nothing before Linux
+///          5.14.
 result<void> check_accessible(scatter segments, access rights) noexcept;
 
 }  // namespace amalgam::detail

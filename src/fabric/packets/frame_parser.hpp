@@ -11,12 +11,12 @@
 
 namespace amalgam::detail {
 
-/// Who gets what a frame_parser finds.
+/// Receives what a frame_parser finds.
 class frame_taker {
 public:
     virtual verdict on_frame(const frame_header&, const_bytes payload) noexcept = 0;
-    /// Where the rest of a frame goes of which `prefix` has come; nullptr: malformed, or the
-    /// link was ended.
+    /// Destination for the rest of a frame of which `prefix` has arrived; nullptr: malformed, or
+    /// the link was ended.
     virtual landing* on_part(const frame_header&, const_bytes prefix) noexcept = 0;
     virtual verdict on_part_end() noexcept = 0;
 
@@ -24,17 +24,17 @@ protected:
     ~frame_taker() = default;
 };
 
-/// Finds frames in bytes that come in pieces of any length. A frame that lies whole in a piece is
-/// handed over where it is; of one that goes on behind it, the rest goes where it belongs.
+/// Finds frames in bytes that arrive in pieces of any length. A frame that is whole in one piece is
+/// delivered in place; the rest of a longer one goes directly to its destination.
 ///
-/// Owner:   holds 80 bytes at most, of a frame that was cut near its beginning.
-/// Threads: the port's.
+/// Owner:   holds at most 80 bytes, of a frame that was cut near its beginning.
+/// Threads: the port's thread.
 class frame_parser {
 public:
     explicit frame_parser(std::uint32_t max_frame_bytes) noexcept : max_bytes_(max_frame_bytes) {}
 
-    /// Takes the bytes from `from` on until they are used up (`taken`) or a verdict stops it;
-    /// moves `from` behind what was used. After `pause` call again with the rest.
+    /// Consumes bytes from `from` until none are left (`taken`) or a verdict stops it; advances
+    /// `from` past what was consumed. After `pause` call again with the rest.
     verdict feed(const_bytes& from, frame_taker& to) noexcept;
 
 private:
@@ -48,8 +48,8 @@ private:
     std::uint32_t max_bytes_;
     std::array<std::byte, header_bytes + least_prefix> held_;
     std::size_t held_bytes_ = 0;
-    landing* into_ = nullptr;  ///< Of the frame that goes on.
-    std::size_t missing_ = 0;  ///< Bytes of it that have not come.
+    landing* into_ = nullptr;  ///< Of the unfinished frame.
+    std::size_t missing_ = 0;  ///< Its bytes that have not arrived.
     segment_cursor at_;        ///< In into_->into.
 };
 

@@ -24,23 +24,24 @@ public:
 
     void close() noexcept final;
 
-    /// What the other end calls this connection in the packets it sends here, and how it wants to
-    /// be called itself.
+    /// The id by which each end wants to be addressed: the other end puts own_id() into packets it
+    /// sends here, and this end puts their_id() into packets it sends there.
     std::uint64_t own_id() const noexcept { return own_id_; }
     std::uint64_t their_id() const noexcept { return their_id_; }
 
 protected:
-    /// Each packet that left, and each that came: so that the end waits for the last of them.
+    /// Call for each packet sent; arrived() counts those received. Closing waits for the last
+    /// packet.
     void count_sent() noexcept { ++sent_; }
     bool is_open() const noexcept { return state_ == state::open; }
-    /// The other end came here; else this one went there.
+    /// True: the other end connected to us; else we connected to it.
     bool was_accepted() const noexcept { return was_accepted_; }
 
 private:
     friend class introduced_carrier;
     enum class state : std::uint8_t { greeting, open, leaving, over };
 
-    /// The greeting, at the end the farewell, while it is sent.
+    /// The greeting, and later the farewell, while being sent.
     struct outgoing : completion {
         outgoing() : completion(&on_done) {}
         static void on_done(completion& self, status, std::size_t) noexcept {
@@ -58,22 +59,22 @@ private:
     std::uint64_t their_id_ = 0;
     std::uint64_t sent_ = 0;
     std::uint64_t received_ = 0;
-    std::uint64_t announced_ = 0;  ///< How many the other end sent; known once it said farewell.
+    std::uint64_t announced_ = 0;  ///< Packets the other end sent; known after its farewell.
     bool farewell_ = false;
     bool was_accepted_ = false;
-    status why_;                   ///< Of leaving.
-    clock::time_point leaves_at_;  ///< Leaving: the latest time.
+    status why_;                   ///< Reason for leaving.
+    clock::time_point leaves_at_;  ///< When leaving: the deadline.
     outgoing said_;
-    std::vector<std::byte> name_;  ///< The other end's, until its first packet comes.
+    std::vector<std::byte> name_;  ///< The other end's name, until its first packet arrives.
 };
 
-/// A carrier over a library that moves packets between named ends, but leaves it to others how
-/// these learn their names and that one is gone. Both are done by a tcp port of its own: it
-/// listens where the URI says, so interface, address and port number are what was asked for; on
-/// each of its connections the ends tell each other their names; and when that connection is lost,
-/// the peer is, within the time and for the reasons that hold for tcp.
+/// A carrier over a library that moves packets between named ends but does not exchange the names
+/// or detect that an end is gone. A tcp port of its own does both. It listens where the URI says,
+/// so interface, address and port number are as requested. On each of its connections the ends
+/// exchange names. When that connection is lost, so is the peer, within the same time and for the
+/// same reasons as with tcp.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class introduced_carrier : public packet_carrier, private message_sink {
 public:
     void start(packet_events& events) noexcept final;
@@ -87,46 +88,47 @@ public:
     bool arm() noexcept final;
 
 protected:
-    /// `scheme` stands before "://": "ucx+tcp"; only ends of one scheme meet.
+    /// `scheme` is the text before "://", such as "ucx+tcp"; only ends with the same scheme
+    /// connect.
     /// Failure: throws error{no_memory}.
     introduced_carrier(std::unique_ptr<port> tcp, std::string scheme);
-    /// Call it first in the destructor.
+    /// Call first in the destructor.
     void end_introductions() noexcept;
-    /// Call it in the constructor.
+    /// Call in the constructor.
     void sleep_also_on(int fd);
-    /// For libraries that do not tell of everything by a descriptor: whoever falls asleep wakes up
-    /// in a millisecond, when `soon`, else later and later while nothing comes, up to 64 ms. Call
-    /// it in the constructor, to make that possible, and in arm_paths().
+    /// For libraries that do not signal all work by a descriptor. Limits each sleep to one
+    /// millisecond if `soon`; otherwise the limit doubles up to 64 ms while nothing arrives. Call
+    /// it in the constructor, as preparation, and in arm_paths().
     void sleep_briefly(bool soon);
 
-    // ---- what each library provides
+    // ---- implemented for each library
 
     /// How the other end reaches this one.
     virtual const_bytes own_name() const noexcept = 0;
     virtual std::string explain_paths() const = 0;
     virtual std::unique_ptr<introduced_link> make_link() = 0;
-    /// The other end's name is known: packets may be sent. Failure: the connection is lost.
+    /// The other end's name is known: packets may be sent. On failure the connection is lost.
     virtual status open_path(introduced_link&, const_bytes name) noexcept = 0;
-    /// Whether the end that was called opens its path only when the first packet comes: for
-    /// libraries in which two that reach for each other at once may miss each other.
+    /// True: the accepting end opens its path only when the first packet arrives. For libraries
+    /// where two ends that connect to each other at the same time can miss each other.
     virtual bool caller_goes_first() const noexcept { return false; }
-    /// Nothing is sent any more; what was, still leaves, unless nobody is there (`dead`). May run
-    /// inside of an upcall.
+    /// Nothing more will be sent. Packets already sent still leave, unless the other end is gone
+    /// (`dead`). May run inside an upcall.
     virtual void close_path(introduced_link&, bool dead) noexcept = 0;
-    /// The link is not named any more: destroy it when the library has let go of it.
+    /// The link is no longer referred to: destroy it once the library has released it.
     virtual void release_path(std::unique_ptr<introduced_link>) noexcept = 0;
-    /// Moves packets; returns how many came. Calls arrived() and lost().
+    /// Moves packets; returns how many arrived. Calls arrived() and lost().
     virtual std::size_t move_packets(std::size_t budget) noexcept = 0;
     virtual bool arm_paths() noexcept = 0;
 
-    // ---- for each library, inside of move_packets()
+    // ---- called by each library, inside move_packets()
 
-    /// nullptr: no connection of that id takes packets.
+    /// nullptr: no connection with that id accepts packets.
     introduced_link* find(std::uint64_t own_id) noexcept;
     void arrived(introduced_link&, const_bytes packet) noexcept;
     void lost(introduced_link&, status why) noexcept;
     packet_events& events() noexcept { return *events_; }
-    /// Where the other end was looked up, or came from: "tcp://10.0.0.5:7000".
+    /// Where the other end was looked up or connected from: "tcp://10.0.0.5:7000".
     std::string met_at(const introduced_link& link) const { return tcp_->peer_address(link.peer_); }
 
 private:
@@ -153,7 +155,7 @@ private:
     std::unique_ptr<port> tcp_;
     std::string scheme_;
     packet_events* events_ = nullptr;
-    unique_fd both_;   ///< An epoll set: the tcp port's, and the library's.
+    unique_fd both_;   ///< An epoll set: the descriptors of the tcp port and of the library.
     unique_fd timer_;  ///< See sleep_briefly().
     bool timer_is_set_ = false;
     long nap_ms_ = 1;
@@ -166,7 +168,7 @@ private:
     std::unordered_map<peer_id, introduced_link*> by_peer_;
     std::vector<introduced_link*> leaving_;
     std::vector<std::unique_ptr<introduced_link>>
-        parted_;  ///< To release once their last word is sent.
+        parted_;  ///< To release once their farewell is sent.
 };
 
 }  // namespace amalgam::detail

@@ -9,8 +9,9 @@
 
 namespace amalgam::detail {
 
-/// For tests: says to an introduced_carrier at `address` what none of its like would, and returns
-/// once that one has hung up. What libraries make of a wrong name in a right greeting is theirs.
+/// For tests: sends an invalid introduction to an introduced_carrier at `address` and returns once
+/// that end has disconnected. Does not cover wrong names in valid greetings, which libraries treat
+/// in their own ways.
 inline void send_wrong_introduction(const std::string& address, std::uint64_t seed) {
     seeded_random dice(seed);
     tcp_raw_peer at("tcp" + address.substr(address.find("://")));
@@ -24,7 +25,7 @@ inline void send_wrong_introduction(const std::string& address, std::uint64_t se
         case 0:
             at.send(noise(16 + dice.below(2000)));
             break;
-        case 1: {  // No greeting, but a message of a tag that means nothing.
+        case 1: {  // No greeting, but a message with an unknown tag.
             at.shake_hands();
             at.send_frame({.kind = frame_kind::unexpected, .tag = dice()}, noise(100));
             ::shutdown(at.fd(), SHUT_WR);
@@ -36,7 +37,7 @@ inline void send_wrong_introduction(const std::string& address, std::uint64_t se
                           noise(dice.below(12)));
             break;
         }
-        default: {  // A greeting of another kind of port.
+        default: {  // A greeting from another kind of port.
             at.shake_hands();
             std::vector<std::byte> greeting = noise(8);
             for (char c : std::string("\4\0loop", 6))

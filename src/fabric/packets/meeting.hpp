@@ -5,17 +5,17 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/uri.hpp>
 
-/// What transports say of their URIs, and of the part in it that is about tcp, over which the ends
-/// of an introduced_carrier meet.
+/// Error texts and helpers for URIs of transports on an introduced_carrier, and for the tcp part of
+/// such a URI, over which the ends are introduced.
 namespace amalgam::detail {
 
-/// uri "…": what; example: …
+/// The failure `uri "…": what; example: …`.
 failure wrong_uri(const uri& where, status why, std::string_view what, std::string_view example);
 
-/// Where the tcp port listens.
+/// The URI on which the tcp port listens.
 uri meeting_place(const uri& where);
 
-/// What tcp said of the meeting place, said of the URI that has it.
+/// Rephrases tcp's failure for the meeting place as one about the URI that contains it.
 failure retold(const uri& where, failure why, std::string_view example);
 
 }  // namespace amalgam::detail

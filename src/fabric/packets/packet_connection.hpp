@@ -17,13 +17,13 @@ namespace amalgam::detail {
 
 class packet_port;
 
-/// One connection to one peer over a carrier: frames out in packets, frames in.
+/// One connection to one peer over a carrier: sends and receives frames in packets.
 ///
-/// A sender may have `window` packets of frames out that the other side has not used up; credit
-/// comes back with packets of the other direction, or alone. So a receiver that stops
-/// reading holds no more than a window, and the carrier's own queues stay short.
+/// Flow control: a sender may have `window` packets of frames outstanding that the other side has
+/// not consumed. Credit returns with packets of the other direction, or alone. So a receiver that
+/// stops reading holds at most a window, and the carrier's own queues stay short.
 ///
-/// Owner:   the port. Threads: the port's.
+/// Owner:   the port. Threads: the port's thread.
 class packet_connection final : public frame_link, private frame_taker {
 public:
     static constexpr unsigned window = 64;
@@ -37,15 +37,15 @@ public:
     void shut() noexcept override;
 
     // ---- for the port
-    /// Before anything is sent.
+    /// Call before anything is sent.
     void begin(packet_link& by) noexcept;
     void received(const_bytes bytes) noexcept;
     void room() noexcept { full_ = false; }
-    /// The carrier has lost it.
+    /// The carrier lost the connection.
     void lost() noexcept { over_ = true; }
-    /// Sends what waits, reads what was held, tells senders.
+    /// Sends queued frames, reads held packets, notifies senders.
     void work_off() noexcept;
-    /// The handler may be given frames again.
+    /// The handler accepts frames again.
     void go_on() noexcept { paused_ = false; }
 
     bool is_over() const noexcept { return over_; }
@@ -82,18 +82,18 @@ private:
     packet_link* by_ = nullptr;
     std::string address_;
     unsigned window_left_ = window;
-    unsigned used_ = 0;  ///< Packets of the peer's that it has no credit for yet.
-    bool full_ = false;  ///< The carrier said so.
+    unsigned used_ = 0;  ///< The peer's packets for which it has no credit yet.
+    bool full_ = false;  ///< The carrier returned full.
     bool said_hello_ = false;
     bool heard_hello_ = false;
     bool paused_ = false;  ///< By the handler.
     bool over_ = false;
-    bool was_full_ = false;  ///< Somebody was refused and waits for writable().
+    bool was_full_ = false;  ///< A send was refused; writable() is due.
     frame_parser parser_;
     send_queue queue_;
-    std::deque<buffer> held_;           ///< Packets that came while paused.
-    std::size_t held_used_ = 0;         ///< Bytes of the first that were read.
-    completion* first_sent_ = nullptr;  ///< Lent bytes that left, to be told; by port_words[3].
+    std::deque<buffer> held_;           ///< Packets that arrived while paused.
+    std::size_t held_used_ = 0;         ///< Bytes consumed of the first.
+    completion* first_sent_ = nullptr;  ///< Borrowed and sent, unreported; by port_words[3].
     completion* last_sent_ = nullptr;
 };
 

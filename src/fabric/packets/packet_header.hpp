@@ -7,19 +7,19 @@
 
 namespace amalgam::detail {
 
-/// What a packet is. Travels on the wire, see docs/wire/packets.md: never renumber.
+/// Type of a packet. Travels on the wire, see docs/wire/packets.md: never renumber.
 enum class packet_kind : std::uint8_t {
-    hello = 1,   ///< The first of each side: magic, version, incarnation.
-    frames = 2,  ///< The next bytes of the sequence of frames.
-    credit = 3   ///< Nothing but the credit in its header.
+    hello = 1,   ///< First packet of each side: magic, version, incarnation.
+    frames = 2,  ///< The next bytes of the frame stream.
+    credit = 3   ///< Only the credit in its header.
 };
 
-/// Stands before every packet's bytes: 8 of them, little-endian.
+/// Precedes every packet's bytes: 8 bytes, little-endian.
 struct packet_header {
     static constexpr std::size_t wire_bytes = 8;
 
     packet_kind kind = packet_kind::frames;
-    std::uint16_t credit = 0;  ///< Packets of frames that the sender of this one has used up.
+    std::uint16_t credit = 0;  ///< Packets of frames that this packet's sender has consumed.
 
     void encode(std::byte* to) const noexcept {
         store_le(to, std::uint64_t{static_cast<std::uint8_t>(kind)} | std::uint64_t{credit} << 16);
@@ -29,7 +29,7 @@ struct packet_header {
     }
 };
 
-/// The bytes behind the header of a hello.
+/// The bytes after the header of a hello.
 struct packet_hello {
     static constexpr std::uint64_t magic = 0x316b6370'6c616d41u;  ///< "Amalpck1" on the wire.
     static constexpr std::uint32_t current_version = 1;
@@ -45,7 +45,7 @@ struct packet_hello {
         store_le(to + 12, packet_bytes);
         store_le(to + 16, incarnation);
     }
-    /// False: these bytes are no hello.
+    /// False: not a hello.
     bool decode(const_bytes from) noexcept {
         if (from.size() != wire_bytes || load_le<std::uint64_t>(from.data()) != magic) return false;
         version = load_le<std::uint32_t>(from.data() + 8);

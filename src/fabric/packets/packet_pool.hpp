@@ -9,15 +9,15 @@
 
 namespace amalgam::detail {
 
-/// Packets to fill and send, all of one length, used again in the order that keeps them in cache.
+/// A pool of outgoing packets of one size. Reuses the last one returned, which is still in cache.
 ///
-/// Owner:   owns all packets, also those lent to a carrier.
-/// Threads: the port's.
+/// Owner:   owns all packets, including those lent to a carrier.
+/// Threads: the port's thread.
 class packet_pool {
 public:
     explicit packet_pool(std::size_t packet_bytes) : packet_bytes_(packet_bytes) {}
 
-    /// nullptr: there is no memory.
+    /// nullptr: out of memory.
     packet* take() noexcept {
         if (free_ == nullptr && !grow()) return nullptr;
         packet* one = free_;
@@ -30,7 +30,7 @@ public:
         one.next = free_;
         free_ = &one;
     }
-    /// A packet that was taken is never freed, also when the pool ends.
+    /// Never frees this packet, which was taken, not even when the pool is destroyed.
     void abandon(packet& one) noexcept;
     std::size_t packet_bytes() const noexcept { return packet_bytes_; }
 

@@ -16,13 +16,13 @@
 
 namespace amalgam::detail {
 
-/// A port over a carrier of packets.
+/// A port over a packet carrier.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class packet_port final : public framed_port, private packet_events {
 public:
     static constexpr std::size_t max_message_bytes = std::size_t{1} << 30;
-    /// A message, or a piece of a transfer with what stands before it.
+    /// A message, or a piece of a transfer with its header.
     static constexpr std::uint32_t max_frame_bytes = max_message_bytes + 4096;
 
     packet_port(std::unique_ptr<packet_carrier> carrier, const packet_port_traits& traits,
@@ -32,8 +32,8 @@ public:
     std::string address() const override { return carrier_->address(); }
     std::string explain() const override { return carrier_->explain(); }
     int wait_handle() const noexcept override { return carrier_->wait_handle(); }
-    /// Packets are copied plainly, and a fault would be the process's: what cannot be accessed is
-    /// refused here.
+    /// Refuses memory that cannot be accessed: packets are copied without guards, so a fault would
+    /// hit the process.
     result<region> open_region(scatter segments, access rights) noexcept override;
     using framed_port::open_region;
 
@@ -47,9 +47,9 @@ public:
     packet_pool& packets() noexcept { return packets_; }
     buffer_pool& memory() noexcept { return buffers(); }
     void has_work(packet_connection& who) noexcept;
-    /// Somebody who was refused may post again: nobody sleeps before knowing.
+    /// A refused sender may post again: do not sleep before it was told.
     void note_room() noexcept { has_new_room_ = true; }
-    /// How many frames and completions may still be handed over in this round.
+    /// How many frames and completions may still be delivered in this round.
     std::size_t budget() const noexcept { return budget_; }
     void used_budget(std::size_t count) noexcept { budget_ -= std::min(count, budget_); }
     void link_lost(packet_connection& who, status why) noexcept;
@@ -81,11 +81,11 @@ private:
     packet_pool packets_;
     std::vector<std::unique_ptr<packet_connection>> connections_;
     std::vector<packet_connection*> with_work_;
-    std::vector<packet_connection*> working_;  ///< Those of them whose turn it is.
+    std::vector<packet_connection*> working_;  ///< Those of with_work_ being processed now.
     std::size_t budget_ = 0;
     bool has_new_room_ = false;
     bool has_due_work_ = false;
-    std::unique_ptr<packet_carrier> carrier_;  ///< Last: it gives packets back when it ends.
+    std::unique_ptr<packet_carrier> carrier_;  ///< Last: returns packets when destroyed.
 };
 
 }  // namespace amalgam::detail

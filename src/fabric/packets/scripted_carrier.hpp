@@ -17,7 +17,7 @@ namespace amalgam::detail {
 inline constexpr std::uint64_t greeting_tag = 0x316f72746c616d41u;
 inline constexpr std::uint64_t farewell_tag = greeting_tag + 1;
 
-/// Paths that move nothing: the test says what came.
+/// Paths that move nothing: the test decides what arrives.
 class scripted_carrier final : public introduced_carrier {
 public:
     struct link final : introduced_link {
@@ -47,7 +47,7 @@ private:
     int& released_;
 };
 
-/// What a port on the carrier would note.
+/// Records the upcalls that a port would get.
 struct noted_events final : packet_events {
     bool accepted(packet_link& link, std::string address) noexcept override {
         if (no_memory) return false;
@@ -68,7 +68,7 @@ struct noted_events final : packet_events {
     std::vector<errc> downs;
     int packets = 0;
     int rooms = 0;
-    bool no_memory = false;  ///< For whom comes.
+    bool no_memory = false;  ///< For accepted().
 };
 
 inline std::vector<std::byte> greeting(const std::string& scheme) {
@@ -89,7 +89,7 @@ class introduced_carrier_test : public testing::Test {
 protected:
     introduced_carrier_test() { here_->start(events_); }
 
-    /// Somebody connects, says this scheme, and is connected if it is ours.
+    /// A peer connects and sends this scheme; it is accepted if the scheme is ours.
     scripted_link& come(const std::string& scheme = "test+tcp") {
         scripted_link& from = inner_->peer();
         say(from, greeting_tag, greeting(scheme));

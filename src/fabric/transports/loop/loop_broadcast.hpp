@@ -10,9 +10,9 @@
 
 namespace amalgam::detail {
 
-/// Where a host of a virtual network is on the medium that all of them share.
+/// A virtual host's access to the broadcast medium of its network.
 ///
-/// Threads: that of the network.
+/// Threads: the network's thread.
 class loop_broadcast final : public broadcast_medium {
 public:
     loop_broadcast(std::weak_ptr<virtual_hub> hub, loop_station& at, std::size_t max_bytes)
@@ -22,7 +22,7 @@ public:
     bool send(const_bytes packet) noexcept override;
     std::size_t max_bytes() const noexcept override { return max_bytes_; }
 
-    /// Nothing gets away from it, or to it. The network is still there.
+    /// No packets leave or reach this host. The network itself still exists.
     bool is_off() const noexcept { return at_.cut || at_.port == nullptr || at_.port->is_dead(); }
     loop_station& where() const noexcept { return at_; }
     void take(const_bytes packet) noexcept {

@@ -13,7 +13,7 @@
 
 namespace amalgam::detail {
 
-/// One end of a loop connection, as its port sees it.
+/// One end of a loop connection, as seen by its port.
 class loop_link final : public frame_link {
 public:
     loop_link(loop_port& port, std::shared_ptr<loop_connection> on, std::uint8_t side)
@@ -23,7 +23,7 @@ public:
     bool forget(completion& on_sent) noexcept override;
     void detach(completion& on_sent) noexcept override;
     void shut() noexcept override;
-    void shut(status why) noexcept;  ///< `why` for the other end.
+    void shut(status why) noexcept;  ///< `why` is for the other end.
 
     const std::shared_ptr<loop_connection>& on() const noexcept { return on_; }
     loop_side& own() const noexcept { return on_->sides[side_]; }
@@ -31,11 +31,11 @@ public:
     std::uint8_t side() const noexcept { return side_; }
 
     bool paused = false;
-    std::deque<loop_item> held;  ///< Frames that came while paused, or behind such ones.
-    landing* open = nullptr;     ///< Of the first frame, when it is being read in steps.
-    std::size_t landed = 0;      ///< How far.
-    segment_cursor at;           ///< Where in `open`.
-    std::size_t index = 0;       ///< In the port's list.
+    std::deque<loop_item> held;  ///< Frames that arrived while paused, or after such frames.
+    landing* open = nullptr;     ///< For the first frame, while it is read in steps.
+    std::size_t landed = 0;      ///< Bytes of it read so far.
+    segment_cursor at;           ///< Position in `open`.
+    std::size_t index = 0;       ///< Position in the port's list.
 
 private:
     bool has_room(std::size_t bytes) const noexcept;
@@ -45,10 +45,10 @@ private:
     std::uint8_t side_;
 };
 
-/// A port of either kind of loop network; the hub makes the difference.
+/// A port of either kind of loop network; only the hub differs.
 class loop_port final : public framed_port {
 public:
-    /// `incarnation` 0: by chance. Failure: throws error, or std::bad_alloc.
+    /// `incarnation` 0: random. Failure: throws error, or std::bad_alloc.
     loop_port(std::shared_ptr<loop_hub> hub, std::shared_ptr<loop_mailbox> box,
               const port_options& options, std::uint64_t incarnation, bool driven);
     ~loop_port() override;
@@ -66,13 +66,13 @@ public:
     clock::duration silence_limit() const noexcept { return options().silence_limit; }
     /// progress() would do something.
     bool has_work() const noexcept;
-    /// Loses all peers at once and can reach nobody any more.
+    /// Loses all peers at once and can connect to nobody afterwards.
     void kill() noexcept;
     bool is_dead() const noexcept { return dead_; }
     buffer_pool& pool() noexcept { return buffers(); }
     /// The connection is over at this end.
     void end_link(loop_link& link, status why) noexcept;
-    /// No sent() for this one any more.
+    /// Cancels the sent() call for this completion.
     void forget_sent(const completion& on_sent) noexcept;
 
 protected:
@@ -101,8 +101,8 @@ private:
     std::vector<std::unique_ptr<loop_link>> links_;
     std::vector<loop_item> inbox_;  // Taken from the mailbox; those before next_ are done.
     std::size_t next_ = 0;
-    loop_side* over_ = nullptr;        // Sides that are over, for after the inbox.
-    std::vector<loop_link*> resumed_;  // Hold frames and are not paused any more.
+    loop_side* over_ = nullptr;        // Ended sides, to be handled after the inbox.
+    std::vector<loop_link*> resumed_;  // Hold frames and are no longer paused.
 };
 
 }  // namespace amalgam::detail

@@ -21,26 +21,26 @@
 
 namespace amalgam::detail {
 
-/// A port in a network of virtual time. Stays when the port is gone, so that events may name it.
+/// A port in a virtual-time network. Outlives the port, so that events may refer to it.
 struct loop_station {
     std::string name;
     loop_port* port = nullptr;
     port_driver* driver = nullptr;
-    clock::duration processing{};  ///< Of each frame.
+    clock::duration processing{};  ///< Time per frame.
     clock::time_point busy_until{};
     bool cut = false;
-    bool ready = false;       ///< Stands in the queue of those that have something to do.
-    std::uint64_t timer = 0;  ///< Number of the timer event that counts; 0: none.
+    bool ready = false;       ///< In the queue of stations with work.
+    std::uint64_t timer = 0;  ///< Number of the valid timer event; 0: none.
     clock::time_point timer_at{};
 };
 
 class loop_broadcast;
 
-/// The hub behind a loop_network: carries items in virtual time, with the faults that were asked
-/// for, and runs the ports.
+/// The hub behind a loop_network: carries items in virtual time, injects faults, and runs the
+/// ports.
 ///
-/// What is still to happen stands in one heap by time; what is ready now in one queue of ports. An
-/// event names no more than where to look, so one that is out of date is harmless.
+/// Future events are in one heap ordered by time; ports with work now are in one queue. An event
+/// only says where to look, so a stale one is harmless.
 /// Threads: one.
 class virtual_hub final : public loop_hub, public std::enable_shared_from_this<virtual_hub> {
 public:
@@ -63,7 +63,7 @@ public:
     void run_until(clock::time_point end);
     std::size_t open_operations() const noexcept;
 
-    // The knobs of loop_network, as they stand.
+    // Current settings of loop_network.
     clock::duration least_delay{};
     clock::duration most_delay{};
     double drop = 0;
@@ -88,14 +88,14 @@ public:
     const clock& time() const noexcept override { return time_; }
 
 private:
-    /// Something that happens at a time: the front of `on`'s traffic to `side` arrives, or has been
-    /// handled, or the silence limit of `side` passes, or the timer of `where`, or a packet comes
-    /// to `whom`, or has been handled.
+    /// One event: the front of the traffic on `on` to `side` arrives or has been processed, the
+    /// silence limit of `side` passes, the timer of `where` fires, or a packet arrives at `whom` or
+    /// has been processed.
     struct event {
         enum class kind : std::uint8_t { arrival, handled, silence, timer, packet, handled_packet };
         clock::time_point when;
-        std::uint64_t order = 0;   // Among those of one time.
-        std::uint64_t number = 0;  // Ever larger.
+        std::uint64_t order = 0;   // Among events of the same time.
+        std::uint64_t number = 0;  // Increases with every event.
         kind what = kind::arrival;
         std::uint8_t side = 0;
         std::shared_ptr<loop_connection> on;
@@ -142,7 +142,7 @@ private:
     std::vector<event> events_;  // A heap.
     std::uint64_t event_count_ = 0;
     std::deque<std::unique_ptr<loop_station>> stations_;         // In order of opening.
-    std::map<std::string, loop_station*, std::less<>> by_name_;  // The last one of each name.
+    std::map<std::string, loop_station*, std::less<>> by_name_;  // Latest of each name.
     std::vector<std::shared_ptr<loop_connection>> silent_;
     std::set<std::pair<std::string, std::string>> one_way_cuts_;
     std::deque<loop_station*> ready_;

@@ -20,9 +20,9 @@ namespace amalgam::detail {
 
 class mpi_carrier;
 
-/// Where a port of mpi+static is.
+/// Location of an mpi+static port.
 struct mpi_place {
-    /// Of a process, unless it was opened with another number.
+    /// A process's first port, unless opened with another number.
     static constexpr std::uint16_t first_port = 1;
 
     int rank = 0;
@@ -31,7 +31,7 @@ struct mpi_place {
     std::string to_string() const;
 };
 
-/// One connection between ports of two ranks, or of one.
+/// One connection between ports of two ranks, or of the same rank.
 class mpi_link final : public packet_link {
 public:
     posted send(packet& one) noexcept override;
@@ -51,14 +51,15 @@ private:
     clock::time_point gives_up_at_;  ///< While contacting.
 };
 
-/// Packets as MPI messages between the ranks of one mpirun.
+/// Sends packets as MPI messages between the ranks of one mpirun.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class mpi_carrier final : public packet_carrier {
 public:
     static constexpr std::size_t packet_bytes = mpi_header::max_bytes - mpi_header::wire_bytes;
 
-    /// `number` was taken for it; it is given back when nothing comes for it any more.
+    /// Takes over `number`, which was allocated for it and is returned once nothing more can arrive
+    /// for it.
     /// Failure: throws error{no_memory}.
     mpi_carrier(mpi_library& mpi, std::uint16_t number, std::chrono::milliseconds silence_limit);
     ~mpi_carrier() override;
@@ -106,11 +107,11 @@ private:
     std::unique_ptr<mpi_inbox> inbox_;
     mpi_outbox outbox_;
     slot_ids ids_;
-    std::vector<std::unique_ptr<mpi_link>> links_;  ///< By the slot of their ids.
+    std::vector<std::unique_ptr<mpi_link>> links_;  ///< Indexed by the slot of their ids.
     std::size_t contacting_ = 0;
     bool some_wait_for_room_ = false;
     bool ending_ = false;
-    /// Of connections that ended here, while the peer may still send on them.
+    /// Connections that ended here, while the peer may still send on them.
     struct unfinished {
         std::uint64_t id;
         int rank;
@@ -118,8 +119,8 @@ private:
     std::vector<unfinished> unfinished_;
 
     unique_fd sleep_on_;  ///< An epoll set of the next two.
-    unique_fd deaths_;    ///< An epoll set of the processes we are connected to.
-    unique_fd timer_;     ///< MPI wakes nobody up.
+    unique_fd deaths_;    ///< An epoll set of the processes of connected peers.
+    unique_fd timer_;     ///< MPI cannot wake a sleeper.
     std::vector<watched> watched_;
     std::chrono::nanoseconds nap_;
     std::size_t upcalls_ = 0;

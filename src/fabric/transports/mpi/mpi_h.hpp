@@ -1,6 +1,6 @@
 #pragma once
 
-// MPI's header without its C++ classes of long ago.
+// MPI's header without its obsolete C++ classes.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>

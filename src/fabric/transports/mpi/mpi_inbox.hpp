@@ -13,11 +13,11 @@
 
 namespace amalgam::detail {
 
-/// What comes to one port, in order from each rank.
+/// Incoming messages of one port, in order from each rank.
 ///
-/// Short messages come to a ring of receives that are posted beforehand. Those have no sender yet,
-/// so a long message, whose sender may freeze or die in its midst, must never go there: it would
-/// hold all others up. It is announced by a short one, and received from that rank alone.
+/// Short messages go into a ring of receives posted in advance. These accept any sender, so a long
+/// message, whose sender may freeze or die halfway, must never land there: it would block all other
+/// senders. A long message is therefore announced by a short one and received from that rank alone.
 ///
 /// Threads: one at a time.
 class mpi_inbox {
@@ -28,11 +28,11 @@ public:
     mpi_inbox(const mpi_inbox&) = delete;
 
     std::uint16_t number() const noexcept { return number_; }
-    /// Messages are on their way in.
+    /// Whether messages are being received.
     bool is_busy() const noexcept { return !under_way_.empty(); }
 
-    /// Hands over what came, `budget` messages at most: on_message(rank, bytes). The bytes are not
-    /// the receiver's after its return. Returns how many.
+    /// Delivers at most `budget` messages by on_message(rank, bytes), and returns how many. The
+    /// bytes are valid only during the call.
     template <typename Receiver>
     std::size_t take(std::size_t budget, Receiver&& on_message) {
         std::size_t count = finish_under_way(budget, on_message);
@@ -52,14 +52,14 @@ public:
         }
         return count;
     }
-    /// That rank is gone: what is on its way from there never comes.
+    /// That rank is gone: messages in flight from it will never arrive.
     void forget(int rank) noexcept;
 
 private:
     static constexpr std::size_t max_under_way = 64;
     static constexpr std::size_t ring_slots = 16;
 
-    /// A long message, or a short one behind it.
+    /// A long message, or a short one queued behind it.
     struct arrival {
         MPI_Request request = MPI_REQUEST_NULL;
         int from = 0;
@@ -103,7 +103,7 @@ private:
     std::array<slot, ring_slots> ring_;
     std::size_t head_ = 0;
     std::vector<arrival> under_way_;
-    std::vector<std::unique_ptr<std::byte[]>> free_;  ///< Has room for all there are.
+    std::vector<std::unique_ptr<std::byte[]>> free_;  ///< Capacity for all buffers.
     std::size_t made_ = 0;
 };
 

@@ -21,24 +21,24 @@ namespace amalgam::detail {
 
 class mpi_inbox;
 
-/// MPI in this process: started with the first port, shared by all of them, and ended with the
-/// process, by us only if it was started by us.
+/// MPI in this process. The first port starts it and all ports share it. It ends with the process;
+/// we finalize it only if we started it.
 ///
-/// Threads: any, but for start().
+/// Threads: any, except for start().
 class mpi_library {
 public:
-    /// Starts MPI if nobody has, and makes a communicator of our own. All ranks take part, so it
-    /// returns when the slowest has opened its first port.
+    /// Starts MPI unless it is running, and creates our own communicator. All ranks take part, so
+    /// it returns when the slowest rank has opened its first port.
     /// Failure: throws error{unsupported} with a sentence.
     static mpi_library& start();
 
     int rank() const noexcept { return rank_; }
     int size() const noexcept { return size_; }
     MPI_Comm ours() const noexcept { return ours_; }
-    /// "Open MPI v4.1.4". MPI need not be started.
+    /// For example "Open MPI v4.1.4". Does not require MPI to be started.
     static std::string version();
 
-    /// Held around each call into MPI; costs nothing where MPI itself takes calls of many threads.
+    /// Hold it around each call into MPI. Free if MPI itself is thread-safe.
     class turn {
     public:
         explicit turn(mpi_library& of) : lock_(of.one_by_one_, std::defer_lock) {
@@ -49,26 +49,26 @@ public:
         std::unique_lock<std::mutex> lock_;
     };
 
-    // ---- numbers of ports
+    // ---- port numbers
 
-    /// The number of a new port, from 1: `wanted`, or (0 or none) the next that is free.
-    /// nullopt: it is taken.
+    /// Allocates the number of a new port, from 1: `wanted`, or if that is 0 or empty the next free
+    /// number. nullopt: taken.
     std::optional<std::uint16_t> take_number(std::optional<std::uint16_t> wanted);
     void give_back_number(std::uint16_t number) noexcept;
     bool is_taken(std::uint16_t number) const noexcept;
 
-    // ---- the end of others
+    // ---- detection of ended ranks
 
-    /// Becomes readable when that rank's process ends. None: not on this host, or not to be known.
+    /// Becomes readable when that rank's process ends. Empty: not on this host, or cannot be known.
     unique_fd watch(int rank) const noexcept;
 
-    // ---- what ports leave behind
+    // ---- leftovers of closed ports
 
-    /// Goes on receiving for a port that ended, until its peers have noticed.
+    /// Continues to receive for a closed port until its peers have noticed.
     void linger(std::unique_ptr<mpi_inbox> inbox, std::vector<std::uint64_t> awaited) noexcept;
-    /// MPI may read or write these bytes for ever: they are never freed.
+    /// MPI may access these bytes forever: they are never freed.
     void keep(MPI_Request request, void* bytes) noexcept;
-    /// Moves on what ports left behind.
+    /// Makes progress on leftovers of closed ports.
     void tend() noexcept;
     bool has_leftovers() const noexcept { return has_leftovers_.load(std::memory_order_relaxed); }
 
@@ -96,7 +96,7 @@ private:
     std::vector<identity> ranks_;
     std::mutex one_by_one_;
 
-    mutable std::mutex guard_;  ///< Of what follows.
+    mutable std::mutex guard_;  ///< Guards the members below.
     std::set<std::uint16_t> numbers_;
     std::uint16_t next_number_ = 1;
     std::vector<std::unique_ptr<leftover>> leftovers_;

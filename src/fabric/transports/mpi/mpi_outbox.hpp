@@ -13,7 +13,7 @@
 
 namespace amalgam::detail {
 
-/// What one port sends.
+/// Outgoing messages of one port.
 ///
 /// Threads: one at a time.
 class mpi_outbox {
@@ -21,27 +21,27 @@ public:
     explicit mpi_outbox(mpi_library& mpi);
     mpi_outbox(const mpi_outbox&) = delete;
 
-    /// As packet_link::send(), once the header stands in the packet's head room.
+    /// As packet_link::send(), with the header already in the packet's head room.
     posted send(int rank, std::uint16_t port, packet& one) noexcept;
-    /// Sends a word. False: there was no room; it is lost.
+    /// Sends a control message. False: no room; it is lost.
     bool say(int rank, std::uint16_t port, const mpi_word& word) noexcept;
-    /// Gives back what has left; returns how many that were.
+    /// Returns packets that have been sent; returns how many.
     std::size_t tell(packet_events& events) noexcept;
-    /// Gives up what did not leave, to this rank or (-1) to any.
+    /// Abandons what has not been sent to this rank, or to any rank if -1.
     void abandon(int rank, packet_events& events) noexcept;
-    /// A rank to which a message was cut short, as MPI has no memory, or -1. Once.
+    /// A rank to which a message was lost because MPI is out of memory, or -1. Reported once.
     int take_failed() noexcept { return std::exchange(failed_rank_, -1); }
     bool has_room() const noexcept { return requests_.size() < max_packets; }
     bool is_empty() const noexcept { return requests_.empty(); }
 
 private:
-    // Words, of which each connection needs three and each long packet one, have room besides.
+    // Control messages have extra room: three per connection and one per long packet.
     static constexpr std::size_t max_packets = 256;
 
     struct sent {
         int to;
-        packet* what;                        ///< nullptr: a word.
-        std::unique_ptr<std::byte[]> bytes;  ///< The word.
+        packet* what;                        ///< nullptr: a control message.
+        std::unique_ptr<std::byte[]> bytes;  ///< The control message.
     };
 
     bool begin(const void* bytes, std::size_t count, int rank, int tag, MPI_Request& request,
@@ -50,11 +50,11 @@ private:
 
     mpi_library& mpi_;
     std::vector<MPI_Request> requests_;
-    std::vector<sent> sent_;  ///< For each request.
+    std::vector<sent> sent_;  ///< Parallel to requests_.
     std::vector<std::unique_ptr<std::byte[]>> spare_words_;
     std::vector<int> ended_;
     int failed_rank_ = -1;
-    std::size_t next_slice_ = 0;  ///< Where tell() goes on.
+    std::size_t next_slice_ = 0;  ///< Where tell() continues.
 };
 
 }  // namespace amalgam::detail

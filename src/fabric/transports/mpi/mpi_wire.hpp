@@ -8,12 +8,11 @@
 
 namespace amalgam::detail {
 
-/// What ports in ranks say to each other. The tag of an MPI message is the number of the port it
-/// is for. A port that wants to reach another says contact; the answer is accept. From then on
-/// both send packets. Each end says farewell once, as its last word on the connection, at the
-/// latest when it hears the other's. A packet of more than max_short_bytes with its header is
-/// announced, with their number, and comes under a tag that is larger by long_tags. Travels on the
-/// wire: never renumber.
+/// Messages between mpi ports. The tag of an MPI message is the number of the port it is for. A
+/// port opens a connection with `contact`; the reply is `accept`. Then both send packets. Each end
+/// sends `farewell` once, as its last message on the connection and no later than when it receives
+/// the other's. A packet longer than max_short_bytes with its header is sent under a tag increased
+/// by long_tags, after an announcement with its size. Travels on the wire: never renumber.
 enum class mpi_kind : std::uint8_t {
     contact = 1,
     accept = 2,
@@ -22,21 +21,21 @@ enum class mpi_kind : std::uint8_t {
     announcement = 5
 };
 
-/// Stands before every packet: to:u64 kind:u8 version:u8 port:u16 0:u32, little-endian.
+/// Precedes every packet: to:u64 kind:u8 version:u8 port:u16 0:u32, little-endian.
 struct mpi_header {
     static constexpr std::size_t wire_bytes = 16;
     static constexpr std::uint8_t current_version = 1;
-    /// Of a message, with its header: a call with 64 KiB is one. Short ones leave at once, whatever
-    /// the receiver does, over all that Open MPI has within a host.
+    /// Size limit of a message with its header; fits a call with 64 KiB. Short messages leave at
+    /// once, whatever the receiver does, over every intra-host method of Open MPI.
     static constexpr std::size_t max_bytes = (68 << 10) + wire_bytes;
     static constexpr std::size_t max_short_bytes = 4000;
     static constexpr int long_tags = 65536;
 
-    /// What the receiver calls the connection; 0 in a contact and an announcement.
+    /// The receiver's id of the connection; 0 in a contact and an announcement.
     std::uint64_t to = 0;
     mpi_kind kind = mpi_kind::packet;
     std::uint8_t version = current_version;
-    std::uint16_t port = 0;  ///< The number of the sender's port.
+    std::uint16_t port = 0;  ///< Number of the sender's port.
 
     void encode(std::byte* at) const noexcept {
         store_le(at, to);
@@ -50,7 +49,7 @@ struct mpi_header {
 };
 static_assert(mpi_header::wire_bytes <= packet::head_room);
 
-/// All but a packet: a header, and what the sender calls the connection, or how many bytes it
+/// A control message: a header, and the sender's id of the connection or the number of bytes it
 /// announces.
 struct mpi_word {
     static constexpr std::size_t wire_bytes = mpi_header::wire_bytes + 8;
@@ -66,7 +65,7 @@ struct mpi_word {
         return bytes.size() == wire_bytes &&
                mpi_header::decode(bytes.data()).kind == mpi_kind::announcement;
     }
-    /// `from` of a whole word.
+    /// `from` of a complete control message.
     static std::uint64_t from_of(const_bytes word) noexcept {
         return load_le<std::uint64_t>(word.data() + mpi_header::wire_bytes);
     }

@@ -15,12 +15,12 @@ namespace amalgam::detail {
 class ofi_carrier;
 class ofi_link;
 
-/// A packet that libfabric has: one of ours on its way out, or room for one that comes.
+/// A packet held by libfabric: an outgoing one, or a posted receive.
 struct ofi_operation {
-    fi_context2 of_the_library;  ///< First: libfabric tells us its address.
-    packet* out = nullptr;       ///< nullptr: one that comes.
-    ofi_link* link = nullptr;    ///< Of one on its way out.
-    std::byte* into = nullptr;   ///< Of one that comes.
+    fi_context2 of_the_library;  ///< First: libfabric returns its address.
+    packet* out = nullptr;       ///< nullptr: a receive.
+    ofi_link* link = nullptr;    ///< Of an outgoing packet.
+    std::byte* into = nullptr;   ///< Of a receive.
     ofi_operation* next_free = nullptr;
 };
 
@@ -33,20 +33,20 @@ protected:
     friend class ofi_carrier;
 
     ofi_carrier* carrier_ = nullptr;
-    fid_ep* by_ = nullptr;  ///< Sends; nullptr: not yet, or no more.
+    fid_ep* by_ = nullptr;  ///< Endpoint that sends; nullptr: not yet, or no longer.
     fi_addr_t to_ = FI_ADDR_UNSPEC;
-    std::size_t lent_ = 0;  ///< Packets that libfabric has.
+    std::size_t lent_ = 0;  ///< Packets held by libfabric.
     bool closing_ = false;
-    bool refused_ = false;  ///< Somebody waits for room.
+    bool refused_ = false;  ///< A send was refused; room() is due.
     bool failed_ = false;
     status why_failed_;
 };
 
-/// Packets as messages of libfabric's. Each carries, as its immediate data, what its receiver calls
-/// the connection; so all connections of a port share the memory that packets come into.
+/// Sends packets as libfabric messages. Each carries its receiver's id of the connection as
+/// immediate data, so all connections of a port share the receive memory.
 ///
-/// Owner:   libfabric's objects, and the memory for packets that come.
-/// Threads: the port's.
+/// Owner:   libfabric's objects and the receive memory.
+/// Threads: the port's thread.
 class ofi_carrier : public introduced_carrier {
 public:
     static constexpr std::size_t packet_bytes = 65536;
@@ -54,27 +54,27 @@ public:
     ~ofi_carrier() override;
 
 protected:
-    /// Failure: throws error with what libfabric says.
+    /// Failure: throws error with libfabric's message.
     ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info info, std::string chosen);
-    /// Once the means of receiving is there. Failure: as above.
+    /// Call once the receiving endpoint exists. Failure: as above.
     void begin_to_receive(fid_ep* by, std::size_t packets);
-    /// Call it first in the destructor: what was sent gets a moment to leave.
+    /// Call first in the destructor: gives sent packets a moment to leave.
     void end_packets() noexcept;
-    /// Then, when the means of sending are closed.
+    /// Call after that, once the sending endpoints are closed.
     void take_back_all_packets() noexcept;
 
-    /// Reads some completions; false: there were none.
+    /// Processes some completions; false: there were none.
     bool read_completions() noexcept;
-    /// What may only be done when no completion is being looked at.
+    /// Work that is not allowed while a completion is being processed.
     virtual void tend() noexcept = 0;
-    /// A link whose packets libfabric has let go of, and that nobody names: whether it can go.
+    /// Whether an unreferenced link whose packets libfabric has released may be destroyed.
     virtual bool may_destroy(ofi_link&) noexcept = 0;
-    /// Whatever else must be quiet before we sleep.
+    /// Whether everything else permits sleeping.
     virtual bool may_sleep() noexcept = 0;
     void take_back_packets_of(ofi_link&) noexcept;
-    /// A link that was made: from now on, noting what happens to it cannot fail.
+    /// Registers a new link; afterwards, recording its events cannot fail.
     void expect(ofi_link& made);
-    /// Its connection is lost: told in the next round.
+    /// Its connection is lost: reported in the next round.
     void fail(ofi_link& link, status why) noexcept;
 
     const fi_info& info() const noexcept { return *info_; }
@@ -118,8 +118,8 @@ private:
     std::vector<ofi_link*> refused_;
     std::vector<ofi_link*> failed_;
     std::vector<std::unique_ptr<ofi_link>> released_;
-    std::size_t links_ = 0;  ///< That live.
-    std::size_t lent_ = 0;   ///< Packets that libfabric has, of all links.
+    std::size_t links_ = 0;  ///< Existing links.
+    std::size_t lent_ = 0;   ///< Packets held by libfabric, over all links.
 };
 
 }  // namespace amalgam::detail

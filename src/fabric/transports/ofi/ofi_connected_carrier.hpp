@@ -20,22 +20,22 @@ private:
     bool waits_ = false;  ///< In the carrier's list.
     bool is_connected_ = false;
     bool is_shut_ = false;       ///< By the other end.
-    clock::time_point give_up_;  ///< Connecting, or closing: see look_at_waiting().
+    clock::time_point give_up_;  ///< Deadline while connecting or closing: see look_at_waiting().
 };
 
-/// Over connected ends (FI_EP_MSG), for tcp: the end that looked the other up connects to it, and
-/// both ways go over that one connection. So a caller needs no address that others reach: it may
-/// be behind address translation.
+/// Uses connected endpoints (FI_EP_MSG), for tcp. The end that looked the other up connects to it,
+/// and both directions use that one connection. So a caller needs no reachable address: it may be
+/// behind address translation.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class ofi_connected_carrier final : public ofi_carrier {
 public:
     struct place {
-        socket_address listen;  ///< Where callers connect to, the port number aside; none: nowhere.
-        socket_address source;  ///< Of connections made; none: as the routing table says.
+        socket_address listen;  ///< Listening address without port; empty: does not listen.
+        socket_address source;  ///< Of outgoing connections; empty: as the routing table says.
     };
 
-    /// Failure: throws error with what libfabric says.
+    /// Failure: throws error with libfabric's message.
     ofi_connected_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info info,
                           std::string chosen, const place& at,
                           std::chrono::milliseconds silence_limit);
@@ -65,10 +65,10 @@ private:
     socket_address source_;
     std::chrono::milliseconds silence_limit_;
     ofi_handle<fid_eq> happenings_;
-    ofi_handle<fid_ep> shared_;  ///< Receives for all.
+    ofi_handle<fid_ep> shared_;  ///< Shared receive context.
     ofi_handle<fid_pep> listener_;
-    std::string name_;  ///< Where others connect to.
-    unique_fd alarm_;   ///< Ticks while some wait.
+    std::string name_;  ///< Address that others connect to.
+    unique_fd alarm_;   ///< Ticks while waiting_ is not empty.
     std::vector<ofi_connected_link*> waiting_;
     std::vector<ofi_connected_link*> all_;
     std::uint64_t rounds_ = 0;

@@ -28,35 +28,35 @@ struct ofi_close {
 struct ofi_free {
     void operator()(fi_info* one) const noexcept { fi_freeinfo(one); }
 };
-/// An object of libfabric's, closed in the end: those made of it must be closed before.
+/// Owns a libfabric object and closes it. Objects created from it must be closed first.
 template <typename T>
 using ofi_handle = std::unique_ptr<T, ofi_close>;
 using ofi_info = std::unique_ptr<fi_info, ofi_free>;
 
-/// Our code for a number of libfabric's (of either sign), with that one kept for logs.
+/// Our code for a libfabric error number (of either sign), which is kept for logs.
 status from_ofi(long what, errc otherwise = errc::disconnected) noexcept;
-/// Failure: throws error{unsupported} "libfabric cannot …" when `how` is not 0.
+/// Failure: throws error{unsupported} "libfabric cannot …" if `how` is not 0.
 void require_ofi(long how, std::string_view doing);
 
-/// What a port wants of libfabric.
+/// What a port requests from libfabric.
 struct ofi_wish {
-    std::string provider;   ///< As libfabric calls it: "tcp", "sockets", "udp;ofi_rxd".
+    std::string provider;   ///< libfabric's name: "tcp", "sockets", "udp;ofi_rxd".
     std::string domain;     ///< Empty: any.
-    socket_address source;  ///< An address of this machine; none: any.
+    socket_address source;  ///< An address of this machine; empty: any.
 
-    /// Whether its ends are connected, two by two, from the caller to the listener: what goes
-    /// through address translation. Else each end reaches any other by its name.
+    /// True: endpoints are connected pairwise, from caller to listener, which works through address
+    /// translation. Else each endpoint reaches any other by name.
     bool connected() const noexcept { return provider == "tcp"; }
 };
 
-/// What serves the wish here. Failure: one that says so, without a sentence around it.
+/// Finds what serves the request here. Failure: the reason, without a full sentence.
 result<ofi_info> find_ofi(const ofi_wish& wish);
 
-/// What is wrong with a provider that libfabric may have and that is not used, and what to take
-/// instead: it has failed the conformance suite. Empty: nothing is known.
+/// Why a provider that libfabric may offer is not used, and what to use instead: it failed the
+/// conformance suite. Empty: no known flaw.
 std::string_view flaw_of(std::string_view provider) noexcept;
 
-/// Providers that find a device here, and their domains, as a URI names them; each once.
+/// Providers with a device on this machine, and their domains, as a URI names them; each once.
 struct ofi_machine {
     std::vector<std::string> providers;
     std::vector<std::string> domains;

@@ -13,21 +13,21 @@ namespace amalgam::detail {
 class ofi_named_link final : public ofi_link {
 private:
     friend class ofi_named_carrier;
-    std::string name_;  ///< Of the other end; empty: not known yet.
+    std::string name_;  ///< The other end's; empty: not known yet.
 };
 
-/// Over one end (FI_EP_RDM) that reaches all others by their names, for everything but tcp.
+/// Uses one endpoint (FI_EP_RDM) that reaches all others by name, for everything except tcp.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class ofi_named_carrier final : public ofi_carrier {
 public:
-    /// Failure: throws error with what libfabric says.
+    /// Failure: throws error with libfabric's message.
     ofi_named_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info info,
                       std::string chosen);
     ~ofi_named_carrier() override;
 
 private:
-    /// An end that some links lead to: libfabric knows it once.
+    /// A remote end that one or more links use: libfabric knows it once.
     struct other_end {
         fi_addr_t at = FI_ADDR_UNSPEC;
         std::size_t links = 0;

@@ -16,24 +16,24 @@ namespace amalgam::detail {
 
 class tcp_port;
 
-/// One TCP connection to one peer: frames out by the shortest way, frames in.
+/// One TCP connection to one peer: sends and receives frames.
 ///
-/// What is posted goes to the socket at once when nothing waits before it. From the second small
-/// frame on within one round of the port they are gathered, and leave together in the next
-/// round; after a round of several, from the first on. What the socket does not take waits in the
-/// queue until it does.
+/// A posted frame goes to the socket at once if nothing is queued before it. From the second small
+/// frame within one round of the port, frames are gathered and leave together in the next round;
+/// after a round with several, already from the first. What the socket does not accept stays
+/// queued.
 ///
 ///     entering -> up -> over            over: link_down() or shut() was called
-///                  |-> broken -> over   broken: a write failed; what came before is still read
+///                  |-> broken -> over   broken: a write failed; data received before is still read
 ///
-/// Owner:   the port. Idle, it holds no buffers.
-/// Threads: the port's.
+/// Owner:   the port. When idle, holds no buffers.
+/// Threads: the port's thread.
 class connection final : public frame_link,
                          public event_source,
                          public timed,
                          private frame_handler {
 public:
-    /// `address` as peer_address() shows it.
+    /// `address` is what peer_address() shows.
     connection(tcp_port& home, std::string address);
     ~connection();
 
@@ -47,48 +47,49 @@ public:
     void ready(std::uint32_t events) noexcept override;
     void due(clock::time_point now) noexcept override;
 
-    // ---- the way in
+    // ---- connecting
     void begin(std::unique_ptr<handshake> way_in) noexcept;
     handshake& way_in() noexcept { return *handshake_; }
     bool entering() const noexcept { return phase_ == phase::entering; }
-    /// Notes what the handshake came to: nothing yet, up, or handed to the port as failed.
+    /// Acts on the handshake's state: nothing yet, up, or handed to the port as failed.
     void follow(handshake::state outcome) noexcept;
 
     // ---- for the port's rounds
-    /// Reads and hands over at most `budget` frames; returns how many.
+    /// Reads and delivers at most `budget` frames; returns how many.
     std::size_t read(std::size_t budget) noexcept;
-    /// Writes what has gathered, tells at most `budget` senders that their bytes left, and tells
-    /// the port of new room. Returns how many senders.
+    /// Writes gathered frames, reports to at most `budget` senders that their bytes were sent, and
+    /// tells the port about new room. Returns how many senders.
     std::size_t work_off(std::size_t budget) noexcept;
-    /// The handler may be given frames again.
+    /// The handler accepts frames again.
     void go_on() noexcept;
-    /// Ends it, with a reason for the operations on it.
+    /// Ends the connection; its operations fail with `why`.
     void down(status why) noexcept;
 
     const std::string& address() const noexcept { return address_; }
     bool is_up() const noexcept { return phase_ == phase::up; }
-    /// There may be something to read, and it may be read.
+    /// There may be something to read, and reading is allowed.
     bool is_readable() const noexcept { return readable_ && !paused_ && can_read(); }
     /// It has sent a frame since its hello.
     bool is_proven() const noexcept { return frames_read_ > 0; }
-    /// Since when nothing came and nothing was sent, as the kernel knows it.
+    /// How long nothing was received or sent, according to the kernel.
     std::chrono::milliseconds idle_for() const noexcept;
-    /// A frame that has begun must go on; called this many times within the limit for it. Returns
-    /// whether there is one; ends the connection when it did not go on for so many calls.
+    /// Checks that a frame that has begun continues; called this many times per frame limit.
+    /// Returns whether a frame is in progress. Ends the connection if it made no progress for so
+    /// many calls.
     static constexpr unsigned frame_checks = 4;
     bool check_frame() noexcept;
-    /// Reads in a row that found nothing.
+    /// Consecutive reads that found nothing.
     unsigned fruitless() const noexcept { return fruitless_; }
 
-    std::size_t index = 0;     ///< Where the port keeps it.
-    bool is_active = false;    ///< In the port's list of those to read from.
-    bool has_work = false;     ///< In the port's list of those with something to work off.
-    bool is_stranger = false;  ///< Counted by the reception.
-    bool is_evicted = false;   ///< A stranger that is counted no more.
+    std::size_t index = 0;     ///< Position in the port's list.
+    bool is_active = false;    ///< In the port's list of connections to read.
+    bool has_work = false;     ///< In the port's list of connections with work.
+    bool is_stranger = false;  ///< Counted by the reception: handshake pending.
+    bool is_evicted = false;   ///< A former stranger, no longer counted.
     bool came_to_us = false;   ///< It was accepted.
 
 private:
-    /// Sent without looking whether it arrives; less than any window a peer would shut.
+    /// May be sent without checking for acknowledgement; less than any window a peer would shut.
     static constexpr std::size_t trusted_bytes = 16384;
 
     enum class phase : std::uint8_t { entering, up, broken, over };
@@ -120,33 +121,33 @@ private:
     tcp_port& home_;
     unique_fd socket_;
     phase phase_ = phase::entering;
-    bool readable_ = false;        ///< An edge came, and the socket was not read empty since.
-    bool ended_ = false;           ///< The peer closed its side: read until the end shows.
-    bool held_ = false;            ///< The reader holds frames it could not hand over.
+    bool readable_ = false;        ///< An edge arrived, and the socket was not read empty since.
+    bool ended_ = false;           ///< The peer closed its side: read until end of stream.
+    bool held_ = false;            ///< The reader holds frames it could not deliver.
     bool paused_ = false;          ///< By the handler.
-    bool blocked_ = false;         ///< The socket is full; an event will tell.
+    bool blocked_ = false;         ///< The socket is full; an event will follow.
     bool awaits_room_ = false;     ///< The poller watches for room.
-    bool was_full_ = false;        ///< Somebody was refused and waits for writable().
-    bool watched_ = false;         ///< check_sender() is due some time.
-    bool met_bad_memory_ = false;  ///< Since the queue was empty, some of it could not be read.
+    bool was_full_ = false;        ///< A send was refused; writable() is due.
+    bool watched_ = false;         ///< check_sender() is scheduled.
+    bool met_bad_memory_ = false;  ///< Some memory was unreadable; reset when queue empties.
     unsigned fruitless_ = 0;
-    unsigned stuck_checks_ = 0;  ///< In a row, in which the frame under way did not go on.
+    unsigned stuck_checks_ = 0;  ///< In a row, without progress of the current frame.
     std::uint64_t frames_read_ = 0;
     std::uint64_t bytes_read_ = 0;
     std::uint64_t frames_at_check_ = 0;
     std::uint64_t bytes_at_check_ = 0;
     int broken_by_ = 0;               ///< errno.
-    std::uint64_t last_round_ = 0;    ///< In which a frame was sent.
+    std::uint64_t last_round_ = 0;    ///< The last in which a frame was sent.
     unsigned sent_in_round_ = 0;      ///< Frames.
-    bool crowded_ = false;            ///< In the round before that there were several.
-    std::size_t unproven_bytes_ = 0;  ///< Sent since all was known to be acknowledged.
+    bool crowded_ = false;            ///< The round before had several frames.
+    std::size_t unproven_bytes_ = 0;  ///< Sent since everything was known to be acknowledged.
     sender_watch sender_;             ///< While watched_.
     frame_reader reader_;
     send_queue queue_;
-    completion* first_sent_ = nullptr;  ///< Lent bytes that left, still to be told to their
-    completion* last_sent_ = nullptr;   ///< senders; linked by port_words[3].
+    completion* first_sent_ = nullptr;  ///< Borrowed payloads that were sent, still to be reported;
+    completion* last_sent_ = nullptr;   ///< linked by port_words[3].
     std::unique_ptr<handshake> handshake_;
-    clock::time_point deadline_{};  ///< As known to the port's deadlines; epoch: none.
+    clock::time_point deadline_{};  ///< As registered with the port's deadlines; epoch: none.
     std::string address_;
 };
 

@@ -8,10 +8,10 @@
 
 namespace amalgam::detail {
 
-/// Something that has until a certain time.
+/// Something that has a deadline.
 ///
-/// Failure: the constructor throws std::bad_alloc; it makes the place in the list, so that being
-///          added later cannot fail.
+/// Failure: the constructor throws std::bad_alloc. It allocates the list node, so adding cannot
+///          fail later.
 class timed {
 public:
     using entry = std::pair<clock::time_point, timed*>;
@@ -28,13 +28,12 @@ private:
     std::set<entry>::node_type place_;  ///< Empty while in the list.
 };
 
-/// Until when each of a few things has time, with one descriptor that becomes readable when the
-/// earliest time has come.
+/// A few deadlines, with one descriptor that becomes readable at the earliest of them.
 ///
-/// Owner:   nobody's things: drop what ends before its time.
-/// Threads: the port's.
-/// Failure: the constructor throws error{no_memory} when there is no descriptor to be had.
-/// Cost:    a system call when a time becomes the earliest; none when one is dropped.
+/// Owner:   does not own its entries: drop those that end earlier.
+/// Threads: the port's thread.
+/// Failure: the constructor throws error{no_memory} if no descriptor is available.
+/// Cost:    one system call if a new deadline is the earliest; none to drop one.
 class deadlines {
 public:
     deadlines();
@@ -45,8 +44,8 @@ public:
     void drop(clock::time_point when, timed& thing) noexcept;
     bool empty() const noexcept { return all_.empty(); }
 
-    /// Takes out, and tells, all whose time has come. They may add and drop meanwhile.
-    /// Afterwards fd() is readable no more, until the next.
+    /// Removes and notifies all entries that are due. They may add and drop meanwhile. Afterwards
+    /// fd() is not readable until the next deadline.
     void run(clock::time_point now) noexcept;
 
 private:

@@ -13,21 +13,21 @@
 
 namespace amalgam::detail {
 
-/// Where a frame_reader hands what it found.
+/// Receives what a frame_reader finds.
 class frame_handler {
 public:
     virtual verdict on_frame(const frame_header&, const_bytes payload) noexcept = 0;
     /// As framed_port::begin_landing() and end_landing().
     virtual landing* on_large(const frame_header&, const_bytes prefix) noexcept = 0;
     virtual verdict on_large_end() noexcept = 0;
-    /// As framed_port::extend_landing(): the landing is full, and its frame goes on.
+    /// As framed_port::extend_landing(): the landing is full, but its frame continues.
     virtual bool on_large_full() noexcept = 0;
 
 protected:
     ~frame_handler() = default;
 };
 
-/// The one buffer that all connections of a port receive into, in turn: an idle connection holds
+/// The one receive buffer that all connections of a port use in turn, so an idle connection holds
 /// none. A connection that stops with unparsed frames keeps it; the next reader gets another.
 class receive_memory {
 public:
@@ -45,45 +45,46 @@ private:
     buffer spare_;
 };
 
-/// Cuts a stream of bytes into frames, in place where they came whole.
+/// Splits a byte stream into frames, in place where they arrive whole.
 ///
-/// The caller reads bytes into places(), then says how many with took(). Frames that are whole in
-/// the receive buffer are handed over in place; a large one that is not is read straight into
-/// its landing, with a little room behind it so that the next frame comes by the same call.
+/// The caller reads bytes into places(), then reports their number to took(). Frames that are whole
+/// in the receive buffer are delivered in place. A large incomplete frame is read directly into its
+/// landing, with a little room after it so that the next frame arrives with the same call.
 ///
 /// Owner:   between calls it holds at most the start of a small frame, unless it was stopped.
-/// Threads: the port's.
-/// Cost:    no allocation per frame; a copy only of the first piece of a frame cut in two.
+/// Threads: the port's thread.
+/// Cost:    no allocation per frame; copies only the first part of a split frame.
 class frame_reader {
 public:
     static constexpr std::size_t max_places = 64;
-    /// A frame from this size on is not kept back until it is whole.
+    /// A frame of at least this size is not buffered until it is whole.
     static constexpr std::size_t landing_bytes = 4096;
 
     enum class state : std::uint8_t {
-        hungry,     ///< Every whole frame was handed over.
+        hungry,     ///< Every whole frame was delivered.
         busy,       ///< The budget is used up; call go_on().
-        paused,     ///< The handler said pause; call go_on() when it may go on.
+        paused,     ///< The handler returned pause; call go_on() when it may continue.
         malformed,  ///< Not frames, or refused by the handler. Nothing more can be read.
-        gone        ///< The handler said the link is gone.
+        gone        ///< The handler returned gone.
     };
 
     explicit frame_reader(std::uint32_t max_frame_bytes) noexcept
         : max_frame_bytes_(max_frame_bytes) {}
 
-    /// A large frame is being read to where it belongs.
+    /// A large frame is being read directly to its destination.
     bool is_landing() const noexcept { return landing_ != nullptr && !landing_->discard; }
 
-    /// Some of a frame has come, and not all. Precondition: the state is hungry.
+    /// Part of a frame has arrived. Precondition: the state is hungry.
     bool is_within_frame() const noexcept { return landing_ != nullptr || end_ != begin_; }
 
-    /// Where the next bytes of the stream go: fills the front of `into`, returns how many
-    /// entries; 0: no memory. Precondition: the state is hungry.
+    /// Where to put the next bytes of the stream: fills the front of `into` and returns the number
+    /// of entries; 0: out of memory. Precondition: the state is hungry.
     std::size_t places(std::span<iovec, max_places> into, receive_memory& memory) noexcept;
-    /// `bytes` bytes were put there. Hands over at most `budget` frames and lowers it by them.
+    /// `bytes` bytes were put there. Delivers at most `budget` frames and lowers it by their
+    /// number.
     state took(std::size_t bytes, std::size_t& budget, frame_handler& to,
                receive_memory& memory) noexcept;
-    /// Hands over what is held, after busy or paused.
+    /// Delivers held frames, after busy or paused.
     state go_on(std::size_t& budget, frame_handler& to, receive_memory& memory) noexcept;
 
 private:
@@ -101,9 +102,9 @@ private:
     std::size_t begin_ = 0;
     std::size_t end_ = 0;
     landing* landing_ = nullptr;
-    std::size_t large_left_ = 0;  ///< Bytes of the large frame still to come.
-    std::size_t shown_left_ = 0;  ///< Of these, those that the landing has room for so far.
-    bool after_long_ = false;     ///< Nothing has come since a long landing.
+    std::size_t large_left_ = 0;  ///< Bytes of the large frame not received yet.
+    std::size_t shown_left_ = 0;  ///< Of these, those for which the landing has room so far.
+    bool after_long_ = false;     ///< Nothing has arrived since a long landing.
     segment_cursor cursor_;       ///< In the landing.
 };
 

@@ -15,48 +15,48 @@
 
 namespace amalgam::detail {
 
-/// What all handshakes of a port have in common.
+/// Settings shared by all handshakes of a port.
 struct handshake_setting {
     poller& events;
     const binding& from;
     const hello& ours;
-    std::chrono::milliseconds limit;  ///< For one handshake, from its beginning.
+    std::chrono::milliseconds limit;  ///< For one whole handshake.
 };
 
-/// The way from an address, or from an accepted socket, to a connection that may carry frames:
-/// connect, trying one address after the other, then a hello each way.
+/// Turns an address or an accepted socket into a connection that may carry frames: connects, trying
+/// one address after the other, then exchanges hellos.
 ///
 /// Owner:   holds the socket until take_socket().
-/// Threads: the port's.
-/// Failure: why() says it, when the state is `failed`.
+/// Threads: the port's thread.
+/// Failure: see why() if the state is `failed`.
 class handshake {
 public:
     enum class state : std::uint8_t { waiting, complete, failed };
-    /// What an established connection is watched for. Edges only: the port remembers.
+    /// Events watched on an established connection. Edge-triggered: the port remembers them.
     static constexpr std::uint32_t events_of_a_connection = EPOLLIN | EPOLLRDHUP | EPOLLET;
 
-    /// For a connection to be made to `target`, named so in sentences. `source` gets the events.
+    /// Connects to `target`, which is its name in messages. `source` gets the events.
     handshake(const handshake_setting& setting, event_source& source, std::string target);
-    /// For a socket that was accepted.
+    /// For an accepted socket.
     handshake(const handshake_setting& setting, event_source& source, std::string target,
               unique_fd accepted);
 
-    /// Starts to connect to these, in this order.
+    /// Starts to connect to these addresses, in this order.
     state dial(std::vector<socket_address> to) noexcept;
-    /// The addresses could not be found out.
+    /// The addresses could not be resolved.
     state give_up(const failure& why) noexcept;
-    /// Its place is needed for somebody else.
+    /// Its slot is needed for another connection.
     state evict() noexcept;
-    /// Something happened on the socket.
+    /// An event occurred on the socket.
     state ready(std::uint32_t events) noexcept;
-    /// The time of deadline() has come.
+    /// deadline() has passed.
     state late(clock::time_point now) noexcept;
 
     clock::time_point deadline() const noexcept { return deadline_; }
     const failure& why() const noexcept { return why_; }
     const hello& theirs() const noexcept { return reader_.result(); }
     unique_fd take_socket() noexcept { return std::move(socket_); }
-    /// Ends an attempt that nobody waits for any more.
+    /// Ends an attempt that is no longer wanted.
     void abandon() noexcept;
 
 private:
@@ -76,9 +76,9 @@ private:
     bool accepted_;
     step step_;
     unique_fd socket_;
-    std::vector<socket_address> left_;  ///< Still to be tried, the next one last.
+    std::vector<socket_address> left_;  ///< Still to be tried, next one last.
     clock::time_point end_;
-    clock::time_point deadline_;  ///< Of this attempt; end_ is that of all.
+    clock::time_point deadline_;  ///< Of this attempt; end_ is for all.
     hello_reader reader_;
     failure why_;
 };

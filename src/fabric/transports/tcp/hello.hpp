@@ -13,20 +13,20 @@
 
 namespace amalgam::detail {
 
-/// The first frame on a connection, each way; nothing else is accepted before it.
-/// The bytes are set out in docs/wire/tcp.md.
+/// The first frame on a connection in each direction; nothing else is accepted before it. The
+/// format is in docs/wire/tcp.md.
 struct hello {
     static constexpr std::uint64_t magic = 0x310a6d67'6c616d41u;  ///< "Amalgm\n1" on the wire.
     static constexpr std::uint16_t current_version = 1;
-    static constexpr std::size_t fixed_bytes = 16;         ///< Of the payload.
-    static constexpr std::size_t max_address_bytes = 256;  ///< A longer address is cut.
+    static constexpr std::size_t fixed_bytes = 16;         ///< Fixed part of the payload.
+    static constexpr std::size_t max_address_bytes = 256;  ///< A longer address is truncated.
 
     std::uint16_t version = current_version;
     std::uint64_t incarnation = 0;
-    std::string address{};  ///< Where its sender listens, for logs only; may be empty.
+    std::string address{};  ///< Where the sender listens, for logs only; may be empty.
 };
 
-/// A hello as it goes on the wire, header and all.
+/// A hello in wire format, including its header.
 class encoded_hello {
 public:
     explicit encoded_hello(const hello& from) noexcept;
@@ -38,23 +38,23 @@ private:
     std::size_t size_;
 };
 
-/// Reads one hello off a connection, and not a byte more.
+/// Reads one hello from a connection, and not a byte more.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class hello_reader {
 public:
     enum class state : std::uint8_t {
-        hungry,    ///< Not all of it has come.
-        complete,  ///< result() holds it; its version may be another than ours.
-        stranger,  ///< What came is no hello.
+        hungry,    ///< Incomplete.
+        complete,  ///< See result(); its version may differ from ours.
+        stranger,  ///< The data is not a hello.
         ended,     ///< The other side closed the connection.
         broken     ///< errno says why.
     };
 
-    /// Reads what has come. Failure: throws std::bad_alloc.
+    /// Reads available bytes. Failure: throws std::bad_alloc.
     state read(int fd);
     const hello& result() const noexcept { return result_; }
-    /// What came first, printable, for the log line about a stranger.
+    /// The first bytes received, printable, for the log line about a stranger.
     std::string beginning() const;
 
 private:

@@ -8,22 +8,22 @@
 
 namespace amalgam::detail {
 
-/// Something behind a descriptor that a poller watches.
+/// A descriptor's owner that a poller notifies.
 class event_source {
 public:
-    /// `events`: EPOLLIN, EPOLLOUT … as they happened.
+    /// `events`: EPOLLIN, EPOLLOUT … that occurred.
     virtual void ready(std::uint32_t events) noexcept = 0;
 
 protected:
     ~event_source() = default;
 };
 
-/// An epoll set: one descriptor to sleep on for many.
+/// An epoll set: many descriptors to sleep on as one.
 ///
-/// A source must stay where it is while poll() runs, even when it was forgotten meanwhile: an
-/// event of the same batch may still be told to it.
-/// Threads: the port's.
-/// Failure: the constructor throws error{no_memory} when there is no descriptor to be had.
+/// A source must not move or be destroyed while poll() runs, even if forgotten meanwhile: an event
+/// of the same batch may still be passed to it.
+/// Threads: the port's thread.
+/// Failure: the constructor throws error{no_memory} if no descriptor is available.
 class poller {
 public:
     poller();
@@ -31,11 +31,11 @@ public:
 
     /// False: errno says why.
     bool watch(int fd, event_source& source, std::uint32_t events) noexcept;
-    /// Also tells anew what is the case already.
+    /// Also reports current conditions again.
     void change(int fd, event_source& source, std::uint32_t events) noexcept;
     void forget(int fd) noexcept;
 
-    /// Tells what has happened; does not wait. Cost: one system call.
+    /// Reports events; does not wait. Cost: one system call.
     void poll() noexcept;
 
 private:

@@ -19,7 +19,7 @@
 
 namespace amalgam::detail {
 
-/// For tests: the far end of a connection, with no port behind it. Calls wait.
+/// For tests: the far end of a connection, without a port. Calls block.
 class tcp_raw_peer {
 public:
     /// Connects to a port. Failure: throws std::runtime_error.
@@ -29,7 +29,7 @@ public:
 
     int fd() const noexcept { return socket_.get(); }
 
-    /// False: the other side has ended the connection.
+    /// False: the other side has closed the connection.
     bool send(const_bytes bytes) {
         while (!bytes.empty()) {
             const ssize_t sent = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -44,7 +44,7 @@ public:
         return send(to_wire(header)) && send(payload);
     }
 
-    /// As much as there is, at least a byte; empty: the other side has ended the connection.
+    /// Returns available data, at least a byte; empty: the other side has closed the connection.
     std::string receive() {
         char some[4096];
         const ssize_t got = ::recv(fd(), some, sizeof some, 0);
@@ -55,7 +55,7 @@ public:
         return ::poll(&handle, 1, 0) == 1;
     }
 
-    /// Says hello and waits for the answer. False: there was none.
+    /// Sends a hello and waits for the reply. False: there was none.
     bool shake_hands(const hello& ours = {.incarnation = 77}) {
         return send(encoded_hello(ours).bytes()) && hear_hello();
     }
@@ -69,13 +69,13 @@ public:
             if (now != hello_reader::state::hungry) return now == hello_reader::state::complete;
         }
     }
-    /// Waits until the other side's kernel has all that was sent.
+    /// Waits until the other side's kernel has everything sent.
     void wait_until_delivered() const {
         int left = 1;
         while (::ioctl(fd(), TIOCOUTQ, &left) == 0 && left > 0)
             ::poll(nullptr, 0, 1);
     }
-    /// Waits until the other side ends the connection.
+    /// Waits until the other side closes the connection.
     void wait_for_the_end() {
         while (!receive().empty()) {
         }
@@ -96,7 +96,7 @@ private:
     unique_fd socket_;
 };
 
-/// For tests: listens on the loopback, with no port behind it.
+/// For tests: listens on loopback, without a port.
 class raw_listener {
 public:
     explicit raw_listener(int backlog = 16)

@@ -12,15 +12,16 @@ namespace amalgam::detail {
 
 class tcp_port;
 
-/// Takes in those who connect to a listening port.
+/// Accepts connections to a listening port.
 ///
-/// Who has not said hello yet is a stranger; there may be only so many at a time. At that limit a
-/// newcomer takes the place of the oldest. When the process has no descriptors left, it takes that
-/// of the oldest stranger, else of who said hello and nothing since, else of who was idle for the
-/// silence limit. When there is none of these, newcomers wait in the kernel's queue, and it looks
-/// again a moment later, without spinning.
+/// An accepted connection is a stranger until its hello arrives; the number of strangers is
+/// limited. At the limit a new connection evicts the oldest one. If the process is out of
+/// descriptors, a new connection evicts the oldest stranger, else a connection that has sent
+/// nothing since its hello, else one that was idle for the silence limit. If there is none of
+/// these, new connections wait in the kernel's backlog, and a timer retries a moment later, without
+/// spinning.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class reception final : public event_source, public timed {
 public:
     reception(tcp_port& home, unique_fd listener);
@@ -28,7 +29,7 @@ public:
     void ready(std::uint32_t events) noexcept override;
     void due(clock::time_point now) noexcept override;
 
-    /// A stranger said hello, or went.
+    /// A stranger completed its handshake, or ended.
     void stranger_settled() noexcept;
     void close() noexcept { listener_.reset(); }
 

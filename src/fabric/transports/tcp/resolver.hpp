@@ -12,14 +12,14 @@
 
 namespace amalgam::detail {
 
-/// The addresses of a host, by /etc/hosts, DNS or whatever the machine is set up for.
-/// Failure: `unreachable`, with one sentence. Cost: may wait for seconds.
+/// The addresses of a host, from /etc/hosts, DNS or whatever the machine is configured for.
+/// Failure: `unreachable`, with one sentence. Cost: may block for seconds.
 result<std::vector<socket_address>> resolve(const std::string& host, std::uint16_t port);
 
-/// Asks for addresses without making the port wait: a thread of its own waits for the answers,
-/// as long as there are any to come.
+/// Resolves host names without blocking the port: its own thread waits for the answers while any
+/// are pending.
 ///
-/// Threads: the port's. A question still open when this object ends is dropped, not waited for.
+/// Threads: the port's thread. Pending questions are dropped on destruction, not waited for.
 class resolver {
 public:
     struct answer {
@@ -29,16 +29,16 @@ public:
         result<std::vector<socket_address>> addresses;
     };
 
-    /// Failure: throws error{no_memory} when there is no descriptor to be had.
+    /// Failure: throws error{no_memory} if no descriptor is available.
     resolver();
     ~resolver();
     resolver(const resolver&) = delete;
     resolver& operator=(const resolver&) = delete;
 
-    /// Returns a number that its answer will bear.
-    /// Failure: throws std::system_error when no thread can be started.
+    /// Returns a number that identifies the answer.
+    /// Failure: throws std::system_error if no thread can be started.
     std::uint64_t ask(std::string host, std::uint16_t port);
-    /// Readable while there are answers to take.
+    /// Readable while answers are available.
     int fd() const noexcept;
     std::list<answer> take();
 

@@ -12,21 +12,21 @@
 
 namespace amalgam::detail {
 
-/// An IPv4 or IPv6 address and port, as the socket calls want it; or none.
+/// An IPv4 or IPv6 address and port in the form that socket calls use; may be empty.
 ///
-/// IPv4 inside IPv6 (::ffff:a.b.c.d) is kept as IPv4, so that one host has one spelling.
+/// IPv4 in IPv6 (::ffff:a.b.c.d) is stored as IPv4, so that one host has one spelling.
 /// Threads: a plain value.
 class socket_address {
 public:
-    socket_address() noexcept;  ///< None: family() is AF_UNSPEC.
+    socket_address() noexcept;  ///< Empty: family() is AF_UNSPEC.
     socket_address(const sockaddr& from, socklen_t bytes) noexcept;
     explicit socket_address(const in_addr& from) noexcept;  ///< Port 0.
     explicit socket_address(const in6_addr& from, std::uint32_t zone = 0) noexcept;
 
-    /// Reads "10.0.0.5", "::1" or "fe80::1%eth0" (the zone by name or number).
-    /// none: not the text of an address, or no such zone on this machine.
+    /// Parses "10.0.0.5", "::1" or "fe80::1%eth0" (zone by name or number). Empty: not an address,
+    /// or no such zone on this machine.
     static std::optional<socket_address> numeric(std::string_view host, std::uint16_t port);
-    /// The near and the far end of a connected socket; none when it has no such end.
+    /// Near and far end of a connected socket; empty if it has no such end.
     static socket_address near_end(int fd) noexcept;
     static socket_address far_end(int fd) noexcept;
 
@@ -44,7 +44,7 @@ public:
         return a.same_host(b) && a.port() == b.port();
     }
 
-    std::string host() const;  ///< "10.0.0.5", "fe80::1%eth0"; empty for none.
+    std::string host() const;  ///< "10.0.0.5", "fe80::1%eth0"; empty without an address.
     std::string uri() const;   ///< "tcp://10.0.0.5:7000", "tcp://[::1]:7000".
 
     const sockaddr* data() const noexcept { return &at_.any; }

@@ -17,7 +17,7 @@
 
 namespace amalgam::detail {
 
-/// An event source that is a member function of something else.
+/// An event source that calls a member function of another object.
 template <typename Home, void (Home::*Function)() noexcept>
 class forwarded_event final : public event_source {
 public:
@@ -30,20 +30,19 @@ private:
 
 /// A port over TCP sockets.
 ///
-/// A round, move_frames(): ask epoll, but only in every few rounds while connections are busy;
-/// write what gathered; read from the connections that were busy lately; write what the handlers
-/// posted meanwhile.
+/// A round, move_frames(): query epoll, but only every few rounds while connections are busy; write
+/// gathered frames; read from recently busy connections; write what the handlers posted meanwhile.
 ///
-/// Threads: the port's; host names are resolved on a thread of their own.
+/// Threads: the port's thread; host names are resolved on a separate thread.
 class tcp_port final : public framed_port {
 public:
     static constexpr std::size_t max_message_bytes = std::size_t{1} << 30;
-    /// A message, or a piece of a transfer with what stands before it.
+    /// A message, or a piece of a transfer with its header.
     static constexpr std::uint32_t max_frame_bytes = max_message_bytes + 4096;
 
     struct setup {
         binding chosen;
-        unique_fd listener;  ///< Holds none when the port does not listen.
+        unique_fd listener;  ///< Empty if the port does not listen.
         advertisement shown;
     };
 
@@ -75,23 +74,23 @@ public:
     std::uint64_t round() const noexcept { return round_; }
 
     std::size_t max_strangers() const noexcept { return options().max_strangers; }
-    /// Ends the oldest handshake of those who came. False: there is none of that age.
+    /// Ends the oldest pending handshake of an accepted connection. False: none is that old.
     bool evict_stranger(std::chrono::milliseconds age = {}) noexcept;
-    /// Frees a descriptor for a newcomer. False: everybody here has a better claim to it.
+    /// Frees a descriptor for a new connection. False: no existing connection may be evicted.
     bool evict_for_newcomer() noexcept;
-    /// Some frame has begun and waits for its rest: sees that it goes on.
+    /// A frame is incomplete: makes sure that it continues.
     void watch_frames() noexcept;
 
-    /// False: there is no memory for another connection; it is closed.
+    /// False: out of memory for another connection; it is closed.
     bool take_in(unique_fd accepted) noexcept;
-    /// False: there is no memory for another peer.
+    /// False: out of memory for another peer.
     bool entered(connection& who) noexcept;
     void turned_away(connection& who) noexcept { turned_away_.push_back(&who); }
     void forget_turned_away(connection& who) noexcept;
     void activate(connection& who) noexcept;
     void has_work(connection& who) noexcept;
     void count_blocked(int change) noexcept { blocked_ += change; }
-    /// Somebody who was refused may post again: nobody sleeps before knowing.
+    /// A refused sender may post again: do not sleep before it was told.
     void note_room() noexcept { has_new_room_ = true; }
 
 private:
@@ -131,18 +130,18 @@ private:
     frame_watch frame_watch_{*this};
     bool frames_are_watched_ = false;
     std::unique_ptr<reception> reception_;
-    std::unique_ptr<resolver> resolver_;                        ///< Made for the first host name.
-    std::unordered_map<std::uint64_t, connection*> resolving_;  ///< By question.
+    std::unique_ptr<resolver> resolver_;  ///< Created for the first host name.
+    std::unordered_map<std::uint64_t, connection*> resolving_;  ///< By question number.
     std::vector<std::unique_ptr<connection>> connections_;
     std::vector<connection*> active_;     ///< Read from in each round.
     std::vector<connection*> with_work_;  ///< See connection::work_off().
-    std::vector<connection*> working_;    ///< Those of them whose turn it is.
+    std::vector<connection*> working_;    ///< Those of with_work_ being processed now.
     std::vector<connection*> turned_away_;
     std::uint64_t round_ = 1;
-    std::size_t reads_unasked_ = 0;  ///< Of connections, since epoll was asked.
-    std::size_t turn_ = 0;           ///< Who is read from first.
+    std::size_t reads_unasked_ = 0;  ///< Reads from connections since the last epoll query.
+    std::size_t turn_ = 0;           ///< Which connection is read first.
     bool has_new_room_ = false;
-    int blocked_ = 0;  ///< Connections that wait for room in their socket.
+    int blocked_ = 0;  ///< Connections that wait for socket room.
 };
 
 }  // namespace amalgam::detail

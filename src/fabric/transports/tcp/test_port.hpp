@@ -18,7 +18,7 @@
 
 namespace amalgam::detail {
 
-/// For tests: a port, of tcp where nothing else is said, with a record of what came.
+/// For tests: a port (tcp by default) with a record of what arrived.
 struct tcp_test_port final : message_sink {
     struct arrival {
         peer_id from;
@@ -46,7 +46,7 @@ struct tcp_test_port final : message_sink {
         op.bytes = as_bytes_of(op.text);
         return end->post_send(to, tag, gather(&op.bytes, 1), op);
     }
-    /// Posts what is small enough to be copied. Failure: false when it was not taken at once.
+    /// Posts something small enough to be copied. Failure: false if not taken at once.
     bool send(peer_id to, std::uint64_t tag, std::string_view text) {
         return post(to, tag, text, operations.emplace_back()) == posted::done;
     }
@@ -59,8 +59,8 @@ struct tcp_test_port final : message_sink {
     std::function<void(message&)> on_arrival;
 };
 
-/// Moves these on until `reached`, asleep where nothing is to be done. The watchdog of the test
-/// ends a wait in vain.
+/// Makes progress on these ports until `reached`, sleeping when idle. If that never happens, the
+/// test's watchdog ends the wait.
 inline void move_until(std::initializer_list<tcp_test_port*> all,
                        const std::function<bool()>& reached) {
     while (!reached()) {
@@ -71,13 +71,13 @@ inline void move_until(std::initializer_list<tcp_test_port*> all,
             if (one->end->prepare_to_sleep())
                 handles.push_back({one->end->wait_handle(), POLLIN, 0});
         }
-        constexpr int moment_ms = 5;  // What is waited for may happen without any of these.
+        constexpr int moment_ms = 5;  // The condition may come true without any of these ports.
         if (ran == 0 && handles.size() == all.size() && !reached())
             ::poll(handles.data(), handles.size(), moment_ms);
     }
 }
 
-/// Connects `from` to `to`. Returns what each calls the other.
+/// Connects `from` to `to`. Returns the id each has for the other.
 inline std::pair<peer_id, peer_id> connect(tcp_test_port& from, tcp_test_port& to) {
     const peer_id there = from.look_up(to.end->address());
     tcp_test_port::operation op;

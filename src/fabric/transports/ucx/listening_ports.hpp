@@ -10,7 +10,7 @@
 
 namespace amalgam::detail {
 
-/// For tests: "tcp://127.0.0.1:40001" for each tcp port of IPv4 that this process listens at.
+/// For tests: "tcp://127.0.0.1:40001" for each IPv4 tcp port on which this process listens.
 inline std::vector<std::string> listening_ports() {
     std::set<std::string> inodes;
     for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {

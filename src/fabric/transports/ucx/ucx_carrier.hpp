@@ -13,12 +13,12 @@ namespace amalgam::detail {
 class ucx_carrier;
 class ucx_link;
 
-/// One endpoint of UCX's.
+/// One UCX endpoint.
 struct ucx_end {
     ucx_carrier* carrier = nullptr;
     ucp_ep_h endpoint = nullptr;
     ucx_link* link = nullptr;
-    bool failed = false;  ///< UCX said so.
+    bool failed = false;  ///< Reported by UCX.
     ucs_status_t why = UCS_OK;
 };
 
@@ -32,25 +32,25 @@ private:
 
     ucx_carrier* carrier_ = nullptr;
     ucx_end* end_ = nullptr;    ///< Null: not open yet, or closed.
-    void* flushing_ = nullptr;  ///< UCX's request, while what was sent before the end leaves.
-    void* closing_ = nullptr;   ///< UCX's request, while it closes the endpoint.
-    bool heard_ = false;        ///< A packet has come.
+    void* flushing_ = nullptr;  ///< UCX's request while packets sent before the close are flushed.
+    void* closing_ = nullptr;   ///< UCX's request while it closes the endpoint.
+    bool heard_ = false;        ///< A packet has arrived.
     bool asked_to_close_ = false;
-    bool dead_ = false;         ///< Nobody is at the other end.
-    std::uint64_t header_ = 0;  ///< What the other end calls this connection.
-    std::size_t lent_ = 0;      ///< Packets that UCX has.
+    bool dead_ = false;         ///< The other end is gone.
+    std::uint64_t header_ = 0;  ///< The other end's id of this connection.
+    std::size_t lent_ = 0;      ///< Packets held by UCX.
 };
 
-/// Packets as active messages of UCX.
+/// Sends packets as UCX active messages.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class ucx_carrier final : public introduced_carrier {
 public:
     static constexpr std::size_t packet_bytes = 65536;
     struct setup {
         std::string scheme;
-        std::string chosen;          ///< One sentence about it.
-        bool between_hosts = true;   ///< Else only ends on this host are reached.
+        std::string chosen;          ///< One sentence about the choice.
+        bool between_hosts = true;   ///< Else only ends on this host can be reached.
         bool shares_memory = false;  ///< All peers write into one queue of ours.
     };
 
@@ -89,19 +89,19 @@ private:
 
     std::unique_ptr<ucx_worker> worker_;
     setup with_;
-    std::vector<std::byte> own_name_;  ///< The worker's.
+    std::vector<std::byte> own_name_;  ///< The worker's address.
     std::size_t came_ = 0;
-    std::size_t lent_ = 0;  ///< Packets that UCX has, of all links.
+    std::size_t lent_ = 0;  ///< Packets held by UCX, over all links.
     bool needs_tending_ = false;
-    bool suspects_queue_ = false;  ///< A peer is lost that may have left the queue stuck.
-    bool is_stuck_ = false;        ///< It has: nothing comes any more, and nobody is reached.
+    bool suspects_queue_ = false;  ///< A lost peer may have left the queue stuck.
+    bool is_stuck_ = false;  ///< The queue is stuck: nothing arrives, and nobody can be reached.
     clock::time_point stuck_since_{};
-    unsigned idle_looks_ = 0;  ///< Times that UCX had work and nothing came of it.
+    unsigned idle_looks_ = 0;  ///< Times that UCX claimed work but made no progress.
     std::vector<ucx_end*> failed_;
     std::vector<std::unique_ptr<ucx_end>> ends_;
-    std::vector<void*> closing_;  ///< Requests of UCX, of links that are not there any more.
+    std::vector<void*> closing_;  ///< UCX requests of links that no longer exist.
     std::vector<ucx_link*> to_close_;
-    std::vector<std::unique_ptr<ucx_link>> released_;  ///< Until UCX has let go of them.
+    std::vector<std::unique_ptr<ucx_link>> released_;  ///< Kept until UCX has released them.
     std::size_t links_ = 0;
 };
 
