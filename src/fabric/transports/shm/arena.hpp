@@ -18,23 +18,23 @@ namespace amalgam::detail {
 /// Threads: like a plain value.
 class shm_arena {
 public:
-    /// `bytes` is a number of whole pages.
-    /// Failure: `no_memory`; `overloaded` when the process has used half of its descriptors: the
-    /// others are for what cannot do without.
+    /// `bytes` is a whole number of pages.
+    /// Failure: `no_memory`; `overloaded` if the process has used half of its descriptors, as the
+    ///          rest are reserved for what cannot work without.
     static result<shm_arena> make(std::size_t bytes);
 
-    /// As many bytes, zeroed; they are whole pages. Failure: none, when there is no gap that long;
+    /// Cuts zeroed memory of that size, in whole pages. Empty if no gap is long enough. Failure:
     /// throws std::bad_alloc.
     std::optional<mutable_bytes> cut(std::size_t bytes);
-    /// Gives back what was cut. Its pages go at once, also those that a peer has mapped.
+    /// Returns a cut. Its pages are freed at once, even if a peer has mapped them.
     void give_back(mutable_bytes cut) noexcept;
-    /// Makes sure that there is memory for what was cut. False: there is none; errno says why.
+    /// Makes sure that memory for a cut is available. False: it is not; see errno.
     bool reserve(mutable_bytes cut) const noexcept;
     bool is_whole() const noexcept { return cuts_ == 0; }
 
     const std::byte* start() const noexcept { return memory_.data(); }
     bool holds(const_bytes range) const noexcept;
-    /// What to show of it. Its version is the board's to choose.
+    /// Description to publish. The board assigns its version.
     const shm_shown_block& shown() const noexcept { return shown_; }
 
     std::size_t slot = 0;  ///< On the board.
@@ -50,7 +50,7 @@ private:
     unique_fd fd_;
     shm_mapping memory_;
     shm_shown_block shown_;
-    std::vector<gap> gaps_;  // In order; no two touch. Has room for one more than there are cuts.
+    std::vector<gap> gaps_;  // In order; no two touch. Capacity for one more than there are cuts.
     std::size_t cuts_ = 0;
 };
 

@@ -15,30 +15,30 @@
 
 namespace amalgam::detail {
 
-/// Blocks of one peer that are mapped here: at the first transfer that touches them, until they
-/// are freed, the peer goes, or others take their place.
+/// Blocks of one peer that are mapped here: from the first transfer that touches them until they
+/// are freed, the peer goes, or other blocks evict them.
 ///
-/// Trusts nothing on the peer's board: a range is looked for only within the block that was mapped,
-/// and that is memory nobody can make shorter.
-/// Threads: the port's.
+/// Trusts nothing on the peer's board: a range is located only within the mapped block, which is
+/// memory that nobody can shrink.
+/// Threads: the port's thread.
 class shm_block_cache {
 public:
     static constexpr std::size_t capacity = 64;
 
-    /// Where those bytes of the peer stand here. nullptr: not mapped, now (no descriptor or no
-    /// address space left) or ever (denied() says why).
+    /// Local address of those bytes of the peer. nullptr: cannot be mapped, either now (no
+    /// descriptor or address space left) or ever (denied() says why).
     ///
-    /// What it returned stays mapped, whatever the peer writes meanwhile, until drop_freed(),
+    /// The returned memory stays mapped, whatever the peer writes meanwhile, until drop_freed(),
     /// clear(), or `capacity` more calls.
     std::byte* locate(const shm_board_view& board, pid_t owner, std::size_t slot, const_bytes range,
                       access asked) noexcept;
-    /// Lets go of what its owner has freed. To be called before locate(), but not while what that
-    /// returned is in use. Cost: two loads when nothing was.
+    /// Unmaps blocks that their owner has freed. Call it before locate(), but not while memory that
+    /// locate() returned is in use. Cost: two loads if nothing was freed.
     void drop_freed(const shm_board_view& board) noexcept;
     void clear() noexcept { blocks_.clear(); }
 
     std::size_t size() const noexcept { return blocks_.size(); }
-    /// ok, or why the kernel does not let us map what this peer shows.
+    /// ok, or why the kernel refuses to map this peer's blocks.
     status denied() const noexcept { return denied_; }
 
 private:
@@ -57,10 +57,10 @@ private:
     mapped_block* failed(int error) noexcept;
 
     std::vector<mapped_block> blocks_;
-    std::size_t latest_ = 0;  // Where the last one was found.
+    std::size_t latest_ = 0;  // Index of the block found last.
     std::uint64_t uses_ = 0;
     std::uint64_t freed_seen_ = 0;
-    unsigned patience_ = 0;  // So many times we do not try, after a failure that may pass.
+    unsigned patience_ = 0;  // Attempts to skip after a temporary failure.
     status denied_;
 };
 

@@ -14,48 +14,48 @@
 
 namespace amalgam::detail {
 
-/// A block of memory that peers can map, as the board tells of it.
+/// A block of memory that peers can map, as described on the board.
 struct shm_shown_block {
-    std::uint64_t version = 0;  ///< Of its slot on the board: no two blocks there share one.
-    std::uint64_t address = 0;  ///< In the owner's memory.
+    std::uint64_t version = 0;  ///< Of its slot on the board; unique within the slot.
+    std::uint64_t address = 0;  ///< In the owner's address space.
     std::uint64_t bytes = 0;
-    std::uint64_t descriptor = 0;  ///< Of the owner's process.
-    std::uint64_t device = 0;      ///< device and inode: what that descriptor must be.
+    std::uint64_t descriptor = 0;  ///< In the owner's process.
+    std::uint64_t device = 0;      ///< device and inode identify the memory behind it.
     std::uint64_t inode = 0;
 };
 
-/// The memory that a port shows to all its peers: whether it sleeps, its regions and its blocks.
+/// The memory that a port shares read-only with all its peers: sleep state, regions and blocks.
 ///
-/// Threads: the port's; peers read at any time.
+/// Threads: the port's thread; peers read at any time.
 class shm_board {
 public:
     /// Failure: `no_memory`.
     static result<shm_board> make();
 
-    /// To pass to peers; they can map it for reading only.
+    /// To pass to peers; they can map it only for reading.
     int fd() const noexcept { return fd_.get(); }
 
-    /// From here on a sender that publishes a record will ring, and, if `fenced`, sees to the order
-    /// of the two itself from when it sees this. Cost: a full barrier.
+    /// Declares sleep: from now on a sender that publishes a record rings. If `fenced`, a sender
+    /// that sees this orders the two itself. Cost: a full barrier.
     void sleep(bool fenced) noexcept {
         const std::uint64_t number = sleeping() / shm_board_layout::a_sleep + 1;
         set_sleeping(number * shm_board_layout::a_sleep | shm_board_layout::asleep |
                      (fenced ? shm_board_layout::fences : 0));
     }
     void wake() noexcept { set_sleeping(sleeping() & ~shm_board_layout::asleep); }
-    /// While awake: senders need not see to any order.
+    /// Call while awake: senders then need no fences.
     void want_no_fences() noexcept { set_sleeping(sleeping() & ~shm_board_layout::fences); }
 
-    /// Shows a region, if it has few enough segments and a slot; else it stays unknown here.
-    /// `blocks`: in which blocks its segments lie, as in shm_region_slot.
+    /// Publishes a region if it has few enough segments and a slot is free; else peers find it
+    /// unknown. `blocks`: which blocks contain its segments, as in shm_region_slot.
     void publish(const remote_key& key, scatter segments, std::uint64_t blocks = 0) noexcept;
-    /// Peers that look from now on do not find it. True: it was shown, so some peer may have
-    /// looked before and be copying still.
+    /// Peers that look it up from now on do not find it. True: it was published, so a peer that
+    /// looked it up before may still be copying.
     bool withdraw(const remote_key& key) noexcept;
 
-    /// Shows a block in a slot that is free; its version is chosen here.
+    /// Publishes a block in a free slot and assigns its version.
     void publish_block(std::size_t slot, const shm_shown_block& block) noexcept;
-    /// Peers that look from now on do not find it, and those that have mapped it let go of it.
+    /// Peers that look it up from now on do not find it; peers that have mapped it unmap it.
     void withdraw_block(std::size_t slot) noexcept;
 
 private:
@@ -77,10 +77,10 @@ private:
     shm_mapping memory_;
 };
 
-/// A region as one of its peers found it. The addresses are the owner's.
+/// A region as found by a peer. The addresses are the owner's.
 struct shm_found_region {
     enum class kind : std::uint8_t {
-        unknown,  ///< Not shown: only the owner can tell.
+        unknown,  ///< Not published: only the owner can tell.
         refused,  ///< The key does not open it.
         open
     };
@@ -89,33 +89,33 @@ struct shm_found_region {
     const_bytes segments[shm_region_slot::max_segments];
     std::uint64_t blocks = 0;  ///< As in shm_region_slot.
 
-    /// The slot of the block that a segment lies in; none: `shm_board_layout::block_count`.
+    /// The slot of the block that contains a segment; `shm_board_layout::block_count` if none.
     std::size_t block_of(std::size_t segment) const noexcept;
 };
 
-/// Somebody else's board.
+/// A peer's board.
 ///
-/// Threads: the port's. Trusts nothing that stands there: wrong addresses are the kernel's to
-/// refuse, in a process that gave them itself.
+/// Threads: the port's thread. Trusts no contents: if the owner published wrong addresses, they are
+///          in its own process, and the kernel refuses them.
 class shm_board_view {
 public:
     shm_board_view() noexcept = default;
     explicit shm_board_view(shm_mapping memory) noexcept : memory_(std::move(memory)) {}
 
-    /// As shm_board_layout says.
+    /// As shm_board_layout defines it.
     const shm_word& sleeping() const noexcept { return state().sleeping; }
 
-    /// What `key` opens for `asked` on [offset, offset + bytes).
+    /// Looks up the region that `key` opens for `asked` on [offset, offset + bytes).
     shm_found_region find(const remote_key& key, std::uint64_t offset, std::uint64_t bytes,
                           access asked) const noexcept;
 
-    /// The block in that slot, if there is one.
+    /// The block in that slot; empty if none.
     std::optional<shm_shown_block> block(std::size_t slot) const noexcept;
-    /// The version of the block in that slot: odd if there is none.
+    /// The version of the block in that slot; odd if there is none.
     std::uint64_t block_version(std::size_t slot) const noexcept {
         return state().blocks[slot].word[shm_block_slot::version].load(std::memory_order_acquire);
     }
-    /// How often a block has been withdrawn.
+    /// How many blocks have been withdrawn.
     std::uint64_t blocks_freed() const noexcept {
         return state().blocks_freed.load(std::memory_order_acquire);
     }

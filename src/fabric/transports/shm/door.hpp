@@ -14,26 +14,26 @@
 
 namespace amalgam::detail {
 
-/// Somebody who connected and has not greeted yet.
+/// An accepted connection without a greeting yet.
 struct shm_newcomer {
     unique_fd socket;
     shm_stranger who;
-    clock::time_point patience;  ///< Until when it must have greeted.
+    clock::time_point patience;  ///< Deadline of the greeting.
     shm_watch watch{shm_watch::kind::newcomer, this};
 };
 
-/// Where a port is connected to: the socket that listens, and those who came and have not greeted.
+/// Listening socket and pending handshakes.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class shm_door {
 public:
-    /// No more than so many stand in the door at once; others wait in the kernel's queue.
+    /// Limit of pending handshakes; further connections wait in the kernel's backlog.
     static constexpr std::size_t max_newcomers = 256;
 
     shm_door() noexcept = default;  ///< Does not listen.
 
-    /// Listens at `name`, or at a random one if that is empty.
-    /// Failure: `in_use` when a live process has the name.
+    /// Listens at `name`, or at a random name if it is empty.
+    /// Failure: `in_use` if a live process has the name.
     static result<shm_door> open(std::string_view name);
 
     bool is_open() const noexcept { return static_cast<bool>(socket_); }
@@ -42,11 +42,11 @@ public:
     bool is_crowded() const noexcept { return newcomers_.size() >= max_newcomers; }
     bool is_empty() const noexcept { return newcomers_.empty(); }
 
-    /// Lets the next one in who is of the same user. nullptr: nobody waits, or it is crowded.
+    /// Accepts the next connection of the same user. nullptr: none is waiting, or is_crowded().
     shm_newcomer* let_in(clock::time_point patience) noexcept;
-    /// It has greeted, or is sent away.
+    /// The handshake is complete, or the connection is dropped.
     void dismiss(shm_newcomer& who) noexcept;
-    /// Those whose patience ended before `now` are sent away.
+    /// Drops connections whose deadline was before `now`.
     void dismiss_late(clock::time_point now) noexcept;
 
 private:
@@ -54,7 +54,7 @@ private:
 
     std::string name_;
     unique_fd socket_;
-    unique_fd spare_;  // Given up for a moment when there are no descriptors: see accept_one().
+    unique_fd spare_;  // Released briefly if descriptors run out: see accept_one().
     std::vector<std::unique_ptr<shm_newcomer>> newcomers_;
 };
 

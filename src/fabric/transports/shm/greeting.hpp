@@ -15,8 +15,8 @@
 
 namespace amalgam::detail {
 
-/// What each side says first, with descriptors beside it. The connector's comes first and brings
-/// the memory of the pair and its board; the acceptor answers with its board, or a refusal.
+/// First message of each side, sent with descriptors. The connector's comes first, with the pair's
+/// memory and its board; the acceptor answers with its board, or refuses.
 struct shm_greeting {
     static constexpr std::uint64_t magic_value = 0x316d68736d6c6141u;  ///< "Aalmshm1" in memory.
     static constexpr std::uint32_t joined_barriers = 1;                ///< See sleep_barrier.hpp.
@@ -25,12 +25,12 @@ struct shm_greeting {
     std::uint32_t version = shm_version;
     std::uint32_t flags = 0;
     std::uint64_t incarnation = 0;
-    std::uint64_t probe = 0;                ///< Address of the sender's shm_probe, in its memory.
-    std::uint64_t origin_to_acceptor = 0;   ///< First position of that ring. From the connector.
+    std::uint64_t probe = 0;               ///< Address of the sender's shm_probe in its own memory.
+    std::uint64_t origin_to_acceptor = 0;  ///< First position of that ring. From the connector.
     std::uint64_t origin_to_connector = 0;  ///< Likewise.
-    std::uint32_t refused = 0;  ///< From the acceptor: an errc, when it does not want us.
+    std::uint32_t refused = 0;              ///< From the acceptor: an errc if it refuses.
     std::uint32_t name_bytes = 0;
-    char name[uri::max_name_bytes] = {};  ///< Where the sender listens, or nothing.
+    char name[uri::max_name_bytes] = {};  ///< Where the sender listens; may be empty.
 
     std::string_view listens_at() const noexcept { return {name, name_bytes}; }
     void set_name(std::string_view given) noexcept;
@@ -38,45 +38,46 @@ struct shm_greeting {
 };
 static_assert(sizeof(shm_greeting) == 120);
 
-/// A greeting that came, and the descriptors beside it.
+/// A received greeting and its descriptors.
 struct shm_received_greeting {
     shm_greeting said;
-    unique_fd pair;  ///< From a connector only.
+    unique_fd pair;  ///< Only from a connector.
     unique_fd board;
 };
 
-/// Sends a greeting; `pair` < 0: without. False: errno says why.
+/// Sends a greeting; `pair` < 0: without a pair. False: see errno.
 bool send_greeting(int socket, const shm_greeting& say, int pair, int board) noexcept;
 
 enum class shm_hearing : std::uint8_t {
     nothing_yet,
     heard,
-    ended,    ///< The other side has gone.
-    nonsense  ///< What came is no greeting.
+    ended,    ///< The other side is gone.
+    nonsense  ///< Not a greeting.
 };
-/// Reads a greeting, whose descriptors are checked to be memory of the right size.
-/// A greeting of another version, or a refusal, is `heard` without descriptors.
+/// Reads a greeting. Checks that its descriptors are memory of the right size. A greeting of
+/// another version, or a refusal, is `heard` without descriptors.
 shm_hearing receive_greeting(int socket, bool with_pair, shm_received_greeting& into) noexcept;
 
-/// Who is at the other end, as the kernel tells.
+/// Identity of the other end, from the kernel.
 struct shm_stranger {
-    pid_t pid = 0;  ///< 0: of another namespace of processes.
+    pid_t pid = 0;  ///< 0: in another PID namespace.
     bool same_user = false;
 };
 shm_stranger who_is(int socket) noexcept;
 
-/// A descriptor that becomes readable when that process ends; none when it cannot be had.
+/// A descriptor that becomes readable when that process ends; empty if not available.
 unique_fd watch_process(pid_t pid) noexcept;
-/// Whether it has, all its threads. Cost: one system call.
+/// Whether the process has ended, with all its threads. Cost: one system call.
 bool has_process_ended(int watched) noexcept;
 
-/// Listens under a name in the kernel's abstract namespace, where it vanishes with the process.
-/// The user is part of the name. Failure: none; errno says why (EADDRINUSE: a live process).
+/// Listens under a name in the kernel's abstract namespace, which vanishes with the process. The
+/// user is part of the name. Failure: empty; see errno (EADDRINUSE: a live process has it).
 unique_fd listen_at(std::string_view name) noexcept;
-/// Connects without waiting. Failure: none; errno says why (ECONNREFUSED: nobody, EAGAIN: many).
+/// Connects without waiting. Failure: empty; see errno (ECONNREFUSED: no listener, EAGAIN: backlog
+/// full).
 unique_fd connect_to(std::string_view name) noexcept;
 
-/// Whether the other end of a connected socket is still there. Cost: one system call.
+/// Whether a connected socket's other end still exists. Cost: one system call.
 bool still_there(int socket) noexcept;
 
 }  // namespace amalgam::detail

@@ -12,10 +12,10 @@ namespace amalgam::detail {
 
 class shm_link;
 
-/// What comes in on one connection: frames whole, in pieces, or on offer.
+/// Receiving half of one connection: frames arrive whole, in pieces, or as rendezvous offers.
 ///
-/// Threads: the port's. Each header is read once, and checked before it is believed; a peer that
-/// breaks the rules loses its connection.
+/// Threads: the port's thread. Each header is read once and checked before use. A peer that
+///          violates the protocol loses its connection.
 class shm_inward {
 public:
     shm_inward(shm_link& link, const shm_pair& pair) noexcept
@@ -25,16 +25,16 @@ public:
           tray_(pair.inward_tray()),
           ring_(pair.inward()) {}
 
-    /// Whether take() has something to do. Cost: one load of one line of the ring.
+    /// Whether take() has work. Cost: one load of one line of the ring.
     bool ready() const noexcept { return (ring_.ready() || copying_) && open_; }
-    /// As ready(), for the last look before falling asleep.
+    /// As ready(), for the final check before sleeping.
     bool ready_at_last() noexcept {
         look_at_tray();
         return (ring_.ready_at_last() || copying_) && open_;
     }
 
-    /// Takes in at most `budget` records, or one part of a frame on offer; returns how many frames
-    /// it handed up. Runs callbacks, after which the link may be over. Precondition: ready().
+    /// Takes at most `budget` records, or one part of an offered frame; returns how many frames it
+    /// delivered. Runs callbacks, after which the link may be over. Precondition: ready().
     std::size_t take(std::size_t budget) noexcept;
 
     /// ready() is false until resume().
@@ -47,21 +47,21 @@ public:
         update();
     }
 
-    /// Waits for the sender to bring bytes of its offer: look_at_tray() is needed now and then.
+    /// Waits for the sender to fill the bounce buffer for its offer: call look_at_tray() regularly.
     bool waits_for_tray() const noexcept { return waits_; }
     void look_at_tray() noexcept;
 
 private:
-    /// How a large frame arrives.
+    /// A large frame being received.
     struct arrival {
-        landing* into = nullptr;  ///< Null: none arrives just now.
-        segment_cursor at;        ///< How far it is filled.
-        std::size_t left = 0;     ///< Bytes still to come.
+        landing* into = nullptr;  ///< Null: none at the moment.
+        segment_cursor at;        ///< Position reached.
+        std::size_t left = 0;     ///< Bytes not received yet.
     };
-    /// Where the bytes of the frame on offer stand.
+    /// Where the bytes of the offered frame are.
     struct offer {
         std::uint32_t slot = 0;
-        std::size_t bytes = 0;  ///< All of them.
+        std::size_t bytes = 0;  ///< In total.
         std::size_t segment_count = 0;
         std::array<const_bytes, shm_offer::max_segments> segments;
         segment_cursor at;
@@ -89,10 +89,10 @@ private:
     const std::byte* const tray_;
     shm_ring_reader ring_;
     bool open_ = true;
-    bool copying_ = false;  // A frame on offer is being copied; the ring waits.
+    bool copying_ = false;  // An offered frame is being copied; the ring waits.
     bool paused_ = false;
-    bool waits_ = false;        // For the tray, of which so many were asked for:
-    bool tray_filled_ = false;  // It came, and is to be emptied.
+    bool waits_ = false;        // For the bounce buffer; requested fills:
+    bool tray_filled_ = false;  // It was filled and must be emptied.
     std::uint64_t asked_ = 0;
     arrival arrives_;
     offer offer_;

@@ -15,14 +15,14 @@
 
 namespace amalgam::detail {
 
-/// A frame that a link took but has not sent all of.
+/// A frame that a link accepted but has not completely sent.
 struct shm_lent {
     frame_header header;
     gather payload;        ///< The sender's, or `kept` once detached.
-    segment_cursor at;     ///< How much of it has gone out.
-    std::size_t left = 0;  ///< Bytes that have not.
+    segment_cursor at;     ///< Position reached.
+    std::size_t left = 0;  ///< Unsent bytes.
     bool begun = false;    ///< Its header is in the ring.
-    bool offered = false;  ///< It is on offer; then `slot` is the offer's.
+    bool offered = false;  ///< On offer; `slot` is then the offer's.
     std::uint32_t slot = 0;
     completion* on_sent = nullptr;  ///< Null once detached.
     buffer own;                     ///< The bytes, once detached.
@@ -32,13 +32,13 @@ struct shm_lent {
     shm_lent* previous = nullptr;
 };
 
-/// Records of lent frames, used again and again.
+/// A pool of records of borrowed frames.
 ///
-/// Owner:   owns them all; take() and give_back() allocate nothing in steady state.
-/// Threads: the port's.
+/// Owner:   owns all records; take() and give_back() do not allocate in steady state.
+/// Threads: the port's thread.
 class shm_lent_pool {
 public:
-    /// nullptr: no memory.
+    /// nullptr: out of memory.
     shm_lent* take() noexcept try {
         if (free_.empty()) {
             for (std::size_t i = 0; i < 16; ++i)
@@ -56,7 +56,7 @@ public:
         free_.append(one);
         --taken_;
     }
-    /// How many are in use.
+    /// Number of records in use.
     std::size_t taken() const noexcept { return taken_; }
 
 private:

@@ -23,25 +23,25 @@ namespace amalgam::detail {
 
 class shm_port;
 
-/// How the connection of a peer ends that writes what no peer may.
+/// Status of a connection whose peer violated the protocol.
 inline constexpr status shm_broken_rules{errc::disconnected, EPROTO};
 
 /// The connection to one peer.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class shm_link final : public frame_link {
 public:
     enum class phase : std::uint8_t {
-        reaching,  ///< We connect; the acceptor has not heard or not answered us.
+        reaching,  ///< Connecting; the acceptor has not answered yet.
         up,
-        draining,  ///< The peer has gone; what it left in the ring is handed up first.
+        draining,  ///< The peer is gone; what it left in the ring is delivered first.
         over
     };
 
-    /// To or from the port that listens at `name`; empty: it does not listen.
+    /// A link to or from the port that listens at `name`; empty: it does not listen.
     shm_link(shm_port& port, std::string name, shm_pair pair);
 
-    // ---- what framed_port asks for
+    // ---- frame_link
     posted send(const frame_header& header, gather payload, completion* on_sent) noexcept override {
         return outward_.send(header, payload, on_sent);
     }
@@ -49,17 +49,17 @@ public:
     void detach(completion& on_sent) noexcept override { outward_.detach(on_sent); }
     void shut() noexcept override;
 
-    // ---- how it comes up
-    /// The peer has been heard: from now on frames flow. False: no memory; errno says why.
+    // ---- connecting
+    /// The peer's greeting arrived: frames flow from now on. False: out of memory; see errno.
     bool come_up(unique_fd socket, const shm_stranger& who, shm_received_greeting& heard) noexcept;
     phase where() const noexcept { return phase_; }
     bool is_reaching() const noexcept { return phase_ == phase::reaching; }
     const std::string& name() const noexcept { return name_; }
 
-    // ---- how it ends
-    /// The kernel says that the peer has gone.
+    // ---- ending
+    /// The kernel reports that the peer is gone.
     void peer_left() noexcept;
-    /// Ends the connection and tells the port, unless it is over already.
+    /// Ends the connection and reports it to the port, unless already over.
     void fail(status why) noexcept;
 
     // ---- for its two halves
@@ -69,46 +69,47 @@ public:
 
     /// Wakes the peer if it sleeps.
     void ring() noexcept;
-    /// Room was returned, or an offer answered: rings if the peer waits for that.
+    /// Space was returned or an offer answered: rings if the peer waits for that.
     void wake_writer() noexcept;
-    /// Notes that push() is wanted.
+    /// Requests a push().
     void push_later() noexcept;
-    /// Moves on what waits for the peer: see shm_outward::push().
+    /// Makes progress on queued output: see shm_outward::push().
     std::size_t push(std::size_t budget) noexcept {
         inward_.look_at_tray();
         return outward_.push(budget);
     }
-    /// Whether push() is needed now and then.
+    /// Whether push() must be called regularly.
     bool has_work() const noexcept { return outward_.has_work() || inward_.waits_for_tray(); }
-    /// Before sleep: whoever gives us room, or answers an offer, is to ring.
+    /// Before sleeping: asks the peer to ring when it returns space or answers an offer.
     void want() noexcept;
     void woke() noexcept;
-    /// Last look before sleep. False: there is something to do.
+    /// Final check before sleeping. False: there is work.
     bool may_sleep() noexcept;
 
-    // ---- memory to memory
+    // ---- direct copies between processes
     bool crosses_memory() const noexcept { return crosses_; }
-    /// Whether the peer may put frames on offer, or could when it put those that still are.
+    /// Whether the peer may offer frames, or could when it made its pending offers.
     bool takes_offers() const noexcept { return takes_offers_; }
-    /// The kernel refuses from now on: what is on offer is asked for, the rest comes in pieces.
+    /// The kernel refuses from now on: pending offers use the bounce buffer, later frames come in
+    /// pieces.
     void denied(status why) noexcept;
     pid_t pid() const noexcept { return pid_; }
     /// Whether the peer is still connected. Cost: one system call.
     bool is_there() const noexcept;
 
-    /// As framed_port's; the peer's board knows the region. In link_transfers.cpp.
+    /// As framed_port's, for regions on the peer's board. In link_transfers.cpp.
     std::optional<status> put(gather from, const remote_key&, std::uint64_t offset) noexcept;
     std::optional<status> get(scatter into, const remote_key&, std::uint64_t offset) noexcept;
-    /// Lets go of blocks that the peer has freed.
+    /// Unmaps blocks that the peer has freed.
     void drop_freed_blocks() noexcept { blocks_.drop_freed(board_); }
 
-    /// While one lives the peer does not give its memory back to its program: whoever is about to
-    /// waits. So look again, after making one, whether the memory is still the peer's to give.
+    /// While a touch exists, the peer does not return the touched memory to its user but waits.
+    /// After creating one, check again that the memory is still valid.
     class touch {
     public:
-        /// `what`: as shm_touched says.
+        /// `what`: as defined by shm_touched.
         touch(shm_link& link, std::uint64_t what) noexcept : word_(link.pair_.mine().touching) {
-            // release: who reads it sees that the touch before is over.
+            // release: a reader sees that the previous touch is over.
             link.pair_.mine().touched.store(what, std::memory_order_release);
             word_.fetch_add(1, std::memory_order_seq_cst);
         }
@@ -118,20 +119,20 @@ public:
     private:
         shm_word& word_;
     };
-    /// Returns when the peer copies nothing from or to that region, by what it looked up before
-    /// the call. Normally at once, and always when it copies from or to another.
+    /// Returns once the peer copies nothing from or to that region by a lookup made before the
+    /// call. Usually at once, and always if it copies from or to another region.
     ///
-    /// A peer that stands still in the midst of it loses its connection at the silence limit. One
-    /// that was reading is not waited for any longer, as it finds out before it believes what it
-    /// has read. One that was writing, and that the system has stopped, is waited for until it goes
-    /// on or is gone: it could write at any time later.
+    /// A peer that stalls in the middle of a copy loses its connection at the silence limit. If it
+    /// was reading, waiting ends then, as it checks the connection before it uses what it has read.
+    /// If it was writing and has been stopped by the system, waiting continues until it resumes or
+    /// is gone, as it could still write later.
     void wait_until_region_untouched(std::uint64_t id) noexcept;
-    /// Likewise for the offer in that slot, which a peer only reads.
+    /// The same for the offer in that slot, which a peer only reads.
     void wait_until_offer_untouched(std::uint32_t slot) noexcept;
-    /// Whether it was writing to a region when the connection ended, and has not ended that.
+    /// Whether it was writing to a region when the connection ended and has not finished.
     /// Precondition: shut().
     bool may_write_yet() const noexcept;
-    /// Whether all threads of the peer's process stand still, because somebody wants them to.
+    /// Whether all threads of the peer's process are stopped on request.
     bool is_stopped() const noexcept;
 
 private:
@@ -143,10 +144,10 @@ private:
     bool locate(const shm_found_region&, access, std::span<mutable_bytes>) noexcept;
     void take_down() noexcept;
     bool is_gone() const noexcept;
-    /// What the peer is copying just now. Number 0: nothing.
+    /// What the peer is copying now. Number 0: nothing.
     struct a_touch {
         std::uint64_t number = 0;
-        std::uint64_t what = 0;  ///< As shm_touched says.
+        std::uint64_t what = 0;  ///< As defined by shm_touched.
 
         bool writes() const noexcept {
             return number != 0 && !shm_touched::is_offer(what) && (what & shm_touched::writes) != 0;
@@ -155,7 +156,7 @@ private:
     a_touch current_touch() const noexcept;
     void wait_for_end_of(const a_touch&) noexcept;
 
-    // The hot path's first: what each message touches stands together.
+    // Hot path first: state used by every message is kept together.
     shm_port& port_;
     shm_pair pair_;
     shm_inward inward_;
@@ -163,11 +164,11 @@ private:
     phase phase_ = phase::reaching;
     bool crosses_ = false;
     bool takes_offers_ = false;
-    bool wants_ = false;      // We said in `wants` that we wait.
+    bool wants_ = false;      // We declared in `wants` that we wait.
     std::uint64_t rung_ = 0;  // The last `wants` of the peer for which we rang.
 
     std::string name_;
-    a_touch last_;  // When the connection ended.
+    a_touch last_;  // State when the connection ended.
     unique_fd socket_;
     unique_fd process_;  // Readable when the peer's process has ended.
     shm_watch socket_watch_;
@@ -177,12 +178,12 @@ private:
     pid_t pid_ = 0;
     std::uint64_t incarnation_ = 0;  // The peer's.
 
-    // The port's: see port.hpp.
-    std::uint64_t last_turn_ = 0;  // When it last brought something.
+    // Used by the port: see port.hpp.
+    std::uint64_t last_turn_ = 0;  // When it last delivered something.
     bool is_hot_ = false;          // In the port's list of that name.
     bool is_pushing_ = false;      // Likewise.
-    clock::time_point patience_;   // Until when the peer must have answered.
-    unique_fd pair_memory_;        // Until the peer has been sent it.
+    clock::time_point patience_;   // Deadline of the peer's answer.
+    unique_fd pair_memory_;        // Until sent to the peer.
     shm_pair::origins origins_;    // Likewise.
 };
 

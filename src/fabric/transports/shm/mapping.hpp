@@ -23,16 +23,16 @@ public:
     }
     ~shm_mapping();
 
-    /// Failure: an empty mapping; errno says why.
+    /// Failure: an empty mapping; see errno.
     static shm_mapping of(int fd, std::size_t offset, std::size_t bytes, bool writable) noexcept;
-    /// Two views of the same bytes, one behind the other: what wraps around the end of a ring is
-    /// contiguous at the address where it began.
+    /// Maps the same bytes twice, back to back: data that wraps around the end of a ring is
+    /// contiguous at its start address.
     static shm_mapping mirrored(int fd, std::size_t offset, std::size_t bytes) noexcept;
 
     explicit operator bool() const noexcept { return data_ != nullptr; }
     std::byte* data() const noexcept { return data_; }
     std::size_t bytes() const noexcept { return bytes_; }
-    /// A mapping for reading becomes one for writing. False: the kernel refuses; errno says why.
+    /// Makes a read-only mapping writable. False: the kernel refuses; see errno.
     bool allow_writing() noexcept;
 
 private:
@@ -42,25 +42,24 @@ private:
     std::size_t bytes_ = 0;
 };
 
-/// Zeroed memory that lives as long as somebody holds or maps it and has no name anywhere, so
-/// that nothing is left behind however its users end. Nobody can make it smaller: an access to
-/// a mapping of it cannot fault.
+/// Zeroed, nameless memory that lives while any process holds or maps it, so nothing is left behind
+/// however its users end. Nobody can shrink it: access to a mapping of it cannot fault.
 ///
-/// Failure: `no_memory`, also where a limit of file sizes (RLIMIT_FSIZE) is lower; no signal then.
+/// Failure: `no_memory`, also if a file size limit (RLIMIT_FSIZE) is lower; raises no signal then.
 result<unique_fd> make_shm_memory(std::size_t bytes);
 
-/// Sees to it that touching those bytes of shared memory is no SIGBUS for want of memory. Where the
-/// system counts memory before it is touched (overcommit_memory 2) that is take_shm_pages(), and
-/// else nothing: there is no such fault then. False: no memory; errno says why.
+/// Ensures that touching those bytes of shared memory raises no SIGBUS for lack of memory. If the
+/// system accounts for memory before it is touched (overcommit_memory 2), calls take_shm_pages();
+/// else does nothing, as there is no such fault then. False: out of memory; see errno.
 bool reserve_shm_pages(int fd, std::size_t offset, std::size_t bytes) noexcept;
-/// Has the kernel give the pages now. False: there are not so many.
+/// Makes the kernel allocate the pages now. False: not enough memory.
 bool take_shm_pages(int fd, std::size_t offset, std::size_t bytes) noexcept;
 
-/// From now on nobody can map it for writing, or write to it by its descriptor; mappings that
-/// exist stay as they are. False: this kernel cannot (before 5.1).
+/// Prevents new writable mappings and writes by descriptor; existing mappings are unaffected.
+/// False: not supported by this kernel (before 5.1).
 bool forbid_new_writers(int fd) noexcept;
 
-/// Whether `fd`, which came from somebody else, is memory of exactly that size and cannot shrink.
+/// Whether `fd`, received from a peer, is memory of exactly that size that cannot shrink.
 bool is_shm_memory(int fd, std::size_t bytes) noexcept;
 
 }  // namespace amalgam::detail

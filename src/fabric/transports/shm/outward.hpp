@@ -11,18 +11,17 @@ namespace amalgam::detail {
 
 class shm_link;
 
-/// What goes out on one connection.
+/// Sending half of one connection.
 ///
-/// A payload of up to shm_whole_bytes is copied into the ring or refused. A longer one stays
-/// with its sender: it is put on offer, for the reader to copy from our memory, when both sides
-/// can; else it goes through the ring in pieces, as room appears. Frames leave in the order they
-/// were posted.
+/// A payload of up to shm_whole_bytes is copied to the ring or refused. A longer one stays with its
+/// sender: if both sides can, it is offered for the reader to copy from our memory (rendezvous);
+/// else it goes through the ring in pieces as space appears. Frames leave in posting order.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 /// Cost:    a short frame is one copy, one store and two loads that stay in the cache.
 class shm_outward {
 public:
-    /// Frames that wait for the connection, or for their turn.
+    /// Limit of frames that wait for the connection or for their turn.
     static constexpr std::size_t max_waiting = 1024;
 
     shm_outward(shm_link& link, const shm_pair& pair, shm_lent_pool& lent) noexcept
@@ -35,10 +34,10 @@ public:
     ~shm_outward() { drop(); }
     shm_outward(const shm_outward&) = delete;
 
-    /// The connection stands. `reader_sleeps`: see shm_board_layout. `fenced`: see
-    /// shm_ring_writer; if not, it is when the reader wants it. `offers`: whether to make any.
+    /// The connection is up. `reader_sleeps`: see shm_board_layout. `fenced`: see shm_ring_writer;
+    /// if false, fences are used when the reader wants them. `offers`: whether to make offers.
     void open(const shm_word& reader_sleeps, bool fenced, bool offers) noexcept;
-    /// It does not any more: lent frames are forgotten.
+    /// The connection is over: borrowed frames are forgotten.
     void drop() noexcept;
 
     /// As frame_link::send, forget and detach.
@@ -57,14 +56,14 @@ public:
     bool forget(completion& on_sent) noexcept;
     void detach(completion& on_sent) noexcept;
 
-    /// Sends on what waits and ends what was answered, `budget` at most; runs callbacks, after
-    /// which the link may be over. Returns how many ended.
+    /// Makes progress on queued frames and completes answered offers, at most `budget`. Runs
+    /// callbacks, after which the link may be over. Returns how many completed.
     std::size_t push(std::size_t budget) noexcept;
-    /// Whether push() is needed now and then.
+    /// Whether push() must be called regularly.
     bool has_work() const noexcept {
         return blocked_lines_ != 0 || !waiting_.empty() || !offered_.empty();
     }
-    /// Whether push() would do something; looks past what a sleeping reader could miss.
+    /// Whether push() would do something; sees what a sleeping reader could miss.
     bool can_push() noexcept;
 
 private:
@@ -72,8 +71,8 @@ private:
 
     bool write(const frame_header& header, gather payload, std::size_t bytes) noexcept;
     void wake_reader() noexcept {
-        // The load must stay behind the record's store. In the compiler this sees to it; in the
-        // processor sleep_barrier() does, or the store is a full barrier itself.
+        // The load must not pass the record's store. This fence orders them for the compiler; for
+        // the processor, sleep_barrier() does, or the store is itself a full barrier.
         std::atomic_signal_fence(std::memory_order_seq_cst);
         const std::uint64_t now = reader_sleeps_->load(std::memory_order_relaxed);
         if (now % shm_board_layout::a_sleep != reader_awake_) [[unlikely]]
@@ -99,19 +98,19 @@ private:
     shm_lent_pool& lent_;
     shm_ring_writer ring_;
     const shm_word* reader_sleeps_ = nullptr;
-    std::uint64_t reader_awake_ = 0;  // Its lowest bits when there is nothing to be done.
+    std::uint64_t reader_awake_ = 0;  // Its lowest bits when nothing has to be done.
     bool always_fenced_ = true;
     std::uint64_t rung_ = 0;  // The last sleep for which we rang.
-    bool clear_ = false;      // Up, and nothing waits for its turn: frames go straight to the ring.
+    bool clear_ = false;      // Up, and the queue is empty: frames go straight to the ring.
     bool open_ = false;
     bool offers_ = false;
-    std::size_t blocked_lines_ = 0;  // What the last refused frame needed; 0: none was refused.
+    std::size_t blocked_lines_ = 0;  // Lines needed by the last refused frame; 0: none.
     std::size_t waiting_count_ = 0;
     chain<shm_lent> waiting_;
     chain<shm_lent> offered_;
     std::uint64_t offers_made_ = 0;
     std::uint64_t offers_answered_ = 0;
-    std::uint64_t brought_ = 0;  // As the word of that name.
+    std::uint64_t brought_ = 0;  // Our value of the word of that name.
 };
 
 }  // namespace amalgam::detail

@@ -10,25 +10,25 @@
 
 namespace amalgam::detail {
 
-/// The memory of one connection as one side sees it.
+/// The memory of one connection as seen by one side.
 ///
 /// Owner:   owns the mappings.
-/// Threads: the port's.
+/// Threads: the port's thread.
 class shm_pair {
 public:
     enum class side : std::uint8_t { connector, acceptor };
-    /// First positions of the two rings, by who reads them.
+    /// First positions of the two rings, named by their reader.
     struct origins {
         std::uint64_t to_acceptor = 0;
         std::uint64_t to_connector = 0;
     };
 
-    /// Maps memory of the layout's size. The connector, who made it, also prepares it.
+    /// Maps memory of the layout's size. The connector, which created it, also initializes it.
     /// Failure: `no_memory`.
     static result<shm_pair> map(int fd, side mine, const origins& from);
 
     shm_side& mine() const noexcept { return *mine_; }
-    shm_side& theirs() const noexcept { return *theirs_; }  ///< To read, never to write.
+    shm_side& theirs() const noexcept { return *theirs_; }  ///< Read only, never write.
     std::byte* outward_tray() const noexcept { return outward_tray_; }
     const std::byte* inward_tray() const noexcept { return inward_tray_; }
     const shm_ring_place& outward() const noexcept { return outward_; }
@@ -37,7 +37,7 @@ public:
 private:
     shm_pair() = default;
 
-    shm_mapping words_, to_acceptor_, to_connector_;  // The trays stand behind the words.
+    shm_mapping words_, to_acceptor_, to_connector_;  // The bounce buffers follow the words.
     shm_side* mine_ = nullptr;
     shm_side* theirs_ = nullptr;
     std::byte* outward_tray_ = nullptr;

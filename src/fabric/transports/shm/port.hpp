@@ -17,20 +17,20 @@
 
 namespace amalgam::detail {
 
-/// How a port over shared memory is opened.
+/// Settings of a shared-memory port.
 struct shm_port_settings {
     bool listens = true;
-    /// Copy between the memories of processes where the kernel lets us; else through the rings.
+    /// Copy directly between processes where the kernel allows it; else through the rings.
     bool cross_memory = true;
     std::string why_not;  ///< Why cross_memory is false, for explain().
-    /// Give out memory that peers map, and map theirs.
+    /// Allocate memory that peers can map, and map theirs.
     bool shares_blocks = true;
 };
 
-/// A port over shared memory: looks at its rings itself, and asks the kernel now and then who
-/// came and who went.
+/// A port over shared memory: polls its rings itself, and asks the kernel only now and then who
+/// connected or left.
 ///
-/// Threads: the port's.
+/// Threads: the port's thread.
 class shm_port final : public framed_port {
 public:
     /// Failure: as transport::open().
@@ -59,14 +59,14 @@ public:
     bool has_barriers() const noexcept { return barriers_; }
     std::chrono::milliseconds patience() const noexcept { return options().silence_limit; }
     void push_later(shm_link&) noexcept;
-    /// A send that was refused would be taken now: whoever posted it must not sleep through that.
+    /// A refused send would be taken now: its sender must not sleep through that.
     void room_came() noexcept { room_came_ = true; }
-    /// With one more peer the kernel refuses to copy between the memories.
+    /// Counts a peer with which the kernel refuses direct copies.
     void cross_memory_denied(status why) noexcept {
         ++denied_;
         denied_why_ = why;
     }
-    /// Nor to map its blocks.
+    /// Counts a peer whose blocks the kernel refuses to map.
     void blocks_denied(status why) noexcept {
         ++blocks_denied_;
         blocks_denied_why_ = why;
@@ -92,7 +92,7 @@ private:
     shm_port(const shm_port_settings&, const port_options&, shm_door, shm_board, unique_fd events,
              unique_fd timer);
 
-    // port.cpp: what every call of progress() does.
+    // port.cpp: work of every progress() call.
     void disarm() noexcept;
     void lie_down() noexcept;
     void go_without_fences() noexcept;
@@ -106,7 +106,7 @@ private:
     void forget(shm_link&) noexcept;
     void look_at_sleepers() noexcept;
 
-    // port_events.cpp: what the kernel says, now and then.
+    // port_events.cpp: events from the kernel, checked now and then.
     void look_at_events() noexcept;
     void on_event(const shm_watch&, std::uint32_t events) noexcept;
     void on_door() noexcept;
@@ -123,21 +123,21 @@ private:
     void watch_door() noexcept;
     bool watch(int fd, shm_watch&) noexcept;
     shm_greeting greeting() const noexcept;
-    /// Somebody has yet to answer or to greet, within a certain time.
+    /// A peer has yet to answer or greet, with a deadline.
     bool is_expecting() const noexcept { return !reaching_.empty() || !door_.is_empty(); }
 
     const shm_port_settings settings_;
     bool barriers_;
-    bool wants_fences_ = false;   // Our senders see to what sleep_barrier() else would.
+    bool wants_fences_ = false;   // Senders fence, which replaces sleep_barrier().
     unsigned short_watches_ = 0;  // In a row; a watch is the time between two sleeps.
-    std::size_t watched_ = 0;     // What moved in this watch.
+    std::size_t watched_ = 0;     // Frames moved in this watch.
     bool armed_ = false;
-    bool has_more_ = false;  // False: nothing but the hot links needs a look in each turn.
+    bool has_more_ = false;  // False: only the hot links need polling in each turn.
     bool room_came_ = false;
     std::uint64_t turn_ = 0;          // Calls of move_frames().
-    std::uint64_t events_seen_ = 0;   // cycles() when we last asked the kernel.
-    std::vector<shm_link*> hot_;      // Looked at in every turn.
-    std::vector<shm_link*> quiet_;    // Looked at a few in every turn.
+    std::uint64_t events_seen_ = 0;   // cycles() at the last query of the kernel.
+    std::vector<shm_link*> hot_;      // Polled in every turn.
+    std::vector<shm_link*> quiet_;    // A few of them are polled per turn.
     std::vector<shm_link*> pushing_;  // With outward work.
     std::vector<shm_link*> draining_;
     std::size_t next_hot_ = 0;
@@ -145,11 +145,11 @@ private:
 
     shm_lent_pool lent_;
     std::vector<std::unique_ptr<shm_link>> links_;
-    std::vector<std::unique_ptr<shm_link>> sleepers_;  // Over, but their peers may write yet.
-    std::vector<shm_link*> reaching_;                  // Those that wait for their welcome.
+    std::vector<std::unique_ptr<shm_link>> sleepers_;  // Over, but their peers may still write.
+    std::vector<shm_link*> reaching_;                  // Waiting for their welcome.
     std::size_t denied_ = 0;  // Connections so far where the kernel refused cross-memory attach.
     status denied_why_;
-    std::size_t blocks_denied_ = 0;  // Likewise, to map the peer's blocks.
+    std::size_t blocks_denied_ = 0;  // The same, for mapping the peer's blocks.
     status blocks_denied_why_;
     shm_door door_;
     shm_board board_;

@@ -14,48 +14,47 @@
 
 namespace amalgam::detail {
 
-/// For tests: one who connects to a port without a port of its own, and so can do what no honest
-/// peer would. Each step throws std::runtime_error when the kernel refuses it.
+/// For tests: connects to a port without a port of its own, and so can do what no correct peer
+/// would. Each step throws std::runtime_error if the kernel refuses it.
 class shm_raw_peer {
 public:
-    /// Connects to "shm://NAME" and says nothing.
+    /// Connects to "shm://NAME" and sends nothing.
     explicit shm_raw_peer(std::string_view address);
 
     int socket() const noexcept { return socket_.get(); }
-    /// Says hello as it should be, and waits for the answer.
+    /// Completes a correct handshake.
     void greet();
-    /// Sends the greeting, with these descriptors beside it.
+    /// Sends the greeting with these descriptors.
     void say(const shm_greeting& greeting, int pair, int board);
     void send_bytes(std::string_view bytes);
 
-    /// A greeting as it should be.
+    /// A correct greeting.
     shm_greeting proper() const;
     int pair_memory() const noexcept { return pair_memory_.get(); }
     int board_memory() const noexcept { return board_memory_.get(); }
 
-    /// Appends a record as it is told, when there is room. Once the far side has ended the
-    /// connection there may be none ever: nothing is written then. Precondition: greet().
+    /// Appends a record as given, waiting for room. Writes nothing if the far side has ended the
+    /// connection, as there may never be room again. Precondition: greet().
     void write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
                std::uint64_t tag = 0);
-    /// As write(), but only if there is room now. False: there is none, or what the port says of it
-    /// makes no sense.
+    /// As write(), but does not wait. False: no room now, or the port's state makes no sense.
     bool try_write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
                    std::uint64_t tag = 0);
-    /// Reads all that the port has written, and forgets it.
+    /// Reads and discards everything the port has written.
     void take_all();
-    /// Rings, so that a port that sleeps looks.
+    /// Rings, so that a sleeping port polls.
     void ring();
     shm_side& words() noexcept { return pair_.mine(); }
     const shm_side& words_of_port() const noexcept { return pair_.theirs(); }
-    /// Whether the port has written to us.
+    /// Whether the port has written a record to us.
     bool has_record() const noexcept { return reader_.ready(); }
     const std::byte* tray() const noexcept { return pair_.inward_tray(); }
-    /// What the port said of itself. Precondition: greet().
+    /// The port's greeting. Precondition: greet().
     const shm_greeting& answer() const noexcept { return answer_; }
-    /// What the port shows. Precondition: greet().
+    /// The port's board. Precondition: greet().
     const shm_board_view& board() const noexcept { return board_; }
 
-    /// Returns when the far side has ended the connection.
+    /// Returns once the far side has ended the connection.
     void wait_until_dropped();
 
 private:
@@ -70,7 +69,8 @@ private:
     shm_ring_reader reader_;
 };
 
-/// Does the `seed`-th kind of harm to the port at `address`; returns once it was dropped for it.
+/// Sends the `seed`-th kind of garbage to the port at `address`; returns once it has disconnected
+/// us.
 void send_garbage_over_shm(const std::string& address, std::uint64_t seed);
 
 }  // namespace amalgam::detail

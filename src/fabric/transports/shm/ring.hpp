@@ -13,34 +13,34 @@
 
 namespace amalgam::detail {
 
-/// A ring of lines between one writer and one reader, of records that are contiguous.
+/// A ring of lines between one writer and one reader; its records are contiguous.
 ///
-/// Position p stands at line p modulo the number of lines. A record at position p is there when
-/// the first word of its line equals p. Positions start at 64 random bits and never repeat, so
-/// what an earlier lap left in a line does not equal its position now: not the header of an older
-/// record, which held a smaller position, and payload only by a chance of 2^-64. So a message of
-/// up to 40 bytes crosses in one cache line, and no line is wiped or looked at twice. (A word is
-/// the one or the other: a payload that ends within the first word of a line clears its rest. Else
-/// two of its bytes could make the position of an older lap that of a later one.)
+/// Position p is at line p modulo the number of lines. A record at position p is present once the
+/// first word of its line equals p. Positions start at 64 random bits and never repeat, so
+/// leftovers of an earlier lap in a line do not equal its current position: an older record's
+/// header has a smaller position, and payload matches only with probability 2^-64. So a message of
+/// up to 40 bytes crosses in one cache line, and no line is cleared or read twice. (A word is
+/// entirely header or payload: a payload that ends within the first word of a line clears the rest
+/// of it. Otherwise two of its bytes could turn an older lap's position into a later one's.)
 ///
 /// The memory is mapped twice, back to back, so nothing ever wraps.
 ///
-/// While the reader keeps up, the writer starts over at line 0 after each `lap_lines`, by a record
-/// that says so: the same few lines go back and forth then, and stay in the innermost caches. All
-/// of the ring is used when the reader falls behind. (In a ping-pong of single lines that is worth
-/// a quarter of the time.)
+/// While the reader keeps up, the writer returns to line 0 after every `lap_lines`, with a record
+/// that says so. The same few lines then go back and forth and stay in the innermost caches. The
+/// whole ring is used when the reader falls behind. (In a ping-pong of single lines this saves a
+/// quarter of the time.)
 struct shm_ring_place {
     static constexpr std::uint64_t lap_lines = 128;
 
     std::byte* lines = nullptr;    ///< Mirrored.
-    std::uint64_t count = 0;       ///< Of lines: a power of two.
+    std::uint64_t count = 0;       ///< Number of lines: a power of two.
     std::uint64_t origin = 0;      ///< The first position.
-    shm_word* consumed = nullptr;  ///< Where the reader tells the writer how far it is.
+    shm_word* consumed = nullptr;  ///< Where the reader reports its position to the writer.
 
     std::byte* line(std::uint64_t position) const noexcept {
         return lines + (position & (count - 1)) * shm_line_bytes;
     }
-    /// The first position after `position` that stands at line 0.
+    /// The first position after `position` that is at line 0.
     std::uint64_t next_lap(std::uint64_t position) const noexcept {
         return (position | (count - 1)) + 1;
     }
@@ -50,7 +50,7 @@ struct shm_ring_place {
     }
 };
 
-/// The end that writes.
+/// The writing end.
 ///
 /// Threads: one at a time. Trusts nothing that the reader can write.
 class shm_ring_writer {
@@ -58,15 +58,15 @@ public:
     explicit shm_ring_writer(const shm_ring_place& place) noexcept
         : place_(place), tail_(place.origin), seen_(place.origin) {}
 
-    /// Whether a load that follows write() must never pass the record (see sleep_barrier.hpp).
-    /// At first it must not.
+    /// Whether a load after write() must never pass the record's store (see sleep_barrier.hpp).
+    /// Initially true.
     void set_fenced(bool to) noexcept { fenced_ = to; }
 
     /// Whether a record of that many lines fits now.
     bool has_room(std::size_t lines) noexcept { return lines <= free_ || look_again(lines); }
 
-    /// Appends a record. False: no room, nothing was written.
-    /// `payload` holds `bytes` bytes; `frame.bytes` may say something else.
+    /// Appends a record. False: no room, nothing was written. `payload` holds `bytes` bytes;
+    /// `frame.bytes` may differ.
     bool write(const frame_header& frame, gather payload, std::size_t bytes) noexcept {
         const std::size_t lines = shm_record_lines(bytes);
         if (!has_room(lines)) return false;
@@ -74,24 +74,24 @@ public:
         publish(frame, lines);
         return true;
     }
-    /// As write(), for a payload in one piece that goes into the line of its header.
+    /// As write(), for a contiguous payload that fits the line of its header.
     bool write_short(const frame_header& frame, const_bytes payload) noexcept {
         if (!has_room(1)) return false;
         copy_short(place_.line(tail_) + sizeof(shm_record_header), payload);
         publish(frame, 1);
         return true;
     }
-    /// Appends a record with the next `bytes` bytes of `payload` from `from`, and moves that on.
+    /// Appends a record with the next `bytes` bytes of `payload` from `from`, and advances `from`.
     bool write_some(const frame_header& frame, gather payload, segment_cursor& from,
                     std::size_t bytes) noexcept;
 
-    /// The reader has claimed to have read what was never written.
+    /// The reader claims to have read what was never written.
     bool broken() const noexcept { return broken_; }
 
 private:
-    /// Up to shm_short_bytes, in line, as a call would cost more. By words and not by more at
-    /// once: what was written last is in such pieces, and a load of several of them would wait
-    /// until all have reached the cache.
+    /// Copies up to shm_short_bytes, inline, as a call would cost more. Word by word, not wider:
+    /// recently written data is in such pieces, and a wider load would wait until all of them have
+    /// reached the cache.
     static void copy_short(std::byte* to, const_bytes from) noexcept {
         const std::byte* source = from.data();
         std::size_t left = from.size();
@@ -105,11 +105,12 @@ private:
             *to++ = *source++;
     }
 
-    /// Where the payload of the next record goes, with no part of a header behind its end.
+    /// Where the payload of the next record goes. Clears what could look like a header after its
+    /// end.
     std::byte* payload_place(std::size_t bytes) const noexcept {
         std::byte* const at = place_.line(tail_);
         const std::size_t end = shm_payload_offset(bytes) + bytes;
-        const std::size_t last = (end - 1) % shm_line_bytes;  // Its last byte, in its line.
+        const std::size_t last = (end - 1) % shm_line_bytes;  // Its last byte, within its line.
         if (last < sizeof(std::uint64_t) - 1)
             std::memset(at + (end - 1 - last), 0, sizeof(std::uint64_t));
         return at + shm_payload_offset(bytes);
@@ -120,7 +121,7 @@ private:
 
     void publish(const frame_header& frame, std::size_t lines) noexcept {
         std::byte* const at = place_.line(tail_);
-        // Field by field, as it was written just now: see copy_short().
+        // Field by field, as it was just written: see copy_short().
         std::byte* const to = at + offsetof(shm_record_header, frame);
         const auto copy = [to](const auto& field, std::size_t offset) {
             std::memcpy(to + offset, &field, sizeof field);
@@ -139,42 +140,42 @@ private:
     }
 
     shm_ring_place place_;
-    std::uint64_t tail_;      // Where the next record goes.
-    std::uint64_t free_ = 0;  // Lines that may be written before we look again.
-    std::uint64_t seen_;      // Up to where the reader was when we last looked.
+    std::uint64_t tail_;      // Position of the next record.
+    std::uint64_t free_ = 0;  // Lines that may be written before checking again.
+    std::uint64_t seen_;      // The reader's position at the last check.
     bool fenced_ = true;
     bool broken_ = false;
 };
 
-/// The end that reads.
+/// The reading end.
 ///
-/// Threads: one at a time. What the writer claims stays within the ring: a record is at most as
-/// long as the caller lets it be. Payloads are read in place, so a writer that breaks the rules
-/// can change them while they are looked at.
+/// Threads: one at a time. The writer's claims cannot lead outside the ring: a record is at most as
+///          long as the caller allows. Payloads are read in place, so a malicious writer can change
+///          them meanwhile.
 class shm_ring_reader {
 public:
     explicit shm_ring_reader(const shm_ring_place& place) noexcept
         : place_(place), head_(place.origin), told_(place.origin), woken_(place.origin) {}
 
-    /// Whether a record is there. Cost: one load of one line.
+    /// Whether a record is present. Cost: one load of one line.
     bool ready() const noexcept { return record() != nullptr; }
-    /// The record that is there, until consume(); else null.
+    /// The current record, valid until consume(); else null.
     const std::byte* record() const noexcept {
         std::byte* const at = place_.line(head_);
         return place_.sequence(at).load(std::memory_order_acquire) == head_ ? at : nullptr;
     }
-    /// As ready(), for the last look before falling asleep.
+    /// As ready(), for the final check before sleeping.
     bool ready_at_last() const noexcept {
         return place_.sequence(place_.line(head_)).load(std::memory_order_seq_cst) == head_;
     }
 
     /// A copy: what is checked is what is used. Precondition, as for payload(): ready().
     frame_header header() const noexcept { return header_of(place_.line(head_)); }
-    /// The same of record(), which need not be found again.
+    /// The same for record(), without locating it again.
     static frame_header header_of(const std::byte* record) noexcept {
         frame_header copy;
         std::memcpy(&copy, record + offsetof(shm_record_header, frame), sizeof copy);
-        // Nor may the compiler read it once more instead of keeping it: another may be there then.
+        // Keeps the compiler from reading it again, as it may have changed by then.
         std::atomic_signal_fence(std::memory_order_seq_cst);
         return copy;
     }
@@ -186,14 +187,14 @@ public:
         return {record + shm_payload_offset(bytes), bytes};
     }
 
-    /// Done with a record of `bytes`. True: another quarter of the ring is free, so a writer that
-    /// sleeps for want of room is to be woken.
+    /// Finishes a record of `bytes`. True: another quarter of the ring is free, so a writer that
+    /// sleeps for lack of room must be woken.
     bool consume(std::size_t bytes) noexcept { return go_to(head_ + shm_record_lines(bytes)); }
-    /// As consume(), for the record by which the writer starts over.
+    /// As consume(), for the record by which the writer returns to line 0.
     bool start_over() noexcept { return go_to(place_.next_lap(head_)); }
 
 private:
-    /// So many lines are given back at a time, for the word that the writer reads to move seldom.
+    /// Lines returned at a time, so that the word that the writer reads changes seldom.
     static constexpr std::uint64_t told_lines = shm_ring_place::lap_lines / 4;
 
     bool go_to(std::uint64_t position) noexcept {
@@ -203,9 +204,9 @@ private:
     bool tell() noexcept;
 
     shm_ring_place place_;
-    std::uint64_t head_;   // Where the next record is.
-    std::uint64_t told_;   // Up to where the writer knows.
-    std::uint64_t woken_;  // How far we were when a sleeping writer was last to be woken.
+    std::uint64_t head_;   // Position of the next record.
+    std::uint64_t told_;   // Position reported to the writer.
+    std::uint64_t woken_;  // Our position when a sleeping writer was last to be woken.
 };
 
 }  // namespace amalgam::detail

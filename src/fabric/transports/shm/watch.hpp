@@ -4,7 +4,7 @@
 
 namespace amalgam::detail {
 
-/// What a descriptor in a port's epoll set belongs to.
+/// Owner of a descriptor in a port's epoll set.
 struct shm_watch {
     enum class kind : std::uint8_t { door, newcomer, link, process, timer };
 
