@@ -8,23 +8,24 @@
 
 namespace amalgam::detail {
 
-/// One thread's free blocks, in classes of 64 bytes up to 1.25 KiB: a call with its future fits.
+/// One thread's free blocks, in size classes of 64 bytes up to 1.25 KiB, enough for a call with its
+/// future.
 class block_cache {
 public:
-    /// That of the calling thread; null while the thread ends.
+    /// The calling thread's cache; null while the thread ends.
     static block_cache* of_thread() noexcept;
 
-    /// `from`: that of the calling thread. Throws std::bad_alloc.
+    /// `from`: the calling thread's cache. Failure: throws std::bad_alloc.
     static void* allocate(std::size_t bytes, block_cache* from) {
         const std::size_t of = class_of(bytes);
         if (pooled(of, from)) {
             if (free_node* node = from->stocks_[of].pop(depots[of])) return node;
         }
-        // Whole also for a thread that ends and keeps none: another may free it into its stock.
+        // Rounded up even for an ending thread without a cache: another thread may cache the block.
         if (!sanitized && of < classes) bytes = (of + 1) * granule;
         return ::operator new(bytes);
     }
-    /// Without a call. Null: use allocate().
+    /// Makes no call. Null: use allocate().
     static void* allocate_quickly(std::size_t bytes, block_cache* from) noexcept {
         const std::size_t of = class_of(bytes);
         return pooled(of, from) ? from->stocks_[of].pop_quickly() : nullptr;
@@ -47,7 +48,7 @@ private:
     static constexpr std::size_t classes = 20;
 
     static std::size_t class_of(std::size_t bytes) noexcept { return (bytes - 1) / granule; }
-    // Sanitized builds see every life and death.
+    // Sanitized builds see every allocation and release.
     static bool pooled(std::size_t of, const block_cache* cache) noexcept {
         return !sanitized && of < classes && cache != nullptr;
     }

@@ -10,16 +10,16 @@
 
 namespace amalgam::detail {
 
-/// The runtime's per-thread exception state: which exceptions are being handled. It
-/// belongs to a call stack, so it moves with ours; else a ULT that yields inside a catch
-/// block would end its neighbour's exception.
+/// The runtime's per-thread exception state: which exceptions are being handled. It belongs to a
+/// call stack, so it is switched with it; otherwise a ULT that yields inside a catch block would
+/// end another ULT's exception.
 struct exception_state {
     void* caught = nullptr;
     unsigned int uncaught = 0;
 
     bool any() const noexcept { return caught != nullptr || uncaught != 0; }
 
-    /// Where the calling thread keeps it.
+    /// The calling thread's instance.
     static exception_state* of_thread() noexcept {
         // Itanium C++ ABI 2.2.2: these two members, in this order.
         return reinterpret_cast<exception_state*>(abi::__cxa_get_globals());

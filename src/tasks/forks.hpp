@@ -4,15 +4,16 @@
 
 namespace amalgam::detail {
 
-/// Children of fork(): the one thread that is there is a plain thread, whatever it was before, and
-/// the streams of the parent run nothing. The locks that all threads share are held across the
-/// fork, so that the child finds what they guard whole.
+/// Handling of fork() children. The only thread of the child is a plain thread, whatever it was
+/// before, and the parent's streams run nothing there. Process-wide locks are held across the fork,
+/// so that the child finds the data they guard consistent.
 ///
-/// Each process-wide lock of this layer is taken in the order of forks.cpp, or is the only one.
-void watch_forks();  ///< From the first stream on. Failure: throws std::bad_alloc.
+/// A process-wide lock of this layer is either the only one held, or taken in the order of
+/// forks.cpp.
+void watch_forks();  ///< Called for the first stream. Failure: throws std::bad_alloc.
 
-/// Of the lists of pools that streams serve: only for their changes, as only the child of a fork
-/// reads them from elsewhere.
+/// Guards the lists of pools that streams serve. Only changes take it, as only a fork() child reads
+/// them from another thread.
 std::mutex& lock_of_served() noexcept;
 
 }  // namespace amalgam::detail

@@ -6,13 +6,13 @@ class ult_core;
 
 #if defined(AMALGAM_CHECK_HELD_MUTEXES)
 
-/// While one lives, somebody is switched away from: the mutexes of the system that it holds are
-/// counted apart from those of whoever runs on its thread meanwhile. Whether a ULT holds some is
-/// said in the log, once for each place: the next ULT that locks one blocks its whole stream, and
-/// the holder may need that stream to go on.
+/// While it exists, a ULT or stream loop is switched out: the system mutexes that it holds are
+/// counted apart from those of whatever runs on its thread meanwhile. If a ULT holds some, that is
+/// logged once per place: the next ULT that locks one blocks its whole stream, and the holder may
+/// need that stream to continue.
 class held_mutexes_aside {
 public:
-    /// The stream's loop: whoever drives a stream may hold what it likes.
+    /// For the stream's loop: whoever drives a stream may hold any mutexes.
     held_mutexes_aside() noexcept;
     /// `how`: "yield", "wait", "join".
     held_mutexes_aside(const ult_core& who, const char* how) noexcept;
@@ -24,7 +24,7 @@ private:
     int count_;
 };
 
-/// A ULT has ended: what it still holds, nobody will unlock.
+/// A ULT has ended: mutexes it still holds will never be unlocked.
 void check_held_mutexes_at_end(const ult_core& who) noexcept;
 
 #else

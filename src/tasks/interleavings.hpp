@@ -14,7 +14,7 @@
 
 namespace amalgam {
 
-/// One of a crowd: its dice, and how it lets others run in between.
+/// One of several actors in a round: its random numbers, and how it lets others run.
 class actor {
 public:
     actor(std::size_t number, std::uint64_t seed, execution_stream (&streams)[2])
@@ -22,7 +22,7 @@ public:
 
     std::size_t below(std::size_t limit) { return dice_() % limit; }
     bool chance(std::size_t percent) { return below(100) < percent; }
-    /// Time that may be over before what is waited for comes, or not.
+    /// A time that may pass before or after the awaited event.
     std::chrono::nanoseconds soon() { return std::chrono::nanoseconds(below(20'000)); }
     /// For ULTs and threads.
     void pause() {
@@ -38,14 +38,14 @@ private:
     seeded_random dice_;
 };
 
-/// Two streams, on which ULTs and coroutines run the same program as plain threads, in an order
-/// that no two rounds share. What goes wrong shows as a failed expectation, a report of a
-/// sanitizer, or a test that does not end.
+/// Two streams on which ULTs and coroutines run the same program as plain threads, in a different
+/// order every round. Errors appear as failed expectations, sanitizer reports, or a test that
+/// hangs.
 struct interleavings : testing::Test {
     static constexpr int rounds = 1000;
     static constexpr std::size_t most_actors = 7;
 
-    /// Runs 2 to most_actors actors to their ends, as dice decide; returns how many.
+    /// Runs 2 to most_actors actors to completion, as chance decides; returns how many.
     template <typename Blocking, typename Awaiting>
     void crowd(std::size_t actors, Blocking blocking, Awaiting awaiting) {
         std::vector<actor> all;

@@ -8,23 +8,23 @@
 
 namespace amalgam::detail {
 
-/// How the end of a ULT or tasklet reaches the one who joins it: a word that says who that is.
+/// How a ULT or tasklet reports its end to the joiner, whose identity is kept in one word.
 ///
-/// What a stream made in its own pool it mostly ends, too, before anybody joins, and an atomic
-/// exchange would cost as much as the rest of a tasklet. So there stream::end() looks at the word
-/// and writes it, in two steps that it announces; who writes the word from another thread then
-/// makes sure that no stream was between the two: overwritten().
+/// Units that a stream creates in its own pool usually also end there before anybody joins, and an
+/// atomic exchange would cost as much as the rest of a tasklet. So stream::end() reads and writes
+/// the word in two separate steps, which it announces. Any other thread that writes the word then
+/// checks that no stream was between those steps: overwritten().
 struct join_state {
-    // Nobody yet, or a waiter's address, or one of the marks.
+    // Nobody yet, a waiter's address, or one of the marks.
     static constexpr std::uintptr_t nobody = 0;
     static constexpr std::uintptr_t detached_mark = 1;
-    static constexpr std::uintptr_t detaching_mark = 2;  // who detaches may still free it
+    static constexpr std::uintptr_t detaching_mark = 2;  // the detacher may still free it
     static constexpr std::uintptr_t finished_mark = 3;
-    static constexpr std::uintptr_t finished_alone_mark = 4;  // in stream::end(): told nobody
+    static constexpr std::uintptr_t finished_alone_mark = 4;  // in stream::end(): notified nobody
 
     std::atomic<std::uintptr_t> joiner{nobody};
     std::exception_ptr failed;
-    bool made_at_home = false;  ///< By the stream that it was made for; see stream::end().
+    bool made_at_home = false;  ///< Created by the stream it was created for; see stream::end().
 
     bool is_finished() const noexcept {
         const std::uintptr_t now = joiner.load(std::memory_order_acquire);
@@ -34,9 +34,9 @@ struct join_state {
         return joiner.load(std::memory_order_acquire) == detached_mark;
     }
 
-    // `at_home`: the calling thread is the stream that will end it, or has.
+    // `at_home`: the calling thread is the stream that ends the unit.
 
-    /// Parks the caller until it has ended.
+    /// Parks the caller until the unit has ended.
     void wait(bool at_home) {
         if (is_finished()) return;
         waiter me;
@@ -51,7 +51,7 @@ struct join_state {
         }
         me.park();
     }
-    /// Nobody will join. True: it has ended, and the caller frees it.
+    /// Nobody will join. True: the unit has ended, and the caller frees it.
     bool detach(bool at_home) noexcept {
         if (is_finished()) return true;
         if (at_home) {
@@ -61,13 +61,13 @@ struct join_state {
         if (made_at_home) return detach_from_elsewhere();
         return joiner.exchange(detached_mark, std::memory_order_acq_rel) == finished_mark;
     }
-    /// It has ended. True: it was detached, and the caller frees it; else whoever joins may have
-    /// freed it by now.
+    /// The unit has ended. True: it was detached, and the caller frees it; else the joiner may
+    /// already have freed it.
     bool finish() noexcept;
 
 private:
-    /// The calling thread wrote the word: has whoever ended this not seen that? False: who ends
-    /// this sees it, or has. Cost: microseconds, a barrier on all threads.
+    /// The calling thread wrote the word: did the ender miss that? False: the ender sees it, or has
+    /// seen it. Cost: microseconds, for a barrier on all threads.
     bool overwritten() const noexcept;
     bool detach_from_elsewhere() noexcept;
 };

@@ -13,29 +13,29 @@ namespace amalgam::detail {
 struct join_state;
 class ult_core;
 
-/// What is left in a pool that is destroyed, queued there or parked with its home there: it never
-/// runs again, and who joins it gets error{canceled}.
+/// Handles units left in a pool that is destroyed, queued there or parked with it as their home:
+/// they never run again, and joining them throws error{canceled}.
 ///
-/// A ULT that has begun keeps its stack, with all that is on it, for good: a lock, a timer or a
-/// promise may refer to its waiter. This has its permit from then on, so whoever unparks it later
-/// does nothing more. Its home is a pool that is never destroyed, and takes nothing. What has not
-/// begun is freed with its body: by who joins it, or here when nobody will.
+/// A ULT that has begun keeps its stack and everything on it forever, because a lock, a timer or a
+/// promise may refer to its waiter. This class takes its permit, so a later unpark has no effect.
+/// Its home becomes a pool that is never destroyed and accepts nothing. A unit that has not begun
+/// is freed with its body, by its joiner, or here if there will be none.
 ///
 /// Threads: the one that destroys the pool. Others may unpark the ULTs meanwhile.
 class left_behind {
 public:
-    /// Everything left in `ending`, which can still pop(), and one warning about it. `stream`: the
-    /// one whose own pool it is, or empty.
+    /// Ends everything left in `ending`, which can still pop(), and logs one warning. `stream`: the
+    /// one that owns the pool as its main pool, or empty.
     static void end_all(pool& ending, std::string_view stream) noexcept;
-    /// The same without what is queued: `ending` cannot pop() any more.
+    /// The same without queued units: `ending` can no longer pop().
     static void end_homeless(pool& ending) noexcept;
-    /// See pool::cancel_waiting(): before it comes to the above.
+    /// See pool::cancel_waiting(); runs before the above.
     static void cancel_waiting(const pool& of) noexcept;
-    /// From now on some ULT has `in` as its wanted_home.
+    /// Records that some ULT has `in` as its wanted_home.
     static void expect_ult(pool& in) noexcept { in.wanted_.store(true, std::memory_order_relaxed); }
-    /// `home` is where those live that never run again.
+    /// Whether `home` is the pool of ULTs that never run again.
     static bool keeps(const pool& home) noexcept;
-    /// One that was running when its pool was destroyed has left its stream.
+    /// A ULT that was running when its pool was destroyed has left its stream.
     static void end_late(ult_core& who) noexcept;
 
 private:
@@ -48,8 +48,8 @@ private:
     bool has_work_elsewhere() const noexcept {
         return of_.ults() != 0 || of_.wanted_.load(std::memory_order_relaxed);
     }
-    bool take_queued() noexcept;  // false: nothing was
-    // False: some are skipped, which somebody has unparked, and will push.
+    bool take_queued() noexcept;  // false: nothing was queued
+    // False: skipped ULTs that were unparked and are about to be pushed.
     bool take_from_registry(on_its_way what) noexcept;
     void take(ult_core& who) noexcept;
     void append(work_unit& unit) noexcept;
@@ -73,7 +73,7 @@ private:
 /// For join(): "its pool was destroyed …".
 std::exception_ptr pool_destroyed(const char* what) noexcept;
 
-// In tasklet.cpp, which alone knows them.
+// In tasklet.cpp, which knows their type.
 bool runs_tasklets(work_unit::run_function how) noexcept;
 join_state& state_of_tasklet(work_unit& unit) noexcept;
 void end_left_tasklet(work_unit& unit) noexcept;

@@ -19,7 +19,7 @@
 
 namespace amalgam {
 
-/// Counts its ends; moved-from ones are none.
+/// Counts its destructions; moved-from objects do not count.
 struct counted_end {
     explicit counted_end(int& count) noexcept : ends(&count) {}
     counted_end(counted_end&& other) noexcept : ends(std::exchange(other.ends, nullptr)) {}
@@ -29,7 +29,7 @@ struct counted_end {
     int* ends;
 };
 
-/// A user's own: a deque, under a lock.
+/// A user-defined pool: a deque with a lock.
 struct deque_pool : pool {
     deque_pool() : pool(pool_access::any_stream) {}
     ~deque_pool() override { drop_left(); }
@@ -86,7 +86,7 @@ struct left_behind : testing::Test {
     std::vector<std::string> lines;
 };
 
-/// A driven stream over one pool, which ends after the stream, or when told.
+/// A driven stream over one pool, which is destroyed after the stream or on request.
 template <typename Pool>
 struct driven_pool {
     std::unique_ptr<Pool> where = std::make_unique<Pool>();
@@ -96,7 +96,7 @@ struct driven_pool {
         execution_stream_options{.driven = true});
 
     void run() { stream->run_ready(); }
-    /// As a stream ends that leaves ready work behind: without its grace.
+    /// Ends the pool like a stream that leaves ready work behind, without its grace period.
     void end() {
         stream->set_scheduler(std::make_unique<basic_scheduler>(std::vector<pool*>{&replacement}));
         where.reset();

@@ -5,9 +5,9 @@
 
 namespace amalgam::detail {
 
-/// What one ULT or thread keeps in ult_local variables.
+/// The ult_local values of one ULT or thread.
 ///
-/// Threads: its ULT or thread only.
+/// Threads: only that ULT or thread.
 class local_values {
 public:
     local_values() = default;

@@ -4,15 +4,14 @@ namespace amalgam::detail {
 
 class stream;
 
-/// While one lives, the calling thread is stream `of`: when the ULT that it runs touches the guard
-/// of its stack, one sentence on standard error says so before the process ends as it would have.
+/// While it exists, the calling thread is stream `of`. If the ULT it runs touches its stack guard,
+/// one sentence on standard error says so before the process ends as usual.
 ///
-/// The first one of the process installs a handler of SIGSEGV. Every other fault goes to the
-/// handler that was there before.
-/// The first one of a thread gives it an alternate signal stack until it ends, unless it has one:
-/// on the stack that overflowed no handler can run.
+/// The first one in the process installs a SIGSEGV handler. Every other fault goes to the previous
+/// handler. The first one on a thread gives it an alternate signal stack until the thread ends,
+/// unless it has one: no handler can run on an overflowed stack.
 ///
-/// Threads: lives and dies on one; nested like the streams that a thread runs.
+/// Threads: created and destroyed on one thread; nested like the streams that a thread runs.
 class overflow_watch {
 public:
     explicit overflow_watch(const stream& of) noexcept;

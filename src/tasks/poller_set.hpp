@@ -13,23 +13,23 @@ namespace amalgam::detail {
 
 class stream;
 
-/// The pollers of a stream: a list that anybody changes under a lock, and the stream's own
-/// copy, renewed when its version is behind.
+/// The pollers of a stream: a list that any thread changes under a lock, and the stream's own copy,
+/// renewed when its version is outdated.
 ///
 /// Threads: add() and remove() from any; the rest from the stream.
 class poller_set {
 public:
     void add(poller& what);
-    /// False: it was not there. Returns once the stream's copy is without it.
+    /// False: not found. Returns once the stream's copy no longer contains it.
     bool remove(poller& what, stream& of);
 
     bool any();  // from any thread
 
     std::size_t poll() noexcept;
-    /// All are armed. False: one has work, or the list changed.
+    /// Arms all pollers. False: one has work, or the list changed.
     bool prepare_to_sleep() noexcept;
 
-    /// While it is, remove() by others must wait for the stream to renew its copy.
+    /// While running, remove() by others waits for the stream to renew its copy.
     void set_running(bool running) noexcept;
 
 private:
@@ -47,7 +47,7 @@ private:
     std::atomic<std::uint64_t> version_{0};
     std::mutex lock_;
     std::vector<poller*> wanted_;
-    std::vector<poller*> next_;  // Room for renew(): it or current_ holds as many as are wanted.
+    std::vector<poller*> next_;  // Capacity for renew(): it or current_ can hold all wanted ones.
     remover* removers_ = nullptr;
     bool running_ = false;
 };

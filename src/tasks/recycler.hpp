@@ -31,8 +31,8 @@ struct free_list {
     }
 };
 
-/// Lists of free blocks of one kind that threads move to and from whole, so that a thread that
-/// only makes and one that only frees still feed each other. Past sixteen lists, memory goes back
+/// Lists of free blocks of one kind that threads exchange as a whole, so that a thread that only
+/// allocates and one that only frees can feed each other. Beyond sixteen lists, memory is returned
 /// to the system.
 ///
 /// Threads: any.
@@ -42,7 +42,7 @@ public:
 
     constexpr explicit depot(release_function to_system) noexcept : release_(to_system) {}
 
-    /// A list of free blocks; empty when there is none.
+    /// A list of free blocks; empty if there is none.
     free_list take_list() noexcept;
     void give_list(free_list list) noexcept;
     std::mutex& lock() noexcept { return lock_; }  ///< See forks.hpp.
@@ -57,8 +57,8 @@ private:
     std::size_t count_ = 0;
 };
 
-/// One thread's free blocks, without locks: at most two full lists; what is more goes to the
-/// depot, what is missing comes from there.
+/// One thread's free blocks, without locks: at most two full lists. Surplus goes to the depot, and
+/// refills come from it.
 ///
 /// Threads: one.
 class free_stock {
@@ -89,7 +89,7 @@ private:
     free_list full_;  // or empty
 };
 
-// Depots are statics: threads may end, and give back, after main() returned.
+// Depots are static: threads may end, and return blocks, after main() has returned.
 static_assert(std::is_trivially_destructible_v<depot>);
 
 }  // namespace amalgam::detail

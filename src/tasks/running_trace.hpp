@@ -11,24 +11,25 @@ namespace amalgam::detail {
 class stream;
 class ult_core;
 
-/// A ULT that ran when somebody looked. Stream and ULT are only compared with: they may be gone.
+/// A ULT that was running when inspected. Stream and ULT are used for comparison only: they may be
+/// gone.
 struct running_ult {
     const stream* on = nullptr;
     pid_t thread = 0;  ///< The stream's.
     const ult_core* who = nullptr;
 };
 
-/// The return addresses of a ULT that runs, see stack_trace.hpp. Returns how many.
+/// The return addresses of a running ULT, see stack_trace.hpp. Returns how many.
 ///
-/// It is asked for by a signal, running_trace_signal(), to the stream's thread, whose handler reads
-/// its own stack: none when the program has another use for that signal, when the thread does not
-/// answer for 0.2 s, when the ULT is not what it runs any more, and where we do not know how. The
-/// calling ULT itself is read without a signal.
+/// Sends running_trace_signal() to the stream's thread, whose handler reads its own stack. Returns
+/// none if the program uses that signal otherwise, if the thread does not answer for 0.2 s, if it
+/// no longer runs that ULT, and where stacks cannot be read. The calling ULT itself is read without
+/// a signal.
 ///
-/// Threads: any; one at a time asks, others wait.
+/// Threads: any; one request at a time, others wait.
 std::size_t trace_running(const running_ult& what, std::span<std::uintptr_t> into) noexcept;
 
-/// SIGRTMAX - 2: glibc has the first ones for itself, and programs count up from SIGRTMIN.
+/// SIGRTMAX - 2: glibc reserves the first ones, and programs count up from SIGRTMIN.
 int running_trace_signal() noexcept;
 
 }  // namespace amalgam::detail

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-// GCC defines macros, clang answers __has_feature.
+// GCC defines macros, clang has __has_feature.
 #if defined(__SANITIZE_ADDRESS__)
 #define AMALGAM_ASAN 1
 #elif defined(__has_feature)
@@ -40,8 +40,8 @@ struct sanitizer_context {
 #if defined(AMALGAM_ASAN)
     const void* bottom = nullptr;
     std::size_t bytes = 0;
-    // Kept, never given back at a ULT's end: the stack's outermost frames stay alive in
-    // the pool, and may be on the fake stack.
+    // Kept, not released at a ULT's end: the outermost frames of a pooled stack stay alive, and may
+    // be on the fake stack.
     void* fake_stack = nullptr;
 #endif
 #if defined(AMALGAM_TSAN)
@@ -67,21 +67,21 @@ struct sanitizer_context {
         __tsan_destroy_fiber(fiber);
 #endif
     }
-    /// It stays mapped for good, and is not switched to again: what it refers to is no leak.
+    /// It stays mapped forever and is never switched to again: what it refers to is not a leak.
     void keep() noexcept {
 #if defined(AMALGAM_ASAN)
         __lsan_register_root_region(bottom, bytes);
 #endif
     }
-    /// The calling thread's own stack becomes a context. ASan learns its bounds at the
-    /// first switch away.
+    /// The calling thread's own stack becomes a context. ASan learns its bounds at the first switch
+    /// away.
     void adopt_thread() noexcept {
 #if defined(AMALGAM_TSAN)
         fiber = __tsan_get_current_fiber();
 #endif
     }
 
-    // Inlined always: on return the sanitizers take us to be on the other stack already.
+    // Always inlined: on return, the sanitizers assume that we are already on the other stack.
     [[gnu::always_inline]] void before_switch_to(
         [[maybe_unused]] const sanitizer_context& to) noexcept {
 #if defined(AMALGAM_ASAN)

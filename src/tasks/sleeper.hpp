@@ -9,21 +9,22 @@
 
 namespace amalgam::detail {
 
-/// Where an idle stream sleeps: on its bell and on the wait handles of its pollers.
+/// Where an idle stream sleeps: on its bell and on its pollers' wait handles.
 ///
 /// Threads: watch() and forget() from any; sleep() from the stream.
 class sleeper {
 public:
-    /// Throws error{no_memory} when the OS gives no descriptor.
+    /// Throws error{no_memory} if the OS grants no descriptor.
     explicit sleeper(bell& wakes);
 
-    /// Throws error{invalid} for a descriptor that cannot be waited on, or is watched.
+    /// Throws error{invalid} for a descriptor that cannot be waited on, or is already watched.
     void watch(int fd);
     void forget(int fd) noexcept;
-    /// Readable when one of them is.
+    /// Readable if any of them is.
     int handle() const noexcept { return epoll_.get(); }
 
-    /// Until something is readable, the bell rings, or `longest` passed (nothing: no limit).
+    /// Sleeps until something is readable, the bell rings, or `longest` has passed (empty: no
+    /// limit).
     void sleep(std::optional<std::chrono::nanoseconds> longest) noexcept;
 
 private:

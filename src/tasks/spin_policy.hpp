@@ -6,19 +6,19 @@
 
 namespace amalgam::detail {
 
-/// How long an idle stream polls before it sleeps: as long as that has paid off lately.
+/// How long an idle stream polls before it sleeps: as long as that has paid off recently.
 ///
-/// Threads: the stream's, but for set().
+/// Threads: the stream's, except for set().
 class spin_policy {
 public:
     using duration = std::chrono::nanoseconds;
     static constexpr duration longest = std::chrono::microseconds(50);
     static constexpr duration shortest = std::chrono::microseconds(2);
 
-    /// Negative: adapt; else that long, always.
+    /// Negative: adaptive; else always that long.
     explicit spin_policy(duration fixed) noexcept : fixed_(fixed) {}
 
-    /// From now on. Any thread.
+    /// Takes effect at once. Any thread.
     void set(duration fixed) noexcept { fixed_.store(fixed, std::memory_order_relaxed); }
 
     duration limit() const noexcept {
@@ -26,8 +26,8 @@ public:
         return fixed < duration::zero() ? limit_ : fixed;
     }
 
-    /// It slept for `time`: spinning on would have caught work that came soon, and
-    /// was wasted on work that came late.
+    /// It slept for `time`. A longer spin would have caught work that came soon, and is wasted on
+    /// work that came late.
     void slept(duration time) noexcept {
         if (fixed_.load(std::memory_order_relaxed) >= duration::zero()) return;
         limit_ = time < longest ? std::min(limit_ * 2, longest) : std::max(limit_ / 2, shortest);

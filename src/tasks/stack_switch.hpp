@@ -9,55 +9,56 @@
 
 namespace amalgam::detail {
 
-/// How floating-point numbers are rounded and which exceptions trap: MXCSR and the x87 control
-/// word. Unused where Boost switches.
+/// Floating-point rounding and trap settings: MXCSR and the x87 control word. Unused where Boost
+/// switches.
 struct float_control {
     std::uint32_t mxcsr = 0;
     std::uint16_t x87 = 0;
     std::uint16_t scratch = 0;
 
-    /// That of the calling thread now.
+    /// Of the calling thread.
     static float_control now() noexcept;
-    /// Not what somebody else has set, but what most programs have: that of the calling thread.
+    /// Unless this is the usual setting, replaces it with the calling thread's.
     void make_usual() noexcept {
         if (!is_usual()) *this = now();
     }
     bool is_usual() const noexcept { return x87 == usual_x87; }
-    static constexpr std::uint16_t usual_x87 = 0x37f;  // as the ABI begins a program
+    static constexpr std::uint16_t usual_x87 = 0x37f;  // initial value in the ABI
 };
 
 /// A call stack that is not running.
 struct suspended_stack {
-    void* pointer = nullptr;  ///< Its registers lie there.
-    float_control floats;     ///< It goes on with this.
+    void* pointer = nullptr;  ///< Its registers are saved there.
+    float_control floats;     ///< Restored when it resumes.
 };
 
-/// Who arrives on a stack learns from whoever switched to it.
+/// Passed to the resumed stack by the one that switched to it.
 struct arrival {
-    suspended_stack* place;  ///< Where this stack was kept.
+    suspended_stack* place;  ///< Where this stack was saved.
     void* data;
 };
 
 #if defined(__x86_64__) && defined(__ELF__)
 
-// Our own on x86-64, see docs/decisions/0004-own-stack-switch.md. A suspended stack has, from its
-// pointer up: rbp, where to go on. The function that switches has saved the other registers as any
-// function does.
+// Our own switch for x86-64, see docs/decisions/0004-own-stack-switch.md. At its pointer a
+// suspended stack holds rbp, then the address to resume at. The switching function has saved the
+// other registers as any function does.
 
-/// Switches to `to`, which gets `data`, and keeps the caller's stack in `from`. Returns when
-/// somebody switches back, with what that one gave.
+/// Switches to `to`, passing `data`, and saves the caller's stack in `from`. Returns when someone
+/// switches back, with the data passed then.
 ///
-/// The way on is pushed by hand and jumped to, not called and returned from: the processor
-/// predicts a return by the calls it saw, which are those of the other stack. Unbalanced, it
-/// would mispredict every return that follows. What arrives does so in registers: memory just
-/// written takes longer to read than all this.
+/// The resume address is pushed by hand and jumped to, without call and return: the processor
+/// predicts returns by the calls it saw, which were those of the other stack, so an unbalanced
+/// return would mispredict every later one. Arguments are passed in registers: reading memory that
+/// was just written takes longer than all of this.
 ///
-/// Floating-point control goes with the stack, but reading MXCSR stalls. So it is loaded always,
-/// and read only when the x87 control word has changed, as <cfenv> changes both. A change of MXCSR
-/// alone, by intrinsics, ends here, unless it was written to `from.floats` before.
+/// Floating-point control is switched too, but reading MXCSR stalls. So it is always loaded, and
+/// read only if the x87 control word has changed, as <cfenv> changes both. A change of MXCSR alone,
+/// by intrinsics, is lost here unless written to `from.floats` before.
 ///
-/// The .cfi lines tell unwinders where each stack goes on, by the frame described above, for a
-/// signal may come at any instruction: see running_trace.hpp. By number: rbx is 3, rbp 6, rsp 7.
+/// The .cfi lines tell unwinders where each stack resumes, using the frame described above, because
+/// a signal may arrive at any instruction: see running_trace.hpp. Register numbers: rbx is 3, rbp
+/// 6, rsp 7.
 [[gnu::always_inline]] inline arrival switch_stack(suspended_stack& from, suspended_stack& to,
                                                    void* data) noexcept {
     arrival here{&to, data};
@@ -100,7 +101,7 @@ struct arrival {
         "fldcw 12(%%rdi)\n\t"
         "jmp 5b\n"
         ".cfi_restore_state\n\t"
-        "nop\n"  // never run: unwinders look up the byte before the one where a stack goes on
+        "nop\n"  // never run: unwinders look up the byte before the resume address
         "1:"
         : "+D"(here.place), "+S"(here.data)
         : "d"(&from)
@@ -118,11 +119,11 @@ struct arrival {
     return here;
 }
 
-// What switch_stack() counts on.
+// Layout assumed by switch_stack().
 static_assert(offsetof(suspended_stack, floats) == 8 && offsetof(float_control, x87) == 4 &&
               offsetof(float_control, scratch) == 6);
 
-/// A stack, ending below `top`, on which `entry` begins at the first switch to it, and never
+/// Prepares a stack that ends below `top`. The first switch to it calls `entry`, which never
 /// returns.
 suspended_stack begin_stack(void* top, void (*entry)(arrival first)) noexcept;
 
@@ -137,7 +138,7 @@ inline float_control float_control::now() noexcept {
     return {};
 }
 
-/// What a stack is told by the one that was left for it.
+/// Passed by the previous stack to the one it switches to.
 struct left_stack {
     suspended_stack& from;
     arrival there;

@@ -30,7 +30,7 @@
 
 namespace amalgam::detail {
 
-/// A number that one thread changes and others look at: plain loads and stores.
+/// A value that one thread writes and others read: relaxed loads and stores.
 template <typename T>
 class seen_by_others {
 public:
@@ -45,20 +45,18 @@ private:
     std::atomic<T> value_{};
 };
 
-/// What an execution_stream is inside: the switching between ULTs, and the loop that
-/// feeds it. ULTs switch to each other directly; the loop's own context runs tasklets,
-/// timers and pollers.
+/// Implementation of execution_stream: switching between ULTs, and the loop that feeds it. ULTs
+/// switch directly to each other; the loop's own context runs tasklets, timers and pollers.
 ///
-/// Whoever leaves a ULT must not say so to others before its context is saved, or another
-/// stream would run it on a stack that is still in use. So what is to be done with it (back
-/// to the pool, parked, ended) is noted in `left_…`, and the context that is switched
-/// to does it first: arrived().
+/// A ULT being left must not be visible to others before its context is saved, or another stream
+/// would run it on a stack still in use. So what happens to it (back to the pool, parked, ended) is
+/// recorded in `left_…`, and the context that is switched to carries it out first: arrived().
 class stream {
 public:
     using time_point = execution_stream::time_point;
 
-    /// Units between two looks at the pollers and timers: more, as long as that many take hardly
-    /// a microsecond.
+    /// Units run between two checks of pollers and timers; grows while that many take hardly a
+    /// microsecond.
     static constexpr std::size_t least_batch = 32;
     static constexpr std::size_t most_batch = 256;
     stream(execution_stream& owner, std::unique_ptr<scheduler> order,
@@ -67,34 +65,34 @@ public:
     stream(const stream&) = delete;
     stream& operator=(const stream&) = delete;
 
-    /// The stream that runs the caller, or null. Never inlined: see stream.cpp.
+    /// The stream running the caller, or null. Never inlined: see stream.cpp.
     static stream* current() noexcept;
-    /// The same in line, for functions that are not inlined themselves, and do not switch.
+    /// The same, inlined: for functions that are not inlined themselves and do not switch.
     static stream* current_in_line() noexcept { return current_; }
-    static stream* set_current(stream* now) noexcept;  // returns the one before
-    /// Where a function of the user's has returned to a stream. It may have forked: then the child
-    /// ends here, which runs no stream of its parent's. For the same functions as the above.
+    static stream* set_current(stream* now) noexcept;  // returns the previous one
+    /// Call after a user's function has returned to a stream. If it forked, the child is terminated
+    /// here, as it must not run its parent's streams. Same restrictions as current_in_line().
     static void stay_in_parent() noexcept {
         if (current_ == nullptr) [[unlikely]]
             end_returned_child();
     }
 
-    /// A ULT or tasklet of this stream has ended. True: it was detached, and the caller frees it.
-    /// Who joins from elsewhere waits while it is `ending_seen`: see join_state.
+    /// A ULT or tasklet of this stream has ended. True: it was detached, and the caller frees it. A
+    /// joiner on another thread waits while it is `ending_seen`: see join_state.
     bool end(join_state& what) noexcept;
     const join_state* ending_seen() const noexcept {
         return ending_.load(std::memory_order_acquire);
     }
 
-    // Switching; on the stream itself only.
+    // Switching; only on the stream itself.
     ult_core* running() const noexcept { return running_.load(std::memory_order_relaxed); }
     /// For other threads: see ult_registry.
     const ult_core* running_seen() const noexcept {
         return running_.load(std::memory_order_acquire);
     }
     const ult_core* leaving_seen() const noexcept { return left_.load(std::memory_order_acquire); }
-    /// Differs after every unit that was picked: each takes one from the budget, and a new batch,
-    /// which renews that, has a new time.
+    /// Changes with every unit picked: each takes one from the budget, and a new batch, which
+    /// refills the budget, has a new time.
     struct progress {
         std::uint64_t batch;
         std::size_t budget;
@@ -103,39 +101,39 @@ public:
     progress progress_seen() const noexcept { return {coarse_now_, budget_}; }
     bool asleep_seen() const noexcept { return bell_.asleep.load(std::memory_order_relaxed); }
     bool has_pollers() { return pollers_.any(); }
-    /// The thread that runs it, or did.
+    /// The thread that runs it, or last did.
     pid_t thread_seen() const noexcept { return thread_id_; }
     void enter(ult_core& next) noexcept;  // from the loop
     /// The first function on every ULT's stack.
     static void ult_main(arrival first);
-    /// That on the stack of a primary stream's loop.
+    /// The first function on the stack of a primary stream's loop.
     static void loop_main(arrival first);
     void leave_to_yield() noexcept;
-    /// The running ULT goes to another pool.
+    /// Moves the running ULT to another pool.
     void leave_to_move(pool& where) noexcept;
-    /// Straight to `next`, while the running ULT yields. False: `next` is not ready in a pool of
-    /// this stream that can give it out of turn.
+    /// Yields directly to `next`. False: `next` is not ready in a pool of this stream that supports
+    /// removal out of order.
     bool leave_to(ult_core& next) noexcept;
     void leave_to_park(waiter& until) noexcept;
-    /// The stream that runs the caller after that. Null: the caller is no ULT, or `other` belongs
-    /// to another stream.
+    /// Returns the stream that runs the caller afterwards. Null: the caller is not a ULT, or
+    /// `other` belongs to another stream.
     stream* join_here(ult_core& other) noexcept;
 
-    /// A new ULT joins its pool. False: that is not the stream's own, use the general way.
+    /// Adds a new ULT to its pool. False: not the stream's own pool, use the general path.
     bool start_own(ult_core& who) noexcept {
         if (!push_own(who)) return false;
-        who.made_at_home = true;  // as it does not run before the caller leaves
+        who.made_at_home = true;  // it cannot run before the caller leaves
         own_pool_.add_own_ults(1);
         return true;
     }
-    /// The same for what is not counted.
+    /// The same for uncounted units.
     bool push_own(work_unit& unit) noexcept {
         if (unit.home() != &own_pool_) return false;
         own_pool_.push_own(unit);
         return true;
     }
     bool owns(const pool* what) const noexcept { return what == &own_pool_; }
-    /// Where the calling thread keeps finished stacks, whether a stream runs it (`here`) or not.
+    /// The calling thread's stock of finished stacks, whether or not a stream (`here`) runs it.
     static free_stock* stock_of(stream* here) noexcept {
         return here != nullptr ? here->stock_ : ult_core::thread_stock();
     }
@@ -146,7 +144,7 @@ public:
     static const stream* main_server_of(const pool& what) noexcept {
         return what.own_.who.load(std::memory_order_relaxed);
     }
-    /// The calling thread is that one. As current_in_line().
+    /// Whether the calling thread is that stream. As current_in_line().
     static bool calls_for(const pool& what) noexcept {
         const stream* const here = current_in_line();
         return here != nullptr && here == main_server_of(what);
@@ -161,19 +159,19 @@ public:
     }
     bool serves(const pool* what) const noexcept;
 
-    /// Puts `order` on top of what schedules now, until it is done; from the loop.
+    /// Stacks `order` on the current scheduler until it is done; called from the loop.
     void stack(std::unique_ptr<scheduler> order, promise<void> ended) noexcept;
     void replace_scheduler(std::unique_ptr<scheduler> order);
-    /// A pool that it serves is about to end: no scheduler is asked any more.
+    /// A pool that it serves is about to be destroyed: no scheduler is asked any more.
     void lose_pool() noexcept;
 
-    // The rest of execution_stream.
+    // Implementation of the other execution_stream members.
     void start();
     void check_wakeable() const;
     void get_wakeable();
     void stop();
     bool stop_within(std::chrono::nanoseconds limit);
-    /// Its owner is gone, and it is what runs: it goes on, as nobody's.
+    /// Its owner is destroyed while it runs the caller: it continues without an owner.
     void stay() noexcept;
     std::size_t run_ready(std::size_t most);
     void add_poller(poller& what);
@@ -181,7 +179,7 @@ public:
     void wake() noexcept;
     int wait_handle() const;
     void set_spin(std::chrono::nanoseconds time) noexcept;
-    /// In the child of a fork, for each stream of the parent: see forks.hpp.
+    /// In a fork() child, for each stream of the parent: see forks.hpp.
     void is_forked() noexcept;
     bool forked() const noexcept { return forked_.load(std::memory_order_relaxed); }
     static bool is_left_to_parent(const pool* what) noexcept {
@@ -199,11 +197,11 @@ public:
     timer_heap& timers() noexcept { return *timers_; }
     const timer_heap& timers() const noexcept { return *timers_; }
     const amalgam::clock& time() const noexcept { return *clock_; }
-    /// It goes on running by itself.
+    /// Whether it keeps running without being driven.
     bool stays() const noexcept {
         return !options_.driven && !stopping_.load(std::memory_order_relaxed);
     }
-    /// From other threads: a pool that lives meanwhile.
+    /// For other threads; the pool must outlive the call.
     bool serves_seen(const pool& what) const noexcept { return what.served_by(*this); }
     const execution_stream_options& options() const noexcept { return options_; }
 
@@ -212,7 +210,7 @@ private:
     class turn;
     class primary;
 
-    /// The one who runs a driven stream. Throws error{invalid} when there is one already.
+    /// The caller that drives a stream. Throws error{invalid} if there is one already.
     class driver {
     public:
         explicit driver(stream& self);
@@ -235,7 +233,7 @@ private:
     };
     struct served {
         pool* what;
-        unsigned times;  // a stacked scheduler may have pools of the one below
+        unsigned times;  // a stacked scheduler may share pools with the one below
     };
     void attach_pools(const scheduler& of);
     void detach_pools(const scheduler& of) noexcept;
@@ -249,7 +247,7 @@ private:
     void replace_bottom(std::unique_ptr<scheduler> order);
     void replace_if_asked() noexcept;
     work_unit* pick_inline() noexcept;
-    /// Whoever goes on after a switch, and the stream that runs it now, perhaps another one.
+    /// What continues after a switch, and the stream that runs it now, possibly another one.
     struct resumed {
         ult_core* who;  ///< Null: the loop.
         stream* here;
@@ -297,7 +295,7 @@ private:
     [[gnu::tls_model("initial-exec"),
       gnu::visibility("hidden")]] static inline constinit thread_local stream* current_ = nullptr;
 
-    // Touched at every switch.
+    // Used at every switch.
     std::atomic<ult_core*> running_{nullptr};  // null: the loop itself
     work_unit* stashed_ = nullptr;             // picked by a ULT for the loop to run
     seen_by_others<std::size_t> budget_;       // units left in this batch
@@ -306,7 +304,7 @@ private:
     block_cache* blocks_ = nullptr;             // of the thread
     seen_by_others<std::uint64_t> coarse_now_;  // in cycles(), renewed after each batch and sleep
     call_stack* from_ = nullptr;                // for sanitizers
-    // Whoever was switched away from, and what to do with it; null: that is done.
+    // The ULT switched away from, and what to do with it; null: done.
     std::atomic<ult_core*> left_{nullptr};
     std::atomic<const join_state*> ending_{nullptr};
     fate left_for_ = fate::resumed;
@@ -314,7 +312,7 @@ private:
     std::atomic<pool*> main_pool_{nullptr};
     scheduler* order_ = nullptr;  // on top of orders_
     bool own_order_ = false;      // only own_pool_: no virtual calls
-    bool known_order_ = false;  // no function of the user's chooses, and the stream is not primary
+    bool known_order_ = false;    // no user function chooses, and not primary
     call_stack loop_;
 
     execution_stream& owner_;
@@ -343,7 +341,7 @@ private:
     std::unique_ptr<wake_up_call> wake_up_call_;  // null: not wakeable
     unsigned quiet_nights_ = 0;
     enum class stage : unsigned char { open, stopping, thread_ended, stopped };
-    /// A ULT or thread that waits for the end of this stream.
+    /// A ULT or thread that waits for this stream to end.
     struct stop_waiter {
         stage until;
         stop_waiter* next;

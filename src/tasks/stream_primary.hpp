@@ -11,11 +11,11 @@
 
 namespace amalgam::detail {
 
-/// What makes the calling thread a ULT: its own stack becomes that of `main`, and the stream's
-/// loop gets a new one, which is dropped in the end where it stands.
+/// Turns the calling thread into a ULT: its own stack becomes that of `main`, and the stream's loop
+/// gets a new stack, which is discarded at the end wherever it stands.
 ///
-/// `main` lives in the stream's own pool, which no other stream serves: thread and stack stay
-/// together, whatever the stream's scheduler shares out.
+/// `main` lives in the stream's own pool, which no other stream serves, so thread and stack stay
+/// together whatever pools the scheduler shares.
 class stream::primary {
 public:
     explicit primary(stream& of);

@@ -13,8 +13,7 @@
 
 namespace amalgam {
 
-/// A stream that only runs when told, in time that only moves when told, and a log of what its
-/// ULTs saw.
+/// A driven stream in virtual time, and a log of what its ULTs saw.
 struct driven_stream_test : testing::Test {
     manual_clock time;
     execution_stream stream{execution_stream_options{.clock = &time, .driven = true}};
@@ -30,11 +29,11 @@ struct driven_stream_test : testing::Test {
         time.advance(by);
         run();
     }
-    /// What was seen since the last call.
+    /// What was logged since the last call.
     std::string news() { return std::exchange(seen, {}); }
 };
 
-/// A coroutine that starts at once, and that nobody waits for.
+/// A coroutine that starts at once and is not awaited.
 struct detached_coroutine {
     struct promise_type {
         detached_coroutine get_return_object() { return {}; }

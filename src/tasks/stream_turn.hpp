@@ -8,7 +8,7 @@
 
 namespace amalgam::detail {
 
-/// The calling thread is a stream, while one lives.
+/// While it exists, the calling thread acts as a stream.
 class stream::turn {
 public:
     explicit turn(stream& self) noexcept
@@ -30,7 +30,7 @@ public:
     turn& operator=(const turn&) = delete;
 
 private:
-    // Asked once: a driven stream may begin a turn for each unit.
+    // Cached: a driven stream may begin a turn for each unit.
     static pid_t own_thread_id() noexcept {
         [[gnu::tls_model("initial-exec")]] static constinit thread_local pid_t id = 0;
         if (id == 0) id = ::gettid();

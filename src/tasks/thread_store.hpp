@@ -11,7 +11,7 @@
 
 namespace amalgam::detail {
 
-/// The signal stack of a thread, unless it has one.
+/// Gives a thread an alternate signal stack, unless it has one.
 class alternate_stack {
 public:
     alternate_stack() noexcept;
@@ -23,11 +23,11 @@ private:
     stack_memory memory_;
 };
 
-/// What this layer keeps for a thread.
+/// This layer's per-thread data.
 ///
-/// Owner: the thread; `own` makes it and ends it.
+/// Owner: the thread; `own` creates and destroys it.
 struct thread_store {
-    free_stock stacks;  ///< Of ULTs.
+    free_stock stacks;  ///< Stacks of ULTs.
     block_cache blocks;
     std::optional<local_values> locals{std::in_place};  ///< Of the thread outside of ULTs.
     std::optional<alternate_stack> for_signals;

@@ -13,38 +13,37 @@ namespace amalgam::detail {
 class stream;
 struct bell;
 
-/// The armed timers of one stream, earliest first: a pairing heap through the timers
-/// themselves, so arming cannot fail.
+/// The armed timers of one stream, earliest first: an intrusive pairing heap, so arming cannot
+/// fail.
 ///
-/// Heaps are reused, never freed: a timer may move to the heap of another stream at any time, and
-/// who locks the one that it left sees that, and locks the other.
+/// Heaps are reused, never freed: a timer may move to another stream's heap at any time. Whoever
+/// locks the old heap notices that and locks the new one.
 ///
-/// Threads: any; a spin lock is held for the few pointers of each change, never while a
-///          callback runs.
+/// Threads: any; a spin lock is held for the few pointers of each change, never while a callback
+///          runs.
 class timer_heap {
 public:
     using time_point = timer::time_point;
 
     constexpr timer_heap() = default;
 
-    /// An empty one. Failure: std::bad_alloc.
+    /// Returns an empty heap. Failure: std::bad_alloc.
     static timer_heap& take();
-    /// What is armed still never fires.
+    /// Timers still armed never fire.
     static void give_back(timer_heap& used) noexcept;
     struct giver {
         void operator()(timer_heap* used) const noexcept { give_back(*used); }
     };
 
-    /// `of` fires it from now on. Takes waits whose stream has stopped, for which none was found.
+    /// `of` fires it from now on. Takes over waits whose stream has stopped without a successor.
     void open(stream& of, bell& rings) noexcept;
-    /// `of` has stopped: waits move to other streams, or stay until one comes; other timers stay,
+    /// `of` has stopped: waits move to other streams, or stay until one starts; other timers stay
     /// and never fire.
     void close() noexcept;
 
-    /// In the child of a fork, whose parent's stream `of` was: it fires no more, and takes no
-    /// waits.
+    /// In a fork() child, for a stream of the parent: stops firing and accepting waits.
     void end_in_child() noexcept { closed_ = true; }
-    /// See forks.hpp. In the order in which they are taken.
+    /// See forks.hpp. In locking order.
     template <typename What>
     static void for_each_lock(What what) {
         what(shelf_lock());
@@ -52,9 +51,9 @@ public:
     }
 
     static void arm(timer& what, time_point when) noexcept;
-    /// When its callback is running elsewhere, waits for the end of it.
+    /// If its callback is running on another thread, waits for it to end.
     static bool cancel(timer& what) noexcept;
-    /// Runs what is due at `now` and was armed before the call; returns how many.
+    /// Runs timers due at `now` that were armed before the call; returns how many.
     std::size_t fire(time_point now) noexcept;
 
     /// time_point::max(): none is armed. Cost: one load.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Before a function that traces are to name. It must not be in an unnamed namespace, as only
-// exported names are known; optimizers would make unexported copies of it, or call it in line.
+// Marks a function whose name must appear in traces. It must not be in an unnamed namespace, as
+// only exported names are known, and optimizers would clone or inline unexported functions.
 #if defined(__clang__)
 #define AMALGAM_IN_TRACES [[clang::optnone]] [[gnu::noinline]]
 #else

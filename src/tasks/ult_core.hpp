@@ -25,25 +25,24 @@ namespace amalgam::detail {
 
 class stream;
 
-/// The usable stack of a ULT that asks for no other. Address space only: pages are
-/// committed as they are touched.
+/// Default usable stack size of a ULT. Address space only: pages are committed as they are touched.
 inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256 * 1024;
 inline constexpr std::size_t smallest_stack_bytes = 16 * 1024;
-/// No process has as much address space; far from where sums overflow.
+/// More address space than any process has, but far from overflowing sums.
 inline constexpr std::size_t largest_stack_bytes = SIZE_MAX / 4;
 
-/// A ULT, at the top of its own stack. It outlives what it runs: finished ones wait in a
-/// pool with their context suspended in the loop of stream::ult_main(), ready for the next body.
+/// A ULT, stored at the top of its own stack. It outlives its body: finished ULTs wait in a pool,
+/// suspended in the loop of stream::ult_main(), ready for the next body.
 ///
-/// From high to low: this object, the closure, the stack, the guard.
+/// From high to low addresses: this object, the closure, the stack, the guard.
 class ult_core final : public work_unit, public free_node, public join_state {
 public:
     struct of_thread {};
-    /// A thread whose own stack becomes a ULT's; see stream::primary.
+    /// For a thread whose own stack becomes a ULT's; see stream::primary.
     ult_core(of_thread, std::string_view what) noexcept;
     /// Maps a stack. Throws error{no_memory}.
     static ult_core& map(std::size_t stack_bytes);
-    /// Gives it back to the system.
+    /// Returns the stack to the system.
     static void unmap(ult_core& core) noexcept;
     /// The calling thread's pool of default stacks; null while the thread ends.
     static free_stock* thread_stock() noexcept;
@@ -56,11 +55,11 @@ public:
 
     static void run_unit(work_unit& self) noexcept;  // from the stream's loop
 
-    /// One that has a body now, but is in no pool yet. Throws error{invalid} when no stream serves
-    /// `where`.
+    /// Returns a ULT with a body that is not in a pool yet. Throws error{invalid} if no stream
+    /// serves `where`.
     static ult_core& prepare(pool& where, const closure_type& type, bool joinable,
                              std::size_t stack_bytes);
-    /// With no options, in the main pool of some stream. Null: something else is to be done first.
+    /// Without options, in a stream's main pool. Null: use the general path.
     static ult_core* prepare_quickly(stream& here, pool& where, const closure_type& type,
                                      bool joinable) noexcept;
     void begin(pool& where, const closure_type& what, bool joinable) noexcept {
@@ -70,14 +69,13 @@ public:
         set_home(&where);
     }
     void begin_in(pool& where) noexcept { set_home(&where); }
-    /// It belongs to no pool any more.
+    /// Removes it from its home pool.
     void leave_home() noexcept { set_home(nullptr); }
 
     const stack_memory& memory() const noexcept { return memory_; }
     std::size_t stack_bytes() const noexcept { return stack_bytes_; }
     void* closure() noexcept { return closure_of(this); }
-    /// Inlined: what returns after a switch, other than to where it was called from, is
-    /// mispredicted.
+    /// Inlined: a return after a switch to anywhere but its call site is mispredicted.
     [[gnu::always_inline]] void run_body() noexcept {
         const closure_type* const body = std::exchange(type, nullptr);
         try {
@@ -91,24 +89,24 @@ public:
         }
         if (locals != nullptr) end_locals();
     }
-    /// The one that is running, in the child of a fork: the process ends where its body does.
+    /// For the running ULT in a fork() child: the process ends where its body does.
     void end_with_child() noexcept;
     /// Destroys `locals`.
     void end_locals() noexcept;
     void log_lost_exception() noexcept;
 
-    // requests: what others ask of the stream that runs it next, see stream::heed().
+    // requests: flags for the stream that runs it next, see stream::heed().
     static constexpr std::uint8_t asked_to_move = 1;
     static constexpr std::uint8_t asked_to_end = 2;   ///< cancel(): for the ULT itself
     static constexpr std::uint8_t held = 4;           ///< See ult_registry::hold().
     static constexpr std::uint8_t left_for_good = 8;  ///< See left_behind.
-    static constexpr std::uint8_t pinned = 16;        ///< No request: see ult_options.
+    static constexpr std::uint8_t pinned = 16;        ///< Not a request: see ult_options.
 
-    // With the bases, two cache lines for what a short life touches; then the rest.
+    // With the bases, the two cache lines that a short life touches; then the rest.
     std::atomic<std::uint8_t> requests{0};
 
 private:
-    bool pooled_ = false;  // the stack is one of the usual size
+    bool pooled_ = false;  // the stack has the default size
 
 public:
     call_stack saved;
@@ -116,15 +114,15 @@ public:
     local_values* locals = nullptr;      ///< ult_local; null: none
     std::array<char, 24> name{};
     void rename(std::string_view to) noexcept;
-    /// For those who do not know whether it ends meanwhile.
+    /// For callers that do not know whether it ends meanwhile.
     std::string name_seen() const;
 
     std::atomic<waiter*> waiting_on{nullptr};  ///< while it parks
     std::uint64_t parked_at = 0;               ///< with waiting_on; stream::coarse_now_
     std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
     void* local = nullptr;                     ///< task_local()
-    unsigned cancels_later = 0;                ///< what lives and forbids it; see cancel_later
-    /// Of one that is suspended.
+    unsigned cancels_later = 0;                ///< live objects that forbid it; see cancel_later
+    /// For a suspended ULT.
     bool may_be_canceled() const noexcept { return cancels_later == 0; }
     bool take_cancel() noexcept {
         return (requests.load(std::memory_order_relaxed) & asked_to_end) != 0 &&
@@ -137,7 +135,7 @@ public:
     bool is_pinned() const noexcept {
         return (requests.load(std::memory_order_relaxed) & pinned) != 0;
     }
-    /// From now on it never runs, and unmap() takes only one that has not begun.
+    /// It never runs again, and unmap() only accepts it if it has not begun.
     void leave_behind() noexcept;
     bool was_left_behind() const noexcept {
         return (requests.load(std::memory_order_relaxed) & left_for_good) != 0;
@@ -155,22 +153,21 @@ private:
     std::size_t stack_bytes_;
 };
 
-/// Throws error{closed} when only the process that forked this one has streams for `where`, else
+/// Throws error{closed} if only the process that forked this one has streams for `where`, else
 /// error{invalid}.
 [[noreturn]] void refuse_unserved(const pool& where);
-/// In the child of a fork: who waits for the end of what lives in `home` would wait for ever. Null
-/// is no pool.
+/// In a fork() child, throws instead of waiting forever for a unit in `home`. Null means no pool.
 void refuse_to_join(const pool* home);
 
 // All throw error{invalid}.
 [[noreturn]] void refuse_pinned();
 [[noreturn]] void refuse_empty_handle(std::string_view of, std::string_view act);
 
-/// Logs the exception that is being handled.
+/// Logs the exception being handled.
 void log_thrown(const char* what) noexcept;
 
-/// For the destructors of handles: join(), but what that throws is logged, and where nobody can
-/// wait (inside a tasklet) it is detached.
+/// For destructors of handles: calls join() and logs what it throws; detaches where waiting is
+/// impossible (inside a tasklet).
 template <typename Handle>
 void join_or_detach(Handle& handle, const char* what) noexcept {
     if (!handle.joinable()) return;
@@ -182,7 +179,7 @@ void join_or_detach(Handle& handle, const char* what) noexcept {
     if (handle.joinable()) handle.detach();
 }
 
-/// "text of the exception", for logs and failures.
+/// The text of the exception, for logs and failures.
 std::string describe(const std::exception_ptr& what) noexcept;
 
 }  // namespace amalgam::detail

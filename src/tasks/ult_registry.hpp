@@ -19,66 +19,67 @@ class stream;
 class ult_core;
 struct join_state;
 
-/// All stacks that exist, in use or pooled, and all streams: for those who look from outside.
+/// All existing stacks, in use or pooled, and all streams: for inspection from outside.
 ///
-/// Threads: any. A lock, taken when a stack is mapped or a stream starts, not for each ULT.
+/// Threads: any. Takes a lock when a stack is mapped or a stream starts, not for each ULT.
 class ult_registry {
 public:
     static void add(ult_core& made) noexcept;
     static void remove(ult_core& unmapped) noexcept;
     static void add(stream& started);
     static void remove(stream& stopped) noexcept;
-    /// All that have a stack, whether they live or wait for a body. `look` must not map or unmap.
+    /// Visits all ULTs with a stack, running a body or waiting for one. `look` must not map or
+    /// unmap.
     static void for_each(const std::function<void(ult_core&)>& look);
-    /// What list_ults() gives, without the texts of traces.
+    /// Result of list_ults(), with traces as raw addresses.
     static std::vector<ult_info> list(bool with_traces);
-    /// What a stream did when somebody looked.
+    /// Snapshot of a stream.
     struct stream_seen {
         const stream* who;
         std::string name;
         pid_t thread;
-        const ult_core* running;  ///< Or null.
+        const ult_core* running;  ///< May be null.
         std::string running_name;
-        std::uint64_t batch;  ///< This and
-        std::size_t budget;   ///< this differ after every switch: see stream::progress.
+        std::uint64_t batch;  ///< This and `budget`
+        std::size_t budget;   ///< change with every switch: see stream::progress.
         bool driven;
         bool asleep;
         bool has_timers;
         bool has_pollers;
     };
     static std::vector<stream_seen> list_streams();
-    /// All streams; none begins or ends meanwhile, and no ULT loses its pool.
+    /// Calls `look` with all streams. Meanwhile none starts or ends, and no ULT loses its pool.
     static void with_streams(const std::function<void(std::span<stream* const>)>& look);
-    /// Returns when no stream is in the middle of stream::end() for this; who begins that from now
-    /// on sees what the caller has written.
+    /// Returns once no stream is inside stream::end() for `what`. A stream that enters it later
+    /// sees what the caller has written.
     static void let_end(const join_state& what) noexcept;
-    /// See forks.hpp. In the order in which they are taken.
+    /// See forks.hpp. In locking order.
     template <typename What>
     static void for_each_lock(What what) {
         what(lock_);
         what(lock_of_streams());
     }
-    /// All streams, for who holds the locks.
+    /// All streams, for callers that hold the locks.
     static std::span<stream* const> streams_locked() noexcept;
-    /// Since a reading of cycles() that a stream took.
+    /// Time since a stream read cycles().
     static std::chrono::nanoseconds time_since(std::uint64_t ticks) noexcept;
 
-    /// Keeps ULTs from running while it lives. Their stacks and waiters may be looked at.
+    /// Keeps ULTs from running while it exists. Their stacks and waiters may be inspected.
     ///
-    /// Cost: one system call for all; meanwhile no other hold, and no stream begins or ends.
+    /// Cost: one system call for all. Excludes other holds, and the start and end of streams.
     class hold {
     public:
-        /// They must exist until it ends.
+        /// They must exist until the hold is destroyed.
         explicit hold(std::span<ult_core* const> all) noexcept;
         ~hold();
         hold(const hold&) = delete;
         hold& operator=(const hold&) = delete;
 
-        /// The stream that runs one of them right now. Null: it is suspended, and stays so.
+        /// The stream that is running one of them. Null: it is suspended, and stays so.
         const stream* running(const ult_core& one) const noexcept;
-        /// The stream whose main pool `home` is, or null. It stays while this lives.
+        /// The stream whose main pool `home` is, or null. It cannot end during the hold.
         const stream* stream_of(const pool& home) const noexcept;
-        /// It may run again.
+        /// Lets it run again.
         static void let_go(ult_core& one) noexcept;
 
     private:
@@ -91,7 +92,7 @@ private:
     static std::mutex& lock_of_streams() noexcept;
     static void look(std::span<ult_core* const> at, bool with_traces, listing& into);
 
-    // Hidden: each copy in a process, as that of a plug-in, has its own.
+    // Hidden: each copy in a process, such as a plug-in's, has its own.
     [[gnu::visibility("hidden")]] static inline constinit std::mutex lock_;
     // scripts/gdb/amalgam.py reads it.
     [[gnu::visibility("hidden")]] static inline constinit ult_core* first_ = nullptr;

@@ -6,19 +6,19 @@
 
 namespace amalgam::detail {
 
-/// A descriptor that is readable from a given time on.
+/// A descriptor that becomes readable at a given time.
 ///
 /// Threads: one at a time.
 class wake_up_call {
 public:
     using time_point = std::chrono::steady_clock::time_point;
 
-    /// Throws error{no_memory} when the OS gives no descriptor.
+    /// Throws error{no_memory} if the OS grants no descriptor.
     wake_up_call();
 
     int handle() const noexcept { return timer_.get(); }
-    /// Not later than `when`; max(): not at all. Cost: a system call when it must be earlier than
-    /// it was set to, or that time has passed.
+    /// Fires no later than `when`; max(): never. Cost: a system call if `when` is earlier than the
+    /// current setting, or that time has passed.
     void set(time_point when) noexcept;
     void cancel() noexcept;
 
