@@ -104,7 +104,7 @@ posted framed_port::refuse(peer_record* peer, completion& op) noexcept {
     return complete_later(peer, op, peer == nullptr ? status{errc::disconnected} : peer->why);
 }
 
-/// In the next progress(), and before it is told that the peer is down.
+/// Completes `op` in the next progress(), before the sink is told that the peer is down.
 posted framed_port::complete_later(peer_record* peer, completion& op, status what) noexcept {
     if (ending_) return posted::full;
     completions_.opened();
@@ -163,7 +163,7 @@ posted framed_port::post_put(peer_id to, gather from, const remote_key& key, std
                              completion& on_done) noexcept {
     peer_record* peer = peers_.find(to);
     if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
-    // The target checks for itself; this keeps a transfer of several frames from being half done.
+    // The target checks too; this keeps a multi-frame transfer from failing halfway.
     if (!may_access(key, offset, total_bytes(from), access::write))
         return complete_later(peer, on_done, {errc::denied});
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
@@ -200,7 +200,7 @@ void framed_port::cancel(completion& op) noexcept {
     peer_record* peer = peer_of(op);
     switch (kind_of(op)) {
         case op_kind::send:
-            if (!peer->link->forget(op)) return;  // Too late: it ends when the link has sent it.
+            if (!peer->link->forget(op)) return;  // Too late: it ends once the link has sent it.
             peer->sends.remove(op);
             break;
         case op_kind::receive:

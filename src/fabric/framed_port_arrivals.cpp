@@ -1,4 +1,4 @@
-// What the transport hands up: whole frames, and large ones that land where they belong.
+// Arrivals from the transport: whole frames, and large ones that land at their destination.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -46,7 +46,7 @@ verdict framed_port::deliver(frame_link& link, const frame_header& header,
 
 verdict framed_port::deliver_unexpected(peer_record& from, std::uint64_t tag, const_bytes bytes,
                                         buffer* owned) noexcept {
-    // Earlier ones that still wait go first.
+    // Earlier messages still queued go first.
     if (sink_ == nullptr || !unasked_.empty()) [[unlikely]]
         return keep(from, tag, bytes, owned, false);
     message arrived(from.id, tag, bytes, owned, buffers_);
@@ -82,7 +82,7 @@ verdict framed_port::keep(peer_record& from, std::uint64_t tag, const_bytes byte
             early = nullptr;
         }
     }
-    if (early == nullptr) {  // Rather no connection than one that loses messages.
+    if (early == nullptr) {  // End the connection rather than lose a message.
         end_peer(from, {errc::no_memory});
         return verdict::gone;
     }
@@ -106,9 +106,10 @@ verdict framed_port::settle(peer_record& from) noexcept {
     return verdict::pause;
 }
 
-/// `share` 1: past a limit; 2: past half of it.
+/// `share` 1: over a limit; 2: over half of it.
 bool framed_port::must_pause(const peer_record& peer, std::size_t share) const noexcept {
-    // One of whom nothing waits is read though the others wait: it may be who they wait for.
+    // A peer without queued messages is read even while others are paused: they may be waiting for
+    // it.
     return peer.queued_bytes > options_.max_queued_bytes / share ||
            (peer.queued_bytes > 0 &&
             queued_bytes_.value() > options_.max_queued_bytes_total / share) ||
@@ -117,7 +118,7 @@ bool framed_port::must_pause(const peer_record& peer, std::size_t share) const n
 
 void framed_port::resume_if_room(peer_record& peer) noexcept {
     if (!peer.paused || !peer.up()) return;
-    // Half empty first, so that the link is not stopped and started for every message.
+    // Waits until half is free, so that the link does not stop and start for every message.
     if (must_pause(peer, 2)) return;
     peer.paused = false;
     resume(*peer.link);
@@ -133,7 +134,7 @@ std::size_t framed_port::deliver_unasked(std::size_t budget) noexcept {
     std::size_t ran = 0;
     while (ran < budget && sink_ != nullptr && !unasked_.empty()) {
         early_message& one = *unasked_.first();
-        // What was posted to the lost peer meanwhile ends first.
+        // Operations posted to the lost peer meanwhile end first.
         if (one.is_down && !completions_.empty()) break;
         unasked_.remove(one);
         ++ran;
@@ -185,7 +186,7 @@ landing* framed_port::begin_landing(frame_link& link, const frame_header& header
         case frame_kind::get_data:
             sound = initiator_.begin_data(from, header, prefix);
             break;
-        default:  // The others are small and come whole.
+        default:  // The others are small and arrive whole.
             break;
     }
     if (!sound) landing.what = landing_state::kind::none;
@@ -220,7 +221,7 @@ bool framed_port::begin_owned(peer_record& from, const frame_header& header,
                               const_bytes prefix) noexcept {
     if (header.bytes > can_.max_message_bytes) return false;
     landing_state& landing = from.landing;
-    // What is announced may never come: memory is taken as the bytes arrive.
+    // Announced data may never arrive: allocate as the bytes come in.
     const std::size_t bytes = std::min<std::size_t>(header.bytes, landing_step_);
     landing.owned = buffers_.try_take(bytes);
     if (landing.owned.size() != bytes) {
@@ -303,7 +304,7 @@ framed_port::remedy framed_port::unreadable(completion& op, bool begun) noexcept
         return begun ? remedy::break_off : remedy::leave_out;
     }
     auto& piece = static_cast<lent_piece&>(op);
-    // Zeros in an answer to a get would pass for what the region holds.
+    // Zeros in the reply to a get would pass for the region's contents.
     if (piece.operation == nullptr) return remedy::break_off;
     peer.sends.remove(op);
     initiator_.unreadable(piece, no_access, begun);
@@ -323,7 +324,7 @@ void framed_port::unwritable(frame_link& link) noexcept {
         case landing_state::kind::get:
             if (landing.operation != nullptr) initiator_.fail(*landing.operation, no_access);
             break;
-        default:  // Memory of the port's own.
+        default:  // The port's own memory.
             break;
     }
     landing.drop();

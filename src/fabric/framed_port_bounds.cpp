@@ -1,4 +1,4 @@
-// What a port holds for peers, all together, and how it keeps that bounded.
+// Memory that a port holds for peers, and the limits on it.
 #include <utility>
 
 #include <amalgam/core/limited_log.hpp>
@@ -8,14 +8,14 @@
 namespace amalgam::detail {
 namespace {
 
-// A port that has not held this much has nothing worth giving back.
+// A port that has held less than this has nothing worth returning.
 constexpr std::size_t much_bytes = std::size_t{1} << 20;
 
 std::size_t held_for(const peer_record& peer) noexcept {
     return peer.queued_bytes + peer.landing.owned.size();
 }
 
-/// No sum that a limit of SIZE_MAX would overflow.
+/// Avoids sums, which would overflow for a limit of SIZE_MAX.
 bool is_far_past(std::size_t limit, std::size_t longest, std::size_t held) noexcept {
     return held > limit && held - limit > longest;
 }
@@ -44,13 +44,13 @@ void framed_port::queue_less(std::size_t bytes) noexcept {
 }
 
 void framed_port::discard(early_message& one) noexcept {
-    if (one.is_down) return;  // A part of its peer's record.
+    if (one.is_down) return;  // Part of its peer's record.
     const std::size_t bytes = weight(one);
     early_.give_back(one);
     queue_less(bytes);
 }
 
-/// For a landing. False: the peer was ended, which happens only where landings grow.
+/// Reserves memory for a landing. False: the peer was ended; only possible if landings grow.
 bool framed_port::take_room(peer_record& peer, std::size_t bytes) noexcept {
     queued_bytes_.add(bytes);
     if (queued_bytes_.value() > much_bytes) has_used_much_ = true;
@@ -60,7 +60,7 @@ bool framed_port::take_room(peer_record& peer, std::size_t bytes) noexcept {
     return peer.up();
 }
 
-/// All of it has come: from here on it is a message that is handed over, or queued.
+/// The landing is complete: its buffer becomes a message to deliver or queue.
 buffer framed_port::take_landed(landing_state& landing) noexcept {
     queued_bytes_.subtract(landing.owned.size());
     return std::move(landing.owned);
@@ -93,7 +93,7 @@ bool framed_port::is_idle(const frame_link& link) noexcept {
            peer.landing.what == landing_state::kind::none;
 }
 
-/// Nothing waits any more: what it needed goes back to the system.
+/// Nothing is queued any more: returns memory to the system.
 void framed_port::give_memory_back() noexcept {
     has_used_much_ = false;
     buffers_.trim();

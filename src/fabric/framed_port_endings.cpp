@@ -1,4 +1,4 @@
-// How a peer ends: everything on it is moved to the queue of completions, then the sink is told.
+// How a peer ends: everything on it moves to the completion queue, then the sink is told.
 #include <new>
 #include <utility>
 
@@ -102,7 +102,7 @@ void framed_port::told_down(peer_record& peer) noexcept {
     if (links_stand_) release(link);
 }
 
-/// Of strangers who came and went nothing is kept, and of the others not without bound.
+/// No notice is kept for peers that connected and left unseen, nor unboundedly many for others.
 bool framed_port::is_told_later(const peer_record& peer) const noexcept {
     const bool has_room = untold_ * sizeof(peer_record) < options_.max_queued_bytes;
     return (sink_ == nullptr && peer.is_known && has_room) || has_unasked(peer.id);

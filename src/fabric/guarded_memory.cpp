@@ -16,7 +16,8 @@ using transfer = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, u
 
 enum class outcome { whole, faulted, refused };
 
-/// Moves `bytes` bytes between `near` and `far`, which the kernel treats as another process's.
+/// Moves `bytes` bytes between `near` and `far`, which the kernel treats as another process's
+/// memory.
 outcome move(transfer call, void* near, void* far, std::size_t bytes) noexcept {
     while (bytes > 0) {
         const iovec here{near, bytes};

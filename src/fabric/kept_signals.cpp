@@ -11,7 +11,7 @@
 namespace amalgam::detail {
 namespace {
 
-// Of all that live: what the first of them found.
+// Shared by all live objects: the handlers that the first of them found.
 std::mutex kept_guard;
 std::size_t kept_by = 0;
 std::array<struct sigaction, NSIG> kept_handlers{};
@@ -54,7 +54,7 @@ kept_signals::~kept_signals() {
     --kept_by;
     for (std::size_t each = 1; each < kept_handlers.size(); ++each) {
         struct sigaction now {};
-        // It keeps two signals to itself.
+        // glibc reserves two signals.
         if (::sigaction(static_cast<int>(each), nullptr, &now) != 0) continue;
         if (!is_same_handler(now, kept_handlers[each]) && is_foreign(now))
             (void)::sigaction(static_cast<int>(each), &kept_handlers[each], nullptr);

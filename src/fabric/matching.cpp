@@ -78,7 +78,7 @@ void matching::grow() noexcept {
     const auto target = [&](std::uint64_t tag) -> bucket& {
         return larger[(tag * 0x9E3779B97F4A7C15u) >> (64 - bits)];
     };
-    for (bucket& one : from) {  // In order, so that entries of one tag stay in order.
+    for (bucket& one : from) {  // In order, to keep the order within each tag.
         while (completion* op = one.receives.take_first())
             target(tag_of(*op)).receives.append(*op);
         while (early_message* early = one.messages.take_first())

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view before_name = "amalgam-transport-";
 constexpr std::string_view after_name = ".so";
 
-/// A plug-in's transport, whose library leaves the program its signal handlers.
+/// A plug-in's transport, wrapped so that its library leaves the program's signal handlers alone.
 class foreign_transport final : public transport {
 public:
     explicit foreign_transport(std::unique_ptr<transport> inner) : inner_(std::move(inner)) {}
@@ -44,7 +44,7 @@ private:
     const std::unique_ptr<transport> inner_;
 };
 
-/// Loads one shared object. It stays loaded also when it is refused: its code may have run.
+/// Loads one shared object. It stays loaded even if refused, because its code may have run.
 result<std::unique_ptr<transport>> load_file(const std::string& file, std::string_view name) {
     const auto otherwise = [&](std::string_view abi) -> failure {
         return {{errc::mismatch},

@@ -57,7 +57,7 @@ posted rma_initiator::launch(rma_operation& op) noexcept {
     const bool queue = !peer.to_ask.empty() || peer.unanswered >= rma_window;
     peer.to_ask.append(op);
     if (!queue) pump(peer);
-    // Still nobody's to wait for, and the first frame did not fit: as if never posted.
+    // Nothing was sent, as the first frame did not fit: as if never posted.
     if (!queue && peer.up() && op.user != nullptr && op.pieces_asked == 0) {
         completions_.withdraw(retire(op));
         return posted::full;
@@ -75,7 +75,7 @@ void rma_initiator::pump(peer_record& peer) noexcept {
     while (peer.up() && peer.unanswered < rma_window) {
         rma_operation* op = peer.to_ask.first();
         if (op == nullptr) return;
-        // Full, or else the operation failed for want of memory and the next one has its turn.
+        // Full; otherwise the operation failed for lack of memory, and the next one is tried.
         if (send_piece(*op) == posted::full && peer.to_ask.first() == op) return;
     }
 }
@@ -105,7 +105,8 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
         if (stop(op, {errc::no_memory})) completions_.push(retire(op), {errc::no_memory}, 0);
         return posted::full;
     }
-    // What the link copies is read now, by a copy that cannot fault. A longer frame it lends.
+    // If the link will copy the data, read it now, by a copy that cannot fault. A longer frame is
+    // borrowed.
     const std::byte* const theirs = bytes == 0 ? nullptr : piece->segments[1].data();
     if (rma_request_bytes + bytes <= user_memory::scratch_bytes &&
         !memory_.fetch_small(piece->segments, 1, bytes)) {
@@ -121,8 +122,8 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
     const frame_header header = header_of(frame_kind::put, op.id, rma_request_bytes + bytes);
     posted how = peer.link->send(header, piece->segments, piece);
     if (how == posted::pending && fetched) {
-        // The link lends this one after all, as it is not connected yet. What was fetched stands in
-        // memory that the next transfer overwrites, so it is the user's that is lent.
+        // The link borrows this one after all, as it is not connected yet. The fetched copy is in
+        // memory that the next transfer overwrites, so lend it the user's memory instead.
         if (peer.link->forget(*piece)) {
             piece->segments.resize(1);  // No allocation: it has held all of these before.
             segment_cursor at = before;
@@ -160,7 +161,7 @@ verdict rma_initiator::on_done(peer_record& peer, const frame_header& header,
     if (what == no_access && what.native == EFAULT) what = no_access_there;
     if (op != nullptr && op->pieces_answered < op->pieces_asked) {
         if (what.ok() && !op->is_put)
-            return verdict::malformed;  // A get that went well is answered by data.
+            return verdict::malformed;  // A successful get is answered by data.
         ++op->pieces_answered;
         if (!what.ok() && !op->stopped) {
             if (stop(*op, what)) completions_.finish(retire(*op), what, 0);
@@ -180,7 +181,7 @@ rma_operation* rma_initiator::expect_data(peer_record& peer, const frame_header&
     if (peer.unanswered > 0) --peer.unanswered;
     rma_operation* op = find(peer, header.tag);
     if (op == nullptr) return nullptr;
-    // Links keep order and targets answer in order, so only one answer is right.
+    // Links are ordered and targets reply in order, so only one reply is valid.
     malformed = op->is_put || op->pieces_answered == op->pieces_asked ||
                 offset != op->offset + op->landed ||
                 header.bytes != rma_data_prefix_bytes + op->piece_bytes(op->landed);
@@ -258,8 +259,8 @@ void rma_initiator::cancel(completion& user) noexcept {
     pump(peer);
 }
 
-/// Nothing more of it goes out. True: it may end now. False: it ends with its last answer, or was
-/// ended with the connection.
+/// Sends no more of it. True: it may end now. False: it ends with its last reply, or was ended with
+/// the connection.
 bool rma_initiator::stop(rma_operation& op, status why) noexcept {
     if (!op.is_put) return true;
     op.stopped = true;
@@ -334,14 +335,14 @@ void rma_initiator::take_back(rma_operation& op) noexcept {
         peer.sends.remove(piece);
         --op.pieces_lent;
         if (peer.link->forget(piece)) {
-            // It never left, so nobody will answer it; unless the peer makes up answers.
+            // It was never sent, so no reply will come, unless the peer fabricates one.
             if (peer.unanswered > 0) --peer.unanswered;
             --op.pieces_asked;
         } else {
             peer.link->detach(piece);
         }
         pieces_.give_back(piece);
-        // Out of memory in detach() ends the connection, and with it everything in the list.
+        // Running out of memory in detach() ends the connection and with it all other entries.
         if (!peer.up()) return;
     }
 }

@@ -99,7 +99,7 @@ void rma_target::answer(peer_record& peer, const rma_answer& reply) noexcept {
     try {
         peer.answers.push_back(reply);
     } catch (const std::bad_alloc&) {
-        // The peer would wait for it in vain: end the connection instead.
+        // The peer would wait forever: end the connection instead.
         ender_.end_peer(peer, {errc::no_memory});
     }
 }
@@ -116,7 +116,7 @@ void rma_target::pump(peer_record& peer) noexcept {
 bool rma_target::send(peer_record& peer, const rma_answer& reply) noexcept {
     status what = reply.what;
     if (reply.region != 0) {
-        // Looked up again, as the region may have been closed while the answer waited.
+        // Looked up again, as the region may have been closed while the reply waited.
         region_entry* source = regions_.find(reply.region);
         if (source != nullptr) return send_data(peer, reply, *source);
         what = {errc::denied};
@@ -141,8 +141,8 @@ bool rma_target::send_data(peer_record& peer, const rma_answer& reply,
         ender_.end_peer(peer, {errc::no_memory});
         return false;
     }
-    // What the link copies is read now, by a copy that cannot fault. It is connected, as the
-    // request came over it, so it lends no frame that is as short as this.
+    // If the link will copy the data, read it now, by a copy that cannot fault. The link is
+    // connected, as the request came over it, so it does not borrow a frame this short.
     if (rma_data_prefix_bytes + reply.bytes <= user_memory::scratch_bytes &&
         !memory_.fetch_small(piece->segments, 1, reply.bytes)) {
         pieces_.give_back(*piece);
@@ -188,7 +188,7 @@ void rma_target::close(std::uint64_t region, const peer_table& peers) noexcept {
             if (kind_of(*one) != op_kind::piece) continue;
             auto& piece = static_cast<lent_piece&>(*one);
             if (piece.region != region) continue;
-            // Its frame goes out whole all the same: the peer asked while the region was open.
+            // Its frame is still sent whole: the peer asked while the region was open.
             peer.sends.remove(piece);
             peer.link->detach(piece);
             pieces_.give_back(piece);

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t chunk_bytes = 16384;
 static_assert(chunk_bytes >= send_queue::max_copy_bytes + sizeof(wire_header));
 
-/// Past the first `gone` bytes of a frame: how far that is into its payload.
+/// Position in the payload after the first `gone` bytes of the frame.
 segment_cursor place_of(gather payload, std::size_t gone) noexcept {
     segment_cursor at;
     if (gone > sizeof(wire_header))
@@ -38,7 +38,7 @@ void copy_frame(const wire_header& header, gather payload, std::size_t gone,
     copy_out(payload.subspan(at.index), to);
 }
 
-/// The same for memory that may be gone by now: zeros stand for what cannot be read.
+/// The same for memory that may be inaccessible: zeros replace what cannot be read.
 void copy_guarded(const wire_header& header, gather payload, std::size_t gone,
                   std::byte* to) noexcept {
     if (gone < header.size()) {

@@ -10,7 +10,7 @@
 namespace amalgam {
 namespace {
 
-// From here on a huge page may hold a part of it: the kernel copies from those faster.
+// From this size a huge page may hold part of it: the kernel copies from those faster.
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 
 class private_memory final : public shared_block::body {

@@ -31,15 +31,15 @@
 namespace amalgam {
 namespace {
 
-constexpr std::size_t largest_packet = 1400;  // One frame of Ethernet, with room for tunnels.
+constexpr std::size_t largest_packet = 1400;  // One Ethernet frame, with room for tunnels.
 
 struct group {
     sockaddr_in address{};
     bool multicast = false;
-    in_addr interface {};  // Any: the system's choice.
+    in_addr interface {};  // Any: the system chooses.
 };
 
-/// A number in dots; nothing: it is none.
+/// A dotted IPv4 address; empty if it is not one.
 std::optional<in_addr> parse_address(std::string_view text) {
     in_addr found{};
     if (::inet_pton(AF_INET, std::string(text).c_str(), &found) != 1) return std::nullopt;
@@ -50,11 +50,11 @@ bool is_multicast(in_addr address) noexcept {
     return (ntohl(address.s_addr) >> 28) == 0xe;
 }
 
-/// Whether all hosts of some network of this one's hear what is sent there.
+/// Whether the address broadcasts to all hosts of one of this host's networks.
 bool is_broadcast_of_this_host(in_addr address) {
     if (address.s_addr == INADDR_BROADCAST) return true;
     ifaddrs* all = nullptr;
-    if (::getifaddrs(&all) != 0) return true;  // It cannot be told: bind() will.
+    if (::getifaddrs(&all) != 0) return true;  // Unknown: bind() will tell.
     bool found = false;
     for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
         if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
@@ -127,7 +127,7 @@ public:
         const int yes = 1, one_hop = 1;
         set(SOL_SOCKET, SO_REUSEADDR, yes, "sharing the address");
         set(SOL_SOCKET, SO_BROADCAST, yes, "broadcasting");
-        // At the group's own address, so that what is sent to this host alone does not come here.
+        // Bound to the group's address, so that packets sent to this host alone are not received.
         check(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&to_.address),
                      sizeof(to_.address)),
               "listening there");
@@ -170,7 +170,7 @@ private:
         while (waits[1].revents == 0) {
             if (::poll(waits, std::size(waits), -1) == -1 && errno != EINTR) return;
             const auto bytes = ::recv(socket_.get(), packet.data(), packet.size(), 0);
-            // Longer ones are not from one of these.
+            // Longer packets are not from this class.
             if (bytes < 0 || static_cast<std::size_t>(bytes) > largest_packet) continue;
             const std::lock_guard one(lock_);
             detail::give_packet(function_, {packet.data(), static_cast<std::size_t>(bytes)});

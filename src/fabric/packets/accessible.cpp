@@ -22,7 +22,7 @@ struct file_close {
     void operator()(std::FILE* one) const noexcept { std::fclose(one); }
 };
 
-/// Whether the system says that the mapping of `at` has these rights. True where it does not tell.
+/// Whether the mapping of `at` has these rights. True if the system does not tell.
 bool mapping_allows(std::uintptr_t at, bool write) noexcept {
     const std::unique_ptr<std::FILE, file_close> maps(std::fopen("/proc/self/maps", "re"));
     if (maps == nullptr) return true;
@@ -44,7 +44,7 @@ bool page_allows(std::uintptr_t at, std::uintptr_t page_bytes, bool write) noexc
                   write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
         return true;
     if (errno == EFAULT || errno == ENOMEM) return false;
-    // Memory of devices is refused with the same word as wrong rights are.
+    // Device memory is refused with the same error as missing rights.
     return errno != EINVAL || mapping_allows(at, write);
 }
 

@@ -20,7 +20,7 @@ verdict frame_parser::begin(const_bytes& from, frame_taker& to) noexcept {
     if (held_bytes_ == 0 && from.size() >= header_bytes) {
         const frame_header header = from_wire(from.data());
         const const_bytes rest = from.subspan(header_bytes);
-        // Enough to go by, or all there is of it: nothing needs to be held.
+        // Enough to continue, or all of the frame: nothing needs to be buffered.
         if (rest.size() >= std::min<std::size_t>(header.bytes, least_prefix)) {
             from = rest;
             return take_whole_or_part(header, from, to);

@@ -16,12 +16,12 @@
 namespace amalgam::detail {
 namespace {
 
-// Tags of what the tcp ports say to each other. Set out in docs/wire/packets.md.
+// Message tags between the tcp ports. Specified in docs/wire/packets.md.
 constexpr std::uint64_t greeting_tag = 0x316f7274'6c616d41u;  // "Amaltro1" on the wire.
 constexpr std::uint64_t farewell_tag = greeting_tag + 1;
 constexpr std::size_t max_scheme_bytes = 64;
 
-// How long packets that an end announced may take after its farewell, on a path of their own.
+// How long packets announced in a farewell may take to arrive on their own path.
 constexpr std::chrono::milliseconds last_packets{1000};
 
 constexpr long longest_nap_ms = 64;
@@ -107,11 +107,11 @@ result<std::string> introduced_carrier::canonical(std::string_view address) cons
     return to_string(*parsed);
 }
 
-// ---- meeting
+// ---- introductions
 
 result<packet_link*> introduced_carrier::connect(std::string_view address) {
-    // The tcp port gives one peer for one address as long as it lives, also one that we left and
-    // that is not gone yet: that connection is ended first.
+    // While a tcp peer lives, the tcp port returns it for every lookup of its address, even if we
+    // are leaving it. That connection must end first.
     result<peer_id> peer = tcp_->lookup(to_tcp(address));
     if (!peer) return peer.why();
     if (of(*peer) != nullptr)
@@ -156,7 +156,7 @@ void introduced_carrier::greet(introduced_link& link) {
     if (!name.empty())
         std::memcpy(out.bytes.data() + greeting_head + scheme_.size(), name.data(), name.size());
     out.piece = out.bytes;
-    // The first on its connection: there is room.
+    // The first message on its connection: there is room.
     const posted how = tcp_->post_send(link.peer_, greeting_tag, {&out.piece, 1}, out);
     out.pending = how == posted::pending;
     if (how == posted::full) throw std::bad_alloc();
@@ -258,7 +258,7 @@ void introduced_carrier::arrived(introduced_link& link, const_bytes packet) noex
 std::size_t introduced_carrier::progress(std::size_t budget) noexcept {
     upcalls_ = 0;
     move_packets(budget);
-    // What packets do not need happens seldom, and costs a system call to ask for.
+    // The tcp port is rarely needed, and asking it costs a system call.
     if (++rounds_ % rounds_per_look == 0 || std::exchange(slept_, false)) tcp_->progress();
     if (!leaving_.empty()) let_go();
     if (!parted_.empty()) release_parted();
@@ -275,20 +275,20 @@ bool introduced_carrier::arm() noexcept {
     return leaving_.empty() && tcp_->prepare_to_sleep() && arm_paths();
 }
 
-// ---- parting
+// ---- ending
 
 void introduced_carrier::say_farewell(introduced_link& link) noexcept {
     auto& out = link.said_;
     if (link.state_ != introduced_link::state::open || tcp_ == nullptr || out.pending) return;
-    out.bytes.resize(sizeof link.sent_);  // Less than the greeting was.
+    out.bytes.resize(sizeof link.sent_);  // Shorter than the greeting was.
     store_le(out.bytes.data(), link.sent_);
     out.piece = out.bytes;
-    // When it is not sent the other end learns of the end by the connection alone.
+    // If it is not sent, the other end notices the end only by the lost connection.
     out.pending =
         tcp_->post_send(link.peer_, farewell_tag, {&out.piece, 1}, out) == posted::pending;
 }
 
-/// Forgets the link; no upcalls for it any more.
+/// Forgets the link; it gets no more upcalls.
 void introduced_carrier::drop(introduced_link& link, status why) noexcept {
     if (link.state_ == introduced_link::state::over) return;
     if (link.state_ == introduced_link::state::leaving)
@@ -314,7 +314,7 @@ void introduced_carrier::on_peer_down(peer_id who, status why) noexcept {
     leave(*link, why);
 }
 
-/// The other end is gone: what it sent before may still be on its way.
+/// The other end is gone, but packets it sent before may still be in flight.
 void introduced_carrier::leave(introduced_link& link, status why) noexcept {
     link.state_ = introduced_link::state::leaving;
     link.why_ = why;
@@ -331,7 +331,7 @@ void introduced_carrier::let_go() noexcept {
         for (introduced_link* link : leaving_) {
             const bool all_came = link->farewell_ && link->received_ >= link->announced_;
             if (!all_came && now < link->leaves_at_) continue;
-            if (!link->farewell_) {  // What a killed process had sent.
+            if (!link->farewell_) {  // Packets from a killed process.
                 for (int i = 0; i < 64 && move_packets(64) > 0; ++i) {
                 }
                 if (link->state_ != introduced_link::state::leaving) {
@@ -356,7 +356,7 @@ void introduced_carrier::release(packet_link& link) noexcept {
         release_path(std::move(taken));
 }
 
-/// There was no memory for it above. Inside of progress(), which releases it at its end.
+/// The port had no memory for it. Inside progress(), which releases it at its end.
 void introduced_carrier::refuse(introduced_link& link) noexcept {
     drop(link, {errc::no_memory});
     parted_.push_back(take(link));

@@ -15,7 +15,7 @@
 namespace amalgam::detail {
 namespace {
 
-// The rest is left for answers that carry credit anyway.
+// The rest is left for replies that carry credit anyway.
 constexpr unsigned credit_at = packet_connection::window / 2;
 
 }  // namespace
@@ -53,10 +53,10 @@ posted packet_connection::send(const frame_header& header, gather payload,
             if (over_) return posted::full;
         }
     }
-    // Before the other end has answered nothing is done that it might never see.
+    // Until the other end has answered, nothing is reported as done that it might never see.
     const bool small = bytes <= send_queue::max_copy_bytes && (heard_hello_ || on_sent == nullptr);
     const bool kept = small ? queue_.copy(wire, payload) : queue_.lend(wire, payload, *on_sent);
-    if (may_send()) home_.has_work(*this);  // Else credit, or room, will tell.
+    if (may_send()) home_.has_work(*this);  // Else credit or room triggers it.
     if (!kept) {
         was_full_ = true;
         return posted::full;
@@ -99,7 +99,7 @@ void packet_connection::say_hello() noexcept {
     if (!said_hello_) home_.packets().give_back(*one);
 }
 
-/// Sends what waits, as far as the carrier and the window have room.
+/// Sends queued frames while the carrier and the window have room.
 void packet_connection::pump() noexcept {
     if (!said_hello_ && !full_) say_hello();
     while (may_send() && !queue_.empty()) {
@@ -143,7 +143,7 @@ void packet_connection::tell_senders() noexcept {
 }
 
 void packet_connection::detach(completion& on_sent) noexcept {
-    // It has left, and was only not told yet.
+    // If it was sent and only not reported yet, just forget it.
     completion* before = nullptr;
     for (completion* at = first_sent_; at != nullptr;) {
         auto* next = reinterpret_cast<completion*>(at->port_words[3]);
@@ -214,7 +214,7 @@ void packet_connection::take_frames(const_bytes bytes) noexcept {
         case verdict::pause:
             return bytes.empty() ? used_one() : hold(bytes);
         case verdict::malformed:
-            if (over_) return;  // Ended here, by no fault of its.
+            if (over_) return;  // Ended by us, not its fault.
             log(log_level::warn, home_.can().transport, "a peer broke the protocol and was dropped",
                 {{"peer", address_}});
             return down({errc::disconnected, EPROTO});
@@ -223,7 +223,7 @@ void packet_connection::take_frames(const_bytes bytes) noexcept {
     }
 }
 
-/// Keeps what is left of a packet until it may be read. The window bounds how many.
+/// Keeps the rest of a packet until it may be read. The window bounds how many there are.
 void packet_connection::hold(const_bytes bytes) noexcept try {
     buffer kept = home_.memory().try_take(std::max<std::size_t>(bytes.size(), 1));
     if (kept.empty()) throw std::bad_alloc();
@@ -261,7 +261,7 @@ void packet_connection::read_held() noexcept {
     }
 }
 
-/// What the parser is told of a frame that was handed over.
+/// Verdict for the parser about a delivered frame.
 verdict packet_connection::use_budget(verdict found) noexcept {
     home_.used_budget(1);
     if (found == verdict::pause) paused_ = true;

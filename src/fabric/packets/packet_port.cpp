@@ -61,8 +61,8 @@ packet_port::~packet_port() {
     carrier_.reset();
 }
 
-/// In a child of fork(): libraries below share descriptors and memory with the parent, and wait for
-/// threads that did not come along.
+/// In a fork() child: libraries below share descriptors and memory with the parent, and wait for
+/// threads that do not exist in the child.
 void packet_port::leave_to_parent() noexcept {
     for (auto& each : connections_)
         (void)each.release();
@@ -98,7 +98,7 @@ packet_connection& packet_port::make_connection(std::string address) {
     auto made = std::make_unique<packet_connection>(*this, std::move(address));
     connections_.push_back(std::move(made));
     try {
-        // Room for all, so that entering one later cannot fail.
+        // Capacity for all, so that adding to the lists later cannot fail.
         for (auto* list : {&with_work_, &working_})
             if (list->capacity() < connections_.size()) list->reserve(connections_.capacity());
     } catch (const std::bad_alloc&) {
@@ -136,7 +136,7 @@ result<region> packet_port::open_region(scatter segments, access rights) noexcep
     return framed_port::open_region(segments, rights);
 }
 
-// ---- what the carrier tells
+// ---- upcalls from the carrier
 
 bool packet_port::accepted(packet_link& link, std::string address) noexcept try {
     packet_connection& made = make_connection(std::move(address));
@@ -177,7 +177,7 @@ void packet_port::has_work(packet_connection& who) noexcept {
 
 void packet_port::work_off() noexcept {
     if (with_work_.empty()) return;
-    std::swap(with_work_, working_);  // Callbacks may add to the one list, not to the other.
+    std::swap(with_work_, working_);  // Callbacks may add to with_work_ meanwhile.
     for (packet_connection* who : working_) {
         who->has_work = false;
         who->work_off();

@@ -10,7 +10,7 @@ bool loop_broadcast::send(const_bytes packet) noexcept {
         const auto hub = hub_.lock();
         return hub != nullptr && packet.size() <= max_bytes_ && hub->spread(*this, packet);
     } catch (const std::exception&) {
-        return false;  // There is no memory for it.
+        return false;  // Out of memory.
     }
 }
 
@@ -50,7 +50,7 @@ void virtual_hub::arrive(event&& packet) {
 
 void virtual_hub::handle_packet(const event& packet) {
     packet.whom->take(packet.packet->bytes());
-    mark_ready(packet.whom->where());  // What it has made of it may be work for its driver.
+    mark_ready(packet.whom->where());  // The receiver may have created work for the driver.
 }
 
 }  // namespace amalgam::detail

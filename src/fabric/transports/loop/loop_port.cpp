@@ -34,7 +34,7 @@ loop_port::loop_port(std::shared_ptr<loop_hub> hub, std::shared_ptr<loop_mailbox
                   incarnation != 0 ? incarnation : random_nonzero_u64()),
       hub_(std::move(hub)),
       box_(std::move(box)) {
-    inbox_.reserve(16);  // Never less: that it is over must be told without memory, too.
+    inbox_.reserve(16);  // Minimum: reporting the end of a connection must not need memory.
     hub_->attach(*this);
 }
 
@@ -158,7 +158,7 @@ bool loop_port::next_item() noexcept {
     }
     if (!inbox_.empty()) return true;
     if (over_ == nullptr) return false;
-    inbox_.push_back(take_over(over_));  // There is room: see the constructor.
+    inbox_.push_back(take_over(over_));  // Capacity: see the constructor.
     return true;
 }
 
@@ -176,14 +176,14 @@ std::size_t loop_port::read_held(std::size_t budget) noexcept {
     return ran;
 }
 
-// True when the item is done with.
+// True if the item is finished.
 bool loop_port::handle(loop_item& item) noexcept {
     if (item.what == loop_item::kind::connect) {
         accept(item);
         return true;
     }
     loop_link* link = item.on->sides[item.to].link;
-    if (link == nullptr) return true;  // It has ended here.
+    if (link == nullptr) return true;  // The link has ended here.
     switch (item.what) {
         case loop_item::kind::frame:
             if (!link->paused && link->held.empty()) return read(*link, item);
@@ -223,7 +223,7 @@ void loop_port::end_link(loop_link& link, status why) noexcept {
     link_down(link, why);
 }
 
-// True when the whole frame has been read.
+// True if the whole frame has been read.
 bool loop_port::read(loop_link& link, loop_item& item) noexcept {
     verdict what = verdict::taken;
     if (item.header.bytes <= landing_from_bytes) {
@@ -238,7 +238,7 @@ bool loop_port::read(loop_link& link, loop_item& item) noexcept {
     std::atomic<std::size_t>& unread = link.other().unread;
     const std::size_t room = room_of(item);
     const std::size_t left = unread.fetch_sub(room) - room;
-    // Not before half of it is free, so that a sender is not stopped and started for every frame.
+    // Only once half is free, so that a sender does not stop and start for every frame.
     if (left <= hub_->options.link_bytes / 2 && link.other().wants_room.load() &&
         link.other().wants_room.exchange(false)) {
         loop_item news;
@@ -300,7 +300,7 @@ bool loop_link::has_room(std::size_t bytes) const noexcept {
 
 posted loop_link::send(const frame_header& header, gather payload, completion* on_sent) noexcept {
     if (own().link == nullptr) return posted::full;
-    // Nobody is there: it waits for the news of that.
+    // The far side does not exist: the send waits for that to be reported.
     if (other().box == nullptr) return on_sent != nullptr ? posted::pending : posted::done;
     loop_item item;
     item.what = loop_item::kind::frame;
@@ -309,8 +309,9 @@ posted loop_link::send(const frame_header& header, gather payload, completion* o
     item.header = header;
     const std::size_t room = room_of(item);
 
-    // The flag before the second look: a reader that freed room meanwhile either shows it to this
-    // look or sees the flag. Both sides sequentially consistent, as they touch different words.
+    // Set the flag before checking again: a reader that frees room meanwhile either shows it to
+    // this check or sees the flag. Both sides are sequentially consistent, as they access different
+    // words.
     if (!has_room(room)) {
         own().wants_room.store(true);
         if (!has_room(room)) return posted::full;

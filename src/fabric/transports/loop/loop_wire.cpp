@@ -11,7 +11,7 @@ namespace amalgam::detail {
 loop_mailbox::put_result loop_mailbox::put(loop_item& item) noexcept try {
     const std::lock_guard lock(mutex_);
     if (closed_) return put_result::closed;
-    items_.push_back(std::move(item));  // If it throws, `item` is as it was.
+    items_.push_back(std::move(item));  // If it throws, `item` is unchanged.
     wake();
     return put_result::taken;
 } catch (const std::bad_alloc&) {
@@ -36,7 +36,7 @@ void loop_mailbox::wake() noexcept {
 
 void loop_mailbox::take(std::vector<loop_item>& out, loop_side*& over) noexcept {
     const std::lock_guard lock(mutex_);
-    // Both keep their memory; `out` never exchanges what it has for nothing.
+    // Both vectors keep their memory. Without items, `out` keeps its own.
     if (!items_.empty()) out.swap(items_);
     over = std::exchange(first_ended_, nullptr);
     last_ended_ = nullptr;
@@ -141,7 +141,7 @@ void loop_hub::deposit(loop_item&& item) noexcept {
                 tell_over(item.on, other, {errc::disconnected});
             return;
         case loop_mailbox::put_result::no_memory:
-            // Rather no connection than one that loses something.
+            // End the connection rather than lose something.
             break_now(item.on, {errc::no_memory});
             return;
     }

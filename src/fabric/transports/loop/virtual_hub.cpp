@@ -98,8 +98,8 @@ void virtual_hub::run_until(clock::time_point end) {
 }
 
 void virtual_hub::run_events(clock::time_point end) {
-    // Drivers may have been given work from outside, about which no port knows; so everybody is
-    // asked at the start, and once more before we believe that there is nothing left.
+    // Drivers may have been given work from outside, unknown to their ports. So all are asked at
+    // the start, and again before concluding that nothing is left.
     run_all();
     do {
         do
@@ -130,7 +130,7 @@ std::size_t virtual_hub::run(loop_station& one) {
     if (one.port == nullptr) return 0;
     const std::size_t ran =
         one.driver != nullptr ? one.driver->run_ready() : one.port->progress(64);
-    // The port may be gone by now, or not have had budget enough.
+    // The port may be gone by now, or its budget was too small.
     if (ran > 0 && one.port != nullptr && one.port->has_work()) mark_ready(one);
     look_at_timer(one);
     return ran;
@@ -183,7 +183,7 @@ bool virtual_hub::step(clock::time_point end) {
             give_up(now.on, now.side);
             break;
         case event::kind::timer:
-            if (now.where->timer != now.number) break;  // It has changed since.
+            if (now.where->timer != now.number) break;  // It has been rescheduled.
             now.where->timer = 0;
             mark_ready(*now.where);
             break;

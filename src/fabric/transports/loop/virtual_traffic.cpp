@@ -1,4 +1,4 @@
-// How items travel in virtual time, and what may befall them on the way.
+// How items travel in virtual time, and the faults they may meet.
 #include <algorithm>
 #include <utility>
 
@@ -50,7 +50,7 @@ void virtual_hub::carry(loop_item&& item) {
 void virtual_hub::arrive(const std::shared_ptr<loop_connection>& on, std::uint8_t side) {
     loop_side& to = on->sides[side];
     if (on->broken) return;
-    // Those that are there came first.
+    // Those already received came first.
     const auto next = std::partition_point(to.coming.begin(), to.coming.end(),
                                            [](const auto& each) { return each.is_there; });
     if (next == to.coming.end() || next->arrives > time_.now()) return;
@@ -155,7 +155,7 @@ void virtual_hub::resume() {
         on->silent = is_cut(*on);
         for (std::uint8_t side = 0; side < 2; ++side) {
             if (is_cut(*on, side)) continue;
-            for (; on->sides[side].held > 0; --on->sides[side].held) {  // As if sent once more now.
+            for (; on->sides[side].held > 0; --on->sides[side].held) {  // As if resent now.
                 event again;
                 again.when = arrival_time(on->sides[side]);
                 again.side = side;
@@ -184,7 +184,7 @@ void virtual_hub::fall_silent(const std::shared_ptr<loop_connection>& on) {
 
 void virtual_hub::give_up(const std::shared_ptr<loop_connection>& on, std::uint8_t side) {
     loop_side& here = on->sides[side];
-    // Healed meanwhile, and silent again perhaps, but not for as long.
+    // It healed meanwhile, and may be silent again, but not for that long.
     if (!on->silent || time_.now() < on->silent_since + here.silence_limit) return;
     on->broken = true;
     here.coming.clear();
@@ -205,7 +205,7 @@ void virtual_hub::break_now(const std::shared_ptr<loop_connection>& on, status w
     loop_hub::break_now(on, why);
 }
 
-// ---- what senders take back
+// ---- canceling sends
 
 namespace {
 template <typename Coming>
@@ -234,7 +234,7 @@ void virtual_hub::detach(loop_connection& on, std::uint8_t to, completion& on_se
 
 void virtual_hub::shut(loop_connection& on, std::uint8_t side) noexcept {
     on.sides[side].coming.clear();
-    // Nothing may overtake what is lost: a message never arrives without those before it.
+    // Nothing may overtake a lost frame: a message never arrives without those before it.
     auto& going = on.sides[1 - side].coming;
     const auto lent = std::find_if(going.begin(), going.end(),
                                    [](const auto& one) { return one.item.on_sent != nullptr; });

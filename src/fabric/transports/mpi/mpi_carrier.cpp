@@ -15,10 +15,10 @@
 namespace amalgam::detail {
 namespace {
 
-// Packets on their way when a port ends get this long.
+// Time for packets in flight when a port ends.
 constexpr std::chrono::milliseconds last_words{200};
 
-// A sleeper looks whether something came after as long as nothing has, within these bounds.
+// A sleeper polls at intervals as long as the silence so far, within these bounds.
 constexpr std::chrono::microseconds shortest_nap{100};
 constexpr std::chrono::milliseconds longest_nap{20};
 
@@ -53,7 +53,7 @@ void mpi_link::close() noexcept {
     home_->end(*this);
 }
 
-/// Nothing is sent or told on this link any more; the other end hears of it.
+/// Ends the link: nothing more is sent or reported on it, and the other end is told.
 void mpi_carrier::end(mpi_link& link) noexcept {
     if (link.state_ == mpi_link::state::over) return;
     if (link.state_ == mpi_link::state::contacting) --contacting_;
@@ -81,7 +81,7 @@ mpi_link* mpi_carrier::find(std::uint64_t id) noexcept {
 mpi_link& mpi_carrier::add(const mpi_place& peer) {
     const std::size_t slot = ids_.make_room();
     if (links_.size() <= slot) links_.resize(slot + 1);
-    // Room for all, so that ending one cannot fail.
+    // Capacity for all, so that ending a link cannot fail.
     const std::size_t most = unfinished_.size() + links_.size() + 1;
     if (unfinished_.capacity() < most) unfinished_.reserve(2 * most);
     watch(peer.rank);
@@ -185,7 +185,7 @@ result<std::string> mpi_carrier::canonical(std::string_view address) const {
     return place->to_string();
 }
 
-// ---- meeting
+// ---- connecting
 
 result<packet_link*> mpi_carrier::connect(std::string_view address) {
     const result<mpi_place> place = read(address);
@@ -208,7 +208,7 @@ void mpi_carrier::say(const mpi_place& to, mpi_kind kind, std::uint64_t to_id,
     word.header.kind = kind;
     word.header.port = number_;
     word.from = own;
-    // One that is lost shows as silence: of a contact nobody answers, or of one that lingers.
+    // A lost one appears as silence: an unanswered contact, or one that lingers.
     (void)outbox_.say(to.rank, to.port, word);
 }
 
@@ -235,7 +235,7 @@ void mpi_carrier::on_contact(const mpi_place& from, std::uint64_t their_id) noex
     try {
         if (!ending_) made = &add(from);
     } catch (const std::exception&) {
-        // No memory, or no descriptor.
+        // Out of memory or descriptors.
     }
     if (made == nullptr) return say(from, mpi_kind::farewell, their_id, 0);
     made->their_id_ = their_id;
@@ -253,7 +253,7 @@ void mpi_carrier::on_contact(const mpi_place& from, std::uint64_t their_id) noex
 void mpi_carrier::on_accept(const mpi_place& from, std::uint64_t to,
                             std::uint64_t their_id) noexcept {
     mpi_link* const link = find(to);
-    // It came too late: nobody here names the connection any more.
+    // Too late: nobody here uses that connection any more.
     if (link == nullptr || link->state_ != mpi_link::state::contacting)
         return say(from, mpi_kind::farewell, their_id, to);
     --contacting_;
@@ -287,7 +287,7 @@ std::size_t mpi_carrier::progress(std::size_t budget) noexcept {
     return upcalls_;
 }
 
-/// What packets do not need, and what costs a system call to ask for.
+/// Work that packets do not need and that costs system calls.
 void mpi_carrier::look_around() noexcept {
     slept_ = false;
     if (mpi_.has_leftovers()) mpi_.tend();
@@ -321,7 +321,7 @@ void mpi_carrier::watch(int rank) {
 }
 
 void mpi_carrier::rank_is_gone(int rank) noexcept {
-    // What it had sent before is taken first.
+    // Take what it had sent before.
     constexpr int most_rounds = 64;
     for (int i = 0; i < most_rounds; ++i)
         if (inbox_->take(64, [&](int from, const_bytes bytes) { on_message(from, bytes); }) == 0)
@@ -352,7 +352,7 @@ void mpi_carrier::tell_room() noexcept {
 
 bool mpi_carrier::arm() noexcept {
     slept_ = true;
-    // What is on its way needs calls into MPI.
+    // Data in flight progresses only by calls into MPI.
     if (!outbox_.is_empty() || inbox_->is_busy() || contacting_ > 0) nap_ = shortest_nap;
     itimerspec soon{};
     soon.it_value.tv_nsec = nap_.count();

@@ -38,10 +38,10 @@ void mpi_inbox::post(slot& one) noexcept {
         one.request = MPI_REQUEST_NULL;
 }
 
-/// The next short message, if it has come. Its bytes are there until turn_ring().
+/// The next short message, if it has arrived. Its bytes are valid until turn_ring().
 bool mpi_inbox::test_ring(int& from, const_bytes& bytes) noexcept {
     slot& one = ring_[head_];
-    if (one.request == MPI_REQUEST_NULL) {  // MPI had no memory for it.
+    if (one.request == MPI_REQUEST_NULL) {  // MPI was out of memory.
         post(one);
         if (one.request == MPI_REQUEST_NULL) return false;
     }
@@ -63,7 +63,7 @@ void mpi_inbox::turn_ring() noexcept {
 
 // ---- long messages
 
-/// Whether one more can be on its way in, and there is memory for it.
+/// Whether another message can be received, with memory for it.
 bool mpi_inbox::has_room() noexcept try {
     if (under_way_.size() >= max_under_way) return false;
     if (free_.empty()) {
@@ -82,7 +82,7 @@ void mpi_inbox::begin_long(int from, std::uint64_t count) noexcept {
     next.from = from;
     next.bytes = std::move(free_.back());
     free_.pop_back();
-    // One that is too long is no packet of ours; what fits of it will not make sense.
+    // A longer one is not a packet of ours; its truncated form will be rejected.
     next.count = std::min<std::size_t>(count, mpi_header::max_bytes);
     {
         const mpi_library::turn turn(mpi_);
@@ -113,7 +113,7 @@ bool mpi_inbox::has_come(arrival& one) noexcept {
     return one.is_here;
 }
 
-/// Whether one of the same sender's among the first `at` has not come yet.
+/// Whether one from the same sender among the first `at` has not arrived yet.
 bool mpi_inbox::waits_behind_another(int from, std::size_t at) const noexcept {
     for (std::size_t i = 0; i < at; ++i)
         if (under_way_[i].from == from) return true;

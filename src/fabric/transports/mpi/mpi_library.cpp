@@ -25,7 +25,7 @@
 
 namespace amalgam::detail {
 
-/// A process, and the host that its number is of.
+/// A process, with the host on which its id is valid.
 struct mpi_library::identity {
     std::uint64_t host;
     std::uint64_t process;
@@ -35,7 +35,7 @@ struct mpi_library::identity {
     friend bool operator==(const identity&, const identity&) = default;
 };
 
-/// A port that ended, and what its peers call the connections they have not said farewell on.
+/// A closed port, and its peers' ids of connections on which they have not said farewell.
 struct mpi_library::leftover {
     std::unique_ptr<mpi_inbox> inbox;
     std::vector<std::uint64_t> awaited;
@@ -44,10 +44,10 @@ struct mpi_library::leftover {
 
 namespace {
 
-// How long the peers of a port that ended may take to notice.
+// How long the peers of a closed port may take to notice.
 constexpr std::chrono::seconds longest_lingering{10};
 
-// How long MPI may take to end after another rank has died, which it might wait for.
+// How long MPI may take to finalize after another rank, which it might wait for, has died.
 constexpr std::chrono::seconds patience_at_end{5};
 
 std::string first_line(const std::string& file) {
@@ -57,11 +57,11 @@ std::string first_line(const std::string& file) {
     return line;
 }
 
-/// When a process was started, in ticks since boot: with its number, it is that process and no
-/// later one. 0: there is none.
+/// Start time of a process, in ticks since boot: with the process id, it identifies one process and
+/// no later one. 0: there is none.
 std::uint64_t start_of(pid_t process) {
     const std::string line = first_line(fmt::format("/proc/{}/stat", process));
-    // The name, in parentheses, may hold anything; the 20th field behind it is the start.
+    // The name, in parentheses, may contain anything; the 20th field after it is the start time.
     const std::size_t name_end = line.rfind(')');
     if (name_end == line.npos) return 0;
     const char* at = line.c_str() + name_end;
@@ -70,8 +70,8 @@ std::uint64_t start_of(pid_t process) {
     return at == nullptr ? 0 : std::strtoull(at, nullptr, 10);
 }
 
-/// An environment variable that is set while this lives, unless the user has set it: what this
-/// process starts later does not inherit it.
+/// Sets an environment variable while it exists, unless the user has set it: processes started
+/// later do not inherit it.
 class variable_for_now {
 public:
     variable_for_now(const char* name, const char* value)
@@ -95,7 +95,7 @@ private:
 }  // namespace
 
 mpi_library::identity mpi_library::identity::of(pid_t process) {
-    struct stat numbers {};  // Numbers of processes are of a namespace.
+    struct stat numbers {};  // Process ids are per namespace.
     (void)::stat("/proc/self/ns/pid", &numbers);
     const std::string host =
         fmt::format("{} {}", first_line("/proc/sys/kernel/random/boot_id"), numbers.st_ino);
@@ -105,7 +105,7 @@ mpi_library::identity mpi_library::identity::of(pid_t process) {
 mpi_library& mpi_library::start() {
     static std::mutex guard;
     const std::lock_guard lock(guard);
-    static mpi_library* const only = new mpi_library;  // Lives as long as MPI may call.
+    static mpi_library* const only = new mpi_library;  // Lives as long as MPI may call back.
     if (only->process_ != ::getpid())
         refuse(
             "MPI was started before this process was forked, and does not work in it; fork first");
@@ -120,9 +120,9 @@ mpi_library::mpi_library() : process_(::getpid()) {
     if (is_started != 0) {
         MPI_Query_thread(&level);
     } else {
-        // Alone, Open MPI would start a daemon of its own for this process, and make a folder that
-        // others that start or end at the same time make and remove, too, so that it failed now
-        // and then.
+        // Started alone, Open MPI would start a daemon for this process and create a folder that
+        // other processes, starting or ending at the same time, also create and remove, which made
+        // it fail now and then.
         std::optional<variable_for_now> no_daemon, no_folder;
         if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr && std::getenv("PMIX_RANK") == nullptr) {
             no_daemon.emplace("OMPI_MCA_ess_singleton_isolated", "1");
@@ -163,12 +163,13 @@ std::string mpi_library::version() {
     return std::string(all.substr(0, all.find(',')));
 }
 
-// ---- numbers of ports
+// ---- port numbers
 
 std::optional<std::uint16_t> mpi_library::take_number(std::optional<std::uint16_t> wanted) {
-    std::unique_ptr<leftover> replaced;  // Freed when the lock is: it may keep().
+    std::unique_ptr<leftover> replaced;  // Freed after unlocking: it may keep().
     const std::lock_guard lock(guard_);
-    // What still comes for a port that ended, a new one of its number receives, and ignores.
+    // Messages still arriving for a closed port go to a new port with its number, which ignores
+    // them.
     const auto old = std::find_if(leftovers_.begin(), leftovers_.end(),
                                   [&](const auto& one) { return one->inbox->number() == wanted; });
     if (old != leftovers_.end()) {
@@ -179,7 +180,7 @@ std::optional<std::uint16_t> mpi_library::take_number(std::optional<std::uint16_
     constexpr std::size_t all = 65535;
     if (wanted == 0) wanted.reset();
     if (numbers_.size() == all || (wanted && numbers_.count(*wanted) != 0)) return std::nullopt;
-    // In turn: who looks an old port up should not find another.
+    // In turn, so that looking up an old port does not find another.
     while (!wanted && (next_number_ == 0 || numbers_.count(next_number_) != 0))
         ++next_number_;
     const std::uint16_t number = wanted ? *wanted : next_number_++;
@@ -199,7 +200,7 @@ bool mpi_library::is_taken(std::uint16_t number) const noexcept {
                         [&](const auto& one) { return one->inbox->number() == number; });
 }
 
-// ---- the end of others
+// ---- detection of ended ranks
 
 unique_fd mpi_library::watch(int rank) const noexcept try {
     const identity& who = ranks_[static_cast<std::size_t>(rank)];
@@ -207,7 +208,7 @@ unique_fd mpi_library::watch(int rank) const noexcept try {
     const auto process = static_cast<pid_t>(who.process);
     unique_fd watched(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
     if (watched && start_of(process) == who.started) return watched;
-    // Gone already: a pipe without a writer is readable, too.
+    // Already gone: a pipe without a writer is also readable.
     int ends[2];
     if ((watched || errno == ESRCH) && ::pipe2(ends, O_CLOEXEC) == 0) {
         ::close(ends[1]);
@@ -218,7 +219,7 @@ unique_fd mpi_library::watch(int rank) const noexcept try {
     return {};
 }
 
-// ---- what ports leave behind
+// ---- leftovers of closed ports
 
 void mpi_library::linger(std::unique_ptr<mpi_inbox> inbox,
                          std::vector<std::uint64_t> awaited) noexcept try {
@@ -229,18 +230,18 @@ void mpi_library::linger(std::unique_ptr<mpi_inbox> inbox,
     leftovers_.push_back(std::move(one));
     has_leftovers_ = true;
 } catch (const std::bad_alloc&) {
-    // Then what is still on its way to the port waits for good.
+    // Data still in flight to the port then waits forever.
 }
 
 void mpi_library::keep(MPI_Request request, void* bytes) noexcept try {
     const std::lock_guard lock(guard_);
     kept_.push_back({request, bytes});
 } catch (const std::bad_alloc&) {
-    // Kept all the same: nobody else names it.
+    // Still kept: nothing else refers to it.
 }
 
 void mpi_library::tend() noexcept try {
-    std::vector<std::unique_ptr<mpi_inbox>> ended;  // Freed when the lock is: they may keep().
+    std::vector<std::unique_ptr<mpi_inbox>> ended;  // Freed after unlocking: they may keep().
     const std::unique_lock lock(guard_, std::try_to_lock);
     if (!lock) return;
     for (std::size_t i = 0; i < leftovers_.size();) {
@@ -263,7 +264,7 @@ void mpi_library::tend() noexcept try {
     }
     has_leftovers_ = !leftovers_.empty();
 } catch (const std::bad_alloc&) {
-    // Another time.
+    // Retried later.
 }
 
 // ---- the end
@@ -281,12 +282,12 @@ void mpi_library::on_exit(int code, void* self) {
     static_cast<mpi_library*>(self)->finish(code);
 }
 
-/// Ends MPI when the process exits. That waits for all other ranks; so not when one is dead, and
-/// when one dies meanwhile, not for long.
+/// Finalizes MPI when the process exits. That waits for all other ranks, so it is skipped if one is
+/// dead, and limited in time if one dies meanwhile.
 void mpi_library::finish(int code) noexcept {
     int is_over = 0;
     MPI_Finalized(&is_over);
-    // A child that was forked, or a program that exits under running ports.
+    // A fork() child, or a program that exits while ports run.
     if (is_over != 0 || process_ != ::getpid() || numbers_.size() > leftovers_.size()) return;
     if (some_rank_is_gone()) return;
     std::atomic<bool> has_ended{false};
@@ -305,7 +306,7 @@ void mpi_library::finish(int code) noexcept {
             }
         });
     } catch (const std::system_error&) {
-        // Then nobody watches.
+        // No watchdog then.
     }
     leftovers_.clear();
     MPI_Comm_free(&ours_);

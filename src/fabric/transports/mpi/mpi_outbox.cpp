@@ -13,7 +13,7 @@ mpi_outbox::mpi_outbox(mpi_library& mpi) : mpi_(mpi) {
     spare_words_.reserve(4 * max_packets);
 }
 
-/// False: MPI did not take it.
+/// False: MPI did not accept it.
 bool mpi_outbox::begin(const void* bytes, std::size_t count, int rank, int tag,
                        MPI_Request& request, bool& has_left) noexcept {
     const mpi_library::turn turn(mpi_);
@@ -40,7 +40,7 @@ posted mpi_outbox::send(int rank, std::uint16_t port, packet& one) noexcept {
     bool has_left = false;
     if (!begin(one.data - mpi_header::wire_bytes, count, rank,
                port + (is_long ? mpi_header::long_tags : 0), request, has_left)) {
-        if (is_long) failed_rank_ = rank;  // The other end waits for what never comes.
+        if (is_long) failed_rank_ = rank;  // The other end waits for it forever.
         return posted::full;
     }
     if (has_left) return posted::done;
@@ -82,7 +82,7 @@ void mpi_outbox::remove(std::size_t at) noexcept {
 
 std::size_t mpi_outbox::tell(packet_events& events) noexcept {
     if (requests_.empty()) return 0;
-    // A slice of them each time, as MPI looks at every one it is given.
+    // A slice at a time, as MPI checks every request it is given.
     constexpr std::size_t slice = 16;
     const std::size_t first = next_slice_ < requests_.size() ? next_slice_ : 0;
     const std::size_t some = std::min(slice, requests_.size() - first);
@@ -94,7 +94,7 @@ std::size_t mpi_outbox::tell(packet_events& events) noexcept {
                      MPI_STATUSES_IGNORE);
     }
     if (count <= 0) return 0;  // MPI_UNDEFINED is below 0.
-    // From the last on, so that those before keep their places.
+    // From the last to the first, so that earlier ones keep their positions.
     std::sort(ended_.begin(), ended_.begin() + count, std::greater<>());
     for (int i = 0; i < count; ++i) {
         const std::size_t at =

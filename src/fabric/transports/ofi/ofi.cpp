@@ -23,7 +23,7 @@ failure wrong(const uri& where, status why, std::string_view what) {
     return wrong_uri(where, why, what, example);
 }
 
-/// A domain that is an interface says where to listen, too, when nothing else does.
+/// A domain that is an interface also says where to listen, if nothing else does.
 uri place_of(const uri& where, const std::vector<interface_address>& machine) {
     uri tcp = meeting_place(where);
     if (tcp.host.empty() && tcp.port && preferred_address(machine, where.device))

@@ -10,7 +10,7 @@
 namespace amalgam::detail {
 namespace {
 
-// Packets on their way when a port ends get this long.
+// Time for packets in flight when a port ends.
 constexpr std::chrono::milliseconds last_words{200};
 
 template <typename T>
@@ -48,7 +48,8 @@ ofi_carrier::ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info
         sleeps_on_descriptor_ = fi_control(&queue->fid, FI_GETWAIT, &descriptor) == 0;
     if (sleeps_on_descriptor_) sleep_also_on(descriptor);
     sleep_briefly(true);
-    // Ends without connections send again what got lost, and must be waited for.
+    // Connectionless endpoints retransmit lost packets and must be waited for, so only these
+    // inject.
     if (info_->ep_attr->type == FI_EP_MSG) inject_bytes_ = info_->tx_attr->inject_size;
 }
 
@@ -126,8 +127,8 @@ posted ofi_link::send(packet& one) noexcept {
 }
 
 posted ofi_carrier::send(ofi_link& by, packet& one) noexcept {
-    // A copy of a small packet costs less than the news that it has left. Behind packets that wait
-    // it would not be seen to wait, too.
+    // Copying a small packet costs less than its completion. Not behind pending packets, as it
+    // would not be counted as pending.
     if (one.bytes <= inject_bytes_ && by.lent_ == 0) {
         const auto how = fi_injectdata(by.by_, one.data, one.bytes, by.their_id(), by.to_);
         return how == 0 ? posted::done : refused(by, how);
@@ -175,7 +176,7 @@ void ofi_carrier::return_packet(ofi_operation& one) noexcept {
     one.next_free = std::exchange(free_, &one);
 }
 
-/// What libfabric will not tell the end of any more; if it does, that is no news.
+/// Takes back packets that libfabric will not report any more; a later report is ignored.
 void ofi_carrier::take_back_packets_of(ofi_link& link) noexcept {
     if (link.lent_ == 0) return;
     for (ofi_operation& one : outgoing_) {
@@ -187,7 +188,7 @@ void ofi_carrier::take_back_packets_of(ofi_link& link) noexcept {
 }
 
 void ofi_carrier::tell_refused() noexcept {
-    // An upcall may add to the list: those wait for the next round.
+    // An upcall may add to the list: additions wait for the next round.
     for (std::size_t left = refused_.size(); left > 0 && !refused_.empty(); --left) {
         ofi_link& one = *refused_.front();
         refused_.erase(refused_.begin());
@@ -245,7 +246,8 @@ bool ofi_carrier::read_completions() noexcept {
 
 std::size_t ofi_carrier::move_packets(std::size_t) noexcept {
     came_ = 0;
-    // Not until there are none: to ask again costs system calls, and what came is to be answered.
+    // Not until it is empty: another query costs system calls, and what arrived must be answered
+    // first.
     while (came_ == 0 && read_completions()) {
     }
     if (!unposted_.empty()) {
@@ -263,7 +265,7 @@ std::size_t ofi_carrier::move_packets(std::size_t) noexcept {
 
 bool ofi_carrier::arm_paths() noexcept {
     if (!failed_.empty() || !may_sleep()) return false;
-    // Nothing tells of room.
+    // Nothing signals new room.
     const bool waits = !refused_.empty() || !unposted_.empty();
     if (waits || !sleeps_on_descriptor_) sleep_briefly(waits || lent_ > 0);
     if (!sleeps_on_descriptor_) return true;

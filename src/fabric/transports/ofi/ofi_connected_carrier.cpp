@@ -17,14 +17,14 @@
 namespace amalgam::detail {
 namespace {
 
-constexpr std::size_t packets_posted = 64;  // A window.
+constexpr std::size_t packets_posted = 64;  // One window.
 constexpr std::uint64_t rounds_between_looks = 64;
 
-// An end that closes still reads for so long, so that the kernel does not drop what it sent.
+// A closing endpoint keeps reading this long, so that the kernel does not drop what it sent.
 constexpr std::chrono::milliseconds lingering{1200};
 constexpr long alarm_ns = 50'000'000;
 
-/// Replaces an address that fi_freeinfo() frees.
+/// Replaces an address that fi_freeinfo() will free.
 void replace(void*& old, std::size_t& old_bytes, const socket_address& by) {
     std::free(std::exchange(old, nullptr));
     old_bytes = 0;
@@ -118,8 +118,8 @@ std::unique_ptr<introduced_link> ofi_connected_carrier::make_link() {
     return made;
 }
 
-/// The address at which the other end was met, with the port number out of its name: so it may
-/// listen at several, and does not need to know which of them we see.
+/// The address over which the other end was introduced, with the port number from its name. So it
+/// may listen at several addresses without knowing which of them we see.
 socket_address ofi_connected_carrier::place_of(const introduced_link& link,
                                                const_bytes name) const {
     const auto read = [](std::string_view text) {
@@ -176,7 +176,7 @@ void ofi_connected_carrier::take_caller(fi_info* way, const_bytes greeting) noex
     if (!how.ok()) fail(*link, how);
 }
 
-// ---- what happens to connections
+// ---- connection events
 
 ofi_connected_link* ofi_connected_carrier::with_end(const fid* end) noexcept {
     const auto at = std::find_if(all_.begin(), all_.end(), [&](const ofi_connected_link* one) {
@@ -232,11 +232,11 @@ void ofi_connected_carrier::wait_for(ofi_connected_link& link,
     waiting_.push_back(&link);
 }
 
-/// Whether not even the kernel of the other end has: a filter may let the first connection through
-/// and not this one. Else the other end is only busy or stopped: the connection at which it was met
-/// tells when it is gone, and till then there is no limit, as there is none for tcp.
+/// Whether not even the other end's kernel has answered: a filter may pass the introducing
+/// connection but not this one. Otherwise the other end is only busy or stopped. Then there is no
+/// limit, as with tcp: the introducing connection tells when it is gone.
 bool ofi_connected_carrier::nobody_answers(const ofi_connected_link& link) noexcept {
-    if (link.was_accepted()) return false;  // It is the caller who gives up.
+    if (link.was_accepted()) return false;  // The caller decides when to give up.
     sockaddr_storage raw{};
     std::size_t bytes = sizeof raw;
     return fi_getpeer(link.end_.get(), &raw, &bytes) != 0;
@@ -255,7 +255,7 @@ void ofi_connected_carrier::look_at_waiting() noexcept {
                 waits = false;
             }
         } else if (one.is_shut_) {
-            // All that came before it was read: see tend().
+            // Everything that arrived before has been read: see tend().
             fail(one, {errc::disconnected, ECONNRESET});
             waits = false;
         } else if (one.is_connected_) {
@@ -279,12 +279,12 @@ void ofi_connected_carrier::look_at_waiting() noexcept {
 }
 
 void ofi_connected_carrier::tend() noexcept {
-    // What packets do not need costs a system call to ask for.
+    // Packets do not need this, and it costs system calls.
     if (++rounds_ % rounds_between_looks != 0 && !std::exchange(slept_, false) && waiting_.empty())
         return;
     read_events();
     if (waiting_.empty()) return;
-    while (read_completions()) {  // What came before an end was shut.
+    while (read_completions()) {  // Read what arrived before an end was shut.
     }
     look_at_waiting();
 }
@@ -295,7 +295,7 @@ bool ofi_connected_carrier::may_sleep() noexcept {
     return fi_trywait(fabric(), &queue, 1) == 0;
 }
 
-// ---- parting
+// ---- ending
 
 void ofi_connected_carrier::close_path(introduced_link& link, bool dead) noexcept {
     auto& one = static_cast<ofi_connected_link&>(link);

@@ -31,15 +31,15 @@ ofi_info hints_of(const ofi_wish& wish) {
     domain.data_progress = FI_PROGRESS_MANUAL;
     domain.control_progress = FI_PROGRESS_MANUAL;
     domain.resource_mgmt = FI_RM_ENABLED;
-    domain.cq_data_size = 8;  // A packet's link.
-    // Not FI_MR_LOCAL: we register nothing, so libfabric copies where a device needs that.
+    domain.cq_data_size = 8;  // Identifies a packet's link.
+    // Not FI_MR_LOCAL: we register nothing, so libfabric copies where a device needs registration.
     domain.mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     if (!wish.provider.empty()) hints->fabric_attr->prov_name = copied(wish.provider);
     if (!wish.domain.empty()) domain.name = copied(wish.domain);
     return hints;
 }
 
-/// An empty list where nothing serves.
+/// Empty list: no provider serves this.
 ofi_info ask(const fi_info* hints, const socket_address& source, std::uint64_t flags = 0) {
     fi_info* found = nullptr;
     const std::string host = source.host();
@@ -60,7 +60,7 @@ bool is_built_in(const std::string& provider) {
     return false;
 }
 
-/// Whether the end would be at the address that was asked for.
+/// Whether the endpoint would use the requested address.
 bool is_at(const fi_info& one, const socket_address& source) {
     if (!source || source.is_wildcard() || one.src_addr == nullptr) return true;
     if (one.addr_format != FI_SOCKADDR_IN && one.addr_format != FI_SOCKADDR_IN6) return true;
@@ -146,14 +146,14 @@ std::string_view flaw_of(std::string_view provider) noexcept {
 
 ofi_machine ofi_on_this_machine() {
     ofi_machine here;
-    // "tcp" is taken for its connected ends, all others for those that need no connection.
+    // "tcp" is used with connected endpoints, all others without connections.
     for (const char* only : {"tcp", ""}) {
         const ofi_info all = ask(hints_of({only, {}, {}}).get(), {});
         for (const fi_info* at = all.get(); at != nullptr; at = at->next) {
             std::string provider = at->fabric_attr->prov_name;
             if (!flaw_of(provider).empty()) continue;
             add(here.domains, at->domain_attr->name);
-            // "udp;ofi_rxd" is what "udp" stands for, too.
+            // "udp" also stands for "udp;ofi_rxd".
             if (provider == "udp;ofi_rxd") provider = "udp";
             if (provider == "verbs;ofi_rxm") provider = "verbs";
             add(here.providers, std::move(provider));

@@ -48,7 +48,7 @@ std::unique_ptr<introduced_link> ofi_named_carrier::make_link() {
     return made;
 }
 
-/// Whether libfabric can read these bytes, which come from elsewhere, as a name.
+/// Whether libfabric can interpret these bytes, received from a peer, as a name.
 bool ofi_named_carrier::is_name(const_bytes name) const noexcept {
     if (name.empty() || name.size() > max_name_bytes) return false;
     if (info().addr_format == FI_ADDR_STR) return name.back() == std::byte{0};
@@ -80,7 +80,7 @@ void ofi_named_carrier::close_path(introduced_link& link, bool) noexcept {
 
 bool ofi_named_carrier::may_destroy(ofi_link& link) noexcept {
     auto& one = static_cast<ofi_named_link&>(link);
-    if (one.lent_ > 0) return false;  // libfabric reads them when it likes.
+    if (one.lent_ > 0) return false;  // libfabric may still read them.
     const auto other = others_.find(one.name_);
     if (other != others_.end() && --other->second.links == 0) {
         fi_av_remove(names_.get(), &other->second.at, 1, 0);

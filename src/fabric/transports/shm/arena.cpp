@@ -66,7 +66,7 @@ void shm_arena::give_back(mutable_bytes cut) noexcept {
     --cuts_;
     auto after = std::find_if(gaps_.begin(), gaps_.end(),
                               [&](const gap& one) { return one.offset > offset; });
-    after = gaps_.insert(after, {offset, cut.size()});  // There is room: see gaps_.
+    after = gaps_.insert(after, {offset, cut.size()});  // Capacity: see gaps_.
     if (after + 1 != gaps_.end() && after->offset + after->bytes == (after + 1)->offset) {
         after->bytes += (after + 1)->bytes;
         gaps_.erase(after + 1);

@@ -14,20 +14,20 @@
 namespace amalgam::detail {
 namespace {
 
-// Tries that are left out after one for which there was no descriptor or no memory: each costs
-// a system call, and goes before a copy that is slower, but not by so much.
+// Attempts to skip after one that lacked a descriptor or memory: each costs a system call before a
+// copy that is only somewhat slower.
 constexpr unsigned tries_left_out = 1000;
 
 bool is_memory_shown(const struct stat& facts, const shm_shown_block& shown) noexcept {
     return S_ISREG(facts.st_mode) && facts.st_dev == shown.device && facts.st_ino == shown.inode;
 }
 
-/// The owner's descriptor, opened anew. Failure: none; errno says why.
+/// Reopens the owner's descriptor. Failure: empty; see errno.
 unique_fd open_block(pid_t owner, const shm_shown_block& shown) noexcept {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%ld/fd/%lu", static_cast<long>(owner),
                   static_cast<unsigned long>(shown.descriptor));
-    // Looked at before it is opened, as opening may do something when it is a device by now.
+    // Checked before opening, as opening may have side effects if it is a device by now.
     struct stat facts {};
     if (::stat(path, &facts) != 0) return {};
     errno = EXDEV;

@@ -13,7 +13,7 @@
 
 namespace amalgam::detail {
 
-/// What a table and its blocks have in common, until the last of them is gone.
+/// State shared by a table and its blocks until the last of them is gone.
 class shm_shelf {
 public:
     explicit shm_shelf(shm_board& board) noexcept : board_(&board) {}
@@ -111,7 +111,7 @@ private:
     }
 
     mutable std::mutex lock_;
-    shm_board* board_;   // None once the port is gone.
+    shm_board* board_;   // Null once the port is gone.
     arena_list arenas_;  // By address.
     std::bitset<shm_board_layout::block_count> taken_;
     shm_block_table::shortage private_;

@@ -10,7 +10,7 @@
 namespace amalgam::detail {
 namespace {
 
-// framed_port keeps the slot in the low half of a region's id, and its generation in the other.
+// framed_port keeps the slot in the low half of a region's id, and its generation in the high half.
 std::size_t slot_index(const remote_key& key) noexcept {
     return static_cast<std::uint32_t>(key.region);
 }
@@ -27,7 +27,8 @@ result<shm_board> shm_board::make() {
         return failure{{errc::no_memory, errno}, "shm: no address space for the port's board"};
     if (!reserve_shm_pages(fd->get(), 0, shm_board_layout::bytes))
         return failure{{errc::no_memory, errno}, "shm: no memory for the port's board"};
-    // Without it (an old kernel) peers could write our board: that harms only those who trust it.
+    // Without seals (an old kernel), peers could write our board: that harms only those who trust
+    // it.
     forbid_new_writers(fd->get());
     return shm_board(std::move(*fd), std::move(memory));
 }
@@ -43,7 +44,7 @@ void shm_board::publish(const remote_key& key, scatter segments, std::uint64_t b
     if (place == nullptr || segments.size() > slot::max_segments) return;
     auto& word = place->word;
     auto put = [&](std::size_t index, std::uint64_t value) {
-        // release: a reader that sees any of the new words sees the odd version, too.
+        // release: a reader that sees any of the new words also sees the odd version.
         word[index].store(value, std::memory_order_release);
     };
     const std::uint64_t version = word[slot::version].load(std::memory_order_relaxed);
@@ -66,7 +67,7 @@ bool shm_board::withdraw(const remote_key& key) noexcept {
     if (place == nullptr) return false;
     auto& word = place->word;
     if (word[slot::region].load(std::memory_order_relaxed) != key.region) return false;
-    // Stays odd until the slot is used again. seq_cst: followed by a look at who is copying.
+    // Stays odd until the slot is reused. seq_cst: followed by a check of who is copying.
     word[slot::version].fetch_or(1, std::memory_order_seq_cst);
     word[slot::region].store(0, std::memory_order_release);
     word[slot::secret].store(0, std::memory_order_release);
@@ -105,7 +106,7 @@ std::optional<shm_shown_block> shm_board_view::block(std::size_t index) const no
     auto read = [&](std::size_t which) { return word[which].load(std::memory_order_acquire); };
     const shm_shown_block seen{read(slot::version),    read(slot::address), read(slot::length),
                                read(slot::descriptor), read(slot::device),  read(slot::inode)};
-    // Version 0: nothing has ever stood there.
+    // Version 0: never used.
     if (seen.version == 0 || seen.version % 2 != 0 || read(slot::version) != seen.version)
         return std::nullopt;
     return seen;
@@ -122,7 +123,7 @@ shm_found_region shm_board_view::find(const remote_key& key, std::uint64_t offse
     std::array<std::uint64_t, slot::words> copy;
     for (std::size_t i = slot::region; i < slot::words; ++i)
         copy[i] = word[i].load(std::memory_order_acquire);
-    // Being changed: it is not the region that the key was for, or soon will not be.
+    // Being changed: it is not the region of the key, or soon will not be.
     if (version % 2 != 0 || word[slot::version].load(std::memory_order_seq_cst) != version)
         return found;
     if (copy[slot::region] != key.region) return found;

@@ -15,14 +15,13 @@
 namespace amalgam::detail {
 namespace {
 
-/// As much of a list of segments as one call takes.
+/// The part of a segment list that one call takes.
 struct window {
     static constexpr std::size_t most = 64;
     std::array<iovec, most> parts;
     std::size_t count = 0;
 
-    /// Holds the next `bytes` from `at` on, or fewer if they are in too many parts; returns how
-    /// many.
+    /// Takes the next `bytes` from `at`, or fewer if they are in too many parts; returns how many.
     template <typename Bytes>
     std::size_t fill(const cross_place<Bytes>& place, std::size_t bytes) noexcept {
         std::size_t held = 0;
@@ -32,7 +31,7 @@ struct window {
             const Bytes& segment = place.segments[i];
             const std::size_t some = std::min(segment.size() - within, bytes - held);
             if (some == 0) continue;
-            // Not by pointers: another process's may be anything that it says.
+            // No pointer arithmetic: another process may claim any address.
             const auto begin = reinterpret_cast<std::uintptr_t>(segment.data()) + within;
             parts[count++] = {reinterpret_cast<void*>(begin), some};
             held += some;
@@ -56,8 +55,7 @@ status why_not(int error) noexcept {
     }
 }
 
-/// Which side's memory the kernel could not access: each copy ends where the first byte that it did
-/// not copy is bad.
+/// Tells which side's memory is inaccessible: a copy stops exactly at the first bad byte.
 status whose_fault(pid_t pid, const iovec& here, const iovec& there, bool reads_there) noexcept {
     if (!reads_there)
         return is_readable({static_cast<const std::byte*>(here.iov_base), 1}) ? no_access_there
@@ -88,15 +86,15 @@ status copy(pid_t pid, cross_place<Local>& local, cross_place<const_bytes>& remo
     return {};
 }
 
-/// Every probe that ever was, and which of them are free.
+/// All probes ever created, and the free ones.
 struct probe_places {
     std::mutex lock;
     std::deque<shm_probe> all;
     std::vector<shm_probe*> free;
 };
 
-// Never destroyed: peers may write there as long as the process lives. Throws std::bad_alloc when
-// there is none yet.
+// Never destroyed: peers may write there while the process lives. The first call throws
+// std::bad_alloc if out of memory.
 probe_places& places() {
     static probe_places& one = *new probe_places;
     return one;
@@ -106,7 +104,7 @@ shm_probe& take_place() {
     probe_places& from = places();
     const std::lock_guard hold(from.lock);
     if (from.free.empty()) {
-        from.free.reserve(from.all.size() + 1);  // So that nothing is thrown when it comes back.
+        from.free.reserve(from.all.size() + 1);  // So that returning it cannot throw.
         return from.all.emplace_back();
     }
     shm_probe& one = *from.free.back();
@@ -144,7 +142,7 @@ status try_cross_memory(pid_t of, std::uint64_t address, std::uint64_t token) no
     cross_place<const_bytes> source{{&there, 1}, {}};
     if (status what = copy_from_process(of, to, source, sizeof found); !what.ok())
         return {errc::unsupported, what.native};
-    // Another process of that number, in another namespace of processes.
+    // Another process with that id, in another PID namespace.
     if (found != token) return {errc::mismatch};
 
     const const_bytes from = as_bytes_of(token);

@@ -18,7 +18,7 @@ unique_fd any_descriptor() noexcept {
     return unique_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-// Whose name it is, for the sentence.
+// The owner of the name, for the error message.
 std::string owner_of(std::string_view name) {
     const unique_fd there = connect_to(name);
     const pid_t pid = there ? who_is(there.get()).pid : 0;
@@ -52,7 +52,7 @@ unique_fd shm_door::accept_one() noexcept {
     };
     unique_fd came = take();
     if (came || (errno != EMFILE && errno != ENFILE)) return came;
-    // Left in the queue it would keep the wait handle readable: let it in to send it away.
+    // Left in the backlog, it would keep the wait handle readable: accept it and close it.
     log(log_level::warn, "shm", "no descriptor left for a new connection, refused it",
         {{"port", name_}});
     spare_.reset();

@@ -30,7 +30,7 @@ struct address {
 
     explicit address(std::string_view name) noexcept {
         at.sun_family = AF_UNIX;
-        // A first byte of zero makes the name abstract: it stands in no file system.
+        // A leading zero byte makes the name abstract: it is in no file system.
         char* const text = at.sun_path + 1;
         const int length = std::snprintf(text, sizeof at.sun_path - 1, "amalgam-shm/%u/%.*s",
                                          static_cast<unsigned>(::geteuid()),
@@ -40,14 +40,14 @@ struct address {
     }
     const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&at); }
 };
-// Prefix, ten digits of a user, a slash and the name.
+// Prefix, ten digits of a user id, a slash and the name.
 static_assert(1 + 12 + 10 + 1 + uri::max_name_bytes < sizeof(sockaddr_un::sun_path));
 
 unique_fd new_socket() noexcept {
     return unique_fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-/// A greeting on its way, and room for descriptors beside it.
+/// A greeting being sent or received, with room for its descriptors.
 struct envelope {
     iovec part;
     alignas(cmsghdr) std::array<char, CMSG_SPACE(max_descriptors * sizeof(int))> beside{};
@@ -62,7 +62,7 @@ struct envelope {
     envelope(const envelope&) = delete;
 };
 
-/// Takes the descriptors out of what came: all are closed but those that are wanted.
+/// Takes the descriptors out of a received message; closes those not wanted.
 std::array<unique_fd, max_descriptors> open_envelope(msghdr& header) noexcept {
     std::array<unique_fd, max_descriptors> found;
     std::size_t count = 0;

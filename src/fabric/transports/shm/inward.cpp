@@ -12,7 +12,7 @@
 namespace amalgam::detail {
 namespace {
 
-// What is copied between two looks at the other links: some 40 us.
+// Bytes copied before other links are polled: about 40 us.
 constexpr std::size_t copy_bytes_at_once = std::size_t{512} << 10;
 
 bool is_frame_of_port(frame_kind kind) noexcept {
@@ -27,7 +27,7 @@ std::size_t shm_inward::take(std::size_t budget) noexcept {
         taken += copy_some();
         if (copying_ || !open_ || !ring_.ready()) return taken;
     }
-    // Pieces count for nothing upwards, but must not hold up the other links for ever.
+    // Pieces are not counted as frames, but must not starve the other links.
     const std::byte* record = ring_.record();
     for (; budget > 0 && record != nullptr; --budget) {
         const frame_header header = ring_.header_of(record);
@@ -157,7 +157,7 @@ std::size_t shm_inward::copy_some() noexcept {
             arrives_.at = before;
             link_.denied(what);
         } else if (what == no_access && what.native == no_access.native) {
-            // It is where the frame was to land: the rest of it is left where it is.
+            // The destination is inaccessible: the rest of the frame is not copied.
             link_.port().unwritable(link_);
             return end_copy();
         } else if (!what.ok()) {
@@ -174,7 +174,7 @@ std::size_t shm_inward::copy_some() noexcept {
 status shm_inward::copy_part(std::size_t bytes) noexcept {
     const shm_link::touch touching(link_, shm_touched::offer(offer_.slot));
     if (theirs_.closed.load(std::memory_order_seq_cst) != 0) return {errc::disconnected};
-    // The sender may have taken its memory back, and put the bytes elsewhere, in one piece.
+    // The sender may have taken its memory back and moved the bytes elsewhere, in one piece.
     const std::uint64_t moved = theirs_.moved[offer_.slot].load(std::memory_order_seq_cst);
     if (moved != 0) {
         offer_.segments[0] = foreign_bytes(moved, offer_.bytes);
@@ -215,8 +215,8 @@ void shm_inward::empty_tray() noexcept {
 std::size_t shm_inward::end_copy() noexcept {
     copying_ = tray_filled_ = false;
     arrives_.into = nullptr;
-    // A sender that went away may have reused the memory before it was all copied; and its number
-    // may be somebody else's. It was the right memory if the sender is here still.
+    // A sender that is gone may have reused the memory before the copy was complete, and its
+    // process id may have been reused. If the sender is still here, it was the right memory.
     if (!link_.is_there()) return break_off({errc::disconnected});
     mine_.pulled.store(++offers_taken_, std::memory_order_seq_cst);
     link_.wake_writer();

@@ -62,7 +62,7 @@ bool shm_link::is_there() const noexcept {
 
 void shm_link::take_down() noexcept {
     phase_ = phase::over;
-    // seq_cst: whoever copies has said so before it looks here; we look there afterwards.
+    // seq_cst: a copier declares itself before it checks this; we check for copiers afterwards.
     pair_.mine().closed.store(1, std::memory_order_seq_cst);
     last_ = current_touch();
     inward_.pause();
@@ -74,7 +74,7 @@ void shm_link::take_down() noexcept {
 void shm_link::shut() noexcept {
     if (phase_ == phase::over) return;
     take_down();
-    // After the word above, so that who sees the end of the connection sees the word, too.
+    // After the word above, so that whoever sees the end of the connection also sees the word.
     socket_.reset();
 }
 
@@ -94,7 +94,7 @@ void shm_link::peer_left() noexcept {
 
 void shm_link::ring() noexcept {
     const char bell = 0;
-    // Full: it has been rung often enough. Broken: that is noticed elsewhere.
+    // Full: it was rung often enough. Broken: noticed elsewhere.
     (void)!::send(socket_.get(), &bell, sizeof bell, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -126,8 +126,8 @@ shm_link::a_touch shm_link::current_touch() const noexcept {
     a_touch now{theirs.touching.load(std::memory_order_seq_cst), 0};
     if (now.number % 2 == 0) return {};
     now.what = theirs.touched.load(std::memory_order_acquire);
-    // The second word is of that touch only if it has not ended meanwhile. A later one looks at
-    // what it may copy after we said what it may not.
+    // The second word belongs to that touch only if it has not ended meanwhile. A later touch
+    // checks what it may copy after our update.
     return theirs.touching.load(std::memory_order_seq_cst) == now.number ? now : a_touch{};
 }
 
@@ -149,7 +149,7 @@ bool shm_link::may_write_yet() const noexcept {
 
 bool shm_link::is_gone() const noexcept {
     if (process_) return has_process_ended(process_.get());
-    // One that is not of our namespace of processes may still see us.
+    // A peer in another PID namespace may still see us.
     return !socket_ || !still_there(socket_.get());
 }
 
@@ -163,18 +163,18 @@ bool shm_link::is_stopped() const noexcept {
     const std::string_view line(text.data(), bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
     const std::size_t name_ends = line.rfind(") ");
     if (name_ends == line.npos || name_ends + 2 >= line.size()) return false;
-    // Stopped by a signal, by a debugger, or in a system call that nothing interrupts.
+    // Stopped by a signal, by a debugger, or in an uninterruptible system call.
     return std::string_view("TtD").find(line[name_ends + 2]) != std::string_view::npos;
 }
 
 void shm_link::wait_for_end_of(const a_touch& one) noexcept {
     constexpr auto spinning = std::chrono::milliseconds(1);
-    // It will see the end of the connection before it believes what it reads.
+    // It will see the end of the connection before it uses what it reads.
     if (phase_ == phase::over && !one.writes()) return;
     const clock::time_point began = clock::steady().now();
     clock::time_point until = began + port_.patience();
     bool told = false;
-    // The process may have died in the midst of it; its copying has ended by the time it is gone.
+    // The process may have died halfway; its copying has ended by the time it is gone.
     while (pair_.theirs().touching.load(std::memory_order_seq_cst) == one.number && !is_gone()) {
         const clock::time_point now = clock::steady().now();
         if (now >= until) {
@@ -189,10 +189,10 @@ void shm_link::wait_for_end_of(const a_touch& one) noexcept {
                 fail({errc::disconnected, ETIMEDOUT});
             }
             if (!stopped) {
-                last_ = {};  // No honest one takes so long: nobody waits for it any more.
+                last_ = {};  // No correct peer takes so long: stop waiting.
                 return;
             }
-            until = now + port_.patience();  // Once it goes on it has that long to end.
+            until = now + port_.patience();  // Once resumed it has that long to finish.
         }
         if (now - began < spinning) {
             ::sched_yield();

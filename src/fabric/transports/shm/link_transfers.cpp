@@ -1,4 +1,4 @@
-// Put and get without the target's help: between its memory and ours.
+// Put and get without the target's help: directly between its memory and ours.
 #include <algorithm>
 #include <array>
 #include <type_traits>
@@ -10,8 +10,8 @@
 namespace amalgam::detail {
 namespace {
 
-// What is copied between two looks at whether it still may be, and so how long the owner of a
-// region waits at most when it closes it: some 300 us by the kernel, 30 us by ourselves.
+// Bytes copied between two checks of whether it is still allowed, which bounds how long closing a
+// region waits: about 300 us if the kernel copies, 30 us if we do.
 constexpr std::size_t crossed_at_once = std::size_t{4} << 20;
 constexpr std::size_t mapped_at_once = std::size_t{1} << 20;
 
@@ -48,7 +48,7 @@ bool shm_link::locate(const shm_found_region& found, access asked,
                       std::span<mutable_bytes> here) noexcept {
     static_assert(shm_region_slot::max_segments < shm_block_cache::capacity);
     if (found.blocks == 0 || !port_.shares_blocks() || !blocks_.denied().ok()) return false;
-    blocks_.drop_freed(board_);  // Here only: what the peer writes must not unmap what was located.
+    blocks_.drop_freed(board_);  // Only here: what the peer writes must not unmap located memory.
     for (std::size_t i = 0; i < found.segment_count; ++i) {
         const const_bytes& there = found.segments[i];
         here[i] = {};
@@ -87,17 +87,17 @@ std::optional<status> shm_link::transfer(std::span<const Local> local, const rem
             std::min<std::uint64_t>(left, maps ? mapped_at_once : crossed_at_once));
         if (maps) {
             copy(here, {mapped.data(), found.segment_count}, offset, some);
-            // What was read is the region's if its owner has not given up on us meanwhile: for
-            // that it does not wait for ever.
+            // The data read is valid if the owner has not given up on us meanwhile, as it does not
+            // wait forever.
             if constexpr (!is_put) {
                 std::atomic_thread_fence(std::memory_order_acquire);
                 if (pair_.theirs().closed.load(std::memory_order_seq_cst) != 0)
                     return status{errc::disconnected};
             }
         } else if (!crosses_) {
-            return std::nullopt;  // By frames, from the beginning: they write the same bytes.
+            return std::nullopt;  // By frames, from the start: they write the same bytes.
         } else {
-            // The number of a process that is gone may be another's by now.
+            // The id of a process that is gone may have been reused.
             if (is_put && !crossed && !is_there()) return status{errc::disconnected};
             crossed = true;
             auto there = place_in(foreign_segments(found.segments, found.segment_count), offset);
@@ -111,7 +111,7 @@ std::optional<status> shm_link::transfer(std::span<const Local> local, const rem
         offset += some;
         left -= some;
     }
-    // Read from the right process, if it is here still.
+    // It was the right process if it is still here.
     if (!is_put && crossed && !is_there()) return status{errc::disconnected};
     return status{};
 }

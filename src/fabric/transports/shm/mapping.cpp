@@ -50,7 +50,7 @@ shm_mapping shm_mapping::mirrored(int fd, std::size_t offset, std::size_t bytes)
 
 namespace {
 
-/// Makes a file longer. A limit of file sizes (`ulimit -f`) is EFBIG here, and no signal.
+/// Extends a file. A file size limit (`ulimit -f`) gives EFBIG, not a signal.
 bool set_length(int fd, std::size_t bytes) noexcept {
     sigset_t limit, before, pending;
     ::sigemptyset(&limit);
@@ -70,8 +70,8 @@ bool set_length(int fd, std::size_t bytes) noexcept {
     return done;
 }
 
-/// Whether the system counts memory before it is touched, and then has a page of a file in memory
-/// fail with SIGBUS when there is none.
+/// Whether the system accounts for memory before it is touched; it then raises SIGBUS for a page of
+/// a memory file if there is none.
 bool is_memory_counted() noexcept {
     static const bool counted = [] {
         const unique_fd file(::open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC));
@@ -123,13 +123,13 @@ bool forbid_new_writers(int fd) noexcept {
 bool is_shm_memory(int fd, std::size_t bytes) noexcept {
     struct stat facts {};
     struct statfs place {};
-    // Of huge pages (hugetlbfs has seals, too) there may be none left where its maker has punched a
-    // hole: touching it would be SIGBUS.
+    // Rejects huge pages (hugetlbfs supports seals too): there may be none left where the creator
+    // punched a hole, and touching it would raise SIGBUS.
     if (::fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode) ||
         facts.st_size != static_cast<off_t>(bytes) || ::fstatfs(fd, &place) != 0 ||
         place.f_type != TMPFS_MAGIC)
         return false;
-    // Files on a disk or behind a server have no seals: EINVAL.
+    // Files on disks or servers have no seals: EINVAL.
     const int seals = ::fcntl(fd, F_GET_SEALS);
     return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }

@@ -11,11 +11,11 @@
 namespace amalgam::detail {
 namespace {
 
-// Below this, copying through the ring is faster than a system call of the reader's: two cores
+// Below this size, copying through the ring is faster than a system call of the reader: two cores
 // copy at once, and no pages are looked up.
 constexpr std::size_t offer_from_bytes = std::size_t{128} << 10;
 
-// What the longest offer takes.
+// Lines of the longest offer.
 constexpr std::size_t offer_lines =
     shm_record_lines(sizeof(shm_offer) + shm_offer::max_segments * sizeof(shm_foreign_range));
 
@@ -54,7 +54,7 @@ void shm_outward::look_at_reader(std::uint64_t now) noexcept {
     if (awake != reader_awake_) {
         reader_awake_ = awake;
         ring_.set_fenced(always_fenced_ || awake != 0);
-        // The record before this look was not published that way: the order of the two is made up.
+        // The record before this check was published without a fence: restore the order of the two.
         std::atomic<bool> any{false};
         any.exchange(true, std::memory_order_seq_cst);
         now = reader_sleeps_->load(std::memory_order_seq_cst);
@@ -200,8 +200,8 @@ std::size_t shm_outward::end_answered(std::size_t budget) noexcept {
 }
 
 void shm_outward::bring(std::uint64_t asked) noexcept {
-    // The reader asks for the oldest offer that it has not answered, and answers nothing before it
-    // was brought what it asked for.
+    // The reader requests bytes of its oldest unanswered offer, and answers nothing before they
+    // have been provided.
     if (theirs_.pulled.load(std::memory_order_acquire) != offers_answered_) return;
     const std::uint64_t from = theirs_.asked_from.load(std::memory_order_relaxed);
     shm_lent* const one = offered_.first();
@@ -294,8 +294,8 @@ void shm_outward::detach(completion& on_sent) noexcept {
     if (!own_bytes(one)) return link_.fail({errc::no_memory});
     if (!offered) return;
     const std::uint32_t slot = one.slot;
-    // seq_cst: the reader says that it is copying, then looks here; we write here, then look
-    // whether it is copying.
+    // seq_cst: the reader declares that it is copying, then checks this word; we write this word,
+    // then check whether it is copying.
     mine_.moved[slot].store(reinterpret_cast<std::uint64_t>(one.own.data()),
                             std::memory_order_seq_cst);
     link_.wait_until_offer_untouched(slot);

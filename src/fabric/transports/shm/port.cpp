@@ -16,25 +16,25 @@ namespace amalgam::detail {
 namespace {
 
 constexpr std::size_t max_message_bytes = std::size_t{1} << 30;
-// From here on a transfer that needs no copy through a ring pays for its system call.
+// From this size, a transfer without a copy through a ring pays for its system call.
 constexpr std::size_t eager_bytes = std::size_t{16} << 10;
 
-// A line of a ring that nobody writes to stays in the cache, so looking at it costs a nanosecond;
-// up to so many are looked at in every turn.
+// A ring line that nobody writes stays in the cache, so polling it costs a nanosecond; up to this
+// many links are polled in every turn.
 constexpr std::size_t hot_links = 8;
-// Of more, those that brought nothing for so many turns are looked at in turns.
+// If there are more, links idle for this many turns are polled in rotation.
 constexpr std::uint64_t turns_until_quiet = 512;
 constexpr std::size_t quiet_links_at_once = 4;
-// How long we go without asking the kernel who came and went: some 20 us.
+// Interval between kernel queries for connections and disconnections: about 20 us.
 constexpr std::uint64_t cycles_between_events = std::uint64_t{1} << 16;
-// A watch in which fewer frames moved is short; after one with so many fences are not wanted any
-// more. They cost each frame some 5 ns; sleep_barrier() costs 0.6 us, and 30 us where a processor
-// of a virtual machine has to be interrupted for it.
+// A watch in which fewer frames moved is short; after a long one, fences are no longer wanted. They
+// cost each frame about 5 ns; sleep_barrier() costs 0.6 us, or 30 us if it must interrupt a
+// processor of a virtual machine.
 constexpr std::size_t short_watch = 64;
 constexpr unsigned watches_until_fences = 8;
 constexpr std::size_t long_watch = 1024;
 
-// Peers that are gone for us and have not ended a copy to our memory, before we ask why.
+// Closed peers that have not ended a copy to our memory, before we investigate.
 constexpr std::size_t max_sleepers = 16;
 
 capabilities facts(const shm_port_settings& settings) noexcept {
@@ -92,7 +92,7 @@ shm_port::shm_port(const shm_port_settings& settings, const port_options& option
 
 shm_port::~shm_port() {
     end_everything();
-    assert(lent_.taken() == 0);  // No link stands any more.
+    assert(lent_.taken() == 0);  // No links are left.
 }
 
 std::string shm_port::address() const {
@@ -187,7 +187,7 @@ std::size_t shm_port::poll_links(std::size_t budget) noexcept {
         link.last_turn_ = turn_;
         moved += link.inward().take(budget - moved);
         if (moved < budget) continue;
-        next_hot_ = at;  // Who was not reached is first next time.
+        next_hot_ = at;  // Links not reached are first next time.
         break;
     }
     return moved;
@@ -286,8 +286,8 @@ bool shm_port::arm() noexcept {
     return true;
 }
 
-/// Who sleeps often, and little happens in between, lets its senders have the barriers: one for
-/// each of a few records is cheaper than one in all processes.
+/// A reader that sleeps often, with little traffic in between, lets its senders fence: one fence
+/// per record for a few records is cheaper than a barrier in all processes.
 void shm_port::lie_down() noexcept {
     short_watches_ = std::exchange(watched_, 0) < short_watch ? short_watches_ + 1 : 0;
     const bool had_fences = wants_fences_;
@@ -322,7 +322,7 @@ void shm_port::release(frame_link& which) noexcept {
     forget(link);
     const auto at = std::find_if(links_.begin(), links_.end(),
                                  [&](const auto& one) { return one.get() == &link; });
-    // Regions that close later must know of it: there is room, see adopt().
+    // Regions that close later must know of it. Capacity: see adopt().
     if (link.may_write_yet()) sleepers_.push_back(std::move(*at));
     links_.erase(at);
     look_at_sleepers();
@@ -331,7 +331,7 @@ void shm_port::release(frame_link& which) noexcept {
 void shm_port::look_at_sleepers() noexcept {
     std::erase_if(sleepers_, [](const auto& one) { return !one->may_write_yet(); });
     if (sleepers_.size() <= max_sleepers) return;
-    // Nobody who is not stopped takes so long over one copy: they are no honest ones.
+    // Only a stopped peer takes so long over one copy: the others are not correct peers.
     const auto lies = std::find_if(sleepers_.begin(), sleepers_.end(),
                                    [](const auto& one) { return !one->is_stopped(); });
     if (lies != sleepers_.end()) sleepers_.erase(lies);

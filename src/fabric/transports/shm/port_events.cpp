@@ -1,4 +1,4 @@
-// What the kernel tells a port: who came, who went, who rings.
+// Kernel events of a port: connections, disconnections, rings.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -18,10 +18,10 @@
 namespace amalgam::detail {
 namespace {
 
-// How often those are looked after who have a certain time to answer, when nothing else happens.
+// How often deadlines are checked if nothing else happens.
 constexpr long timer_nanoseconds = 20'000'000;
 
-// Takes the rings of the bell off a socket.
+// Drains the bell bytes from a socket.
 void silence(int socket) noexcept {
     std::array<char, 16> bells;
     while (::recv(socket, bells.data(), bells.size(), MSG_DONTWAIT) > 0) {
@@ -39,7 +39,7 @@ bool shm_port::watch(int fd, shm_watch& what) noexcept {
 }
 
 void shm_port::unwatch(shm_link& link) noexcept {
-    // Not left to close(): a forked child may hold the descriptors, too.
+    // Not left to close(): a fork() child may hold the descriptors too.
     for (const unique_fd* fd : {&link.socket_, &link.process_})
         if (*fd) ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);
 }
@@ -59,7 +59,7 @@ void shm_port::look_at_events() noexcept {
     for (int i = 0; i < count; ++i)
         on_event(*static_cast<const shm_watch*>(events[static_cast<std::size_t>(i)].data.ptr),
                  events[static_cast<std::size_t>(i)].events);
-    // After the events: it sends newcomers away, whom one of them may have named.
+    // After the events, because it drops pending connections that an event may refer to.
     if (is_expecting() || timer_set_) look_at_time();
     watch_door();
     cool_links();
@@ -96,13 +96,13 @@ shm_greeting shm_port::greeting() const noexcept {
     return say;
 }
 
-// ---- those who come
+// ---- accepting
 
 void shm_port::on_door() noexcept {
     const clock::time_point patience = time().now() + options().silence_limit;
     while (shm_newcomer* came = door_.let_in(patience)) {
         if (watch(came->socket.get(), came->watch))
-            on_newcomer(*came);  // Whoever connects greets at once.
+            on_newcomer(*came);  // Connectors greet at once.
         else
             door_.dismiss(*came);
     }
@@ -152,10 +152,10 @@ void shm_port::welcome(shm_newcomer& who, shm_received_greeting& heard) noexcept
     link.shut();
     release(link);
 } catch (const std::bad_alloc&) {
-    // Sent away: to the other side we are out of reach.
+    // Dropped: to the other side we are unreachable.
 }
 
-// ---- those we come to
+// ---- connecting
 
 result<frame_link*> shm_port::connect(std::string_view address) noexcept try {
     const std::string name = parse_uri(address).value().name;
@@ -178,7 +178,7 @@ result<frame_link*> shm_port::connect(std::string_view address) noexcept try {
 void shm_port::reach(shm_link& link) noexcept {
     unique_fd socket = connect_to(link.name());
     if (!socket) {
-        // Its queue is full, or we are out of descriptors: later, while there is time.
+        // Backlog full or out of descriptors: retry while there is time.
         if (errno != EAGAIN && errno != EMFILE && errno != ENFILE)
             link.fail({errc::unreachable, errno});
         return;
@@ -222,7 +222,7 @@ void shm_port::on_welcome(shm_link& link) noexcept {
     }
     const shm_stranger who = who_is(link.socket_.get());
     if (!bring_up(link, std::move(link.socket_), who, heard)) link.fail({errc::unreachable, errno});
-    // look_at_time() follows, and takes it out of those we reach for.
+    // look_at_time() follows and removes it from reaching_.
 }
 
 bool shm_port::bring_up(shm_link& link, unique_fd socket, const shm_stranger& who,
@@ -238,14 +238,14 @@ bool shm_port::bring_up(shm_link& link, unique_fd socket, const shm_stranger& wh
 
 shm_link& shm_port::adopt(std::unique_ptr<shm_link> link) {
     links_.push_back(std::move(link));
-    // A link is in each list once at most; later additions must not fail.
+    // A link is in each list at most once; later additions must not fail.
     for (auto* list : {&hot_, &quiet_, &pushing_, &draining_, &reaching_})
         list->reserve(links_.size());
     sleepers_.reserve(sleepers_.size() + links_.size());
     return *links_.back();
 }
 
-// ---- those who take their time
+// ---- deadlines
 
 void shm_port::look_at_time() noexcept {
     const clock::time_point now = time().now();

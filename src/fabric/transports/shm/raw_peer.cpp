@@ -36,13 +36,13 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Kinds that mean nothing: neither framed_port's nor the transport's.
+/// Unknown frame kinds: neither framed_port's nor the transport's.
 frame_kind unknown_kind(seeded_random& dice) {
     const auto pick = static_cast<std::uint8_t>(dice.below(200));
     return static_cast<frame_kind>(pick < 9 ? 7 + pick : 19 + pick);
 }
 
-/// An offer that is right in all but what `spoil` does to it.
+/// An offer that is valid except for what `spoil` changes.
 template <typename Spoil>
 void offer(shm_raw_peer& peer, Spoil&& spoil) {
     struct {
@@ -68,7 +68,7 @@ shm_raw_peer::shm_raw_peer(std::string_view address)
       writer_(pair_.outward()),
       reader_(pair_.inward()) {
     const std::string name = uri::parse(address).name;
-    while (!socket_)  // Its queue may be full.
+    while (!socket_)  // The backlog may be full.
         socket_ = connect_to(name);
 }
 
@@ -144,7 +144,7 @@ void shm_raw_peer::wait_until_dropped() {
 void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
     seeded_random dice(seed);
     shm_raw_peer peer(address);
-    // The first kinds of harm are done instead of a greeting, the others after one.
+    // The first kinds replace the greeting, the others follow one.
     const std::uint64_t kind = seed % 20;
     if (kind >= 5) peer.greet();
     const std::vector<std::byte> bytes = noise(dice, 1 + dice.below(2000));
@@ -171,23 +171,23 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
         case 5:
             peer.write(unknown_kind(dice), small, bytes);
             break;
-        case 6:  // More of what never began.
+        case 6:  // A piece without a start.
             peer.write(shm_piece_kind, small, bytes);
             break;
-        case 7:  // A large message, and then something else than its pieces.
+        case 7:  // A large message, then something other than its pieces.
             peer.write(frame_kind::unexpected, 100000, noise(dice, shm_prefix_bytes));
             peer.write(frame_kind::unexpected, small, bytes);
             break;
-        case 8:  // More than it said.
+        case 8:  // More than announced.
             peer.write(frame_kind::unexpected, 40000, noise(dice, shm_prefix_bytes));
             for (int i = 0; i < 4; ++i)
                 peer.write(shm_piece_kind, 15000, noise(dice, 15000));
             break;
-        case 9:  // A piece of nothing, and one past the limit.
+        case 9:  // An empty piece, or one over the limit.
             peer.write(frame_kind::unexpected, 100000, noise(dice, shm_prefix_bytes));
             peer.write(shm_piece_kind, dice.chance(0.5) ? 0 : 0xffffffffu, {});
             break;
-        case 10:  // A message past every limit.
+        case 10:  // A message over every limit.
             peer.write(frame_kind::unexpected, 0xffffffffu, noise(dice, shm_prefix_bytes));
             break;
         case 11:
@@ -204,7 +204,7 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
         case 14:
             offer(peer, [](shm_offer& head, shm_foreign_range&) { head.slot = 5; });
             break;
-        case 15:  // Memory that is not there.
+        case 15:  // Nonexistent memory.
             offer(peer, [](shm_offer&, shm_foreign_range&) {});
             break;
         case 16:
@@ -212,7 +212,7 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
                 head.frame.kind = dice.chance(0.5) ? shm_offer_kind : shm_piece_kind;
             });
             break;
-        case 17:  // Answers to what nobody asked.
+        case 17:  // Unrequested answers.
             peer.write(frame_kind::rma_done, 3, const_bytes(bytes).first(1));
             peer.write(frame_kind::rma_done, 3, const_bytes(bytes).first(1));
             break;

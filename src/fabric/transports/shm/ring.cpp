@@ -6,14 +6,14 @@ namespace amalgam::detail {
 
 bool shm_ring_writer::look_again(std::size_t lines) noexcept {
     const std::uint64_t now = place_.consumed->load(std::memory_order_seq_cst);
-    if (now - seen_ > tail_ - seen_) {  // Not between the last look and the end.
+    if (now - seen_ > tail_ - seen_) {  // Not between the last check and the end.
         broken_ = true;
         return false;
     }
     seen_ = now;
     const std::uint64_t at = tail_ & (place_.count - 1);
     const std::uint64_t unread = tail_ - seen_;
-    // Before line `at - unread` nothing of this lap is unread, so that much can be written again.
+    // Before line `at - unread` everything in this lap has been read, so it can be rewritten.
     if (at >= shm_ring_place::lap_lines && unread <= shm_ring_place::lap_lines / 2 &&
         lines <= at - unread)
         start_over();
@@ -50,8 +50,8 @@ bool shm_ring_reader::tell() noexcept {
         return false;
     }
     woken_ = head_;
-    // seq_cst: followed by a look at whether the writer sleeps. One that found no room before it
-    // fell asleep has most of the ring unread, so that a quarter of it is yet to be passed.
+    // seq_cst: followed by a check of whether the writer sleeps. A writer that found no room before
+    // it fell asleep has most of the ring unread, so another quarter will still be passed.
     place_.consumed->store(head_, std::memory_order_seq_cst);
     return true;
 }

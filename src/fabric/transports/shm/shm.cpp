@@ -12,8 +12,8 @@
 namespace amalgam::detail {
 namespace {
 
-/// Whether the kernel lets this process use cross-memory attach at all: on itself it may always,
-/// unless the system calls are shut off.
+/// Whether the kernel allows this process cross-memory attach at all: on itself it always may,
+/// unless the system calls are blocked.
 status probe_cross_memory() noexcept {
     const shm_probe self{0x5eed, 0};
     return try_cross_memory(::getpid(), reinterpret_cast<std::uint64_t>(&self), self.token);

@@ -32,7 +32,7 @@ binding at_address(const socket_address& address, std::string named) {
 }
 
 binding at_every_address(std::uint16_t port) {
-    // One IPv6 socket serves both families; without IPv6 on this machine IPv4 it is.
+    // One IPv6 socket serves both families; without IPv6 on this machine, use IPv4.
     unique_fd probe(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
     auto any = socket_address::numeric(probe ? "::" : "0.0.0.0", port);
     return at_address(*any, "every address");
@@ -93,7 +93,7 @@ result<unique_fd> open_listener(const uri& where, const socket_address& at,
     int on = 1;
     int off = 0;
     if (socket) {
-        // A restarted program takes its port back though old connections linger.
+        // Lets a restarted program reuse its port while old connections linger.
         ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         if (at.family() == AF_INET6)
             ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -159,12 +159,12 @@ dialed open_connection(const binding& from, const socket_address& to) {
     const auto failed = [&] { return dialed{unique_fd(), errno}; };
     if (fd < 0) return failed();
     if (from.source) {
-        int on = 1;  // The local port is chosen with the remote end known: no lack of ports.
+        int on = 1;  // Local port chosen at connect(): avoids port exhaustion.
         ::setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
         if (::bind(fd, from.source.data(), from.source.bytes()) != 0) return failed();
     }
-    // Without the right to bind to a device the source address has to do. To this machine itself
-    // nothing leaves by a device, and a socket bound to one would not hear the answer.
+    // Without permission to bind to a device, the source address must do. Traffic to this machine
+    // leaves by no device, and a socket bound to one would not receive the reply.
     if (!from.device.empty() && !is_own(interface_addresses(), to))
         ::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, from.device.c_str(),
                      static_cast<socklen_t>(from.device.size()));
@@ -182,7 +182,7 @@ void suit_to_path(int fd) noexcept {
     const socket_address near = socket_address::near_end(fd);
     const socket_address far = socket_address::far_end(fd);
     if (!near.same_host(far) && !(near.is_loopback() && far.is_loopback())) return;
-    // The one algorithm that every kernel has and lets everybody choose.
+    // The only algorithm that every kernel has and lets everybody choose.
     constexpr char unpaced[] = "reno";
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced, sizeof unpaced - 1);
 }

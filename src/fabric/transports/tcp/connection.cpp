@@ -20,7 +20,7 @@ namespace amalgam::detail {
 namespace {
 
 constexpr int reads_per_round = 8;
-// Who sends less of a frame than this within the limit only holds it open.
+// A peer that sends less of a frame than this within the limit only holds it open.
 constexpr std::size_t least_bytes = 4096;
 
 using pieces = std::array<iovec, frame_reader::max_places>;
@@ -100,11 +100,11 @@ std::size_t connection::read(std::size_t budget) noexcept {
                 break;
             case frame_reader::state::paused:
                 held_ = paused_ = true;
-                // A peer that is lost, and not merely done, must not wait for room here.
+                // A lost peer, as opposed to one that is done, must not wait for room here.
                 if (phase_ == phase::broken) down({errc::disconnected, broken_by_});
                 break;
             case frame_reader::state::malformed:
-                if (phase_ == phase::over) break;  // Ended here, by no fault of its.
+                if (phase_ == phase::over) break;  // Ended by us, not its fault.
                 limited_log(log_level::warn, "tcp", "a peer broke the protocol and was dropped",
                             {{"peer", address_}});
                 down({errc::disconnected, EPROTO});
@@ -174,7 +174,7 @@ void connection::go_on() noexcept {
 
 void connection::ready(std::uint32_t events) noexcept {
     if (phase_ == phase::entering) return follow(handshake_->ready(events));
-    if (!can_read()) return;  // Of the same batch of events as its end.
+    if (!can_read()) return;  // Same batch of events as its end.
     if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
         readable_ = true;
         ended_ = ended_ || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
@@ -195,7 +195,7 @@ void connection::try_again() noexcept {
     home_.has_work(*this);
 }
 
-// ---- coming and going
+// ---- opening and closing
 
 void connection::begin(std::unique_ptr<handshake> way_in) noexcept {
     handshake_ = std::move(way_in);
@@ -241,10 +241,10 @@ void connection::down(status why) noexcept {
 void connection::shut() noexcept {
     drop_deadline();
     if (phase_ == phase::up) {
-        // Unblocked, only copies wait: their senders were told that they are done.
+        // Unblocked, only copies are queued: their senders were told that they are done.
         if (!blocked_) flush(nullptr);
-        // Unread bytes would make the kernel send a reset, which can overtake what was sent. By
-        // recv() itself ThreadSanitizer takes this for a write to address 0.
+        // Unread bytes would make the kernel send a reset, which can overtake sent data. Not recv()
+        // itself, which ThreadSanitizer takes for a write to address 0.
         constexpr std::size_t some = std::size_t{1} << 20;
         for (int i = 0; i < reads_per_round; ++i)
             if (::syscall(SYS_recvfrom, socket_.get(), nullptr, some, MSG_TRUNC | MSG_DONTWAIT,
@@ -294,7 +294,7 @@ void connection::check_sender(clock::time_point now) noexcept {
     const sender_state found = sender_.look(socket_.get(), limit, now);
     if (found == sender_state::dead) return down({errc::disconnected, ETIMEDOUT});
     watched_ = found != sender_state::clear || !queue_.empty();
-    // What looked like a full socket may have been memory that could not be read; see flush().
+    // What looked like a full socket may have been unreadable memory; see flush().
     if (blocked_ && found == sender_state::clear) try_again();
     if (watched_) return set_deadline(now + limit / 4);
     limit_unacknowledged(socket_.get(), limit);

@@ -1,4 +1,4 @@
-// What a connection does with frames that leave.
+// How a connection sends frames.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -14,15 +14,15 @@
 namespace amalgam::detail {
 namespace {
 
-// Gathered frames leave when they come to this much, at the latest.
+// Gathered frames are sent when they reach this size, at the latest.
 constexpr std::size_t flush_bytes = 16384;
 constexpr std::size_t max_pieces = 64;
-// Up to this, a frame is put together first: copying it costs less than a list of pieces.
+// Up to this size a frame is assembled first: copying costs less than a list of pieces.
 constexpr std::size_t joined_bytes = 256;
 
 using pieces = std::array<iovec, max_pieces>;
 
-/// What one call did with what it was offered.
+/// Result of one write call.
 struct written {
     std::size_t offered = 0;
     std::size_t sent = 0;
@@ -38,7 +38,7 @@ written write_pieces(int fd, std::span<iovec> what) noexcept {
     message.msg_iov = what.data();
     message.msg_iovlen = what.size();
     ssize_t sent;
-    do  // One piece is quicker told to the kernel without a list.
+    do  // For one piece, a call without a list is faster.
         sent = what.size() == 1 ? ::send(fd, what[0].iov_base, what[0].iov_len, flags)
                                 : ::sendmsg(fd, &message, flags);
     while (sent < 0 && errno == EINTR);
@@ -91,11 +91,11 @@ posted connection::write_or_queue(const wire_header& header, gather payload, com
         return posted::full;
     }
     if (sent == offered && all) return posted::done;
-    // What cannot be read is not copied either; the next round finds out what becomes of it.
+    // Unreadable memory is not copied either; the next round decides what to do with it.
     const bool kept = small && error == 0 ? queue_.copy(header, payload, sent)
                                           : queue_.lend(header, payload, *on_sent, sent);
     if (!kept) {
-        if (sent > 0) break_off(ENOMEM);  // Half a frame is out: what follows makes no sense.
+        if (sent > 0) break_off(ENOMEM);  // Half a frame was sent: the stream is broken.
         was_full_ = true;
         home_.has_work(*this);
         return posted::full;
@@ -129,8 +129,8 @@ posted connection::enqueue(const wire_header& header, gather payload, completion
     return small ? posted::done : posted::pending;
 }
 
-/// Writes the queue until it is empty or the socket full. Returns whether `posting` left whole:
-/// its sender is told by the return, all others by a callback in a round.
+/// Writes the queue until it is empty or the socket is full. Returns whether `posting` was sent
+/// whole: its sender learns that from the return value, all others from a callback in a round.
 bool connection::flush(const completion* posting) noexcept {
     bool posting_left = false;
     while (!queue_.empty()) {
@@ -148,7 +148,7 @@ bool connection::flush(const completion* posting) noexcept {
             break;
         }
         posting_left = settle(sent, posting) || posting_left;
-        // In front of bad memory the kernel stops early as well; then no event would follow.
+        // Before bad memory the kernel also stops early; no event would follow then.
         if (sent == offered || (met_bad_memory_ && sent > 0)) continue;
         wait_for_room();
         break;
@@ -157,15 +157,15 @@ bool connection::flush(const completion* posting) noexcept {
     return posting_left;
 }
 
-/// Some memory in the queue cannot be read. Gets past its first frame, or to the place in it that
-/// is bad, and past that. False: it ended in that, or the socket is full.
+/// Some queued memory cannot be read. Skips the first frame, or sends it up to the bad memory and
+/// past it. False: that ended the connection, or the socket is full.
 bool connection::pass_unreadable() noexcept {
     met_bad_memory_ = true;
     completion* const lent = queue_.first_lent();
     if (lent != nullptr && !queue_.first_begun() && !queue_.first_is_readable()) {
         if (home_.unreadable(*lent, false) == tcp_port::remedy::break_off) return false;
         queue_.forget(*lent);
-        was_full_ = true;  // No answer will ask for more of what waits behind it.
+        was_full_ = true;  // No reply will ask for what is queued behind it.
         home_.has_work(*this);
         return true;
     }
@@ -244,7 +244,7 @@ std::size_t connection::work_off(std::size_t budget) noexcept {
         completion& op = *first_sent_;
         first_sent_ = reinterpret_cast<completion*>(op.port_words[3]);
         if (first_sent_ == nullptr) last_sent_ = nullptr;
-        home_.sent(op, status{});  // May post here, and may close us.
+        home_.sent(op, status{});  // May post here, and may close this connection.
     }
     if (first_sent_ != nullptr) home_.has_work(*this);
     if (was_full_ && phase_ == phase::up && queue_.has_room()) {
@@ -256,10 +256,10 @@ std::size_t connection::work_off(std::size_t budget) noexcept {
 }
 
 void connection::break_off(int error) noexcept {
-    // A peer that is lost must not wait until somebody takes what it sent.
+    // A lost peer must not wait until somebody takes what it sent.
     if (paused_) return down({errc::disconnected, error});
-    // Not over yet: answers that came before the end can still be read. The socket may be well,
-    // as when it was our memory that failed: its reading has to end, too.
+    // Not over yet: replies received before the end can still be read. The socket may be intact,
+    // for example if our memory failed: its reading must end too.
     phase_ = phase::broken;
     broken_by_ = error;
     readable_ = true;

@@ -8,9 +8,8 @@
 namespace amalgam::detail {
 namespace {
 
-// Behind a landing this large, by the same call or the next, only a header's worth of room: what
-// comes next in such a stream is likely large as well, and must not be copied through the receive
-// buffer.
+// After a landing this large, in the same call or the next, leave room only for a header: the next
+// frame in such a stream is probably large too, and must not be copied through the receive buffer.
 constexpr std::size_t long_landing_bytes = std::size_t{32} << 10;
 constexpr std::size_t short_room_bytes = 4096;
 // A landing so scattered that one call would read less than this is filled by copying.
@@ -73,7 +72,7 @@ std::size_t frame_reader::places(std::span<iovec, max_places> into,
     return 1;
 }
 
-/// `bytes` more are where they belong, and the landing has room for the next. False: it ended.
+/// `bytes` more have landed; makes room for the next. False: the link ended.
 bool frame_reader::landed(std::size_t bytes, frame_handler& to) noexcept {
     large_left_ -= bytes;
     shown_left_ -= bytes;

@@ -32,7 +32,7 @@ void handshake::abandon() noexcept {
     socket_.reset();
 }
 
-/// Without memory the attempt fails like for any other reason, only without a sentence.
+/// If out of memory, the attempt fails as for any other reason, but without a sentence.
 template <typename Step>
 handshake::state handshake::guarded(Step next) noexcept try {
     return next();
@@ -64,7 +64,7 @@ handshake::state handshake::evict() noexcept {
 }
 
 handshake::state handshake::dial(std::vector<socket_address> to) noexcept {
-    // A socket bound to an address of one family reaches that family only.
+    // A socket bound to an address of one family reaches only that family.
     const int family = setting_.from.source.family();
     if (family != AF_UNSPEC)
         std::erase_if(to, [&](const socket_address& one) { return one.family() != family; });
@@ -101,7 +101,7 @@ handshake::state handshake::connected() {
     socklen_t bytes = sizeof error;
     ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
     const socket_address far = socket_address::far_end(socket_.get());
-    // Nobody listened, and the kernel picked that very port for our end: it called itself.
+    // No listener, and the kernel picked that very port for our end: it connected to itself.
     if (error == 0 && (!far || far == socket_address::near_end(socket_.get())))
         error = ECONNREFUSED;
     if (error != 0) return dial_next(error);
@@ -121,7 +121,7 @@ bool handshake::say_hello() noexcept {
 }
 
 handshake::state handshake::ready(std::uint32_t events) noexcept {
-    if (!socket_) return state::waiting;  // An event of an attempt given up since.
+    if (!socket_) return state::waiting;  // An event of an abandoned attempt.
     return guarded([&] {
         if (step_ == step::connecting) {
             if ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return state::waiting;
@@ -151,7 +151,7 @@ handshake::state handshake::read_hello() {
                         fmt::format("{} broke off before it said hello: {}", target_,
                                     std::strerror(errno)));
     }
-    // Also to another version, so that both sides know what is wrong.
+    // Sent to other versions too, so that both sides know what is wrong.
     if (accepted_ && !say_hello())
         return fail(errc::unreachable, errno, fmt::format("{} takes no hello", target_));
     if (theirs().version != hello::current_version)

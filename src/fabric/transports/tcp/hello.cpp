@@ -46,7 +46,7 @@ bool hello_reader::decode() {
     result_.version = from_wire(wire_.data()).extra;
     result_.incarnation = load_le<std::uint64_t>(wire_.data() + sizeof(frame_header));
     result_.address.assign(reinterpret_cast<const char*>(wire_.data()) + text_at, length);
-    // What else stands in it is another version's to say.
+    // The rest is for other versions to define.
     return result_.incarnation != 0 || result_.version != hello::current_version;
 }
 

@@ -12,8 +12,9 @@
 namespace amalgam::detail {
 namespace {
 
-/// What the kernel would send from to reach other hosts: connecting a datagram socket asks the
-/// routing table and sends nothing. The targets are documentation addresses (RFC 5737, 3849).
+/// The source address the kernel would use to reach other hosts: connecting a datagram socket
+/// queries the routing table and sends nothing. The targets are documentation addresses (RFC 5737,
+/// 3849).
 socket_address default_route_source(int family) {
     auto target = family == AF_INET ? socket_address::numeric("198.51.100.1", 9)
                                     : socket_address::numeric("2001:db8::1", 9);
@@ -44,8 +45,8 @@ std::vector<interface_address> interface_addresses() {
         }
         all.push_back({at->ifa_name, address, (at->ifa_flags & IFF_UP) != 0});
     }
-    // The kernel lists each interface once more without an address; that says something only of
-    // one that has none.
+    // The kernel also lists each interface once without an address; that is useful only for one
+    // that has none.
     std::set<std::string> addressed;
     for (const interface_address& one : all)
         if (one.address) addressed.insert(one.interface);

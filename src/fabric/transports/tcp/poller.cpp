@@ -24,7 +24,7 @@ void poller::change(int fd, event_source& source, std::uint32_t events) noexcept
 }
 
 void poller::forget(int fd) noexcept {
-    // Closing alone would not do: a forked child may hold the same connection open.
+    // Closing is not enough: a fork() child may hold the same connection open.
     epoll_event unused{};
     ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, &unused);
 }

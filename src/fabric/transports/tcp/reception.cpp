@@ -15,7 +15,7 @@ namespace amalgam::detail {
 namespace {
 
 constexpr int accepts_at_a_time = 64;
-// Each may look at all connections.
+// Each may scan all connections.
 constexpr int evictions_at_a_time = 4;
 constexpr std::chrono::milliseconds moment{100};
 
@@ -36,11 +36,11 @@ void reception::ready(std::uint32_t) noexcept {
             if (++strangers_ > home_.max_strangers()) home_.evict_stranger();
             continue;
         }
-        // Others are errors of the connection that was to be accepted: on to the next one.
+        // Other errors concern the connection being accepted: continue with the next.
         if (errno == EAGAIN) return;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             const int why = errno;
-            if (!somebody_waits()) return;  // The kernel asks for a descriptor before it looks.
+            if (!somebody_waits()) return;  // accept() needs a descriptor before it checks.
             if (evicted++ < evictions_at_a_time && home_.evict_for_newcomer()) continue;
             return hold(why);
         }

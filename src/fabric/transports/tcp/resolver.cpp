@@ -50,14 +50,14 @@ result<std::vector<socket_address>> resolve_or_lack_memory(const std::string& ho
 
 struct resolver::state {
     unique_fd answered{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
-    std::mutex guard;             // Of all below.
-    std::list<answer> questions;  // An element moves from here to `answers`: nothing can fail then.
+    std::mutex guard;             // Guards the members below.
+    std::list<answer> questions;  // Elements move to `answers`, which cannot fail.
     std::list<answer> answers;
     std::uint64_t last_number = 0;
     bool running = false;
     bool abandoned = false;
 
-    /// The thread: answers until there are no questions left.
+    /// The thread's function: answers until no questions are left.
     void run() {
         std::unique_lock lock(guard);
         while (!questions.empty() && !abandoned) {

@@ -11,7 +11,7 @@ namespace amalgam::detail {
 namespace {
 
 void set(int fd, int level, int option, int value) noexcept {
-    // Best effort: a kernel without one of these still notices, later.
+    // Best effort: a kernel without one of these notices later.
     ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
@@ -22,8 +22,8 @@ void limit_unacknowledged(int fd, std::chrono::milliseconds limit) noexcept {
 }
 
 void watch_silence(int fd, std::chrono::milliseconds limit) noexcept {
-    // The first probe at half the limit, then one a second. With TCP_USER_TIMEOUT set it is
-    // elapsed time that ends the connection, at a probe, not the count of probes.
+    // First probe at half the limit, then one per second. With TCP_USER_TIMEOUT set, elapsed time
+    // ends the connection, at a probe, not the number of probes.
     const auto seconds = static_cast<int>((limit.count() + 999) / 1000);
     set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     set(fd, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, seconds / 2));
@@ -34,8 +34,8 @@ void watch_silence(int fd, std::chrono::milliseconds limit) noexcept {
 
 sender_state judge(const sender_facts& facts, std::chrono::milliseconds limit) noexcept {
     if (facts.unacknowledged == 0 && facts.unsent_bytes == 0) return sender_state::clear;
-    // Retransmissions and window probes follow each other at doubling intervals, so silence since
-    // the last answer alone says nothing: the next one may not have been sent yet.
+    // Retransmissions and window probes follow at doubling intervals, so silence since the last
+    // answer alone proves nothing: the next one may not have been sent yet.
     const auto silence = std::min(facts.since_answer, facts.since_asked);
     const bool deaf = facts.unanswered >= 2 && silence > limit;
     return deaf ? sender_state::dead : sender_state::busy;
@@ -53,7 +53,7 @@ sender_state sender_watch::look(int fd, std::chrono::milliseconds limit,
                                 clock::time_point now) noexcept {
     tcp_info info{};
     socklen_t bytes = sizeof info;
-    // A socket that cannot be asked has an error waiting, which reading it will find.
+    // A socket that cannot be queried has a pending error, which reading will find.
     if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return sender_state::busy;
     const std::uint32_t unanswered = std::max(info.tcpi_probes, info.tcpi_retransmits);
     if (std::exchange(acknowledged_, info.tcpi_bytes_acked) != info.tcpi_bytes_acked)

@@ -75,7 +75,7 @@ std::optional<socket_address> socket_address::numeric(std::string_view host, std
         if (zone == 0) return std::nullopt;
     }
     socket_address plain = socket_address(v6, zone).with_port(port);
-    return socket_address(*plain.data(), plain.bytes());  // Unwraps IPv4 inside IPv6.
+    return socket_address(*plain.data(), plain.bytes());  // Unwraps IPv4 in IPv6.
 }
 
 socket_address socket_address::near_end(int fd) noexcept {

@@ -13,15 +13,15 @@
 namespace amalgam::detail {
 namespace {
 
-// Asking a socket that was busy lately is as dear as asking epoll, and gets the bytes at once; so
-// epoll, which knows of all others, is asked after so many of those.
+// Reading a recently busy socket costs as much as querying epoll, and returns the bytes at once. So
+// epoll, which covers all others, is queried only after this many reads.
 constexpr std::size_t reads_per_poll = 32;
 
-// Nobody is sent away for want of descriptors before there was time to say something.
+// No connection is evicted for lack of descriptors before it had time to send something.
 constexpr std::chrono::milliseconds fair_chance{100};
 
-/// Fruitless reads after which a connection is left to epoll, as one of so many: the more there
-/// are, the less likely it is that the next bytes come for this one.
+/// Fruitless reads after which one of `busy` connections is left to epoll: the more there are, the
+/// less likely the next bytes are for this one.
 constexpr std::size_t patience_among(std::size_t busy) noexcept {
     return busy == 1 ? 1024 : std::max<std::size_t>(128 / busy, 2);
 }
@@ -61,7 +61,7 @@ tcp_port::tcp_port(const port_options& options, setup with)
 
 tcp_port::~tcp_port() {
     end_everything();
-    connections_.clear();  // Strangers.
+    connections_.clear();  // Pending handshakes.
 }
 
 std::string tcp_port::address() const {
@@ -129,7 +129,7 @@ connection& tcp_port::make_connection(std::string address) {
     return *connections_.back();
 }
 
-/// Each list has room for all connections, so that entering one of them later cannot fail.
+/// Reserves capacity for all connections, so that adding one to a list later cannot fail.
 void tcp_port::make_room_for_lists() {
     for (auto* list : {&active_, &with_work_, &working_, &turned_away_})
         if (list->capacity() < connections_.size()) list->reserve(connections_.capacity());
@@ -178,7 +178,7 @@ bool tcp_port::entered(connection& who) noexcept {
     if (who.is_stranger) {
         try {
             if (!accepted(who, who.address())) return false;
-        } catch (const std::bad_alloc&) {  // Of the copy of its address.
+        } catch (const std::bad_alloc&) {  // From copying its address.
             return false;
         }
         who.is_stranger = false;
@@ -193,12 +193,12 @@ void tcp_port::forget_turned_away(connection& who) noexcept {
 }
 
 void tcp_port::report_turned_away() noexcept {
-    // One may be released by what link_down() brings about, hence not by iterator.
+    // Not by iterator: link_down() may cause one to be released.
     while (!turned_away_.empty()) {
         connection& who = *turned_away_.back();
         turned_away_.pop_back();
         const failure& why = who.way_in().why();
-        // A stranger that only goes, as a killed process or a port scan does, is nothing odd.
+        // A stranger that only leaves, as a killed process or a port scan does, is not unusual.
         const bool odd = who.is_stranger && why.what.native != ECONNRESET;
         if (!why.sentence.empty())
             limited_log(odd ? log_level::warn : log_level::info, "tcp",
@@ -237,7 +237,7 @@ bool tcp_port::evict_stranger(std::chrono::milliseconds age) noexcept {
     if (oldest == nullptr) return false;
     const auto since = oldest->way_in().deadline() - silence_limit();
     if (clock::steady().now() - since < age) return false;
-    oldest->is_evicted = true;  // Freed at the end of the round: an event may still name it.
+    oldest->is_evicted = true;  // Freed at the end of the round: an event may still refer to it.
     reception_->stranger_settled();
     count_evicted();
     oldest->follow(oldest->way_in().evict());
@@ -295,7 +295,7 @@ void tcp_port::has_work(connection& who) noexcept {
 std::size_t tcp_port::work_off(std::size_t budget) noexcept {
     if (with_work_.empty()) return 0;
     std::size_t done = 0;
-    std::swap(with_work_, working_);  // Callbacks may add to the one list, not to the other.
+    std::swap(with_work_, working_);  // Callbacks may add to with_work_ meanwhile.
     for (connection* who : working_) {
         who->has_work = false;
         done += who->work_off(budget - done);

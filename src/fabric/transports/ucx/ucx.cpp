@@ -35,7 +35,7 @@ std::string devices_of(const std::vector<ucx_resource>& all) {
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// The interface that has this address; empty: none, or it stands for all.
+/// The interface with this address; empty if none, or if it is a wildcard.
 std::string interface_of(const std::string& host, const std::vector<interface_address>& machine) {
     for (const interface_address& one : machine) {
         if (one.interface == host) return host;
@@ -99,8 +99,8 @@ public:
         traits.packet_bytes = ucx_carrier::packet_bytes;
         traits.listens = listens;
         traits.between_hosts = between_hosts;
-        // Of a killed process its half-written cell stays in the queue of shared memory that all
-        // others use, too.
+        // A killed process may leave a half-written cell in the shared-memory queue that all others
+        // use.
         traits.isolates_killed = !uses_shared_memory(where.protocol);
         ucx_carrier::setup with{"ucx+" + where.protocol, std::move(chosen), between_hosts,
                                 uses_shared_memory(where.protocol)};

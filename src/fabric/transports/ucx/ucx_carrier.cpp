@@ -17,15 +17,15 @@
 namespace amalgam::detail {
 namespace {
 
-constexpr unsigned packet_id = 1;  // Of our active messages.
+constexpr unsigned packet_id = 1;  // Id of our active messages.
 
-// Packets on their way when a port ends get this long; then their endpoints are cut off.
+// Time for packets in flight when a port ends; afterwards their endpoints are cut off.
 constexpr std::chrono::milliseconds last_words{200};
 
-// Of shared memory: with something in the queue that nobody finishes for so long, after a peer was
-// lost, nothing will come any more.
+// For shared memory: if an unfinished entry blocks the queue this long after a peer was lost,
+// nothing will arrive any more.
 constexpr std::chrono::seconds stuck_after{1};
-// When UCX says so often that it has work, and nothing comes, one sleeps for a moment all the same.
+// If UCX claims work this often without progress, we sleep for a moment anyway.
 constexpr unsigned enough_idle_looks = 1000;
 
 }  // namespace
@@ -92,27 +92,27 @@ std::size_t ucx_carrier::move_packets(std::size_t budget) noexcept {
 bool ucx_carrier::arm_paths() noexcept {
     if (needs_tending_) return false;
     const bool armed = ucp_worker_arm(worker_->get()) == UCS_OK;
-    // With packets that find no room in shared memory UCX is never ready for sleep, and nothing
-    // tells of room.
+    // While packets find no room in shared memory, UCX never permits sleep, and nothing signals
+    // room.
     if (lent_ > 0) {
         sleep_briefly(true);
         return true;
     }
     if (!with_.shares_memory) return armed;
-    // A peer that is killed, or stopped, between the word that it writes and the signal for it
-    // wakes nobody; one in the midst of writing keeps UCX from ever being ready.
+    // A peer that is killed or stopped between writing its word and signaling it wakes nobody; one
+    // halfway through writing keeps UCX from ever permitting sleep.
     if (!armed && ++idle_looks_ < enough_idle_looks) return false;
     if (!ends_.empty()) sleep_briefly(false);
     return true;
 }
 
-/// Of a killed process its half-written cell may stay in the queue, and no packet behind it comes.
+/// A killed process's half-written cell may stay in the queue and block packets behind it.
 void ucx_carrier::look_for_stuck_queue() noexcept {
     if (came_ > 0) {
         stuck_since_ = {};
         return;
     }
-    if (ucp_worker_arm(worker_->get()) == UCS_OK) {  // The queue is empty, and so nothing is stuck.
+    if (ucp_worker_arm(worker_->get()) == UCS_OK) {  // The queue is empty, so not stuck.
         suspects_queue_ = false;
         stuck_since_ = {};
         events().due();
@@ -178,7 +178,7 @@ ucx_carrier::~ucx_carrier() {
 std::unique_ptr<introduced_link> ucx_carrier::make_link() {
     auto made = std::make_unique<ucx_link>();
     made->carrier_ = this;
-    // Room for all, so that noting what happens to one cannot fail.
+    // Capacity for all, so that recording events cannot fail.
     const std::size_t count = links_ + 1;
     if (to_close_.capacity() < count) to_close_.reserve(2 * count);
     if (released_.capacity() < count) released_.reserve(2 * count);
@@ -198,13 +198,13 @@ status ucx_carrier::open_path(introduced_link& link, const_bytes name) noexcept 
     return {errc::no_memory, ENOMEM};
 }
 
-/// Its port was reached, or came here, but none of the addresses that UCX has of it.
+/// Logs that its tcp port was connected but none of the addresses UCX has for it can be reached.
 void ucx_carrier::say_unreachable(const ucx_link& link, ucs_status_t why) const noexcept try {
     limited_log(log_level::warn, "ucx",
                 "a peer that was met cannot be reached at the addresses that its UCX has: a filter "
                 "is in between, or it is a server behind address translation",
                 {{"met_at", met_at(link)}, {"reason", ucs_status_string(why)}});
-} catch (const std::bad_alloc&) {  // Then without a line.
+} catch (const std::bad_alloc&) {  // Not logged then.
 }
 
 bool ucx_carrier::is_on_this_host(const ucx_link& link) const {
@@ -215,8 +215,8 @@ bool ucx_carrier::is_on_this_host(const ucx_link& link) const {
     return found && is_own(interface_addresses(), found->front());
 }
 
-/// Goes to the worker of that name. Of an end that was called, UCX takes the connection on which
-/// its caller came, also when the addresses in the caller's name are behind address translation.
+/// Connects to the worker of that name. At an accepting end, UCX reuses the caller's connection,
+/// even if the addresses in the caller's name are behind address translation.
 status ucx_carrier::attach(ucx_link& link, const_bytes name) {
     auto made = std::make_unique<ucx_end>();
     made->carrier = this;
@@ -268,7 +268,7 @@ void ucx_carrier::release_path(std::unique_ptr<introduced_link> link) noexcept {
 
 namespace {
 
-/// Whether a request of UCX is over; frees it then.
+/// Whether a UCX request is complete; then frees it.
 bool is_over(void*& request) noexcept {
     if (request == nullptr) return true;
     if (!UCS_PTR_IS_ERR(request)) {
@@ -281,7 +281,7 @@ bool is_over(void*& request) noexcept {
 
 }  // namespace
 
-/// Ends an endpoint whose packets have left, or never will.
+/// Closes an endpoint whose packets were sent, or never will be.
 void ucx_carrier::cut_off(ucx_end*& end, void*& closing) noexcept {
     if (end == nullptr) return;
     ucp_request_param_t how{};
@@ -296,7 +296,7 @@ void ucx_carrier::cut_off(ucx_end*& end, void*& closing) noexcept {
     end = nullptr;
 }
 
-/// Begins to end an endpoint: what it was given leaves first.
+/// Starts to close an endpoint: pending packets are flushed first.
 void ucx_carrier::part(ucx_link& link) noexcept {
     if (link.end_ == nullptr) return;
     if (link.end_->failed || link.dead_) return cut_off(link.end_, link.closing_);
@@ -315,7 +315,7 @@ void ucx_carrier::tell_failed(ucx_end& end) noexcept {
     lost(*end.link, {errc::unreachable, end.why});
 }
 
-/// What may not be done inside of UCX's callbacks.
+/// Work that is not allowed inside UCX callbacks.
 void ucx_carrier::tend_links() noexcept {
     needs_tending_ = false;
     while (!failed_.empty()) {

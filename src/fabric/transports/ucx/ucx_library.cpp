@@ -20,7 +20,7 @@
 namespace amalgam::detail {
 namespace {
 
-constexpr const char* tcp_segment = "68000";  // Bytes: ucx_carrier::packet_bytes, and room.
+constexpr const char* tcp_segment = "68000";  // Bytes: ucx_carrier::packet_bytes, plus overhead.
 
 void add_resources(uct_component_h component, const uct_md_resource_desc_t& domain,
                    std::vector<ucx_resource>& all) {
@@ -58,7 +58,7 @@ struct config_release {
     void operator()(ucp_config_t* one) const noexcept { ucp_config_release(one); }
 };
 
-/// The name of a setting of UCX's tcp. Before 1.17 such settings are told without the transport.
+/// The name of a UCX tcp setting. Before 1.17, such settings have no transport prefix.
 std::string of_tcp(const char* setting) {
     unsigned major = 0, minor = 0, release = 0;
     ucp_get_version(&major, &minor, &release);
@@ -66,7 +66,7 @@ std::string of_tcp(const char* setting) {
     return std::string(says_whose ? "TCP_" : "") + setting;
 }
 
-/// A line of UCX's, which it would print on standard output.
+/// Receives a log line that UCX would print on standard output.
 ucs_log_func_rc_t take_line(const char*, unsigned, const char*, ucs_log_level_t level,
                             const ucs_log_component_config_t*, const char* format,
                             va_list values) noexcept {
@@ -80,7 +80,7 @@ ucs_log_func_rc_t take_line(const char*, unsigned, const char*, ucs_log_level_t 
     return UCS_LOG_FUNC_RC_STOP;
 }
 
-/// UCX's lines go to our log, unless the environment says where or what UCX is to write.
+/// Redirects UCX's log to ours, unless the environment says where or what UCX should write.
 void take_lines_once() {
     static const bool taken = [] {
         for (const char* own : {"UCX_LOG_FILE", "UCX_LOG_LEVEL"})
@@ -91,7 +91,7 @@ void take_lines_once() {
     (void)taken;
 }
 
-// In one word, as a lock may be held at a fork: the process above, how many uses it has below.
+// One word, as a lock may be held at a fork: process id above, number of uses below.
 std::atomic<std::uint64_t> uses{0};
 
 std::uint64_t no_uses() noexcept {
@@ -209,20 +209,20 @@ ucx_worker::ucx_worker(const std::string& protocol, const std::string& device, b
     };
     set("TLS", protocol);
     if (!device.empty()) set("NET_DEVICES", device);
-    // Shared memory, too, is to say when a peer is gone.
+    // Makes shared memory report lost peers too.
     if (uses_shared_memory(protocol)) set("MM_ERROR_HANDLING", "y");
     if (protocol == "tcp" || protocol == "all") {
         if (ipv6) set(of_tcp("AF_PRIO"), "inet6,inet");
-        // UCX aborts when a peer dies while memory of ours is lent to its tcp. Segments that hold a
-        // packet each, with UCX's headers, make the copy cheaper than the loan was.
+        // UCX aborts if a peer dies while its tcp borrows our memory. Segments that hold a packet
+        // with UCX's headers make copying cheaper than that was.
         set("ZCOPY_THRESH", "inf");
         set(of_tcp("TX_SEG_SIZE"), tcp_segment);
         set(of_tcp("RX_SEG_SIZE"), tcp_segment);
-        // Nobody waits while UCX connects; what the kernel asks three times in vain, in some 7 s,
-        // is not there.
+        // Connecting does not block; a host that does not answer three attempts, in about 7 s, is
+        // considered absent.
         set(of_tcp("CONN_NB"), "y");
         set(of_tcp("SYN_CNT"), "2");
-        set(of_tcp("TX_MAX_BUFS"), "-1");  // As it was: UCX writes it over with SYN_CNT.
+        set(of_tcp("TX_MAX_BUFS"), "-1");  // Unchanged: UCX overwrites it with SYN_CNT.
     }
 
     ucp_params_t params{};
