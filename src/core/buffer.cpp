@@ -25,11 +25,11 @@ namespace amalgam {
 namespace detail {
 
 struct buffer_block {
-    pool_core* core;     // None: from the heap, and back to it.
+    pool_core* core;     // Null: allocated from the heap and returned to it.
     buffer_block* next;  // While free.
     std::size_t capacity;
     std::uint8_t size_class;
-    std::uint8_t shard;  // The one it returns to.
+    std::uint8_t shard;  // The shard it returns to.
 };
 
 namespace {
@@ -39,7 +39,7 @@ constexpr std::size_t header_bytes = 64;
 static_assert(sizeof(buffer_block) <= header_bytes);
 
 constexpr std::size_t class_count = 19;
-constexpr std::uint8_t no_class = 255;  // Larger than the largest: never kept.
+constexpr std::uint8_t no_class = 255;  // Larger than the largest class: never kept.
 static_assert(buffer_pool::smallest_bytes << (class_count - 1) == buffer_pool::largest_bytes);
 
 constexpr std::size_t shard_count = 4;
@@ -61,7 +61,7 @@ std::byte* bytes_of(buffer_block* block) noexcept {
     return reinterpret_cast<std::byte*>(block) + header_bytes;
 }
 
-// Free bytes are poisoned for AddressSanitizer, so that a use after return is found.
+// Free bytes are poisoned for AddressSanitizer, so that use after return is detected.
 void hide([[maybe_unused]] buffer_block* block) noexcept {
 #ifdef AMALGAM_POISONS_MEMORY
     __asan_poison_memory_region(bytes_of(block), block->capacity);
@@ -86,7 +86,7 @@ void free_heap_block(buffer_block* block) noexcept {
     ::operator delete (block, std::align_val_t{alignment});
 }
 
-/// Spreads threads over shards: each keeps the number it drew.
+/// Spreads threads over shards: each thread keeps the number it drew.
 std::size_t thread_number() noexcept {
     static std::atomic<std::uint32_t> next{0};
     static constinit thread_local std::uint32_t mine = 0;
@@ -107,8 +107,8 @@ void pause(std::size_t tries) noexcept {
 
 /// The part of a pool that its buffers keep alive.
 ///
-/// Every block, out or free, holds one reference from heap to heap, and the pool holds one.
-/// So taking and returning touch no counter, only the shard.
+/// Every block, in use or free, holds one reference from allocation to release, and the pool holds
+/// one. So taking and returning touch no counter, only the shard.
 class pool_core {
 public:
     explicit pool_core(std::size_t keep_bytes_per_class) noexcept {
@@ -123,7 +123,7 @@ public:
         std::size_t c = class_for(size);
         std::size_t shards = shards_of(c);
         std::size_t home = thread_number() % shards;
-        // One shard means large blocks, where some waiting is cheaper than new pages.
+        // A single shard holds large blocks, where some waiting is cheaper than new pages.
         std::size_t tries = shards == 1 ? 64 : shards;
         for (std::size_t i = 0; i < tries; ++i) {
             shard& s = shards_[c][(home + i) % shards];
@@ -189,13 +189,13 @@ public:
     }
 
 private:
-    /// A stack of free blocks behind a lock that is tried, and waited for only by trim().
+    /// A stack of free blocks. Its lock is only tried, except that trim() waits for it.
     struct alignas(64) shard {
         std::atomic<bool> busy{false};
         bool closed = false;
         std::size_t kept = 0;
         buffer_block* free = nullptr;
-        // Given back while the lock was busy; joins `free` at the next pop.
+        // Returned while the lock was busy; joins `free` at the next pop.
         std::atomic<buffer_block*> returned{nullptr};
 
         static constinit inline buffer_block mark{};
@@ -224,7 +224,7 @@ private:
             return block;
         }
 
-        /// False when the pool is closed: the block is still the caller's.
+        /// False: the pool is closed, and the block still belongs to the caller.
         bool push_unlocked(buffer_block* block) noexcept {
             buffer_block* head = returned.load(std::memory_order_relaxed);
             do {

@@ -120,7 +120,8 @@ TEST(buffer_pool, buffers_outlive_their_pool) {
     std::thread([b = std::move(small)] {}).join();
 }
 
-// Model check: what a buffer holds stays until it ends, whatever other threads take and return.
+// Model check: a buffer keeps its contents until it is destroyed, whatever other threads take and
+// return.
 TEST(buffer_pool, threads_never_share_a_buffer_that_is_out) {
     buffer_pool pool({.keep_bytes_per_class = 16 << 10});
     std::mutex lock;

@@ -11,7 +11,7 @@ public:
 }  // namespace
 
 clock& clock::steady() noexcept {
-    static machine_clock the_clock;  // Stateless, so nothing is shared through it.
+    static machine_clock the_clock;  // Stateless, so it shares nothing.
     return the_clock;
 }
 

@@ -63,7 +63,7 @@ counter_set::watch& counter_set::watch::operator=(watch&& other) noexcept {
 void counter_set::watch::reset() noexcept {
     auto set = std::exchange(set_, {}).lock();
     if (!set) return;
-    decltype(set->watched)::node_type gone;  // Ends after the lock: its captures may call the set.
+    decltype(set->watched)::node_type gone;  // Freed after unlocking: captures may call the set.
     std::lock_guard hold(set->lock);
     gone = set->watched.extract(id_);
 }

@@ -83,7 +83,7 @@ TEST(counter_set, a_watch_that_has_ended_is_not_being_read_any_more) {
             reads = true;
             while (!ends)
                 std::this_thread::yield();
-            for (int i = 0; i < 5; ++i)  // Time for an end that does not wait.
+            for (int i = 0; i < 5; ++i)  // Time for a reset that does not wait.
                 std::this_thread::yield();
             has_read = true;
             return 1u;

@@ -15,11 +15,11 @@ namespace amalgam {
 
 namespace {
 
-constexpr std::uint32_t polynomial = 0x82f63b78;  // Its bits from low to high.
+constexpr std::uint32_t polynomial = 0x82f63b78;  // Bit-reversed: lowest bit first.
 
 using table = std::array<std::uint32_t, 256>;
 
-/// The n-th table: what a byte with n zero bytes behind it adds.
+/// The n-th table: the contribution of a byte followed by n zero bytes.
 constexpr std::array<table, 8> make_tables() {
     std::array<table, 8> made{};
     for (std::uint32_t byte = 0; byte < 256; ++byte) {

@@ -10,7 +10,7 @@
 namespace amalgam {
 namespace {
 
-// The vectors of RFC 3720, B.4, and the check value of the algorithm.
+// The test vectors of RFC 3720, B.4, and the algorithm's check value.
 TEST(crc32c, known_values) {
     EXPECT_EQ(crc32c(as_bytes_of(std::string_view("123456789"))), 0xe3069283u);
     EXPECT_EQ(crc32c(as_bytes_of(std::vector<char>(32, '\0'))), 0x8a9136aau);

@@ -7,7 +7,7 @@
 namespace amalgam {
 namespace {
 
-// The published vectors of FNV-1a, 64 bits. They travel on the wire: never change them.
+// The published test vectors of 64-bit FNV-1a. They travel on the wire: never change them.
 static_assert(fnv1a("") == 0xcbf29ce484222325u);
 static_assert(fnv1a("a") == 0xaf63dc4c8601ec8cu);
 static_assert(fnv1a("foobar") == 0x85944171f73967e8u);
@@ -27,7 +27,7 @@ TEST(hash, mix_keeps_small_numbers_apart_in_the_low_bits) {
     EXPECT_GT(low.size(), 250u);
 }
 
-/// The `x` of which x ^ (x >> shift) is `y`.
+/// The `x` for which x ^ (x >> shift) is `y`.
 constexpr std::uint64_t unshifted(std::uint64_t y, int shift) {
     std::uint64_t x = y;
     for (int known = shift; known < 64; known += shift)
@@ -35,10 +35,10 @@ constexpr std::uint64_t unshifted(std::uint64_t y, int shift) {
     return x;
 }
 
-/// The other way: each step of mix() taken back, from the last.
+/// The inverse of mix(): undoes each step, last one first.
 constexpr std::uint64_t unmixed(std::uint64_t y) {
     const auto inverse = [](std::uint64_t odd) {
-        std::uint64_t found = odd;  // Right in 3 bits; each round doubles that.
+        std::uint64_t found = odd;  // Correct in 3 bits; each round doubles that.
         for (int round = 0; round < 5; ++round)
             found *= 2 - odd * found;
         return found;

@@ -8,8 +8,8 @@
 namespace amalgam::detail {
 namespace {
 
-/// Bytes of the valid UTF-8 sequence `text` starts with, or 0 (RFC 3629: no overlong forms,
-/// no surrogates, nothing past U+10FFFF).
+/// Length of the valid UTF-8 sequence that `text` starts with, or 0 (RFC 3629: no overlong forms,
+/// no surrogates, nothing above U+10FFFF).
 std::size_t utf8_length(std::string_view text) noexcept {
     auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     unsigned char first = at(0);

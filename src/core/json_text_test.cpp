@@ -24,10 +24,10 @@ TEST(json_text, keeps_valid_utf8) {
 
 TEST(json_text, replaces_each_byte_of_invalid_utf8) {
     EXPECT_EQ(quoted("\xff"), R"("\ufffd")");
-    EXPECT_EQ(quoted("a\xc3"), R"("a\ufffd")");                              // Cut short.
+    EXPECT_EQ(quoted("a\xc3"), R"("a\ufffd")");                              // Truncated.
     EXPECT_EQ(quoted("\xc0\x80"), R"("\ufffd\ufffd")");                      // Overlong.
     EXPECT_EQ(quoted("\xed\xa0\x80"), R"("\ufffd\ufffd\ufffd")");            // A surrogate.
-    EXPECT_EQ(quoted("\xf4\x90\x80\x80"), R"("\ufffd\ufffd\ufffd\ufffd")");  // Past the last.
+    EXPECT_EQ(quoted("\xf4\x90\x80\x80"), R"("\ufffd\ufffd\ufffd\ufffd")");  // Too large.
     EXPECT_EQ(quoted("\xe2\x82x"), R"("\ufffd\ufffdx")");
 }
 

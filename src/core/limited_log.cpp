@@ -25,7 +25,7 @@ bool log_limit::admits(std::chrono::steady_clock::time_point now, std::uint64_t&
 
 namespace {
 
-/// One limit for each message, as far as there are places; those beyond share the last.
+/// One limit per message while there is room; further messages share the last.
 struct limits {
     struct entry {
         const char* message = nullptr;
@@ -44,7 +44,7 @@ struct limits {
 };
 
 limits& process_limits() noexcept {
-    static auto& the_limits = *new limits;  // As the logger, it outlives everything.
+    static auto& the_limits = *new limits;  // Outlives everything, as the logger does.
     return the_limits;
 }
 

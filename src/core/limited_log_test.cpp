@@ -32,7 +32,7 @@ TEST(limited_log, a_burst_is_let_through_then_one_a_second_and_the_rest_is_count
     EXPECT_FALSE(limit.admits(now, more));
 }
 
-/// In a process of its own: other tests look at the default logger's first use.
+/// In its own process: other tests check the default logger's first use.
 [[noreturn]] void say_often_and_once() {
     std::vector<std::string> lines;
     default_logger().set_sink([&](const log_record& one) { lines.push_back(to_text(one)); });
@@ -49,12 +49,12 @@ TEST(limited_log, each_message_has_a_limit_of_its_own) {
     EXPECT_EXIT(say_often_and_once(), testing::ExitedWithCode(0), "");
 }
 
-/// In a process of its own, too. More messages than the table has places, from several threads;
-/// then one of them after a second, which says what was left out.
+/// In its own process too. Logs more messages than the table has places, from several threads; then
+/// one of them a second later, which reports the suppressed lines.
 [[noreturn]] void say_from_everywhere() {
     std::vector<std::string> lines;
     default_logger().set_sink([&](const log_record& one) { lines.push_back(to_text(one)); });
-    static char many[300][16];  // Each has an address of its own, as literals have.
+    static char many[300][16];  // Each has its own address, as literals do.
     for (auto& each : many)
         std::snprintf(each, sizeof each, "line %d", static_cast<int>(&each - &many[0]));
     std::vector<std::thread> threads;
@@ -69,7 +69,7 @@ TEST(limited_log, each_message_has_a_limit_of_its_own) {
     for (auto& each : threads)
         each.join();
     const bool right =
-        lines.size() < 300 * detail::log_limit::burst;  // Those past the table share one.
+        lines.size() < 300 * detail::log_limit::burst;  // Those beyond the table share one.
     const std::string said = lines.front().substr(0, lines.front().find(' ', 5));
     const auto more = [&] { return lines.back().find(said + " and_more=") == 0; };
     while (!more())

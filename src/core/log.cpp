@@ -50,7 +50,7 @@ void append_value(std::string& out, const log_field& field, bool json) {
             return;
         case log_field::kind::real:
             if (json && !std::isfinite(field.real())) {
-                out += "null";  // JSON knows no infinity.
+                out += "null";  // JSON has no infinity.
             } else {
                 out += fmt::to_string(field.real());
             }
@@ -76,7 +76,7 @@ void append_json_members(std::string& out, const log_record& record) {
     }
 }
 
-/// Levels by component; what configure() edits and then installs as a whole.
+/// Levels by component; configure() edits a copy and installs it as a whole.
 struct level_table {
     log_level common = log_level::warn;
     std::map<std::string, log_level, std::less<>> apart;
@@ -93,7 +93,7 @@ struct level_table {
     }
 };
 
-/// The level as name() has it, where spdlog has words of its own.
+/// The level as name() spells it; spdlog uses other words.
 class level_word final : public spdlog::custom_flag_formatter {
 public:
     void format(const spdlog::details::log_msg& line, const std::tm&,

@@ -197,7 +197,7 @@ TEST(log, default_logger_complains_once_about_a_wrong_environment) {
     ::unsetenv("AMALGAM_LOG");
 }
 
-/// Writes a line when the program's static objects end, the logger's maker long gone.
+/// Writes a line when static objects are destroyed, after the logger's creator is gone.
 struct last_words {
     ~last_words() { log(log_level::error, "test", "the last words"); }
 };

@@ -9,7 +9,7 @@ void pin_library() noexcept {
         Dl_info here{};
         if (::dladdr(reinterpret_cast<void*>(&pin_library), &here) == 0) return false;
         if (here.dli_fname == nullptr || *here.dli_fname == '\0') return false;
-        // Its count goes down again; the mark stays.
+        // dlclose() drops the reference again; the NODELETE mark stays.
         void* const self = ::dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
         if (self != nullptr) ::dlclose(self);
         return self != nullptr;

@@ -13,7 +13,7 @@
 namespace amalgam {
 namespace {
 
-// Counts forks, so that a child throws away the numbers it inherited.
+// Counts forks, so that a child discards inherited numbers.
 std::atomic<std::uint32_t> fork_count{0};
 
 bool watch_forks() noexcept {
@@ -48,14 +48,14 @@ struct reserve {
 
 std::uint64_t random_u64() noexcept {
     reserve* const own = detail::thread_owned<reserve>::get();
-    if (own == nullptr) {  // no memory, or the thread ends
+    if (own == nullptr) {  // out of memory, or the thread is ending
         reserve one;
         one.fill();
         return one.words[0];
     }
     reserve& r = *own;
     if (r.left == 0 || r.filled_at_fork != fork_count.load(std::memory_order_relaxed)) r.fill();
-    // A number handed out is forgotten here: a later leak of memory does not tell it.
+    // The number is erased here: a later memory leak does not reveal it.
     return std::exchange(r.words[--r.left], 0);
 }
 

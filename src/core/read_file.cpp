@@ -32,7 +32,7 @@ result<std::vector<std::byte>> read_file(const std::string& path, std::size_t mo
     const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat about {};
     if (!file || ::fstat(file.get(), &about) != 0) return unreadable();
-    // What is no file, or one of /proc, says 0.
+    // Files in /proc and non-regular files report 0.
     const auto said = static_cast<std::size_t>(about.st_size);
     if (S_ISREG(about.st_mode) && said > most) return too_long(most);
     std::vector<std::byte> bytes;

@@ -25,7 +25,7 @@ TEST(status, every_code_has_a_name_of_its_own) {
 }
 
 TEST(status, no_code_is_ever_renumbered) {
-    // They travel on the wire: add lines, change none.
+    // They travel on the wire: add lines, never change one.
     constexpr std::pair<int, std::string_view> numbers[] = {
         {0, "ok"},
         {1, "timed_out"},

@@ -37,7 +37,7 @@ bool all_of(std::string_view text, std::string_view extra) noexcept {
     return all(text, [=](char c) { return is_alnum(c) || extra.find(c) != extra.npos; });
 }
 
-/// `text` fit for a sentence: control bytes shown as \xNN, the middle of long ones left out.
+/// Makes `text` printable in a sentence: control bytes as \xNN, long text shortened in the middle.
 std::string shown(std::string_view text) {
     constexpr std::size_t most = 64;
     std::string out;
@@ -59,14 +59,14 @@ std::string shown(std::string_view text) {
 /// What follows "://".
 enum class rest_of : std::uint8_t { required_name, optional_name, host, device_host, rank, other };
 
-/// What one scheme looks like.
+/// The syntax of one scheme.
 struct form {
     std::string_view scheme;
-    std::string_view shape;    ///< For sentences.
-    std::string_view example;  ///< Parses.
+    std::string_view shape;    ///< For error sentences.
+    std::string_view example;  ///< A valid URI.
     rest_of rest;
     bool has_protocol;
-    std::array<std::string_view, 2> protocols{};  ///< The only ones, when any is listed.
+    std::array<std::string_view, 2> protocols{};  ///< The only valid ones, if any are listed.
 };
 
 constexpr std::array forms{
@@ -93,7 +93,7 @@ const form& form_of(std::string_view scheme) noexcept {
     return at == forms.end() ? other_form : *at;
 }
 
-/// One pass over the text. Every step returns false after it has noted what is wrong.
+/// One pass over the text. Every step returns false after recording what is wrong.
 class parser {
 public:
     explicit parser(std::string_view text) : text_(text) {}
@@ -104,7 +104,7 @@ public:
     }
 
 private:
-    /// The three things a part can be. All sentences come from here.
+    /// The three ways a part can be bad. All error sentences come from here.
     bool missing(std::string_view part, std::string_view expected) {
         return refuse(fmt::format("the {} is missing, expected {}", part, expected));
     }
@@ -268,7 +268,7 @@ private:
 
     bool parse_ipv6(std::string_view text) {
         std::size_t percent = text.find('%');
-        std::string address(text.substr(0, percent));  // inet_pton() wants a terminated string.
+        std::string address(text.substr(0, percent));  // inet_pton() needs a terminated string.
         in6_addr binary{};
         char shortest[INET6_ADDRSTRLEN];
         if (address.find('\0') != address.npos ||
@@ -288,7 +288,7 @@ private:
         return true;
     }
 
-    /// A name, an interface or an IPv4 address: which of the first two is for the machine to say.
+    /// A name, an interface or an IPv4 address. Only the machine can tell the first two apart.
     bool parse_host(std::string_view text) {
         if (text.empty()) return true;
         bool numeric = all(text, [](char c) { return is_digit(c) || c == '.'; });

@@ -132,7 +132,7 @@ TEST(uri, part_too_many_is_told_in_one_sentence) {
 
 struct refused {
     const char* text;
-    const char* part;  ///< How the sentence names what is wrong.
+    const char* part;  ///< The error expected in the sentence.
 };
 
 constexpr refused every_part[] = {

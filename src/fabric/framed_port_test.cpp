@@ -134,7 +134,7 @@ TEST_F(framed_port_test, a_sink_that_leaves_is_told_later_of_whom_it_may_know) {
         port_.link_down(*link, {errc::disconnected});
     port_.settle_down();
     EXPECT_EQ(port_.released.size(), 3u);
-    EXPECT_EQ(port_.peer_address(unknown), "");  // Nothing is kept for it.
+    EXPECT_EQ(port_.peer_address(unknown), "");  // No record is kept for it.
     EXPECT_TRUE(port_.prepare_to_sleep());
     port_.set_sink(&sink_);
     port_.settle_down();
@@ -158,7 +158,7 @@ TEST_F(framed_port_test, a_sink_that_leaves_is_told_later_of_who_came_before) {
 
 TEST_F(framed_port_test, losses_that_nobody_is_told_are_bounded_as_messages_are) {
     constexpr std::size_t bound = (1000 + sizeof(peer_record) - 1) / sizeof(peer_record);
-    for (std::size_t rounds = 1; rounds <= 2; ++rounds) {  // Those that were told leave room.
+    for (std::size_t rounds = 1; rounds <= 2; ++rounds) {  // Reported ones free their room.
         port_.set_sink(nullptr);
         for (int i = 0; i < 100; ++i) {
             (void)port_.lookup("scripted://nobody").value();
@@ -205,7 +205,7 @@ TEST_F(framed_port_test, empty_messages_pause_a_link_too) {
     EXPECT_EQ(link_.resumes, 1);
 }
 
-/// A port with a bound for all peers together, and three of them.
+/// A port with a bound for all peers together, and three peers.
 class bounded_port : public testing::Test {
 protected:
     static constexpr std::size_t message = 10'000;
@@ -334,7 +334,7 @@ TEST_F(framed_port_test, the_loss_of_a_link_completes_everything_once_and_then_t
     EXPECT_EQ(op_.runs + put.runs + get.runs + receive_op.runs, 0);
     EXPECT_TRUE(port_.released.empty());
     EXPECT_EQ(port_.prepare_to_sleep(), false);
-    // What is posted meanwhile fails as well, and late.
+    // Later posts fail as well, and not before the earlier ones.
     EXPECT_EQ(send(port_, peer_, 1, "y", other_), posted::pending);
     while (port_.progress(1) > 0)
         if (sink_.down.empty())

@@ -48,7 +48,7 @@ TEST(matching, does_what_a_map_of_queues_does) {
         const std::uint64_t tags = 1 + random.below(200);
 
         for (int step = 0; step < 3000; ++step) {
-            // Tags as users make them: counters, and such that only the high bits differ.
+            // Tags as users choose them: counters, and tags that differ only in the high bits.
             std::uint64_t tag = random.below(tags);
             if (seed % 2 == 0) tag <<= 48;
             switch (random.below(3)) {

@@ -65,7 +65,7 @@ TEST_F(peer_table_test, an_address_finds_its_peer_until_it_is_forgotten) {
     EXPECT_EQ(one.address, "TCP://h:1");
     peer_record& again = peers_.add(link_, "tcp://h:1", "tcp://h:1");
     EXPECT_EQ(peers_.find(std::string("tcp://h:1")), &again);
-    peers_.forget_address(one);  // Already forgotten: must not take the new one's entry.
+    peers_.forget_address(one);  // Already forgotten: must not remove the new entry.
     EXPECT_EQ(peers_.find(std::string("tcp://h:1")), &again);
 }
 
@@ -75,7 +75,7 @@ TEST_F(peer_table_test, the_link_learns_whose_it_is) {
     EXPECT_EQ(link_.record, &one);
 }
 
-// Ten thousand idle peers are to fit in 64 KiB each, buffers of the transport included.
+// Ten thousand idle peers must fit in 64 KiB each, including the transport's buffers.
 static_assert(sizeof(peer_record) <= 1024);
 
 }  // namespace

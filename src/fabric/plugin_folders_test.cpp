@@ -31,7 +31,7 @@ std::string refusal(std::string_view name) {
     return loaded ? "loaded" : loaded.sentence();
 }
 
-/// A folder with one file that is no shared object.
+/// A folder with one file that is not a shared object.
 class broken_folder {
 public:
     broken_folder() : path_("/tmp/amalgam-plugins-XXXXXX") {
@@ -82,7 +82,7 @@ TEST_F(plugin_signals, a_handler_that_the_program_sets_meanwhile_stays) {
     {
         const kept_signals kept;
         std::signal(SIGUSR1, [](int) {});
-        // A function of the C library stands for a handler of a foreign one.
+        // A C library function stands in for a foreign library's handler.
         std::signal(SIGUSR2, reinterpret_cast<void (*)(int)>(::dlsym(RTLD_DEFAULT, "labs")));
     }
     EXPECT_EQ(own.changed(), std::vector<int>{SIGUSR1});

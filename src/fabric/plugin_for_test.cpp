@@ -1,4 +1,4 @@
-// A plug-in for the loader's test, and the same with one thing wrong: see CMakeLists.txt.
+// A plug-in for the loader's tests, and variants with one thing wrong: see CMakeLists.txt.
 #include <csignal>
 
 #include <amalgam/fabric/plugin.hpp>
@@ -9,7 +9,7 @@ using namespace amalgam;
 
 void take_signal(int) {}
 
-/// As the libraries of network cards do.
+/// As libraries of network cards do.
 [[maybe_unused]] const bool loaded_this = (std::signal(SIGHUP, &take_signal), true);
 
 class nowhere final : public transport {
@@ -47,7 +47,7 @@ amalgam_transport_plugin() noexcept {
     return &plugin;
 }
 #elif defined(PLUGIN_abi)
-// As a plug-in of an older release, in whose objects nothing says it before they are loaded.
+// Like a plug-in of an older release, which does not state its ABI before it is loaded.
 extern "C" const transport_plugin* amalgam_transport_plugin() noexcept;
 extern "C" __attribute__((visibility("default"))) const transport_plugin*
 amalgam_transport_plugin() noexcept {

@@ -53,7 +53,7 @@ TEST_F(region_table_test, rights_are_those_that_were_granted) {
 
 TEST_F(region_table_test, a_key_with_any_bit_changed_is_refused) {
     const auto wire = open().encode();
-    for (std::size_t bit = 0; bit < 33 * 8; ++bit) {  // What follows is reserved.
+    for (std::size_t bit = 0; bit < 33 * 8; ++bit) {  // The rest is reserved.
         auto forged = wire;
         forged[bit / 8] ^= std::byte{1} << (bit % 8);
         EXPECT_FALSE(allowed(remote_key::decode(forged), 0, 1)) << "bit " << bit;
@@ -86,7 +86,7 @@ TEST_F(region_table_test, segments_are_one_range_in_order) {
     std::vector<std::byte*> expected;
     std::size_t at = 0;
     while (at + 20 < memory_.size()) {
-        const std::size_t size = random.below(10);  // Empty ones, too.
+        const std::size_t size = random.below(10);  // Including empty ones.
         segments.emplace_back(memory_.data() + at, size);
         for (std::size_t i = 0; i < size; ++i)
             expected.push_back(memory_.data() + at + i);

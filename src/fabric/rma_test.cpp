@@ -1,5 +1,5 @@
-// Put and get over frames, against a transport that the test plays: what honest and dishonest
-// peers send. That transfers arrive whole is tested over real transports.
+// Put and get over frames, against a transport played by the test: what correct and malicious peers
+// send. Whole transfers are tested over real transports.
 #include <cstring>
 #include <vector>
 
@@ -69,7 +69,7 @@ protected:
     scripted_link& link_ = port_.peer();
 };
 
-// ---- as the side that asks
+// ---- initiator
 
 TEST_F(rma_test, a_put_is_done_when_every_piece_is_answered) {
     EXPECT_EQ(put(memory_, 100, op_), posted::pending);
@@ -106,7 +106,7 @@ TEST_F(rma_test, a_get_lands_in_order_in_scattered_memory) {
         const auto& frame = link_.out[i];
         const rma_request request = read_request(frame.payload.data());
         const const_bytes part = const_bytes(memory_).subspan(request.offset - 5, request.bytes);
-        if (i % 2 == 0) {  // Whole, or landing, as transports like.
+        if (i % 2 == 0) {  // Either whole or by a landing, as transports may do.
             EXPECT_EQ(data(frame.header.tag, request.offset, part), verdict::taken);
             continue;
         }
@@ -143,7 +143,7 @@ TEST_F(rma_test, a_refused_put_ends_so_when_all_its_pieces_are_answered) {
     EXPECT_TRUE(op_.ended_with(errc::denied));
     EXPECT_EQ(op_.bytes, 0u);
     EXPECT_EQ(op_.what.native, 7);
-    EXPECT_EQ(answer(tag, errc::ok), verdict::taken);  // It finds nobody.
+    EXPECT_EQ(answer(tag, errc::ok), verdict::taken);  // Matches no operation.
     EXPECT_EQ(op_.runs, 1);
 }
 
@@ -291,7 +291,7 @@ TEST_F(rma_test, a_canceled_put_takes_back_what_the_link_still_holds) {
     (void)put(memory_, 0, other_);
     link_.forgets = false;
     port_.cancel(other_);
-    EXPECT_EQ(link_.detached.size(), 4u);  // Our bytes are free, but theirs are not yet.
+    EXPECT_EQ(link_.detached.size(), 4u);  // Our memory is free, but theirs is not yet.
     EXPECT_EQ(other_.runs, 0);
     for (int i = 0; i < 4; ++i)
         (void)answer(link_.out[0].header.tag, errc::ok);
@@ -325,7 +325,7 @@ TEST_F(rma_test, a_get_canceled_while_it_lands_lets_go_of_its_memory) {
     EXPECT_EQ(op_.runs, 1);
 }
 
-// ---- as the side that owns the memory
+// ---- target
 
 class rma_target_test : public rma_test {
 protected:
@@ -433,7 +433,7 @@ TEST_F(rma_target_test, answers_to_a_full_link_wait_in_order_and_too_many_pause_
         last = ask(frame_kind::get, region_.key(), asked, 1);
     }
     EXPECT_EQ(last, verdict::pause);
-    EXPECT_GE(asked, rma_window);  // An honest peer's window never pauses its link.
+    EXPECT_GE(asked, rma_window);  // A correct peer's window never pauses its link.
     link_.answer = posted::done;
     port_.writable(link_);
     EXPECT_EQ(link_.resumes, 1);

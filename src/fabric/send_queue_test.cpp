@@ -23,13 +23,13 @@ wire_header header_of(std::size_t bytes, std::uint64_t tag) {
     return to_wire(header);
 }
 
-/// A queue with a socket behind it.
+/// A queue that feeds a socket.
 struct line {
     buffer_pool pool;
     send_queue queue{pool};
-    std::vector<std::byte> out;  ///< What the socket took.
+    std::vector<std::byte> out;  ///< Bytes taken by the socket.
 
-    /// The socket takes at most `limit` bytes; returns who was told that a frame left.
+    /// The socket takes at most `limit` bytes; returns the completions of frames that were sent.
     std::vector<completion*> write(std::size_t limit) {
         std::array<iovec, 64> places;
         const std::size_t count = queue.fill(places);
@@ -171,7 +171,7 @@ TEST(send_queue, any_mix_leaves_in_order_and_tells_each_sender_once) {
             lent_frame op;
             bool lent = false;
         };
-        std::deque<one_frame> waiting;  // The model: frames as the socket must see them.
+        std::deque<one_frame> waiting;  // The model: frames in the order the socket must see.
         std::vector<std::byte> expected;
         auto settle = [&](const std::vector<completion*>& told) {
             for (completion* who : told) {

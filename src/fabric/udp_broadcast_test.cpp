@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What came by a medium.
+/// Packets received from a medium.
 class listener {
 public:
     explicit listener(std::shared_ptr<broadcast_medium> on) : on_(std::move(on)) {
@@ -34,7 +34,7 @@ public:
     }
     ~listener() { on_->listen({}); }
 
-    /// UDP may lose any packet, also here: it is said again until it is heard.
+    /// UDP may lose any packet, even here: repeat it until it is received.
     bool hears_from(broadcast_medium& from, const std::string& what) {
         for (int attempts = 100; attempts > 0; --attempts) {
             if (!from.send(as_bytes_of(what))) return false;
@@ -60,7 +60,7 @@ std::string why_not(const std::string& uri) {
     return "it can";
 }
 
-// The broadcast address of the loopback interface, and a group on it.
+// The broadcast address of the loopback interface, and a multicast group on it.
 class udp_broadcast_test : public testing::TestWithParam<const char*> {};
 
 TEST_P(udp_broadcast_test, all_that_have_it_open_hear_each_other_and_themselves) {
@@ -82,7 +82,7 @@ TEST_P(udp_broadcast_test, a_receiver_that_was_taken_back_is_not_running_and_hea
         if (inside.exchange(true)) return;
         while (!may_return)
             std::this_thread::yield();
-        for (int i = 0; i < 5; ++i)  // Time for an end that does not wait.
+        for (int i = 0; i < 5; ++i)  // Time for an unsubscribe that does not wait.
             std::this_thread::yield();
         returned = true;
     });

@@ -1,4 +1,4 @@
-// Counts what the hot paths allocate: nothing, once their pools are warm.
+// Counts allocations on the hot paths: none, once their pools are warm.
 
 #include <chrono>
 #include <functional>
@@ -31,8 +31,8 @@
 namespace amalgam {
 namespace {
 
-/// Allocations of a thousand runs of `step` in a ULT, once its pools are warm. They are
-/// when they hold what is in flight and what every thread may keep: some hundred blocks.
+/// Allocations of a thousand runs of `step` in a ULT, once its pools are warm: once they hold
+/// everything in flight plus what every thread may keep, some hundred blocks.
 std::uint64_t allocations_of(execution_stream& stream, const std::function<void()>& step) {
     std::uint64_t counted = 1;
     ult runs = spawn(stream, [&] {

@@ -16,7 +16,7 @@ void barrier::check_parties() const {
                 "each round, and do not arrive after arrive_and_drop()");
 }
 
-// False: everybody is here.
+// False: all parties have arrived.
 bool barrier::enlist(detail::wait_node& me) {
     detail::wait_node* all = nullptr;
     {

@@ -26,7 +26,7 @@ TEST(barrier, nobody_is_a_round_ahead_and_one_in_each_round_was_last) {
             ++arrived;
             lasts += meet.arrive_and_wait();
             EXPECT_GE(arrived, 5 * round);
-            EXPECT_LT(arrived, 5 * (round + 1));  // who is here has not arrived again
+            EXPECT_LT(arrived, 5 * (round + 1));  // parties here have not arrived again
         }
     };
     std::vector<ult> ults;
@@ -52,7 +52,7 @@ TEST_F(barrier_in_turn, who_drops_out_is_not_expected_any_more) {
     EXPECT_EQ(news(), "");
     meet.arrive_and_drop();  // the last of this round
     run();
-    EXPECT_EQ(news(), "abba");  // b came last to the second round, and went on
+    EXPECT_EQ(news(), "abba");  // b was the last in the second round and continued
 }
 
 TEST_F(barrier_in_turn, when_all_have_dropped_out_an_arrival_is_refused) {

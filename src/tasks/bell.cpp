@@ -17,7 +17,7 @@ namespace amalgam::detail {
 namespace {
 struct bell_shelf {
     std::mutex lock;
-    pid_t process = 0;       // whose eventfds these are: a forked child must not ring its parent's
+    pid_t process = 0;       // owner of the eventfds: a fork() child must not ring its parent's
     bell* silent = nullptr;  // without an eventfd
     bell* with_fd = nullptr;
 };

@@ -8,14 +8,14 @@ namespace amalgam {
 namespace {
 
 TEST(bell, a_forked_child_does_not_use_its_parents_eventfds) {
-    { execution_stream used; }  // Leaves its bell behind for the next stream.
+    { execution_stream used; }  // Leaves its bell for the next stream.
     const pid_t child = ::fork();
     if (child == 0) {
         int code = 1;
         try {
             for (int fd = 3; fd < 64; ++fd)
                 ::close(fd);
-            execution_stream own;  // Throws when it watches a descriptor that is not there.
+            execution_stream own;  // Throws if it watches a nonexistent descriptor.
             spawn(own, [&] { code = 0; }).join();
         } catch (...) {
             code = 2;

@@ -1,4 +1,4 @@
-// Small recycled blocks, for the states of futures and for tasklets.
+// Small recycled blocks for the states of futures and for tasklets.
 
 #include "tasks/block_cache.hpp"
 

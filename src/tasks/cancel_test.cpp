@@ -40,7 +40,7 @@ struct cancel : testing::Test {
     manual_clock time;
     execution_stream stream{execution_stream_options{.clock = &time, .driven = true}};
 
-    /// Runs `body` until it parks, cancels it, and tells how it ended.
+    /// Runs `body` until it parks, cancels it, and returns how it ended.
     errc canceled_in(std::function<void()> body) {
         bool unwound = false;
         struct notice {
@@ -69,7 +69,7 @@ TEST_F(cancel, ends_every_kind_of_wait) {
     auto value = brings.get_future();
     EXPECT_EQ(canceled_in([&] { value.get(); }), errc::canceled);
     EXPECT_EQ(stream.next_timer(), std::nullopt);
-    happens.set();  // nobody is left on the list
+    happens.set();  // the list of waiters is empty
     brings.set_value(1);
     EXPECT_EQ(value.get(), 1);
 }
@@ -129,7 +129,7 @@ TEST_F(cancel, is_seen_at_the_next_yield_or_wait_and_only_once) {
     task.cancel();
     stream.run_ready();
     EXPECT_EQ(order, "acbd");
-    task.cancel();  // it has ended: nothing
+    task.cancel();  // it has ended: no effect
     task.join();
     EXPECT_THROW(task.cancel(), error);
 }
@@ -158,7 +158,7 @@ struct unwinding : cancel {
     event first, never;
     std::string order;
 
-    /// A noexcept destructor that waits, and yields.
+    /// A noexcept destructor that waits and yields.
     struct waits_at_end {
         event& what;
         std::string& order;
@@ -359,7 +359,7 @@ void race(bool stealing, unsigned seed) {
     while (served + canceled < ults * turns) {
         if (random() % 2 == 0) {
             tasks[random() % ults].cancel();
-        } else if (given - served < 2) {  // most wait
+        } else if (given - served < 2) {  // most ULTs wait
             {
                 const std::lock_guard hold(guard);
                 ++tickets;

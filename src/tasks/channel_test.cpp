@@ -149,7 +149,7 @@ TEST_F(channel_in_virtual_time, who_is_canceled_takes_and_brings_nothing) {
     ult pops = spawn(stream, [&] { items.pop(); });
     run();
     pops.cancel();
-    items.push(1);  // it was handed the item before it could run
+    items.push(1);  // it received the item before it could run
     run();
     pops.join();
     EXPECT_EQ(items.size(), 0u);
@@ -169,7 +169,7 @@ TEST_F(channel_in_virtual_time, who_is_canceled_takes_and_brings_nothing) {
     EXPECT_EQ(items.size(), 0u);
 }
 
-/// Its move throws when it was told to.
+/// Its move throws on request.
 struct fragile {
     explicit fragile(int n) : number(n) {}
     fragile(fragile&& other) : number(other.number) {
@@ -252,7 +252,7 @@ TEST(channel, destroys_the_items_that_are_left) {
 TEST(channel, without_room_for_an_item_is_refused) {
     EXPECT_THROW(channel<int>(0), error);
     EXPECT_EQ(channel<int>(7).capacity(), 7u);
-    if (conformance::slow_build) return;  // A sanitizer ends the process where there is no memory.
+    if (conformance::slow_build) return;  // Sanitizers end the process if out of memory.
     for (const std::size_t huge : {SIZE_MAX, SIZE_MAX / 8, SIZE_MAX / 64}) {
         try {
             channel<std::string> refused(huge);
@@ -305,7 +305,7 @@ TEST_F(channel_in_virtual_time, coroutines_push_and_pop) {
     stream.run_ready();
     EXPECT_EQ(seen, "0 1 2 all pushed 3 ");
     items.push(std::make_unique<int>(4));
-    EXPECT_EQ(seen, "0 1 2 all pushed 3 ");  // it goes on on its stream
+    EXPECT_EQ(seen, "0 1 2 all pushed 3 ");  // it continues on its stream
     stream.run_ready();
     items.close();
     stream.run_ready();
@@ -315,7 +315,7 @@ TEST_F(channel_in_virtual_time, coroutines_push_and_pop) {
 TEST(channel, a_coroutine_that_waits_to_push_is_told_of_the_end) {
     channel<std::unique_ptr<int>> items(1);
     std::string seen;
-    push_some(items, 2, seen);  // from a plain thread: goes on inside of close()
+    push_some(items, 2, seen);  // from a plain thread: continues inside close()
     EXPECT_EQ(seen, "");
     items.close();
     EXPECT_EQ(seen, "closed");

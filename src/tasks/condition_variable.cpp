@@ -13,8 +13,8 @@ void condition_variable::check_locked(const std::unique_lock<mutex>& lock) {
         "the look and the wait: lock it, look, and then wait");
 }
 
-// A ULT or thread locks the mutex itself once it runs. A coroutine cannot do so before it is
-// resumed, so it goes from this list to that of its mutex, which `wants` then points to.
+// A ULT or thread locks the mutex itself once it runs. A coroutine cannot do that before it is
+// resumed, so it moves from this list to that of its mutex, which `wants` then points to.
 void condition_variable::notify(detail::wait_node& who) noexcept {
     auto* const wanted = reinterpret_cast<mutex*>(who.wants);
     if (wanted == nullptr || !wanted->enlist(who)) who.who.unpark();

@@ -179,7 +179,7 @@ TEST_F(coroutine_in_turn, waits_for_a_condition_with_its_mutex) {
     run();
     {
         const std::lock_guard hold(guard);
-        changed.notify_one();  // looks again, and waits again, behind b
+        changed.notify_one();  // checks again and waits again, behind b
         run();
     }
     run();
@@ -189,7 +189,7 @@ TEST_F(coroutine_in_turn, waits_for_a_condition_with_its_mutex) {
         ready = true;
         changed.notify_all();
         run();
-        EXPECT_EQ(news(), "");  // the mutex is ours
+        EXPECT_EQ(news(), "");  // we hold the mutex
     }
     run();
     EXPECT_EQ(news(), "ba");

@@ -9,7 +9,7 @@
 #include <amalgam/tasks/mutex.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-// Times that no clock can add up.
+// Durations that overflow any clock.
 namespace amalgam {
 namespace {
 
@@ -20,7 +20,7 @@ using seconds_of_double = std::chrono::duration<double>;
 using hours_of_float = std::chrono::duration<float, std::ratio<3600>>;
 using ages = std::chrono::duration<std::int64_t, std::ratio<1'000'000'000>>;
 
-/// `check` for each time that is over before it begins.
+/// `check` for each duration that has already passed.
 template <typename Check>
 void for_each_time_that_is_over(Check check) {
     check(0ns);
@@ -35,7 +35,7 @@ void for_each_time_that_is_over(Check check) {
     check(seconds_of_double(std::numeric_limits<double>::quiet_NaN()));
 }
 
-/// The same for those that never are.
+/// The same for durations that never pass.
 template <typename Check>
 void for_each_time_without_end(Check check) {
     check(std::chrono::nanoseconds::max());

@@ -16,8 +16,8 @@ void event::wait() {
     wait_until(time_point::max());
 }
 
-// The list is locked even when the event is set: once a wait returned, the owner may destroy the
-// event, so set() must have let go of it.
+// Locks the list even if the event is set: once a wait has returned, the owner may destroy the
+// event, so set() must have released it.
 bool event::enlist(detail::wait_node& me) noexcept {
     const std::lock_guard hold(waiting_);
     if (is_set()) return false;
@@ -30,7 +30,7 @@ bool event::wait_until(time_point deadline) {
         const std::lock_guard hold(waiting_);
         if (is_set()) return true;
     }
-    detail::wait_node me;  // throws where nobody can wait
+    detail::wait_node me;  // throws where waiting is impossible
     return !enlist(me) || waiting_.wait_cancelable_until(me, deadline, "event");
 }
 

@@ -16,11 +16,12 @@ execution_stream::execution_stream(std::unique_ptr<scheduler> order,
     : impl_(std::make_unique<detail::stream>(*this, std::move(order), std::move(options))) {}
 
 execution_stream::~execution_stream() {
-    // Of the parent of a fork: its thread and descriptors are not this process's to end.
+    // Belongs to the parent of a fork: this process must not end its thread or descriptors.
     if (impl_->forked()) {
         static_cast<void>(impl_.release());
     } else if (detail::stream::current() == impl_.get() && !impl_->options().primary) {
-        // It is below us on this thread, as where a ULT calls exit() and the stream is static.
+        // It is below us on this thread, for example if a ULT calls exit() and the stream is
+        // static.
         impl_.release()->stay();
     }
 }

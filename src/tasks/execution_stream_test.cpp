@@ -31,7 +31,7 @@ TEST(execution_stream, an_idle_one_uses_no_cpu) {
     execution_stream stream;
     spawn(stream, [] {}).join();
     const auto before = stream.cpu_time();
-    // A timer of the stream ends the wait, so it slept and woke by itself.
+    // A timer of the stream ends the wait, so it slept and woke without outside help.
     spawn(stream, [] { this_task::sleep_for(200ms); }).join();
     EXPECT_LT(stream.cpu_time() - before, 20ms);
     EXPECT_GT(stream.cpu_time(), 0ns);
@@ -75,7 +75,7 @@ TEST(execution_stream, stop_within_a_limit_leaves_work_that_never_ends) {
             this_task::yield();
     });
     EXPECT_FALSE(stream.stop_within(1ms));
-    EXPECT_FALSE(stream.stop_within(1h));  // as it was
+    EXPECT_FALSE(stream.stop_within(1h));  // unchanged
 }
 
 TEST(execution_stream, stop_within_a_limit_that_is_enough_says_so) {
@@ -101,7 +101,7 @@ TEST(execution_stream, stop_within_shortens_a_stop_that_waits_already) {
     waits.join();
 }
 
-// It gave up after one second.
+// It used to give up after one second.
 TEST(execution_stream, stop_waits_for_all_that_is_ready) {
     for (const bool driven : {false, true}) {
         std::atomic<int> ran = 0;
@@ -129,7 +129,7 @@ TEST(execution_stream, stop_in_a_ult_lets_the_others_of_its_stream_run) {
     while (!began)
         std::this_thread::yield();
     std::vector<ult> stop;
-    for (int i = 0; i < 3; ++i)  // together, all wait for the same end
+    for (int i = 0; i < 3; ++i)  // together; all wait for the same end
         stop.push_back(spawn(here, [&] { stopped.stop(); }));
     spawn(here, [&] { may_end = true; }).join();
     for (ult& each : stop)
@@ -218,7 +218,7 @@ TEST(execution_stream, one_inside_another_switches_apart) {
     EXPECT_EQ(order, "abcd");
 }
 
-/// Counts what arrives on an eventfd.
+/// Counts what is written to an eventfd.
 struct counting_poller final : poller {
     std::size_t poll() noexcept override {
         std::uint64_t rings = 0;
@@ -290,7 +290,7 @@ TEST(poller, once_removed_is_not_touched) {
     EXPECT_THROW(stream.remove_poller(never_added), error);
 }
 
-// Its wait handle is watched no more, or could not be watched anew.
+// Its wait handle stayed unwatched, or could not be watched again.
 TEST(poller, may_be_added_again_after_it_was_removed) {
     execution_stream stream(execution_stream_options{.spin = 0ns});
     counting_poller source;

@@ -1,5 +1,5 @@
-// Who waits longest is served first, whoever gives up meanwhile: random programs on a driven
-// stream, in virtual time, for everything that promises it.
+// The longest waiter is served first, whoever gives up meanwhile: random programs on a driven
+// stream in virtual time, for everything that promises it.
 
 #include <cstddef>
 #include <set>
@@ -25,8 +25,8 @@ struct fairness : driven_stream_test {
 
     std::size_t below(std::size_t limit) { return dice() % limit; }
 
-    /// One more waits: a ULT, one that gives up, or a coroutine. `wait(deadline)` tells whether
-    /// it got what it wanted, `start()` is the same as a task.
+    /// Adds a waiter: a ULT, one that gives up, or a coroutine. `wait(deadline)` returns whether it
+    /// succeeded; `start()` is the same as a task.
     template <typename Wait, typename Start>
     void arrive(Wait wait, Start start) {
         const std::size_t kind = below(3);
@@ -42,7 +42,7 @@ struct fairness : driven_stream_test {
         }
         run();
     }
-    /// Lets time pass and the others go on, or not.
+    /// May let time pass and others continue.
     void go_on() {
         ++happened;
         if (below(3) == 0) advance(std::chrono::microseconds(below(20)));
@@ -53,8 +53,8 @@ struct fairness : driven_stream_test {
         EXPECT_GT(late, arrivals / 20);
     }
 
-    /// Around a wait. Whoever comes, at once or after waiting, must be the one that was there
-    /// first of those who have neither come nor given up. Those who were served before a new one
+    /// Placed around a wait. Whoever returns, at once or after waiting, must be the earliest
+    /// arrival of those that have neither returned nor given up. Those served before a new one
     /// arrives have always run before it.
     class turn {
     public:

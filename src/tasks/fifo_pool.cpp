@@ -9,12 +9,12 @@ void fifo_pool::push(work_unit& unit) noexcept {
     push_outside(unit);
 }
 
-// In the inbox it is marked by being its own predecessor, which no unit of a list is.
+// In the inbox such a unit is its own predecessor, which no unit in a list is.
 void fifo_pool::push_by_priority(work_unit& unit) noexcept {
     if (!on_own_stream()) {
         unit.prev_in_pool = &unit;
-        // First, as the pool's life may end with the push. A look in between costs only time: the
-        // unit then waits for the next, as any other does.
+        // First, as the push may end the pool's life. A check in between only costs time: the unit
+        // then waits for the next one, as any other does.
         unlooked_.store(0, std::memory_order_relaxed);
         return push_outside(unit);
     }
@@ -24,14 +24,14 @@ void fifo_pool::push_by_priority(work_unit& unit) noexcept {
 
 void fifo_pool::push_outside(work_unit& unit) noexcept {
     inbox_size_.fetch_add(1, std::memory_order_relaxed);
-    // Once the unit is visible it may run, and end, the life of this pool.
+    // Once the unit is visible it may run, and end the life of this pool.
     std::uintptr_t before = inbox_.load(std::memory_order_relaxed);
     do {
         unit.next_in_pool = has_units(before) ? reinterpret_cast<work_unit*>(before) : nullptr;
-        // seq_cst: half of the handshake with a stream that goes to sleep, see bell.hpp.
+        // seq_cst: half of the protocol with a stream that goes to sleep, see bell.hpp.
     } while (!inbox_.compare_exchange_weak(before, reinterpret_cast<std::uintptr_t>(&unit),
                                            std::memory_order_seq_cst, std::memory_order_relaxed));
-    // Who finds the inbox empty rings for all that come after, until it is taken.
+    // Whoever finds the inbox empty rings for all that follow until it is taken.
     if (!has_units(before) && before != empty_mark) {
         reinterpret_cast<detail::bell*>(before - empty_mark)->ring();
     }
@@ -42,8 +42,8 @@ std::uintptr_t fifo_pool::empty_inbox() const noexcept {
     return reinterpret_cast<std::uintptr_t>(rung) | empty_mark;
 }
 
-// Units that are there already are seen by the new server before it sleeps. seq_cst: so is one that
-// replaced the old mark.
+// The new server sees units already there before it sleeps. seq_cst: it also sees one that replaced
+// the old mark.
 void fifo_pool::server_changed() noexcept {
     std::uintptr_t now = inbox_.load(std::memory_order_relaxed);
     while (!has_units(now) &&

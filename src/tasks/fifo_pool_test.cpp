@@ -36,7 +36,7 @@ struct numbered final : work_unit {
     int origin;
 };
 
-/// Pushes and pops at random, as the serving stream or from outside, against a deque.
+/// Pushes and pops at random, from the serving stream or outside, compared with a deque.
 void compare_with_deque(bool on_stream, unsigned seed) {
     fifo_pool first, pool;
     execution_stream stream(
@@ -188,7 +188,7 @@ TEST(fifo_pool, counts_the_ults_that_live_in_it) {
 }
 
 #if defined(__x86_64__) && !defined(AMALGAM_ASAN) && !defined(AMALGAM_TSAN)
-/// Runs a thread step by step, and holds it after some instructions until told to go on.
+/// Single-steps a thread and holds it after some instructions until released.
 struct stepper {
     static constexpr greg_t trap_flag = 0x100;
     static inline std::atomic<int> steps_left = 0;
@@ -219,8 +219,8 @@ bool is_asleep(const execution_stream& which) {
                        [&](const auto& each) { return each.name == which.name() && each.asleep; });
 }
 
-// The pusher is held after the nth instruction, for each n, while the pool passes to another
-// stream, which goes to sleep. A bell that was looked up before and rung after wakes nobody.
+// For each n, the pusher is held after its nth instruction while the pool passes to another stream,
+// which goes to sleep. A bell looked up before that and rung afterwards would wake nobody.
 TEST(fifo_pool, wakes_the_stream_that_took_it_over_at_any_instruction_of_a_push) {
     stepper::handle(SIGUSR2, stepper::begin);
     stepper::handle(SIGTRAP, stepper::step);
@@ -253,7 +253,7 @@ TEST(fifo_pool, wakes_the_stream_that_took_it_over_at_any_instruction_of_a_push)
         while (!stepper::held && !pushed)
             std::this_thread::yield();
         in_time = !stepper::held;
-        // Once the unit is there, the pusher may be between claiming a bell and striking it.
+        // Once the unit is in the pool, the pusher may be between claiming a bell and striking it.
         if (!in_time && where.empty() && !ran.is_set()) {
             first.set_scheduler(serve(others[0]));
             second.set_scheduler(serve(where));

@@ -6,14 +6,14 @@
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#if defined(__x86_64__) && defined(__ELF__)  // elsewhere it is as Boost.Context does it
+#if defined(__x86_64__) && defined(__ELF__)  // elsewhere as Boost.Context does it
 
 #include <xmmintrin.h>
 
 namespace amalgam {
 namespace {
 
-// What the compiler would work out itself, it rounds as it likes.
+// volatile, as the compiler rounds constant expressions as it likes.
 volatile double one = 1, three = 3;
 
 struct float_control : testing::Test {

@@ -40,7 +40,7 @@ void in_parent() noexcept {
 }
 
 void in_child() noexcept {
-    void* const local = task_local();  // A ULT's stays its own, as it goes on as the thread.
+    void* const local = task_local();  // Keeps a ULT's value, as it continues as the thread.
     stream* const here = stream::set_current(nullptr);
     task_local() = local;
     if (here != nullptr && here->running() != nullptr) here->running()->end_with_child();

@@ -30,8 +30,8 @@
 #include "core/returning_child_testing.hpp"
 #include "tasks/sanitizer.hpp"
 
-// Children of fork() while streams run.
-// A child has one thread of several, which a leak check cannot tell.
+// fork() children while streams run. A child has only one of several threads, which a leak check
+// cannot know.
 extern "C" const char* __lsan_default_suppressions() {
     return "leak:__cxa_thread_atexit_impl\n";
 }
@@ -43,7 +43,7 @@ using namespace std::chrono_literals;
 using core_testing::child_that_returns;
 using core_testing::ended;
 
-/// What `body` gives in a child.
+/// Exit code of `body` run in a child.
 template <typename Body>
 int in_child(Body body) {
     const pid_t child = ::fork();
@@ -57,7 +57,7 @@ int in_child(Body body) {
     ::_exit(code);
 }
 
-/// True: it was refused, with the sentence that is about forks.
+/// True: it was refused with the message about forks.
 template <typename Act>
 bool refused(Act act) {
     try {
@@ -69,8 +69,8 @@ bool refused(Act act) {
     return false;
 }
 
-/// A new stream works. A child that ThreadSanitizer watches may start no thread when its parent has
-/// run ULTs, nor does that know the child's ULTs apart.
+/// A new stream works. Under ThreadSanitizer a child may start no thread if its parent has run
+/// ULTs, nor can it tell the child's ULTs apart.
 bool a_new_stream_works() {
     execution_stream own({.driven = detail::sanitized});
 #if defined(__SANITIZE_THREAD__)
@@ -177,7 +177,7 @@ TEST(forked_child, of_a_ult_is_a_plain_thread) {
     });
     const auto child = [&] {
         if (this_task::in_ult() || execution_stream::current() != nullptr) return 1;
-        go_on.set();  // Nobody runs it here.
+        go_on.set();  // No stream runs it here.
         this_task::yield();
         this_task::sleep_for(1us);
         if (other_ran != 0) return 2;

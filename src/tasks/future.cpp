@@ -34,7 +34,7 @@ bool future_core::wait_until(time_point deadline) {
         throw_if_canceled();
         return false;
     }
-    me.who.park();  // complete() has taken `me`: the permit comes
+    me.who.park();  // complete() has taken `me`: the permit will come
     return true;
 }
 

@@ -136,7 +136,7 @@ TEST(future, only_an_unfinished_one_asks_to_cancel_and_only_once) {
     EXPECT_EQ(asked, 2);
 }
 
-/// The least a coroutine needs: it starts at once and nobody waits for it.
+/// A minimal coroutine: it starts at once and is not awaited.
 struct fire_and_forget {
     struct promise_type {
         fire_and_forget get_return_object() { return {}; }
@@ -165,7 +165,7 @@ TEST(co_await, resumes_on_the_stream_that_completes) {
     post(stream, [&] { left.set_value(2); });
     post(stream, [&] {
         right.set_value(3);
-        EXPECT_FALSE(total.ready());  // resumed as a unit of its own, not inside set_value()
+        EXPECT_FALSE(total.ready());  // resumed as a separate unit, not inside set_value()
     });
     stream.run_ready();
     ASSERT_TRUE(total.ready());

@@ -1,4 +1,4 @@
-// Two ULTs that park, for the gdb script: gdb_test.cmake stops it in everything_is_parked().
+// Two ULTs that park, for testing the gdb script: gdb_test.cmake stops in everything_is_parked().
 
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/mutex.hpp>

@@ -1,5 +1,5 @@
-// Only in builds with AMALGAM_CHECK_HELD_MUTEXES. Stands before the C library's functions that
-// lock and unlock, to count what each thread holds.
+// Only in builds with AMALGAM_CHECK_HELD_MUTEXES. Interposes the C library's lock and unlock
+// functions to count what each thread holds.
 
 #include "tasks/held_mutexes.hpp"
 
@@ -38,7 +38,7 @@ namespace {
     return held;
 }
 
-/// The C library's function behind ours.
+/// The C library's function that ours replaces.
 template <typename... Arguments>
 class real_function {
 public:
@@ -47,7 +47,7 @@ public:
     int operator()(Arguments... arguments) noexcept {
         auto* function = found_.load(std::memory_order_relaxed);
         if (function == nullptr) {
-            // dlsym() itself locks: a process that has just begun, and has no second thread.
+            // dlsym() itself locks: then the process has just begun and has no second thread.
             if (std::exchange(searching, true)) return 0;
             function = reinterpret_cast<int (*)(Arguments...)>(::dlsym(RTLD_NEXT, name_));
             searching = false;
@@ -67,13 +67,13 @@ int after_lock(int result) noexcept {
     return result;
 }
 
-// Not below zero: what another ULT or thread had locked is not counted here.
+// Not below zero: locks taken by another ULT or thread are not counted here.
 int after_unlock(int result) noexcept {
     if (int& count = held_here(); result == 0 && count > 0) --count;
     return result;
 }
 
-/// The innermost return addresses of whoever called.
+/// The innermost return addresses of the caller.
 struct call_path {
     std::array<std::uintptr_t, 16> addresses{};
     std::size_t count = 0;
@@ -103,7 +103,7 @@ struct call_path {
         return mixed == 0 ? 1 : mixed;
     }
 
-    /// "function (file+0x12) < caller (file+0x34) < …": what addr2line takes.
+    /// "function (file+0x12) < caller (file+0x34) < …", usable with addr2line.
     std::string text() const {
         std::string all;
         for (const std::uintptr_t each : std::span(addresses).first(count)) {
@@ -130,7 +130,7 @@ struct call_path {
     }
 };
 
-/// The places that were reported. When it is full, no more are.
+/// Places already reported. Once full, nothing more is reported.
 constinit std::array<std::atomic<std::uint64_t>, 256> told{};
 
 bool first_time(std::uint64_t hash) noexcept {
@@ -145,7 +145,7 @@ bool first_time(std::uint64_t hash) noexcept {
 
 [[gnu::noinline]] void report(const ult_core& who, const char* how, int count) noexcept try {
     call_path path;
-    path.fill(2);  // report() and who asked for it
+    path.fill(2);  // report() and its caller
     if (!first_time(path.hash())) return;
     log(log_level::error, "tasks",
         "a ULT leaves its stream while it holds a mutex of the system, so whoever locks that next "
@@ -155,7 +155,7 @@ bool first_time(std::uint64_t hash) noexcept {
          {"held", count},
          {"where", path.text()}});
 } catch (const std::exception&) {
-    // No memory to say it with.
+    // Out of memory for the report.
 }
 
 }  // namespace
@@ -200,8 +200,8 @@ constinit real_function<rwlock_type, clockid_t, time_type> real_clockwrlock(
 constinit real_function<rwlock_type> real_rwunlock("pthread_rwlock_unlock");
 }  // namespace
 
-// pthread_cond_wait() is not among these: inside the C library it unlocks and locks again past
-// them, so what is counted is true again when it returns.
+// Without pthread_cond_wait(): inside the C library it unlocks and relocks without these functions,
+// so the count is correct again when it returns.
 extern "C" {
 
 int pthread_mutex_lock(mutex_type which) noexcept {

@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// One stream that the test's own thread runs, and what was logged.
+/// One stream run by the test's own thread, and the log.
 struct held_mutexes : testing::Test {
     void SetUp() override {
         default_logger().set_sink([this](const log_record& line) {
@@ -83,7 +83,7 @@ TEST_F(held_mutexes, across_a_join_are_reported) {
 TEST_F(held_mutexes, at_the_end_of_a_ult_are_reported) {
     pthread_mutex_t forgotten = PTHREAD_MUTEX_INITIALIZER;
     run_in_ult([&] { pthread_mutex_lock(&forgotten); });
-    run_in_ult([] { this_task::yield(); });  // that one's count is its own
+    run_in_ult([] { this_task::yield(); });  // its count is separate
     ASSERT_EQ(said.size(), 1u);
     EXPECT_TRUE(says(0, "to=end held=1")) << said[0];
     pthread_mutex_unlock(&forgotten);

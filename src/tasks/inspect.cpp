@@ -51,11 +51,11 @@ void keep(const frames& seen, std::size_t count, ult_info& of) {
 
 struct detail::ult_registry::listing {
     std::vector<ult_info> all;
-    /// Which of them ran. They are traced at the end: their threads may take a while to answer.
+    /// Those that were running. They are traced last: their threads may take a while to answer.
     std::vector<std::pair<std::size_t, running_ult>> running;
 };
 
-// A hold keeps what is on a stack as it is; whoever was looked at may run on at once.
+// A hold freezes what is on a stack; a ULT that was inspected may continue at once.
 void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces, listing& into) {
     const hold still(at);
     for (ult_core* each : at) {
@@ -87,7 +87,7 @@ void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces,
     }
 }
 
-// The lock keeps stacks mapped. Not all ULTs are held at once: those of a server must go on.
+// The lock keeps stacks mapped. ULTs are held in batches: those of a server must keep running.
 std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
     constexpr std::size_t held_at_once = 256;
     listing found;
@@ -122,7 +122,7 @@ std::vector<ult_info> list_ults(bool with_traces) {
 
 namespace {
 
-/// While one lives, who writes to a pipe that nobody reads is told by EPIPE alone.
+/// While it exists, writing to a pipe without a reader only gives EPIPE, no signal.
 class no_broken_pipe_signal {
 public:
     no_broken_pipe_signal() noexcept {
@@ -181,8 +181,8 @@ namespace {
 std::atomic<int> asks_to_print{-1};
 std::atomic<pid_t> printing_process{0};
 
-// A child of fork() has the handler and the descriptor, but not the thread: what it wrote there
-// would make its parent print.
+// A fork() child has the handler and the descriptor, but not the thread: writing there would make
+// its parent print.
 extern "C" void amalgam_ask_to_print(int) {
     const int before = errno;
     if (::getpid() != printing_process.load(std::memory_order_relaxed)) return;
@@ -206,7 +206,7 @@ void start_printer() {
                 try {
                     if (times != 0) print_ults(STDERR_FILENO);
                 } catch (const std::exception&) {
-                    continue;  // no memory to make the list: ask again
+                    continue;  // out of memory for the list: ask again
                 }
             }
         }).detach();
@@ -225,7 +225,7 @@ void print_ults_on_signal(int signal_number) {
     static std::mutex one_at_a_time;
     const std::lock_guard hold(one_at_a_time);
     detail::pin_library();
-    // A child's own thread prints for a child that asks.
+    // A fork() child that asks gets its own printing thread.
     if (printing_process.load(std::memory_order_relaxed) != ::getpid()) {
         const int of_parent = asks_to_print.exchange(-1, std::memory_order_relaxed);
         if (of_parent >= 0) ::close(of_parent);

@@ -41,7 +41,7 @@ AMALGAM_IN_TRACES void wait_deep_inside(event& what, int depth) {
 
 AMALGAM_IN_TRACES void compute_until(const std::atomic<bool>& enough) {
     std::mutex mine;
-    // ThreadSanitizer brings signals at calls that it knows.
+    // ThreadSanitizer delivers signals only at calls it intercepts.
     while (!enough)
         const std::lock_guard hold(mine);
 }
@@ -142,7 +142,7 @@ TEST_F(inspect, a_wait_is_as_long_as_it_lasted) {
     while (waited < 5ms)
         waited = find("waits")->waited;
     const auto after = std::chrono::steady_clock::now();
-    // Two clocks are compared, so not to the last nanosecond.
+    // Two clocks are compared, so not exact.
     EXPECT_LE(waited, (after - before) * 11 / 10);
     while (std::chrono::steady_clock::now() - parked < 20ms)
         continue;
@@ -218,8 +218,8 @@ TEST(inspect_running, is_traced_in_the_middle_of_switches) {
             if (calls_of(each, "yield_until") != 1 || calls_of(each, "ult_main") != 1) ++lost;
         }
     }
-    // Whatever instruction it was at, the way out of there is found; but for clang, whose tables of
-    // other functions are late by an instruction where those end.
+    // At any instruction the unwinder must find the way out, except for clang, whose unwind tables
+    // are off by one instruction at the end of other functions.
 #if defined(__clang__)
     EXPECT_LT(lost, 50);
 #else
@@ -293,7 +293,7 @@ TEST(inspect_busy, looks_at_ults_that_start_switch_and_end_meanwhile) {
         each.join();
 }
 
-/// Everything that is written to standard error while it lives.
+/// Captures everything written to standard error while it exists.
 class standard_error {
 public:
     standard_error() : before_(::dup(STDERR_FILENO)) {
@@ -378,7 +378,7 @@ TEST_F(inspect, what_cannot_be_printed_is_left_out_and_the_program_goes_on) {
         continue;
     print_ults(writes.get());  // It is full.
     reads.reset();
-    print_ults(writes.get());  // Nobody reads it: SIGPIPE is the end of a program by default.
+    print_ults(writes.get());  // No reader: SIGPIPE ends a program by default.
     happens.set();
     stream.run_ready();
     one.join();

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int steps = 6;
 
-/// One of the three ways to lock, by dice; `deadline` is near.
+/// One of the three ways to lock, at random; `deadline` is near.
 template <typename Lock, typename Try, typename Timed>
 bool one_way(actor& who, Lock lock, Try attempt, Timed timed) {
     switch (who.below(3)) {
@@ -212,7 +212,7 @@ TEST_F(interleavings, a_barrier_lets_nobody_through_before_all_have_come) {
     for (int round = 0; round < rounds; ++round) {
         const std::size_t actors = some_actors();
         barrier meet(actors);
-        // Who drops out in which meeting is known before, and so how many each meeting expects.
+        // Who drops out in which round is decided beforehand, and so how many each round expects.
         std::array<int, most_actors> last_meeting{};
         std::array<int, steps> expected{}, drops{};
         for (std::size_t i = 0; i < actors; ++i) {
@@ -262,7 +262,7 @@ TEST_F(interleavings, a_barrier_lets_nobody_through_before_all_have_come) {
     }
 }
 
-/// Everything that is set once, by as many as it takes, and waited for by all.
+/// Everything that is set once, by any number of setters, and that all wait for.
 struct things_set_once {
     explicit things_set_once(std::size_t actors)
         : all_here(actors), gate(actors, [this](std::span<std::size_t> all) {
@@ -344,7 +344,7 @@ TEST_F(interleavings, what_is_called_once_succeeds_once) {
                 });
                 EXPECT_EQ(done, 1);
             } catch (const std::runtime_error&) {
-                // Its own, or, in a coroutine, that it may not wait.
+                // Its own exception or, in a coroutine, the refusal to wait.
             }
         };
         crowd(

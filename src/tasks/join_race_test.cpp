@@ -1,5 +1,5 @@
-// Who makes a ULT or tasklet for its own stream ends it without an atomic exchange; these join,
-// and let go, from another thread at the same moment.
+// A stream ends ULTs and tasklets it created for itself without an atomic exchange; these tests
+// join and detach from another thread at the same moment.
 #include <array>
 #include <atomic>
 #include <thread>
@@ -33,8 +33,8 @@ struct make_tasklet {
     }
 };
 
-/// A ULT of a stream makes them for that stream, one at a time; the test's thread gets each as soon
-/// as it is made.
+/// A ULT creates them for its own stream, one at a time; the test's thread gets each as soon as it
+/// is created.
 template <typename Make>
 struct made_at_home : testing::Test {
     using handle = typename Make::handle;
@@ -48,7 +48,7 @@ struct made_at_home : testing::Test {
             for (std::size_t i = 0; i < rounds; ++i) {
                 handle made = Make::in(stream, [&] { ++ran; });
                 given.store(&made, std::memory_order_release);
-                // At times it ends before anybody joins, at times after.
+                // It may end before or after the join.
                 while (given.load(std::memory_order_acquire) != nullptr)
                     this_task::yield();
             }

@@ -17,7 +17,7 @@ bool join_state::overwritten() const noexcept {
     return joiner.load(std::memory_order_acquire) == finished_alone_mark;
 }
 
-// In two steps, because whoever ends it frees it once it sees that it is detached.
+// In two steps, because the ender frees it once it sees that it is detached.
 bool join_state::detach_from_elsewhere() noexcept {
     std::uintptr_t was = nobody;
     if (!joiner.compare_exchange_strong(was, detaching_mark) || overwritten()) return true;

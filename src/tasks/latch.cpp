@@ -16,7 +16,7 @@ void latch::count_down(std::size_t by) {
                         "this latch was counted down by more than is left of its count: make it "
                         "with as many as will be counted down in all");
         }
-        // Release and acquire: whoever counts last opens it for what all did before.
+        // Release and acquire: the last count publishes what all others did before.
     } while (!left_.compare_exchange_weak(left, left - by, std::memory_order_acq_rel,
                                           std::memory_order_relaxed));
     if (left == by) open_.set();

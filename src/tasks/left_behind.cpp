@@ -22,15 +22,15 @@ namespace detail {
 namespace {
 
 constexpr std::size_t names_told = 4;
-/// For ULTs that somebody has unparked, and is about to push.
+/// For ULTs that were unparked and are about to be pushed.
 constexpr std::chrono::seconds time_to_be_pushed{1};
 
-/// The home of those that have none any more.
+/// The home of ULTs that have lost theirs.
 class limbo_pool final : public pool {
 public:
     limbo_pool() noexcept : pool(pool_access::any_stream) {}
     // Only ULTs have it as their home, and only one that was running when its pool was destroyed
-    // comes here for the first time.
+    // gets here for the first time.
     void push(work_unit& unit) noexcept override {
         left_behind::end_late(static_cast<ult_core&>(unit));
     }
@@ -39,7 +39,7 @@ public:
     std::size_t size() const noexcept override { return 0; }
 };
 
-// Never destroyed: who unparks a ULT late may do so after main() returned.
+// Never destroyed: a ULT may be unparked after main() returned.
 pool& limbo() noexcept {
     alignas(limbo_pool) static std::byte room[sizeof(limbo_pool)];
     static pool& one = *::new (room) limbo_pool;
@@ -95,7 +95,7 @@ void left_behind::cancel_waiting(const pool& of) noexcept {
         if (who.home() != &of) return;
         ult_core* const held = &who;
         const ult_registry::hold still({&held, 1});
-        // It may have ended, and another have its stack.
+        // It may have ended, and its stack may be reused by another.
         if (still.running(who) != nullptr || who.home() != &of) return;
         waiter* const at = who.waiting_on.load(std::memory_order_relaxed);
         if (at == nullptr || !at->cancelable_ || !who.may_be_canceled()) return;
@@ -151,7 +151,7 @@ bool left_behind::take_from_registry(on_its_way what) noexcept {
         }
         waiter* const at = who.waiting_on.load(std::memory_order_relaxed);
         std::uint32_t parked = waiter::parked;
-        // Whoever unparks it after this finds a permit, and leaves it alone.
+        // A later unpark finds a permit and leaves it alone.
         if (at != nullptr &&
             at->state_.compare_exchange_strong(parked, waiter::permit, std::memory_order_acq_rel)) {
             take(who);
@@ -189,8 +189,7 @@ void left_behind::add_name(const ult_core& who) noexcept {
     }
 }
 
-// Those that somebody joins first: the body of another may hold the handle of one, whose destructor
-// joins.
+// Joinable ones first: another unit's body may hold the handle of one, whose destructor joins.
 void left_behind::end_taken() noexcept {
     work_unit* unit = std::exchange(first_, nullptr);
     last_ = nullptr;

@@ -13,12 +13,12 @@
 
 #include "tasks/left_behind_testing.hpp"
 
-// What pools do at their end: users' ones, and those that others push into meanwhile.
+// Destruction of pools: user-defined ones, and ones being pushed to meanwhile.
 
 namespace amalgam {
 namespace {
 
-/// One whose push takes until the destructor has looked for units twice.
+/// A pool whose push takes until the destructor has checked for units twice.
 struct slow_pool final : deque_pool {
     explicit slow_pool(bool& came_in_time) : in_time(came_in_time) {}
     ~slow_pool() override {
@@ -46,7 +46,7 @@ struct slow_pool final : deque_pool {
     std::atomic<int> looks{0};
 };
 
-/// One by somebody who did not read on.
+/// A pool by an author who skipped the rules.
 struct careless_pool : pool {
     careless_pool() : pool(pool_access::any_stream) {}
     void push(work_unit& unit) noexcept override { units.push_back(&unit); }

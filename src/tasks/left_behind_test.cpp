@@ -124,7 +124,7 @@ TEST_F(left_behind, a_fifo_pool_cancels_what_is_in_it) {
         where.reset();
         EXPECT_EQ(told("error: a pool was destroyed while a stream served it"), 1u);
     }
-    // Its stream was stopped first, so what was ready ran.
+    // Its stream was stopped first, so ready work ran.
     fresh.join();
     EXPECT_EQ(ends, 1);
     EXPECT_EQ(told("ults=1"), 1u) << all_told();

@@ -1,5 +1,5 @@
-// Shared objects that have the library inside are loaded, used and unloaded by a program that does
-// not.
+// Shared objects containing the library are loaded, used and unloaded by a program that does not
+// contain it.
 
 #include <csignal>
 #include <cstddef>
@@ -48,7 +48,7 @@ std::size_t tls_bytes(void* handle) {
     return found.bytes;
 }
 
-// All of it, as soon as some of it is initial-exec; all shared objects have some 1,600 bytes.
+// All of it, as soon as any is initial-exec; all shared objects together have about 1,600 bytes.
 TEST(loaded_copy, takes_less_than_64_bytes_of_static_thread_local_storage) {
     copy one(FIRST_COPY);
     EXPECT_GT(tls_bytes(one.handle), 0u);
@@ -66,7 +66,7 @@ TEST(loaded_copy, works_beside_another) {
     elsewhere.join();
 }
 
-// Its handlers of signals and its thread are there still.
+// Its signal handlers and its thread still exist.
 TEST(loaded_copy, stays_when_it_was_used_and_unloaded) {
     const pid_t child = ::fork();
     if (child == 0) {

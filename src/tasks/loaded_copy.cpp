@@ -1,4 +1,4 @@
-// A shared object with a copy of the library inside, for loaded_copies_test.cpp.
+// A shared object that contains a copy of the library, for loaded_copies_test.cpp.
 
 #include <csignal>
 #include <string>
@@ -9,7 +9,7 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
-/// Runs something of everything that keeps state for a thread. 42: it worked.
+/// Uses every feature that keeps per-thread state. Returns 42 on success.
 extern "C" int run_copy() {
     static amalgam::ult_local<std::string> mine;
     amalgam::execution_stream stream;

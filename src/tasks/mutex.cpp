@@ -4,12 +4,12 @@
 
 namespace amalgam {
 
-// False: it is ours already.
+// False: acquired already.
 bool mutex::enlist(detail::wait_node& me) noexcept {
     const std::lock_guard hold(waiting_);
-    // From here on unlock() must come to the list, so it cannot miss us.
+    // From here on unlock() must visit the list, so it cannot miss us.
     if (state_.exchange(contended, std::memory_order_acquire) == unlocked) {
-        state_.store(locked, std::memory_order_relaxed);  // who waits does so for an owner
+        state_.store(locked, std::memory_order_relaxed);  // waiters wait for an owner
         return false;
     }
     waiting_.push(me);
@@ -18,7 +18,7 @@ bool mutex::enlist(detail::wait_node& me) noexcept {
 
 bool mutex::lock_slow(time_point deadline) {
     detail::wait_node me;
-    // hand_over() makes it ours.
+    // hand_over() makes the waiter the owner.
     return !enlist(me) || waiting_.wait_unlocked_until(me, deadline, "mutex");
 }
 
@@ -30,8 +30,8 @@ void mutex::hand_over() noexcept {
         if (waiting_.empty()) state_.store(locked, std::memory_order_relaxed);
         waiting_.unlock();
         if (next != nullptr) return next->who.unpark();
-        // Whoever waited has given up. Unlocked by the very last step only, with the list let go
-        // of: from then on another may lock this, unlock it, and destroy it.
+        // The waiters have given up. Only the very last step unlocks, with the list already
+        // released: from then on another thread may lock this mutex, unlock it, and destroy it.
         expected = locked;
     } while (!state_.compare_exchange_strong(expected, unlocked, std::memory_order_release,
                                              std::memory_order_relaxed));

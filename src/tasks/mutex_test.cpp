@@ -23,7 +23,7 @@ TEST_F(timed_mutex, gives_up_at_the_deadline_and_is_free_for_others) {
     EXPECT_EQ(news(), "");
     advance(1ms);
     EXPECT_EQ(news(), "late ");
-    guard.unlock();  // it looks for those who waited, and finds nobody
+    guard.unlock();  // it looks for waiters and finds none
     EXPECT_TRUE(guard.try_lock());
     guard.unlock();
 }

@@ -25,8 +25,8 @@
 
 #include "tasks/stream_testing.hpp"
 
-// Tasklets, timer callbacks and pollers run on the stream's own stack: there every wait of the
-// library is refused instead, and nothing has happened.
+// Tasklets, timer callbacks and pollers run on the stream's own stack: every wait of the library is
+// refused there, without side effects.
 namespace amalgam {
 namespace {
 
@@ -109,7 +109,7 @@ struct where_nobody_waits : driven_stream_test {
         run();
     }
 
-    /// `how` runs its argument where nobody can wait.
+    /// `how` runs its argument where waiting is impossible.
     void expect_refused(const std::function<void(const std::function<void()>&)>& how) {
         for (const auto& [name, wait] : waits()) {
             std::string came_to = "did not run";
@@ -125,7 +125,7 @@ struct where_nobody_waits : driven_stream_test {
         }
     }
 
-    /// As if nobody had tried: all of it is still there to be used.
+    /// No side effects: everything is still usable.
     void TearDown() override {
         EXPECT_EQ(stream.next_timer(), std::nullopt);
         EXPECT_EQ(runs, 0);

@@ -22,11 +22,11 @@ namespace {
 // initial-exec: the handler must not be the one that allocates it.
 [[gnu::tls_model("initial-exec")]] constinit thread_local const overflow_watch* innermost = nullptr;
 
-// From here to install(): what a handler may do. No allocation, no lock, no stdio.
+// From here to install(): async-signal-safe code. No allocation, no lock, no stdio.
 
 struct sigaction previous {};  // written before the handler is installed
 
-/// One line, cut off at its end when it does not fit.
+/// One line, truncated if it does not fit.
 class line {
 public:
     line& operator<<(std::string_view text) noexcept {
@@ -69,7 +69,7 @@ void report(const ult_core& who, const void* address) noexcept {
     said.write();
 }
 
-/// Whose guard that is, of all ULTs that are on this thread's call stack.
+/// The owner of that guard, among all ULTs on this thread's call stack.
 const ult_core* overflowed_at(const void* address) noexcept {
     for (const overflow_watch* each = innermost; each != nullptr; each = each->outer) {
         const ult_core* const runs = each->of.running();
@@ -85,11 +85,11 @@ void as_by_default(int signal, bool happens_again) noexcept {
     if (!happens_again) ::raise(signal);
 }
 
-/// What the kernel would have done without us.
+/// What the kernel would have done without our handler.
 void pass_on(int signal, siginfo_t* what, void* machine, bool happens_again) noexcept {
     if ((previous.sa_flags & SA_SIGINFO) == 0 &&
         (previous.sa_handler == SIG_DFL || previous.sa_handler == SIG_IGN)) {
-        // A fault cannot be ignored, only a signal that somebody sent.
+        // A fault cannot be ignored, only a signal that was sent.
         if (previous.sa_handler == SIG_IGN && !happens_again) return;
         return as_by_default(signal, happens_again);
     }
@@ -103,11 +103,11 @@ void pass_on(int signal, siginfo_t* what, void* machine, bool happens_again) noe
 
 void on_fault(int signal, siginfo_t* what, void* machine) noexcept {
     const int error_before = errno;
-    const bool happens_again = what->si_code > 0;  // else kill() or raise() sent it
+    const bool happens_again = what->si_code > 0;  // else sent by kill() or raise()
     const ult_core* const who = happens_again ? overflowed_at(what->si_addr) : nullptr;
     if (who != nullptr) {
         report(*who, what->si_addr);
-        // The fault happens again, and ends the process, with a core dump if it makes one.
+        // The fault recurs and ends the process, with a core dump if enabled.
         ::sigaction(signal, &previous, nullptr);
     } else {
         pass_on(signal, what, machine, happens_again);
@@ -119,7 +119,7 @@ bool install() noexcept {
     if (::sigaction(SIGSEGV, nullptr, &previous) != 0) return false;
     struct sigaction ours {};
     ours.sa_sigaction = on_fault;
-    // Masked as for the handler before, which we may call.
+    // Masked as for the previous handler, which we may call.
     ours.sa_mask = previous.sa_mask;
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (previous.sa_flags & (SA_NODEFER | SA_RESTART));
     return ::sigaction(SIGSEGV, &ours, nullptr) == 0;
@@ -137,12 +137,12 @@ void prepare_thread() noexcept {
 alternate_stack::alternate_stack() noexcept {
     stack_t present{};
     if (::sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
-    constexpr std::size_t roomy = 64 * 1024;  // the handlers before ours may do more
+    constexpr std::size_t roomy = 64 * 1024;  // previous handlers may do more
     const long least = ::sysconf(_SC_SIGSTKSZ);
     try {
         memory_ = map_stack(std::max(roomy, least > 0 ? static_cast<std::size_t>(least) : 0));
     } catch (const std::exception&) {
-        return;  // an overflow will end the process without a word
+        return;  // an overflow will end the process without a message
     }
     stack_t mine{};
     mine.ss_sp = memory_.bottom();
@@ -156,7 +156,7 @@ alternate_stack::~alternate_stack() {
     if (::sigaltstack(nullptr, &present) == 0 && present.ss_sp == memory_.bottom()) {
         stack_t none{};
         none.ss_flags = SS_DISABLE;
-        if (::sigaltstack(&none, nullptr) != 0) return;  // it runs on it
+        if (::sigaltstack(&none, nullptr) != 0) return;  // the thread is running on it
     }
     unmap_stack(memory_);
 }

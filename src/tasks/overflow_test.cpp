@@ -32,7 +32,7 @@ struct end_of_child {
     bool by_exit(int code) const { return WIFEXITED(status) && WEXITSTATUS(status) == code; }
 };
 
-/// Runs `body` in a process of its own.
+/// Runs `body` in its own process.
 end_of_child child_that(const std::function<void()>& body) {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
@@ -56,14 +56,14 @@ end_of_child child_that(const std::function<void()>& body) {
     return end;
 }
 
-/// Touches every byte on its way, so that no frame steps over the guard.
+/// Touches every byte, so that no frame steps over the guard.
 int recurse(int depth) {
     volatile char frame[1024];
     std::memset(const_cast<char*>(frame), depth, sizeof frame);
     return depth > 100'000'000 ? 0 : recurse(depth + 1) + frame[depth % 1024];
 }
 
-/// A fault that is no overflow.
+/// A fault that is not an overflow.
 void touch_what_is_forbidden() {
     void* const page = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     *static_cast<volatile char*>(page) = 1;
@@ -91,7 +91,7 @@ TEST(stack_overflow, is_reported_with_the_name_of_the_ult_and_the_size_of_its_st
         << end.said;
 }
 
-// As ult_options says.
+// As ult_options documents.
 TEST(stack_overflow, of_a_ult_that_asks_for_no_size_is_one_of_256_KiB) {
     const std::size_t promised = std::size_t{detail::sanitized ? 1024 : 256} << 10;
     const auto end = child_that([] { in_ult(overflow); });
@@ -122,7 +122,7 @@ TEST(stack_overflow, of_a_ult_that_runs_another_stream_is_reported) {
         post(outer,
              [] {
                  execution_stream inner{execution_stream_options{.driven = true}};
-                 post_tasklet(inner, overflow);  // on the stack of who runs the stream
+                 post_tasklet(inner, overflow);  // on the stack of the stream's driver
                  inner.run_ready();
              },
              {.name = "outer"});
@@ -212,7 +212,7 @@ TEST(stack_overflow, takes_a_signal_stack_that_is_freed_when_its_thread_ends) {
         if (stack == nullptr) ::_exit(1);
         int ends[2];
         if (::pipe(ends) != 0) ::_exit(2);
-        // The kernel cannot read what is not mapped.
+        // The kernel cannot read unmapped memory.
         ::_exit(::write(ends[1], stack, 1) == -1 ? 0 : 3);
     });
     EXPECT_TRUE(end.by_exit(0)) << end.status;

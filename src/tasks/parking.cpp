@@ -18,7 +18,7 @@ namespace {
 
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
-/// `until`: absolute, on CLOCK_MONOTONIC, which steady_clock is; null: no limit.
+/// `until`: absolute, on CLOCK_MONOTONIC, as steady_clock; null: no limit.
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t while_it_is,
                 const timespec* until) noexcept {
     ::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, while_it_is, until, nullptr,
@@ -54,11 +54,11 @@ void waiter::park() noexcept {
         park_thread(nullptr);
     } else {
         if (state_.load(std::memory_order_relaxed) == empty) {
-            cancelable_ = false;  // nothing but the permit ends this
+            cancelable_ = false;  // nothing but the permit ends this wait
             detail::stream::current()->leave_to_park(*this);
         }
-        // An exchange, not a store: a second permit that came meanwhile is used up too, so
-        // what its giver wrote must be seen.
+        // An exchange, not a store: a second permit given meanwhile is consumed too, so what its
+        // giver wrote must be visible.
         state_.exchange(empty, std::memory_order_acquire);
     }
 }
@@ -76,7 +76,7 @@ bool waiter::park_once_until(time_point deadline) noexcept {
            state_.exchange(empty, std::memory_order_acquire) == permit;
 }
 
-// In line: a return after a switch is one that the processor predicts wrong.
+// Inlined: a return after a switch is mispredicted.
 [[gnu::always_inline]] inline void waiter::wait_unit(time_point deadline) noexcept {
     if (state_.load(std::memory_order_relaxed) != empty) return;
     if (deadline != time_point::max()) return wait_unit_until(deadline);
@@ -113,7 +113,7 @@ void waiter::unpark() noexcept {
     const std::uint32_t was = state_.exchange(permit, std::memory_order_acq_rel);
     if (was != parked) return;
     if (unit == nullptr) {
-        futex_wake(state_);  // only the address; waking a stranger there is harmless
+        futex_wake(state_);  // only the address; waking someone else there is harmless
     } else {
         detail::stream* const here = detail::stream::current();
         if (here == nullptr || !here->push_own(*unit)) unit->make_ready();

@@ -68,8 +68,8 @@ TEST(waiter, unparking_on_the_same_stream_resumes_in_order) {
     EXPECT_EQ(order, "cab");
 }
 
-/// Two that hand one permit to and fro; each waiter dies at the end of each round, so an
-/// unpark() that touches it too late is seen by the sanitizers.
+/// Two that pass one permit back and forth. Each waiter is destroyed after its round, so that
+/// sanitizers detect an unpark() that touches it too late.
 struct ping_pong {
     static constexpr int rounds = detail::sanitized ? 2000 : 20000;
     std::atomic<waiter*> slots[2]{};
@@ -127,7 +127,7 @@ TEST(waiter, a_permit_that_races_with_the_deadline_is_never_lost) {
             if (me->park_until(std::chrono::steady_clock::now() + 3us)) {
                 ++in_time;
             } else {
-                me->park();  // it comes still
+                me->park();  // it will still come
                 ++late;
             }
             giver.join();

@@ -28,7 +28,7 @@ bool poller_set::erase(poller& what) {
 }
 
 void poller_set::blank(poller& what) noexcept {
-    // poll() may be in the middle of the copy: it skips what is null.
+    // poll() may be iterating over the copy: it skips null entries.
     std::replace(current_.begin(), current_.end(), &what, static_cast<poller*>(nullptr));
 }
 
@@ -60,7 +60,7 @@ void poller_set::renew() noexcept {
     {
         const std::lock_guard hold(lock_);
         if (current_.capacity() < wanted_.size()) current_.swap(next_);
-        current_ = wanted_;  // Allocates nothing: add() saw to it.
+        current_ = wanted_;  // No allocation: add() reserved capacity.
         current_version_ = version_.load(std::memory_order_relaxed);
         told = std::exchange(removers_, nullptr);
     }

@@ -118,7 +118,7 @@ bool pool::served_by(const detail::stream& who) const noexcept {
 void pool::detach(const detail::stream& who) noexcept {
     for (server* each = &own_; each != nullptr; each = each->next.load()) {
         if (each->who.load() != &who) continue;
-        each->bell.store(nullptr);  // who has just read it may ring it, which harms nobody
+        each->bell.store(nullptr);  // a thread that has just read it may ring it: harmless
         server_changed();
         each->stays.store(false);
         each->who.store(nullptr);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int items_each = 8;
 
-/// Moves only, and there is never one too many or too few.
+/// Move-only; the number of living ones is checked.
 class parcel {
 public:
     parcel(std::size_t from, int number) : from_(from), number_(number) { ++alive; }
@@ -113,7 +113,7 @@ TEST_F(interleavings, a_channel_loses_nothing_doubles_nothing_and_keeps_the_orde
     }
 }
 
-/// Ends ULTs that wait, wherever they are in their wait.
+/// Cancels waiting ULTs, at any point of their wait.
 struct cancelable {
     void spawn_some(interleavings& test, std::size_t count, const std::function<void()>& body) {
         for (std::size_t i = 0; i < count; ++i)
@@ -179,7 +179,7 @@ TEST_F(interleavings, acquirers_that_are_canceled_lose_no_permit) {
     }
 }
 
-/// A channel by hand: a queue of two, a mutex and two condition variables.
+/// A hand-made channel: a queue of two, a mutex and two condition variables.
 struct two_places {
     mutex guard;
     condition_variable filled, emptied;

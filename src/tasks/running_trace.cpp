@@ -30,8 +30,8 @@ namespace {
 
 constexpr std::chrono::milliseconds patience{200};
 
-/// What one thread is asked, and its answer. A signal may come late, when the question is another
-/// one: so the state counts up, by four for each question, and only a question is answered.
+/// A question to one thread, and its answer. A signal may arrive late, during another question: so
+/// the state counts up by four per question, and only an open question is answered.
 struct question {
     enum : std::uint32_t { asked = 0, being_answered = 1, over = 2, states = 4 };
     std::atomic<std::uint32_t> state{over};
@@ -48,12 +48,12 @@ void futex(std::atomic<std::uint32_t>& word, int what, std::uint32_t value,
     ::syscall(SYS_futex, &word, what, value, until, nullptr, FUTEX_BITSET_MATCH_ANY);
 }
 
-/// By the ULT itself, or on its stream's thread while it is interrupted. `stack_pointer`: that of
-/// the innermost frame that is wanted.
+/// Called by the ULT itself, or on its stream's thread while that is interrupted. `stack_pointer`:
+/// of the innermost wanted frame.
 std::size_t trace_own(const ult_core& who, const void* stack_pointer,
                       std::span<std::uintptr_t> into) noexcept {
     const stack_memory& its = who.memory();
-    // Else the signal came in the middle of a switch, or the ULT's stack is that of a thread.
+    // Otherwise the signal came during a switch, or the ULT's stack is a thread's.
     if (its.low == nullptr || stack_pointer < its.bottom() || stack_pointer >= its.top()) return 0;
     return trace_caller(stack_pointer, its.top(), into);
 }
@@ -63,7 +63,7 @@ bool is_run_here(const stream* on, const ult_core* who) noexcept {
     return here != nullptr && here == on && here->running() == who;
 }
 
-// No allocation, no lock; the unwinder was used before, so what it looks up once is known.
+// No allocation, no lock; the unwinder has been used before, so its one-time lookups are done.
 extern "C" void amalgam_answer_trace(int, siginfo_t*, void* interrupted) {
     const int before = errno;
     question& what = now_asked;
@@ -83,7 +83,7 @@ extern "C" void amalgam_answer_trace(int, siginfo_t*, void* interrupted) {
     errno = before;
 }
 
-/// False: the signal is the program's.
+/// False: the program uses the signal.
 bool handle_signal() noexcept {
     const int number = running_trace_signal();
     struct sigaction present {};
@@ -101,7 +101,7 @@ bool handle_signal() noexcept {
     return ::sigaction(number, &wanted, nullptr) == 0;
 }
 
-/// False: nobody answers, and nobody will.
+/// False: no answer, and none will come.
 bool wait_for_answer(question& what, std::uint32_t asked) noexcept {
     const auto give_up = (std::chrono::steady_clock::now() + patience).time_since_epoch();
     const auto whole = std::chrono::floor<std::chrono::seconds>(give_up);

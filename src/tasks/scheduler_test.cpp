@@ -88,7 +88,7 @@ TEST(work_stealing_scheduler, takes_its_own_work_first_and_keeps_what_it_steals)
     EXPECT_EQ(mine.ults(), 0u);
 }
 
-/// A user's own: odd numbers first.
+/// A user-defined scheduler: odd numbers first.
 struct odd_first final : scheduler {
     explicit odd_first(pool& from) : pools_{&from} {}
     work_unit* next() noexcept override {
@@ -123,7 +123,7 @@ TEST(post_scheduler, with_nothing_to_do_is_done_at_once) {
     std::string order;
     future<void> ended = post_scheduler(stream.main_pool(), over<basic_scheduler>({&above}));
     post(stream, [&] { order += 'b'; });
-    EXPECT_THROW(post(above, [] {}), error);  // nobody serves it before its turn comes
+    EXPECT_THROW(post(above, [] {}), error);  // unserved before its turn
     EXPECT_FALSE(ended.ready());
     stream.run_ready();
     EXPECT_TRUE(ended.ready());
@@ -131,7 +131,7 @@ TEST(post_scheduler, with_nothing_to_do_is_done_at_once) {
     EXPECT_THROW((void)post_scheduler(stream.main_pool(), nullptr), error);
 }
 
-/// Ends when it is told to.
+/// Ends on request.
 struct told final : scheduler {
     told(std::vector<pool*> what, std::atomic<bool>& when) : pools_(std::move(what)), end(when) {}
     work_unit* next() noexcept override { return pools_[0]->pop(); }

@@ -23,7 +23,7 @@ bool semaphore::acquire_slow(std::size_t permits, time_point deadline) {
         semaphore& self;
         bool served = false;
         ~serves_others() {
-            if (!served) self.release(0);  // those behind may ask for less
+            if (!served) self.release(0);  // later waiters may want less
         }
     } at_end{*this};
     detail::wait_node me;

@@ -29,7 +29,7 @@ TEST_F(semaphore_in_turn, serves_in_the_order_of_arrival_whatever_each_asks_for)
     permits.release(2);
     run();
     EXPECT_EQ(news(), "");
-    EXPECT_FALSE(permits.try_acquire(1));  // there are two, but others came before
+    EXPECT_FALSE(permits.try_acquire(1));  // two are available, but others came before
     EXPECT_EQ(permits.available(), 2u);
     permits.release(2);
     run();

@@ -19,7 +19,7 @@ bool shared_mutex::lock_slow(access how, time_point deadline) {
     detail::wait_node me;
     if (!enlist(me, how) || waiting_.wait_unlocked_until(me, deadline, "shared mutex")) return true;
     waiting_.lock();
-    detail::wait_node* const served = serve();  // readers that stood behind a writer
+    detail::wait_node* const served = serve();  // readers queued behind a writer
     waiting_.unlock();
     detail::wait_list::unpark_all(served);
     return false;

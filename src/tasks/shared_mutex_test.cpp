@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 struct shared_mutex_in_turn : driven_stream_test {
-    /// One that says that it came in, and stays in until the next but one round of the stream.
+    /// A reader that logs its entry and stays until the next round but one of the stream.
     void post_reader(char name) {
         run([this, name] {
             const std::shared_lock hold(guard);
@@ -165,7 +165,7 @@ TEST(shared_mutex, may_die_with_the_last_who_locked_it) {
             writes ? at->unlock() : at->unlock_shared();
             return last;
         };
-        // A writer last: readers may both be inside, and the other one not out yet.
+        // A writer last: two readers may both be inside, with the other not out yet.
         ult other = spawn(stream, [&] { leave(false); });
         while (users == 2)
             this_task::yield();

@@ -25,7 +25,7 @@ bool take_out(detail::unit_list& of, work_unit& unit) noexcept {
 void shared_pool::add(work_unit& unit, as what) noexcept {
     detail::bell* sleeping = nullptr;
     {
-        // Once it is let go the unit may run, and end, the life of this pool.
+        // Once unlocked, the unit may run, and end the life of this pool.
         const std::lock_guard hold(busy_);
         if (what == as::by_priority) {
             link_by_priority(unit);
@@ -67,7 +67,7 @@ bool shared_pool::remove(work_unit& unit) noexcept {
     return true;
 }
 
-// Under the lock: of a push and a stream that goes to sleep, the later one sees the other.
+// Under the lock: of a push and a stream going to sleep, the later one sees the other.
 bool shared_pool::empty() const noexcept {
     const std::lock_guard hold(busy_);
     return size_.load(std::memory_order_relaxed) == 0;

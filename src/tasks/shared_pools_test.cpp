@@ -23,11 +23,11 @@ struct numbered final : work_unit {
     std::atomic<int> taken{0};
 };
 
-/// What a pool should do, on a plain deque: the next one out is in front.
+/// Model of a pool on a plain deque: the next unit out is in front.
 struct model {
     std::function<void(std::deque<numbered*>&, numbered&, bool yielded)> put;
     std::function<numbered*(std::deque<numbered*>&)> take;
-    bool has_first = true;  ///< What is pushed by priority goes before those of a lower one.
+    bool has_first = true;  ///< Units pushed by priority precede lower ones.
 };
 
 numbered* take_front(std::deque<numbered*>& units) {
@@ -102,7 +102,7 @@ TEST(shared_pools, behave_as_their_models) {
     priority_pool urgent(4);
     compare(urgent, by_priority);
     work_stealing_pool deque;
-    compare(deque, {fifo.put, fifo.take, false});  // for all but its own stream
+    compare(deque, {fifo.put, fifo.take, false});  // as seen from outside its own stream
 }
 
 TEST(work_stealing_pool, gives_anybody_what_came_by_priority_first) {
@@ -228,7 +228,7 @@ TYPED_TEST(any_shared_pool, wakes_whichever_of_its_streams_sleeps) {
     };
     auto first = serve(), second = serve();
     for (int i = 0; i < 500; ++i) {
-        // Each waits for the other, so that both streams must come.
+        // Each waits for the other, so both streams must take part.
         std::atomic<int> here = 0;
         const auto meet = [&] {
             ++here;
@@ -239,11 +239,11 @@ TYPED_TEST(any_shared_pool, wakes_whichever_of_its_streams_sleeps) {
     }
     EXPECT_EQ(pool.ults(), 0u);
     first.reset();
-    spawn(pool, [] {}).join();  // one is enough
+    spawn(pool, [] {}).join();  // one stream is enough
     second.reset();
     EXPECT_FALSE(pool.served());
     EXPECT_THROW(spawn(pool, [] {}), error);
-    auto third = serve();  // and may come later
+    auto third = serve();  // and one may come later
     spawn(pool, [] {}).join();
 }
 

@@ -21,7 +21,7 @@ namespace amalgam::detail {
 
 namespace {
 
-// Some instructions that do nothing, unless valgrind runs the program.
+// Costs a few no-op instructions unless the program runs under valgrind.
 stack_memory made_known(stack_memory what) noexcept {
 #if defined(AMALGAM_HAS_VALGRIND_HEADER)
     what.known_as = static_cast<unsigned>(VALGRIND_STACK_REGISTER(what.bottom(), what.top()));
@@ -40,7 +40,7 @@ constexpr int madv_guard_install = 102;  // <linux/mman.h> of Linux 6.13
 
 std::atomic<bool> shares_mappings{true};
 
-/// A stack whose address space could not be given back, see unmap_stack(). In its own memory.
+/// A stack whose address space could not be returned, see unmap_stack(). Stored in its own memory.
 struct kept_stack {
     stack_memory memory;
     kept_stack* next;
@@ -53,7 +53,7 @@ struct kept_shelf {
 constinit kept_shelf kept;
 static_assert(std::is_trivially_destructible_v<kept_shelf>, "threads may end after main()");
 
-// Only the first is looked at: nearly all stacks are of one size.
+// Checks only the first: nearly all stacks have the same size.
 stack_memory take_kept(std::size_t bytes) noexcept {
     if (kept.first.load(std::memory_order_relaxed) == nullptr) return {};
     const std::lock_guard hold(kept.lock);
@@ -63,7 +63,7 @@ stack_memory take_kept(std::size_t bytes) noexcept {
     return first->memory;
 }
 
-// Some mapping has just ended, so there may be room for one more hole.
+// A mapping has just ended, so there may be room for another hole.
 void retry_kept() noexcept {
     if (kept.first.load(std::memory_order_relaxed) == nullptr) return;
     const std::lock_guard hold(kept.lock);
@@ -117,8 +117,8 @@ stack_memory map_stack(std::size_t usable_bytes) {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     const std::size_t bytes = stack_memory::guard_bytes + (usable_bytes + page - 1) / page * page;
     if (const stack_memory old = take_kept(bytes); old.low != nullptr) return made_known(old);
-    // MAP_STACK: no huge pages, of which the first touch would commit 2 MiB. The kernel joins
-    // neighbouring stacks to one mapping as long as nothing tells them apart.
+    // MAP_STACK: no huge pages, whose first touch would commit 2 MiB. The kernel merges adjacent
+    // stacks into one mapping unless their attributes differ.
     void* const low = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (low == MAP_FAILED) throw_no_stack(usable_bytes, errno);
@@ -131,8 +131,8 @@ stack_memory map_stack(std::size_t usable_bytes) {
 }
 
 void unmap_stack(stack_memory memory) noexcept {
-    // A hole in a mapping makes two of it. At the limit of vm.max_map_count the kernel refuses
-    // that: then only the pages go back, and the next stack is made of this one.
+    // A hole splits a mapping in two. At the limit of vm.max_map_count the kernel refuses that:
+    // then only the pages are returned, and the next stack reuses this one.
     forget(memory);
     if (::munmap(memory.low, memory.bytes) != 0) return keep(memory);
     retry_kept();

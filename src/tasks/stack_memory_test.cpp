@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t usable = 64 * 1024;
 
-/// The kernel can read that byte: a way to ask without a fault.
+/// Whether the kernel can read that byte: a check without a fault.
 bool accessible(const std::byte* at) {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
@@ -59,7 +59,7 @@ std::size_t resident_bytes() {
     return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-/// Tells whether the kernel can guard stacks without mappings of their own.
+/// Whether the kernel can guard stacks without separate mappings.
 bool kernel_shares_mappings() {
     unmap_stack(map_stack(usable));
     return guards_share_mappings();
@@ -104,7 +104,7 @@ TEST(stack_memory, a_thousand_guards_take_no_mappings) {
 }
 
 TEST(stack_memory, is_guarded_where_the_kernel_has_guards_only_as_mappings) {
-    // Such a kernel in effect: memory that is locked as it is mapped.
+    // Simulates such a kernel: memory that is locked as it is mapped.
     enum { guarded_by_mapping, not_guarded, no_such_kernel };
     const pid_t child = ::fork();
     if (child == 0) {
@@ -133,10 +133,10 @@ TEST(stack_memory, more_holes_than_mappings_allowed_lose_no_stack) {
         even.push_back(map_stack(usable));
         *even.back().bottom() = std::byte{1};
     }
-    odd.push_back(map_stack(usable));  // so that the last of the others is between two as well
+    odd.push_back(map_stack(usable));  // so the last even one also has two neighbors
     for (const stack_memory& each : even)
         unmap_stack(each);
-    // The last of them could not be unmapped; its page went back, its guard stays.
+    // The last of them could not be unmapped; its page was returned, its guard stays.
     EXPECT_TRUE(accessible(even.back().bottom()));
     EXPECT_EQ(*even.back().bottom(), std::byte{0});
     EXPECT_TRUE(guarded(even.back()));
@@ -147,10 +147,10 @@ TEST(stack_memory, more_holes_than_mappings_allowed_lose_no_stack) {
     unmap_stack(again);
     for (const stack_memory& each : odd)
         unmap_stack(each);
-    EXPECT_FALSE(accessible(even.back().bottom()));  // went back once there was room
+    EXPECT_FALSE(accessible(even.back().bottom()));  // returned once there was room
 }
 
-/// ULTs of a stream that wait for an event, all at once.
+/// ULTs of a stream that all wait for an event at once.
 struct parked_ults {
     execution_stream stream;
     event go;
@@ -169,7 +169,7 @@ struct parked_ults {
         }
         all_wait.wait();
     }
-    /// All end; returns once they have.
+    /// Ends them all; returns once they have ended.
     void end_all() {
         go.set();
         all_went_on.wait();
@@ -204,12 +204,12 @@ TEST(stack_memory, of_ults_that_ended_goes_back_to_the_system) {
     ults.end_all();
     const std::size_t after = resident_bytes();
     EXPECT_GE(grown, count * 16 * 1024);
-    // A part stays pooled for reuse.
+    // Some stay pooled for reuse.
     EXPECT_TRUE(sanitized || after <= before + grown / 4) << after << " after " << before + grown;
 }
 
 TEST(block_cache, what_a_thread_without_one_allocates_is_as_large_as_its_class) {
-    constexpr std::size_t bytes = 65;  // The first of the second class.
+    constexpr std::size_t bytes = 65;  // The smallest size of the second class.
     void* const block = block_cache::allocate(bytes, nullptr);
     if (!sanitized) {
         EXPECT_GE(::malloc_usable_size(block), 128U);

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <cstring>
 
-// The first code of a new stack: hands what came with the switch to the entry function, which
-// begin_stack() left in rbp. Its caller is nobody: the unwinder ends here. It looks up the byte
-// before the one where a stack goes on, so a stack that has not begun goes on behind a nop.
+// The first code on a new stack: passes the data of the switch to the entry function, which
+// begin_stack() left in rbp. It has no caller: unwinding ends here. The unwinder looks up the byte
+// before a stack's resume address, so a new stack resumes after a nop.
 asm(R"(
     .pushsection .text
     .type amalgam_begin_stack, @function
@@ -43,7 +43,7 @@ suspended_stack begin_stack(void* top, void (*entry)(arrival)) noexcept {
     };
     const frame first{reinterpret_cast<std::uint64_t>(entry),
                       reinterpret_cast<std::uint64_t>(&amalgam_begin_stack)};
-    // As before a call's push of 8 bytes, the stack is aligned to 16 where the frame ends.
+    // The frame ends 16-byte aligned, as the stack is before a call pushes 8 bytes.
     const auto end = reinterpret_cast<std::uintptr_t>(top) & ~std::uintptr_t{15};
     return {std::memcpy(reinterpret_cast<void*>(end - sizeof first), &first, sizeof first),
             float_control::now()};

@@ -10,9 +10,9 @@
 
 #if defined(__x86_64__) && defined(__ELF__)
 
-// amalgam_call_below(stack, act, with): calls act(with), and says to unwinders that the caller of
-// that is the suspended stack: its frame is just what unwind tables can describe, see
-// stack_switch.hpp. So nothing is switched to, and nothing on that stack is written.
+// amalgam_call_below(stack, act, with): calls act(with), and tells unwinders that the caller of
+// that is the suspended stack, whose frame has a form that unwind tables can describe, see
+// stack_switch.hpp. So it switches to no stack and writes nothing on that one.
 asm(R"(
     .pushsection .text
     .type amalgam_call_below, @function
@@ -103,7 +103,7 @@ namespace amalgam::detail {
 
 std::string describe_address(std::uintptr_t address) {
     Dl_info found{};
-    // A return address may lie behind its function's end.
+    // A return address may lie past the end of its function.
     if (::dladdr(reinterpret_cast<void*>(address - 1), &found) == 0 || found.dli_fname == nullptr)
         return "unknown";
     const std::string file = found.dli_fname;

@@ -14,7 +14,7 @@ sleep_operation::sleep_operation(execution_stream& where, time_point until) noex
 
 void sleep_operation::await_suspend(std::coroutine_handle<> who) noexcept {
     unit_.prepare_in(where_.main_pool(), who);
-    arm(until_);  // may have gone on by now
+    arm(until_);  // may have resumed by now
 }
 
 }  // namespace amalgam::detail

@@ -4,11 +4,11 @@
 
 #include "tasks/held_mutexes.hpp"
 
-// The switching; the loop is in stream_loop.cpp.
+// Switching; the loop is in stream_loop.cpp.
 
 namespace amalgam::detail {
 
-// A function that switches may go on in another thread. If this were inlined into it, the
+// A function that switches may continue on another thread. If this were inlined into it, the
 // compiler could keep the first thread's address across the switch.
 [[gnu::noinline]] stream* stream::current() noexcept {
     asm volatile("");
@@ -20,8 +20,8 @@ namespace amalgam::detail {
     return std::exchange(current_, now);
 }
 
-// Everything between a public leave_…() and the switch is inlined, and after it too: each
-// return that follows a switch is one the processor's return stack mispredicts.
+// Everything between a public leave_…() and the switch is inlined, and everything after it too: the
+// processor's return stack mispredicts each return that follows a switch.
 
 [[gnu::always_inline]] inline work_unit* stream::pick_inline() noexcept {
     if (budget_ == 0) return nullptr;
@@ -71,7 +71,7 @@ void stream::settle_parked(ult_core& who) noexcept {
             }
             break;
         case fate::finished:
-            // First, as its memory may be unmapped, under a lock that ult_registry::hold() is in.
+            // First, as its memory may be unmapped, under a lock that ult_registry::hold() holds.
             left_.store(nullptr, std::memory_order_release);
             if (end(*who)) ult_core::give_back(*who, stock_);
             return;
@@ -89,17 +89,17 @@ void stream::settle_parked(ult_core& who) noexcept {
 
 [[gnu::always_inline]] inline stream::resumed stream::jump(call_stack& from,
                                                            call_stack& to) noexcept {
-    // Who left has taken what it was handling with it.
+    // The ULT that left has taken its caught exceptions along.
     if (thread_exceptions_->any()) [[unlikely]]
         return jump_from_catch(from, to);
     return jump_plain(from, to);
 }
 
-// From the middle of a catch block, or of a destructor that an exception runs.
+// From inside a catch block, or a destructor run by an exception.
 [[gnu::noinline]] stream::resumed stream::jump_from_catch(call_stack& from,
                                                           call_stack& to) noexcept {
     const exception_state mine = std::exchange(*thread_exceptions_, {});
-    // A second exception, from a wait in a destructor, would end the program.
+    // A second exception, from a wait in a destructor, would terminate the program.
     const bool unwinds = from.owner != nullptr && mine.uncaught != 0;
     if (unwinds) ++from.owner->cancels_later;
     const resumed now = jump_plain(from, to);
@@ -115,7 +115,7 @@ void stream::settle_parked(ult_core& who) noexcept {
     return arrived(switch_stack(from.stack, to.stack, this));
 }
 
-// Here, not beside the loop, for pick_inline().
+// Here rather than beside the loop, for pick_inline().
 std::size_t stream::run_batch(std::size_t most) noexcept {
     budget_ = most;
     while (work_unit* next = stashed_ != nullptr ? std::exchange(stashed_, nullptr) : pick_inline())
@@ -129,7 +129,7 @@ std::size_t stream::run_batch(std::size_t most) noexcept {
     return happened;
 }
 
-// Something is asked of a ULT that was about to run. True: it went elsewhere instead.
+// Handles requests to a ULT that was about to run. True: it went elsewhere instead.
 bool stream::heed(ult_core& who) noexcept {
     const auto asked = who.requests.load(std::memory_order_acquire);
     if ((asked & ult_core::left_for_good) != 0) return true;
@@ -148,8 +148,8 @@ bool stream::heed(ult_core& who) noexcept {
     return true;
 }
 
-// False: it must not run now. In this order for ult_registry::hold(); acquire, because what a hold
-// read has been read before the ULT goes on.
+// False: it must not run now. The order matters for ult_registry::hold(); acquire, because what a
+// hold reads must be read before the ULT continues.
 [[gnu::always_inline]] inline bool stream::run_next(ult_core& next) noexcept {
     running_.store(&next, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -186,7 +186,8 @@ void stream::leave_to_yield() noexcept {
         leave(self, fate::yielded);
         return;
     }
-    // Only this stream pops its own pool, so who yields may be there before its context is saved.
+    // Only this stream pops its own pool, so a yielding ULT may be in it before its context is
+    // saved.
     --budget_;
     work_unit* const next = own_pool_.rotate(self, budget_);
     if (next == &self) return;
@@ -248,8 +249,8 @@ stream* stream::join_here(ult_core& other) noexcept {
         return nullptr;
     }
     [[maybe_unused]] const held_mutexes_aside held(*self, "join");
-    // Only this stream ends `other`, and nobody else unparks the waiter, so nothing here
-    // races: no exchange, and parked before the switch.
+    // Only this stream ends `other`, and nobody else unparks the waiter, so there is no race: no
+    // exchange, and parked before the switch.
     waiter me(*self);
     me.state_.store(waiter::parked, std::memory_order_relaxed);
     me.waits_for("join");
@@ -261,8 +262,7 @@ stream* stream::join_here(ult_core& other) noexcept {
     return now.here;
 }
 
-// Inlined into ult_main(): what returns after a switch, other than to where it was called from, is
-// mispredicted.
+// Inlined into ult_main(): a return after a switch to anywhere but its call site is mispredicted.
 [[gnu::always_inline]] inline stream::resumed stream::leave_finished(ult_core& self) noexcept {
     check_held_mutexes_at_end(self);
     pool* const home = self.home();
@@ -274,8 +274,8 @@ stream* stream::join_here(ult_core& other) noexcept {
     }
     const std::uintptr_t told = self.joiner.load(std::memory_order_acquire);
     if (told > ult_core::finished_alone_mark) {
-        // Joined by a ULT of this stream, which is therefore parked by now: straight to it,
-        // past the pool. It frees this stack, but only once it runs.
+        // Joined by a ULT of this stream, which is therefore parked by now: switch directly to it,
+        // bypassing the pool. It frees this stack, but only once it runs.
         auto& joined = *reinterpret_cast<waiter*>(told);
         work_unit* const unit = joined.unit_;
         if (unit != nullptr &&
@@ -296,8 +296,7 @@ stream* stream::join_here(ult_core& other) noexcept {
 }
 
 // The loop is never left: a pooled stack is suspended inside leave_finished(), and its next body
-// starts by going on from there. Nothing is set up per ULT, and the frames that ThreadSanitizer
-// counts stay balanced.
+// starts by resuming there. No setup per ULT, and ThreadSanitizer's frame counts stay balanced.
 void stream::ult_main(arrival first) {
     ult_core* self = arrived(first).who;
     for (;;) {

@@ -146,8 +146,8 @@ std::size_t stream::fire_timers() noexcept {
     const time_point earliest = timers_->earliest();
     if (earliest == time_point::max()) return 0;
     if (options_.clock == nullptr) {
-        // Some half microsecond between two readings of the clock is soon enough, and
-        // reading it costs as much as running a unit.
+        // About half a microsecond between clock readings is soon enough, and a reading costs as
+        // much as running a unit.
         const std::uint64_t ticks = cycles();
         if (ticks - timers_checked_ < 1024) return 0;
         timers_checked_ = ticks;
@@ -166,7 +166,7 @@ std::size_t stream::round(std::size_t most) noexcept {
 }
 
 void stream::idle() noexcept {
-    // Reading the clock takes as long as a round, and polling is what an idle stream is for.
+    // Reading the clock takes as long as a round, and an idle stream should mainly poll.
     constexpr unsigned rounds_between_looks = 16;
     if (++idle_rounds_ % rounds_between_looks == 0) {
         const time_point at = std::chrono::steady_clock::now();
@@ -178,7 +178,7 @@ void stream::idle() noexcept {
             return;
         }
     }
-    // What was waited for often comes soon, and a pause takes as long as a round.
+    // Work often comes soon, and a pause takes as long as a round.
     constexpr unsigned rounds_at_full_speed = 64;
     if (idle_rounds_ > rounds_at_full_speed) cpu_relax();
 }

@@ -83,9 +83,9 @@ void stream::stop_primary() {
     timers_->close();
 }
 
-// Its own pool always has this ULT again, so the loop never finds that a scheduler on top has
-// nothing. What one of them gives goes to its own pool, of which each runs it next. False: nothing
-// is ready.
+// Its own pool always regains this ULT, so the loop never finds a stacked scheduler without work. A
+// unit from one of the schedulers goes to the own pool, from which each of them runs it next.
+// False: nothing is ready.
 bool stream::run_one_of_all() noexcept {
     bool any = !own_pool_.empty();
     for (std::size_t i = orders_.size(); !any && i-- > 0;) {

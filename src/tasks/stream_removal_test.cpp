@@ -40,7 +40,7 @@ struct removed_stream : testing::Test {
     std::optional<execution_stream> first{std::in_place, over({&shared})};
     std::atomic<bool> has_woken{false};
 
-    /// A ULT that waits with a time limit; returns once it does, or has done.
+    /// A ULT in a timed wait; returns once it waits, or has waited.
     ult asleep(std::chrono::nanoseconds time) {
         ult made = spawn(shared, [this, time] {
             this_task::sleep_for(time);
@@ -170,7 +170,7 @@ TEST_F(removed_stream, keeps_the_timers_of_its_user_which_never_fire) {
     EXPECT_TRUE(first->next_timer().has_value());
     EXPECT_TRUE(mine.cancel());
     mine.arm(first->now());
-    first.reset();  // too early; harmless all the same
+    first.reset();  // too early, but harmless
     EXPECT_FALSE(mine.cancel());
     EXPECT_FALSE(mine.fired);
 }
@@ -182,7 +182,7 @@ TEST_F(removed_stream, leaves_what_is_ready_in_a_shared_pool_to_the_other) {
         while (!over_now)
             this_task::yield();
     });
-    first.reset();  // or it would wait for that one
+    first.reset();  // or it would wait for `busy`
     over_now = true;
     busy.join();
     std::atomic<int> ran = 0;
@@ -196,7 +196,7 @@ TEST_F(removed_stream, leaves_what_is_ready_in_a_shared_pool_to_the_other) {
     EXPECT_EQ(ran, 100);
 }
 
-// Each looks whether the other goes on.
+// Each checks whether the other continues.
 TEST_F(removed_stream, and_another_that_stops_at_once_leave_nothing_behind) {
     first.reset();
     for (int round = 0; round < 200; ++round) {
@@ -223,7 +223,7 @@ TEST_F(removed_stream, and_the_stream_that_sleeps_beside_it_run_all_that_comes) 
     }
 }
 
-// The scheduler on top has a ULT that waits, so it is not done.
+// The top scheduler has a waiting ULT, so it is not done.
 TEST(stop, runs_what_is_ready_for_the_schedulers_below) {
     for (const bool driven : {false, true}) {
         shared_fifo_pool above;
@@ -253,7 +253,7 @@ TEST(stop, runs_what_is_ready_for_the_schedulers_below) {
     }
 }
 
-// What was left of its work ran on another stream, and this one has not looked since.
+// The rest of its work ran on another stream, and this one has not checked since.
 TEST(stop, ends_a_stacked_scheduler_that_is_done_as_at_any_time) {
     shared_fifo_pool above;
     event wanted;
@@ -333,7 +333,8 @@ TEST(stream, a_ult_of_a_static_one_may_end_the_process) {
     }
     int how = 0;
     EXPECT_EQ(::waitpid(child, &how, 0), child);
-    // LeakSanitizer takes what the parent's other threads held for lost, and has its own code.
+    // LeakSanitizer takes memory held by the parent's other threads for leaked, and has its own
+    // code.
     EXPECT_TRUE(WIFEXITED(how) && (WEXITSTATUS(how) == 7 || detail::sanitized));
 }
 

@@ -15,7 +15,7 @@
 #include "tasks/forks.hpp"
 #include "tasks/stream.hpp"
 
-// The schedulers of a stream, and the pools that it serves for them.
+// The schedulers of a stream, and the pools it serves for them.
 
 namespace amalgam::detail {
 
@@ -26,7 +26,7 @@ bool is_one_of(const What& what) noexcept {
     return ((typeid(what) == typeid(Known)) || ...);
 }
 
-/// It and its pools are the library's, which do not fork.
+/// The scheduler and its pools are the library's own, which do not fork.
 bool is_known(const scheduler& which) noexcept {
     const auto pools = which.pools();
     return is_one_of<basic_scheduler, priority_scheduler, work_stealing_scheduler>(which) &&
@@ -43,7 +43,7 @@ bool stream::serves(const pool* what) const noexcept {
                        [&](const served& each) { return each.what == what; });
 }
 
-/// All or none.
+/// Attaches all or none.
 void stream::attach_pools(const scheduler& of) {
     const auto pools = of.pools();
     if (pools.empty()) {
@@ -77,7 +77,7 @@ void stream::attach_pools(const scheduler& of) {
     }
 }
 
-// Whatever the scheduler, a primary stream serves the pool that its thread's ULT lives in.
+// Whatever its scheduler, a primary stream serves the pool that its thread's ULT lives in.
 void stream::attach_own_pool() {
     const std::lock_guard whole_for_forks(lock_of_served());
     if (serves(&own_pool_)) {
@@ -123,7 +123,7 @@ void stream::use(scheduler& which) noexcept {
     return next;
 }
 
-// Told in stop(); they stay, as one may own pools.
+// Reported in stop(); they are kept, as one may own pools.
 void stream::end_stacked() noexcept {
     for (std::size_t i = 1; i < orders_.size(); ++i) {
         promise<void> ended = std::move(orders_[i].ended);
@@ -226,7 +226,7 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
     if (mine.refused) std::rethrow_exception(mine.refused);
 }
 
-// Schedulers know the pool, and would pop it.
+// Schedulers know the pool and would pop it.
 void stream::lose_pool() noexcept {
     log(log_level::error, "tasks",
         "a pool was destroyed while a stream served it, so the stream is stopped: destroy the "
@@ -235,7 +235,7 @@ void stream::lose_pool() noexcept {
     try {
         stop_within(std::chrono::seconds(1));
     } catch (const error&) {
-        if (current() != this) return;  // a primary stream's: nobody else can
+        if (current() != this) return;  // a primary stream's: nobody else can stop it
         detach_all();                   // by the stream's own work
     }
     orders_.clear();

@@ -78,7 +78,7 @@ void stream::stop_now() {
         finish_ready();
     }
     if (wake_up_call_) lie_down();
-    replace_if_asked();  // who asked too late is told so
+    replace_if_asked();  // notifies late requesters
     end_stacked();
     detach_all();
     timers_->close();
@@ -89,7 +89,7 @@ void stream::wait_for(stage what) {
     const stream* const here = current();
     std::unique_lock hold(stop_lock_);
     if (here != nullptr && here->running() == nullptr) {
-        // A tasklet or callback, which stands still as its stream does.
+        // A tasklet or callback, which blocks its stream.
         return stage_reached_.wait(hold, [&] { return stage_ >= what; });
     }
     if (stage_ >= what) return;
@@ -100,7 +100,7 @@ void stream::wait_for(stage what) {
     me.who.park();
 }
 
-// Whoever waits for the last stage may end this stream as soon as it knows.
+// A waiter for the last stage may destroy this stream as soon as it knows.
 void stream::reach(stage what) noexcept {
     stop_waiter* told = nullptr;
     {
@@ -145,8 +145,8 @@ bool stream::may_go_on_stopping() noexcept {
     return false;
 }
 
-// The schedulers below the top run too: nothing of them may be left, and what they run may wake
-// what the top waits for.
+// Also runs schedulers below the top: they must leave nothing behind, and their work may wake what
+// the top waits for.
 std::size_t stream::round_of_all() noexcept {
     pollers_.poll();
     fire_timers();

@@ -4,8 +4,9 @@
 
 #include "tasks/stream.hpp"
 
-// Driven streams that somebody else sleeps for. Between two run_ready() either `asleep` is set and
-// all is armed, or the bell's descriptor is readable, or will be when who rang has written.
+// Driven streams whose caller sleeps for them. Between two run_ready() calls, either `asleep` is
+// set and everything is armed, or the bell's descriptor is readable, or will be once the ringer has
+// written.
 
 namespace amalgam::detail {
 
@@ -32,8 +33,8 @@ int stream::wait_handle() const {
 }
 
 void stream::get_up() noexcept {
-    // Who rang may not have written yet. What it writes later wakes for nothing, so look now and
-    // then, and not each time, as it is a system call.
+    // A ringer may not have written yet. Its late write would wake without need, so drain now and
+    // then; not each time, as it is a system call.
     constexpr unsigned often = 8;
     const bool rung = !bell_.asleep.exchange(false, std::memory_order_seq_cst);
     if (rung || ++quiet_nights_ % often == 0) bell_.drain();
@@ -46,7 +47,7 @@ void stream::lie_down() noexcept {
     }
     bell_.asleep.store(true, std::memory_order_seq_cst);  // see bell.hpp
     if (may_sleep()) {
-        // Read with `asleep` set: who arms an earlier timer from elsewhere rings.
+        // Read with `asleep` set: a thread that arms an earlier timer rings.
         const time_point due = timers_->earliest();
         if (due == time_point::max() || due > now()) return wake_up_call_->set(due);
     }

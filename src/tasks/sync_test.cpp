@@ -53,7 +53,7 @@ TEST(mutex, is_handed_over_in_the_order_of_arrival) {
             for (int i = 0; i < 2; ++i) {
                 const std::lock_guard hold(guard);
                 order += c;
-                this_task::yield();  // with the mutex held: the others must get it all the same
+                this_task::yield();  // with the mutex held: the others must still get it
             }
         });
     }
@@ -221,7 +221,7 @@ TEST(condition_variable, a_deadline_ends_the_wait_with_the_mutex_held) {
     time.advance(10ms);
     stream.run_ready();
     EXPECT_EQ(ends, "!b");
-    changed.notify_all();  // nobody is left on the list
+    changed.notify_all();  // the list of waiters is empty
     EXPECT_EQ(stream.run_ready(), 0u);
 }
 

@@ -33,12 +33,12 @@ public:
         log(log_level::error, "tasks", "an exception escaped from a tasklet",
             {{"what", describe(failed)}});
     }
-    /// Its pool was destroyed before it ran; whoever frees it destroys its body.
+    /// Its pool was destroyed before it ran; its body is destroyed when it is freed.
     void leave_behind() noexcept { set_home(nullptr); }
     void destroy_body_left() noexcept {
         if (home() == nullptr) type->destroy(closure());
     }
-    /// Frees it too.
+    /// Also frees it.
     [[noreturn]] static void rethrow(tasklet_core& self) {
         const std::exception_ptr why = std::exchange(self.failed, nullptr);
         self.destroy_body_left();
@@ -82,7 +82,7 @@ void end_left_tasklet(work_unit& unit) noexcept {
     tasklet_core::free(self, stream::current());
 }
 
-// What is rare is apart from what is not, and called last: so the latter saves no registers.
+// Rare paths are separate and tail-called, so that common ones save no registers.
 
 static prepared_tasklet make_tasklet(void* block, pool& where, const closure_type& type,
                                      bool joinable) noexcept {
@@ -117,7 +117,7 @@ void drop_tasklet(tasklet_core& made) noexcept {
 [[gnu::noinline]] void start_tasklet(tasklet_core& made) noexcept {
     stream* const here = stream::current_in_line();
     if (here != nullptr && here->push_own(made)) {
-        made.made_at_home = true;  // as it does not run before the caller leaves
+        made.made_at_home = true;  // it cannot run before the caller leaves
     } else {
         made.home()->push(made);
     }

@@ -16,11 +16,11 @@ bool membarrier(int command) noexcept {
 
 bool barrier_on_all_threads() noexcept {
     if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
-    // The first time in this process, which may be a child of one that did.
+    // First use in this process, which may be a child of one that has registered.
     if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
         membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return true;
-    return membarrier(MEMBARRIER_CMD_GLOBAL);  // Slow; in every kernel since 4.3.
+    return membarrier(MEMBARRIER_CMD_GLOBAL);  // Slow; available since Linux 4.3.
 }
 
 }  // namespace amalgam::detail

@@ -32,13 +32,13 @@ struct heap_shelf {
     timer_heap* first = nullptr;
 };
 constinit heap_shelf unused_heaps;
-/// Waits for which there is no stream now, by the steady clock.
+/// Waits without a stream at the moment, by the steady clock.
 constinit timer_heap homeless;
 static_assert(std::is_trivially_destructible_v<heap_shelf> &&
                   std::is_trivially_destructible_v<timer_heap>,
               "streams and timers may end after main() returned");
 
-/// How gladly `each` takes a wait that makes something ready in `home`; 0: not at all.
+/// How well `each` suits a wait that makes something ready in `home`; 0: not at all.
 int fitness(const stream& each, const pool& home) noexcept {
     const int serves = each.serves_seen(home) ? 2 : 0;
     return each.options().driven ? serves : serves + 1;
@@ -93,8 +93,8 @@ void timer_heap::close() noexcept {
     move_waits();
 }
 
-// The lock of the registry keeps all streams, and the pools of ULTs that wait: see left_behind. It
-// is held by whoever moves timers, so of two heaps either may be locked first.
+// The registry's lock keeps all streams and the pools of waiting ULTs: see left_behind. All movers
+// of timers hold it, so two heaps may be locked in either order.
 void timer_heap::move_waits() noexcept {
     ult_registry::with_streams([this](std::span<stream* const> all) {
         const std::lock_guard hold(lock_);
@@ -163,8 +163,8 @@ timer* timer_heap::meld(timer* a, timer* b) noexcept {
     return a;
 }
 
-// Left to right in pairs, then right to left: what makes removal logarithmic. A loop
-// each, not recursion: a thousand timers may hang under one.
+// Pairs from left to right, then melds from right to left, which makes removal logarithmic. Loops,
+// not recursion: a thousand timers may be siblings.
 timer* timer_heap::meld_siblings(timer* first) noexcept {
     timer* pairs = nullptr;
     while (first != nullptr) {
@@ -207,11 +207,11 @@ void timer_heap::take_out(timer& what) noexcept {
 
 void timer_heap::note_earliest() noexcept {
     const time_point when = root_ == nullptr ? time_point::max() : root_->when_;
-    // seq_cst: half of the handshake with a stream that goes to sleep, see bell.hpp.
+    // seq_cst: half of the protocol with a stream that goes to sleep, see bell.hpp.
     earliest_.store(when.time_since_epoch().count(), std::memory_order_seq_cst);
 }
 
-// In order of time, linked by next_; none is armed any more.
+// In order of time, linked by next_; none remains armed.
 timer* timer_heap::take_all() noexcept {
     timer* first = nullptr;
     timer** end = &first;
@@ -260,7 +260,7 @@ bool timer_heap::cancel(timer& what) noexcept {
 std::size_t timer_heap::fire(time_point now) noexcept {
     std::size_t fired = 0;
     lock_.lock();
-    const std::uint64_t later = next_order_;  // what callbacks arm waits for the next call
+    const std::uint64_t later = next_order_;  // timers armed by callbacks wait for the next call
     while (root_ != nullptr && root_->when_ <= now && root_->order_ < later) {
         timer& due = *root_;
         take_out(due);

@@ -18,7 +18,7 @@ using detail::stream;
 using detail::ult_core;
 
 void ult::end() noexcept {
-    // Of the parent of a fork: here it never ends.
+    // Belongs to the parent of a fork: it never ends here.
     if (!core_->is_finished() && stream::is_left_to_parent(core_->home())) return;
     detail::join_or_detach(*this, "a ULT's handle was destroyed without join()");
 }
@@ -78,7 +78,7 @@ void detail::cancel_ult(ult_core& core) noexcept {
     core.requests.fetch_or(ult_core::asked_to_end, std::memory_order_seq_cst);
     ult_core* const one = &core;
     const ult_registry::hold still({&one, 1});
-    if (still.running(core) != nullptr) return;  // it sees the request when it waits next
+    if (still.running(core) != nullptr) return;  // it sees the request at its next wait
     waiter* const at = core.waiting_on.load(std::memory_order_relaxed);
     if (at != nullptr && at->cancelable_ && core.may_be_canceled()) at->expire();
 }
@@ -143,11 +143,11 @@ void migrate(pool& where) {
     stream& here = calling != nullptr && calling->running() != nullptr
                        ? *calling
                        : stream_of_ult("have a home pool");
-    // The primary's own home is for it alone.
+    // The primary ULT's own home is reserved for it.
     return here.is_primary(*here.running()) ? here.main_pool() : *here.running()->home();
 }
 
-// Not inlined, so that the address of errno is found anew.
+// Not inlined, so that the address of errno is computed anew.
 [[gnu::noinline]] int last_error() noexcept {
     asm volatile("");
     return errno;

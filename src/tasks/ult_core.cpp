@@ -21,9 +21,9 @@ namespace {
 
 constexpr std::size_t closure_align = 64;
 
-// Stacks of one size all start at the same offset in a page, so their hottest lines would
-// compete for the same few sets of the cache. Each starts a little elsewhere, but not so far
-// down that a ULT which does little before it waits touches a second page.
+// Stacks of one size all start at the same offset in a page, so their hottest lines would compete
+// for the same few cache sets. Each starts at a slightly different offset, but not so far down that
+// a ULT which does little before it waits touches a second page.
 constexpr std::size_t colours = 10;
 constexpr std::size_t colour_bytes = 256;
 std::atomic<std::size_t> next_colour{0};
@@ -79,7 +79,7 @@ void ult_core::leave_behind() noexcept {
 
 void ult_core::unmap(ult_core& core) noexcept {
     if (core.was_left_behind()) {
-        if (core.type == nullptr) return;  // others may still refer to what is on its stack
+        if (core.type == nullptr) return;  // its stack may still be referred to
         core.type->destroy(core.closure());
     }
     const stack_memory memory = core.memory_;
@@ -115,8 +115,8 @@ void ult_core::keep_thrown() noexcept {
     if (is_detached()) log_lost_exception();
 }
 
-// Byte by byte and atomic: list_ults() may read the name of one that ends, and of the next one on
-// its stack.
+// Byte by byte and atomic: list_ults() may read the name of a ULT that is ending, and of the next
+// one on its stack.
 void ult_core::rename(std::string_view to) noexcept {
     const std::size_t kept = std::min(to.size(), name.size() - 1);
     for (std::size_t i = 0; i < kept; ++i)
@@ -165,7 +165,7 @@ std::string describe(const std::exception_ptr& what) noexcept {
             return "an exception that is no std::exception";
         }
     } catch (...) {
-        return {};  // No memory for words.
+        return {};  // Out of memory for the text.
     }
 }
 
@@ -212,7 +212,7 @@ ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable
     stream* const here = stream::current_in_line();
     if ((here == nullptr || !here->owns(&where)) && !where.served()) refuse_unserved(where);
     ult_core& core = take(stack_bytes, stream::stock_of(here));
-    // Somebody may hold it, who took it for the ULT that had this stack before.
+    // A hold may exist that meant the previous ULT on this stack.
     if (core.requests.load(std::memory_order_relaxed) != 0) core.requests.fetch_and(held);
     core.saved.stack.floats.make_usual();
     core.begin(where, type, joinable);
@@ -233,7 +233,7 @@ ult_core* ult_core::prepare_quickly(stream& here, pool& where, const closure_typ
     return core;
 }
 
-// What is rare is apart from what is not, and called last: so the latter saves no registers.
+// Rare paths are separate and tail-called, so that common ones save no registers.
 [[gnu::noinline]] ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable) {
     if (stream* const here = stream::current_in_line()) {
         ult_core* const core = ult_core::prepare_quickly(*here, where, type, joinable);

@@ -10,7 +10,7 @@
 
 namespace amalgam::detail {
 
-// They stay in place meanwhile: a destructor may use, and so make, others.
+// They stay reachable meanwhile: a destructor may use, and so create, others.
 void ult_core::end_locals() noexcept {
     if (stream::current() == nullptr) end_returned_child();
     const cancel_later destructors_wait_in_peace;
@@ -19,7 +19,7 @@ void ult_core::end_locals() noexcept {
     if (stream::current() == nullptr) end_returned_child();
 }
 
-// Without `locals` nobody would look at the end of the body.
+// Without `locals`, the check at the end of the body would be skipped.
 void ult_core::end_with_child() noexcept {
     if (locals == nullptr) locals = new (std::nothrow) local_values;
 }
@@ -46,7 +46,7 @@ void local_values::add(std::uint64_t key, void* value, void (*destroy)(void*) no
 
 namespace {
 
-/// Null: the thread has ended its own.
+/// Null: the thread has already destroyed its own.
 local_values* of_thread() noexcept {
     thread_store* const own = thread_store::own::get();
     return own == nullptr || !own->locals ? nullptr : &*own->locals;

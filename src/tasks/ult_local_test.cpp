@@ -22,7 +22,7 @@ TEST(ult_local, is_each_ults_own_across_yields) {
     ult_local<int> mine;
     for (int i = 0; i < 20; ++i) {
         post(stream, [&, i] {
-            EXPECT_EQ(*mine, 0);  // also on a stack that another one used before
+            EXPECT_EQ(*mine, 0);  // even on a reused stack
             *mine = i;
             this_task::yield();
             EXPECT_EQ(*mine, i);
@@ -59,7 +59,7 @@ TEST(ult_local, is_destroyed_when_its_ult_ends_youngest_first) {
               wait_for(other.wait_for) {}
         ~notice() {
             if (order == nullptr) return;
-            if (wait_for != nullptr) wait_for->wait();  // it is still a ULT
+            if (wait_for != nullptr) wait_for->wait();  // still in the ULT
             *order += name;
         }
     };
@@ -72,7 +72,7 @@ TEST(ult_local, is_destroyed_when_its_ult_ends_youngest_first) {
         throw std::runtime_error("values go all the same");
     });
     stream.run_ready();
-    second.reset();  // the variable may go before its values
+    second.reset();  // the variable may be destroyed before its values
     EXPECT_EQ(order, "");
     go.set();
     stream.run_ready();

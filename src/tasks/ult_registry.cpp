@@ -29,7 +29,7 @@ all_streams& streams() noexcept {
     return *all;
 }
 
-/// What the clocks showed when the first stream was made.
+/// Both clocks when the first stream was created.
 struct both_clocks {
     std::uint64_t ticks = cycles();
     std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
@@ -97,9 +97,9 @@ void ult_registry::remove(stream& stopped) noexcept {
     known.erase(std::remove(known.begin(), known.end(), &stopped), known.end());
 }
 
-// A stream says whom it is about to run, then looks at the requests; we write the requests, then
-// look at who runs. The stream has no barrier in between, which would cost every switch: ours,
-// which is on all threads, serves both. One serves for any number of ULTs.
+// A stream announces what it is about to run, then checks the requests; we write the requests, then
+// check what runs. The stream has no barrier in between, which would cost every switch: ours runs
+// on all threads and serves both sides. One barrier serves any number of ULTs.
 ult_registry::hold::hold(std::span<ult_core* const> all) noexcept
     : streams_stay_(streams().lock), all_(all) {
     for (ult_core* each : all)
@@ -144,7 +144,7 @@ const stream* ult_registry::hold::stream_of(const pool& home) const noexcept {
 
 std::vector<ult_registry::stream_seen> ult_registry::list_streams() {
     std::vector<stream_seen> all;
-    // With this no stack is unmapped, so that of who runs is there.
+    // Holding this lock, no stack is unmapped, so the running ULT's stack exists.
     const std::lock_guard hold_list(lock_);
     const std::lock_guard hold_streams(streams().lock);
     for (stream* each : streams().known) {

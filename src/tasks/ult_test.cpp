@@ -37,7 +37,7 @@ errc code_of(const std::function<void()>& call) {
     return errc::ok;
 }
 
-/// One stream that the test's own thread runs: the order of things is exact.
+/// One stream run by the test's own thread: the order of events is exact.
 struct driven : testing::Test {
     execution_stream stream{execution_stream_options{.driven = true}};
 };
@@ -167,7 +167,7 @@ TEST_F(ult_on_a_driven_stream, yielding_inside_a_catch_block_keeps_each_ones_exc
         } catch (const std::runtime_error&) {
             this_task::yield();
             try {
-                throw;  // the one being handled here, not the neighbour's
+                throw;  // the one being handled here, not another ULT's
             } catch (const std::runtime_error& mine) {
                 this_task::yield();
                 seen += mine.what();
@@ -280,7 +280,7 @@ TEST_F(ult_on_a_driven_stream, each_knows_where_it_runs) {
     EXPECT_EQ(execution_stream::current(), nullptr);
 }
 
-// Sums with what lies beside a stack overflowed.
+// Sums with what is stored beside a stack overflowed.
 TEST_F(ult_on_a_driven_stream, a_stack_that_no_process_has_room_for_is_refused_with_a_reason) {
     for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 2, SIZE_MAX / 4 + 1}) {
         EXPECT_EQ(code_of([&] { spawn(stream, [] {}, {.stack_bytes = bytes}); }), errc::invalid);
@@ -407,7 +407,7 @@ TEST(ult, streams_that_spawn_on_each_other_lose_none) {
 TEST(ult, an_overflown_stack_is_killed_at_its_guard) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     struct overflow {
-        // Touches every byte, so that no frame could step over the guard unseen.
+        // Touches every byte, so that no frame can step over the guard.
         static int down(int depth) {
             volatile char frame[1024];
             std::memset(const_cast<char*>(frame), depth, sizeof frame);

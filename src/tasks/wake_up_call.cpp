@@ -18,7 +18,7 @@ wake_up_call::wake_up_call() : timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOE
 
 void wake_up_call::set(time_point when) noexcept {
     if (when == set_to_) return;
-    // Waking once too early is cheaper than a system call for each deadline that was met.
+    // Waking once too early is cheaper than a system call per met deadline.
     if (when > set_to_ && set_to_ > std::chrono::steady_clock::now()) return;
     if (when == time_point::max()) return cancel();
     const auto since = std::max(when.time_since_epoch(), time_point::duration(1));

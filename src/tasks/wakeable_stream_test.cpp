@@ -10,7 +10,7 @@
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-// Driven streams that their caller sleeps for.
+// Driven streams whose caller sleeps for them.
 namespace amalgam {
 namespace {
 
@@ -25,7 +25,7 @@ bool readable(execution_stream& stream, int for_milliseconds) {
     return ::poll(&wakes, 1, for_milliseconds) == 1;
 }
 
-/// Runs until a few looks find nothing: a ring may come late and for nothing.
+/// Runs until a check finds nothing: a ring may come late and without need.
 void settle(execution_stream& stream) {
     while (stream.run_ready() != 0 || readable(stream, 0))
         continue;
@@ -125,7 +125,7 @@ TEST(execution_stream, that_spins_is_told_to_sleep_and_that_sleeps_to_spin) {
     EXPECT_LT(cpu_while_idle(), 20ms);
     stream.set_spin(always_spin);
     const auto before = stream.cpu_time();
-    while (stream.cpu_time() - before < 50ms)  // Idle, it would sleep and never get there.
+    while (stream.cpu_time() - before < 50ms)  // If idle, it would sleep and never get there.
         std::this_thread::yield();
     stream.set_spin(adaptive_spin);
     EXPECT_LT(cpu_while_idle(), 20ms);

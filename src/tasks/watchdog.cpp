@@ -32,7 +32,7 @@ std::string name_or_id(const std::string& name, const void* id) {
     return name.empty() ? fmt::format("{}", id) : fmt::format("'{}'", name);
 }
 
-/// ", in f (program+0x12) < g (program+0x34)", from the innermost call; empty when it is not known.
+/// For example ", in f (program+0x12) < g (program+0x34)", innermost call first; empty if unknown.
 std::string place_of(const detail::ult_registry::stream_seen& of) {
     std::array<std::uintptr_t, 16> calls;
     const std::size_t count = detail::trace_running({of.who, of.thread, of.running}, calls);
@@ -113,7 +113,7 @@ void watchdog::look() {
     for (const std::string& each : what_is_new()) {
         try {
             tell(each);
-        } catch (...) {  // The others are told all the same: each is new only once.
+        } catch (...) {  // The others are still reported: each is new only once.
             if (first == nullptr) first = std::current_exception();
         }
     }

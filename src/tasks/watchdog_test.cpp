@@ -38,7 +38,7 @@ bool says(const std::string& what, std::string_view part) {
     return what.find(part) != std::string::npos;
 }
 
-/// Its thread looks every 15 minutes only; the test looks itself.
+/// Its thread looks only every 15 minutes; the test calls look() itself.
 struct watchdog_looks : testing::Test {
     manual_clock time;
     execution_stream stream{

@@ -15,7 +15,7 @@
 namespace amalgam {
 namespace {
 
-/// Irregular work, whose answers are known, on 1, 2 and 8 streams.
+/// Irregular work with known results, on 1, 2 and 8 streams.
 struct irregular_work : testing::TestWithParam<std::size_t> {
     work_stealing_team team{GetParam()};
 
@@ -41,8 +41,8 @@ TEST_P(irregular_work, recursive_fibonacci) {
     EXPECT_EQ(run([&] { return fibonacci(n); }), detail::sanitized ? 233 : 6765);
 }
 
-/// Queens on `size` columns; taken columns and diagonals as bits. A ULT for each place of the
-/// first `forked` rows.
+/// Queens on `size` columns; taken columns and diagonals as bits. One ULT per position in the first
+/// `forked` rows.
 long queens(unsigned size, unsigned columns, unsigned left, unsigned right, int forked) {
     const unsigned all = (1u << size) - 1;
     if (columns == all) return 1;
@@ -70,8 +70,8 @@ TEST_P(irregular_work, n_queens) {
     EXPECT_EQ(run([] { return queens(8, 0, 0, 0, detail::sanitized ? 2 : 4); }), 92);
 }
 
-/// A tree whose nodes have none to six children, as a hash of their name says: nobody can tell
-/// beforehand where the work is.
+/// A tree whose nodes have zero to six children, depending on a hash of their name: where the work
+/// is cannot be predicted.
 std::size_t children_of(std::uint64_t node, int depth) {
     return depth > 12 ? 0 : mix(node) % 16 < 6 ? mix(node) % 7 : depth < 4 ? 4 : 0;
 }
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(streams, irregular_work, testing::Values(1, 2, 8));
 
 TEST(work_stealing_team, gives_idle_streams_what_a_busy_one_made) {
     work_stealing_team team(2);
-    // Each of two needs the other: one of them must have been stolen.
+    // Each of the two needs the other, so one of them must have been stolen.
     spawn(team.main_pool(), [&] {
         std::atomic<int> here = 0;
         const auto meet = [&] {

@@ -20,7 +20,7 @@ std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
     return made;
 }
 
-/// Puts frames together again, whichever way they come.
+/// Reassembles frames, however they arrive.
 class collector final : public frame_taker {
 public:
     struct frame {

@@ -66,7 +66,7 @@ TEST_F(introduced_carrier_test, a_link_stays_as_long_as_its_farewell_is_lent) {
     EXPECT_EQ(from.out[1].header.tag, farewell_tag);
     here_->release(*events_.links[0]);
     EXPECT_EQ(released_, 0);
-    look();  // The port below has closed the connection, and gives its bytes back.
+    look();  // The port below has closed the connection and returned its bytes.
     EXPECT_EQ(from.shuts, 1);
     EXPECT_EQ(released_, 1);
 }

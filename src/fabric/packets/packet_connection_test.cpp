@@ -1,4 +1,5 @@
-// Connections over a carrier that is the test: it sees every packet and makes up those that come.
+// Connections over a carrier played by the test, which sees every packet sent and fabricates those
+// received.
 #include "fabric/packets/packet_connection.hpp"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ namespace amalgam::detail {
 namespace {
 
 constexpr std::size_t packet_bytes = 4096;
-constexpr std::size_t lent_bytes = 10'000;  // More than is copied, and than a packet holds.
+constexpr std::size_t lent_bytes = 10'000;  // More than is copied, and more than a packet holds.
 
 using bytes_of = std::vector<std::byte>;
 
@@ -131,7 +132,7 @@ protected:
         link_ = carrier_->links.back().get();
         here_.end->progress();
     }
-    /// After every test everything is back: operations, messages, packets and links.
+    /// After every test everything is returned: operations, messages, packets and links.
     ~packet_connection_test() override {
         link_->answer = posted::done;
         here_.end->close(there_);
@@ -287,7 +288,7 @@ TEST_F(packet_connection_test, no_packet_is_used_twice_after_credit_was_sent) {
     for (unsigned i = 0; i < packet_connection::window / 2; ++i)
         come(message_of(i));
     settle();
-    link_->answer = posted::pending;  // The link looks at what it holds.
+    link_->answer = posted::pending;  // The link checks the packets it holds.
     for (int i = 0; i < 10; ++i)
         ASSERT_TRUE(here_.send(there_, 1, "lent to the carrier"));
     EXPECT_EQ(link_->held.size(), 10u);
@@ -312,7 +313,7 @@ TEST_F(packet_connection_test, memory_that_cannot_be_accessed_is_refused_when_it
     EXPECT_EQ(shown(mutable_bytes(memory).first(0), access::read_write), "shown");
 }
 
-/// Messages of these tags in one packet.
+/// A packet with messages of these tags.
 bytes_of packet_with(std::uint64_t first, std::uint64_t count) {
     bytes_of frames;
     for (std::uint64_t tag = first; tag < first + count; ++tag) {
@@ -335,7 +336,7 @@ TEST_F(packet_connection_test, frames_past_the_budget_wait_for_the_next_round) {
     EXPECT_TRUE(here_.end->prepare_to_sleep());
 }
 
-/// One message that nobody takes is too much.
+/// One unread message is already over the limit.
 class paused_packet_connection_test : public packet_connection_test {
 protected:
     paused_packet_connection_test() : packet_connection_test({.max_queued_bytes = 1}) {}
@@ -366,7 +367,7 @@ TEST_F(paused_packet_connection_test, packets_wait_in_order_and_give_credit_when
     EXPECT_TRUE(here_.end->prepare_to_sleep());
 }
 
-/// Asks for all of a region, as the peer would.
+/// Requests a whole region, as the peer would.
 bytes_of get_request(std::uint64_t tag, const remote_key& key) {
     bytes_of raw(rma_request_bytes);
     write_request(raw.data(), {key, 0, key.bytes});
@@ -388,13 +389,13 @@ TEST_F(packet_connection_test, who_comes_behind_the_last_that_was_taken_back_is_
     }
     come(packet_of(packet_kind::frames, 0, asked));
     const std::size_t before = link_->sent.size();
-    // Until all answers have left; who sent them is told in the round after that.
+    // Until all answers have been sent; their senders are told in the round after that.
     while (link_->sent.size() < before + 8)
         here_.end->progress(3);
     { const region ended = std::move(goes).value(); }
     tcp_test_port::operation op;
     EXPECT_EQ(here_.post(there_, 3, std::string(lent_bytes, 'x'), op), posted::pending);
-    here_.end->progress(1);  // The first answer is told, then the message leaves.
+    here_.end->progress(1);  // The first answer is reported, then the message is sent.
     settle();
     EXPECT_TRUE(op.over);
     EXPECT_EQ(op.code, errc::ok);

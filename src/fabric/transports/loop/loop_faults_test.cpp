@@ -1,4 +1,4 @@
-// Whole conversations over a loop network: the same seed gives the same run, and whatever fails,
+// Whole conversations over a loop network: equal seeds give equal runs, and whatever fails,
 // everything completes once.
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace testing_support;
 
-/// Everybody talks to everybody for a while; returns all that happened, as text.
+/// Every port talks to every other for a while; returns all events as text.
 std::string conversation(std::uint64_t seed, double drop) {
     loop_network net({.seed = seed});
     net.delay(10us, 900us);
@@ -67,8 +67,8 @@ TEST(loop_network, the_same_seed_gives_the_same_run_and_another_seed_another) {
     }
 }
 
-/// One of everything between two ports. Returns true if all went well; whatever happens, each
-/// operation must complete exactly once.
+/// One operation of each kind between two ports. Returns true if all succeeded; in any case, each
+/// must complete exactly once.
 bool everything_once(loop_network& net, std::uint64_t n, loop_fault fault) {
     recorded_messages sink;
     std::vector<std::byte> remote = pattern(300000), local = pattern(300000, 2), received(6000);
@@ -81,7 +81,7 @@ bool everything_once(loop_network& net, std::uint64_t n, loop_fault fault) {
 
     net.fail_operation(n, fault);
     const peer_id at_a = a->lookup("loop://b").value();
-    // Back-pressure is not failure: try again after the network has moved.
+    // Back-pressure is not a failure: retry after the network has made progress.
     const auto insist = [&](auto&& post) {
         for (int tries = 0; tries < 100; ++tries) {
             const posted how = post();

@@ -1,4 +1,4 @@
-// The suite once more, over a network in virtual time, where long sends are lent until they arrive.
+// The conformance suite again, in virtual time, where long sends are borrowed until they arrive.
 #include <chrono>
 #include <memory>
 
@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Leaves the polling to the suite.
+/// Leaves polling to the suite.
 struct idle_driver final : port_driver {
     std::size_t run_ready() noexcept override { return 0; }
     std::optional<clock::time_point> next_timer() const noexcept override { return {}; }

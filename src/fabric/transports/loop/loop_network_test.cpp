@@ -130,7 +130,7 @@ TEST_F(loop_network_test, a_host_handles_what_arrives_one_after_the_other) {
         send_from(*other, "loop://server");
     }
     net_.run_for(5ms);
-    net_.cut("client");  // What is there already is not held up.
+    net_.cut("client");  // Frames already received are not delayed.
     net_.run_until_idle();
     EXPECT_EQ(times, (std::vector<clock::duration>{11ms, 21ms, 31ms, 41ms}));
     start_ = net_.now();
@@ -206,7 +206,7 @@ TEST_F(loop_network_test, a_cut_that_heals_in_time_only_delays) {
     EXPECT_EQ(at_server_.all[1].text, "meanwhile");
     EXPECT_EQ(at_server_.all[2].text, "more");
     EXPECT_TRUE(at_client_.down.empty());
-    // A second cut starts to count anew.
+    // The limit of a second cut starts anew.
     net_.cut("client");
     net_.run_for(4s);
     net_.heal("client");
@@ -270,7 +270,7 @@ TEST_F(loop_network_test, a_dropped_frame_ends_its_connection_at_the_limit_and_l
     EXPECT_TRUE(at_server_.all.empty());
     EXPECT_TRUE(other_.ended_with(errc::disconnected));
     EXPECT_EQ(since_start(), 5s);
-    // The next connection is as good as new.
+    // The next connection works normally.
     (void)send(*client_, client_->lookup("loop://server").value(), 4, "again", op_);
     net_.run_until_idle();
     EXPECT_EQ(at_server_.all.size(), 1u);

@@ -3,7 +3,7 @@
 namespace amalgam::detail {
 namespace {
 
-// Ports of one process that was not started by mpirun; between ranks: mpi_ranks_test.
+// Ports of one process not started by mpirun. Between ranks: mpi_ranks_test.
 const bool described =
     conformance::describe_transport("mpi+static", {.stays_within_process = true});
 

@@ -106,7 +106,7 @@ TEST(ofi_transport, domain_that_is_asked_for_is_the_one_that_is_used) {
 
 TEST(ofi_transport, other_end_whose_program_stands_still_is_waited_for) {
     constexpr std::chrono::milliseconds limit(200);
-    raw_listener standing_still;  // Its kernel takes the second connection, and nobody else does.
+    raw_listener standing_still;  // The second connection is accepted only by the kernel.
     tcp_test_port far("tcp://127.0.0.1:0");
     tcp_test_port here(transport_registry::installed().open("ofi+tcp://", {limit}).value());
     const peer_id there = here.look_up("ofi+" + far.end->address());

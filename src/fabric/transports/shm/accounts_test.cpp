@@ -1,4 +1,4 @@
-// What a connection that ends, is refused or is given up leaves behind: nothing.
+// A connection that ends, is refused or is abandoned leaves nothing behind.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -26,7 +26,7 @@ std::size_t lent_by(shm_test_port& port) {
     return static_cast<shm_port&>(port.end()).lent().taken();
 }
 
-/// How often shared memory is mapped in this process: some of it for each connection.
+/// Number of shared-memory mappings in this process; each connection has some.
 std::size_t mappings() {
     std::ifstream maps("/proc/self/maps");
     std::size_t count = 0;
@@ -35,7 +35,7 @@ std::size_t mappings() {
     return count;
 }
 
-/// A port, and a peer of it that reads nothing.
+/// A port, and a peer that reads nothing.
 struct shm_accounts : testing::Test {
     shm_accounts() {
         greet(peer, here);
@@ -46,7 +46,7 @@ struct shm_accounts : testing::Test {
         const const_bytes& part = parts.emplace_back(const_bytes(bytes).first(count));
         return here.end().post_send(here.from, 1, gather(&part, 1), op);
     }
-    /// Until nothing short is taken any more.
+    /// Sends until no short message is taken.
     void fill_ring() {
         recorded short_one;
         while (send(8, short_one) == posted::done) {
@@ -58,7 +58,7 @@ struct shm_accounts : testing::Test {
     shm_test_port here{"shm://"};
     shm_raw_peer peer{here.end().address()};
     std::vector<std::byte> bytes = std::vector<std::byte>(200'000, std::byte{1});
-    std::deque<const_bytes> parts;  // Lent until the port is gone.
+    std::deque<const_bytes> parts;  // Borrowed until the port is gone.
 };
 
 TEST_F(shm_accounts, connection_that_ends_gives_back_what_waits_and_what_is_on_offer) {
@@ -91,7 +91,7 @@ TEST_F(shm_accounts, sends_that_are_canceled_make_room_for_others) {
     here.end().cancel(first);
     move_until({&here}, [&] { return first.runs > 0; });
     EXPECT_EQ(lent_by(here), 0u);
-    // With nothing in front of it a short one goes straight to the ring again.
+    // With an empty queue, a short message goes straight to the ring again.
     take_all();
     here.progress();
     recorded last;
@@ -137,7 +137,7 @@ TEST_F(shm_accounts, offer_of_another_slot_than_its_turn_is_dropped) {
         told.head.frame.bytes = static_cast<std::uint32_t>(bytes.size());
         told.head.slot = slot;
         told.head.segment_count = 1;
-        // Memory that is there: nothing else is wrong with it.
+        // Valid memory: nothing else is wrong with the offer.
         told.range = {reinterpret_cast<std::uint64_t>(bytes.data()),
                       bytes.size() - shm_prefix_bytes};
         peer.write(shm_offer_kind, sizeof told, as_bytes_of(told));
@@ -187,7 +187,7 @@ TEST(shm_reaching, one_who_listens_and_never_answers_is_unreachable_in_time) {
     const const_bytes from(bytes);
     recorded op;
     ASSERT_EQ(here.end().post_send(to, 1, gather(&from, 1), op), posted::pending);
-    // Asleep: the port itself must see to it that it wakes.
+    // Asleep: the port itself must ensure that it wakes.
     sleep_until(here, [&] { return op.runs > 0; });
     EXPECT_TRUE(op.ended_with(errc::unreachable));
     EXPECT_EQ(op.what.native, ETIMEDOUT);

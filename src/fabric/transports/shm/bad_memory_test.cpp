@@ -1,5 +1,5 @@
-// What becomes of memory that cannot be read or written: files that somebody truncated, pages that
-// are read-only. Only the operation that brought it fails, and says on which side it is.
+// Memory that cannot be read or written, such as truncated files and read-only pages: only its
+// operation fails, and the status tells on which side.
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -19,10 +19,10 @@ namespace amalgam::detail {
 namespace {
 
 constexpr std::size_t page = shm_page_bytes;
-/// So long that it is an arena of its own.
+/// Long enough to get its own arena.
 constexpr std::size_t large = shm_block_table::largest_cut + page;
 
-/// An owner of blocks and a peer of it, in one process.
+/// An owner of blocks and a peer, in one process.
 struct shm_blocks_test : testing::Test {
     shm_board board = shm_board::make().value();
     shm_board_view seen{shm_mapping::of(board.fd(), 0, shm_board_layout::bytes, false)};

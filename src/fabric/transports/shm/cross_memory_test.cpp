@@ -17,10 +17,10 @@ namespace {
 using conformance::channel;
 using conformance::child_process;
 
-// The tests copy within their own process: to the kernel it is one like any other.
+// The tests copy within their own process, which the kernel treats like any other.
 const pid_t self = ::getpid();
 
-/// `whole` cut into pieces of `size` bytes, and the last.
+/// `whole` cut into pieces of `size` bytes; the last may be shorter.
 template <typename Bytes>
 std::vector<Bytes> cut(Bytes whole, std::size_t size) {
     std::vector<Bytes> pieces;
@@ -72,7 +72,7 @@ TEST(cross_memory, copy_goes_on_from_where_it_came_to) {
 }
 
 TEST(cross_memory, failure_says_on_which_side_memory_is_bad) {
-    // A page that is there, and one that is not.
+    // One accessible page and one inaccessible page.
     constexpr std::size_t page = 4096;
     auto* const half = static_cast<std::byte*>(
         ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));

@@ -1,5 +1,5 @@
-// After every test of this program everything is back where it was before it: descriptors, shared
-// memory that is mapped, and what has a name in the system.
+// Checks after every test that nothing is left behind: descriptors, mapped shared memory, and named
+// system objects.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +17,7 @@ std::map<std::string, int> belongings() {
     std::error_code error;
     for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd", error)) {
         const std::string what = std::filesystem::read_symlink(one.path(), error).string();
-        // Of sockets and pipes each has a number of its own behind the name.
+        // For sockets and pipes, drop the number after the name.
         if (!error) ++all["descriptor " + what.substr(0, what.find(":["))];
     }
     std::ifstream maps("/proc/self/maps");
@@ -31,7 +31,7 @@ std::map<std::string, int> belongings() {
 class leak_check final : public testing::EmptyTestEventListener {
     void OnTestStart(const testing::TestInfo&) override { before_ = belongings(); }
     void OnTestEnd(const testing::TestInfo& test) override {
-        if (test.result()->Failed()) return;  // It may have left off anywhere.
+        if (test.result()->Failed()) return;  // It may have stopped anywhere.
         const auto after = belongings();
         for (const auto& [what, count] : after) {
             const auto at = before_.find(what);

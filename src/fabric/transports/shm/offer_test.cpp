@@ -1,4 +1,4 @@
-// What is on offer from a port, and what its reader may do about it.
+// Offers made by a port, and what their reader may do with them.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -24,14 +24,14 @@ struct shm_offer_test : testing::Test {
         peer.write(frame_kind::unexpected, 0, {});
         move_until({&here}, [&] { return !here.tags.empty(); });
     }
-    /// Has the port put a message of three segments on offer.
+    /// Makes the port offer a message of three segments.
     void have_offer() {
         const const_bytes all(bytes);
         segments = {all.first(100), all.subspan(100, 99'900), all.subspan(100'000)};
         ASSERT_EQ(here.end().post_send(here.from, 1, segments, done), posted::pending);
         move_until({&here}, [&] { return peer.has_record(); });
     }
-    /// Asks for what stands at `from` of the ranges on offer, and waits until it was brought.
+    /// Requests the offered bytes from `from` on, and waits until they are in the bounce buffer.
     void ask(std::uint64_t from) {
         peer.words().asked_from.store(from);
         const std::uint64_t asked = peer.words().asked.fetch_add(1) + 1;
@@ -78,7 +78,7 @@ TEST_F(shm_offer_test, bytes_are_brought_though_their_owner_took_them_back) {
     move_until({&here}, [&] { return peer.has_record(); });
     source = region();
     std::fill(bytes.begin(), bytes.end(), std::byte{1});
-    // What is offered are the bytes of the region, behind eight that say where they stand.
+    // The offer consists of the region's bytes, after eight bytes with their offset.
     ask(8 + 10);
     expect_on_tray(10, shm_tray_bytes);
 }

@@ -165,7 +165,7 @@ TEST(shm_port, peer_that_tries_its_memory_late_writes_where_nobody_else_does) {
     EXPECT_TRUE(try_cross_memory(::getpid(), said.probe, said.incarnation).ok());
     port.reset();
     EXPECT_EQ(try_cross_memory(::getpid(), said.probe, said.incarnation), errc::mismatch);
-    // One that had looked before the port ended, and writes now.
+    // A peer that checked before the port ended, and writes now.
     reinterpret_cast<shm_probe*>(said.probe)->scratch = said.incarnation;
     const shm_own_probe next(1);
     EXPECT_EQ(next.address(), said.probe) << "what was written to is not kept for that";
@@ -206,7 +206,7 @@ TEST(shm_port, region_is_not_given_back_while_a_peer_copies) {
     peer.words().touching.fetch_add(1);
     std::atomic<bool> copied{false};
     std::thread copier([&] {
-        // Only when the owner has begun to close it.
+        // Only after the owner has begun to close it.
         while (peer.board().find(key, 0, 64, access::write).what == shm_found_region::kind::open)
             std::this_thread::yield();
         copied = true;
@@ -218,7 +218,7 @@ TEST(shm_port, region_is_not_given_back_while_a_peer_copies) {
 }
 
 TEST(shm_port, large_message_survives_that_its_region_closes_while_it_is_on_offer) {
-    // Ten segments: not on the board, so the get is answered with frames, and large ones are
+    // Ten segments: too many for the board, so the get is answered with frames, and large ones are
     // offered from the region's own memory.
     constexpr std::size_t bytes = std::size_t{8} << 20;
     for (int after = 0; after < 12; ++after) {
@@ -239,7 +239,7 @@ TEST(shm_port, large_message_survives_that_its_region_closes_while_it_is_on_offe
             owner.progress();
         }
         source = region();
-        std::fill(memory.begin(), memory.end(), std::byte{1});  // Its owner's again.
+        std::fill(memory.begin(), memory.end(), std::byte{1});  // Its owner may reuse it.
         move_until({&owner, &caller}, [&] { return done.runs == 1; });
         if (done.what.ok()) {
             EXPECT_EQ(std::count(got.begin(), got.end(), std::byte{7}), static_cast<long>(bytes));

@@ -69,7 +69,7 @@ remote_key key_from(const std::string& hex) {
     return remote_key::decode(wire);
 }
 
-/// Opens a port and memory full of 5s, tells its parent, and echoes until the parent speaks.
+/// Opens a port and memory filled with 5s, informs its parent, and echoes until the parent speaks.
 int serve(channel& parent) {
     shm_test_port here("shm://");
     here.echo = true;
@@ -82,7 +82,7 @@ int serve(channel& parent) {
     return 0;
 }
 
-/// Everything between this process and a serving one works: short and large messages, transfers.
+/// Expects everything to work with a serving process: short and large messages, transfers.
 void expect_all_works(shm_test_port& here, peer_id to, const remote_key& key) {
     const std::vector<std::byte> shorts(30, std::byte{1});
     here.send(to, 1, shorts);
@@ -179,11 +179,12 @@ struct checking_sink final : message_sink {
     bool in_order = true;
 };
 
-/// Moves a port on until something is reached. Runs the last first; if it sleeps, once it is armed.
+/// Makes progress on a port until a condition holds. Runs the last function first, or once armed if
+/// it sleeps.
 using waiting = void (*)(shm_test_port&, const std::function<bool()>&,
                          const std::function<void()>&);
 
-/// More large messages than may be on offer at once, to one whose kernel says no then.
+/// Sends more large messages than can be on offer at once to a process whose kernel then refuses.
 void send_to_one_that_is_denied(waiting wait) {
     const auto nothing = [] {};
     constexpr std::uint64_t count = shm_offer::max_open + 4;
@@ -295,7 +296,7 @@ TEST(shm_processes, connection_past_the_limit_of_file_sizes_is_refused_with_a_se
     EXPECT_EQ(limited.join(), 0);
 }
 
-/// A message and a transfer to a block go from one port to another.
+/// Sends a message and a transfer to a block from one port to another.
 void expect_messages_and_blocks(bool shared) {
     shm_test_port one("shm://"), other("shm://");
     const peer_id to = one.reach(other);
@@ -385,7 +386,7 @@ TEST(shm_processes, process_killed_while_its_child_holds_its_descriptors_is_gone
             if (!here.tags.empty() && !forked) {
                 forked = true;
                 if (::fork() == 0) {
-                    // Holds the sockets of its parent until the test's process has ended.
+                    // Keeps its parent's sockets open until the test's process has ended.
                     ::prctl(PR_SET_PDEATHSIG, 0);
                     parent.hear();
                     ::_exit(0);

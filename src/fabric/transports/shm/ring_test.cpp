@@ -16,7 +16,7 @@
 namespace amalgam::detail {
 namespace {
 
-/// A ring with both of its ends, and the word between them.
+/// A ring with both of its ends and the word between them.
 struct ring_of {
     explicit ring_of(std::size_t lines, std::uint64_t origin = random_u64()) {
         const std::size_t bytes = lines * shm_line_bytes;
@@ -29,7 +29,7 @@ struct ring_of {
     bool write(const frame_header& header, const_bytes payload) {
         return writer->write(header, gather(&payload, 1), payload.size());
     }
-    /// What a reader does with a record by which the writer starts over.
+    /// Handles a record by which the writer returns to line 0, as a reader does.
     bool ready() {
         if (!reader->ready()) return false;
         if (reader->header().kind != shm_start_over_kind) return true;
@@ -84,7 +84,7 @@ TEST(shm_ring, does_what_a_queue_does_whatever_the_order_of_steps) {
         seeded_random dice(lines);
         const std::size_t most = lines * shm_line_bytes / 8;
         for (int step = 0; step < 20000; ++step) {
-            // Phases in which one side is faster: the ring runs full, and empty.
+            // Phases in which one side is faster, so that the ring runs full and empty.
             const double haste = step / 500 % 2 == 0 ? 0.65 : 0.35;
             if (dice.chance(haste)) {
                 const std::size_t size = dice.below(dice.chance(0.7) ? 80 : most);
@@ -168,7 +168,7 @@ TEST(shm_ring, full_ring_takes_nothing_and_goes_on_when_there_is_room) {
 }
 
 TEST(shm_ring, what_earlier_laps_left_is_no_record) {
-    // Every payload is full of the numbers that headers of this ring have held.
+    // Every payload is full of numbers that headers of this ring have held.
     ring_of ring(64);
     for (std::uint64_t lap = 0; lap < 300; ++lap) {
         std::vector<std::uint64_t> words(64);
@@ -182,8 +182,8 @@ TEST(shm_ring, what_earlier_laps_left_is_no_record) {
 }
 
 TEST(shm_ring, end_of_a_payload_makes_no_new_position_of_an_old_one) {
-    // In the first and the third lap the positions of line 5 differ in their last byte.
-    // Between these laps a payload ends in that line, with the last bytes of the later one.
+    // The positions of line 5 in the first and third lap differ in their last byte. Between these
+    // laps a payload ends in that line, with the last bytes of the later position.
     for (std::size_t spilled = 1; spilled < 8; ++spilled) {
         for (const bool in_parts : {false, true}) {
             ring_of ring(64, 0x1234567890ab0000u);

@@ -1,4 +1,4 @@
-// Peers that stand still while they copy from or to memory of ours.
+// Peers that stall while they copy from or to our memory.
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -30,7 +30,7 @@ port_options patient(std::chrono::milliseconds limit) {
     return options;
 }
 
-/// Counts the lines that contain a text while it lives, and does something at each.
+/// Counts log lines that contain a text, and runs a function for each.
 class watched_log {
 public:
     explicit watched_log(
@@ -47,7 +47,7 @@ public:
 };
 
 TEST(shm_sleepers, regions_that_a_peer_does_not_touch_close_at_once) {
-    shm_test_port here("shm://", patient(24h));  // The watchdog ends a test that waits for that.
+    shm_test_port here("shm://", patient(24h));  // A wait that long is ended by the watchdog.
     shm_raw_peer peer(here.end().address());
     greet(peer, here);
     std::vector<std::byte> memory(64);
@@ -136,9 +136,9 @@ TEST(shm_sleepers, peer_that_stands_still_while_it_reads_an_offer_is_dropped) {
     EXPECT_EQ(here.losses[0].native, ETIMEDOUT);
 }
 
-/// A port with two regions, and a process that is stopped in the midst of a put to the first.
+/// A port with two regions, and a process stopped in the middle of a put to the first.
 struct shm_stopped_writer : testing::Test {
-    /// What the process writes to, once it goes on.
+    /// Memory that the process writes once it resumes.
     struct page {
         void* at = ::mmap(nullptr, shm_page_bytes, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -169,7 +169,7 @@ struct shm_stopped_writer : testing::Test {
         other = here.end().open_region(memory.bytes(), access::read_write).value();
         writer.line().say(std::to_string(target.key().region));
         EXPECT_EQ(writer.line().hear(), "writing");
-        writer.wait_until_still();  // Stopped by us as well, it would stop again once it goes on.
+        writer.wait_until_still();  // If we stopped it too, it would stop again on resuming.
     }
 };
 

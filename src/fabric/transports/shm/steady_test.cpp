@@ -1,4 +1,4 @@
-// What a port promises in steady state: no memory is taken from the heap.
+// In steady state a port allocates no heap memory.
 #include <cstdint>
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace amalgam::detail {
 namespace {
 
-/// Counts what comes, and keeps nothing.
+/// Counts messages and keeps nothing.
 struct counter_sink final : message_sink {
     void on_message(message&) noexcept override { ++came; }
     std::uint64_t came = 0;

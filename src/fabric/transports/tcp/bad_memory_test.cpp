@@ -1,5 +1,5 @@
-// What becomes of memory that cannot be read or written: files that somebody truncated, pages that
-// are read-only. Only the operation that brought it fails.
+// Memory that cannot be read or written, such as truncated files and read-only pages: only its
+// operation fails.
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ protected:
         EXPECT_TRUE(there_.lost.empty());
     }
 
-    // A sender that stopped is looked at after a quarter of the limit.
+    // A stalled sender is checked after a quarter of the limit.
     const port_options quick_{.silence_limit = std::chrono::milliseconds(400)};
     tcp_test_port here_{"tcp://127.0.0.1:0", quick_}, there_{"tcp://127.0.0.1:0", quick_};
     peer_id there_id_, here_id_;
@@ -88,7 +88,7 @@ TEST_F(bad_memory, a_message_of_which_half_left_ends_its_connection_at_once) {
     operation waiting;
     std::vector<std::byte> room(10);
     ASSERT_EQ(here_.end->post_receive(there_id_, 9, room, waiting), posted::pending);
-    // The first is longer than the socket takes, so that the second begins and waits.
+    // The first is longer than the socket takes, so the second is begun and waits.
     std::vector<operation> ops(16);
     for (operation& op : ops)
         ASSERT_NE(here_.end->post_send(there_id_, 1, {&bytes, 1}, op), posted::full);
@@ -130,7 +130,7 @@ TEST_F(bad_memory, small_transfers_of_a_truncated_file_fail_alone_on_either_side
     expect_connected();
 }
 
-// Answers to gets are copied up to 8,192 bytes, with the 8 that say where theirs belong.
+// Replies to gets are copied up to 8,192 bytes, including 8 bytes of offset.
 TEST_F(bad_memory, a_get_of_8184_bytes_from_a_truncated_file_fails_alone) {
     for (std::size_t left : {std::size_t{0}, page}) {
         SCOPED_TRACE(left);

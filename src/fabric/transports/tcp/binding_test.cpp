@@ -21,7 +21,7 @@ binding chosen(std::string_view where) {
     return choose_binding(uri::parse(where), machine).value();
 }
 
-/// The sentence of a failure, which must be one.
+/// The sentence of an expected failure.
 std::string complaint(std::string_view where, errc code) {
     auto wrong = choose_binding(uri::parse(where), machine);
     EXPECT_FALSE(wrong) << where;

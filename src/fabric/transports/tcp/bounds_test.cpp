@@ -1,4 +1,4 @@
-// What strangers can make a port hold: memory, connections, time.
+// Limits on what strangers can make a port hold: memory, connections, time.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -47,7 +47,7 @@ TEST(bounds, a_message_of_many_steps_arrives_whole) {
     EXPECT_EQ(there.end->usage().queued_bytes, 0u);
 }
 
-/// Whether the other side has ended it.
+/// Whether the other side has closed the connection.
 bool is_ended(tcp_raw_peer& raw) {
     char byte;
     return raw.has_something() && ::recv(raw.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
@@ -65,7 +65,7 @@ TEST(bounds, newcomers_take_the_place_of_the_oldest_strangers) {
     move_until({&here}, [&] { return here.end->usage().evicted == 21; });
     for (int i = 0; i < 30; ++i)
         EXPECT_EQ(is_ended(silent[i]), i < 21) << i;
-    // The places of those who went are free again.
+    // The slots of closed connections are free again.
     silent.clear();
     for (int i = 0; i < 20; ++i)
         here.end->progress();
@@ -76,7 +76,7 @@ TEST(bounds, newcomers_take_the_place_of_the_oldest_strangers) {
 }
 
 TEST(bounds, the_unproven_and_then_the_idle_make_way_when_no_descriptor_is_left) {
-    // The proven one is idle for a shorter time, and has to be for a longer one.
+    // The proven one is idle for less time, and must be idle for more.
     tcp_test_port here("tcp://127.0.0.1:0", {.silence_limit = std::chrono::milliseconds(150)});
     tcp_raw_peer unproven = greeted(here);
     tcp_raw_peer proven = greeted(here);

@@ -42,7 +42,7 @@ void append(std::vector<std::byte>& stream, const frame& one) {
     stream.insert(stream.end(), one.payload.begin(), one.payload.end());
 }
 
-/// Takes what a reader finds, large frames in pieces of random lengths.
+/// Receives what a reader finds; large frames in pieces of random lengths.
 class recorder final : public frame_handler {
 public:
     verdict on_frame(const frame_header& header, const_bytes payload) noexcept override {
@@ -91,14 +91,14 @@ private:
     verdict next_verdict() { return dice.chance(pause_chance) ? verdict::pause : answer; }
 };
 
-/// A reader with what it needs around it.
+/// A reader and everything it needs.
 struct reading {
     buffer_pool pool;
     receive_memory memory{pool};
     frame_reader reader{max_bytes};
     recorder to;
 
-    /// Lets the reader have at most `limit` bytes of what is left of `stream`.
+    /// Gives the reader at most `limit` bytes of the rest of `stream`.
     state feed(const_bytes& stream, std::size_t limit, std::size_t& budget) {
         std::array<iovec, frame_reader::max_places> into;
         const std::size_t count = reader.places(into, memory);
@@ -112,7 +112,7 @@ struct reading {
         }
         return reader.took(taken, budget, to, memory);
     }
-    /// All of it, at most `limit` bytes at a time.
+    /// The whole stream, at most `limit` bytes at a time.
     state feed_all(const_bytes stream, std::size_t limit) {
         state now = state::hungry;
         std::size_t budget = ~std::size_t{0};

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Waits, while `here` goes on, until it has ended its connection to `at`.
+/// Waits until `here`, making progress, has closed its connection to `at`.
 void expect_dropped(tcp_test_port& here, tcp_raw_peer& at) {
     move_until({&here}, [&] {
         if (!at.has_something()) return false;
@@ -21,7 +21,7 @@ void expect_dropped(tcp_test_port& here, tcp_raw_peer& at) {
     });
 }
 
-/// How the first operation to `peer` ends.
+/// Status of the first operation to `peer`.
 errc fate_of(tcp_test_port& here, peer_id peer) {
     tcp_test_port::operation op;
     EXPECT_EQ(here.post(peer, 1, "x", op), posted::pending);
@@ -126,8 +126,8 @@ TEST(handshake, one_that_accepts_and_says_nothing_is_unreachable_when_the_limit_
 }
 
 TEST(handshake, nobody_at_the_port_is_unreachable_also_where_the_kernel_could_call_itself) {
-    // Without care, one in some thousands of these is a connection of a socket to itself: the
-    // kernel picks the local port from the range that the remote one is in.
+    // Without precautions, one in some thousands of these connects a socket to itself: the kernel
+    // picks the local port from the same range as the remote one.
     std::string nobody;
     {
         raw_listener gone;
@@ -185,7 +185,7 @@ TEST_F(dialing, addresses_of_another_family_than_the_source_are_left_out) {
 }
 
 TEST_F(dialing, time_is_shared_between_the_addresses) {
-    // Full: the kernel answers no further caller.
+    // Full backlog: the kernel answers no further connection.
     raw_listener deaf(0);
     handshake way(setting, *this, "tcp://somewhere:1");
     running = &way;
@@ -206,7 +206,8 @@ TEST(reception, without_descriptors_callers_wait_and_nothing_spins) {
     const rlimit none{static_cast<rlim_t>(first.fd() + 1), limit.rlim_max};
     first.send(encoded_hello({.incarnation = 1}).bytes());
     ::setrlimit(RLIMIT_NOFILE, &none);
-    // The only caller cannot be accepted: one round notes it, and then there is nothing to do.
+    // The only connection cannot be accepted: one round notices that, and then there is no more
+    // work.
     for (int i = 0; i < 20; ++i)
         here.end->progress();
     EXPECT_TRUE(here.end->prepare_to_sleep());

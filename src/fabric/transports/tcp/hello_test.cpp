@@ -72,7 +72,7 @@ TEST(hello, another_protocol_is_a_stranger_at_its_sixteenth_byte) {
     EXPECT_EQ(reader.beginning(), "GET / HTTP/1.1..");
 }
 
-/// A valid hello with `mend` applied, read back.
+/// Reads back a valid hello with `mend` applied.
 template <typename Mend>
 state read_after(Mend mend) {
     stream wire;

@@ -15,7 +15,7 @@ TEST(resolve, numbers_need_nobody_to_ask) {
 }
 
 TEST(resolve, an_unknown_host_is_named_in_one_sentence) {
-    auto found = resolve("no such host", 1);  // A space: refused without asking anybody.
+    auto found = resolve("no such host", 1);  // A space: refused without a lookup.
     ASSERT_FALSE(found);
     EXPECT_EQ(found.code(), errc::unreachable);
     EXPECT_NE(found.sentence().find("no host is called \"no such host\""), std::string::npos);

@@ -20,7 +20,7 @@ TEST(tcp_port, an_idle_connection_is_small) {
     SUCCEED();
 }
 
-/// A connected raw peer and what the port calls it.
+/// A connected raw peer and its id at the port.
 struct caller {
     tcp_raw_peer raw;
     peer_id id;
@@ -52,7 +52,7 @@ TEST(tcp_port, a_send_goes_to_the_socket_at_once_and_more_in_a_round_leave_toget
     EXPECT_TRUE(here.end->prepare_to_sleep());
 }
 
-/// How the kernel controls congestion on the other end, in this process, of a connected socket.
+/// The congestion control of a connected socket's other end, which is in this process.
 std::string congestion_control_behind(const tcp_raw_peer& raw) {
     const socket_address near = socket_address::near_end(raw.fd());
     const socket_address far = socket_address::far_end(raw.fd());
@@ -148,7 +148,7 @@ TEST(tcp_port, answers_that_came_before_the_end_are_read_though_a_send_finds_it_
     peer.raw.send_frame({.kind = frame_kind::unexpected, .tag = 9},
                         as_bytes_of(std::string_view("answer")));
     peer.raw.wait_until_delivered();
-    const linger hard{1, 0};  // The end comes as a reset.
+    const linger hard{1, 0};  // The connection ends with a reset.
     ::setsockopt(peer.raw.fd(), SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
     peer.raw = tcp_raw_peer(unique_fd());
     tcp_test_port::operation ops[3];
@@ -172,7 +172,7 @@ TEST(tcp_port, a_peer_that_does_not_read_for_long_is_kept) {
         if (how == posted::pending) ++posts;
         if (how == posted::done) ops.back().over = true, ++posts;
     }
-    // Not even a program that is not scheduled for longer than the limit ends it.
+    // Even a program that is not scheduled for longer than the limit does not end it.
     std::this_thread::sleep_for(2 * impatient.silence_limit);
     const auto until = clock::steady().now() + 2 * impatient.silence_limit;
     move_until({&here}, [&] { return clock::steady().now() > until; });

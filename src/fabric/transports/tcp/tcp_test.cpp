@@ -22,7 +22,7 @@ void before_the_hello(tcp_raw_peer& at, seeded_random& dice) {
             at.send("GET /index.html HTTP/1.1\r\nHost: here\r\n\r\n");
             break;
         case 2: {
-            // A hello with one byte wrong; where that does no harm, noise follows.
+            // A hello with one wrong byte; where that is harmless, noise follows.
             const encoded_hello right({.incarnation = 1});
             std::vector<std::byte> wire(right.bytes().begin(), right.bytes().end());
             wire[dice.below(wire.size())] ^= std::byte{0x55};
@@ -41,7 +41,7 @@ void before_the_hello(tcp_raw_peer& at, seeded_random& dice) {
 void after_the_hello(tcp_raw_peer& at, seeded_random& dice) {
     at.shake_hands();
     switch (dice.below(5)) {
-        case 0: {  // A kind that no release has.
+        case 0: {  // A frame kind that no release has.
             at.send_frame({.kind = static_cast<frame_kind>(7 + dice.below(249))}, noise(dice, 10));
             break;
         }
@@ -50,18 +50,18 @@ void after_the_hello(tcp_raw_peer& at, seeded_random& dice) {
             at.send(header);
             break;
         }
-        case 2: {  // An answer to what nobody asked.
+        case 2: {  // An answer without a request.
             at.send_frame({.kind = frame_kind::get_data, .tag = dice()}, noise(dice, 5000));
             at.send_frame({.kind = static_cast<frame_kind>(99)}, {});
             break;
         }
-        case 3: {  // Cut in the middle of a frame, small or large.
+        case 3: {  // Cut in the middle of a small or large frame.
             at.send(to_wire({.bytes = 50'000, .kind = frame_kind::unexpected}));
             at.send(noise(dice, dice.below(50'000)));
             ::shutdown(at.fd(), SHUT_WR);
             break;
         }
-        default: {  // A put or a get that is none.
+        default: {  // An invalid put or get.
             const auto kind = dice.chance(0.5) ? frame_kind::put : frame_kind::get;
             at.send_frame({.kind = kind, .tag = 3}, noise(dice, dice.below(56)));
             break;

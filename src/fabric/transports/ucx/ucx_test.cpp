@@ -79,7 +79,7 @@ tcp_test_port open_here(const std::string& where = "ucx+tcp://127.0.0.1:0") {
     return tcp_test_port(transport_registry::installed().open(where).value());
 }
 
-/// What `body` writes to standard output, in a process of its own.
+/// What `body` writes to standard output, in its own process.
 std::string printed_by(const std::function<void()>& body) {
     conformance::child_process child([&](conformance::channel& parent) {
         const int paper = ::memfd_create("standard output", MFD_CLOEXEC);
@@ -112,7 +112,7 @@ TEST(ucx_transport, nothing_is_printed_on_standard_output) {
     }
 }
 
-/// What a child of this process says to `where`.
+/// How a child of this process is refused at `where`.
 std::string refusal_in_a_child(const std::string& where) {
     conformance::child_process child([&](conformance::channel& parent) {
         parent.say(refusal(where));
@@ -135,7 +135,7 @@ TEST(ucx_transport, child_of_a_process_that_uses_ucx_is_refused_with_what_to_do)
     }
 }
 
-/// A port that answers, in a process of its own, and what it listens at.
+/// A port that echoes, in its own process, and its address.
 class echoing_process {
 public:
     explicit echoing_process(const std::string& where)
@@ -152,7 +152,7 @@ public:
               parent.say(all);
               bool told = false;
               move_until({&here}, [&] { return told = told || parent.overhear().has_value(); });
-              here.end.reset();  // Before the answers that nobody has taken.
+              here.end.reset();  // Before the untaken answers are destroyed.
               return 0;
           }) {
         address = child_.line().hear();
@@ -206,7 +206,7 @@ TEST(ucx_transport, garbage_at_any_port_that_is_open_harms_nobody) {
     EXPECT_EQ(server.end(), 0);
 }
 
-/// Sends to the address it is told until it is killed.
+/// Sends to the given address until it is killed.
 conformance::child_process flooding_process(const std::string& where) {
     return conformance::child_process([where](conformance::channel& parent) {
         const std::string address = parent.hear();
@@ -222,7 +222,7 @@ conformance::child_process flooding_process(const std::string& where) {
     });
 }
 
-// One that is killed while it writes into the queue that others use, too, may leave it stuck.
+// A process killed while it writes into the shared queue may leave the queue stuck.
 TEST(ucx_transport, calls_end_also_when_a_sender_to_shared_memory_is_killed) {
     const std::string where = "ucx+shm://127.0.0.1:0";
     std::vector<conformance::child_process> vandals;
