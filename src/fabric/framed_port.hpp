@@ -27,7 +27,7 @@ namespace amalgam::detail {
 /// its checks, put and get over frames, exactly-once completion. A transport derives from it, moves
 /// frames, and calls the functions under "from the transport".
 ///
-/// Threads: the port's thread. Makes upcalls only inside move_frames(), except where noted.
+/// Threads: the port's thread. Upcalls happen only inside move_frames(), except where noted.
 class framed_port : public port, private peer_ender {
 public:
     /// Completes remaining operations with `closed`, without touching links: see end_everything().

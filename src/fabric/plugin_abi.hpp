@@ -6,7 +6,7 @@
 
 namespace amalgam::detail {
 
-/// How a transport's shared object says it was built (plugin_abi_text). Read without loading it:
+/// How a transport's shared object was built (its plugin_abi_text), read without loading it:
 /// loading runs code, and a sanitizer's runtime ends a program built without it. Empty: the file is
 /// missing, is not an ELF file for this machine, or does not say.
 std::optional<std::string> plugin_abi_of(const std::string& file);

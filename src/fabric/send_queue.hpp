@@ -76,10 +76,10 @@ public:
 private:
     struct frame {
         buffer own;          ///< Copied frames, including headers; empty if borrowed.
-        wire_header header;  ///< This and the rest: for a borrowed frame.
+        wire_header header;  ///< For a borrowed frame, as the next two.
         gather payload;
         completion* on_sent = nullptr;
-        std::size_t bytes = 0;  ///< Including the header.
+        std::size_t bytes = 0;  ///< Including headers.
     };
 
     frame* push() noexcept;

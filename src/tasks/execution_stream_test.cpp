@@ -290,7 +290,7 @@ TEST(poller, once_removed_is_not_touched) {
     EXPECT_THROW(stream.remove_poller(never_added), error);
 }
 
-// Its wait handle stayed unwatched, or could not be watched again.
+// Removal stops watching its wait handle, or it could not be watched again.
 TEST(poller, may_be_added_again_after_it_was_removed) {
     execution_stream stream(execution_stream_options{.spin = 0ns});
     counting_poller source;

@@ -25,7 +25,7 @@ class ult_core;
 class left_behind {
 public:
     /// Ends everything left in `ending`, which can still pop(), and logs one warning. `stream`: the
-    /// one that owns the pool as its main pool, or empty.
+    /// one whose own pool it is, or empty.
     static void end_all(pool& ending, std::string_view stream) noexcept;
     /// The same without queued units: `ending` can no longer pop().
     static void end_homeless(pool& ending) noexcept;

@@ -26,8 +26,8 @@ public:
         return fixed < duration::zero() ? limit_ : fixed;
     }
 
-    /// It slept for `time`. A longer spin would have caught work that came soon, and is wasted on
-    /// work that came late.
+    /// It slept for `time`. A longer spin would have caught work that came soon; one for work that
+    /// came late is wasted.
     void slept(duration time) noexcept {
         if (fixed_.load(std::memory_order_relaxed) >= duration::zero()) return;
         limit_ = time < longest ? std::min(limit_ * 2, longest) : std::max(limit_ / 2, shortest);

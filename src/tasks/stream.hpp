@@ -111,12 +111,13 @@ public:
     void leave_to_yield() noexcept;
     /// Moves the running ULT to another pool.
     void leave_to_move(pool& where) noexcept;
-    /// Yields directly to `next`. False: `next` is not ready in a pool of this stream that supports
-    /// removal out of order.
+    /// Yields directly to `next`. False, without switching: `next` is not ready in a pool of this
+    /// stream that supports removal out of order, the batch is used up, or `next` has a request
+    /// pending.
     bool leave_to(ult_core& next) noexcept;
     void leave_to_park(waiter& until) noexcept;
-    /// Returns the stream that runs the caller afterwards. Null: the caller is not a ULT, or
-    /// `other` belongs to another stream.
+    /// Joins `other`; returns the stream that then runs the caller. Null, not joined: the caller is
+    /// not a ULT, or `other` has ended or belongs to another stream.
     stream* join_here(ult_core& other) noexcept;
 
     /// Adds a new ULT to its pool. False: not the stream's own pool, use the general path.

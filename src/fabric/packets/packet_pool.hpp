@@ -30,7 +30,7 @@ public:
         one.next = free_;
         free_ = &one;
     }
-    /// Never frees this packet, which was taken, not even when the pool is destroyed.
+    /// A taken packet that is never freed, not even when the pool is destroyed.
     void abandon(packet& one) noexcept;
     std::size_t packet_bytes() const noexcept { return packet_bytes_; }
 

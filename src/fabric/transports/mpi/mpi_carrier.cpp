@@ -208,7 +208,7 @@ void mpi_carrier::say(const mpi_place& to, mpi_kind kind, std::uint64_t to_id,
     word.header.kind = kind;
     word.header.port = number_;
     word.from = own;
-    // A lost one appears as silence: an unanswered contact, or one that lingers.
+    // A lost message looks like silence: an unanswered contact, or a lingering port.
     (void)outbox_.say(to.rank, to.port, word);
 }
 

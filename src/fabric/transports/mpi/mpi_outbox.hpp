@@ -25,11 +25,11 @@ public:
     posted send(int rank, std::uint16_t port, packet& one) noexcept;
     /// Sends a control message. False: no room; it is lost.
     bool say(int rank, std::uint16_t port, const mpi_word& word) noexcept;
-    /// Returns packets that have been sent; returns how many.
+    /// Gives sent packets back to `events`; returns how many.
     std::size_t tell(packet_events& events) noexcept;
     /// Abandons what has not been sent to this rank, or to any rank if -1.
     void abandon(int rank, packet_events& events) noexcept;
-    /// A rank to which a message was lost because MPI is out of memory, or -1. Reported once.
+    /// A rank to which a message was cut off because MPI is out of memory, or -1. Reported once.
     int take_failed() noexcept { return std::exchange(failed_rank_, -1); }
     bool has_room() const noexcept { return requests_.size() < max_packets; }
     bool is_empty() const noexcept { return requests_.empty(); }

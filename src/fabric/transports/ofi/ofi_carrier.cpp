@@ -48,8 +48,7 @@ ofi_carrier::ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info
         sleeps_on_descriptor_ = fi_control(&queue->fid, FI_GETWAIT, &descriptor) == 0;
     if (sleeps_on_descriptor_) sleep_also_on(descriptor);
     sleep_briefly(true);
-    // Connectionless endpoints retransmit lost packets and must be waited for, so only these
-    // inject.
+    // Connected endpoints only: the others retransmit lost packets and must be waited for.
     if (info_->ep_attr->type == FI_EP_MSG) inject_bytes_ = info_->tx_attr->inject_size;
 }
 
@@ -127,8 +126,8 @@ posted ofi_link::send(packet& one) noexcept {
 }
 
 posted ofi_carrier::send(ofi_link& by, packet& one) noexcept {
-    // Copying a small packet costs less than its completion. Not behind pending packets, as it
-    // would not be counted as pending.
+    // Copying a small packet costs less than its completion. But behind pending packets it would
+    // not be counted as pending.
     if (one.bytes <= inject_bytes_ && by.lent_ == 0) {
         const auto how = fi_injectdata(by.by_, one.data, one.bytes, by.their_id(), by.to_);
         return how == 0 ? posted::done : refused(by, how);

@@ -166,7 +166,7 @@ struct shm_board_layout {
 
     static constexpr std::uint64_t asleep = 1;  ///< Ring after writing a record.
     static constexpr std::uint64_t fences =
-        2;  ///< Have a full barrier before looking at `sleeping`.
+        2;  ///< Execute a full barrier before checking `sleeping`.
     static constexpr std::uint64_t a_sleep = 4;  ///< Counts sleeps, to tell them apart.
 
     alignas(shm_line_bytes) shm_word sleeping;

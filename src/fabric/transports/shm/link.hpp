@@ -132,7 +132,8 @@ public:
     /// Whether it was writing to a region when the connection ended and has not finished.
     /// Precondition: shut().
     bool may_write_yet() const noexcept;
-    /// Whether all threads of the peer's process are stopped on request.
+    /// Whether the peer's process is stopped by a signal or a debugger, or in an uninterruptible
+    /// call.
     bool is_stopped() const noexcept;
 
 private:

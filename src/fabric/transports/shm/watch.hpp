@@ -9,7 +9,7 @@ struct shm_watch {
     enum class kind : std::uint8_t { door, newcomer, link, process, timer };
 
     kind what;
-    void* owner = nullptr;  ///< The newcomer or link.
+    void* owner = nullptr;  ///< The shm_newcomer or shm_link.
 };
 
 }  // namespace amalgam::detail
