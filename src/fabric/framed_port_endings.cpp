@@ -102,7 +102,7 @@ void framed_port::told_down(peer_record& peer) noexcept {
     if (links_stand_) release(link);
 }
 
-/// No notice is kept for peers that connected and left unseen, nor unboundedly many for others.
+/// Keeps no notice for peers that connected and left unseen, and a bounded number for others.
 bool framed_port::is_told_later(const peer_record& peer) const noexcept {
     const bool has_room = untold_ * sizeof(peer_record) < options_.max_queued_bytes;
     return (sink_ == nullptr && peer.is_known && has_room) || has_unasked(peer.id);

@@ -46,7 +46,7 @@ struct slow_pool final : deque_pool {
     std::atomic<int> looks{0};
 };
 
-/// A pool by an author who did not read all of the documentation.
+/// A pool that omits drop_left().
 struct careless_pool : pool {
     careless_pool() : pool(pool_access::any_stream) {}
     void push(work_unit& unit) noexcept override { units.push_back(&unit); }

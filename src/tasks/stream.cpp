@@ -71,7 +71,7 @@ void stream::settle_parked(ult_core& who) noexcept {
             }
             break;
         case fate::finished:
-            // First, as its memory may be unmapped, under a lock that ult_registry::hold() holds.
+            // First: give_back() may take a lock whose holder, ult_registry::hold, waits for this.
             left_.store(nullptr, std::memory_order_release);
             if (end(*who)) ult_core::give_back(*who, stock_);
             return;

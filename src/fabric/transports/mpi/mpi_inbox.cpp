@@ -82,7 +82,7 @@ void mpi_inbox::begin_long(int from, std::uint64_t count) noexcept {
     next.from = from;
     next.bytes = std::move(free_.back());
     free_.pop_back();
-    // A longer one is not a packet of ours; its truncated form will be rejected.
+    // A longer one is not a packet of ours; the part that fits will make no sense.
     next.count = std::min<std::size_t>(count, mpi_header::max_bytes);
     {
         const mpi_library::turn turn(mpi_);

@@ -245,8 +245,8 @@ bool ofi_carrier::read_completions() noexcept {
 
 std::size_t ofi_carrier::move_packets(std::size_t) noexcept {
     came_ = 0;
-    // Not until it is empty: another query costs system calls, and what arrived must be answered
-    // first.
+    // Stops at the first arrivals: another query costs system calls, and what arrived should be
+    // answered.
     while (came_ == 0 && read_completions()) {
     }
     if (!unposted_.empty()) {

@@ -6,7 +6,7 @@ namespace amalgam::detail {
 
 bool shm_ring_writer::look_again(std::size_t lines) noexcept {
     const std::uint64_t now = place_.consumed->load(std::memory_order_seq_cst);
-    if (now - seen_ > tail_ - seen_) {  // Not between the last check and the end.
+    if (now - seen_ > tail_ - seen_) {  // Not between seen_ and tail_.
         broken_ = true;
         return false;
     }

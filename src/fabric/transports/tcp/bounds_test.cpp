@@ -76,7 +76,7 @@ TEST(bounds, newcomers_take_the_place_of_the_oldest_strangers) {
 }
 
 TEST(bounds, the_unproven_and_then_the_idle_make_way_when_no_descriptor_is_left) {
-    // The proven one is idle for less time, and must be idle for more.
+    // The proven one has been idle for less time, and is evicted only after more.
     tcp_test_port here("tcp://127.0.0.1:0", {.silence_limit = std::chrono::milliseconds(150)});
     tcp_raw_peer unproven = greeted(here);
     tcp_raw_peer proven = greeted(here);

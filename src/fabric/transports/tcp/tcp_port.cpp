@@ -61,7 +61,7 @@ tcp_port::tcp_port(const port_options& options, setup with)
 
 tcp_port::~tcp_port() {
     end_everything();
-    connections_.clear();  // Pending handshakes.
+    connections_.clear();  // What remains: pending handshakes.
 }
 
 std::string tcp_port::address() const {

@@ -152,7 +152,7 @@ public:
               parent.say(all);
               bool told = false;
               move_until({&here}, [&] { return told = told || parent.overhear().has_value(); });
-              here.end.reset();  // Before the untaken answers are destroyed.
+              here.end.reset();  // Before answers that were not taken are destroyed.
               return 0;
           }) {
         address = child_.line().hear();
