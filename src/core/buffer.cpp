@@ -189,7 +189,7 @@ public:
     }
 
 private:
-    /// A stack of free blocks. Its lock is only tried, except that trim() waits for it.
+    /// A stack of free blocks. Its lock is only tried, except that trim() and counts() wait for it.
     struct alignas(64) shard {
         std::atomic<bool> busy{false};
         bool closed = false;

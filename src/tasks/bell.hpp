@@ -14,7 +14,7 @@ namespace amalgam::detail {
 /// side miss the other. Not fences: ThreadSanitizer does not model them.
 struct bell {
     std::atomic<bool> asleep{false};
-    int fd = -1;  ///< eventfd; -1 for driven streams, which never sleep.
+    int fd = -1;  ///< eventfd; -1 for driven streams that are not wakeable: they never sleep.
     bell* next = nullptr;
 
     /// Wakes the stream if it sleeps or is about to. Cost: one load if it is awake.

@@ -25,8 +25,9 @@ class shm_block_cache {
 public:
     static constexpr std::size_t capacity = 64;
 
-    /// Local address of those bytes of the peer. nullptr: cannot be mapped, either now (no
-    /// descriptor or address space left) or ever (denied() says why).
+    /// Local address of those bytes of the peer. nullptr: they are outside of that block, or it
+    /// cannot be mapped, either now (no descriptor or address space left) or ever (denied() says
+    /// why).
     ///
     /// The returned memory stays mapped, whatever the peer writes meanwhile, until drop_freed(),
     /// clear(), or `capacity` more calls.
