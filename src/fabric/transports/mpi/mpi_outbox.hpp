@@ -23,7 +23,7 @@ public:
 
     /// As packet_link::send(), with the header already in the packet's head room.
     posted send(int rank, std::uint16_t port, packet& one) noexcept;
-    /// Sends a control message. False: no room; it is lost.
+    /// Sends a control message. False: no room or memory; it is lost.
     bool say(int rank, std::uint16_t port, const mpi_word& word) noexcept;
     /// Gives sent packets back to `events`; returns how many.
     std::size_t tell(packet_events& events) noexcept;

@@ -42,7 +42,8 @@ public:
     bool is_crowded() const noexcept { return newcomers_.size() >= max_newcomers; }
     bool is_empty() const noexcept { return newcomers_.empty(); }
 
-    /// Accepts the next connection of the same user. nullptr: none is waiting, or is_crowded().
+    /// Accepts the next connection of the same user. nullptr: none is waiting, is_crowded(), or out
+    /// of descriptors or memory.
     shm_newcomer* let_in(clock::time_point patience) noexcept;
     /// The handshake is complete, or the connection is dropped.
     void dismiss(shm_newcomer& who) noexcept;
