@@ -15,21 +15,22 @@
 
 namespace amalgam::detail {
 
-/// Keeps what is exposed alive, and frees it only after nobody can touch it any more.
+/// Keeps exposed memory alive, and frees it only once no peer can access it.
 struct held_bytes {
     std::shared_ptr<void> holder;
 };
 
-/// Memory of this process that is exposed. Its end closes the exposure first, without waiting.
+/// Exposed memory of this process. The destructor closes the exposure first, without waiting.
 struct shown_memory : private held_bytes, core_reference, exposure {
     shown_memory(engine_core& core, scatter segments, access rights, std::shared_ptr<void> held);
 
     engine_core& core;
-    bool owned;                  ///< It holds its bytes, so whoever was sent it keeps it, too.
-    std::vector<bulk_way> ways;  ///< By port.
+    bool owned;                  ///< Owns its bytes, so receivers of the descriptor keep it alive,
+                                 ///< too.
+    std::vector<bulk_way> ways;  ///< One per port.
 };
 
-/// What a message lent to us, until this ends.
+/// A buffer borrowed from a message; released on destruction.
 class borrowed_loan {
 public:
     borrowed_loan() = default;
@@ -51,29 +52,29 @@ private:
     std::uint64_t id_ = 0;
 };
 
-/// What all copies and parts of a descriptor share. Immutable.
+/// State shared by all copies and subranges of a descriptor. Immutable.
 struct bulk_source {
     enum class kind : std::uint8_t {
         own,     ///< Memory of this process.
-        far,     ///< Of another, or received back from there.
-        inside,  ///< The bytes came along.
+        far,     ///< Memory of another process, or of this one, received back from there.
+        inside,  ///< The descriptor carries its bytes.
     };
 
     kind what = kind::far;
     access rights = access::read;
-    std::shared_ptr<shown_memory> memory;  ///< Own.
-    std::shared_ptr<void> holder;          ///< Own: a pooled buffer.
+    std::shared_ptr<shown_memory> memory;  ///< Kind `own`.
+    std::shared_ptr<void> holder;          ///< Kind `own`: a pooled buffer.
 
-    engine_core* core = nullptr;          ///< Null: came by an archive that knows none.
-    std::optional<core_reference> alive;  ///< Of a received one.
-    amalgam::peer sender;                 ///< Who sent it; not always whose it is.
+    engine_core* core = nullptr;          ///< Null: decoded by an archive that knows no engine.
+    std::optional<core_reference> alive;  ///< Of a received descriptor.
+    amalgam::peer sender;                 ///< Sender of the descriptor; not always the owner.
     remote_key home;                      ///< At the engine that exposed it.
-    std::uint16_t direct;                 ///< Which way the sender's port is; no_way: none.
+    std::uint16_t direct;                 ///< Path to the sender's port; no_way if none.
     std::vector<bulk_way> ways;
-    std::vector<std::byte> content;  ///< Inside.
-    borrowed_loan loan;              ///< Far: of memory that its descriptor owns.
+    std::vector<std::byte> content;  ///< Kind `inside`.
+    borrowed_loan loan;              ///< Kind `far`: set if the descriptor owns the memory.
 
-    /// It is there as long as somebody holds the descriptor, or was sent it.
+    /// The memory lives while somebody holds the descriptor or was sent it.
     bool is_owned() const noexcept {
         return loan || holder != nullptr || (memory != nullptr && memory->owned);
     }
@@ -88,7 +89,7 @@ constexpr bool is_right(access rights) noexcept {
     return rights == access::read || rights == access::write || rights == access::read_write;
 }
 
-/// How to get there from here.
+/// How to reach the memory from here.
 struct bulk_route {
     amalgam::peer there;
     remote_key key;

@@ -16,15 +16,15 @@
 
 namespace amalgam {
 
-/// A URI for one more port: those of loop:// need names.
+/// A URI for one more port; loop:// ports need names.
 inline std::string one_more(std::string uri) {
     static int count = 0;
     return uri == "loop://" ? uri + "bulk" + std::to_string(++count) : uri;
 }
 
-/// URIs for tests whose order ThreadSanitizer does not see: two engines of one process map the
-/// words of shared memory at two addresses, and of bytes that were lent to sendmsg it takes note
-/// when they may have arrived already.
+/// URIs for tests whose ordering ThreadSanitizer cannot see: two engines of one process map shared
+/// memory at two addresses, and it records bytes borrowed by sendmsg when they may have arrived
+/// already.
 inline std::vector<const char*> unless_thread_sanitizer(std::initializer_list<const char*> uris) {
 #if defined(__SANITIZE_THREAD__)
     (void)uris;
@@ -34,7 +34,7 @@ inline std::vector<const char*> unless_thread_sanitizer(std::initializer_list<co
 #endif
 }
 
-/// A server that holds a descriptor which the client sent it, as its own code would.
+/// A server that keeps a descriptor received from the client, as user code would.
 struct holder {
     explicit holder(engine& where) {
         where.define("hold", [this](bulk what) { held = std::move(what); });
@@ -42,7 +42,7 @@ struct holder {
     bulk held;
 };
 
-/// What `work()` throws.
+/// The error thrown by `work()`.
 template <typename Work>
 error thrown_by(Work work) {
     try {

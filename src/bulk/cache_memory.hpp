@@ -7,8 +7,8 @@
 
 namespace amalgam::detail {
 
-/// What blocks of a cache are made of: memory of the engine's ports, because only that can be
-/// mapped by peers. Small blocks are cut from one piece, which is given back when all of them are.
+/// Memory for the blocks of a cache, allocated from the engine's ports, because peers can map only
+/// that. Small blocks are cut from one piece, which is freed once all its blocks are.
 ///
 /// Threads: any.
 class cache_memory {
@@ -25,7 +25,7 @@ private:
     engine_core& core_;
     std::mutex lock_;
     port_memory piece_;
-    std::size_t cut_ = piece_bytes;  ///< Of the piece: given away.
+    std::size_t cut_ = piece_bytes;  ///< Bytes of the piece handed out.
 };
 
 }  // namespace amalgam::detail

@@ -12,24 +12,24 @@ namespace amalgam::detail {
 
 class gate;
 
-/// What a directory server broadcasts: see docs/wire/directory.md.
+/// A packet broadcast by a directory server: see docs/wire/directory.md.
 struct broadcast_packet {
     enum class kind : std::uint8_t {
-        here,   ///< It is there, at these addresses.
-        find,   ///< It looks for a resource: who has one answers.
-        search  ///< It looks for all: everybody answers, who has one with the first.
+        here,   ///< The sender is running, at these addresses.
+        find,   ///< Looks for one resource: servers that have it answer.
+        search  ///< Looks for all matches: every server answers, with its first match if any.
     };
     kind what = kind::here;
-    std::uint64_t from = 0;  ///< Its key in the ring.
+    std::uint64_t from = 0;  ///< The sender's key in the ring.
     std::vector<std::string> addresses{};
-    /// Of a question, for those who answer; of a server that is there, how many it knows.
+    /// In a query: its number, for the answers. In `here`: how many servers the sender knows.
     std::uint64_t number = 0;
     attribute_list query{};
 };
 
-/// With the proof that who sent it knows the secret, if there is one.
+/// Appends a proof that the sender knows the secret, if there is one.
 std::vector<std::byte> to_bytes(const broadcast_packet& packet, const gate& by);
-/// Nothing: it is not one, or without that proof. `bytes` are at a multiple of 8.
+/// Empty if malformed or without a valid proof. `bytes` must be aligned to 8.
 std::optional<broadcast_packet> parse_packet(const_bytes bytes, const gate& by);
 
 }  // namespace amalgam::detail

@@ -28,9 +28,9 @@
 
 namespace amalgam::detail {
 
-/// What a context is inside.
+/// Implementation of a context.
 ///
-/// Owner:   shared by the context, its resources and searches, and the handlers that run.
+/// Owner:   shared by the context, its resources and searches, and running handlers.
 /// Threads: any.
 class context_core : public std::enable_shared_from_this<context_core> {
 public:
@@ -39,27 +39,27 @@ public:
 
     context_core(engine& on, context_options options);
 
-    /// Opens at the directory.
+    /// Registers with the directory.
     void start();
-    /// Ends all that waits; its resources are gone for others.
+    /// Ends everything that waits; its resources disappear for others.
     void close() noexcept;
 
     engine& where() noexcept { return on_; }
     resource_id id() const noexcept { return id_; }
-    /// Throws error{closed}; its engine may be gone then.
+    /// Throws error{closed}; then the engine may be gone.
     void check_not_closed() const;
 
     resource_id add(const attribute_view& what);
     void remove(resource_id which) noexcept;
     void remove_or_throw(resource_id which);
     void set(resource_id which, const attribute_view& changes);
-    /// How the context of that resource is reached for small messages.
+    /// The peer that owns the resource, by the path for small messages.
     peer lookup(resource_id which);
-    /// What was found, or none, and how many directories, at least, did not answer.
+    /// The resource found, if any, and at least how many directories did not answer.
     std::pair<std::optional<found_resource>, std::uint32_t> find(resource_id which,
                                                                  attribute_list query);
     std::uint32_t start_search(const attribute_view& query);
-    /// `silent`: so many directories, at least, have not said all they have.
+    /// `silent`: at least this many directories did not give all their answers.
     std::optional<found_resource> next(std::uint32_t search, const attribute_list& query,
                                        std::uint32_t& silent);
     void stop_search(std::uint32_t search) noexcept;
@@ -69,26 +69,26 @@ public:
     message_buffer take_buffer(std::size_t bytes);
     void send(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
               nanoseconds within);
-    /// Behind all that was begun before, from that resource to that one. Does not wait.
+    /// Queues behind everything started earlier from `from` to `to`. Does not wait.
     void start_send(resource_id from, resource_id to, std::shared_ptr<queued_send> what);
     future<void> start_send(resource_id from, resource_id to, std::int32_t tag,
                             message_buffer content);
-    /// Parks until all that was begun has been sent, or cannot be. What this context has received
-    /// is gone from here on, so that two that wait for each other's room both end.
+    /// Parks until every started message has been sent or has failed. Drops what this context has
+    /// received, so that two contexts waiting for each other's room both finish.
     void finish_sends();
-    /// Throws error{invalid} unless that is a resource of this context.
+    /// Throws error{invalid} unless it is a resource of this context.
     void check_own(resource_id which) const;
-    /// Waits until it is known how that resource is reached. Throws error{not_found}.
+    /// Waits until the path to that resource is known. Throws error{not_found}.
     void find_way(resource_id which) { (void)locate(which, traffic::small); }
     void post(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
     void post(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
-    /// `to` none: of any of the context's resources. Nothing: the time is over.
+    /// `to` none: any resource of the context. Empty on timeout.
     std::optional<resource_message> receive(resource_id to, const message_choice& which,
                                             nanoseconds within);
     message_store& messages() noexcept { return messages_; }
 
 private:
-    // What it serves: see at_context.
+    // Procedures served: see at_context.
     errc message(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
     errc message_in_turn(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
                          bool begins);
@@ -105,11 +105,11 @@ private:
     peer directory() const;
     void set_directory(const peer& there);
 
-    // When the directory is lost: see context_reopen.cpp.
+    // After loss of the directory: see context_reopen.cpp.
     void keep(resource_id id, const attribute_view& what);
     void keep_not(resource_id id) noexcept;
     void wait_for_directory();
-    bool begin_to_reopen();  // With directory_lock_ held. False: it is not to be.
+    bool begin_to_reopen();  // With directory_lock_ held. False if it must not be reopened.
     void reopen();
     enum class attempt : std::uint8_t { done, failed, missing, refused };
     attempt try_to_reopen();
@@ -122,20 +122,20 @@ private:
     attribute_list describe() const;
     void check_open();
     void lose(const peer& who, status why);
-    /// How the context of that resource is reached. Throws error{not_found}.
+    /// The peer to reach that resource's context. Throws error{not_found}.
     peer locate(resource_id which, traffic what);
-    /// The ways to another context, as the options choose them among those that are trusted.
+    /// Paths to another context, chosen by the options among the trusted ones.
     ways_there ways_to(const peer& context);
-    /// False: the caller is not who has that resource, as far as that is known.
+    /// False if the caller is known not to own that resource.
     bool learn_sender(resource_id which);
     void tell_undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
     part_answer ask(resource_id which, const attribute_view& query);
-    /// Calls `deliver(peer)` until it says what became of the message: again where a location was
-    /// old, and where it has to wait for room.
+    /// Calls `deliver(peer)` until the message's fate is known. Repeats it when the location was
+    /// stale or the receiver had no room.
     template <typename Deliver>
     void send_by(resource_id to, traffic what, std::size_t bytes, time_point deadline,
                  Deliver deliver);
-    /// Whether it is worth to look where that resource is once more; then it is forgotten.
+    /// Whether to look the resource up again; if so, its location is forgotten.
     bool may_be_elsewhere(resource_id to, const peer& there, errc became);
     static error not_arrived(resource_id to, const result<errc>& became);
     void send_now(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
@@ -151,14 +151,14 @@ private:
     engine& on_;
     const context_options options_;
     const std::shared_ptr<gate> gate_;
-    std::unique_ptr<directory_server> here_;  // With options.directory "here".
+    std::unique_ptr<directory_server> here_;  // For options.directory "here".
     std::string directory_address_;
     bool starts_directory_ = false;
     mutable std::mutex directory_lock_;
     peer directory_;
     bool directory_gone_ = false;
     resource_id id_ = resource_id::none;
-    std::atomic<bool> lost_{false};  // The directory; until it is found again.
+    std::atomic<bool> lost_{false};  // True from loss of the directory until it is found again.
     std::atomic<bool> closed_{false};
     served_members served_{on_, gate_};
     peer_lost_subscription losses_;
@@ -187,20 +187,20 @@ private:
     send_lanes lanes_;
 
     mutable std::mutex kept_lock_;
-    std::unordered_map<resource_id, attribute_list> kept_;  // What it has registered.
-    attribute_list own_changes_;                            // What was set of itself.
-    std::vector<resource_id> removed_;                      // While the directory was lost.
+    std::unordered_map<resource_id, attribute_list> kept_;  // Resources registered by this context.
+    attribute_list own_changes_;                            // Changes to its own attributes.
+    std::vector<resource_id> removed_;                      // Removed while the directory was lost.
     std::uint64_t kept_changes_ = 0;
     bool reopens_ = false;
-    event reopened_;  // Or given up.
+    event reopened_;  // Or abandoned.
     event closing_;
-    std::atomic<std::uint32_t> last_search_{0};       // Of all directories it had ...
-    std::atomic<std::uint32_t> searches_of_lost_{0};  // ... but the present one.
+    std::atomic<std::uint32_t> last_search_{0};       // Over all its directories ...
+    std::atomic<std::uint32_t> searches_of_lost_{0};  // ... except the current one.
 
     std::mutex watches_lock_;
     std::uint32_t last_watch_ = 0;
     std::unordered_map<std::uint32_t, std::shared_ptr<watch_state>> watches_;
-    // Those that were begun again, and the number of that time.
+    // Watches that were restarted, and the number from doubt().
     std::vector<std::pair<std::shared_ptr<watch_state>, unsigned>> in_doubt_;
 };
 

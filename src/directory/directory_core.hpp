@@ -26,8 +26,7 @@
 
 namespace amalgam::detail {
 
-/// A registry that is served on an engine: which peer is which context, and telling contexts of
-/// changes.
+/// A registry served on an engine. Maps peers to contexts, and notifies contexts of changes.
 ///
 /// Owner:   shared with the handlers that run.
 /// Threads: any.
@@ -36,7 +35,7 @@ public:
     directory_core(engine& on, const directory_options& options);
 
     void start();
-    /// Serves nobody any more.
+    /// Stops serving.
     void stop() noexcept;
 
     std::size_t contexts() const;
@@ -44,31 +43,31 @@ public:
     std::size_t servers() const { return ring_->size(); }
 
 private:
-    /// A context, as it is reached, and what it is still to be told.
+    /// A connected context, and the notifications still to be sent to it.
     struct client {
         peer who;
         bool is_server = false;
-        bool heard = true;  // Since it was last looked after.
+        bool heard = true;  // Responded since the last liveness check.
         std::deque<watched_change> untold;
-        std::size_t untold_bytes = 0;  // Of their values.
-        bool missed = false;           // There were too many.
+        std::size_t untold_bytes = 0;  // Bytes of their values.
+        bool missed = false;           // Notifications were dropped: too many.
         bool telling = false;
     };
 
-    /// A search whose answers of this server are used up.
+    /// A search that has used up this server's own answers.
     struct spread {
-        bool asked = false;      // The others, for their first ones ...
-        bool gathering = false;  // ... which still come.
+        bool asked = false;      // The other servers were asked for first answers ...
+        bool gathering = false;  // ... which are still arriving.
         std::deque<first_answer>
-            others;  // `found` is still to be given, or none: there may be more.
+            others;  // `found` is yet to be returned, or none; there may be more.
         std::uint32_t silent = 0;
         bool busy = false;
-        bool stopped = false;  // Nobody wants what still comes.
+        bool stopped = false;  // No further answers are wanted.
         event changed;
     };
     using search_key = std::pair<resource_id, std::uint32_t>;
 
-    // Of ring_user.
+    // ring_user.
     found_values find_here(const attribute_view& query) override;
     std::optional<first_answer> search_here(const attribute_view& query) override;
     next_answer next_here(std::uint64_t search) override;
@@ -78,7 +77,7 @@ private:
     void see_servers(const std::vector<std::uint64_t>& keys) override { far_->see(keys); }
     void lose_server(std::uint64_t key) override { far_->lose(key); }
 
-    // What it serves: see at_directory.
+    // Procedures served: see at_directory.
     reply<resource_id> open(attribute_view what);
     reply<bool> reopen(resource_id context, resource_id which, attribute_view what);
     resource_id open_for_caller(const attribute_view& what, resource_id wanted);
@@ -99,20 +98,20 @@ private:
     void far_change(std::uint64_t server, std::uint32_t watch, resource_change::kind what,
                     found_values which);
 
-    /// What `work()` returns or throws, which runs with the lock held. Afterwards those who watch
-    /// for what it has changed are told.
+    /// Runs `work()` with the lock held, and returns its result or error. Then notifies the
+    /// watchers of what it changed.
     template <typename Work>
     auto alone(Work work) -> reply<decltype(work())>;
     void start_rest();
     void check_is(resource_id context);
-    void claim_if_few();  // Ids that are free.
+    void claim_if_few();  // Claims ids if few are free.
     next_answer next_elsewhere(const search_key& which, const std::shared_ptr<spread>& state,
                                const attribute_list& query);
     void gather(const std::shared_ptr<spread>& into, const attribute_list& query);
     void end_search(const search_key& which);
     void close_one(resource_id context);  // With the lock held.
     void close_all_of(const peer& gone);
-    void keep_looking();  // With the lock held. Whether contexts answer.
+    void keep_looking();  // With the lock held. Keeps checking that contexts respond.
     void look_after_contexts();
     void look_at(const std::vector<std::pair<resource_id, peer>>& silent);
     void drop(resource_id context, const peer& who);
@@ -136,10 +135,10 @@ private:
     mutable std::mutex lock_;  // Never held across a wait.
     registry registry_;
     std::unordered_map<resource_id, client> clients_;
-    std::unordered_map<peer, resource_id> servers_;  // Those of them that are servers.
+    std::unordered_map<peer, resource_id> servers_;  // The clients that are servers.
     guest_searches guests_{registry_};
     std::map<search_key, std::shared_ptr<spread>> spread_;
-    std::vector<resource_id> to_tell_;  // Contexts, by what runs with the lock held.
+    std::vector<resource_id> to_tell_;  // Contexts to notify; added with the lock held.
     bool looking_ = false;
     bool ended_ = false;
     event stopping_;

@@ -6,23 +6,23 @@
 
 namespace amalgam::detail {
 
-/// How a directory was started, in a file that only its user can read: no secret is in it.
+/// How a directory was started, in a file only its user can read. Contains no secret.
 ///
-/// Threads: one at a time, also of several processes: what is kept is replaced as a whole.
+/// Threads: one at a time, also across processes: the file is replaced atomically.
 class directory_record {
 public:
     struct start {
         std::vector<std::string> words;
         bool has_secret = false;
     };
-    /// Of the directory of this host (network namespace) and user.
+    /// For the directory of this host (network namespace) and user.
     directory_record();
     explicit directory_record(std::string folder, std::string name = "directory");
 
-    /// Failure: throws error{invalid} for words with line ends, error{denied} where the folder is
-    ///          somebody else's, or no file can be made.
+    /// Failure: throws error{invalid} if an argument contains a line end, error{denied} if the
+    ///          folder belongs to somebody else or no file can be created.
     void keep(const start& how) const;
-    /// Nothing: there is none, or none that this user alone could write.
+    /// Empty if there is none, or others could have written it.
     std::optional<start> read() const;
     void forget() const noexcept;
 

@@ -23,10 +23,10 @@ namespace amalgam::detail {
 using gate_nonce = std::array<std::uint8_t, 16>;
 using gate_proof = std::array<std::uint8_t, 32>;
 
-/// In a time that does not depend on where they differ.
+/// Compares in constant time.
 bool same(const gate_proof& a, const gate_proof& b) noexcept;
 
-/// The answer to a challenge: a challenge in turn, and the proof of who answers.
+/// The answer to a challenge: a counter-challenge, and the proof of the answering side.
 struct gate_answer {
     gate_nonce nonce{};
     gate_proof proof{};
@@ -37,51 +37,50 @@ struct gate_answer {
     }
 };
 
-/// The secret as the options have it; else the contents of the file that AMALGAM_SECRET_FILE names,
-/// without the line end; else nothing.
-/// Failure: throws error{not_found} for a file that cannot be read, error{invalid} for an empty
-/// one, and for one of more than 64 KiB.
+/// The secret from the options; else the contents of the file named by AMALGAM_SECRET_FILE, without
+/// the line end; else empty.
+/// Failure: throws error{not_found} for an unreadable file, error{invalid} for an empty one or one
+///          over 64 KiB.
 std::string secret_of(const std::string& said);
 
-/// Nobody asks for a secret there: it has none, or its directory has ended.
+/// The peer does not authenticate: it has no secret, or its directory has ended.
 class no_gate : public error {
 public:
     using error::error;
 };
 
-/// Lets in who knows a secret, and nobody else; with none everybody. Each side proves to the other
-/// that it knows it, by a keyed hash of two random numbers, one of each: the secret itself never
-/// travels. From there on the connection is trusted. What it carries is not encrypted, so this
-/// keeps strangers out, not somebody who can change packets on the way.
+/// Shared-secret authentication; off without a secret. Each side proves that it knows the secret by
+/// a keyed hash of two random numbers, one from each side; the secret never travels. From then on
+/// the connection is trusted. Its contents are not encrypted: this keeps strangers out, not an
+/// attacker who can modify packets in transit.
 ///
 /// Owner:   shared with the handlers that run.
 /// Threads: any.
 class gate : public std::enable_shared_from_this<gate> {
 public:
-    /// `role`: "directory" or "context"; an engine may have one gate of each.
+    /// `role`: "directory" or "context"; at most one gate of each per engine.
     gate(engine& on, std::string_view role, const std::string& secret);
 
     void start();
     void stop() noexcept;
 
-    /// Proves to the gate of that role there that this side knows the secret, and the other way
-    /// round; once for each connection and role. Parks; a second, where a directory shows none, as
-    /// one that has just begun does not yet.
+    /// Mutual authentication with the gate of that role at the peer, once per connection and role.
+    /// Parks. Takes up to a second if the directory has no gate, as one that is just starting.
     /// Failure: throws error{denied}, {unreachable}, {disconnected}, {timed_out}; no_gate{denied}.
     void enter(const peer& there, std::string_view role,
                std::chrono::nanoseconds within = std::chrono::seconds(5));
-    /// What was there has ended: another in its place is to be entered anew.
+    /// The peer's gate has ended: authenticate again with its replacement.
     void leave(const peer& there);
-    /// Who makes the call that is served here has proved it. Throws error{denied}.
+    /// Throws error{denied} unless the caller of the call being served is authenticated.
     void check_caller();
-    /// Whether that one is let in.
+    /// Whether that peer is authenticated.
     bool trusts(const peer& who);
 
-    std::size_t remembered() const;  ///< Who is: those that it trusts, or has challenged.
+    std::size_t remembered() const;  ///< Number of peers that are trusted or have been challenged.
 
-    bool is_open() const noexcept { return open_; }  ///< There is no secret.
-    /// What only who knows the secret can make of it. `purpose` sets those apart that are made for
-    /// different ends.
+    bool is_open() const noexcept { return open_; }  ///< No secret: everybody is trusted.
+    /// A hash that only holders of the secret can compute. `purpose` separates hashes for different
+    /// uses.
     gate_proof hash(std::string_view purpose, std::string_view text) const;
 
 private:
@@ -93,17 +92,17 @@ private:
     engine& on_;
     const std::string role_;
     const bool open_;
-    std::array<std::uint8_t, 32> key_{};  // Made of the secret.
+    std::array<std::uint8_t, 32> key_{};  // Derived from the secret.
     bool is_shown_ = false;
     peer_lost_subscription losses_;
     counter& refused_;
 
     mutable std::mutex lock_;
-    using challenge = std::pair<gate_nonce, gate_nonce>;  // Theirs, ours.
-    // One that comes by two ways at once is challenged twice.
+    using challenge = std::pair<gate_nonce, gate_nonce>;  // The peer's, ours.
+    // A peer that arrives over two paths at once is challenged twice.
     std::unordered_map<peer, std::deque<challenge>> challenges_;
     std::unordered_set<peer> trusted_;
-    std::unordered_map<peer, std::set<std::string, std::less<>>> entered_;  // By which roles.
+    std::unordered_map<peer, std::set<std::string, std::less<>>> entered_;  // By role.
 };
 
 }  // namespace amalgam::detail

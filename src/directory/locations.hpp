@@ -13,7 +13,7 @@
 
 namespace amalgam::detail {
 
-/// How a context is reached, by what goes there.
+/// Peers that reach a context, by kind of traffic.
 struct ways_there {
     std::array<peer, 3> by{};
 
@@ -27,33 +27,32 @@ struct ways_there {
     }
 };
 
-/// Where resources are, as far as it is known: which context a resource belongs to, and how that
-/// is reached.
+/// Known locations of resources: which context owns a resource, and how to reach it.
 ///
 /// Threads: any.
-/// Cost:    a hit: a lock and a hash look-up. Each of the two forgets everything when it is full.
+/// Cost:    a hit: a lock and a hash look-up. Each of the two tables is cleared when full.
 class locations {
 public:
-    /// Of each so many are kept.
+    /// `most`: entries kept per table.
     explicit locations(std::size_t most = 65536) noexcept : most_(most) {}
 
-    /// How the context of that resource is reached; nothing: it is not known.
+    /// The peer to reach that resource's context; empty if unknown.
     std::optional<peer> find(resource_id which, traffic what) const;
-    /// How that context is reached for small messages.
+    /// The peer to reach that context for small messages.
     std::optional<peer> find_context(resource_id context) const;
 
     void learn_context(resource_id context, const ways_there& by);
-    /// Precondition: the context was learnt; otherwise nothing is.
+    /// Precondition: the context is known; otherwise does nothing.
     void learn(resource_id which, resource_id context);
 
     bool knows(resource_id which) const;
-    /// A message came from that resource: answers go back there, also when nobody could find it.
-    /// Changes nothing that is known.
+    /// A message came from that resource: replies use the same path, even if no lookup found it.
+    /// Does not replace known locations.
     void learn_sender(resource_id which, const ways_there& by);
 
-    /// It is not there, or not any more.
+    /// The resource is not, or no longer, there.
     void forget(resource_id which);
-    /// That context is gone, or another one at its place; and so are all resources it had.
+    /// That context is gone or was replaced, along with all its resources.
     void forget(const peer& gone);
 
 private:

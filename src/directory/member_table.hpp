@@ -17,14 +17,14 @@ inline bool contains(const std::vector<std::uint32_t>& ranges, std::uint32_t whi
     return std::find(ranges.begin(), ranges.end(), which) != ranges.end();
 }
 
-/// A directory server, as the others know it. `key` is random, new for each run of a server, and
-/// its place in the ring of all.
+/// A directory server as others know it. `key` is random, new for each run of a server, and
+/// determines its place in the ring.
 struct member {
     std::uint64_t key = 0;
-    std::uint32_t version = 0;  ///< Counts its changes; the highest is right.
+    std::uint32_t version = 0;  ///< Incremented on each change; the highest wins.
     std::vector<std::string> addresses;
-    std::vector<std::uint32_t> ranges;   ///< Of ids, that it owns or claims.
-    std::vector<std::uint32_t> settled;  ///< Those of them that it says it owns, if anybody asked.
+    std::vector<std::uint32_t> ranges;   ///< Of ids, owned or claimed.
+    std::vector<std::uint32_t> settled;  ///< Those of them it says it owns.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -33,13 +33,14 @@ struct member {
     friend bool operator==(const member&, const member&) = default;
 };
 
-/// It is what a server may say of itself: ranges there are, each once, and not too much of
-/// anything. Whoever keeps members keeps no others, so that a stranger's cannot take all memory.
+/// Whether a server may describe itself this way: valid ranges, no duplicates, nothing over the
+/// limits. Only proper members are kept, so that a stranger cannot exhaust memory.
 bool is_proper(const member& one);
-inline constexpr std::size_t most_ranges = 1024;   ///< Of one server: 67 million ids.
-inline constexpr std::size_t most_addresses = 32;  ///< Of one server, of 255 bytes at most.
+inline constexpr std::size_t most_ranges = 1024;   ///< Per server: 67 million ids.
+inline constexpr std::size_t most_addresses = 32;  ///< Per server, each of at most 255 bytes.
 
-/// That a server is gone which had this version. If it is not, it says so with the next one.
+/// News that a server is gone, as of this version. If it is alive, it refutes that with the next
+/// version.
 struct departure {
     std::uint64_t key = 0;
     std::uint32_t version = 0;
@@ -51,11 +52,11 @@ struct departure {
     friend bool operator==(const departure&, const departure&) = default;
 };
 
-/// A part of the ring of keys: all that are at least `first` steps behind `from`, and fewer than
-/// `end`; an end of 0 is the whole ring's.
+/// A part of the ring: keys from `first` up to, not including, `end` steps after `from`; `end` 0
+/// means the whole ring.
 struct ring_part {
     std::uint64_t from = 0;
-    std::uint64_t first = 1;  ///< `from` itself is none of them.
+    std::uint64_t first = 1;  ///< Excludes `from` itself.
     std::uint64_t end = 0;
 
     bool holds(std::uint64_t key) const noexcept {
@@ -67,13 +68,13 @@ struct ring_part {
     }
 };
 
-/// A part of the ring, and who in it is to see to it.
+/// A part of the ring, and the server in it that handles it.
 struct delegation {
     ring_part part;
     std::uint64_t who = 0;
 };
 
-/// The other directory servers: who there is, where, and with which ids.
+/// The other directory servers: their keys, addresses and id ranges.
 ///
 /// Threads: one at a time.
 /// Failure: throws std::bad_alloc.
@@ -82,46 +83,45 @@ class member_table {
 public:
     using time_point = clock::time_point;
 
-    /// Departures are kept in mind so long, against late news of who is gone. So many members are
-    /// kept, and as many departures.
+    /// `keep`: how long departures are remembered, against stale news. The limit applies to members
+    /// and to departures separately.
     explicit member_table(clock::duration keep = std::chrono::seconds(10),
                           std::size_t most_members = 65536)
         : most_members_(most_members), keep_(keep) {}
 
-    static constexpr std::size_t most_claims = 131072;  ///< Of all: four times the ranges.
+    static constexpr std::size_t most_claims = 131072;  ///< In total: four times the ranges.
 
     enum class learnt : std::uint8_t { nothing, newer, first };
-    /// It was heard of at that time. `nothing`: that is not new, or older than what is known, or
-    /// than its departure; or not proper, or one too many.
+    /// News of a member, received at that time. `nothing` if it is not new, is older than what is
+    /// known or than its departure, is not proper, or exceeds the limit.
     learnt learn(const member& what, time_point when);
-    /// It is gone. False: it was not known, or is there in a later version.
+    /// Removes it. False if it is unknown, or known in a later version.
     bool remove(const departure& what, time_point when);
-    /// Those that are kept in mind.
+    /// Departures still remembered.
     std::vector<departure> departures(time_point now);
 
     const member* find(std::uint64_t key) const;
-    /// Whose range that is; null: nobody's who is known. Of several the one that was first heard to
+    /// Owner of that range; null if no known member has it. Of several, the first that was known to
     /// claim it.
     const member* owner_of(std::uint32_t range) const;
-    /// All that claim it, or own it.
+    /// All members that claim or own it.
     std::vector<const member*> claimants_of(std::uint32_t range) const;
-    /// One of them is known by this address. Cost: a look at each.
+    /// Whether a member has this address. Cost: linear.
     bool has_address(const std::string& address) const;
     std::size_t size() const noexcept { return all_.size(); }
-    std::vector<member> all() const;  ///< In the order of the ring.
+    std::vector<member> all() const;                                           ///< In ring order.
     const std::vector<std::uint64_t>& keys() const noexcept { return ring_; }  ///< Sorted.
-    /// The next in the ring, `steps` behind that key; null: there are not so many.
+    /// The member `steps` after that key in the ring; null if there are fewer.
     const member* after(std::uint64_t key, std::size_t steps = 1) const;
-    /// The same for the same members in the same versions with the same addresses and ranges; for
-    /// others it most likely differs: the sum of what each adds.
+    /// A sum over the members: equal for the same members in the same versions with the same
+    /// addresses and ranges; otherwise almost surely different.
     std::uint64_t digest() const noexcept { return digest_; }
     static std::uint64_t digest_of(const member& one) noexcept;
 
-    /// Cuts a part into as many as are to be asked at once, `most` at most, with about as many
-    /// members each. Together they hold all of it, also who is not known here. None: nobody known
-    /// is there.
+    /// Splits a part into at most `most` parts with about equal numbers of members. Together they
+    /// cover all of it, including unknown members. Empty if no known member is in it.
     std::vector<delegation> split(const ring_part& part, std::size_t most) const;
-    /// The same without a key that sees to itself. May be twice as many.
+    /// The same, leaving out a key that handles itself. May return twice as many.
     std::vector<delegation> split_around(std::uint64_t key, const ring_part& part,
                                          std::size_t most) const;
 
@@ -130,7 +130,7 @@ private:
 
     const std::size_t most_members_;
     std::unordered_map<std::uint64_t, member> all_;
-    std::vector<std::uint64_t> ring_;  // Their keys, sorted.
+    std::vector<std::uint64_t> ring_;  // Keys of the members, sorted.
     struct claim {
         std::uint64_t key;
         time_point since;

@@ -16,43 +16,43 @@
 
 namespace amalgam::detail {
 
-/// The messages that a context's resources have not received yet, and who waits for them.
+/// Messages that a context's resources have not received yet, and the receivers waiting for them.
 ///
 /// Threads: any.
-/// Cost:    one short lock each. A message that is waited for is handed over at once; one that is
-///          received later is found by walking past those of its resource that do not fit.
+/// Cost:    one short lock per call. A message somebody waits for is handed over at once. Taking a
+///          stored one walks past those of its resource that do not match.
 class message_store {
 public:
     using time_point = std::chrono::steady_clock::time_point;
 
-    /// Messages that wait may hold so much, each counted with 256 bytes on top. Of so many senders
-    /// it is remembered that they were refused, for each resource.
+    /// `most_bytes`: limit for stored messages, each counted with 256 bytes of overhead.
+    /// `most_refused`: refused senders remembered per resource.
     explicit message_store(std::size_t most_bytes, std::size_t most_refused = 65536)
         : most_bytes_(most_bytes), most_refused_(most_refused) {}
     message_store(const message_store&) = delete;
     message_store& operator=(const message_store&) = delete;
 
-    /// From now on there is this resource.
+    /// Adds a resource.
     void open(resource_id which);
-    /// It is gone, and its messages. Who waits for one is told `not_found`.
+    /// Removes a resource and its messages. Waiting receivers get `not_found`.
     void close(resource_id which) noexcept;
-    /// All are gone: who waits is told `closed`.
+    /// Removes all; waiting receivers get `closed`.
     void close_all() noexcept;
     bool has(resource_id which) const;
 
-    /// A message may be one of several that were sent without waiting: when one of those finds no
-    /// room, neither do those that follow it, until one begins anew.
+    /// A message may be one of several sent without waiting. When one of those finds no room, so do
+    /// those that follow it, until one `begins` anew.
     enum class turn : std::uint8_t { alone, begins, follows };
-    /// `not_found`: there is no such resource. `overloaded`: no room; `message` is as it was.
+    /// `not_found`: no such resource. `overloaded`: no room; `message` is unchanged.
     errc put(resource_message& message, turn in = turn::alone);
-    /// Parks until there is room for a message of so many bytes: `ok`, though somebody else may
-    /// take it; or `not_found`, or at the deadline `overloaded`.
+    /// Parks until there is room for a message of that size: `ok`, though another sender may take
+    /// the room first; `not_found`; or `overloaded` at the deadline.
     errc wait_for_room(resource_id to, std::size_t bytes, time_point deadline);
 
-    /// The first that fits. `to` none: to any resource of the context; that looks at each.
+    /// The first match. `to` none: of any resource of the context; looks at each.
     std::optional<resource_message> try_take(resource_id to, const message_choice& which);
-    /// The same; parks until there is one. Nothing at the deadline.
-    /// Failure: throws error{not_found} when the resource is gone, {closed}, {canceled}.
+    /// The same, but parks until there is one. Empty at the deadline.
+    /// Failure: throws error{not_found} if the resource is gone, {closed}, {canceled}.
     std::optional<resource_message> take(resource_id to, const message_choice& which,
                                          time_point deadline);
 
@@ -81,13 +81,13 @@ private:
         waiter who;
     };
     struct stored {
-        std::uint64_t number;  // In the order of arrival.
+        std::uint64_t number;  // In order of arrival.
         resource_message message;
     };
     struct box {
         std::list<stored> messages;
         takers waiting;
-        std::unordered_set<resource_id> refused;  // Senders whose messages follow one that was.
+        std::unordered_set<resource_id> refused;  // Senders whose last message was refused.
     };
 
     static bool fits(const resource_message& message, const message_choice& which) noexcept {
@@ -101,14 +101,14 @@ private:
     box& box_of(resource_id which);
     resource_message take_from(box& where, std::list<stored>::iterator which);
     std::optional<resource_message> find_and_take(resource_id to, const message_choice& which);
-    void tell_of_room() noexcept;  // All of these with the lock held.
+    void tell_of_room() noexcept;  // From here on, with the lock held.
     static void end(takers& those, errc how) noexcept;
 
     const std::size_t most_bytes_;
     const std::size_t most_refused_;
     mutable std::mutex lock_;
     std::unordered_map<resource_id, box> boxes_;
-    takers of_any_;  // Who waits for a message to any resource.
+    takers of_any_;  // Receivers of messages to any resource.
     std::list<stored> spare_;
     std::size_t held_bytes_ = 0;
     std::size_t held_ = 0;

@@ -6,44 +6,44 @@
 
 namespace amalgam::detail {
 
-/// Lists by key, each in the order of entering: who has a certain attribute. An entry is a place;
-/// the places of one owner are chained, so that it leaves all its lists at once. A mark is a place
-/// that nobody owns: a reader's, who walks a list that changes meanwhile.
+/// Lists by key, each in order of entry: the owners of an attribute value. An entry is a place. The
+/// places of one owner are chained, so that it leaves all its lists at once. A mark is a place
+/// without an owner: the position of a reader that walks a list while it changes.
 ///
-/// Two things with one key share a list, so readers compare what they find.
+/// Two values with one key share a list, so readers compare what they find.
 /// Threads: one at a time.
-/// Failure: what enters throws std::bad_alloc, and then has changed nothing.
-/// Cost:    a look into one table per entry; no allocation in steady state.
+/// Failure: entering throws std::bad_alloc and then changes nothing.
+/// Cost:    one table lookup per entry; no allocation in steady state.
 class posting_lists {
 public:
     static constexpr std::uint32_t none = ~0u;
 
     posting_lists();
 
-    /// Enters `owner` at the end of the list of `key`, and chains the place before `chain`, an
-    /// earlier place of the same owner or none. Returns the place.
+    /// Adds `owner` at the end of the list of `key`, and links the place to `chain`, an earlier
+    /// place of the same owner or none. Returns the place.
     std::uint32_t enter(std::uint64_t key, std::uint32_t owner, std::uint32_t chain);
-    /// The next place of the same owner, and a way to choose it.
+    /// The owner's next place, and a way to set it.
     std::uint32_t chained(std::uint32_t place) const noexcept { return places_[place].chain; }
     void chain(std::uint32_t place, std::uint32_t next) noexcept { places_[place].chain = next; }
-    /// Leaves every list of that chain.
+    /// Removes every place of that chain from its list.
     void leave(std::uint32_t chain) noexcept;
 
-    /// How many owners are in the list of `key`.
+    /// Number of owners in the list of `key`.
     std::size_t count(std::uint64_t key) const noexcept;
-    /// The first place of the list of `key`; none if it is empty. Skips marks.
+    /// First place in the list of `key`; none if empty. Skips marks.
     std::uint32_t first(std::uint64_t key) const noexcept;
     std::uint32_t next(std::uint32_t place) const noexcept;
     std::uint32_t owner(std::uint32_t place) const noexcept { return places_[place].owner; }
 
-    /// A mark before the first place of the list of `key`, which may have none yet.
+    /// A mark before the first place of the list of `key`, which may be empty.
     std::uint32_t mark(std::uint64_t key);
-    /// Moves a mark behind a place of its list.
+    /// Moves a mark after a place of its list.
     void move_behind(std::uint32_t mark, std::uint32_t place) noexcept;
     void remove_mark(std::uint32_t mark) noexcept;
 
     std::size_t lists() const noexcept { return used_; }
-    /// Lists that there is memory for: the most that were there at once.
+    /// Allocated lists: the peak number in use.
     std::size_t kept() const noexcept { return lists_.size(); }
 
 private:
@@ -52,7 +52,7 @@ private:
         std::uint32_t next;
         std::uint32_t previous;
         std::uint32_t owner;  // Or is_mark.
-        std::uint32_t chain;  // The owner's next place; of a free place the next free one.
+        std::uint32_t chain;  // The owner's next place; for a free place, the next free one.
         std::uint32_t list;
     };
     struct list {
@@ -60,7 +60,7 @@ private:
         std::uint32_t first = none;
         std::uint32_t last = none;
         std::uint32_t owners = 0;
-        std::uint32_t marks = 0;  // Of a free list: the next free one.
+        std::uint32_t marks = 0;  // For a free list: the next free one.
     };
 
     std::uint32_t find(std::uint64_t key) const noexcept;  // A list, or none.
@@ -76,7 +76,7 @@ private:
 
     std::vector<entry> places_;
     std::vector<list> lists_;
-    std::vector<std::uint32_t> table_;  // Lists by key: open addressing, half full at most.
+    std::vector<std::uint32_t> table_;  // Lists by key: open addressing, at most half full.
     std::size_t used_ = 0;
     std::uint32_t free_places_ = none;
     std::uint32_t free_lists_ = none;

@@ -19,10 +19,9 @@
 
 namespace amalgam::detail {
 
-/// What a directory server answers with: of the query's open attributes those that the resource
-/// has, nothing else.
+/// A directory server's answer: the query's open attributes that the resource has, nothing else.
 struct found_values {
-    resource_id id = resource_id::none;  ///< none: there is no such resource.
+    resource_id id = resource_id::none;  ///< none: no such resource.
     resource_id context = resource_id::none;
     attribute_list values;
 };
@@ -33,12 +32,12 @@ inline bool is_same(const found_values& one, const found_values& other) noexcept
            std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
-/// As it is told to people.
+/// The id as shown to people.
 inline std::uint32_t number(resource_id id) noexcept {
     return static_cast<std::uint32_t>(id);
 }
 
-/// The same with the whole query, its open attributes filled.
+/// The whole query with its open attributes filled in.
 inline found_resource filled(attribute_list query, const found_values& by) {
     query.fill_from(by.values);
     return {by.id, by.context, std::move(query)};
@@ -52,17 +51,16 @@ struct watched_change {
     found_values which;
 };
 
-/// The contexts of one directory server with their resources, searches and watches: what it keeps,
-/// and what each may take of it. Knows nobody but by id.
+/// The contexts of one directory server with their resources, searches and watches. Stores them and
+/// enforces limits. Knows everybody only by id.
 ///
 /// Threads: one at a time.
 /// Failure: throws error{invalid}, {not_found}, {denied}; {overloaded} at a limit; {no_memory}.
 ///          Then nothing has changed.
-/// Cost:    as the store's; a change looks for watches once for each attribute, if there is any.
+/// Cost:    as the store's. If there are watches, a change looks them up once per attribute.
 class registry {
 public:
-    /// `tell` is called for each change that is watched for, in their order; it must not call the
-    /// registry.
+    /// `tell` is called for each watched change, in order; it must not call the registry.
     registry(const directory_limits& limits, std::function<void(watched_change&&)> tell);
     registry(const registry&) = delete;
     registry& operator=(const registry&) = delete;
@@ -72,12 +70,12 @@ public:
     void retire_range(std::uint32_t range) { store_.retire_range(range); }
     std::size_t free_ids() const noexcept { return store_.free_ids(); }
 
-    /// A context appears. It is a resource, too. It gets the id `wanted`, if that is not none: as
-    /// of resource_store::add().
+    /// Adds a context, which is a resource, too. Gets the id `wanted` unless that is none; see
+    /// resource_store::add().
     resource_id open(const attribute_view& what, resource_id wanted = resource_id::none);
-    /// It goes, and all that was its own. False: there is no such context.
+    /// Removes a context and everything it owns. False if there is no such context.
     bool close(resource_id context);
-    /// Another server, which only watches. It is no resource, and called by what no id is.
+    /// Adds another server, which only watches. It is not a resource; its number is not a valid id.
     resource_id open_guest();
     std::size_t contexts() const noexcept { return clients_.size() - guests_; }
     std::size_t resources() const noexcept { return store_.size(); }
@@ -86,32 +84,31 @@ public:
     resource_id add(resource_id context, const attribute_view& what,
                     resource_id wanted = resource_id::none);
     void remove(resource_id context, resource_id id);
-    /// Its attributes get these values, or it gets these attributes.
+    /// Sets these attributes.
     void set(resource_id context, resource_id id, const attribute_view& changes);
 
-    /// One that has all attributes of `query` that are not open: `id`, or if that is none, the
-    /// first that was registered. Open ones whose names begin with "context." are answered with
-    /// those of its context.
+    /// A resource that has all non-open attributes of `query`: `id`, or if that is none, the first
+    /// registered. Open attributes whose names begin with "context." are filled from its context.
     found_values find(resource_id id, const attribute_view& query) const;
-    /// The same by what it is, after looking at `looks` resources at most.
+    /// The same by attributes only, examining at most `looks` resources.
     store_search::outcome find_first(const attribute_view& query, std::size_t looks,
                                      found_values& into) const;
 
-    /// Begins a query with many answers.
+    /// Starts a query with many answers.
     std::uint32_t start_search(resource_id context, const attribute_view& query);
-    /// The next answer after looking at `looks` resources at most.
+    /// The next answer, examining at most `looks` resources.
     store_search::outcome next(resource_id context, std::uint32_t search, std::size_t looks,
                                found_values& into);
-    /// What was asked for.
+    /// The query of a search.
     attribute_view query_of(resource_id context, std::uint32_t search);
     void stop_search(resource_id context, std::uint32_t search);
 
-    /// One that belongs to no context. It ends before the registry does.
+    /// A search that belongs to no context. Must be destroyed before the registry.
     std::unique_ptr<store_search> make_search(const attribute_view& query);
     store_search::outcome next(store_search& search, std::size_t looks, found_values& into) const;
 
-    /// Tells the context of each resource that fits, from now on; and first of those there are.
-    /// The context chooses the number, so that it knows it before it is told.
+    /// Notifies the context of each matching resource: first of existing ones, then of changes. The
+    /// context chooses the number, so that it knows it before the first notification.
     void watch(resource_id context, std::uint32_t number, const attribute_view& query);
     void unwatch(resource_id context, std::uint32_t watch);
     void unwatch_all(resource_id context);
@@ -126,12 +123,12 @@ private:
     struct client {
         std::size_t resources = 0;
         std::size_t bytes = 0;       // Of their attributes, and of its queries and watches.
-        std::uint32_t searched = 0;  // The last number of a search.
+        std::uint32_t searched = 0;  // The latest search number.
         std::unordered_map<std::uint32_t, std::unique_ptr<store_search>> searches;
         std::unordered_map<std::uint32_t, std::unique_ptr<watcher>> watches;
     };
 
-    static constexpr std::uint32_t guest_mark = 1u << 31;  // No id is so large.
+    static constexpr std::uint32_t guest_mark = 1u << 31;  // No id is this large.
     static bool is_guest(resource_id context) noexcept {
         return (static_cast<std::uint32_t>(context) & guest_mark) != 0;
     }
@@ -142,7 +139,7 @@ private:
     store_search& search_of(resource_id context, std::uint32_t search);
     resource_store::found own(resource_id context, resource_id id) const;
     void tell_watchers(const resource_store::found& which, resource_change::kind what);
-    /// `before`: what it was, when it has changed.
+    /// `before`: its previous attributes, if it changed.
     void tell_those_at(std::uint64_t key, const resource_store::found& which,
                        resource_change::kind what, const attribute_view* before = nullptr);
     void forget(client& whose, std::uint32_t watch);

@@ -14,69 +14,68 @@ namespace amalgam::detail {
 
 class store_search;
 
-/// The resources of one directory server, in memory, found by id, or by what they are.
+/// The resources of one directory server, in memory, found by id or by attributes.
 ///
-/// Every resource stands in one list for each of its attributes, with all others that have the same
-/// name and value; in one of its context's; and in one of all. A search walks the shortest list
-/// that its query names and compares the rest.
+/// Every resource is in one list per attribute, shared with all others of the same name and value;
+/// in its context's list; and in the list of all. A search walks the shortest list that its query
+/// names and compares the other attributes.
 /// Threads: one at a time.
 /// Failure: throws error{no_memory}, and then has changed nothing.
-/// Cost:    find() a look at two tables. add(), remove() a hash and a link per attribute. No list
-///          is walked but by searches.
+/// Cost:    find(): two table lookups. add(), remove(): a hash and a link per attribute. Only
+///          searches walk lists.
 class resource_store {
 public:
     static constexpr std::uint32_t ids_per_range = 1u << 16;
-    static constexpr std::uint32_t ranges = 1u << 15;  ///< 0 to that: an id is positive as an int.
+    static constexpr std::uint32_t ranges = 1u << 15;  ///< Limit; keeps ids positive as an int.
 
     resource_store();
     resource_store(const resource_store&) = delete;
     resource_store& operator=(const resource_store&) = delete;
 
-    /// From now on ids may come from this range, too. Precondition: range < ranges.
+    /// New ids may come from this range, too. Precondition: range < ranges.
     void own_range(std::uint32_t range);
-    /// From now on no new ids come from it. Those that it gave out stay. Nothing if it owns it not.
+    /// No new ids come from this range. Existing ones stay. Does nothing if the range is not owned.
     void retire_range(std::uint32_t range);
     bool owns(resource_id id) const noexcept { return slot_of(id) != no_slot; }
     /// Ids that are free now.
     std::size_t free_ids() const noexcept { return unused_ + freed_; }
 
-    /// Registers a resource of `context`, and gives it an id; `none` when no id is free. A context
-    /// is a resource of itself: `context` is `none` for one. It gets the id `wanted`, if that is
-    /// not none: one of a retired range, or one that was given out before, and is free; else none.
-    /// Precondition: no attribute of `what` is open.
+    /// Registers a resource of `context` and returns its id; `none` if no id is free. `context` is
+    /// `none` for a context, which belongs to itself. If `wanted` is not none, the resource gets
+    /// that id, which must be free and either from a retired range or used before; otherwise
+    /// returns none. Precondition: no attribute of `what` is open.
     resource_id add(resource_id context, attribute_view what,
                     resource_id wanted = resource_id::none);
-    /// False: there is none of that id.
+    /// False if there is no such id.
     bool remove(resource_id id) noexcept;
-    /// That resource, which is there, has these attributes from now on. It keeps its place in the
-    /// lists of those that it had before.
+    /// Replaces the attributes of that resource, which must exist. It keeps its place in the lists
+    /// of attributes that stay.
     void change(resource_id id, attribute_view what);
 
     struct found {
         resource_id id = resource_id::none;
         resource_id context = resource_id::none;
-        attribute_view what;  ///< Until it is removed.
+        attribute_view what;  ///< Valid until it is removed.
 
-        /// It has all attributes of `query` that are not open.
+        /// Whether it has all non-open attributes of `query`.
         bool fits(const attribute_view& query) const noexcept;
     };
-    /// `id` is none: there is no such resource.
+    /// `id` is none if there is no such resource.
     found find(resource_id id) const noexcept;
-    /// The resource that was registered first of those that have all attributes of `query` that are
-    /// not open.
+    /// The first registered resource that has all non-open attributes of `query`.
     found find_first(const attribute_view& query) const noexcept {
         std::size_t looks = ~std::size_t{0};
         return find_first(query, looks);
     }
-    /// The same, but looks at `looks` resources at most, which it counts down: none, and 0 left, is
-    /// not decided yet.
+    /// The same, but examines at most `looks` resources and counts them down. None with 0 left
+    /// means undecided.
     found find_first(const attribute_view& query, std::size_t& looks) const noexcept;
-    /// Some resource of that context; `none` when it has no more.
+    /// Some resource of that context; `none` if it has no more.
     resource_id first_of(resource_id context) const noexcept;
 
-    /// The same for equal names with equal values, in this store.
+    /// Equal for equal names with equal values, within this store.
     std::uint64_t key_of(const attribute& one) const noexcept;
-    /// As key_of() of an attribute that all answers to `query` have; key_of_all if it names none.
+    /// key_of() of an attribute that all answers to `query` have; key_of_all if it names none.
     std::uint64_t key_in_all(const attribute_view& query) const noexcept;
     static constexpr std::uint64_t key_of_all = 1;
 
@@ -90,7 +89,7 @@ private:
         std::unique_ptr<std::uint64_t[]> memory;  // Empty: the id is free.
         attribute_view what;
         resource_id context = resource_id::none;
-        std::uint32_t places = posting_lists::none;  // In the lists: the first of them.
+        std::uint32_t places = posting_lists::none;  // The first of its places in the lists.
         std::uint32_t freed_after = no_slot;         // While it is free.
     };
     std::uint32_t slot_of(resource_id id) const noexcept;
@@ -105,25 +104,27 @@ private:
     static std::unique_ptr<std::uint64_t[]> copy_of(const attribute_view& what);
 
     std::uint64_t key_of_context(resource_id context) const noexcept;
-    /// The key of the shortest list that holds all answers.
+    /// Key of the shortest list that contains all answers.
     std::uint64_t shortest(const attribute_view& query) const noexcept;
 
-    const std::uint64_t seed_;                // So that nobody can choose what falls together.
-    std::vector<std::uint32_t> owned_;        // Ranges, in the order of their slots.
-    std::vector<bool> retired_;               // As those.
-    std::vector<std::uint16_t> range_order_;  // By range: its place in there, and 1; else 0.
+    const std::uint64_t seed_;                // Prevents callers from choosing colliding keys.
+    std::vector<std::uint32_t> owned_;        // Ranges, in slot order.
+    std::vector<bool> retired_;               // Parallel to owned_.
+    std::vector<std::uint16_t> range_order_;  // By range: its index in owned_ plus 1; 0 if not
+                                              // owned.
     std::vector<record> records_;             // By slot.
-    std::uint32_t first_freed_ = no_slot;     // The longest ago.
+    std::uint32_t first_freed_ = no_slot;     // The earliest.
     std::uint32_t last_freed_ = no_slot;
-    std::uint32_t fresh_ = 1;  // Slots from here on were never used; 0 is no id.
+    std::uint32_t fresh_ = 1;  // First slot never used; 0 is not an id.
     posting_lists lists_;
     std::size_t size_ = 0;
     std::size_t freed_ = 0;
     std::size_t unused_ = 0;  // From `fresh_` on.
 };
 
-/// A query with many answers, while resources come and go: whatever fits from its start to its end
-/// is found once, in the order of registration; what comes or goes meanwhile, once at most.
+/// A query with many answers, while resources come and go. A resource that matches throughout is
+/// found exactly once, in order of registration. One that comes or goes meanwhile is found at most
+/// once.
 ///
 /// Owner:   borrows the store; owns a copy of the query.
 /// Threads: the store's.
@@ -134,7 +135,7 @@ public:
     store_search& operator=(const store_search&) = delete;
     ~store_search();
 
-    /// The next answer after looking at `looks` resources at most. `over`: none is left now.
+    /// The next answer, examining at most `looks` resources. `over`: none left now.
     enum class outcome : std::uint8_t { found, unfinished, over };
     outcome next(resource_store::found& into, std::size_t looks) noexcept;
 
@@ -143,7 +144,7 @@ public:
 private:
     resource_store& store_;
     attribute_list query_;
-    std::uint32_t mark_;  // In the list that is walked: behind what was looked at.
+    std::uint32_t mark_;  // Position in the list being walked: after what was examined.
 };
 
 }  // namespace amalgam::detail

@@ -28,26 +28,27 @@
 
 namespace amalgam::detail {
 
-/// Only this host can reach that address, or one of the same name on another.
+/// Whether the address is reachable only from this host, or means something else on others.
 inline bool is_local(std::string_view address) {
     return address.starts_with("shm:");
 }
 
-/// What a ring wants of the server that it is part of. Any thread.
+/// What a ring needs from its server. Any thread.
 class ring_user {
 public:
-    /// The first resource here that fits.
+    /// The first match here.
     virtual found_values find_here(const attribute_view& query) = 0;
-    /// The same of all: nothing, or the first, with a number that next_here() gives the others by.
+    /// The same for all matches: empty, or the first, with a number for next_here() to get the
+    /// others.
     virtual std::optional<first_answer> search_here(const attribute_view& query) = 0;
     virtual next_answer next_here(std::uint64_t search) = 0;
     virtual void stop_here(std::uint64_t search) = 0;
-    /// This range of ids belongs to this server. Not `fresh`: no new ids come from it; it was
-    /// another server's, which is gone.
+    /// This server owns this id range. Not `fresh`: it belonged to a server that is gone, so no new
+    /// ids come from it.
     virtual void own_range(std::uint32_t range, bool fresh) = 0;
-    /// It gives out no more ids of that one: another server does.
+    /// Another server now allocates from this range.
     virtual void retire_range(std::uint32_t range) = 0;
-    /// Told again and again, and when one has come: who is there.
+    /// The servers known to be alive. Called repeatedly, and when a new one joins.
     virtual void see_servers(const std::vector<std::uint64_t>& keys) = 0;
     virtual void lose_server(std::uint64_t key) = 0;
 
@@ -55,66 +56,66 @@ protected:
     ~ring_user() = default;
 };
 
-/// The directory servers of a network, as one of them takes part: it knows all others, tells and
-/// asks them over trees, and notices when the next ones in the ring of their keys go.
+/// One server's membership in the ring of a network's directory servers. It knows all others,
+/// informs and queries them over trees, and detects when its successors in key order fail.
 ///
-/// A tree is made anew for each query and piece of news: who sees to a part of the ring cuts it
-/// into smaller ones, and has one server in each see to that; where that does not answer, it does.
-/// So it needs no upkeep, and nobody has to know the same members as the others: what lies in a
-/// part reaches each server in it that those on the way know.
+/// A tree is built anew for each query and each piece of news: the server responsible for a part of
+/// the ring splits it, and delegates each piece to a server in it; if that one does not answer, it
+/// handles the piece itself. So trees need no upkeep, and servers need not agree on the members: a
+/// message for a part reaches each server in it that is known along the way.
 ///
-/// Ids: a server claims a range that nobody has who is known, tells all, and owns it when after a
-/// while nobody has objected. Of two that claim one the lower key has it; who owns it objects. Two
-/// that came to own the same one while they did not know each other keep it both, for the ids that
-/// they gave out; the one with the higher key takes new ids elsewhere.
-/// Owner:   shared with the handlers and ULTs that run.
+/// Ids: a server claims a range that no known server has, tells all, and owns it if nobody objects
+/// for a while. An owner objects. Of two claims, the lower key wins. Two servers that came to own
+/// one range while unaware of each other both keep it, for the ids already given out; the one with
+/// the higher key allocates new ids elsewhere.
+/// Owner:   shared with running handlers and ULTs.
 /// Threads: any.
 class directory_ring : public std::enable_shared_from_this<directory_ring> {
 public:
-    /// `here` is asked for what this server has, and told of each range of ids that is its own. It
-    /// may end before this does.
+    /// `here` is asked for this server's resources, and told of each id range it owns. It may end
+    /// before this does.
     directory_ring(engine& on, const ring_options& options, std::shared_ptr<gate> lets_in,
                    std::weak_ptr<ring_user> here);
 
-    /// Joins, in a ULT of its own, when the options name others; claims a first range.
+    /// Joins, in its own ULT, if the options name others; claims a first range.
     void start();
     void stop() noexcept;
 
-    /// Claims one more range, in a ULT of its own, unless that is under way.
+    /// Claims one more range, in its own ULT, unless a claim is pending.
     void want_range();
-    /// Claims a range that contexts here have ids of, from the server they had before. Parks; false
-    /// when another server owns it, or it cannot be had.
+    /// Claims a range from which contexts here got ids by an earlier server. Parks; false if
+    /// another server owns it, or it cannot be claimed.
     bool own_again(std::uint32_t range);
-    /// It owns some. Parks; false after that time.
+    /// Parks until it owns a range; false on timeout.
     bool wait_until_ready(std::chrono::nanoseconds at_most) { return ready_.wait_for(at_most); }
 
-    /// A resource that another server has; by its id, or what it is.
+    /// Finds a resource of another server, by id or attributes.
     part_answer find(resource_id id, const attribute_view& query);
 
-    /// The first answers of all other servers that have any are given to `take`, as they come.
-    /// Returns how many, at least, did not answer.
+    /// Passes the first answers of all other servers that have any to `take`, as they arrive.
+    /// Returns at least how many did not answer.
     using taker = std::function<void(std::vector<first_answer>&&)>;
     std::uint32_t search(const attribute_view& query, const taker& take);
-    /// The next answer of one of them; over also when it is gone, or silent, as it says then.
+    /// The next answer of one of them; `over` also if it is gone or silent, which is noted.
     next_answer next(const first_answer& of);
     void stop(const first_answer& what) noexcept;
 
-    std::size_t size() const;                 ///< Servers, itself included.
-    std::vector<std::uint64_t> keys() const;  ///< Of the others.
+    std::size_t size() const;                 ///< Number of servers, including this one.
+    std::vector<std::uint64_t> keys() const;  ///< Of the other servers.
     std::uint64_t self_key() const;
     std::chrono::milliseconds answer_limit() const noexcept { return options_.answer_limit; }
 
-    /// Waits only to show the secret; whether it is still there shows in the calls. Nothing: it is
-    /// not known.
+    /// Parks only for authentication; whether the server is alive shows in the calls. Empty if it
+    /// is unknown.
     std::optional<peer> reach(std::uint64_t key,
                               std::chrono::nanoseconds within = std::chrono::seconds(5));
-    /// That server answers there, and not another one. Parks.
+    /// Whether that server, and not another, answers there. Parks.
     bool is_at(const peer& there, std::uint64_t key);
-    /// The connection to that one is lost: whoever it was is looked up anew.
+    /// The connection to that peer is lost: its server is looked up anew.
     void forget(const peer& lost);
 
 private:
-    // What it serves: see in_ring.
+    // Procedures served: see in_ring.
     std::vector<member> looked();
     void joined(member who);
     void told(ring_part part, ring_news news);
@@ -128,16 +129,16 @@ private:
     void met(std::vector<std::string> addresses);
     void answered_by(std::uint64_t number, first_answer answer);
 
-    /// In a ULT of its own, which ends soon after stop().
+    /// Runs work in its own ULT, which ends soon after stop().
     template <typename Work>
     void run(Work work);
-    /// The same for what others have it do; what is more than so much at once is left out, counted
-    /// as "directory.work_dropped": they compare, sooner or later.
+    /// The same for work requested by others. Past a limit it is dropped, counted as
+    /// "directory.work_dropped"; a later comparison makes up for it.
     template <typename Work>
     void run_for_others(Work work);
     void join();
     void join_by(const std::string& address);
-    /// Throws error{invalid} when it listens at no address that another host could reach.
+    /// Throws error{invalid} if it listens at no address reachable from other hosts.
     void check_can_be_reached() const;
     void claim();
     void claim_now(std::uint32_t range);
@@ -148,15 +149,15 @@ private:
     bool share_range(const member& with);  // With the lock held.
     void keep_looking();
     void look_after_next();
-    /// True: it is suspected to be gone, and is to be looked at again soon.
+    /// True: it is suspected, and should be checked again soon.
     bool look_after(const member& next);
     sign look_at(const member& who, std::uint32_t suspected, std::chrono::nanoseconds within);
-    /// What those say who could not be reached directly: alive, if any of some others does; the
-    /// keys of who could not reach it, either, are added to `confirmed`.
+    /// Asks others to check a server that could not be reached directly. Alive if any of them
+    /// reaches it. The keys of those that do not are added to `confirmed`.
     sign ask_others_about(const member& who, std::uint32_t suspected,
                           std::chrono::nanoseconds within, std::vector<std::uint64_t>& confirmed);
     std::vector<std::uint64_t> some_others(std::uint64_t without);
-    /// Nobody reaches it, neither this server nor others.
+    /// Removes a server that nobody can reach.
     bool is_gone(const member& who);
     bool suspect(const member& who, const std::vector<std::uint64_t>& by);
     void tell_that_it_is_suspected(const member& who);
@@ -166,27 +167,26 @@ private:
     void say_that_it_is_here();
     void look_for_lost();
 
-    // What is broadcast.
+    // Handles broadcasts.
     void listen();
     void keep_announcing();
     void take_packet(const_bytes bytes) noexcept;
     bool is_to_be_met(const broadcast_packet& stranger);
-    /// Precondition: is_to_be_met() has said so.
+    /// Precondition: is_to_be_met() returned true.
     void meet(const broadcast_packet& stranger);
     void answer(const broadcast_packet& asked);
-    /// Who was asked and has not answered in time is left in `silent`. Nothing: it could not be
-    /// broadcast.
+    /// Servers that did not answer in time are left in `silent`. Empty if the broadcast failed.
     std::optional<std::vector<first_answer>> ask_at_once(broadcast_packet::kind what,
                                                          const attribute_view& query,
                                                          std::vector<std::uint64_t>& silent);
     bool may_broadcast() const;
-    /// Whether the medium did not tell what a tree did.
+    /// Notes whether the medium missed something that a tree found.
     void note_broadcast(bool missed);
     void rest_from_broadcasts();
     std::optional<std::uint32_t> search_by_broadcast(const attribute_view& query,
                                                      const taker& take);
 
-    /// Without that key.
+    /// Excludes that key.
     std::vector<delegation> cut(const ring_part& part, std::uint64_t without) const;
     void check_is_in(const ring_part& part) const;
     part_answer find_behind(const ring_part& part, const attribute_view& query);
@@ -194,10 +194,10 @@ private:
                                 const taker& take);
     ring_part all_others() const;
     ring_news learn(const ring_news& news);
-    /// Somebody told of that version of this server, which it never was in. False: it was in a
-    /// later one. With the lock held.
+    /// Somebody reported a version of this server that it never had. False: it is past that
+    /// version. With the lock held.
     bool contradict(std::uint32_t version);
-    /// Soon, with what else there is to tell by then.
+    /// Soon, together with other news by then.
     void tell_all(const ring_news& news);
     void tell_now();
     void pass_on(const ring_part& part, const ring_news& news);
@@ -211,7 +211,7 @@ private:
     class asking;  // See ring_asking.hpp.
     std::chrono::nanoseconds left() const;
 
-    /// A question that was broadcast, until it has its answers.
+    /// A broadcast query, until it has its answers.
     struct open_question {
         bool all = false;
         std::vector<std::uint64_t> silent;  ///< Sorted.
@@ -237,9 +237,9 @@ private:
     const procedure<in_ring::meet> meet_;
     const procedure<in_ring::answer> answer_;
     const procedure<at_directory::find> find_there_;
-    counter& packets_refused_;  // Not of this protocol, or without the secret.
-    counter& packets_dropped_;  // There were too many.
-    counter& work_dropped_;     // Others asked for too much.
+    counter& packets_refused_;  // Malformed, or without proof of the secret.
+    counter& packets_dropped_;  // Too many.
+    counter& work_dropped_;     // Others requested too much work.
     std::atomic<int> hearing_{0};
     std::atomic<int> works_for_others_{0};
     event has_met_;
@@ -249,9 +249,10 @@ private:
     mutable std::mutex lock_;  // Never held across a wait.
     seeded_random chance_;
     member self_;
-    std::vector<std::uint32_t> settled_;  // Ranges that are its own by now.
-    std::vector<std::uint32_t> shared_;   // Those of them where another one gives out new ids ...
-    std::vector<std::uint32_t> leaving_;  // ... as soon as this one has others.
+    std::vector<std::uint32_t> settled_;  // Ranges it owns by now.
+    std::vector<std::uint32_t> shared_;   // Those of them where another server allocates new ids
+                                          // ...
+    std::vector<std::uint32_t> leaving_;  // ... once this server has other ranges.
     member_table others_;
     std::unordered_map<std::uint64_t, peer> reached_;
     std::size_t owned_again_ = 0;
@@ -259,15 +260,15 @@ private:
     bool telling_ = false;
     bool claiming_ = false;
     bool looking_ = false;
-    std::set<std::uint64_t> looked_after_;  // By a ULT, at this moment.
+    std::set<std::uint64_t> looked_after_;  // Being checked by a ULT now.
     suspicions suspected_;
     local_health health_;
-    std::map<std::uint64_t, std::uint32_t> said_gone_;  // By one that may have been cut off.
+    std::map<std::uint64_t, std::uint32_t> said_gone_;  // The reporter may be cut off itself.
     bool looking_at_departed_ = false;
-    unsigned meeting_ = 0;                                   // So many strangers.
+    unsigned meeting_ = 0;                                   // Number of strangers being met.
     std::unordered_map<std::uint64_t, unsigned> strangers_;  // How often each was heard.
     std::unordered_map<std::uint64_t, std::shared_ptr<open_question>> questions_;
-    unsigned missed_ = 0;  // So many broadcasts in turn.
+    unsigned missed_ = 0;  // Consecutive missed broadcasts.
     clock::time_point rests_until_{};
 };
 

@@ -18,15 +18,15 @@
 
 namespace amalgam::detail {
 
-/// The servers of a part of the ring, asked by one of them, or from outside. The part is cut, and
-/// the first server of each piece is asked to see to it. One that is gone, or silent, is left out:
-/// the rest of its piece is cut once more and asked from here, so that a piece is given up only
-/// when everybody in it who is known was asked.
+/// A query to the servers of a part of the ring, by one of them or from outside. The part is split,
+/// and the first server of each piece handles that piece. If it is gone or silent, the rest of its
+/// piece is split again and queried from here; so a piece is given up only after every known server
+/// in it was asked.
 ///
-/// Silent is who answers nothing for a while, and then no look either; who is only slow is waited
-/// for. Each piece has a ULT: all are waited for at the same time, and who has answered is not kept
-/// waiting by who has not.
-/// Owner:   its end calls off what has not answered.
+/// A server is silent if it answers neither the query nor, after a while, a liveness check; slow
+/// ones are waited for. Each piece has its own ULT: all are in flight at once, and no answer is
+/// delayed by another.
+/// Owner:   destruction cancels unanswered calls.
 /// Threads: one, which parks.
 /// `Start`: start(peer, part, within) calls a server, and returns a future. Any thread.
 template <typename Start>
@@ -60,7 +60,7 @@ public:
         all.clear();  // Joins them.
     }
 
-    /// The next answer, as they come; nothing: there are no more.
+    /// The next answer, in order of arrival; empty when there are no more.
     std::optional<answer> next() {
         for (;;) {
             {
@@ -76,7 +76,7 @@ public:
             changed_.wait();
         }
     }
-    /// So many servers, at least, did not answer.
+    /// At least this many servers did not answer.
     std::uint32_t silent() const {
         const std::lock_guard one(lock_);
         return silent_;
@@ -99,7 +99,7 @@ private:
         try {
             got = ask_one(where);
             if (!got) leave_out(where);
-        } catch (const std::exception&) {  // Called off, or there is no memory.
+        } catch (const std::exception&) {  // Canceled, or out of memory.
             const std::lock_guard one(lock_);
             ++silent_;
         }
@@ -111,8 +111,8 @@ private:
     std::optional<answer> ask_one(const delegation& where) {
         const auto there = ring_.reach(where.who, patience());
         if (!there) return std::nullopt;
-        // Less than is left here: so that who waits below gives up first, and its caller still
-        // hears of the rest.
+        // Less than the time left here: so that servers further down give up first, and their
+        // caller still gets the remaining answers.
         call asked = start_(*there, where.part, left() / 4 * 3);
         if (!asked.wait_until(ring_.on_.now() + patience())) {
             auto look = ring_.alive_.on(*there).within(patience()).start(ring_.self_key(), 0);

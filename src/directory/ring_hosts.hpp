@@ -26,22 +26,22 @@ public:
     }
     std::size_t max_bytes() const noexcept override { return on_->max_bytes(); }
 
-    bool loses = false;    ///< What is sent.
-    bool refuses = false;  ///< To send.
+    bool loses = false;    ///< Drops what is sent.
+    bool refuses = false;  ///< Refuses to send.
 
 private:
     std::shared_ptr<broadcast_medium> on_;
 };
 
-/// Hosts on a network in virtual time: each has a directory server and a context.
+/// Hosts on a virtual-time network, each with a directory server and a context.
 class hosts {
 public:
     struct how {
         std::uint64_t seed = 0;  ///< 0: its number, from 1.
-        bool in_one = false;     ///< Its context is in the directory's process.
+        bool in_one = false;     ///< The context lives in the directory's process.
         directory_limits limits{};
     };
-    /// `by_medium`: they find each other by it; else they all know host0.
+    /// `by_medium`: they find each other by broadcast; else all are given host0's address.
     explicit hosts(std::size_t count, std::string secret = {}, std::size_t fanout = 8,
                    bool by_medium = false)
         : secret_(std::move(secret)), fanout_(fanout), by_medium_(by_medium) {
@@ -94,7 +94,7 @@ public:
     resource_id add_resource(std::size_t at, const attribute_list& what) {
         return in(at, [&](context& here) { return here.add(what).release(); });
     }
-    /// Opens a context there, and does not wait for that.
+    /// Starts opening a context there, without waiting.
     future<bool> begin_to_use(std::size_t which) {
         host& where = *all_[which];
         return where.uses->spawn([&where] {

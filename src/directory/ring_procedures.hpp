@@ -8,10 +8,10 @@
 #include "directory/member_table.hpp"
 #include "directory/procedures.hpp"
 
-/// What directory servers ask of each other.
+/// Procedures between directory servers.
 namespace amalgam::detail {
 
-/// Servers that have come or changed, and those that are gone.
+/// Servers that are new or changed, and those that are gone.
 struct ring_news {
     std::vector<member> came;
     std::vector<departure> gone;
@@ -23,11 +23,12 @@ struct ring_news {
     }
 };
 
-/// The answer to a look whether one is alive.
+/// The answer to a liveness check.
 struct alive_answer {
-    bool known = false;         ///< Who asked is a member for who answers.
-    std::uint64_t key = 0;      ///< Of who answers: at its address there may be another by now.
-    std::uint64_t members = 0;  ///< A digest of all that it knows, itself included.
+    bool known = false;         ///< The answering server knows the asking one as a member.
+    std::uint64_t key = 0;      ///< Key of the answering server: another may have taken its
+                                ///< address.
+    std::uint64_t members = 0;  ///< Digest of all members it knows, including itself.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -35,19 +36,19 @@ struct alive_answer {
     }
 };
 
-/// What somebody saw of a server that it looked at.
+/// What a liveness check found.
 enum class sign : std::uint8_t {
-    unknown,  ///< It does not know it.
+    unknown,  ///< The server is unknown to the one asked.
     alive,
-    silent,   ///< Nothing came back in time.
+    silent,   ///< No answer in time.
     refused,  ///< Nobody listens at its address.
-    replaced  ///< Another one does.
+    replaced  ///< Another server answers at its address.
 };
 
-/// The first answer of a server to a query with many, and where the next ones are to be had.
+/// A server's first answer to a query with many, and how to get the next ones.
 struct first_answer {
     std::uint64_t server = 0;  ///< Its key.
-    std::uint64_t search = 0;  ///< Random: who knows it may ask for more.
+    std::uint64_t search = 0;  ///< Random: whoever knows it may ask for more.
     found_values found;
 
     template <typename Archive>
@@ -59,7 +60,7 @@ struct first_answer {
 /// Those of a part of the ring.
 struct first_answers {
     std::vector<first_answer> found;
-    std::uint32_t silent = 0;  ///< As of part_answer.
+    std::uint32_t silent = 0;  ///< As in part_answer.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -68,46 +69,47 @@ struct first_answers {
 };
 
 namespace in_ring {
-/// To a server that others did not know: it is to join the one that has these addresses.
+/// To a server unknown to others: join the one that has these addresses.
 using meet = void(std::vector<std::string>);
 inline constexpr std::string_view meet_name = "amalgam.directory.ring.meet";
-/// The answer to a question that was broadcast: its number, and what there is.
+/// The answer to a broadcast query: its number, and the first match.
 using answer = void(std::uint64_t, first_answer);
 inline constexpr std::string_view answer_name = "amalgam.directory.ring.answer";
-/// All that are known.
+/// All known members.
 using look = std::vector<member>();
 inline constexpr std::string_view look_name = "amalgam.directory.ring.look";
-/// Who joins, with the range of ids that it claims; all others are told.
+/// The new member, with the id range it claims; all others are told.
 using join = void(member);
 inline constexpr std::string_view join_name = "amalgam.directory.ring.join";
-/// To be told to all of that part. Answered at once.
+/// News for all servers of that part. Answered at once.
 using tell = void(ring_part, ring_news);
 inline constexpr std::string_view tell_name = "amalgam.directory.ring.tell";
-/// Who asks; and in which version it is suspected to be gone, so that it says that it is not, or 0.
+/// The asking server's key, and the version in which the other is suspected, so that it can refute
+/// it, or 0.
 using alive = alive_answer(std::uint64_t, std::uint32_t);
 inline constexpr std::string_view alive_name = "amalgam.directory.ring.alive";
-/// To look at a server on behalf of who could not reach it: its key, and as of alive.
+/// Check a server on behalf of one that cannot reach it: its key, and the version as in alive.
 using look_at = sign(std::uint64_t, std::uint32_t);
 inline constexpr std::string_view look_at_name = "amalgam.directory.ring.look_at";
-/// All that one side knows, itself included -> the same of the other.
+/// All members one side knows, including itself -> the same of the other.
 using compare = ring_news(ring_news);
 inline constexpr std::string_view compare_name = "amalgam.directory.ring.compare";
-/// What is asked for, in that part.
+/// The query, over that part.
 using find = part_answer(ring_part, attribute_view);
 inline constexpr std::string_view find_name = "amalgam.directory.ring.find";
-/// The same with all its answers, one at a time: who has some keeps its search for a while.
+/// The same for all answers, one at a time: servers with matches keep the search for a while.
 using search = first_answers(ring_part, attribute_view);
 inline constexpr std::string_view search_name = "amalgam.directory.ring.search";
-/// The search.
+/// The number of the search.
 using next = next_answer(std::uint64_t);
 inline constexpr std::string_view next_name = "amalgam.directory.ring.next";
 using stop = void(std::uint64_t);
 inline constexpr std::string_view stop_name = "amalgam.directory.ring.stop";
-/// A server that is to watch here for its contexts -> what it is called in that.
+/// A server that watches here for its contexts -> its number as a watcher.
 using open_guest = reply<resource_id>();
 inline constexpr std::string_view open_guest_name = "amalgam.directory.ring.open_guest";
-/// Who says so, and what, as at_context::change. The id `none` with `appeared`: all that there was
-/// when the watch began has been told.
+/// The reporting server, and the change as in at_context::change. The id `none` with `appeared`
+/// means all that existed when the watch began has been reported.
 using change = void(std::uint64_t, std::uint32_t, resource_change::kind, found_values);
 inline constexpr std::string_view change_name = "amalgam.directory.ring.change";
 }  // namespace in_ring

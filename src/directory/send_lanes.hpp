@@ -17,16 +17,15 @@
 
 namespace amalgam::detail {
 
-/// A message from one resource to another that its sender does not wait for, or a sender who waits
-/// for his turn.
+/// A queued message that its sender does not wait for, or a waiting sender's turn.
 ///
-/// Owner:   shared by its lane, and whoever waits for it.
+/// Owner:   shared by its lane and those waiting for it.
 class queued_send {
 public:
     enum class kind : std::uint8_t {
         message,
-        post,  ///< Nobody is told what becomes of it.
-        turn   ///< Not a message: its sender sends it himself, between given() and done().
+        post,  ///< Nobody learns its outcome.
+        turn   ///< Not a message: its sender sends it itself, between given() and done().
     };
     queued_send(kind which, std::int32_t its_tag, std::size_t its_bytes) noexcept
         : what(which), tag(its_tag), bytes(its_bytes) {}
@@ -36,7 +35,7 @@ public:
 
     /// Holds at least `bytes`.
     virtual message_buffer& content() noexcept = 0;
-    /// What became of it: once, unless it is destroyed before.
+    /// Its outcome. Called once, unless destroyed before.
     virtual void end(const failure* why) noexcept = 0;
 
     const kind what;
@@ -44,31 +43,31 @@ public:
     const std::size_t bytes;
 };
 
-/// Messages that a context has begun to send, in the order in which each resource sends to each
-/// other one: a lane for each such pair, as long as something is in it. One ULT runs a lane; nobody
-/// else sends what is to stay behind its messages.
+/// Messages that a context has started to send, in order per pair of resources. Each such pair has
+/// a lane while it has messages. One ULT runs a lane; nothing else sends messages that must stay
+/// behind those in it.
 ///
 /// Threads: any.
-/// Cost:    idle(), which each message asks, is a load.
+/// Cost:    idle(), checked per message, is a load.
 class send_lanes {
 public:
     using item = std::shared_ptr<queued_send>;
 
     bool idle() const noexcept { return open_.load(std::memory_order_acquire) == 0; }
 
-    /// At the end of the lane. True: it was opened for that, and the caller has it run.
+    /// Appends to the lane. True: the lane was opened, and the caller must start its ULT.
     bool push(resource_id from, resource_id to, item what);
-    /// The same, but only where the lane is open. False: it is not, and nothing has to wait.
-    /// Failure: throws error{overloaded} for a post when posts of `most_bytes` wait there.
+    /// The same, but only if the lane is open. False: it is not, and nothing has to wait.
+    /// Failure: throws error{overloaded} for a post if posts of `most_bytes` are queued there.
     bool push_if_open(resource_id from, resource_id to, item what, std::size_t most_bytes);
-    /// For who runs it: the next; none: the lane is closed.
+    /// For the lane's ULT: the next item; none: the lane is now closed.
     item next(resource_id from, resource_id to);
-    /// The same; none also when the next one is not wanted.
+    /// The same; also none if the next item is not wanted.
     template <typename Wanted>
     item next_if(resource_id from, resource_id to, Wanted wanted);
-    /// It is not to be sent any more. False: it was taken already.
+    /// Removes an item that must not be sent any more. False if already taken.
     bool remove(resource_id from, resource_id to, const queued_send& what) noexcept;
-    /// Ends all that is in it with that, and closes it.
+    /// Ends every item in the lane with that failure, and closes it.
     void fail(resource_id from, resource_id to, const failure& why) noexcept;
 
     /// Parks until no lane is open.
@@ -104,17 +103,17 @@ send_lanes::item send_lanes::next_if(resource_id from, resource_id to, Wanted wa
     return take(at->second);
 }
 
-/// The turn of a sender who waits himself: what comes behind it waits until this ends.
+/// The turn of a sender that waits: later items of the lane wait until this ends.
 class send_turn {
 public:
-    send_turn() noexcept = default;  ///< There is nothing to wait for.
-    /// Parks until it is there. Failure: throws error{timed_out} at the deadline.
+    send_turn() noexcept = default;  ///< Nothing to wait for.
+    /// Parks until it is its turn. Failure: throws error{timed_out} at the deadline.
     send_turn(send_lanes& lanes, resource_id from, resource_id to, event::time_point deadline);
     send_turn(const send_turn&) = delete;
     send_turn& operator=(const send_turn&) = delete;
     ~send_turn();
 
-    /// What lies in the lane for it.
+    /// Its placeholder in the lane.
     class waiting;
 
 private:

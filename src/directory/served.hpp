@@ -11,7 +11,7 @@
 
 namespace amalgam::detail {
 
-/// Members of an object that are served on an engine, to whom its gate lets in.
+/// Member functions served on an engine, for peers authenticated by its gate.
 ///
 /// Owner:   the handlers share the object until end().
 /// Threads: one at a time.
@@ -31,7 +31,7 @@ public:
                    {.run = run});
         names_.push_back(name);
     }
-    /// Nobody is served any more; calls under way end in their own time.
+    /// Stops serving; running calls complete on their own.
     void end() noexcept {
         for (const std::string_view name : names_)
             on_.undefine(library_name{name});
@@ -40,7 +40,7 @@ public:
 private:
     engine& on_;
     const std::shared_ptr<gate> gate_;
-    std::vector<std::string_view> names_;  // Literals.
+    std::vector<std::string_view> names_;  // String literals.
 };
 
 }  // namespace amalgam::detail

@@ -4,13 +4,13 @@
 
 namespace amalgam::detail {
 
-/// Starts `amalgam directory` at that address, in a session of its own: this host's as it was
-/// started before, else a bare one, which ends by itself when it has had no context for a while.
-/// It makes way for one that is started by hand. Two that are started at once: one of them ends at
-/// once. The secret comes to it in memory that it inherits.
-/// Failure: throws error{unreachable} when there is no such program: the file that AMALGAM_TOOL
-///          names, or else amalgam on the PATH; error{denied} when it had a secret before, and this
-///          process knows none.
+/// Starts `amalgam directory` at that address, in its own session. This host's directory is
+/// restarted as it was started before; otherwise a bare one, which exits when it has had no context
+/// for a while, and makes way for one started by hand. If two start at once, one exits at once. The
+/// secret is passed in inherited memory.
+/// Failure: throws error{unreachable} if there is no such program: the file named by AMALGAM_TOOL,
+///          or else amalgam on the PATH; error{denied} if it had a secret before and this process
+///          has none.
 void start_directory(const std::string& address, const std::string& secret);
 
 }  // namespace amalgam::detail

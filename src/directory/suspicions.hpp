@@ -9,8 +9,8 @@
 
 namespace amalgam::detail {
 
-/// How well a server can trust its own looks (Lifeguard's local health multiplier): one that has
-/// missed what it should have heard gives others more time before it blames them.
+/// How far a server can trust its own checks (Lifeguard's local health multiplier): one that missed
+/// what it should have heard gives others more time before it suspects them.
 ///
 /// Threads: one at a time.
 class local_health {
@@ -26,20 +26,20 @@ private:
     unsigned score_ = 0;
 };
 
-/// The servers that this one suspects to be gone: in which version, since when, and who else could
-/// not reach them. A suspicion that enough others confirm is over sooner; one that nobody confirms
-/// takes longest, since it may be this server that is cut off. A later version refutes it.
+/// Servers that this one suspects: in which version, since when, and who else could not reach them.
+/// Enough confirmations by others shorten a suspicion. An unconfirmed one lasts longest, since this
+/// server itself may be cut off. A later version refutes it.
 ///
 /// Threads: one at a time.
 /// Failure: throws std::bad_alloc.
 class suspicions {
 public:
     using time_point = clock::time_point;
-    static constexpr std::size_t enough = 3;  ///< Confirmations, for the least time.
+    static constexpr std::size_t enough = 3;  ///< Confirmations for the shortest time.
 
     suspicions(clock::duration least, clock::duration most) : least_(least), most_(most) {}
 
-    /// False: it was suspected before, in that version.
+    /// False if already suspected in that version.
     bool suspect(std::uint64_t who, std::uint32_t version, time_point now);
     void confirm(std::uint64_t who, std::uint64_t by);
     void clear(std::uint64_t who) noexcept { all_.erase(who); }
@@ -48,9 +48,9 @@ public:
     bool holds(std::uint64_t who) const { return all_.contains(who); }
     std::size_t size() const noexcept { return all_.size(); }
     std::size_t confirmations(std::uint64_t who) const;
-    /// Whether it is to be taken for gone, where `others` could confirm it.
+    /// Whether the server counts as gone, given that `others` could confirm it.
     bool is_over(std::uint64_t who, std::size_t others, time_point now) const;
-    /// How long one lasts that so many of so many confirm.
+    /// How long a suspicion lasts with that many confirmations.
     clock::duration lasts(std::size_t confirmations, std::size_t others) const;
 
 private:

@@ -17,13 +17,13 @@ namespace amalgam::detail {
 
 class context_core;
 
-/// A watch at its context: calls the user's function, one change after the other.
+/// A watch at its context: calls the user's function, one change at a time.
 ///
 /// Threads: any.
 class watch_state : public std::enable_shared_from_this<watch_state> {
 public:
     using function = std::function<void(const resource_change&)>;
-    /// Changes that were not told yet, and bytes of their values; past it the watch ends.
+    /// Limit for undelivered changes, and bytes of their values; past it the watch ends.
     static constexpr std::size_t most_untold = std::size_t{1} << 18;
     static constexpr std::size_t most_untold_bytes = std::size_t{1} << 28;
 
@@ -34,12 +34,13 @@ public:
           query_(std::move(query)),
           what_(std::move(what)) {}
 
-    /// The function is told of it, soon, in a ULT of `where`; unless it knows.
+    /// Queues a change for the function, which runs soon, in a ULT of `where`, unless it is already
+    /// known.
     void note(pool& where, resource_change::kind what, const found_values& which);
-    /// The directory was lost: what was told of is to be told of again before it counts. The number
-    /// of this time.
+    /// The directory was lost: resources reported so far must be reported again to count. Returns
+    /// the number of this loss.
     unsigned doubt();
-    /// What is still in doubt since that time is gone.
+    /// Resources not reported again since then are gone.
     void settle(pool& where, unsigned time);
     void end() noexcept;
     std::uint32_t number() const noexcept { return number_; }
@@ -50,8 +51,8 @@ private:
         found_values what;
         bool in_doubt = false;
     };
-    void queue(pool& where, resource_change::kind what, const found_values& which);  // Locked.
-    void overflow(pool& where);                                                      // Locked.
+    void queue(pool& where, resource_change::kind what, const found_values& which);  // Lock held.
+    void overflow(pool& where);                                                      // Lock held.
     void tell_all();
 
     const std::weak_ptr<context_core> context_;
