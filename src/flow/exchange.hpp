@@ -20,7 +20,7 @@
 
 namespace amalgam::detail {
 
-/// One process of a run: a group by its number in the graph, and which of its processes.
+/// One process of a run: the group's number in the graph, and the replica.
 struct seat {
     std::size_t group = 0;
     std::size_t replica = 0;
@@ -30,43 +30,43 @@ struct seat {
 /// Addresses of all processes: by the group's number in the graph, then by replica.
 using address_book = std::vector<std::vector<std::string>>;
 
-/// The groups with nodes in that loop of the graph, in order. When these are several, the first
-/// process of the first of them finds out when it ends, and calls all others.
+/// Groups with nodes in that loop of the graph, in order. If there are several, the first process
+/// of the first one detects the end of the loop and tells all others.
 std::vector<std::size_t> groups_of_loop(const graph_core& graph, std::size_t loop);
 
-/// What one process of a run exchanges with the others, and how it notices that one is gone.
+/// A process's communication with the others of its run, including loss detection.
 ///
-/// Owner:   owns the channels; borrows the part, which outlives it, and the engine, which is
-///          stopped before it ends: handlers under way use it.
+/// Owner:   owns the channels; borrows the part, which outlives it, and the engine, which must be
+///          stopped first: handlers in flight use this.
 /// Threads: set up by one; join_all() and close() by one ULT; the rest by the engine's ULTs.
-/// Failure: a process that cannot be reached, is lost or fails ends the part, with its name.
+/// Failure: a process that is unreachable, lost or failed ends the part, with its name.
 class exchange {
 public:
     /// Derives the channels from the graph and the groups of `config`, attaches them to `nodes`,
-    /// and serves what others call.
+    /// and serves the other processes' calls.
     exchange(graph_core& graph, const flow_config& config, seat here, engine& over, part& nodes,
              const run_options& options);
     exchange(const exchange&) = delete;
     exchange& operator=(const exchange&) = delete;
 
-    /// Introduces this process to all that it sends to, in whatever order they start. False:
-    /// somebody did not answer in time; the part has failed.
+    /// Introduces this process to all its receivers, in whatever order they start. False: one did
+    /// not answer in time; the part has failed.
     bool join_all(const address_book& addresses);
-    /// Ends the part unless everybody who sends to us has joined by `deadline`.
+    /// Ends the part unless every sender has joined by `deadline`.
     void expect_senders(clock::time_point deadline);
 
-    /// Asks those that are needed whether they are alive, until close(): a process that is stopped
-    /// keeps its connections.
+    /// Liveness checks of the processes this one needs, until close(). A suspended process keeps
+    /// its connections, so losing those is not enough.
     void feel_pulses();
 
-    /// Finds out when the loops end that are in several processes, if that is this one's to do.
+    /// Detects the end of loops that span processes, if this process is responsible.
     void watch_loops(const address_book& addresses);
 
-    /// The part has ended: tells the others, and waits for nobody.
+    /// The part has ended: tells the others, and waits for none.
     void close();
 
 private:
-    /// Somebody we send to, or who sends to us.
+    /// A process that this one sends to or receives from.
     struct companion {
         seat who;
         std::string label;
@@ -75,21 +75,21 @@ private:
         bool watched = false;
         peer at;
         future<std::string> stay;
-        future<std::uint64_t> pulse;  ///< Asked whether it is alive.
-        unsigned looks_in_vain = 0;   ///< At its pulse.
+        future<std::uint64_t> pulse;  ///< Liveness check in flight.
+        unsigned looks_in_vain = 0;   ///< Unanswered liveness checks.
         ult watcher;
-        event gone;  ///< Set once `stay` has ended, and `last_words` say how.
+        event gone;  ///< Set once `stay` has ended; `last_words` says how.
         failure last_words;
     };
 
-    /// A loop with nodes in several processes, all of which are in `groups`.
+    /// A loop with nodes in processes of several groups.
     struct shared_loop {
         std::uint32_t number = 0;
         std::vector<std::size_t> groups;
         ult watcher;
-        bool asked = false;  ///< For its counts, since the last look.
+        bool asked = false;  ///< Its counts were requested since the last check.
         bool ever_asked = false;
-        unsigned looks_in_vain = 0;  ///< Since it was asked for them.
+        unsigned looks_in_vain = 0;  ///< Checks since the last request.
     };
 
     void derive_loops();
@@ -130,27 +130,27 @@ private:
 
     struct out_edge {
         std::size_t to_group;
-        /// One for all processes of the group; or one for each, when the graph says which item goes
-        /// to whom.
+        /// One for all processes of the group; or one per process, if the graph determines the
+        /// receiver of each item.
         std::vector<std::unique_ptr<sender>> channels;
 
         sender& to(std::size_t replica) const {
             return *channels[channels.size() == 1 ? 0 : replica];
         }
-        /// What that channel calls it.
+        /// The replica's number within that channel.
         std::size_t number(std::size_t replica) const { return channels.size() == 1 ? replica : 0; }
     };
     void add_out(std::size_t edge, std::size_t to_group);
     struct in_edge {
         std::size_t from_group;
         std::unique_ptr<receiver> channel;
-        const loop_count* back_in = nullptr;  ///< The loop that it leads back in.
+        const loop_count* back_in = nullptr;  ///< The loop it feeds back into.
     };
     std::map<std::size_t, out_edge> out_;  // By edge.
     std::map<std::size_t, in_edge> in_;
     std::vector<shared_loop> loops_;
     std::vector<std::unique_ptr<companion>> companions_;
-    mutable mutex lock_;  // Of the companions' states.
+    mutable mutex lock_;  // Protects the companions' states.
     condition_variable joined_;
     event over_here_;
     bool closed_ = false;

@@ -15,24 +15,24 @@
 
 namespace amalgam::detail {
 
-/// One process's run of one group: from meeting the others to the end of every node.
+/// One process's run of one group, from joining the others to the end of every node.
 ///
-/// Owner:   borrows everything it is given. The engine is stopped before this ends.
-/// Threads: start() and the end by one; it runs as ULTs of the engine and of `streams`.
+/// Owner:   borrows everything passed in. The engine must be stopped first.
+/// Threads: start() and destruction by one; it runs as ULTs of the engine and of `streams`.
 class group_run {
 public:
-    /// What others call is served from here on, so the engine's address may be told.
+    /// Starts serving the other processes' calls, so the engine's address may be published.
     /// Precondition: graph and config fit (graph_core::check()).
     group_run(graph_core& graph, const flow_config& config, seat here, engine& over,
               const node_streams& streams, const run_options& options);
 
-    /// Who is told first when this run fails. Before start().
+    /// Called first when this run fails. Set before start().
     void tell_failure_to(std::function<void(const run_failure&)> tell) {
         part_.tell_failure_to(std::move(tell));
     }
     /// Joins the others, then starts the nodes. Does not wait.
     void start(address_book addresses);
-    /// Ends it early, as if a node had failed.
+    /// Ends the run early, as if a node had failed.
     void fail(run_failure why) noexcept { part_.fail(std::move(why)); }
 
     /// Set when everything has ended.

@@ -6,19 +6,19 @@
 
 namespace amalgam::detail {
 
-/// Finds out that a loop in several processes has ended, by rounds in which all of them say what
-/// they have added and what they have taken away. Both only rise, so when all that was added until
-/// the end of one round was taken away before its start, nothing was in the loop in between: it is
-/// over for good (Mattern's four counters).
+/// Detects the end of a loop that spans processes, by rounds in which each process reports how many
+/// items it has added and taken away. Both counts only grow. So if everything added by the end of
+/// one round had been taken away before its start, the loop was empty in between: it has ended for
+/// good (Mattern's four counters).
 class loop_rounds {
 public:
-    /// What one process says in this round: both counts, or nothing before its nodes have started.
+    /// One process's report for this round: both counts, or empty before its nodes have started.
     void hear(const std::vector<std::uint64_t>& counts) noexcept {
         if (counts.size() != 2) return miss();
         added_ += counts[0];
         taken_ += counts[1];
     }
-    /// One said nothing in this round.
+    /// A process did not report in this round.
     void miss() noexcept { complete_ = false; }
 
     /// Ends the round. True: the loop has ended.
@@ -33,7 +33,7 @@ public:
 private:
     std::uint64_t added_ = 0, taken_ = 0;
     bool complete_ = true;
-    std::optional<std::uint64_t> taken_before_;  ///< In the round before, if that was complete.
+    std::optional<std::uint64_t> taken_before_;  ///< Of the previous round, if complete.
 };
 
 }  // namespace amalgam::detail

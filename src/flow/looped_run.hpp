@@ -14,7 +14,7 @@
 
 namespace amalgam::detail {
 
-/// Every process of a run inside this one, on a deterministic network: for tests.
+/// All processes of a run inside this one, on a deterministic network: for tests.
 ///
 /// Threads: one, which also drives the network.
 class looped_run {
@@ -28,7 +28,7 @@ public:
         std::unique_ptr<group_run> running;
     };
 
-    /// `build` makes the graph; it is called once per process, and told which one.
+    /// `build` makes the graph; called once per process, with its number.
     looped_run(std::string config_json, run_options options,
                std::function<void(graph&, const seat&)> build, loop_options network = {})
         : net(network), config(parse_flow_config(config_json).value()), options_(options) {
@@ -73,8 +73,8 @@ public:
             start(*one);
     }
 
-    /// Until nothing happens any more. Each process leaves soon after its own run is over, as it
-    /// does when it is a real one: it only sends what it has to say.
+    /// Runs until nothing happens any more. Each process leaves soon after its own run is over, as
+    /// a real one does: it only finishes sending.
     void run_until_idle() {
         constexpr auto step = std::chrono::microseconds(100);
         const auto limit = net.now() + std::chrono::seconds(10);
@@ -95,7 +95,7 @@ public:
             if (!one->running || !one->running->over().is_set()) return false;
         return true;
     }
-    /// The sentence a process ended with; empty when it ended well.
+    /// The sentence a process ended with; empty on success.
     std::string failure_of(std::size_t i) const {
         auto failed = processes[i]->running->failed();
         return failed ? failed->what.sentence : "";
@@ -105,7 +105,7 @@ public:
     flow_config config;
     std::vector<std::unique_ptr<process>> processes;
     port_options ports;
-    /// May change where a process believes the others to be.
+    /// May change a process's view of the others' addresses.
     std::function<void(const process&, address_book&)> misinform;
 
 private:

@@ -31,7 +31,7 @@ struct run_failure {
     bool because_of_other = false;  ///< Only because another process failed or is gone.
 };
 
-/// The nodes of a graph that run in this process, the queues between them, and how they end.
+/// The nodes of a graph that run in this process, and the queues between them.
 ///
 /// Owner:   borrows the graph and the streams, which outlive it.
 /// Threads: set up and waited for by one; fail() from any.
@@ -44,23 +44,23 @@ public:
     part(const part&) = delete;
     part& operator=(const part&) = delete;
 
-    /// Joins an edge that crosses groups to its channel. Before start().
+    /// Connects an edge between groups to its channel. Before start().
     void attach(std::size_t edge, channel_in& from);
-    /// The same; again, for each of several that the sender chooses from.
+    /// The same for output; call again for each of several channels the sender chooses from.
     void attach(std::size_t edge, channel_out& to);
 
-    /// How far that loop of the graph has come here.
+    /// Counts of that loop in this process.
     loop_count& loop(std::size_t number) noexcept { return *loops_[number]; }
 
-    /// Runs every node, each as a ULT, but for those that are fused with another.
+    /// Starts every node as a ULT, except those fused into another.
     void start();
     /// From here on the loops' counts are complete.
     bool has_started() const noexcept { return started_.load(); }
-    /// Set when every node has ended, in whatever way.
+    /// Set when every node has ended, for whatever reason.
     event& ended() noexcept { return ended_; }
 
-    /// Ends the run early; the first reason counts: `tell` is called with it, before anybody
-    /// else can know, then `stop_channels`, so that what waits there ends too. Does not wait.
+    /// Ends the run early. The first reason counts: `tell` is called with it before it is visible
+    /// elsewhere, then `stop_channels`, which ends nodes waiting there. Does not wait.
     void fail(run_failure why) noexcept;
     void tell_failure_to(std::function<void(const run_failure&)> tell) { tell_ = std::move(tell); }
     void on_failure(std::function<void()> stop_channels) {
@@ -69,7 +69,7 @@ public:
     /// The reason, if the run was ended early.
     std::optional<run_failure> failed() const;
 
-    /// What the nodes have done so far. After start(); any thread.
+    /// Progress of the nodes so far. After start(); any thread.
     run_report report() const;
 
 private:
@@ -79,10 +79,10 @@ private:
         node_ends ends;
         std::map<std::size_t, inlet> in;                ///< By edge.
         std::map<std::size_t, std::vector<taker>> out;  ///< By edge.
-        std::vector<running_node*> fused;               ///< Nodes that run inside of this one.
+        std::vector<running_node*> fused;               ///< Nodes fused into this one.
         bool runs_inside = false;
         ult task;
-        std::atomic<std::uint64_t> started{0}, ended{0};  ///< By cycles(); its last work.
+        std::atomic<std::uint64_t> started{0}, ended{0};  ///< By cycles(); end of its latest work.
         wait_clock waits_after_end;
     };
 

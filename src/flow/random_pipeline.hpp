@@ -7,7 +7,7 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/flow/graph.hpp>
 
-/// Pipelines drawn from a seed, and what they must give: for tests that split them over groups.
+/// Pipelines drawn from a seed, with their expected results: for tests that split them over groups.
 namespace amalgam::random_pipeline {
 
 struct item {
@@ -22,36 +22,37 @@ struct item {
 };
 
 enum class kind : std::uint8_t {
-    change,   ///< One out for one in.
-    drop,     ///< None for some.
-    repeat,   ///< Two for some.
+    change,   ///< One output per input.
+    drop,     ///< Drops some.
+    repeat,   ///< Doubles some.
     grow,     ///< Longer text; sometimes longer than a batch.
-    sum_up,   ///< What came through, and one more at the end.
-    swallow,  ///< Nothing but one at the end.
+    sum_up,   ///< Passes items through, and emits one more at the end.
+    swallow,  ///< Emits only one at the end.
 };
 
 struct plan {
     std::uint64_t seed = 0;
     std::uint64_t items = 0;
     std::vector<kind> stages;
-    /// Which group each node is in (source, stages, sink), rising from 0.
+    /// Group of each node (source, stages, sink), ascending from 0.
     std::vector<std::size_t> group_of;
-    std::vector<std::size_t> replicas;  ///< Of each group.
+    std::vector<std::size_t> replicas;  ///< Per group.
 
     bool replicated() const noexcept;
 };
 
 /// A plan with 1 to 5 groups. `replicas`: some groups have several processes (and then no stage
-/// whose result depends on which of them an item reached).
+/// depends on which of them receives an item).
 plan draw(std::uint64_t seed, bool replicas);
 
-/// Builds it. The sink appends to `results`, when it runs here.
+/// Builds it. The sink appends to `results` if it runs here.
 void build(graph& into, const plan& from, std::vector<item>& results);
 
-/// What all sinks together must have got, by a plain loop: in this order, unless replicated.
+/// What all sinks together must receive, computed by a plain loop: in this order, unless
+/// replicated.
 std::vector<item> expected(const plan& from);
 
-/// The config's text, with the endpoint that `endpoint(group, replica)` gives.
+/// The config's text, with endpoints from `endpoint(group, replica)`.
 template <typename Endpoint>
 std::string config_text(const plan& from, Endpoint endpoint) {
     std::string groups;

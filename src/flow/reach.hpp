@@ -10,16 +10,15 @@
 
 namespace amalgam::detail {
 
-/// The port that calls `address` and does not listen: tcp:// for tcp://node7:7000.
+/// URI of a port that can call `address` without listening: tcp:// for tcp://node7:7000.
 /// Failure: throws error{invalid} for a malformed address.
 std::string calling_port(const std::string& address);
 
-/// Whether asking again may help: the process may only not have started yet.
+/// Whether retrying may help: the process may not have started yet.
 bool may_come(errc code) noexcept;
 
-/// Looks for who is at `address` and calls `ask(who, patience)`, again and again until that
-/// succeeds. Returns who it was; or the last failure, when `may_come()` denies it, when `deadline`
-/// has come, or once `is_over()`.
+/// Looks up `address` and calls `ask(who, patience)`, repeatedly until that succeeds. Returns the
+/// peer; or the last failure if `may_come()` is false for it, at `deadline`, or once `is_over()`.
 ///
 /// Threads: any; parks the caller.
 result<peer> reach(

@@ -16,21 +16,21 @@ namespace amalgam::detail {
 /// The receiving end of one edge: takes batches from any number of senders, keeps each sender's
 /// order, and ends when all of them have.
 ///
-/// Batches stay in the message they came in: whoever delivers one waits until it was consumed.
+/// Batches stay in their message: the deliverer waits until its batch was consumed.
 /// Threads: next() by the consuming node; the rest by anyone.
 /// Failure: once stopped, next() throws error{canceled}, deliver() and finish() error{closed}.
 class receiver final : public channel_in {
 public:
-    /// What each sender keeps to.
+    /// Limits that each sender respects.
     struct limits {
         std::size_t window_bytes;
-        /// One that has fewer items here may send a batch beyond the window; 1: none.
+        /// A sender with fewer items here may send a batch beyond the window; 1: only with none.
         std::size_t hungry_items = 1;
-        /// Is told of each batch that was used up, and not after a quarter of the window.
+        /// Credit is returned for each consumed batch, not per quarter of the window.
         bool tells_at_once = false;
     };
-    /// `keeps`: batches are copied, and count as consumed for their senders at once; so there is no
-    /// limit. For the way back in a loop, where a sender that waited could wait for itself.
+    /// `keeps`: batches are copied, and count as consumed at once; so there is no limit. For the
+    /// feedback edge of a loop, where a waiting sender could wait for itself.
     receiver(std::size_t senders, limits most, bool keeps = false)
         : links_(senders), limits_(most), keeps_(keeps) {}
     ~receiver();
@@ -41,26 +41,25 @@ public:
     void release() noexcept override;
     std::uint64_t items_taken() const override;
 
-    /// Hands over batch `number` of a sender and waits until it was consumed. Returns whether
-    /// the sender should be told now, and sets `so_far` to all that was consumed of it.
-    /// Failure: throws error{invalid} for a sender or number there cannot be, and for more than
-    /// the limits.
+    /// Hands over batch `number` of a sender and waits until it was consumed. Returns whether to
+    /// return credit now, and sets `so_far` to that sender's total consumption.
+    /// Failure: throws error{invalid} for an impossible sender or number, and past the limits.
     struct consumed {
         std::uint64_t bytes = 0;
         std::uint64_t items = 0;
     };
     bool deliver(std::size_t sender, std::uint64_t number, batch what, consumed& so_far);
 
-    /// The sender has ended after that many batches and items. Waits until all were consumed.
-    /// Failure: throws error{invalid} when that cannot be.
+    /// The sender ended after that many batches and items. Waits until all were consumed.
+    /// Failure: throws error{invalid} if that is impossible.
     void finish(std::size_t sender, std::uint64_t batches, std::uint64_t items);
 
-    /// Whether something may still come from that sender.
+    /// Whether that sender may still send.
     bool is_open(std::size_t sender) const;
     void stop() noexcept;
 
 private:
-    /// A batch that waits, on the stack of who delivered it.
+    /// A waiting batch, on the deliverer's stack.
     struct arrival {
         batch what;
         std::size_t sender = 0;
@@ -68,26 +67,26 @@ private:
         bool refused = false;
         waiter delivered_by;
     };
-    /// One that was copied: nobody waits.
+    /// A copied batch: nobody waits.
     struct kept_arrival : arrival {
         std::vector<std::byte> bytes;
     };
     struct link {
-        std::uint64_t expected = 0;  ///< The number of the next batch in order.
+        std::uint64_t expected = 0;  ///< Number of the next batch in order.
         std::uint64_t waiting = 0;   ///< Delivered in order, not consumed.
         std::uint64_t consumed_items = 0;
         std::uint64_t consumed_bytes = 0;
-        std::uint64_t kept_bytes = 0;  ///< Of those that were copied; counts instead of the others.
+        std::uint64_t kept_bytes = 0;  ///< Of copied batches; used instead of the others.
         std::uint64_t kept_items = 0;
-        std::uint64_t told_bytes = 0;  ///< What the sender knows of them.
-        std::uint64_t held_bytes = 0;  ///< Delivered in whatever order, not consumed.
+        std::uint64_t told_bytes = 0;  ///< Credit returned so far.
+        std::uint64_t held_bytes = 0;  ///< Delivered in any order, not consumed.
         std::uint64_t held_items = 0;
-        std::uint64_t came = 0;  ///< The number of the last batch that came, in their order, + 1.
-        std::uint64_t last_bytes = 0;  ///< Of that one.
+        std::uint64_t came = 0;        ///< Number of the latest batch by their order, + 1.
+        std::uint64_t last_bytes = 0;  ///< Of that batch.
         std::uint64_t last_items = 0;
-        std::map<std::uint64_t, arrival*> early;  ///< Overtook others on the way.
+        std::map<std::uint64_t, arrival*> early;  ///< Arrived out of order.
         bool ended = false;
-        std::uint64_t batches = 0;  ///< In all; known once ended.
+        std::uint64_t batches = 0;  ///< Total; known once ended.
     };
 
     link& checked(std::size_t sender);
@@ -108,9 +107,9 @@ private:
     std::vector<link> links_;
     const limits limits_;
     const bool keeps_;
-    arrival* first_ = nullptr;  // In the order they will be consumed.
+    arrival* first_ = nullptr;  // In order of consumption.
     arrival* last_ = nullptr;
-    arrival* held_ = nullptr;  // The consumer's, outside of the queue.
+    arrival* held_ = nullptr;  // Held by the consumer, not in the queue.
 };
 
 }  // namespace amalgam::detail

@@ -18,37 +18,37 @@
 
 namespace amalgam::detail {
 
-/// How a channel behaves: the part of run_options that is its business.
+/// Channel settings: the relevant part of run_options.
 struct channel_limits {
     std::size_t batch_bytes;
     std::size_t window_bytes;
-    /// A receiver that has fewer items before it gets the next at once; 1: when it has none.
+    /// A receiver with fewer items gets the next at once; 1: only with none.
     std::size_t hungry_items = 1;
 };
 
-/// The sending end of one edge: posts the node's batches to any number of receivers, each batch
-/// to the one that has least to do, and never more to one than its window.
+/// The sending end of one edge. Posts the node's batches to any number of receivers, each to the
+/// one with the least pending work, within that receiver's window.
 ///
-/// A full batch is posted by the node. One that is not full is posted when a receiver has
-/// nothing left to do: by the node with its next item, or by whoever brings the last credit,
-/// so that nothing waits here while the node is busy elsewhere.
+/// The node posts full batches. A partial one is posted when a receiver runs out of work: by the
+/// node with its next item, or by the arrival of the last credit, so that nothing waits here while
+/// the node is busy elsewhere.
 /// Threads: the producer's part by the node; credit(), stop() and is_open() by anyone.
 /// Failure: once stopped, the producer's part throws error{canceled}.
 class sender final : public channel_out {
 public:
-    /// `replica` is this process's number in its group; `lost` is told when receiver i cannot
-    /// be reached, and why.
+    /// `replica` is this process's number in its group; `lost` is called with the reason if
+    /// receiver i is unreachable.
     sender(engine& over, std::uint32_t edge, std::uint32_t replica, std::size_t receivers,
            channel_limits limits, std::function<void(std::size_t, const failure&)> lost);
 
-    /// Names receiver i. All of them, before the first item.
+    /// Sets the peer of receiver i. Call for all of them before the first item.
     void connect(std::size_t receiver, peer to);
 
-    /// Receiver i has consumed that many bytes and items in all.
+    /// Receiver i has consumed that many bytes and items in total.
     void credit(std::size_t receiver, std::uint64_t consumed_bytes, std::uint64_t consumed_items);
-    /// Losing receiver i would lose items.
+    /// Whether losing receiver i would lose items.
     bool is_open(std::size_t receiver) const;
-    /// It has used everything up.
+    /// Whether it has consumed everything.
     bool has_ended(std::size_t receiver) const;
     void stop() noexcept;
 
@@ -65,7 +65,7 @@ private:
         std::uint64_t consumed_bytes = 0;
         std::uint64_t consumed_items = 0;
         bool open = true;
-        bool done = false;          ///< It answered `end`: all was used up.
+        bool done = false;          ///< It answered `end`: all was consumed.
         future<std::string> ended;  ///< The answer to `end`.
 
         std::uint64_t in_flight() const noexcept { return posted_bytes - consumed_bytes; }
@@ -96,11 +96,12 @@ private:
     mutable mutex lock_;
     condition_variable changed_;  // Credit, or the end.
     std::vector<link> links_;
-    std::size_t turn_ = 0;  // Of equally busy receivers the next one is served first.
+    std::size_t turn_ = 0;  // Round-robin among equally busy receivers.
     buffer_pool pool_;
-    std::shared_ptr<buffer> batch_memory_;  // Messages on their way hold it, too.
-    std::uint64_t most_waiting_ = 0;        // Items, of all receivers.
-    std::uint64_t posted_ = 0;  // How far this batch was posted: bytes and items, as committed_.
+    std::shared_ptr<buffer> batch_memory_;  // Shared with messages in flight.
+    std::uint64_t most_waiting_ = 0;        // Items, over all receivers.
+    std::uint64_t posted_ = 0;  // How much of this batch was posted: bytes and items, as
+                                // committed_.
 };
 
 }  // namespace amalgam::detail

@@ -13,27 +13,27 @@
 
 namespace amalgam::detail {
 
-/// Cores this process may use: fewer than the machine has when it is pinned.
+/// Cores this process may use: fewer than the machine has if it is pinned.
 std::size_t usable_cores() noexcept;
 
-/// How many streams those of `nodes` that are in no pool get: `threads`, or as many as there are
-/// nodes and cores when it is 0.
+/// Number of streams for those of `nodes` without a pool: `threads`, or if that is 0 one per node,
+/// up to the number of cores.
 std::size_t streams_for(std::size_t threads, const graph_core& graph,
                         std::span<const std::size_t> nodes);
 
-/// The execution streams that a run's nodes are spread over.
+/// The execution streams that run the nodes of a run.
 ///
-/// Owner: owns those it makes; they stop at its end, when nothing runs on them any more.
+/// Owner:   owns the streams it creates; the destructor stops them once nothing runs on them.
 class node_streams {
 public:
-    /// Makes streams for nodes without a pool, too.
+    /// Creates streams for nodes without a pool, too.
     node_streams(const graph_core& graph, std::span<const std::size_t> nodes,
                  const run_options& options);
     /// Nodes without a pool run on `shared`, which is borrowed.
     node_streams(const graph_core& graph, std::span<const std::size_t> nodes,
                  const run_options& options, std::vector<execution_stream*> shared);
 
-    /// Those of a pool; of nodes without one if it has no name.
+    /// Streams of a pool; an empty name means nodes without one.
     std::span<execution_stream* const> of(const std::string& pool) const { return all_.at(pool); }
 
 private:

@@ -15,9 +15,8 @@
 
 namespace amalgam::detail {
 
-/// Where processes of a test say that they are there, see report() in test_program.cpp. Each
-/// keeps the writing end open, and so do its children: the end of what can be read is the end
-/// of all of them.
+/// A pipe on which processes of a test report that they run, see report() in test_program.cpp. Each
+/// keeps the write end open, and so do its children: end of file means all of them have ended.
 class test_reports {
 public:
     explicit test_reports(std::string path) : path_(std::move(path)) {
@@ -28,7 +27,7 @@ public:
 
     const std::string& path() const noexcept { return path_; }
 
-    /// Waits for that many processes; by group.
+    /// Waits for that many processes; returns them by group.
     std::multimap<std::string, pid_t> wait_for(long count) {
         std::string text;
         while (std::count(text.begin(), text.end(), '\n') < count)

@@ -6,19 +6,19 @@
 #include <string>
 #include <vector>
 
-/// What the processes of a run call at each other. An edge is named by its number in the graph,
-/// a process by its group's number in the graph and its number in the group (`replica`).
+/// Calls between the processes of a run. An edge is named by its number in the graph, a process by
+/// its group's number in the graph and its number in the group (`replica`).
 ///
 ///     sender -> receiver
-///         join    graph fingerprint, group, replica      who I am; fails when the graphs differ
+///         join    graph fingerprint, group, replica      who I am; fails if the graphs differ
 ///         batch   edge, replica, number, items, bytes    one-way; numbers count from 0
-///         end     edge, replica, batches, items          answered when all of them were consumed:
-///                                                        empty, or why they will not be
+///         end     edge, replica, batches, items          answered when all were consumed: empty,
+///                                                        or why they will not be
 ///     receiver -> sender
-///         credit  edge, replica, bytes, items            one-way; consumed so far, in all; bytes
-///                                                        with batch_overhead for each batch
+///         credit  edge, replica, bytes, items            one-way; total consumed so far; bytes
+///                                                        include batch_overhead per batch
 ///     one process of a loop -> the others, joined or not
-///         loop_counts  loop                              added, taken away; nothing before the
+///         loop_counts  loop                              added, taken away; empty before the
 ///                                                        nodes there have started
 ///         loop_over    loop                              it has ended
 ///     both ways
@@ -28,7 +28,7 @@
 ///         amalgam.ping, which every engine answers: a process that does not is lost, too
 namespace amalgam::detail::wire {
 
-/// What a batch counts for in credits beside its items' bytes, so that empty items are bounded.
+/// Counted per batch in credits in addition to its bytes, so that empty items are bounded.
 inline constexpr std::size_t batch_overhead = 32;
 
 inline constexpr const char* join = "amalgam.flow.join";

@@ -11,7 +11,7 @@
 
 namespace amalgam {
 
-/// An image of a source text, for tests. `how`: its path is the ending only.
+/// An image compiled from source text, for tests. `how`: its path gives only the extension.
 inline code_image compiled_image(const std::string& text, image_source how) {
     how.path = testing::TempDir() + how.name + std::to_string(::getpid()) + how.path;
     std::ofstream(how.path) << text;

@@ -7,16 +7,16 @@
 
 namespace amalgam::detail {
 
-/// What a process may take that gives its rights up.
+/// Resource limits of a confined process.
 struct process_limits {
-    std::chrono::nanoseconds time;  ///< It is ended then, whether anybody looks or not.
-    std::uint64_t memory_bytes;     ///< More than it has.
+    std::chrono::nanoseconds time;  ///< The process ends then, even if nobody watches it.
+    std::uint64_t memory_bytes;     ///< In addition to what it has.
 };
 
-/// In a process of its own: gives up, for good, all that is not computing, and makes it end with
-/// its parent. What is left: memory that is not to be run, clocks, locks, and writing to that
-/// descriptor, the only one that stays open. False: the system lacks something that this needs.
-/// Asks for no memory.
+/// Called in the forked process: gives up, for good, every right except computing, and makes it end
+/// with its parent. What remains: non-executable memory, clocks, locks, and writing to that
+/// descriptor, the only one left open. False if the system lacks something this needs. Allocates no
+/// memory.
 bool give_up_rights(pid_t parent, int keep_fd, const process_limits& limits) noexcept;
 
 }  // namespace amalgam::detail

@@ -11,34 +11,34 @@
 
 namespace amalgam::detail {
 
-/// How what ran apart ended.
+/// How a confined run ended.
 struct confined_end {
     errc code = errc::ok;
     std::string sentence{};
     std::vector<std::byte> result{};
 };
 
-/// What confined code may take.
+/// Resource limits of confined code.
 struct confined_limits {
     std::chrono::nanoseconds time;
     std::size_t result_bytes;
     std::size_t memory_bytes;
 };
 
-/// Gives its result, which stays where it is. Nothing of what it works with was run before, or is
-/// known to anything that runs in this process.
+/// Returns its result, which stays in place. Nothing it works with may have run before, or be known
+/// to anything that runs in this process.
 using confined_work = std::function<const_bytes(void* payload, std::size_t bytes)>;
 
-/// Runs `work(payload)` in a process of its own, which has a copy of all private memory of this one
-/// as it is now, and nothing else: no shared memory, no files, no sockets, and of the system little
-/// more than memory and clocks. What it changed is gone with it. It ends with this process, and
-/// when its time is over. See docs/decisions/0013-confined-runs-are-forks.md.
+/// Runs `work(payload)` in a forked process, with a copy of this process's private memory and
+/// nothing else: no shared memory, files or sockets, and few system calls beyond memory and clocks.
+/// Its changes are discarded. It ends with this process, and when its time is up. See
+/// docs/decisions/0013-confined-runs-are-forks.md.
 ///
 /// Threads: any; parks the ULT or thread.
-/// Failure: `handler_failed` with what it threw, or how it ended: by a signal, or by what the
-///          system refused it; `timed_out`, `canceled`, `too_large`, `no_memory`; `unsupported`
-///          where the system cannot confine; `overloaded` when its process did not begin. Throws
-///          what fork_apart() does.
+/// Failure: `handler_failed` with the error it threw, or how it ended: by a signal, or a refused
+///          system call; `timed_out`, `canceled`, `too_large`, `no_memory`; `unsupported` if the
+///          system cannot confine; `overloaded` if its process did not start. Throws as
+///          fork_apart().
 /// Cost:    a fork: some hundred microseconds, more with much memory.
 confined_end run_confined(const confined_work& work, const_bytes payload, std::size_t alignment,
                           const confined_limits& limits);

@@ -9,10 +9,9 @@
 
 namespace amalgam::detail {
 
-/// The image of a shared object that a compiler and linker have made, which image_compiler tells
-/// how.
-/// Failure: `invalid` for what is no such object, `unsupported` for what cannot travel, with a
-///          sentence that says what, and what to do instead.
+/// Converts a shared object, compiled and linked as image_compiler says, into an image.
+/// Failure: `invalid` for a malformed object, `unsupported` for code that cannot travel, with a
+///          sentence that names the cause and the remedy.
 result<std::vector<std::byte>> image_from_elf(const_bytes object, std::string_view name,
                                               std::size_t payload_alignment);
 

@@ -14,13 +14,13 @@
 
 namespace amalgam::detail {
 
-/// What a part of an image may do in memory. Never to be written and run.
+/// Access rights of a part of an image. Never both writable and executable.
 enum class image_rights : std::uint8_t { read, read_write, read_execute };
 
-/// A part of the memory that an image takes: its first bytes, and zeros behind.
+/// A part of an image's memory: its first bytes, followed by zeros.
 struct image_segment {
     image_rights rights = image_rights::read;
-    std::uint32_t offset = 0;  ///< In the image's memory.
+    std::uint32_t offset = 0;  ///< Within the image's memory.
     std::uint32_t bytes = 0;   ///< In memory.
     std::span<const std::uint8_t> content{};
 
@@ -30,17 +30,17 @@ struct image_segment {
     }
 };
 
-/// How a word of 8 bytes is filled in when the image is linked.
+/// How linking fills in a word of 8 bytes.
 enum class image_fixup : std::uint8_t {
-    relative,       ///< The address of `addend` in the image.
-    import,         ///< That of an import, and `addend`.
-    thread_module,  ///< What names its thread-local data.
-    thread_offset   ///< `addend`, an offset in them.
+    relative,       ///< Address of `addend` in the image.
+    import,         ///< Address of an import, plus `addend`.
+    thread_module,  ///< Identifier of its thread-local data.
+    thread_offset   ///< `addend`, an offset into that data.
 };
 
 struct image_relocation {
-    std::uint32_t offset = 0;  ///< Of the word, in a segment that can be written.
-    std::uint32_t symbol = 0;  ///< Of an import, its index.
+    std::uint32_t offset = 0;  ///< Of the word, in a writable segment.
+    std::uint32_t symbol = 0;  ///< For an import, its index.
     std::int64_t addend = 0;
     image_fixup what = image_fixup::relative;
 
@@ -52,7 +52,7 @@ struct image_relocation {
 
 struct image_import {
     std::string_view name{};
-    bool weak = false;  ///< Null where there is none.
+    bool weak = false;  ///< Null if not found.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -70,7 +70,7 @@ struct image_export {
     }
 };
 
-/// A part of the image's memory.
+/// A range of the image's memory.
 struct image_range {
     std::uint32_t offset = 0;
     std::uint32_t bytes = 0;
@@ -81,9 +81,9 @@ struct image_range {
     }
 };
 
-/// Thread-local data: each thread has its own.
+/// Thread-local data, one copy per thread.
 struct image_thread_data {
-    image_range initial{};  ///< What they begin with; then zeros.
+    image_range initial{};  ///< Initial bytes; then zeros.
     std::uint32_t bytes = 0;
     std::uint32_t alignment = 1;
 
@@ -93,12 +93,12 @@ struct image_thread_data {
     }
 };
 
-/// An image for several processors.
+/// An image for several architectures.
 struct joined_images {
     static constexpr std::uint32_t magic = 0x74614941;  // "AIat"
     static constexpr std::size_t most = 8;
 
-    std::vector<std::span<const std::uint8_t>> parts{};  ///< Each an image, unsigned.
+    std::vector<std::span<const std::uint8_t>> parts{};  ///< Unsigned images.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -106,7 +106,7 @@ struct joined_images {
     }
 };
 
-/// Behind an image's bytes.
+/// Follows the image's bytes.
 struct image_signature {
     static constexpr std::uint32_t magic = 0x67694149;  // "IAig"
     signer_key by{};
@@ -118,34 +118,34 @@ struct image_signature {
     }
 };
 
-/// An image, read. Everything in it points into `bytes`.
+/// A parsed image. Everything in it points into `bytes`.
 struct image_contents {
     static constexpr std::uint32_t magic = 0x676d4941;  // "AImg"
     static constexpr std::uint16_t version = 1;
     static constexpr std::uint32_t most_bytes = 64u << 20;  ///< Of its memory.
-    /// Of a file: more than one for all processors takes.
+    /// Of a file: more than a combined image for all architectures needs.
     static constexpr std::size_t most_file_bytes = std::size_t{256} << 20;
     static constexpr std::size_t most_payload_alignment = 4096;
-    static constexpr std::uint32_t page = 4096;  ///< That no two segments share.
+    static constexpr std::uint32_t page = 4096;  ///< Not shared by two segments.
 
     std::string_view name{};
     amalgam::architecture architecture = amalgam::architecture::x86_64;
     std::uint32_t memory_bytes = 0;
     std::uint32_t payload_alignment = 16;
-    std::vector<image_segment> segments{};  ///< In order; each on pages of its own.
-    image_range read_only_later{};          ///< Of what is written when it is linked only.
+    std::vector<image_segment> segments{};  ///< In order; each on its own pages.
+    image_range read_only_later{};          ///< Written only while linking.
     std::vector<image_relocation> relocations{};
     std::vector<image_import> imports{};
     std::vector<image_export> exports{};
-    image_range begin{};   ///< Addresses of functions to run first,
-    image_range end{};     ///< and last.
-    image_range unwind{};  ///< .eh_frame, with its end.
+    image_range begin{};   ///< Addresses of initializers,
+    image_range end{};     ///< and finalizers.
+    image_range unwind{};  ///< .eh_frame, with its terminator.
     image_thread_data thread_data{};
 
     std::vector<std::byte> bytes{};
     std::size_t unsigned_bytes = 0;  ///< Without the signature.
     image_hash hash{};
-    std::uint64_t number = 0;  ///< By which messages name it.
+    std::uint64_t number = 0;  ///< Names it in messages.
     std::optional<image_signature> signature{};
     std::vector<amalgam::architecture> architectures{};
 
@@ -156,9 +156,9 @@ struct image_contents {
     }
 
     const image_export* find(std::string_view which) const noexcept;
-    /// Precondition: it is right in itself, but for `bytes` and `hash`.
+    /// Precondition: it is consistent, except for `bytes` and `hash`.
     static std::vector<std::byte> to_bytes(const image_contents& what);
-    /// Why it is not right in itself; nothing: it is.
+    /// Why it is inconsistent; empty if it is not.
     std::optional<std::string> fault() const;
 };
 

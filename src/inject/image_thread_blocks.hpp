@@ -9,17 +9,17 @@
 
 namespace amalgam::detail {
 
-/// What code passes to find thread-local data, as compilers lay it out.
+/// Argument that compiled code passes to locate thread-local data.
 struct thread_index {
     std::uintptr_t module;
     std::uintptr_t offset;
 };
 
-/// The thread-local data of a linked image: a block for each thread that has used them.
+/// The thread-local data of a linked image: one block per thread that has used it.
 ///
-/// Owner:   the blocks; a thread's goes with the thread, all with this.
-/// Threads: any; at its end nobody uses them.
-/// Cost:    the last image that a thread has used: two loads; else a walk past the others.
+/// Owner:   owns the blocks; a thread's block is freed when the thread ends, all with this.
+/// Threads: any; not in use at destruction.
+/// Cost:    for the image the thread used last: two loads; else a walk past the others.
 class image_thread_blocks {
 public:
     image_thread_blocks(const image_thread_data& what, const std::byte* initial);
@@ -28,9 +28,9 @@ public:
     ~image_thread_blocks();
 
     std::uintptr_t module() const noexcept { return reinterpret_cast<std::uintptr_t>(this); }
-    /// In place of __tls_get_addr. Ends the process when there is no memory, as that does.
+    /// Replaces __tls_get_addr. Like it, ends the process if out of memory.
     static void* address(const thread_index* of);
-    /// As linked_image::hold_all().
+    /// See linked_image::hold_all().
     static std::unique_lock<std::mutex> hold_all();
 
 private:
@@ -40,7 +40,7 @@ private:
     void* make_block() const;
     void free_block(void* block) const noexcept;
 
-    const std::uint64_t id_;  // Never used again.
+    const std::uint64_t id_;  // Never reused.
     const image_thread_data what_;
     const std::byte* const initial_;
     std::vector<void*> blocks_;

@@ -4,8 +4,8 @@
 
 namespace amalgam::detail {
 
-/// What images get where they import a function that starts threads: the same, but their image
-/// stays until such a thread has ended. Null: not such a function.
+/// Substitutes, for images, for imported functions that start threads: they also keep the image
+/// alive until that thread has ended. Null for other functions.
 void* thread_starting_symbol(std::string_view name);
 
 }  // namespace amalgam::detail

@@ -20,15 +20,15 @@ namespace amalgam {
 
 using namespace std::chrono_literals;
 
-/// For what nobody tells, such as counters and the ends of processes: until it is so, or ten
-/// seconds have passed, for the expectation behind it to fail.
+/// For things without notification, such as counters and the ends of processes: waits until it is
+/// so, or for ten seconds, after which the expectation that follows fails.
 template <typename Done>
 void poll_until(Done done) {
     for (int i = 0; i < 2000 && !done(); ++i)
         std::this_thread::sleep_for(5ms);
 }
 
-/// In front of each that compiled() makes.
+/// Prepended to each source of compiled().
 inline const std::string head = R"(
 #include <cstddef>
 #include <cstring>
@@ -45,14 +45,14 @@ inline code_image compiled(const std::string& name, const std::string& source,
                           {.path = ".cpp", .name = name, .payload_alignment = alignment});
 }
 
-/// Of a function that AMALGAM_INJECT marks.
+/// An image of a function marked by AMALGAM_INJECT.
 inline code_image compiled_cpp(const std::string& name, const std::string& source) {
     return compiled_image(
         "#include <amalgam/inject/injected.hpp>\n" + source + "\nAMALGAM_INJECT(" + name + ")\n",
         {.path = ".cpp", .name = name, .flags = {"-I" AMALGAM_INCLUDE_FOLDER}});
 }
 
-/// Adds up what its payloads say, and answers with the sum.
+/// Adds up its payloads, and returns the sum.
 inline const code_image& adder() {
     static const code_image image = compiled("adder", R"(
 extern "C" std::size_t adder_payload_get_max_size(void*, std::size_t bytes) { return 2 * bytes; }
@@ -93,7 +93,7 @@ protected:
         EXPECT_EQ(sum_now(), expected);
     }
     long sum_now() { return std::atomic_ref(sum).load(); }
-    /// Calls that the target serves.
+    /// Calls being served by the target.
     std::uint64_t running() {
         for (const counter_value& each : at_target.counters().snapshot())
             if (each.name == "rpc.running") return each.value;

@@ -4,7 +4,8 @@
 
 namespace amalgam::detail {
 
-/// What image.h declares, and what injected.hpp needs of this library in images. Null: not that.
+/// The functions that image.h declares, and those of this library that injected.hpp needs in
+/// images. Null for others.
 void* library_symbol(std::string_view name);
 
 }  // namespace amalgam::detail

@@ -13,48 +13,49 @@ namespace amalgam::detail {
 
 class image_thread_blocks;
 
-/// The address of what an image imports; null: there is no such thing.
+/// The address of an imported symbol; null if there is none.
 using image_symbols = std::function<void*(std::string_view name)>;
 
-/// What the C and C++ runtimes have, if this process has them.
+/// Symbols of the C and C++ runtimes, if this process has them.
 void* runtime_symbol(std::string_view name);
 
-/// An image in memory, linked: its functions can be called. No memory of it can be written and run
-/// at the same time, ever.
+/// An image in memory, linked: its functions can be called. Its memory is never writable and
+/// executable at the same time.
 ///
-/// Owner:   its memory and its static objects, which are destroyed with it; nothing of it may run
-///          or be used then, nor an exception that it threw.
+/// Owner:   its memory and its static objects, which are destroyed with it. By then nothing of it
+///          may run or be in use, nor any exception that it threw.
 /// Threads: any.
 /// Failure: the constructor throws error{unsupported} for another architecture or page size,
-///          {not_found} for imports that there are not, {no_memory}, and what its static objects
-///          throw.
+///          {not_found} for missing imports, {no_memory}, and what its static initializers throw.
 class linked_image {
 public:
     linked_image(const code_image& image, const image_symbols& symbols);
-    /// Bytes in memory, no more: no code of it has run, and nothing in this process but its owner
-    /// knows of it.
+    /// Only loads it: none of its code has run, and nothing in this process but its owner knows of
+    /// it.
     struct not_started {};
     linked_image(const code_image& image, const image_symbols& symbols, not_started);
     linked_image(const linked_image&) = delete;
     linked_image& operator=(const linked_image&) = delete;
     ~linked_image();
 
-    /// Once, where it has not started: tells who unwinds of it, and makes its static objects. In
-    /// the process that is to run it. Throws what they throw.
+    /// Call once, if not started yet: registers its unwind records, and constructs its static
+    /// objects. In the process that is to run it. Throws what they throw.
     void start();
-    /// What keeps it, while threads that it started run; without, it can start none.
+    /// Keeps `owner` alive while threads started by the image run; without one it cannot start
+    /// threads.
     void kept_by(std::weak_ptr<const void> owner);
-    /// A function or object that it exports; null: none has that name.
+    /// An exported function or object; null if there is no such name.
     void* find(std::string_view name) const noexcept;
     const code_image& image() const noexcept { return image_; }
 
-    /// Who has this address: an image, and what keeps it, if that is there.
+    /// The image at an address, and its owner if set.
     struct kept {
         bool known = false;
         std::shared_ptr<const void> image{};
     };
     static kept kept_at(const void* address);
-    /// Of all images, while a process is forked: a lock that a thread has there never opens.
+    /// Locks all images during a fork: a lock held by another thread would never be released in the
+    /// child.
     static std::unique_lock<std::mutex> hold_all();
 
 private:
@@ -80,7 +81,7 @@ private:
     void relocate(const image_symbols& symbols);
     void protect();
     void read_functions();
-    /// The image that has this address; null: none has. It is there as long as its code runs.
+    /// The image at this address; null if none. It lives while its code runs.
     static const linked_image* at(const void* address) noexcept;
     static int at_exit(void (*function)(void*), void* argument, void* of);
 

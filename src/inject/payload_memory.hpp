@@ -7,7 +7,7 @@
 
 namespace amalgam::detail {
 
-/// A payload, where its image wants it. What is in it is whatever was there.
+/// Memory for a payload, aligned for its image. Uninitialized.
 struct payload_memory {
     /// Failure: throws std::bad_alloc.
     payload_memory(std::size_t room, std::size_t alignment)
@@ -23,7 +23,7 @@ struct payload_memory {
     std::size_t bytes;
 
 private:
-    /// operator new makes little of a size that it rounds up past the largest.
+    /// operator new allocates too little for a size that overflows when rounded up.
     static std::size_t possible(std::size_t room) {
         if (room > static_cast<std::size_t>(PTRDIFF_MAX) / 2) throw std::bad_alloc();
         return std::max<std::size_t>(room, 1);

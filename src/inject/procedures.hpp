@@ -16,11 +16,11 @@
 
 #include "inject/image_contents.hpp"
 
-/// What sources and targets ask of each other.
+/// Procedures between sources and targets.
 namespace amalgam::detail {
 
-/// By which messages name an image: the first bytes of its hash, or, when it is signed, of the hash
-/// of all of it. A target takes no second one of the same.
+/// Names an image in messages: the first bytes of its hash or, if signed, of the hash of the whole.
+/// A target refuses a second image with the same id.
 using image_id = std::uint64_t;
 inline image_id id_of(const code_image& image) noexcept {
     return image.contents().number;
@@ -29,7 +29,7 @@ inline image_id id_of(const code_image& image) noexcept {
 /// How a run ended.
 struct run_answer {
     errc code = errc::ok;
-    bool wants_code = false;  ///< It was not run: the target has not got this image.
+    bool wants_code = false;  ///< Not run: the target does not have this image.
     std::string sentence{};
     std::vector<std::byte> result{};
 
@@ -40,10 +40,10 @@ struct run_answer {
 };
 
 namespace at_target {
-/// The image, a payload.
+/// The image's id, a payload.
 using run = run_answer(image_id, rest_of_message);
 inline constexpr std::string_view run_name = "amalgam.inject.run";
-/// The same for those who want no answer.
+/// The same without an answer.
 using post = void(image_id, rest_of_message);
 inline constexpr std::string_view post_name = "amalgam.inject.post";
 /// The image itself, a payload.
@@ -51,16 +51,16 @@ using run_code = run_answer(const_bytes, rest_of_message);
 inline constexpr std::string_view run_code_name = "amalgam.inject.run_code";
 using post_code = void(const_bytes, rest_of_message);
 inline constexpr std::string_view post_code_name = "amalgam.inject.post_code";
-/// The image, the image itself or nothing, memory that its code may read or write, a payload.
+/// The image's id, the image itself or empty, memory that its code may access, a payload.
 using run_attached = run_answer(image_id, const_bytes, std::vector<amalgam::bulk>, rest_of_message);
 inline constexpr std::string_view run_attached_name = "amalgam.inject.run_attached";
-/// An image that is to be run soon.
+/// An image to be run soon.
 using bring = run_answer(const_bytes);
 inline constexpr std::string_view bring_name = "amalgam.inject.bring";
 }  // namespace at_target
 
 namespace at_source {
-/// The bytes of that image; none: it is not here any more.
+/// The bytes of that image; empty if it is no longer here.
 using fetch = std::vector<std::byte>(image_id);
 inline constexpr std::string_view fetch_name = "amalgam.inject.fetch";
 }  // namespace at_source

@@ -12,18 +12,18 @@
 
 namespace amalgam::detail {
 
-/// One run of injected code, as the functions that it may call see it (see image.h).
+/// One run of injected code, as seen by the functions it may call (see image.h).
 struct running_code {
     const linked_image& image;
-    const source_core& onward;                  ///< By which it goes to other targets.
-    std::span<const amalgam::bulk> attached{};  ///< What came along.
-    bool confined = false;                      ///< In a process of its own: there is no engine.
+    const source_core& onward;                  ///< For forwarding to other targets.
+    std::span<const amalgam::bulk> attached{};  ///< Attached memory.
+    bool confined = false;                      ///< In a process of its own, without an engine.
     std::vector<std::byte> result{};
 
-    /// In a confined process: the one for which it is there.
+    /// In a confined process: its only run.
     static inline running_code* only_one = nullptr;
 
-    /// That of the call that this ULT or inline handler serves; null: none runs.
+    /// The run served by this ULT or inline handler; null if none.
     static running_code* current() noexcept {
         if (only_one != nullptr) return only_one;
         call_context* const call = call_context::try_current();

@@ -15,7 +15,7 @@
 
 namespace amalgam::detail {
 
-/// An image where messages to it are made.
+/// An image at the source, where messages to it are made.
 struct source_image {
     using max_size = std::size_t (*)(void* source_args, std::size_t bytes);
     using init = int (*)(void* payload, std::size_t payload_bytes, void* source_args,
@@ -24,22 +24,23 @@ struct source_image {
                                     void* into);
 
     explicit source_image(const code_image& made);
-    /// How long it gets at most, and how long it became. Throw error{handler_failed}.
+    /// Maximum and final size of the payload. Throw error{handler_failed}.
     std::size_t most_payload(const_bytes args) const;
     std::size_t make_payload(void* payload, std::size_t most, const_bytes args) const;
 
     code_image image;
     const image_id id;
-    std::unique_ptr<linked_image> linked;  // None: it is for another machine, or makes no payloads.
+    std::unique_ptr<linked_image> linked;  // Null: other architecture, or no payload_init.
     max_size payload_max_size = nullptr;
     init payload_init = nullptr;
-    std::string signature{};  ///< Of its function, as procedures have one; empty: it does not say.
+    std::string signature{};  ///< Its function's signature, like a procedure's; empty if not
+                              ///< declared.
 };
 
-/// Throws error{invalid} where such a message or function is none.
+/// Throws error{invalid} for an empty message or function.
 void refuse_empty(bool is_there, const char* what);
 
-/// A message with code, or to it.
+/// A message with code, or to code.
 struct sent_code {
     const code_image& image;
     const_bytes payload;
@@ -47,9 +48,9 @@ struct sent_code {
     std::span<const amalgam::bulk> attached{};
 };
 
-/// Sends code, and answers targets that ask for it.
+/// Sends code, and serves targets' requests for it.
 ///
-/// Owner:   shared with the handlers that run.
+/// Owner:   shared with running handlers.
 /// Threads: any.
 class source_core : public std::enable_shared_from_this<source_core> {
 public:

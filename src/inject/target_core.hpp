@@ -28,9 +28,9 @@ namespace amalgam::detail {
 
 struct running_code;
 
-/// Takes code in, and runs it.
+/// Accepts code, and runs it.
 ///
-/// Owner:   shared with the handlers that run.
+/// Owner:   shared with running handlers.
 /// Threads: any.
 class target_core : public std::enable_shared_from_this<target_core> {
 public:
@@ -42,21 +42,21 @@ public:
     void set_policy(injection_policy allows);
     std::uint64_t runs() const noexcept { return runs_.value() + inline_runs_.value(); }
     engine& where() const noexcept { return on_; }
-    /// Runs code that came otherwise than by a call; failures are logged.
+    /// Runs code that did not arrive by a call; failures are logged.
     void run_polled(const_bytes code, const_bytes payload);
 
 private:
     using entry = void (*)(void* payload, std::size_t bytes, void* target_args);
-    /// An image that can be run.
+    /// A runnable image.
     struct ready_image {
         ready_image(const code_image& image, const image_symbols& symbols);
-        linked_image linked;  ///< Not started where it is to run confined.
+        linked_image linked;  ///< Not started if it is to run confined.
         entry main;
         std::size_t alignment;  ///< Of its payloads.
     };
     using ready = std::shared_ptr<ready_image>;
 
-    // What it serves: see at_target.
+    // Procedures served: see at_target.
     run_answer run(image_id which, const_bytes payload);
     void run_inline(image_id which, const_bytes payload);
     void run_code_inline(const_bytes code, const_bytes payload);
@@ -66,10 +66,10 @@ private:
     run_answer bring(const_bytes code);
 
     ready find(image_id which);
-    /// Checks, links and keeps it; if that was said, only this one. Throws error.
+    /// Validates, links and stores it; if `which` is given, only that image. Throws error.
     ready take(const_bytes code, std::optional<image_id> which = {});
     ready link(const code_image& image);
-    /// Nothing: the policy has changed meanwhile.
+    /// Null if the policy changed in the meantime.
     ready keep(const ready& made, std::uint64_t checked_by);
     run_answer refuse(const error& why);
     struct policy_now {
@@ -78,14 +78,14 @@ private:
     };
     policy_now policy() const;
     void* symbol(std::string_view name) const;
-    /// What is here, or else there. Throws error.
+    /// Returns a stored image, or fetches it. Throws error.
     ready fetch(waiting_messages::image_fetch& what);
-    /// Of code that comes with its message, again and again.
+    /// For code that arrives with each message.
     ready take_again(const_bytes code);
     run_answer fetch_and_run(image_id which, const_bytes payload,
                              std::span<const amalgam::bulk> attached);
     void fetch_and_run_later(image_id which, const_bytes payload);
-    /// `call`: by which it came; null: by none.
+    /// `call`: the call it arrived by; null if none.
     run_answer run_now(const ready& what, const_bytes payload,
                        std::span<const amalgam::bulk> attached = {},
                        call_context* call = call_context::try_current());
@@ -97,7 +97,7 @@ private:
     void log_failure(const ready_image& what, std::string_view why) const;
 
     engine& on_;
-    const injection_options options_;  ///< But for what it allows, which may change.
+    const injection_options options_;  ///< Except what it allows, which may change.
     const source_core onward_;
     const procedure<at_source::fetch> fetch_;
     const procedure<at_target::post> post_here_;
@@ -112,20 +112,21 @@ private:
         std::list<image_id>::iterator place;
     };
     mutable std::mutex lock_;
-    std::list<image_id> by_use_;  // Least lately used first.
+    std::list<image_id> by_use_;  // Least recently used first.
     std::unordered_map<image_id, kept> images_;
     std::shared_ptr<const injection_policy> allows_;
-    std::uint64_t policies_ = 0;  // That there were before this one.
+    std::uint64_t policies_ = 0;  // Number of earlier policies.
     const std::shared_ptr<waiting_messages> waiting_;
     semaphore confined_places_;
-    // The last code that came with its message, so that it is not linked again when it comes again.
+    // The latest code that arrived with its message, so that a repetition is not linked again.
     std::vector<std::byte> latest_code_;
     ready latest_of_code_;
-    std::atomic<std::uint64_t> forgotten_{0};  // Images that went, and policies.
+    std::atomic<std::uint64_t> forgotten_{0};  // Counts removed images and policies.
 
-    /// Of inline handlers only: what ran last, by its hash or its code. It goes with the next one.
+    /// For inline handlers only: the image run last, by hash or code. Dropped with the next one.
     struct inline_image {
-        std::uint64_t forgotten = 0;  ///< Then: since then it may have gone.
+        std::uint64_t forgotten = 0;  ///< forgotten_ at that time; if it differs, the image may be
+                                      ///< gone.
         image_id id = 0;
         ready image{};
         std::vector<std::byte> code{};

@@ -11,7 +11,7 @@
 namespace amalgam::detail {
 
 /// Unwind records as compilers write them, for tests: one common record, and one for a range of
-/// code; or with any of it wrong.
+/// code; any field can be corrupted.
 struct unwind_text {
     struct range {
         std::int64_t offset, bytes;
@@ -26,11 +26,11 @@ struct unwind_text {
     std::uint8_t version = 1;
     std::string letters = "zPLR";
     std::uint8_t personality = 0x9b, tables = 0x1b, addresses = 0x1b;
-    int augmentation_bytes = -1, range_augmentation_bytes = -1;  ///< -1: as they are.
+    int augmentation_bytes = -1, range_augmentation_bytes = -1;  ///< -1: unchanged.
     std::int32_t back_by = 0;
     std::uint32_t longer = 0;
     bool end = true;
-    std::pair<std::size_t, int> changed{0, -1};  ///< At last, this byte to that.
+    std::pair<std::size_t, int> changed{0, -1};  ///< Finally, sets the byte at `first` to `second`.
 
     std::vector<std::uint8_t> bytes() const {
         std::vector<std::uint8_t> all;
@@ -55,7 +55,7 @@ struct unwind_text {
         for (const char each : letters)
             number(static_cast<std::uint8_t>(each), 1);
         number(0, 1);
-        for (const std::uint8_t each : {1, 0x78, 16})  // Units of code, of data; a register.
+        for (const std::uint8_t each : {1, 0x78, 16})  // Code and data alignment; return register.
             number(each, 1);
         const std::size_t pointer = (personality & 0x0f) == 0x0c ? 8 : 4;
         number(augmentation_bytes < 0 ? 1 + pointer + 2

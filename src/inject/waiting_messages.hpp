@@ -14,31 +14,31 @@
 
 namespace amalgam::detail {
 
-/// One-way messages whose image is not there yet, and has to be fetched from who sent them. How
-/// many wait, and how many images are asked for at once, is bounded for all and for each peer, so
-/// that numbers that nobody has heard of do not fill this process.
+/// One-way messages whose image must first be fetched from their sender. Bounds the waiting
+/// messages and concurrent fetches, in total and per peer, so that unknown ids cannot fill this
+/// process's memory.
 ///
-/// Owner:   shared with what waits.
+/// Owner:   shared with waiting messages.
 /// Threads: any.
 class waiting_messages : public std::enable_shared_from_this<waiting_messages> {
 public:
     static constexpr std::size_t most_images = 64;
     static constexpr std::size_t most_images_of_a_peer = 8;
 
-    /// A peer may have half of these.
+    /// One peer may use half of these.
     waiting_messages(std::size_t messages, std::size_t bytes) noexcept
         : most_messages_(messages), most_bytes_(bytes) {}
 
-    /// An image that is asked for, once for all messages that wait for it.
+    /// An image being fetched, once for all messages that wait for it.
     struct image_fetch {
         image_fetch(const peer& source, image_id id) : from(source), which(id) {}
         const peer from;
         const image_id which;
         mutex asking;
-        std::optional<error> failed{};  ///< With `asking` held.
+        std::optional<error> failed{};  ///< Protected by `asking`.
         std::size_t messages = 0, bytes = 0;
     };
-    /// As long as it is there, a message waits.
+    /// A message waits while this lives.
     class place {
     public:
         place(place&&) noexcept = default;
@@ -55,7 +55,7 @@ public:
         std::shared_ptr<image_fetch> fetch_;
         std::size_t bytes_;
     };
-    /// Failure: throws error{overloaded} when too much waits already.
+    /// Failure: throws error{overloaded} if too much is waiting already.
     place enter(const peer& from, image_id which, std::size_t bytes);
 
 private:

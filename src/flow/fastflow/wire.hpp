@@ -5,16 +5,16 @@
 
 #include <amalgam/core/bytes.hpp>
 
-/// What the nodes of fastflow.hpp call at each other.
+/// Calls between the nodes of fastflow.hpp.
 ///
 ///     sender -> receiver
-///         join    type of the items        I will send; refused when the types differ or enough
+///         join    type of the items        I will send; refused if the types differ or enough
 ///                                          senders have joined; answered at once
 ///         batch   number, items, bytes     numbers count from 0; answered when all of its items
 ///                                          have left the receiver
-///         end     batches, items           there are no more: once per sender and receiver
+///         end     batches, items           no more will come: once per sender and receiver
 ///     both ways
-///         failed  why                      this end ends early
+///         failed  why                      this end stops early
 namespace amalgam::detail::fastflow_wire {
 
 inline constexpr const char* join = "amalgam.fastflow.join";

@@ -11,20 +11,20 @@
 
 namespace amalgam::detail {
 
-/// The variable that holds the number of the descriptor a launched process talks over.
+/// Environment variable with the descriptor number of a launched process's control line.
 inline constexpr const char* control_variable = "AMALGAM_CONTROL";
 
-/// What the launcher and a process it started tell each other, in this order:
+/// Messages between the launcher and a process it started, in this order:
 ///
 ///     launcher -> process   welcome   who you are, and the config
 ///     process  -> launcher  ready     my graph fits; this is my address
 ///                           refused   my graph does not fit, and why; nothing was started
-///     launcher -> process   go        everybody's address
-///     process  -> launcher  report    how far my nodes have come, as often as was asked for
+///     launcher -> process   go        all addresses
+///     process  -> launcher  report    progress of my nodes, at the requested interval
 ///     process  -> launcher  failed    I am about to end, and why
 ///
-/// One JSON object a line, of max_control_bytes at most. Whoever sees the other end closed ends
-/// too.
+/// One JSON object per line, of at most max_control_bytes. A side that sees the other end closed
+/// ends, too.
 struct control_message {
     enum class kind { welcome, ready, refused, go, report, failed };
 
@@ -34,39 +34,39 @@ struct control_message {
     std::string config;             ///< welcome: JSON, as to_json(flow_config)
     std::uint64_t report_ms = 0;    ///< welcome: milliseconds between two reports; 0: none
     std::string report;             ///< report: run_report::json()
-    std::string address;            ///< ready; empty when nobody has to find this process
-    std::string graph;              ///< ready: the same in every process, or they do not fit
-    std::uint64_t join_ms = 0;      ///< ready: how long the others may take, too; 0: for ever
+    std::string address;            ///< ready; empty if no other process connects to this one
+    std::string graph;              ///< ready: must be equal in every process
+    std::uint64_t join_ms = 0;      ///< ready: how long the others may take, too; 0: unlimited
     std::string sentence;           ///< refused, failed
     bool because_of_other = false;  ///< failed: only because another group did
     std::vector<std::vector<std::string>> addresses;  ///< go: by group, then by replica
 };
 
-/// Longer lines are no messages: as much as reports of some 20,000 nodes take.
+/// Longer lines are rejected. Suffices for reports of some 20,000 nodes.
 inline constexpr std::size_t max_control_bytes = std::size_t{8} << 20;
 
-/// Of a sentence so much is told.
+/// Longer sentences are cut.
 inline constexpr std::size_t max_sentence_bytes = 4096;
 
-std::string encode(const control_message& message);  ///< With the line end.
-/// Failure: `invalid`, for bytes that another program wrote there.
+std::string encode(const control_message& message);  ///< Includes the line end.
+/// Failure: `invalid` for malformed input.
 result<control_message> decode_control(std::string_view line);
 
-/// One end of the conversation. Does not own the descriptor.
+/// One end of the control line. Does not own the descriptor.
 ///
 /// Threads: one at a time, but send() and receive() may run concurrently.
 class control_line {
 public:
     explicit control_line(int fd) noexcept : fd_(fd) {}
 
-    /// False when the other end is gone. Blocks while its buffer is full. A report that is too
-    /// long is left out: the run is worth more.
+    /// False if the other end is gone. Blocks while its buffer is full. Omits a report that is too
+    /// long rather than fail the run.
     bool send(const control_message& message) noexcept;
-    /// Waits for the next message; nothing when the other end is gone, or sends nonsense.
+    /// Waits for the next message; empty if the other end is gone or sends something malformed.
     std::optional<control_message> receive();
-    /// As receive(), but does not wait. `gone` becomes true at the end.
+    /// Like receive(), but does not wait. Sets `gone` at the end.
     std::optional<control_message> try_receive(bool& gone);
-    /// Why what came last is no message; empty when the other end is only gone.
+    /// Why the last input was malformed; empty if the other end is just gone.
     const std::string& nonsense() const noexcept { return nonsense_; }
 
 private:
@@ -74,7 +74,7 @@ private:
 
     int fd_;
     std::string read_;
-    std::size_t looked_ = 0;  // So much of it has no line end.
+    std::size_t looked_ = 0;  // Prefix known to have no line end.
     std::string nonsense_;
 };
 

@@ -4,14 +4,14 @@
 
 namespace amalgam::detail {
 
-/// Makes this process the parent of every descendant whose own parent ends, so that
-/// kill_descendants() finds them.
+/// Makes this process the parent of every orphaned descendant, so that kill_descendants() finds
+/// them.
 /// Failure: throws error{unsupported}.
 void adopt_orphans();
 
-/// Kills every child of this process, and theirs as they are adopted, until none is left or
-/// `patience` has passed (a process stuck in the kernel cannot be killed). Reaps them all.
-/// Returns how many were killed.
+/// Kills every child of this process, and their children as they are adopted, until none is left or
+/// `patience` has passed (a process stuck in the kernel cannot be killed). Reaps them all. Returns
+/// how many were killed.
 std::size_t kill_descendants(std::chrono::milliseconds patience) noexcept;
 
 }  // namespace amalgam::detail

@@ -20,7 +20,7 @@ namespace amalgam {
 
 using conformance::child_process;
 
-/// Runs of test_program.cpp by the tool, in a folder of the test's own.
+/// Runs test_program.cpp under the tool, in a folder of the test.
 class launcher : public testing::Test {
 protected:
     void SetUp() override {

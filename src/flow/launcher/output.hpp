@@ -7,8 +7,8 @@
 
 namespace amalgam::detail {
 
-/// Text on its way to one of our own descriptors. Never blocks: a reader that pauses makes
-/// the queue grow, and full() says when to stop feeding it.
+/// Text queued for one of our own descriptors. Never blocks: if the reader pauses, the queue grows,
+/// and full() says when to stop adding to it.
 class output_queue {
 public:
     explicit output_queue(int fd) noexcept : fd_(fd) {}
@@ -20,11 +20,11 @@ public:
     bool empty() const noexcept { return waiting_.empty(); }
     bool full() const noexcept { return waiting_.size() > (std::size_t{1} << 20); }
 
-    /// The errno for which text was lost; 0: none was, or its reader is gone and wants no more.
+    /// The errno that made text get lost; 0 if none was, or the reader closed its end.
     int lost_for() const noexcept { return broken_ == EPIPE ? 0 : broken_; }
 
-    /// Writes a piece; call it when poll() says that there is room. A reader that is gone
-    /// makes everything from now on vanish.
+    /// Writes a piece; call it when poll() reports room. If the reader is gone, everything from now
+    /// on is dropped.
     void write_some() noexcept;
 
 private:
@@ -33,14 +33,14 @@ private:
     int broken_ = 0;
 };
 
-/// Cuts what a process prints into lines and puts its label in front of each, so that lines
-/// of several processes never mix.
+/// Splits a process's output into lines and prefixes each with its label, so that lines of several
+/// processes never mix.
 class line_prefixer {
 public:
-    /// Longer lines are cut here, so that a process without line ends cannot fill our memory.
+    /// Longer lines are split, so that a process that prints no line ends cannot fill our memory.
     static constexpr std::size_t max_line_bytes = std::size_t{64} << 10;
 
-    /// Empty `label`: passes nothing on.
+    /// Empty `label`: discards the text.
     explicit line_prefixer(std::string_view label)
         : prefix_(label.empty() ? "" : "[" + std::string(label) + "] ") {}
 

@@ -9,18 +9,18 @@
 
 namespace amalgam::detail {
 
-/// This process's place among the ranks that one mpirun or srun started.
+/// This process's rank in a job started by mpirun or srun.
 struct job_rank {
     std::size_t rank = 0;
     std::size_t size = 1;
-    const char* starter = "";  ///< "mpirun", "srun"; empty outside of both.
+    const char* starter = "";  ///< "mpirun", "srun"; empty without either.
 };
 
-/// By Open MPI's and Slurm's variables.
+/// From Open MPI's and Slurm's variables.
 job_rank job_rank_from_environment();
 
-/// The ranks of a job tell each other one text each, by PMIx: the interface that mpirun and srun
-/// offer to what they start. Its library is loaded when this is made: nobody else needs it.
+/// Exchanges one text per rank between the ranks of a job, by PMIx, the interface that mpirun and
+/// srun offer to their processes. The constructor loads its library: nothing else needs it.
 ///
 /// Threads: one at a time.
 class pmix_exchange {
@@ -28,14 +28,14 @@ public:
     /// Whether this process was started with PMIx.
     static bool is_here();
 
-    /// Failure: throws error{unsupported} without the library, error{unreachable} when whoever
-    /// started us does not answer.
+    /// Failure: throws error{unsupported} without the library, error{unreachable} if the starter
+    ///          does not answer.
     pmix_exchange();
     pmix_exchange(const pmix_exchange&) = delete;
     pmix_exchange& operator=(const pmix_exchange&) = delete;
     ~pmix_exchange();
 
-    /// Waits for all `size` ranks to say theirs; their texts by rank. Once for each object.
+    /// Waits for all `size` ranks to publish their text; returns them by rank. Once per object.
     /// Failure: throws error{disconnected}.
     std::vector<std::string> all_say(const std::string& own, std::size_t size);
 

@@ -11,20 +11,20 @@
 
 namespace amalgam::detail {
 
-/// What the launcher and its agent on a host tell each other over ssh's standard input and
-/// output, in this order:
+/// Frames between the launcher and its agent on a host, over ssh's standard input and output, in
+/// this order:
 ///
-///     agent    -> launcher  greeting  what else a login prints comes before it
+///     agent    -> launcher  greeting  anything a login prints comes before it
 ///     launcher -> agent     start     what to run, see remote_start
 ///     both ways             control   bytes of the control line between launcher and process
-///     agent    -> launcher  out, err  what the process printed
+///     agent    -> launcher  out, err  output of the process
 ///     launcher -> agent     signal    one byte: send it to the process
 ///     agent    -> launcher  refused   why nothing was started, in a sentence
-///                           ended     the process has, with this status of waitpid()
-///     both ways             alive     nothing else to say
+///                           ended     the process has ended, with this waitpid() status
+///     both ways             alive     keep-alive
 ///
-/// A frame is its kind (1 byte), the length of what follows (4 bytes, little-endian), and that.
-/// Whoever sees the other end closed, or hears nothing for long, ends too.
+/// A frame is its kind (1 byte), the length of its payload (4 bytes, little-endian), and the
+/// payload. A side that sees the other end closed, or hears nothing for too long, ends.
 enum class remote_frame_kind : std::uint8_t {
     start,
     control,
@@ -41,25 +41,25 @@ struct remote_frame {
     std::string bytes;
 };
 
-/// The version is part of it: two that differ are not fit for each other.
+/// Includes the version: different versions do not work together.
 inline constexpr std::string_view remote_greeting = "\x01amalgam agent 1\n";
 
 void add_frame(output_queue& into, remote_frame_kind kind, std::string_view bytes);
 
-/// Cuts what was read into frames.
+/// Splits received bytes into frames.
 class remote_frame_reader {
 public:
-    /// Nobody of ours sends longer ones.
+    /// Longer frames are malformed.
     static constexpr std::size_t max_frame_bytes = std::size_t{64} << 20;
 
-    /// `greeting`: skips all before it, and it.
+    /// `greeting`: skips everything up to and including it.
     explicit remote_frame_reader(std::string_view greeting = "") : greeting_(greeting) {}
 
     void feed(std::string_view bytes) { read_.append(bytes); }
-    /// The next one that is there as a whole.
+    /// The next complete frame.
     std::optional<remote_frame> next();
     bool greeted() const noexcept { return greeting_.empty(); }
-    /// What came was no frame; no next one will be found.
+    /// The input is malformed; no further frame will be found.
     bool nonsense() const noexcept { return nonsense_; }
 
 private:
@@ -68,9 +68,9 @@ private:
     bool nonsense_ = false;
 };
 
-/// What an agent is asked to start.
+/// The request to start a process, for an agent.
 struct remote_start {
-    std::string folder;  ///< Where it runs.
+    std::string folder;  ///< Working directory.
     std::string config;  ///< JSON, as to_json(flow_config)
     std::string group;   ///< Its name.
     std::size_t replica = 0;
@@ -80,10 +80,10 @@ struct remote_start {
 };
 
 std::string encode(const remote_start& start);
-/// Failure: nothing, for bytes that encode() did not make.
+/// Failure: empty, if malformed.
 std::optional<remote_start> decode_remote_start(std::string_view bytes);
 
-/// What of `environment` goes along to a host: all but what a login there sets itself (HOME …).
+/// The variables passed on to a host: all but those a login there sets itself (HOME …).
 std::vector<std::string> carried_environment(const char* const* environment);
 
 }  // namespace amalgam::detail

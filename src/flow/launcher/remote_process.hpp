@@ -6,12 +6,11 @@
 
 namespace amalgam::detail {
 
-/// Stands for a process on a host, in a process of the launcher's own: starts ssh, shows what the
-/// process prints as its own output, passes its control line on to `control`, and signals to it,
-/// and ends as it ends. Whatever ends this one ends ssh, and so the process and all that it
-/// started.
+/// Local stand-in for a process on a host. Starts ssh, prints the process's output as its own,
+/// relays its control line to `control` and signals to it, and ends as it ends. If this process
+/// ends in any way, ssh ends, and with it the remote process and all it started.
 ///
-/// Precondition: a process of one thread, forked for this alone.
+/// Precondition: a single-threaded process, forked for this alone.
 [[noreturn]] void stand_for_remote(const launch_options& options, std::size_t group,
                                    std::size_t replica, int control) noexcept;
 

@@ -12,7 +12,7 @@
 
 namespace amalgam::detail {
 
-/// What the processes of a run say of their nodes, put together for who looks on.
+/// Collects the reports of a run's processes, and formats them for the user.
 ///
 /// Threads: one.
 class collected_report {
@@ -22,22 +22,22 @@ public:
     explicit collected_report(const launch_options& options)
         : show_every_(options.stats), file_(options.report_file) {}
 
-    /// Whether the file can be written, as far as that is known before the run.
+    /// Checks before the run that the file can be written, as far as possible.
     /// Failure: throws error{not_found}.
     static void check(const std::string& file);
 
-    /// How often the processes shall say something, in milliseconds; 0: never.
+    /// Report interval for the processes, in milliseconds; 0: never.
     std::uint64_t interval_ms() const noexcept;
-    /// What that process says now instead of what it said before.
+    /// Replaces the previous report of that process.
     void take(std::size_t process, std::string_view json);
 
-    /// How long until something is to be shown, from `now`; never: nothing before that.
+    /// Time from `now` until the next line is due; if none is, never.
     std::chrono::milliseconds until_next(clock::time_point now,
                                          std::chrono::milliseconds never) const noexcept;
-    /// A line, if it is time for one; else nothing.
+    /// A line, if one is due; else empty.
     std::string next_line(clock::time_point now);
-    /// All, at the end: for people, or nothing. Writes the file.
-    /// Failure: throws error{not_found} when the file cannot be written.
+    /// The final report for people, or empty. Writes the file.
+    /// Failure: throws error{not_found} if the file cannot be written.
     std::string finish() const;
 
 private:

@@ -15,14 +15,14 @@
 
 namespace amalgam::detail {
 
-/// The parent of every process of a run: introduces them to each other, shows what they
-/// print, and ends them all when one fails, a signal asks for it, or the launcher is gone.
+/// The parent of every process of a run. Introduces them to each other, prints their output, and
+/// ends them all when one fails, on a signal, or if the launcher is gone.
 ///
-/// Threads: one; run() blocks until nothing it started is left.
+/// Threads: one; run() blocks until everything it started is gone.
 class supervisor {
 public:
-    /// `launcher` becomes readable when the launcher is gone. SIGCHLD and the signals that end
-    /// a run are blocked already.
+    /// `launcher` becomes readable when the launcher is gone. SIGCHLD and the signals that end a
+    /// run must already be blocked.
     supervisor(const launch_options& options, std::string program, unique_fd launcher);
 
     /// Returns the exit code of the whole run.
@@ -63,13 +63,13 @@ private:
 
     int ended_ = 0;
     bool introduced_ = false;
-    bool more_messages_ = false;  // Than were taken in one turn.
+    bool more_messages_ = false;  // Left over from one turn.
     bool stopping_ = false;
-    bool killed_ = false;  // By us, so a SIGKILL blames nobody.
+    bool killed_ = false;  // By us: do not blame a process for this SIGKILL.
     std::optional<int> exit_code_;
     clock::time_point kill_at_{};
-    clock::time_point ready_by_ = clock::time_point::max();  // All, once the first is.
-    std::chrono::milliseconds join_limit_{0};                // How long that is.
+    clock::time_point ready_by_ = clock::time_point::max();  // Set when the first is ready.
+    std::chrono::milliseconds join_limit_{0};                // The corresponding duration.
 };
 
 }  // namespace amalgam::detail
