@@ -17,21 +17,21 @@
 
 namespace amalgam::detail {
 
-/// A reply, or a value of a streamed answer, on its way out; where its bytes are.
+/// A reply, or a value of a streamed result, being sent; and where its bytes are.
 ///
-/// Threads: its maker's until send() or the hand-over, then the engine's stream until `left`.
+/// Threads: the creator's until send() or the hand-over, then the engine's stream until `left`.
 struct answer_record : outgoing, work_unit {
     using left_function = void (*)(answer_record&) noexcept;
 
-    /// `left` runs when the bytes are the maker's again, on the stream.
+    /// `left` runs on the stream when the creator may reuse the bytes.
     answer_record(served_call& answers, answer_values& what, left_function left) noexcept;
 
-    /// Makes it ready to be sent: a failure's text in place of the values, a header, values that
-    /// are too many for a message put elsewhere. Where there is no memory it becomes `no_memory`.
+    /// Prepares it for sending: puts a failure's text in place of the values, adds a header,
+    /// exposes values too large for a message. Out of memory, it becomes `no_memory`.
     void frame(status what, std::string_view text) noexcept;
-    /// The same for a value of a stream. Throws error{no_memory}, error{closed}; then nothing is
-    /// to be sent. `returned` is set once the peer does not use the value any more, if it is
-    /// elsewhere, and else null.
+    /// The same for a stream value. Throws error{no_memory}, error{closed}; then nothing must be
+    /// sent. If the value is sent by rendezvous, `returned` is set to an event that fires when the
+    /// peer no longer uses the value; else null.
     void frame_item(std::shared_ptr<event>& returned);
 
     static void on_sent(completion& self, status what, std::size_t bytes) noexcept;
@@ -52,13 +52,13 @@ private:
     std::array<std::byte, checksum_bytes> checksum_;
 };
 
-/// One that its maker waits for, parked.
+/// An answer whose creator parks until it is sent.
 struct waited_answer final : answer_record {
     waited_answer(served_call& answers, answer_values& what) noexcept
         : answer_record(answers, what, [](answer_record& self) noexcept {
               static_cast<waited_answer&>(self).who->unpark();
           }) {}
-    /// Returns when it has left. In a ULT or on a thread that may wait.
+    /// Returns once sent. Call in a ULT or on a thread that may wait.
     void send() noexcept;
 
 private:

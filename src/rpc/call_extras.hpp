@@ -14,31 +14,30 @@
 
 namespace amalgam::detail {
 
-/// What only few calls need: a trace, metadata, interceptors, another attempt, more than a
-/// message.
+/// What few calls need: a trace, metadata, interceptors, retries, rendezvous.
 struct call_extras {
-    std::vector<std::byte> wire;  ///< As add_extra() makes them.
+    std::vector<std::byte> wire;  ///< As written by add_extra().
 
     // For interceptors.
     clock::time_point began{};
-    bool watched = false;  ///< called() has yet to run.
+    bool watched = false;  ///< called() is still to run.
 
     // For retries.
     unsigned attempts_left = 0;
-    std::chrono::nanoseconds pause{0};  ///< Before the next; then twice as long.
+    std::chrono::nanoseconds pause{0};  ///< Before the next attempt; doubles each time.
     std::string address;                ///< To look the peer up again.
 
-    // For what is more than a message.
-    std::unique_ptr<exposure> arguments;  ///< Shown until the call has ended.
-    result_fetch* result = nullptr;       ///< While it is under way.
+    // For arguments or results by rendezvous.
+    std::unique_ptr<exposure> arguments;  ///< Exposed until the call has ended.
+    result_fetch* result = nullptr;       ///< While the fetch is in flight.
 };
 
-/// Asks the interceptors of `core`, and says what goes into the extras of a call. Throws what an
-/// interceptor throws, after called() of those before it.
+/// Runs the interceptors of `core`, and returns the extras of a call. Throws what an interceptor
+/// throws, after called() of those before it.
 std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
                                   clock::time_point deadline, const call_context* serving);
 void add_loans(std::vector<std::byte>& extras, const lent_list& what);
-/// called() of the engine's interceptors, but for the first `skipped` of the reverse order.
+/// Runs called() of the engine's interceptors in reverse order, leaving out the first `skipped`.
 void tell_called(engine_core& core, const remote_procedure& what, const peer& to, status how,
                  clock::duration took, std::size_t skipped = 0) noexcept;
 

@@ -18,16 +18,16 @@ namespace amalgam::detail {
 class stream_call;
 struct values_elsewhere;
 
-/// What a caller counts.
+/// Counters of a caller.
 struct caller_counts {
-    owned_counter calls;          ///< Begun, with an answer to come.
+    owned_counter calls;          ///< Started calls that expect an answer.
     owned_counter one_ways;       ///< Sent.
-    owned_counter retried;        ///< Made again.
-    owned_counter failed;         ///< Calls that ended with anything but a value.
+    owned_counter retried;        ///< Retries.
+    owned_counter failed;         ///< Calls that ended without a value.
     owned_counter timed_out;      ///< Of those, by their deadline.
-    owned_counter late_replies;   ///< Replies to calls that had ended: dropped.
-    owned_counter one_ways_lost;  ///< That did not leave, as their peers were gone by then.
-    owned_counter refused;        ///< One-way calls that the peer had no procedure for.
+    owned_counter late_replies;   ///< Replies to calls that had ended; dropped.
+    owned_counter one_ways_lost;  ///< Not sent because their peers were gone by then.
+    owned_counter refused;        ///< One-way calls refused by the peer: it has no such procedure.
 };
 
 /// A one-way call without its types. Borrows its bytes.
@@ -50,15 +50,15 @@ struct one_way_message {
     bool urgent;
     const_bytes extras;
     const_bytes arguments;
-    held_range held{};  ///< The end of them.
+    held_range held{};  ///< The last part of the arguments.
     const lent_list* loans = nullptr;
 };
 
-/// The calling side of an engine: calls that wait for replies, by id.
+/// The calling side of an engine: pending calls, by id.
 ///
-/// Every call that begin() takes ends exactly once: by its reply, its deadline, its cancel, the
-/// loss of its peer, or the end of the engine. An id is a slot and the slot's generation, so
-/// a late reply never finds another call.
+/// Every call passed to begin() ends exactly once: by its reply, its deadline, cancellation, loss
+/// of its peer, or the end of the engine. An id combines a slot with the slot's generation, so a
+/// late reply never reaches another call.
 ///
 /// Threads: the engine's stream.
 class caller {
@@ -68,34 +68,33 @@ public:
 
     void begin(call_record& call) noexcept;
     void cancel(call_record& call) noexcept;
-    /// The same for a call whose maker waits here until it is done.
+    /// The same for a call whose caller waits here until it has ended.
     void cancel_waited(call_record& call) noexcept;
     void on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept;
     void send_credit(call_record& call, std::uint32_t items) noexcept;
     /// Sends a one-way call. False: the engine is stopped, or out of memory.
     bool post(peer_state& there, one_way_message& message) noexcept;
-    /// One could not be sent, and nobody is there to be told.
     bool is_closed() const noexcept { return closed_; }
+    /// Counts a one-way call that was not sent, with nobody left to tell.
     void lost_one_way() noexcept { counts_.one_ways_lost.add(); }
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
-    /// The result of a call, or the next value of its stream, from elsewhere; or why it could not
-    /// be had.
+    /// The result of a call, or the next value of its stream, was fetched; or why that failed.
     void fetched(call_record& call, const failure& why, const_bytes result,
                  loan_ids& loans) noexcept;
-    /// An answer to the call arrived, and its checksum is wrong.
+    /// An answer arrived with a wrong checksum.
     void on_damaged(peer_state& from, std::uint64_t id) noexcept;
-    /// An answer to the call arrived that this version cannot read: there will be no other.
+    /// An answer arrived that this version cannot parse: no other will come.
     void on_malformed(peer_state& from, std::uint64_t id, std::string_view wrong) noexcept;
     void on_verdict(peer_state& from, const parsed_message& verdict) noexcept;
     /// Ends every call to this peer.
     void on_peer_down(peer_state& gone, status why) noexcept;
-    /// New calls end with `closed`.
+    /// From here on new calls end with `closed`.
     void refuse_new() noexcept { closed_ = true; }
-    /// All calls do.
+    /// All pending calls end with `closed`.
     void close() noexcept;
 
-    /// Those between two attempts too.
+    /// Includes calls between two attempts.
     std::size_t pending() const noexcept { return pending_; }
     const caller_counts& counts() const noexcept { return counts_; }
 
@@ -115,14 +114,14 @@ private:
     void frame(peer_state& there, call_record& call) noexcept;
     void arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept);
     void end(call_record& call, status what, std::string_view text = {}) noexcept;
-    /// The same, by a decision of ours: the handler there is told that it works for nobody.
+    /// The same, decided here: tells the handler that its result is not wanted.
     void give_up(call_record& call, status what, std::string_view text = {}) noexcept;
     void fail_unsent(call_record& call, status what, std::string_view text = {}) noexcept;
     void detach(call_record& call) noexcept;
     void explain(call_record& call, status what, std::string_view text) noexcept;
     void sent(call_record& call, status what) noexcept;
     void finish(call_record& call) noexcept;
-    /// False: it is not over, but will be made again.
+    /// False: the call has not ended, but will be retried.
     bool finish_extras(call_record& call) noexcept;
     void fetch(call_record& call, peer_state& from, const values_elsewhere& what, loan_ids loans);
     static const char* wrong_item(const call_record& call, const parsed_message& item) noexcept;

@@ -16,35 +16,35 @@
 #include <amalgam/rpc/detail/transfer.hpp>
 #include <amalgam/tasks/event.hpp>
 
-/// Values that are more than a transport moves eagerly stay where they were written, and the
-/// message carries a key to them: its receiver gets them one-sidedly.
+/// Rendezvous: values above the transport's eager limit stay in the sender's memory, and the
+/// message carries a key to them; the receiver fetches them one-sidedly.
 namespace amalgam::detail {
 
 class engine_core;
 class call_record;
 
-/// Where the values of a message are, when they are not in it.
+/// Location of a message's values, if they are not in it.
 struct values_elsewhere {
-    remote_key key;  ///< As long as they are.
+    remote_key key;  ///< Covers exactly the values.
     std::optional<std::uint32_t> checksum{};
 
-    /// What was fetched is what was sent, as far as its sender said.
+    /// Whether the fetched bytes match the sender's checksum, if it sent one.
     bool are(const_bytes fetched) const noexcept;
 };
 inline constexpr std::string_view damaged_elsewhere =
     "its values were damaged when they were fetched: the checksum is wrong; call again";
 
-/// `values`: with their checksum if `checked`, as the message itself has one.
+/// `checked`: adds a checksum of `values`, as the message itself has one.
 void add_elsewhere(std::vector<std::byte>& extras, const remote_key& key, const_bytes values,
                    bool checked);
-/// Nothing: the values are in the message.
+/// Empty if the values are in the message.
 std::optional<values_elsewhere> elsewhere_in(const_bytes extras) noexcept;
 
-/// Values that a message lends, with the memory they are in.
+/// Values exposed for a message, with the memory they are in.
 class lent_values {
 public:
-    /// Takes the values over. `returned`: is set at the end, when no peer uses them any more; or
-    /// null. Throws error{no_memory}, error{closed}.
+    /// Takes over the values. `returned`: set when peers no longer use them; or null. Throws
+    /// error{no_memory}, error{closed}.
     lent_values(engine_core& core, body&& values, const peer& only,
                 std::shared_ptr<event> returned = nullptr);
     lent_values(const lent_values&) = delete;
@@ -62,13 +62,13 @@ private:
     std::shared_ptr<event> returned_;
 };
 
-/// Gets the arguments of a request, for who can wait. `into` is as long as the key says.
-/// Failure: what transfers end with; `corrupt`. Throws error{canceled} when its ULT is canceled.
+/// Fetches the arguments of a request; the caller must be able to wait. `into` has the length given
+/// by the key.
+/// Failure: those of transfers; `corrupt`. Throws error{canceled} if its ULT is canceled.
 failure fetch_values(engine_core& core, const peer& from, const values_elsewhere& what,
                      buffer& into);
 
-/// A result, or a value of a stream, on its way to a call that waits for it. Deletes itself; the
-/// call may end first.
+/// Fetches a result, or a stream value, for a pending call. Deletes itself; the call may end first.
 ///
 /// Threads: the engine's stream.
 class result_fetch final : public transfer_record {
@@ -76,7 +76,7 @@ public:
     result_fetch(engine_core& core, const peer& from, const values_elsewhere& what,
                  call_record& whose, buffer room, loan_ids loans);
     void begin() noexcept { submit(); }
-    /// The call has ended otherwise.
+    /// The call has ended for another reason.
     void give_up() noexcept;
 
 private:

@@ -4,11 +4,11 @@
 
 namespace amalgam::detail {
 
-/// By how many forks this process came from the first that had an engine.
+/// Number of forks between the first process with an engine and this one.
 unsigned forks_so_far() noexcept;
 
-/// Around a function of the user's that may fork, and may destroy the engine that calls it: the
-/// child ends at the end of this.
+/// Guards a call of a user's function that may fork, and may destroy the calling engine. A child
+/// forked inside ends in the destructor.
 class ends_children {
 public:
     ends_children() noexcept = default;

@@ -6,7 +6,7 @@
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/engine_streams.hpp>
 
-/// How the choices of a config are spelled.
+/// Names of enumerators in a config.
 namespace amalgam::detail {
 
 inline constexpr std::pair<std::string_view, pool_kind> pool_words[] = {

@@ -38,11 +38,11 @@
 
 namespace amalgam::detail {
 
-/// What an engine is inside: streams, ports, and the two sides of rpc. The first stream owns
-/// the ports and all that follows from messages; other threads hand work to it.
+/// Implementation of an engine: streams, ports, and both sides of rpc. The first stream owns the
+/// ports and processes messages; other threads post work to it.
 ///
-/// Owner:   counted references: the engine's, and one for each future that may still cancel.
-/// Threads: as each member says.
+/// Owner:   reference-counted: by the engine, and by each future that may still cancel.
+/// Threads: as stated per member.
 class engine_core {
 public:
     engine_core(engine& owner, endpoints where, engine_options options);
@@ -56,28 +56,29 @@ public:
 
     // ---- any thread
 
-    /// The caller may touch what belongs to the stream: it runs on it, or nothing runs beside it.
+    /// Whether the caller may access the stream's data: it runs on the stream, or nothing runs
+    /// concurrently.
     bool on_owner() const noexcept {
         const execution_stream* const here = execution_stream::current();
         return here == &streams_.first() || (driven_ ? here == nullptr : on_idle_loop());
     }
-    /// Throws error{invalid} where the caller would wait for ever.
+    /// Throws error{invalid} where the caller would wait forever.
     void check_may_wait() const;
-    /// Runs the unit on the stream, in the order handed over. False: the engine has ended.
+    /// Runs the unit on the stream, in posting order. False: the engine has ended.
     bool hand_over(work_unit& unit) noexcept;
-    /// Runs `work()` on the stream and returns when it has run. Throws what it throws, and
-    /// error{closed} when the engine has ended.
+    /// Runs `work()` on the stream and waits for it. Throws what it throws, and error{closed} if
+    /// the engine has ended.
     template <typename Work>
     void on_stream(Work&& work);
-    /// Parks `who` until a call or transfer of its own unparks it, once. When the ULT that waits is
-    /// canceled, `cancel()` runs on the stream; what was lent stays so until the end, and then this
+    /// Parks `who` until its call or transfer unparks it, once. If the waiting ULT is canceled,
+    /// runs `cancel()` on the stream, waits for the end, so that borrowed memory is free again, and
     /// throws error{canceled}.
     template <typename Cancel>
     void wait_for_end(waiter& who, Cancel&& cancel);
-    /// One-way calls of other threads are counted between handing_one_way() and taken_over().
+    /// Counts other threads' one-way calls between handing_one_way() and taken_over().
     void handing_one_way() noexcept { handed_over_.fetch_add(1, std::memory_order_relaxed); }
     void taken_over() noexcept { handed_over_.fetch_sub(1, std::memory_order_relaxed); }
-    /// Waits until a message to `there` need not queue behind too many others.
+    /// Waits until the queue to `there` is below its limit.
     void admit(const peer& there);
 
     engine_streams& streams() noexcept { return streams_; }
@@ -86,17 +87,17 @@ public:
     bool driven() const noexcept { return driven_; }
     encoding encodes_as() const noexcept { return options_.encoding; }
     bool adds_checksums() const noexcept { return options_.checksum; }
-    /// Those that see calls of such a procedure, in the order given.
+    /// Interceptors that see calls of such a procedure, in list order.
     const std::vector<std::shared_ptr<interceptor>>& interceptors(bool of_library) const noexcept {
         return of_library ? library_interceptors_ : options_.interceptors;
     }
-    /// A limit from now on, or that of the call that is served here, if any: the earlier.
+    /// The earlier of `timeout` from now and the deadline of the call being served, if any.
     clock::time_point deadline_after(std::chrono::nanoseconds timeout,
                                      const call_context* serving) const noexcept;
     buffer_pool& buffers() noexcept { return buffers_; }
     counter_set& counters() noexcept { return counters_; }
     std::size_t max_message_bytes(const peer& there) const noexcept;
-    /// Values of more bytes stay where they are, and the message carries a key to them.
+    /// Eager limit: larger values go by rendezvous.
     std::size_t eager_bytes(const peer& there) const noexcept {
         return there.port() < eager_.size() ? eager_[there.port()]
                                             : std::numeric_limits<std::size_t>::max();
@@ -106,45 +107,46 @@ public:
     }
     std::size_t max_values_bytes() const noexcept { return options_.max_values_bytes; }
     const std::vector<std::string>& addresses() const noexcept { return addresses_; }
-    /// Of all ports; empty where one does not listen.
+    /// Of all ports; empty for one that does not listen.
     const std::vector<std::string>& port_addresses() const noexcept { return port_addresses_; }
     const peer& self() const noexcept { return self_; }
     std::uint64_t home() const noexcept { return exposures_.incarnation(); }
     result<peer> lookup(std::string_view address);
-    /// Finds who is known by these addresses; see engine::lookup().
+    /// Finds the engine known by these addresses; see engine::lookup().
     future<peer> start_lookup(const std::vector<std::string>& addresses);
-    /// The peer, or when that way is lost another one to the same engine, if there is any.
+    /// The peer; if that path is lost, another one to the same engine, if any.
     peer way_now(const peer& to);
-    /// It was lost not long ago, and no other way leads there: a hint, which may miss one.
+    /// Recently lost, with no other path left: a hint, which may miss one.
     bool is_lost(const peer& who) const noexcept { return lost_.given_up(who); }
     /// Throws error{closed} after stop().
     void check_runs() const;
-    /// Until the end of it, which comes in any case, the streams run; false: they may have ended.
+    /// Until end_handing_over(), which must follow in any case, the streams keep running; false:
+    /// they may have ended.
     bool begin_handing_over() noexcept {
         handing_over_.fetch_add(1, std::memory_order_seq_cst);
         return !closed_.load(std::memory_order_seq_cst);
     }
     void end_handing_over() noexcept { handing_over_.fetch_sub(1, std::memory_order_release); }
-    /// What who finds it closed is told.
+    /// The message of error{closed}.
     const char* why_closed() const noexcept;
-    /// Some peer may be known by several ways.
+    /// Whether any peer may have several paths.
     bool knows_routes() const noexcept { return knows_routes_.load(std::memory_order_relaxed); }
     const remote_procedure& intern(std::string_view name, std::string signature);
-    /// By the id it travels under; null: nobody here calls it.
+    /// By wire id; null: nobody here calls it.
     const remote_procedure* procedure_of(std::uint64_t id);
     void stop();
-    /// The engine is gone for its user: stop(), and gives up the engine's reference once nothing
-    /// runs on its streams any more.
+    /// The user destroys the engine: stop(), then drops the engine's reference once nothing runs on
+    /// its streams.
     void destroy() noexcept;
     std::size_t progress(std::size_t most);
-    /// What it runs by now.
+    /// The configuration now in use.
     engine_config configuration();
     peer_listeners& listeners() noexcept { return *listeners_; }
 
     // ---- the stream only
 
-    /// While one lives, functions of the user's may run above it on the stack, and what is below is
-    /// in the middle of something: the engine does not end before.
+    /// While one lives, user functions may run above it on the stack, and an operation below is
+    /// incomplete: the engine does not end before.
     class busy {
     public:
         explicit busy(engine_core& core) noexcept : core_(core) { ++core_.busy_; }
@@ -157,20 +159,20 @@ public:
     };
     /// On the engine's stream only.
     bool is_busy() const noexcept { return busy_ != 0; }
-    /// Some engine is busy below us on this stack. Anywhere; takes a lock.
+    /// Whether some engine is busy on this stack. Any thread; takes a lock.
     static bool any_busy_here() noexcept;
-    /// What the engine's driver ran has returned: the end of one that was destroyed meanwhile.
+    /// Called when code run by the engine's driver has returned: ends an engine destroyed in it.
     void settle() noexcept {
         if (orphaned_) [[unlikely]]
             end_orphan();
     }
-    /// A function of the user's has returned, which may have forked: the child goes no further.
+    /// Called after a user function that may have forked: ends the child.
     void stay_in_parent() const noexcept {
         if (forked_.load(std::memory_order_relaxed)) [[unlikely]]
             end_returned_child();
     }
-    /// The same at the end of what the thread of an idle loop called from outside: what that told a
-    /// function of the user's may have destroyed the engine. This may be gone then.
+    /// The same after a call from outside on the thread of an idle loop: a user function called
+    /// there may have destroyed the engine. Afterwards this may be gone.
     void settle_idle() noexcept {
         if (orphaned_) [[unlikely]]
             end_idle_orphan();
@@ -182,60 +184,60 @@ public:
     loans& lending() noexcept { return loans_; }
     transfers& moves() noexcept { return transfers_; }
     exposure_table& exposures() noexcept { return exposures_; }
-    /// Shows memory to peers: all, or `only` one. Throws error{closed} after the end.
+    /// Exposes memory to all peers, or `only` to one. Throws error{closed} after the end.
     void expose(exposure& mine, const peer* only);
-    /// Of the first port whose peers can map it; else private. Throws likewise.
+    /// Memory from the first port whose peers can map it; else private. Throws likewise.
     shared_block allocate(std::size_t bytes);
     known_peers& peers() noexcept { return peers_; }
     route_table& routes() noexcept { return routes_; }
-    /// The state of the peer, or of another way to the same engine; null: it is gone.
+    /// State of the peer, or of another path to the same engine; null: gone.
     peer_state* way_to(const peer& to) noexcept {
         peer_state* const there = peers_.find(to);
         return there != nullptr ? there : routes_.instead_of(to);
     }
-    /// Starts to reach an address by one port. What was not known before is untold.
+    /// Starts connecting to an address through one port. A new peer is marked untold.
     result<peer> dial(std::uint16_t port, const std::string& address);
     const capabilities& can(std::size_t port) const noexcept { return ports_[port]->can(); }
     std::size_t ports() const noexcept { return ports_.size(); }
     bool is_own(const std::string& address) const noexcept;
-    /// Another engine shows who it is; the answer shows it who we are.
+    /// Another engine introduces itself; returns our introduction.
     introduction introduced(const peer& from, const introduction& asked);
-    /// The way becomes one of this engine's.
+    /// Adds the path to those of this engine.
     void add_route(const std::shared_ptr<known_engine>& engine, peer_state& way,
                    const introduction& said, std::size_t order);
     std::uint32_t next_route_number() noexcept { return ++route_numbers_; }
-    /// Another engine has given up a way to us, so that nothing that still is on it may arrive.
+    /// Another engine has given up a path to us: drop anything still in flight on it.
     void part(const peer& from, std::uint32_t number);
     std::string explain(const peer& who);
     std::vector<peer_way> ways(const peer& who);
     message_sink& self_sink() noexcept { return self_sink_; }
-    /// Where it is, or was, also past its loss: see lost_peers. Empty: that is not known any more.
+    /// Its address, kept after its loss: see lost_peers. Empty if no longer known.
     std::string address_of(const peer& who);
-    /// The same as a part of a sentence.
+    /// The same as part of a sentence.
     std::string text_of(const peer& who);
-    /// How a call to a peer that is gone ends: unreachable, if it never was there.
+    /// Status of calls to a lost peer: unreachable if it was never connected.
     status why_lost(const peer& who) const noexcept;
-    /// Why it was not reached, as a part of a sentence; empty: not known.
+    /// The cause, as part of a sentence; empty if unknown.
     std::string_view reason(const peer& who, status why) const noexcept;
-    /// The address it was looked up by, also past its loss. Empty: it came by itself.
+    /// The address it was looked up by, kept after its loss. Empty for one that connected to us.
     std::string looked_up_at(const peer& who);
-    /// What lookup() does, of an address as lookup() keeps it.
+    /// lookup() of a normalized address.
     result<peer> route_to(const std::string& address);
     void on_message(std::uint16_t port, message& arrived) noexcept;
-    /// What arrived, or was fetched, is not what its checksum is of.
+    /// Received or fetched data does not match its checksum.
     void found_damage() noexcept { corrupt_.add(); }
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
     void on_release(const peer_state& from, const_bytes ids) noexcept;
-    /// The peer waits for what there was no memory to tell it: the connection ends instead. Not for
-    /// the way to ourselves.
+    /// There was no memory to answer the peer, which waits: ends the connection instead. Not for
+    /// calls to ourselves.
     void end_untold(const peer_state& there) noexcept;
-    /// To be called when a call, in either direction, has ended.
+    /// Call when a call, in either direction, has ended.
     void look_whether_quiet() noexcept {
         if (quiet_ != nullptr) tell_if_quiet();
     }
 
 private:
-    /// The caller is the engine's loop while this lives: nobody else's progress() runs.
+    /// Marks the caller as the engine's loop while this lives: no other progress() runs.
     class loop_turn {
     public:
         explicit loop_turn(engine_core& core) noexcept;
@@ -247,7 +249,7 @@ private:
         engine_core& core_;
     };
 
-    /// The end, for the stream to run when nothing is below it on the stack.
+    /// Runs the end on the stream when its stack is otherwise empty.
     struct end_errand final : work_unit {
         explicit end_errand(engine_core& what) noexcept : work_unit(&run_it), core(what) {}
         static void run_it(work_unit& self) noexcept;
@@ -262,7 +264,7 @@ private:
     void start_streams();
     void expose_counters();
     result<peer> find_route(const std::string& address, std::string_view transport);
-    /// Null: there was no memory for it, and the connection ends.
+    /// Null: out of memory; the connection ends.
     peer_state* meet(std::uint16_t port, peer_id who) noexcept;
     void on_malformed(peer_state& from, std::uint64_t tag, const parsed_message& parsed,
                       const char* wrong) noexcept;
@@ -273,7 +275,7 @@ private:
     bool is_quiet() const noexcept;
     void tell_if_quiet() noexcept;
     bool on_own_stream() noexcept;
-    /// The thread that calls progress(), while it does not.
+    /// Whether this is the thread that calls progress(), outside of progress().
     bool on_idle_loop() const noexcept;
     static const void* this_thread() noexcept;
     void drive_until_quiet(clock::duration at_most);
@@ -300,16 +302,16 @@ private:
     buffer_pool buffers_;
     counter_set counters_;
     std::vector<std::unique_ptr<port>> ports_;
-    std::vector<std::string> uris_;       // Of all, as they can be opened again.
-    std::vector<std::string> addresses_;  // Of those that listen.
+    std::vector<std::string> uris_;       // Of all ports, in a form that can be opened again.
+    std::vector<std::string> addresses_;  // Of the listening ports.
     std::vector<std::string> port_addresses_;
     peer self_;
-    std::vector<std::size_t> limits_;  // max_message_bytes of each.
-    std::vector<std::size_t> eager_;   // eager_bytes of each.
+    std::vector<std::size_t> limits_;  // max_message_bytes per port.
+    std::vector<std::size_t> eager_;   // eager_bytes per port.
     bool driven_ = false;
     const clock* clock_ = nullptr;
     mutable engine_streams streams_;
-    // With progress_by::caller: whose thread that is, and that it is in progress() or stop().
+    // With progress_by::caller: the loop's thread, and whether it is in progress() or stop().
     std::atomic<const void*> loop_thread_{nullptr};
     std::atomic<bool> looping_{false};
 
@@ -325,9 +327,9 @@ private:
     transfers transfers_;
     loans loans_{out_, options_.max_borrowed_bytes, options_.max_borrowed_bytes_total};
     std::optional<stream_driver> driver_;
-    std::deque<port_link> links_;  // Never move: pollers and sinks.
+    std::deque<port_link> links_;  // Never move: they are pollers and sinks.
     detail::self_sink self_sink_{*this};
-    waiter* quiet_ = nullptr;  // stop(), while it waits.
+    waiter* quiet_ = nullptr;  // stop(), while waiting.
     std::shared_ptr<peer_listeners> listeners_;
     owned_counter malformed_;
     owned_counter corrupt_;
@@ -338,22 +340,22 @@ private:
     std::deque<remote_procedure> procedures_;  // Never move.
     std::unordered_map<std::uint64_t, remote_procedure*> procedures_by_id_;
 
-    std::atomic<bool> stopping_{false};   // Somebody has begun stop().
-    event stopped_;                       // And all but the streams has ended.
+    std::atomic<bool> stopping_{false};   // stop() has begun.
+    event stopped_;                       // All but the streams has ended.
     unsigned busy_ = 0;                   // See busy; the stream's.
-    std::atomic<bool> end_waits_{false};  // For the stream to run end_.
+    std::atomic<bool> end_waits_{false};  // The stream is to run end_.
     end_errand end_{*this};
-    bool orphaned_ = false;  // Destroyed by what its driver runs; the driver's.
-    // Who hands over says so first, and then looks whether it is closed; who closes says so
-    // first, and then waits for those: nothing is handed to a stream that has ended.
+    bool orphaned_ = false;  // Destroyed inside code run by its driver; the driver's.
+    // Handing over announces itself, then checks closed_. Closing sets closed_, then waits for
+    // announced hand-overs. So nothing is handed to a stream that has ended.
     std::atomic<bool> closed_{false};
-    std::atomic<bool> forked_{false};         // This process is a child of the engine's.
-    engine_core* next_of_all_ = nullptr;      // Of those of the process,
-    engine_core* previous_of_all_ = nullptr;  // as fork() finds them.
+    std::atomic<bool> forked_{false};         // This process is a fork of the engine's.
+    engine_core* next_of_all_ = nullptr;      // List of the process's engines,
+    engine_core* previous_of_all_ = nullptr;  // for fork().
     std::atomic<std::size_t> handing_over_{0};
     std::atomic<std::size_t> handed_over_{0};
     std::vector<counter_set::watch> watches_;
-    std::vector<counter_set::watch> port_watches_;  ///< Of numbers that end with the ports.
+    std::vector<counter_set::watch> port_watches_;  ///< Of counters that end with the ports.
 };
 
 template <typename Work>
@@ -392,7 +394,7 @@ void engine_core::wait_for_end(waiter& who, Cancel&& cancel) {
         const cancel_later it_must_end;
         on_stream(cancel);
     } catch (const error&) {
-        // The engine has ended, and what is waited for with it.
+        // The engine has ended, and so has the operation.
     }
     who.park();
     throw_if_canceled();

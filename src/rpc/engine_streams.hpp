@@ -15,13 +15,13 @@
 
 namespace amalgam::detail {
 
-/// Streams that serve one procedure alone, and their pool.
+/// Streams created for one procedure, and their pool.
 class stream_group {
 public:
     stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin);
     pool& work() noexcept { return *pool_; }
     void stop();
-    /// engine_streams::stop() has ended it.
+    /// Ended by engine_streams::stop().
     bool told_to_stop = false;
     bool has(const execution_stream* what) const noexcept;
 
@@ -30,17 +30,17 @@ private:
     std::vector<std::unique_ptr<execution_stream>> streams_;
 };
 
-/// The streams and pools of an engine. The first stream owns the ports; the private pool that it
-/// serves first is where others hand work to it.
+/// The streams and pools of an engine. The first stream owns the ports. It serves its private pool
+/// first; other threads post work there.
 ///
-/// Threads: any, but for start().
+/// Threads: any, except start().
 class engine_streams {
 public:
-    /// What has not ended so long after it was told to is left behind.
+    /// Streams that have not ended this long after being told to are abandoned.
     static constexpr std::chrono::seconds time_to_stop{1};
 
-    /// Checks the options, and says in them what was left open. `driven_by`: virtual time; or null.
-    /// Failure: throws error{invalid}, in terms of the options, which are those of the JSON too.
+    /// Checks the options, and fills in defaults. `driven_by`: virtual time; or null.
+    /// Failure: throws error{invalid}, in terms of the options, whose names are those of the JSON.
     void start(engine_options& options, const clock* driven_by);
     /// Ends all threads. Idempotent.
     void stop();
@@ -48,28 +48,28 @@ public:
     execution_stream& first() noexcept { return *first_; }
     execution_stream& at(std::size_t index);
     std::size_t count() const noexcept;
-    /// Where handlers run that do not say where. Cost: one load.
+    /// Default pool of handlers. Cost: one load.
     pool& handlers() noexcept { return *handlers_.load(std::memory_order_acquire); }
-    /// Throws error{not_found} with the names there are.
+    /// Throws error{not_found} that lists the existing names.
     pool& find(std::string_view name);
-    /// Resolves what the options of a procedure say by name or number into `in`.
+    /// Replaces names and numbers in a procedure's options by the pool itself, in `in`.
     std::shared_ptr<stream_group> place(std::string_view procedure, procedure_options& how);
-    /// Ends the streams of procedures that are gone, as far as nothing runs there any more. On one
-    /// of the engine's own streams it leaves that to the next who comes from elsewhere.
+    /// Ends the streams of removed procedures, if nothing runs there any more. On one of the
+    /// engine's own streams it leaves that to the next call from elsewhere.
     void reap() noexcept;
 
     void set_progress(const progress_options& how);
     bool driven_by_caller() const noexcept { return by_caller_; }
-    /// The options as they are now: with these an engine is made that runs alike.
+    /// The options in effect: an engine created with them behaves the same.
     engine_options effective();
 
-    /// All of them.
+    /// All streams have ended.
     bool stopped() const noexcept { return stopped_.load(std::memory_order_acquire); }
     bool has(const execution_stream* what);
     bool has(const pool& what);
-    /// What waits in their pools gets error{canceled}: to end by itself rather than be left behind.
+    /// Waiting work in the pools gets error{canceled}, so that it ends rather than being abandoned.
     void cancel_waiting() noexcept;
-    /// No pool of theirs has a ULT that may run yet.
+    /// Whether no pool has a ULT that may still run.
     bool unused();
 
 private:
@@ -84,7 +84,7 @@ private:
     engine_options* options_ = nullptr;
     const clock* driven_by_ = nullptr;
     bool by_caller_ = false;
-    // Before the streams, as they must outlive these.
+    // Declared before the streams, which they must outlive.
     std::vector<named_pool> pools_;
     std::unique_ptr<pool> private_;
     std::vector<std::unique_ptr<execution_stream>> streams_;
@@ -92,8 +92,8 @@ private:
     std::atomic<pool*> handlers_{nullptr};
     std::atomic<bool> stopped_{false};
 
-    std::mutex lock_;  // Of what follows, and of what set_progress() changes in the options.
-    std::unique_ptr<execution_stream> second_;  // When handlers must move away from the first.
+    std::mutex lock_;  // Protects what follows, and the options changed by set_progress().
+    std::unique_ptr<execution_stream> second_;  // Created when handlers must leave the first.
     std::atomic<execution_stream*> second_seen_{nullptr};
     std::vector<std::shared_ptr<stream_group>> groups_;
 };

@@ -10,24 +10,24 @@
 
 namespace amalgam::detail {
 
-/// The memory that an engine shows to its peers, and how it finds its own by a key.
+/// Registration table: the memory an engine exposes to its peers, found by its key.
 ///
-/// Threads: the engine's stream, but for incarnation().
+/// Threads: the engine's stream, except incarnation().
 class exposure_table {
 public:
     exposure_table() noexcept;
 
-    /// Registers the segments, through one port or (`only` null) all of them.
+    /// Registers the segments with one port, or with all if `only` is null.
     void open(exposure& mine, std::span<const std::unique_ptr<port>> ports, const peer* only);
-    /// Nobody reaches the bytes any more. Again: nothing.
+    /// Ends all access to the bytes. Idempotent.
     void close(exposure& mine) noexcept;
-    /// Closes all that there are. Before the ports go.
+    /// Closes all exposures. Call before the ports end.
     void close_all() noexcept;
 
-    /// What an own key names, if it allows `asked` of that range; else null.
+    /// The exposure of one of our keys, if it grants `asked` on that range; else null.
     const exposure* find(const remote_key& key, std::uint64_t offset, std::uint64_t bytes,
                          access asked) const noexcept;
-    /// In every own key, and in none of another engine or a port; never 0.
+    /// Part of each of our keys, and of no key of another engine or port; never 0.
     std::uint64_t incarnation() const noexcept { return incarnation_; }
 
 private:

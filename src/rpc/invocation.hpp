@@ -24,7 +24,7 @@ class item_sender;
 class late_answer;
 class server;
 
-/// A request, as the server hands it to what serves it.
+/// A request, as passed from the server to its handler.
 struct arrived_call {
     server& owner;
     engine& where;
@@ -44,31 +44,31 @@ struct request_extras {
 
     std::vector<std::byte> bytes;
     std::optional<trace_context> trace;
-    loan_ids lent_to_us;  ///< That no value has taken over yet.
+    loan_ids lent_to_us;  ///< Borrowed buffers not yet taken over by a value.
     std::optional<values_elsewhere> elsewhere;
     std::uint32_t window = 0;
-    std::unique_ptr<item_sender> items;  ///< Of a streamed answer; as long as the call.
+    std::unique_ptr<item_sender> items;  ///< For a streamed result; lives as long as the call.
 };
 
-/// A call that is served here, as the server finds it again: by its caller and id.
+/// A call being served, found by caller and id.
 ///
-/// Threads: the engine's stream, but for call_context.
+/// Threads: the engine's stream, except for call_context.
 class served_call : public call_context {
 public:
     std::uint64_t id() const noexcept { return id_; }
     served_procedure& what() const noexcept { return what_; }
     server& owner() const noexcept { return owner_; }
-    /// The request's wire_flag: the answer is encoded likewise.
+    /// The request's wire_flag; the answer uses the same encoding.
     std::uint8_t flags() const noexcept { return flags_; }
     encoding values_as() const noexcept {
         return (flags_ & wire_flag::xdr) != 0 ? encoding::xdr : encoding::native;
     }
-    /// Nobody waits for the answer any more: what runs ends with its next wait.
+    /// The answer is not wanted any more: the handler's next wait ends.
     virtual void cancel() noexcept = 0;
-    /// The caller wants so many more values.
+    /// The caller grants credit for that many more values.
     virtual void add_credit(std::uint32_t) noexcept {}
 
-    // For the server's index.
+    // Link in the server's index.
     served_call* next = nullptr;
     served_call** link = nullptr;
     bool counts_as_one_way = false;  ///< See engine_options::max_one_ways.
@@ -88,23 +88,23 @@ private:
     std::uint8_t flags_;
 };
 
-/// One call while its handler runs. Lives at the top of its ULT's stack, small arguments right
-/// behind it; an inline call lives on the stream's stack.
+/// One call while its handler runs. Lives at the top of its ULT's stack, followed by small
+/// arguments; an inline call lives on the stream's stack.
 ///
 /// Threads: the handler's; tracked and concluded on the engine's stream.
 class invocation final : public served_call {
 public:
-    /// Arguments up to this are copied behind the object, larger ones take over a buffer.
+    /// Arguments up to this size are copied behind the object; larger ones keep a buffer.
     static constexpr std::size_t inline_bytes = 256;
 
     /// `runs_in`: null for an inline call.
     invocation(const arrived_call& call, ult_core* runs_in) noexcept;
     /// Keeps the extras of the request. Throws error{no_memory}.
     void keep_extras(const_bytes wire);
-    /// The answer will be given by `later`, which is tracked in its stead.
+    /// `later` will answer the call, and is tracked in its place.
     void answer_by(late_answer& later) noexcept { late_ = &later; }
 
-    /// Runs the handler and sends the reply; on the stack that the call is to run on.
+    /// Runs the handler and sends the reply, on the stack of the call.
     void serve() noexcept;
     void cancel() noexcept override;
     void add_credit(std::uint32_t items) noexcept override;

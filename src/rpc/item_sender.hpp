@@ -9,13 +9,13 @@
 
 namespace amalgam::detail {
 
-/// The values of a streamed answer, one at a time, as the caller asks for them. Lives on the
+/// Sends the values of a streamed result, one at a time, as the caller grants credit. Lives on the
 /// handler's stack while the call is tracked.
 ///
-/// Threads: the handler's, but add_credit().
+/// Threads: the handler's, except add_credit().
 class item_sender final : public item_sender_base {
 public:
-    /// More credit than this is not kept: nobody asks for so much by right.
+    /// Credit is capped here: no correct caller grants more.
     static constexpr std::uint32_t most_credit = 1u << 21;
 
     item_sender(invocation& call, std::uint32_t window) noexcept;

@@ -15,10 +15,10 @@
 
 namespace amalgam::detail {
 
-/// One value of a JSON document, and the path that it is at. What is wrong throws error{invalid}
-/// with a sentence: "engine.json: streams[1].cpu is "two", expected a number …; example: 0".
+/// A value of a JSON document and its path. Errors throw error{invalid} with a sentence:
+/// "engine.json: streams[1].cpu is "two", expected a number …; example: 0".
 ///
-/// Owner: borrows the document and its origin.
+/// Owner:   borrows the document and its origin.
 class json_reader {
 public:
     using json = nlohmann::ordered_json;
@@ -26,7 +26,7 @@ public:
     json_reader(const json& value, std::string path, std::string_view origin)
         : value_(value), path_(std::move(path)), origin_(origin) {}
 
-    /// The document. Keys that appear twice are refused, and what is no JSON.
+    /// Parses a document. Rejects malformed JSON and duplicate keys.
     static json parse(std::string_view text, std::string_view origin, std::string_view example);
 
     const json& value() const noexcept { return value_; }
@@ -34,7 +34,7 @@ public:
     [[noreturn]] void fail(std::string_view sentence) const;
     [[noreturn]] void unexpected(std::string_view expected, std::string_view example) const;
 
-    /// It is an object that has no keys but these.
+    /// Checks that the value is an object with no other keys.
     void expect_object(std::initializer_list<std::string_view> keys,
                        std::string_view example) const;
     bool has(std::string_view key) const { return value_.contains(key); }
@@ -48,7 +48,7 @@ public:
 
     bool truth(bool example) const;
 
-    /// One of a few words.
+    /// One of several words.
     template <typename Value, std::size_t N>
     Value word(const std::pair<std::string_view, Value> (&words)[N]) const {
         if (value_.is_string()) {
@@ -68,10 +68,10 @@ private:
     std::string_view origin_;
 };
 
-/// As json_reader::time() reads it, in the largest unit that says it exactly.
-/// The largest size that a config has.
+/// The largest size accepted in a config.
 inline constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 
+/// As read by json_reader::time(), in the largest unit that represents it exactly.
 std::string time_text(std::chrono::nanoseconds time);
 
 }  // namespace amalgam::detail

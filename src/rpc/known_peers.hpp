@@ -15,27 +15,28 @@ class call_record;
 class transfer_record;
 struct admission;
 
-/// What an engine keeps about one peer, from the first lookup or message until it is gone.
+/// State of one peer, from the first lookup or message until it is lost.
 ///
 /// Threads: the engine's stream.
 struct peer_state {
-    peer name;            ///< Nobody while the slot is free.
+    peer name;            ///< Empty while the slot is free.
     std::string address;  ///< What it was looked up by; empty: ask the port.
-    // Messages behind a full port, in order, and who waits for their number to fall.
+    // Messages queued because the port is full, in order, and callers waiting for the queue to
+    // shrink.
     outgoing* queue_first = nullptr;
     outgoing* queue_last = nullptr;
     std::size_t queued = 0;
-    std::size_t unread_bytes = 0;       ///< What the answers among them count for.
-    peer_state* next_queued = nullptr;  ///< Of the peers that flush() looks at.
-    std::size_t one_ways = 0;           ///< Of its calls that run here in ULTs.
-    bool listed = false;                ///< It is among them.
+    std::size_t unread_bytes = 0;       ///< Bytes counted for the queued answers.
+    peer_state* next_queued = nullptr;  ///< Next peer with queued messages, for flush().
+    std::size_t one_ways = 0;           ///< Its one-way calls running here in ULTs.
+    bool listed = false;                ///< Linked into that list.
     bool introduced = false;            ///< See route_table.
-    bool untold = false;                ///< No user was given this name: its loss is not told.
+    bool untold = false;                ///< No user was given this name: its loss is not reported.
     admission* admissions = nullptr;
-    call_record* pending = nullptr;        ///< Calls that wait for its reply.
+    call_record* pending = nullptr;        ///< Calls waiting for its reply.
     transfer_record* transfers = nullptr;  ///< Between its memory and ours.
 
-    /// It knows this procedure by name and signature, not only by id.
+    /// The peer has confirmed this procedure's name and signature, so the id suffices.
     bool verified(std::uint32_t procedure) const noexcept {
         const std::size_t word = procedure / 64;
         return word < verified_.size() && (verified_[word] >> procedure % 64 & 1) != 0;
@@ -50,14 +51,14 @@ private:
 /// The peers of an engine, by slot and by port and id.
 ///
 /// Threads: the engine's stream.
-/// Cost:    a peer that is found again at once: two loads; else one hash look-up.
+/// Cost:    repeated lookup of the same peer: two loads; else one hash look-up.
 class known_peers {
 public:
     explicit known_peers(engine_core& owner) noexcept : owner_(owner) {}
 
-    /// The state of that peer, new when it was not known.
+    /// State of that peer; created if unknown.
     peer_state& meet(std::uint16_t port, peer_id id);
-    /// Null: it is gone.
+    /// Null: lost.
     peer_state* find(const peer& who) noexcept {
         if (who.slot() >= slots_.size()) return nullptr;
         peer_state& state = *slots_[who.slot()];
@@ -69,7 +70,7 @@ public:
         }
         return look_up(port, id);
     }
-    /// The slot may serve another peer from here on.
+    /// Frees the slot for another peer.
     void forget(peer_state& gone) noexcept;
 
     template <typename Function>
@@ -94,7 +95,7 @@ private:
     peer_state* look_up(std::uint16_t port, peer_id id) noexcept;
 
     engine_core& owner_;
-    // Looked up for every call and reply; a deque of states would take longer to index.
+    // Read for every call and reply; indexing a deque of states would take longer.
     std::vector<std::unique_ptr<peer_state>> slots_;
     std::vector<std::uint32_t> free_;
     std::unordered_map<key, std::uint32_t, hash> by_id_;

@@ -12,11 +12,11 @@
 
 namespace amalgam::detail {
 
-/// A call whose handler answers by a responder: tracked in place of its invocation, because it
-/// may live longer, or be over earlier.
+/// A call answered through a responder. Tracked in place of its invocation, because either may end
+/// first.
 ///
-/// Owner:   references: the invocation's, the engine's until the answer has left, and the
-///          responder's, if the handler came to have one.
+/// Owner:   reference-counted: by the invocation, by the engine until the answer is sent, and by
+///          the responder, if the handler got one.
 /// Threads: as served_call; the answer comes from any thread.
 class late_answer final : public served_call, public late_answer_base {
 public:
@@ -34,7 +34,7 @@ public:
     }
     bool handler_unwinds() const noexcept override;
 
-    /// The invocation ends: its handler cannot be canceled any more.
+    /// The invocation has ended: the handler can no longer be canceled.
     void handler_done() noexcept;
     void cancel() noexcept override;
 

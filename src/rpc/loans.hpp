@@ -14,50 +14,51 @@
 
 namespace amalgam::detail {
 
-/// Both sides of loans: what this engine lends to whom, and how it releases what others lent.
+/// Borrowed buffers, both sides: what this engine lends to peers, and how it releases what it
+/// borrowed.
 ///
 /// Threads: the engine's stream.
 class loans {
 public:
-    /// What answers may lend: to one peer, and to all. See engine_options.
+    /// Limits for memory lent by answers: per peer, and in total. See engine_options.
     loans(outbox& out, std::size_t most_to_one, std::size_t most_to_all) noexcept
         : out_(out), most_to_one_(most_to_one), most_to_all_(most_to_all) {}
 
-    /// Keeps what a request or one-way call to `to` lends, from before it leaves. False: no memory.
+    /// Keeps what a request or one-way call to `to` lends, before it is sent. False: no memory.
     bool keep(const peer& to, const lent_list& what) noexcept;
     /// The same for an answer, whose receiver decides how long it is kept: `overloaded` past the
-    /// bounds. One answer always fits. Where the bound of all is met by somebody who holds less
-    /// than another, that other one's connection ends and what it holds is taken back.
+    /// limits. A single answer always fits. If the total limit is reached by a peer that holds less
+    /// than another, that other peer is disconnected and what it holds is freed.
     status keep_answer(const peer& to, const lent_list& what) noexcept {
         return what.empty() ? status{} : keep_lent(to, what);  // Most answers lend nothing.
     }
-    /// The message did not leave: the peer will not release it.
+    /// The message was not sent: the peer will not release it.
     void withdraw(const peer& to, const lent_list& what) noexcept;
-    /// `ids`: as a release message carries them.
+    /// `ids`: from a release message.
     void on_release(const peer& from, const_bytes ids) noexcept;
     void on_peer_down(const peer& gone) noexcept;
     void close() noexcept;
 
-    /// Tells `lender` that these are not used any more.
+    /// Tells `lender` that these are no longer used.
     void release(peer_state& lender, const_bytes ids) noexcept;
     void release(peer_state& lender, const loan_ids& ids) noexcept;
 
-    /// Values among them: the library of some peer is fetching them. The rest is descriptors, which
-    /// the peer's user has.
+    /// Values not yet fetched by a peer's engine. The others are descriptors, held by the peer's
+    /// user.
     std::size_t unfetched() const noexcept { return unfetched_; }
-    /// Kept for all peers.
+    /// Buffers kept, over all peers.
     const owned_counter& size() const noexcept { return size_; }
-    /// Of memory, by answers, to all peers.
+    /// Bytes lent by answers, over all peers.
     const owned_counter& borrowed_bytes() const noexcept { return borrowed_bytes_; }
-    /// Peers whose loans were taken back, with their connection.
+    /// Peers disconnected for holding too much.
     const owned_counter& taken_back() const noexcept { return taken_back_; }
 
 private:
-    /// What keeping a loan takes besides, about.
+    /// Approximate overhead per buffer.
     static constexpr std::size_t overhead_bytes = 256;
     struct kept_one {
         std::shared_ptr<void> what;
-        std::size_t bytes = 0;  ///< As they count.
+        std::size_t bytes = 0;  ///< As counted.
         bool values = false;
     };
     struct of_peer {
@@ -80,7 +81,7 @@ private:
     owned_counter taken_back_;
 };
 
-/// The ids in the extras of a message; empty when there are none.
+/// The ids in a message's extras; empty if none.
 const_bytes loans_of(const_bytes extras) noexcept;
 loan_ids to_ids(const_bytes wire);
 

@@ -12,7 +12,7 @@
 
 namespace amalgam {
 
-/// A server and a client on a network in virtual time.
+/// A server and a client on a virtual-time network.
 struct loop_pair {
     explicit loop_pair(const loop_options& network = {}) : net(network) {}
 
@@ -20,7 +20,7 @@ struct loop_pair {
     engine server{net.port("server")};
     engine client{net.port("client")};
 
-    /// Runs `work` as a ULT of the client until nothing is left to do.
+    /// Runs `work` as a ULT of the client, until the network is idle.
     template <typename Work>
     auto in_client(Work work) {
         auto done = client.spawn(std::move(work));
@@ -31,7 +31,7 @@ struct loop_pair {
     peer there() { return client.lookup(server.address()); }
 };
 
-/// What `call()` throws.
+/// The error thrown by `call()`.
 template <typename Call>
 error error_of(Call call) {
     try {

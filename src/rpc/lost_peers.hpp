@@ -14,33 +14,33 @@
 
 namespace amalgam::detail {
 
-/// What an engine knows of a peer past its loss.
+/// What an engine remembers of a lost peer.
 struct lost_peer {
-    std::string address;     ///< Where it was looked up or came from.
-    bool looked_up = false;  ///< Its address may be looked up again.
+    std::string address;     ///< By which it was looked up, or connected.
+    bool looked_up = false;  ///< Its address can be looked up again.
     status why;              ///< unreachable, disconnected …
 };
 
-/// The peers that an engine has lost, the latest of them: so that messages name them, and calls
-/// that may be retried find who listens at the same address now.
+/// The latest lost peers of an engine, so that messages can name them, and retries can find the
+/// engine now listening at the same address.
 ///
-/// Threads: the engine's stream, but for contains().
-/// Cost:    bounded: the latest 4,096 that were looked up and 256 of those that came. A peer that
-///          is lost costs one allocation or two; one that is not costs nothing.
+/// Threads: the engine's stream, except given_up().
+/// Cost:    bounded: the latest 4,096 that were looked up and 256 that connected. One or two
+///          allocations per lost peer; none for others.
 class lost_peers {
 public:
     static constexpr std::size_t max_looked_up = 4096;
     static constexpr std::size_t max_came = 256;
 
-    /// Where there is no memory it is forgotten instead.
+    /// Out of memory, it is forgotten instead.
     void keep(const peer& gone, lost_peer&& what) noexcept;
     /// Null: not lost, or too long ago.
     const lost_peer* find(const peer& who) const noexcept;
-    /// Its port has given the name out again.
+    /// Its port has reused the name.
     void forget(const peer& back) noexcept;
-    /// No other way leads there either.
+    /// No other path is left either.
     void give_up(const peer& gone) noexcept;
-    /// It is among the latest that were given up: a hint, which may miss one. Any thread.
+    /// Among the latest given up: a hint, which may miss one. Any thread.
     bool given_up(const peer& who) const noexcept {
         const std::uint64_t mark = mark_of(who);
         return marks_[mark % marks_.size()].load(std::memory_order_relaxed) == mark;
@@ -50,13 +50,13 @@ private:
     static std::uint64_t mark_of(const peer& who) noexcept;
 
     std::unordered_map<peer, lost_peer> all_;
-    std::deque<peer> looked_up_;  // The oldest first; some may be back.
+    std::deque<peer> looked_up_;  // Oldest first; some may be back.
     std::deque<peer> came_;
     std::array<std::atomic<std::uint64_t>, 1024> marks_{};
 };
 
-/// Why a peer was not reached, as a part of a sentence: what the system calls the native code of
-/// this transport. Empty: nothing is known.
+/// Why a peer was unreachable, as part of a sentence: the system's text for the native code of this
+/// transport. Empty if unknown.
 std::string_view reason_of(status why, std::string_view transport) noexcept;
 
 }  // namespace amalgam::detail

@@ -20,48 +20,47 @@
 
 namespace amalgam::detail {
 
-/// One who waits until fewer messages are queued for a peer. On its own stack.
+/// A caller waiting for a peer's queue to shrink. On its own stack.
 struct admission {
     admission() { who.waits_for("room in an rpc queue"); }
     waiter who;
     admission* next = nullptr;
 };
 
-/// Where messages leave: through a port, or to the engine itself. What a full port refuses
-/// waits here, in order per peer (urgent ones first), and goes out after the port made progress.
+/// Sends messages through a port, or to the engine itself. Messages refused by a full port queue
+/// here, in order per peer (urgent ones first), and are sent once the port has made progress.
 ///
-/// Threads: the engine's stream, but for queued().
+/// Threads: the engine's stream, except queued().
 class outbox {
 public:
     enum class result : std::uint8_t {
-        done,     ///< The bytes are the caller's again; its completion will not run.
-        pending,  ///< Its completion will run, from flush(), progress or withdraw().
-        closed    ///< Nothing was taken, nothing will be.
+        done,     ///< The bytes are the caller's again; the completion will not run.
+        pending,  ///< The completion will run, from flush(), progress or withdraw().
+        closed    ///< Nothing was sent, and nothing will be.
     };
 
-    /// What a queued answer holds besides its bytes, about: the end of its ULT's stack.
+    /// Approximate memory of a queued answer besides its bytes: the end of its ULT's stack.
     static constexpr std::size_t answer_overhead_bytes = 4096;
 
     outbox(buffer_pool& buffers, std::size_t max_queued) noexcept
         : buffers_(buffers), max_queued_(max_queued), self_(buffers) {}
 
-    /// The ports, in the order that peers name them by. Then everything goes to them.
+    /// Sets the ports, in the order of their indices, and opens the outbox.
     void open(std::span<const std::unique_ptr<port>> ports);
-    /// From here on every result is `closed`; what is queued completes with `closed`.
+    /// From here on every result is `closed`; queued messages complete with `closed`.
     void close() noexcept;
 
     /// Sends `out.pieces` to `there`, behind what is queued for it.
     result send(peer_state& there, outgoing& out) noexcept;
-    /// Sends a copy of the pieces, then what `how` adds. What becomes of it is not told: for
-    /// messages that nobody waits for. False: nothing was taken, for want of memory or because
-    /// this is closed. A little memory is kept, so that where there is none left a short message
-    /// can still be sent.
+    /// Sends a copy of the pieces, followed by what `how` adds, without reporting the outcome.
+    /// False: nothing was taken; out of memory or closed. A small reserve lets short messages be
+    /// sent even when out of memory.
     struct copy_options {
         bool is_answer = false;
         bool urgent = false;
-        held_range held{};     ///< Behind the pieces; not copied.
-        const_bytes behind{};  ///< Behind those; copied.
-        /// Adds one when it did not leave: its peer was lost before, or this was closed.
+        held_range held{};     ///< Follows the pieces; not copied.
+        const_bytes behind{};  ///< Follows those; copied.
+        /// Incremented if the message was not sent: peer lost before, or closed.
         owned_counter* counts_loss = nullptr;
     };
     bool send_copy(peer_state& there, std::uint64_t tag, std::initializer_list<const_bytes> pieces,
@@ -70,27 +69,27 @@ public:
                    std::initializer_list<const_bytes> pieces) noexcept {
         return send_copy(there, tag, pieces, {});
     }
-    /// Ends the connection to a peer. Its loss is told later, from the port's progress.
+    /// Disconnects a peer. The loss is reported later, from the port's progress.
     void cut_off(const peer& there) noexcept;
-    /// Ends a pending send early, if it is not too late: its completion runs here or later.
+    /// Tries to end a pending send early: its completion runs here or later.
     void withdraw(outgoing& out) noexcept;
 
-    /// Sends what is queued for peers of this port as far as it goes.
+    /// Sends as much as possible of what is queued for peers of this port.
     void flush(std::uint16_t port) noexcept {
         if (queued() != 0 && !closed_) flush(link_to(port));
     }
-    /// What is queued for a peer that is gone completes with `why`.
+    /// Completes everything queued for a lost peer with `why`.
     void drop(peer_state& gone, status why) noexcept;
 
-    /// True: go on. False: `me` is listed, and unparked when there is room.
+    /// True: proceed. False: `me` is queued, and unparked when there is room.
     bool admit(peer_state& there, admission& me) noexcept;
     bool must_wait(const peer_state& there) const noexcept { return there.queued >= max_queued_; }
 
     /// Messages queued for all peers. Any thread.
     std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
-    /// What the answers among them count for, but for those to ourselves, which always read.
+    /// Bytes counted for queued answers, except those to ourselves.
     const owned_counter& unread_bytes() const noexcept { return unread_bytes_; }
-    /// Nothing is queued, at a port, or on its way to ourselves.
+    /// Nothing is queued, at a port, or in flight to ourselves.
     bool idle() const noexcept;
     self_link& self() noexcept { return self_; }
     bool is_queued_to_self() const noexcept {
@@ -119,7 +118,7 @@ private:
     buffer_pool& buffers_;
     buffer spare_;
     std::size_t max_queued_;
-    std::vector<link> links_;  // One per port, and at the end one to ourselves.
+    std::vector<link> links_;  // One per port, then one to ourselves.
     self_link self_;
     std::atomic<std::size_t> queued_{0};
     owned_counter unread_bytes_;

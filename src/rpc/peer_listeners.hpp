@@ -14,7 +14,7 @@ namespace amalgam::detail {
 
 class peer_listeners;
 
-/// One subscription: the function, and what keeps its end apart from its calls.
+/// One subscription: the function, and what prevents calls after its end.
 class peer_listener {
 public:
     using function = std::function<void(const peer&, status)>;
@@ -22,7 +22,7 @@ public:
     peer_listener(std::weak_ptr<peer_listeners> list, function what)
         : list_(std::move(list)), what_(std::move(what)) {}
 
-    /// In a ULT of its own, which logs what the function throws.
+    /// Runs in its own ULT, which logs exceptions of the function.
     void call(const peer& who, status why);
     void end() noexcept;
 
@@ -33,27 +33,27 @@ private:
     std::atomic<bool> ended_{false};
 };
 
-/// Who wants to know of lost peers.
+/// Subscriptions to lost peers.
 ///
-/// Threads: any, but for tell().
+/// Threads: any, except tell().
 class peer_listeners : public std::enable_shared_from_this<peer_listeners> {
 public:
     explicit peer_listeners(engine_core& of) noexcept : of_(&of) {}
 
     peer_lost_subscription add(peer_listener::function what);
     void remove(const peer_listener& which) noexcept;
-    /// From the engine's stream: each function runs, soon and once.
+    /// From the engine's stream: each function will run soon, and once.
     void tell(const peer& who, status why) noexcept;
-    /// The engine stops: nobody is told any more.
+    /// The engine stops: no further calls.
     void close() noexcept;
-    /// Its streams have ended.
+    /// The engine's streams have ended.
     void forget_engine() noexcept;
-    /// The caller could wait for a ULT of the engine, and that would end.
+    /// Whether the caller can wait for a ULT of the engine without deadlock.
     bool may_wait() noexcept;
 
 private:
     std::mutex lock_;
-    engine_core* of_;  // Null: it has ended.
+    engine_core* of_;  // Null: the engine has ended.
     bool closed_ = false;
     std::vector<std::shared_ptr<peer_listener>> all_;
 };

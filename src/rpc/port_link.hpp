@@ -13,14 +13,14 @@ namespace amalgam::detail {
 
 class engine_core;
 
-/// One port as the engine's stream polls it. The first one also looks after the way to ourselves.
+/// One port, as a poller of the engine's stream. The first one also serves the link to ourselves.
 ///
 /// Threads: the engine's stream.
 ///
-/// A sink first: then nothing adjusts `this` for each message, but only for each poll.
+/// message_sink is the first base: so `this` is adjusted per poll, not per message.
 class port_link final : public message_sink, public poller {
 public:
-    /// Messages and completions between two looks at ready ULTs.
+    /// Messages and completions between two checks for ready ULTs.
     static constexpr std::size_t budget = 32;
 
     port_link(engine_core& core, std::uint16_t index, port& where) noexcept
@@ -38,7 +38,7 @@ private:
     port& where_;
 };
 
-/// Where messages to ourselves arrive.
+/// Receives messages to ourselves.
 class self_sink final : public message_sink {
 public:
     explicit self_sink(engine_core& core) noexcept : core_(core) {}
@@ -48,7 +48,7 @@ private:
     engine_core& core_;
 };
 
-/// Runs the stream of an engine on driven ports, when their network says so.
+/// Runs an engine's stream on driven ports, when their network says so.
 class stream_driver final : public port_driver {
 public:
     stream_driver(engine_core& core, execution_stream& stream) noexcept

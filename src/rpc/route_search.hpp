@@ -13,19 +13,21 @@
 
 namespace amalgam::detail {
 
-/// Asks behind each of several addresses who is there, and keeps the ways to the one engine meant.
+/// Finds out which engine answers at each of several addresses, and keeps the paths to the intended
+/// one.
 ///
-/// The first address of the list that means the same on every host says which engine that is, or
-/// the next when that does not answer soon; when the list has none, the first of all. An address
-/// behind which that engine cannot prove to be is not used. Each address is asked by a ULT of its
-/// own; those that are late go on after the answer. Owner:   the ULTs, together. Threads: the
-/// engine's stream, but for the constructor.
+/// That is the engine at the first global address of the list, or at the next if that one does not
+/// answer soon; if the list has no global address, at its first address. An address where that
+/// engine cannot prove its identity is not used. Each address is probed by its own ULT; late ones
+/// continue after the result.
+/// Owner:   the ULTs, jointly.
+/// Threads: the engine's stream, except the constructor.
 class route_search : public std::enable_shared_from_this<route_search> {
 public:
-    /// How long the others may take once one has answered.
+    /// How long to wait for the others once one has answered.
     static constexpr std::chrono::milliseconds patience{200};
 
-    /// `addresses`: as engine::lookup() keeps them, each with the transport it names.
+    /// `addresses`: normalized as in engine::lookup(), each with its transport.
     struct asked_address {
         std::string text;
         std::string transport;
@@ -38,10 +40,10 @@ private:
     enum class state : std::uint8_t { asking, answered, works, refused };
     struct candidate {
         std::string address;
-        std::vector<std::uint16_t> ports;  ///< That speak its transport.
+        std::vector<std::uint16_t> ports;  ///< Ports that speak its transport.
         std::uint32_t rank = 0;
         std::size_t order = 0;
-        bool says_who = false;  ///< Means the same on every host.
+        bool says_who = false;  ///< Global: means the same on every host.
         state is = state::asking;
         peer way;
         introduction answer;
@@ -68,10 +70,10 @@ private:
     engine_core& core_;
     core_reference alive_;
     const remote_procedure& introduce_;
-    std::vector<candidate> candidates_;  // Best first; stay where they are.
+    std::vector<candidate> candidates_;  // Best first; never move.
     std::shared_ptr<known_engine> engine_;
     bool is_self_ = false;
-    event who_is_known_;  // Or that nobody will say it.
+    event who_is_known_;  // Or will remain unknown.
     event changed_;
     promise<peer> found_;
 };

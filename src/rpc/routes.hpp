@@ -15,19 +15,19 @@
 
 namespace amalgam::detail {
 
-/// What two engines tell each other over every way between them, so that both know which ways
-/// lead to one engine. See docs/wire/rpc.md.
+/// Exchanged by two engines over every path between them, so that both know which paths lead to one
+/// engine. See docs/wire/rpc.md.
 struct introduction {
     static constexpr std::string_view procedure = "amalgam.introduce";
     static constexpr std::string_view amalgam_type_name = "introduction";
 
     std::uint64_t home = 0;    ///< Number of the speaker's run.
-    std::uint16_t port = 0;    ///< Of the speaker's, by which this way goes.
-    std::uint32_t number = 0;  ///< What both call this way; the one who asks chooses it.
-    /// Asked with: what was answered over an earlier way; 0: this is the first. Answered with: what
-    /// to ask with over the next way.
+    std::uint16_t port = 0;    ///< The speaker's port of this path.
+    std::uint32_t number = 0;  ///< Name of this path for both; chosen by the asking side.
+    /// In a request: the ticket answered over an earlier path; 0: this is the first. In an answer:
+    /// the ticket to send over the next path.
     std::uint64_t ticket = 0;
-    std::uint64_t proof = 0;  ///< Answered with: the same over all ways of one engine.
+    std::uint64_t proof = 0;  ///< In an answer: the same over all paths of one engine.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -35,15 +35,15 @@ struct introduction {
     }
 };
 
-/// One way to an engine that may be known by several.
+/// One path to an engine that may have several.
 struct route {
     peer way;
-    std::uint16_t far_port = 0;  ///< Of the engine there.
+    std::uint16_t far_port = 0;  ///< Port of the remote engine.
     std::uint32_t number = 0;
     std::uint32_t rank = 0;  ///< See rank_of().
 };
 
-/// An engine and the ways to it, each of which has shown that it leads there.
+/// An engine and the paths to it, each of which has proved that it leads there.
 struct known_engine {
     struct name {
         peer who;
@@ -51,61 +51,61 @@ struct known_engine {
     };
     struct tried_address {
         std::string address;
-        peer way;             ///< It worked.
-        std::string why_not;  ///< It did not.
+        peer way;             ///< If it worked.
+        std::string why_not;  ///< If it did not.
     };
 
     std::uint64_t home = 0;
     std::uint64_t ticket = 0;
     std::uint64_t proof = 0;
-    std::vector<route> routes;  ///< That stand; best first.
-    std::vector<name> lost;     ///< That stood.
+    std::vector<route> routes;  ///< Live paths, best first.
+    std::vector<name> lost;     ///< Lost paths.
     std::vector<tried_address> tried;
 
     const route* find(const peer& way) const noexcept;
 };
 
-/// Lower is better: what is near before what is far (the engine itself, this process, this host,
-/// other hosts), one-sided transfers by copy or hardware before those by messages, then `order`.
+/// Lower is better: first by distance (this engine, process, host, others), then one-sided
+/// transfers by copy or hardware before those by messages, then by `order`.
 std::uint32_t rank_of(const capabilities* port, std::size_t order) noexcept;
 /// "on this host, from memory to memory"
 std::string describe_rank(std::uint32_t rank);
 
-/// Which ways lead to one engine, for ways that were introduced.
+/// Which introduced paths lead to which engine.
 ///
-/// When a way is lost its name goes on to mean the engine, as long as another way leads there.
+/// The name of a lost path keeps meaning the engine while another path leads there.
 /// Threads: the engine's stream.
 class route_table {
 public:
     explicit route_table(known_peers& peers) noexcept : peers_(peers) {}
 
-    /// The way becomes one of `engine`'s.
+    /// Adds the path to those of `engine`.
     void add(const std::shared_ptr<known_engine>& engine, peer_state& way, route how);
-    /// The engine that the way leads to, as far as it was introduced; else null.
+    /// The engine at the end of that path, if introduced; else null.
     std::shared_ptr<known_engine> engine_of(const peer& way) const;
-    /// An engine shows this ticket over its next way.
+    /// The engine will send this ticket over its next path.
     void give_ticket(const std::shared_ptr<known_engine>& engine) {
         by_ticket_[engine->ticket] = engine;
     }
-    /// Whom that ticket was given; null: none that we know.
+    /// The engine that got that ticket; null if unknown.
     std::shared_ptr<known_engine> by_ticket(std::uint64_t ticket) const;
 
-    /// The way is gone. Its engine, which has no routes then if that is gone, too; or null: it was
-    /// not introduced.
+    /// Removes a lost path. Returns its engine, without routes if that is lost, too; null: not
+    /// introduced.
     std::shared_ptr<known_engine> lose(peer_state& way) noexcept;
-    /// More names of lost ways are not kept for an engine that is still reached: ways that come and
-    /// go must not add up.
+    /// Limit for lost names of an engine still reached, since paths may come and go often.
     static constexpr std::size_t max_lost = 64;
-    /// The oldest name past those, which means nobody from here on; nothing: there is none.
+    /// Removes the oldest name past the limit, which no longer means anybody; empty if there is
+    /// none.
     std::optional<known_engine::name> drop_oldest(known_engine& engine) noexcept;
-    /// Another way to the engine that `lost` led to; null: none.
+    /// Another path to the engine of `lost`; null if none.
     peer_state* instead_of(const peer& lost) noexcept;
 
 private:
     void leave(known_engine& engine, const peer& way) noexcept;
 
     known_peers& peers_;
-    std::unordered_map<peer, std::shared_ptr<known_engine>> by_name_;  // Lost ones, too.
+    std::unordered_map<peer, std::shared_ptr<known_engine>> by_name_;  // Includes lost ones.
     std::unordered_map<std::uint64_t, std::shared_ptr<known_engine>> by_ticket_;
 };
 

@@ -27,7 +27,7 @@
 
 #include <amalgam/rpc/archive.hpp>
 
-/// For tests: users' types in every style, and values of every type that can travel.
+/// For tests: user types in every style, and values of every serializable type.
 namespace amalgam::samples {
 
 enum class colour : std::uint16_t { red = 1, blue = 500 };
@@ -68,7 +68,7 @@ struct split_style {
     }
 };
 
-/// One number stands for it.
+/// Encoded as one number.
 struct minimal_style {
     int tens = 0;
     bool operator==(const minimal_style&) const = default;
@@ -194,7 +194,7 @@ struct arrays {
     }
 };
 
-/// A container of the user's that says itself how it travels.
+/// A user's container with its own serialization.
 struct own_container : std::vector<int> {
     template <typename Archive>
     void serialize(Archive& archive) {
@@ -225,8 +225,8 @@ Adaptor filled(std::initializer_list<typename Adaptor::value_type> values) {
     return made;
 }
 
-/// Calls `visit(value)` for at least one value of every type that can travel. The same types in
-/// the same order each time.
+/// Calls `visit(value)` for at least one value of every serializable type, in the same order each
+/// time.
 template <typename Visit>
 void for_each(Visit visit) {
     using namespace std::chrono_literals;

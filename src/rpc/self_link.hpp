@@ -11,22 +11,22 @@
 
 namespace amalgam::detail {
 
-/// The way from an engine to itself: no wire, but the same bytes, the same order, and
-/// delivery only from the stream's loop, as by a port.
+/// The link from an engine to itself: no wire, but the same bytes and order, and delivered only
+/// from the stream's loop, like a port.
 ///
 /// Threads: the engine's stream.
 class self_link {
 public:
-    /// More wait for delivery: `full`.
+    /// Limit of undelivered messages; past it: `full`.
     static constexpr std::size_t max_waiting = 1024;
-    /// What the engine calls itself on this way.
+    /// The engine's own id on this link.
     static constexpr peer_id id{1};
 
     explicit self_link(buffer_pool& buffers) noexcept : buffers_(buffers) {}
 
     /// Copies. Never `pending`.
     posted post(std::uint64_t tag, gather pieces) noexcept;
-    /// Hands what had arrived before to the sink; returns how much.
+    /// Passes messages that had arrived before to the sink; returns their number.
     std::size_t deliver(message_sink& to) noexcept;
     bool empty() const noexcept { return waiting_.empty(); }
     void clear() noexcept { waiting_.clear(); }

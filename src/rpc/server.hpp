@@ -19,20 +19,20 @@ namespace amalgam::detail {
 
 class engine_core;
 
-/// What a server counts.
+/// Counters of a server.
 struct server_counts {
-    owned_counter running;     ///< Now; answered late included.
+    owned_counter running;     ///< Now; includes those to be answered late.
     owned_counter one_ways;    ///< Of those, one-way calls of peers, in ULTs.
-    owned_counter served;      ///< Calls that were handed to a handler.
+    owned_counter served;      ///< Calls passed to a handler.
     owned_counter refused;     ///< Requests and one-way calls that were not.
     owned_counter overloaded;  ///< Of those, because too many ran.
-    owned_counter cut_off;     ///< Peers that asked on and did not read the answers.
+    owned_counter cut_off;     ///< Disconnected because they did not read their answers.
     owned_counter canceled;    ///< Cancels that found their call running.
 };
 
-/// The serving side of an engine: from a request to its handler, and the reply.
+/// The serving side of an engine: takes requests to their handlers, and sends replies.
 ///
-/// Threads: the engine's stream, but for conclude().
+/// Threads: the engine's stream, except conclude().
 class server {
 public:
     server(engine_core& core, engine& where, outbox& out, const engine_options& options);
@@ -42,32 +42,32 @@ public:
 
     void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
     void on_cancel(peer_state& from, std::uint64_t id) noexcept;
-    /// Nobody waits for this peer's calls any more.
+    /// The peer's calls need no answers any more.
     void on_peer_down(peer_state& gone) noexcept;
     /// New requests are refused with `unavailable`.
     void close() noexcept { closed_ = true; }
-    /// Producers of streams end: nobody gives them credit any more.
+    /// Ends streaming handlers: no more credit will come.
     void cancel_streams() noexcept;
-    /// The engine ends: what runs yet is found no more. It may end on any thread then, which cannot
-    /// take it out of the index. After close().
+    /// The engine ends: running calls are removed from the index, since they may now end on any
+    /// thread, which must not access it. After close().
     void forget_all() noexcept;
 
     void on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept;
 
-    /// The handler has run: replies, and lets go of the call. Parks the caller until the reply
-    /// has left. Any thread that runs handlers.
+    /// The handler has returned: replies and releases the call. Parks the caller until the reply
+    /// was sent. Any thread that runs handlers.
     void conclude(invocation& call, waited_answer& answer) noexcept;
-    /// True: it has left (or nobody wants it); else its on_sent will run.
+    /// True: sent (or not wanted any more); else its on_sent will run.
     bool send_answer(answer_record& answer) noexcept;
 
     void refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
                 std::string_view text) noexcept;
 
-    /// The flags of an answer to a request that had these.
+    /// Flags of the answer to a request with these flags.
     std::uint8_t answer_flags(std::uint8_t request, status what) const noexcept;
 
     std::size_t running() const noexcept { return counts_.running.value(); }
-    /// How many of those run in pools that `is_outside`.
+    /// How many of those run in pools for which `is_outside`.
     template <typename Predicate>
     std::size_t running_outside(Predicate is_outside) const {
         std::size_t count = 0;
@@ -85,7 +85,7 @@ private:
     served_procedure* choose(peer_state& from, std::uint64_t id, const parsed_message& request);
     bool is_welcome(const peer_state& from, const served_procedure& what,
                     const parsed_message& request) const noexcept;
-    /// `what`, or null when it has refused.
+    /// `what`, or null if refused.
     served_procedure* judge(peer_state& from, std::uint64_t id, const parsed_message& request,
                             served_procedure* what);
     void conclude_inline(invocation& call, waited_answer& answer) noexcept;
@@ -97,12 +97,12 @@ private:
                     const parsed_message& request);
     bool send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
                    std::uint8_t flags) noexcept;
-    /// Answers that there is no answer, and why; where there is no memory for that either, the
-    /// connection ends, so that nobody waits. `request`: its flags.
+    /// Answers with a status only; if there is no memory for that either, disconnects, so that the
+    /// peer does not wait forever. `request`: its flags.
     void answer_bare(peer_state& to, std::uint64_t id, std::uint8_t request, status what) noexcept;
     void send_verdict(peer_state& to, status what, std::uint64_t procedure,
                       std::string_view text) noexcept;
-    /// More than so many bytes of answers wait because it does not read them.
+    /// More than so many bytes of answers are queued because it does not read.
     bool leaves_unread(const peer_state& from, std::size_t bytes) const noexcept {
         return from.unread_bytes > bytes && !from.name.is_self();
     }
@@ -126,7 +126,7 @@ private:
     procedure_table procedures_;
     std::size_t max_running_;
     std::size_t max_one_ways_;
-    std::size_t one_way_peers_ = 0;  // Who have any of counts_.one_ways.
+    std::size_t one_way_peers_ = 0;  // Peers with one-way calls in counts_.one_ways.
     std::size_t max_unread_;
     std::size_t max_unread_total_;
     std::size_t max_values_;

@@ -17,16 +17,16 @@
 
 namespace amalgam::detail {
 
-/// A part of a transfer that is at a port, with its slice of the local list.
+/// A piece of a transfer in flight at a port, with its part of the local segment list.
 struct transfer_piece : completion {
-    /// A slice of more segments makes a shorter piece.
+    /// Pieces with more segments are made shorter.
     static constexpr std::size_t max_segments = 16;
 
     transfer_piece() noexcept : completion(&on_done) {}
     static void on_done(completion& self, status what, std::size_t bytes) noexcept;
 
     transfer_record* whose = nullptr;
-    transfer_piece* next = nullptr;  ///< Of the transfer's, or of the free ones.
+    transfer_piece* next = nullptr;  ///< In the transfer's list, or the free list.
     std::size_t bytes = 0;
     std::size_t count = 0;  ///< Segments.
     bool canceled = false;
@@ -34,24 +34,24 @@ struct transfer_piece : completion {
     std::array<const_bytes, max_segments> from;
 };
 
-/// What an engine counts of them.
+/// Counters of transfers.
 struct transfer_counts {
     owned_counter begun;
     owned_counter failed;
     owned_counter bytes;
 };
 
-/// The transfers that an engine started: each ends exactly once, by its last piece, a failure,
-/// its deadline, its cancel, the loss of the peer, or the end of the engine.
+/// The transfers started by an engine. Each ends exactly once: by its last piece, a failure, its
+/// deadline, cancellation, loss of the peer, or the end of the engine.
 ///
 /// Threads: the engine's stream.
 class transfers {
 public:
     static constexpr std::size_t default_piece_bytes = std::size_t{1} << 20;
-    /// One transfer posts no more at a time ...
+    /// Limit of one transfer for bytes in flight ...
     static constexpr std::size_t window_bytes = std::size_t{4} << 20;
     static constexpr unsigned max_window = 16;
-    /// ... and copies no more in one turn, where the copy is made while posting.
+    /// ... and for bytes per turn, if posting copies.
     static constexpr std::size_t turn_bytes = std::size_t{1} << 20;
 
     transfers(engine_core& core, known_peers& peers, const exposure_table& own) noexcept
@@ -60,23 +60,23 @@ public:
     void open(std::span<const std::unique_ptr<port>> ports);
     void begin(transfer_record& mine) noexcept;
     void cancel(transfer_record& mine) noexcept;
-    /// Goes on with those that wait for this port, or for their turn. Returns how many pieces
-    /// moved. peer::self_port: those to ourselves.
+    /// Continues transfers waiting for this port, or for their turn. Returns how many pieces moved.
+    /// peer::self_port: those to ourselves.
     std::size_t flush(std::uint16_t port) noexcept {
         return waiting_ == 0 ? 0 : flush(list_of(port));
     }
-    /// Some would go on without anything arriving.
+    /// Some can continue without anything arriving.
     bool runnable() const noexcept { return runnable_ != 0; }
     void on_peer_down(peer_state& gone, status why) noexcept;
     /// Ends all; new ones end with `closed`.
     void close() noexcept;
 
-    /// One that consists of several counts as pending from here,
+    /// A transfer made of several counts as pending from here,
     void hold() noexcept { ++pending_; }
     /// to here.
     void let_go() noexcept;
     std::size_t pending() const noexcept { return pending_; }
-    /// Nothing is kept for a transfer: no record waits, and every piece is free. For tests.
+    /// At rest: no record waits, and every piece is free. For tests.
     bool is_at_rest() const noexcept;
     bool is_closed() const noexcept { return closed_; }
     const transfer_counts& counts() const noexcept { return counts_; }
@@ -117,7 +117,7 @@ private:
     known_peers& peers_;
     const exposure_table& own_;
     std::vector<port*> ports_;
-    std::vector<waiting_list> lists_;  // One per port, and at the end one for ourselves.
+    std::vector<waiting_list> lists_;  // One per port, then one for ourselves.
     std::vector<std::unique_ptr<transfer_piece>> all_pieces_;
     transfer_piece* free_pieces_ = nullptr;
     std::size_t pending_ = 0;
