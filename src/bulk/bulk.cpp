@@ -16,14 +16,14 @@
 
 #include "bulk/bulk_source.hpp"
 
-// What is pulled and pushed.
+// Pull and push.
 
 namespace amalgam {
 namespace detail {
 
 namespace {
 
-/// Tells the progress of a transfer; fails it with what that throws.
+/// Reports a transfer's progress. An exception thrown there fails the transfer.
 failure told(const std::function<void(std::uint64_t)>& whom, std::uint64_t bytes) noexcept {
     if (!whom) return {};
     try {
@@ -38,7 +38,7 @@ failure told(const std::function<void(std::uint64_t)>& whom, std::uint64_t bytes
     }
 }
 
-/// One pull or push under way: a future_transfer or a routed_transfer.
+/// One pull or push in flight: a future_transfer or a routed_transfer.
 template <typename Transfer>
 class bulk_transfer final : public Transfer {
 public:
@@ -49,7 +49,7 @@ public:
 
 private:
     failure progressed() noexcept override { return told(on_progress_, this->moved()); }
-    /// Not only asks for the end, but waits for it: the local bytes may be gone next.
+    /// Waits for the end after canceling: the local bytes may be freed next.
     bool abandoned() noexcept override {
         if (!Transfer::abandoned()) return false;
         if (this->ready()) return true;
@@ -58,12 +58,12 @@ private:
             check_may_wait(*this->core_);
             this->wait();
         } catch (...) {
-            // Nor can a tasklet.
+            // A tasklet cannot wait, either.
         }
         return true;
     }
 
-    std::shared_ptr<const bulk_source> source_;  // What was lent is used until the end.
+    std::shared_ptr<const bulk_source> source_;  // Keeps borrowed memory until the end.
     std::function<void(std::uint64_t)> on_progress_;
 };
 
@@ -78,7 +78,7 @@ future<void> over_already(failure why) {
     return later;
 }
 
-/// Why bytes cannot move between this range of a bulk and local memory.
+/// Why bytes cannot move between this range of a bulk and local memory; ok if they can.
 failure refusal(const char* verb, const amalgam::bulk& what, access asked, std::uint64_t offset,
                 std::uint64_t bytes) {
     if (!what && bytes != 0) {
@@ -103,7 +103,7 @@ failure refusal(const char* verb, const amalgam::bulk& what, access asked, std::
     return {};
 }
 
-/// Where the range is, from here.
+/// Where the range is, as seen from here.
 result<transfer_target> target_of(const bulk_source& source, std::uint64_t offset,
                                   const bulk_options& how) {
     result<bulk_route> way = route_of(source);
@@ -116,7 +116,7 @@ result<transfer_target> target_of(const bulk_source& source, std::uint64_t offse
                            .piece_bytes = how.chunk_bytes};
 }
 
-/// Starts what `lend(transfer)` has given its local bytes.
+/// Starts a transfer whose local bytes `lend(transfer)` has set.
 template <typename Lend>
 future<void> start(const std::shared_ptr<const bulk_source>& source, const transfer_target& target,
                    const bulk_options& how, Lend lend) {
@@ -133,7 +133,7 @@ future<void> start(const std::shared_ptr<const bulk_source>& source, const trans
     return one.release()->launch();
 }
 
-/// What is to be waited for can come to its end meanwhile.
+/// Throws if the caller would wait forever for this source.
 void check_may_wait_for(const bulk_source* source) {
     const bool asks = source != nullptr && source->what != bulk_source::kind::inside;
     if (asks && source->core != nullptr) check_may_wait(*source->core);

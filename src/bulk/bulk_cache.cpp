@@ -16,12 +16,12 @@
 namespace amalgam {
 namespace detail {
 
-/// One piece of memory, registered once for its whole life.
+/// One piece of memory, registered until freed.
 struct cache_block {
     mutable_bytes bytes;
     std::shared_ptr<const bulk_source> source;
     std::size_t size_class = 0;
-    std::shared_ptr<cache_block> next;  ///< While it is idle.
+    std::shared_ptr<cache_block> next;  ///< While idle.
 };
 
 namespace {
@@ -42,7 +42,7 @@ public:
     std::shared_ptr<cache_block> take(std::size_t bytes) {
         const std::size_t of = class_of(bytes);
         if (of >= classes || smallest << of > options_.max_bytes) refuse(bytes);
-        std::shared_ptr<cache_block> given_up;  // Freed outside of the lock.
+        std::shared_ptr<cache_block> given_up;  // Freed outside the lock.
         {
             const std::lock_guard one(lock_);
             ++counts_.taken;
@@ -109,7 +109,7 @@ private:
         return block;
     }
 
-    /// Takes idle blocks out, the largest first, until `bytes` more fit.
+    /// Removes idle blocks, the largest first, until `bytes` more fit.
     std::shared_ptr<cache_block> make_room(std::size_t bytes) noexcept {
         std::shared_ptr<cache_block> out;
         for (std::size_t of = classes; of-- > 0;) {
@@ -125,7 +125,7 @@ private:
         return out;
     }
 
-    /// One after the other: a chain that frees itself would recurse.
+    /// One by one: a chain that frees itself would recurse.
     static void free_all(std::shared_ptr<cache_block> chain) noexcept {
         while (chain != nullptr)
             chain = std::move(chain->next);

@@ -14,7 +14,7 @@
 
 #include "bulk/bulk_testing.hpp"
 
-// Engines that end while memory moves.
+// Engines that end during transfers.
 
 namespace amalgam {
 namespace {
@@ -54,8 +54,7 @@ TEST(bulk_ends, on_progress_may_stop_or_destroy_the_engine) {
     }
 }
 
-/// An engine pulls its own memory in a ULT of its own, where the pieces are copied and told at
-/// once.
+/// An engine pulls its own memory in its own ULT, where pieces are copied and reported at once.
 void pull_own_memory(engine& mine, const std::function<void(std::uint64_t)>& on_progress) {
     std::vector<std::byte> memory = pattern(100'000);
     const exposed shown = expose(mine, memory, access::read);
@@ -82,7 +81,7 @@ TEST(bulk_ends, on_progress_in_a_ult_may_stop_or_destroy_another_engine_without_
         EXPECT_TRUE(told);
         next.get();
         if (other) {
-            other->stop();  // Returns when what was begun inside has ended.
+            other->stop();  // Returns when everything started inside has ended.
             EXPECT_EQ(thrown_by([&] { other->run([] {}); }).code(), errc::closed);
         }
     }

@@ -24,7 +24,7 @@
 #include "memory/memory.hpp"
 #include "tasks/sanitizer.hpp"
 
-// What goes wrong with bulks, and what they cost the heap.
+// Failures of bulks, and their heap allocations.
 
 namespace amalgam {
 namespace {
@@ -76,7 +76,7 @@ TEST(bulk_failures, memory_that_cannot_be_accessed_is_said_to_be_here_or_at_the_
     }
 }
 
-/// In a process of its own, which the fault ends.
+/// Runs in a child process, which the fault ends.
 template <typename Touch>
 void expect_fault(Touch touch) {
     EXPECT_EXIT(
@@ -329,7 +329,7 @@ TEST(bulk_failures, forged_descriptors_touch_nothing) {
     const detail::origin out{&t.client.core(), t.client.lookup(t.server.address())};
     archive_writer(bytes, encoding::native, &out)(t.shown.descriptor());
     const detail::origin in{&t.server.core(), t.server.lookup(t.client.address())};
-    // Its rights, its length, and each byte of the key: see docs/wire/bulk.md.
+    // Rights, length, and each byte of the key: see docs/wire/bulk.md.
     std::vector<std::size_t> places{1};
     for (std::size_t at = 24; at < 32; ++at)
         places.push_back(at);
@@ -388,7 +388,7 @@ TEST(bulk_failures, a_descriptor_past_a_bound_is_refused_and_one_at_it_is_taken)
               "a descriptor of a kind there is not");
 }
 
-/// Whether `work()` went well although allocation number `n` of this thread was to fail.
+/// Whether `work()` succeeds although this thread's allocation number `n` fails.
 template <typename Work>
 bool survives(std::size_t n, Work work) {
     try {
@@ -440,7 +440,7 @@ TEST_P(bulk_allocations, whatever_allocation_fails_nothing_is_lost_but_the_opera
         const bulk pooled = expose_owned(t.server, cache.take(9000));
         const bulk vector = expose_owned(t.server, std::vector<char>(5000));
     };
-    // In a thread of its own, and on the stream, where what the stream does may fail, too.
+    // From another thread, and on the stream, where the stream's own work may fail, too.
     std::size_t n = 1;
     while (!survives(n, all))
         ASSERT_LT(++n, 1000u);

@@ -1,4 +1,4 @@
-// What a child of fork() does with the transfers that its parent has under way.
+// Effects of fork() on transfers that the parent has in flight.
 #include <algorithm>
 #include <cstddef>
 #include <future>
@@ -32,7 +32,7 @@ TEST_P(bulk_forks, a_child_lets_go_of_its_parents_transfers_without_waiting) {
     const peer there = client.lookup(server.addresses());
     const bulk far = client.procedure<bulk()>("memory").on(there)();
 
-    // The server does nothing until it is told, so both are under way in the fork.
+    // The server blocks until told, so both are in flight at the fork.
     std::promise<void> stands, go_on;
     server.define("stand", [&] {
         stands.set_value();
@@ -45,7 +45,7 @@ TEST_P(bulk_forks, a_child_lets_go_of_its_parents_transfers_without_waiting) {
 
     const pid_t child = ::fork();
     if (child == 0) {
-        ::alarm(60);  // Ends one that waits for ever.
+        ::alarm(60);  // Ends a test that waits forever.
         pulled.cancel();
         pulled = {};
         pushed = {};
@@ -110,7 +110,7 @@ TEST_P(bulk_children, one_that_returns_from_the_end_of_what_was_exposed_is_ended
     const peer there = client.lookup(server.addresses());
     const auto add_one = client.procedure<int(int)>("add_one").on(there);
     client.procedure<bulk()>("memory").on(there)();
-    // The notice that nobody needs it goes before.
+    // The first call carries the release of the borrowed memory.
     for (int i = 0; i < 100 || !child.forked(); ++i)
         EXPECT_EQ(add_one(i), i + 1);
     EXPECT_TRUE(child.was_ended());

@@ -16,7 +16,7 @@
 
 #include "bulk/bulk_testing.hpp"
 
-// What bulks do, on every transport.
+// Bulks, on every transport.
 
 namespace amalgam {
 namespace {
@@ -182,7 +182,7 @@ TEST_P(bulk_on, a_list_longer_than_all_memory_is_past_the_end) {
     std::vector<std::byte> memory = pattern(5000), mine(5000);
     const exposed shown = expose(client, memory, access::read_write);
     const bulk far = sent(shown);
-    // Never touched: together they are 10 bytes more than can be counted.
+    // Never accessed: their total exceeds the largest count by 10 bytes.
     const std::size_t half = std::size_t{1} << 63;
     const std::vector<mutable_bytes> list{
         {mine.data(), half}, {mine.data(), half}, {mine.data(), 10}};
@@ -209,7 +209,7 @@ TEST_P(bulk_on, memory_that_is_not_exposed_any_more_is_denied) {
     EXPECT_EQ(held.try_pull(mine).code(), errc::denied);
     EXPECT_EQ(held.try_push(mine).code(), errc::denied);
     EXPECT_EQ(memory, pattern(50000));
-    // Who closed it has a descriptor that says so.
+    // The descriptor of the closing side knows that it is closed.
     const bulk copy = shown;
     EXPECT_EQ(copy.try_pull(mine).code(), errc::denied);
     EXPECT_EQ(thrown_by([&] { sent(copy); }).code(), errc::invalid);
@@ -220,7 +220,7 @@ TEST_P(bulk_on, short_read_only_memory_rides_inside) {
     std::optional<exposed> shown(expose(client, std::as_const(text)));
     const bulk held = sent(*shown);
     EXPECT_TRUE(held.is_inside());
-    shown.reset();  // The bytes are there already.
+    shown.reset();  // The bytes have already been sent.
     std::string got(1000, ' ');
     held.pull(got);
     EXPECT_EQ(got, text);
@@ -263,7 +263,7 @@ TEST_P(bulk_on, owner_and_who_gets_it_back_reach_it_without_a_wire) {
     const bulk mine = shown;
     EXPECT_EQ(mine.local().data(), memory.data());
     EXPECT_EQ(mine.pull_all(), memory);
-    // There and back again.
+    // A round trip.
     server.define("give_back", [](bulk what) { return what; });
     const bulk back = client.procedure<bulk(bulk)>("give_back").on(to_server)(mine);
     EXPECT_TRUE(back.from().is_self());
@@ -321,7 +321,7 @@ TEST_P(bulk_on, abandoned_future_gives_the_bytes_back_before_it_is_gone) {
             auto later = held.start_pull(mine);
             if (i % 2 == 0) later.cancel();
         }
-        // Sanitizers and valgrind see whoever still writes here.
+        // Sanitizers and valgrind detect late writes here.
         std::fill(mine.begin(), mine.end(), std::byte{1});
         EXPECT_EQ(std::count(mine.begin(), mine.end(), std::byte{1}),
                   static_cast<long>(mine.size()));
@@ -349,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::ValuesIn(unless_thread_sanitizer({"shm://", "shm://?rma=ring", "tcp://127.0.0.1:0",
                                                "ucx+tcp://127.0.0.1:0", "ofi+tcp://127.0.0.1:0"})));
 
-// As bulk::push() says.
+// As promised by bulk::push().
 TEST_P(bulk_order, what_is_sent_after_a_push_has_ended_comes_after_its_bytes) {
     std::optional<engine> server, client;
     try {

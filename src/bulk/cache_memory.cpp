@@ -15,10 +15,10 @@ port_memory cache_memory::allocate(std::size_t bytes) {
                 return {piece_.holder, mine};
             }
         }
-        // Not under the lock: who allocates may be parked meanwhile.
+        // Not under the lock: the allocating ULT may be parked.
         port_memory fresh = allocate_port_memory(core_, piece_bytes);
         const std::lock_guard one(lock_);
-        std::swap(piece_, fresh);  // The one before ends after the lock, if it is not in use.
+        std::swap(piece_, fresh);  // The previous piece, if unused, is freed after the lock.
         cut_ = 0;
     }
 }

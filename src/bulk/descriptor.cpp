@@ -11,14 +11,14 @@
 
 #include "bulk/bulk_source.hpp"
 
-// What a descriptor is, and how it travels.
+// Descriptors and their wire format.
 
 namespace amalgam {
 namespace detail {
 
 namespace {
 
-/// Copies a range of a list of segments.
+/// Copies a range of a segment list.
 void copy_range(const std::vector<mutable_bytes>& list, std::uint64_t offset, mutable_bytes into) {
     for (const mutable_bytes& each : list) {
         if (into.empty()) return;

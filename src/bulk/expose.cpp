@@ -78,7 +78,7 @@ exposed expose(engine& where, const segments& bytes, access rights) {
 
 exposed expose(engine& where, const const_segments& bytes) {
     std::vector<mutable_bytes> list;
-    for (const const_bytes& each : bytes.list())  // Nobody writes: the rights see to that.
+    for (const const_bytes& each : bytes.list())  // The rights prevent writes.
         list.emplace_back(const_cast<std::byte*>(each.data()), each.size());
     return exposed(detail::show(where.core(), list, access::read, nullptr));
 }

@@ -14,14 +14,14 @@
 
 #include "bulk/bulk_testing.hpp"
 
-// Memory that descriptors own: it is there while anybody holds one, and not a moment longer.
+// Memory owned by descriptors: lives exactly as long as one of them.
 
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// A container that says when it is freed.
+/// A container that reports when it is freed.
 class watched {
 public:
     using value_type = std::byte;
@@ -109,7 +109,7 @@ TEST_F(owned, one_that_is_shared_and_const_can_be_read_only) {
     EXPECT_EQ(thrown_by([&] { (void)expose_owned(*client, null); }).code(), errc::invalid);
 }
 
-/// A network whose links hold little, so that what is sent waits, at the port or in the queue.
+/// A network with small links, so that messages queue at the port or in the engine.
 struct lent_slowly : testing::Test {
     loop_network net{{.inline_bytes = 64, .link_bytes = 2048}};
     engine server{net.port("server")};
@@ -150,7 +150,8 @@ TEST_F(lent_slowly, a_call_that_waited_for_room_still_lends_and_one_that_never_l
     EXPECT_TRUE(whole);
     calls.clear();
     net.run_until_idle();
-    EXPECT_EQ(freed, 40);  // Both engines live: nothing but the end of the calls has let go.
+    EXPECT_EQ(freed, 40);  // Both engines still live: the end of the calls alone released the
+                           // memory.
 }
 
 TEST_F(owned, one_way_call_carries_it_and_the_far_side_ends_it) {
@@ -159,7 +160,7 @@ TEST_F(owned, one_way_call_carries_it_and_the_far_side_ends_it) {
     EXPECT_EQ(freed, 0);
     std::vector<std::byte> into(20000);
     auto pull = there.held.start_pull(into);
-    there.held = bulk();  // The transfer still uses it.
+    there.held = bulk();  // The transfer still holds it.
     net.run_until_idle();
     EXPECT_TRUE(pull.wait().ok());
     EXPECT_EQ(into, pattern(20000));

@@ -12,8 +12,8 @@
 
 #include "bulk/bulk_source.hpp"
 
-// A transfer that overlaps with the work on it: a ring of buffers, each with what flies to or
-// from it.
+// A transfer that overlaps with the work on it: a ring of buffers, each with its transfer in
+// flight.
 
 namespace amalgam {
 namespace detail {
@@ -60,7 +60,7 @@ public:
         return slot.first(static_cast<std::size_t>(std::min<std::uint64_t>(left, slot.size())));
     }
     future<void>& flight(std::uint64_t chunk) noexcept { return flights_[chunk % depth()]; }
-    /// How each of them goes: with the time that is left of all.
+    /// Options of one chunk: the time left until the common deadline.
     bulk_options how() const {
         bulk_options each;
         each.chunk_bytes = chunk_;
@@ -78,7 +78,7 @@ private:
     std::vector<bulk_buffer> pooled_;
     std::vector<std::unique_ptr<std::byte[]>> heap_;
     std::vector<mutable_bytes> slots_;
-    // Last, so that it ends first: what still flies is canceled, and waited for.
+    // Last, so destroyed first: cancels transfers in flight, and waits for them.
     std::vector<future<void>> flights_;
 };
 

@@ -130,7 +130,7 @@ TEST(pipelined_in_virtual_time, deadline_counts_for_all_of_it_and_at_most_depth_
         client.procedure<void(bulk)>("work").on(client.lookup("loop://server")).start(shown);
     net.run_until_idle();
     EXPECT_EQ(call.wait(), errc::handler_failed);
-    // A round trip takes 2 ms, and brings four chunks.
+    // A round trip takes 2 ms, and moves four chunks.
     EXPECT_EQ(chunks, 16u);
     EXPECT_EQ(
         thrown_by([&] { shown.descriptor().pull_pipelined(10, 1, [](const_bytes) {}); }).code(),
@@ -221,7 +221,7 @@ TEST_P(cached, exposed_as_its_own_a_buffer_returns_when_the_last_descriptor_is_g
     EXPECT_EQ(copy.pull_all()[0], std::byte{44});
     EXPECT_EQ(cache.counts().bytes_in_use, 8192u);
     copy = bulk();
-    while (cache.counts().bytes_in_use != 0)  // Peers must be kept off it first, by the stream.
+    while (cache.counts().bytes_in_use != 0)  // The stream must first end the peers' access.
         std::this_thread::yield();
     engine other{one_more(GetParam())};
     EXPECT_EQ(thrown_by([&] { expose_owned(other, cache.take(10)); }).code(), errc::invalid);

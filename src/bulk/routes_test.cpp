@@ -1,4 +1,4 @@
-// Descriptors of memory that is reached by several ways.
+// Descriptors of memory that is reachable over several paths.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A server that listens at two addresses, and a client that has looked both up.
+/// A server listening at two addresses, and a client that looked up both.
 struct two_ways {
     ~two_ways() { held = bulk(); }
 
@@ -39,7 +39,7 @@ struct two_ways {
     two_ways() {
         there = in_client([&] { return client.lookup(server.addresses()); });
     }
-    /// The server's descriptor of what the client sends.
+    /// Gives the server a descriptor from the client.
     void send(const bulk& what) {
         server.define("hold", [&](bulk one) { held = std::move(one); });
         in_client([&] { client.procedure<void(bulk)>("hold").on(there)(what); });
@@ -96,7 +96,7 @@ TEST(bulk_routes, a_transfer_outlives_the_way_that_its_descriptor_came) {
     EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
     EXPECT_EQ(std::adjacent_find(told.begin(), told.end()), told.end());
     EXPECT_EQ(told.back(), memory.size());
-    // Another transfer takes the other way from its start.
+    // A new transfer uses the other path from the start.
     const auto fresh = pattern(3 << 20, 2);
     t.in(t.server, [&] { t.held.push(7, fresh); });
     EXPECT_TRUE(std::equal(fresh.begin(), fresh.end(), memory.begin() + 7));

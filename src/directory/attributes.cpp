@@ -8,9 +8,9 @@
 
 namespace amalgam {
 
-// A list: number of attributes (u32), its bytes (u32); then each attribute: bytes of its name
-// (u16), state (u16), bytes of its value (u32), bytes kept for its value (u32), 0 (u32), then the
-// value's room and the name, each with zeros up to a multiple of 8. Little-endian.
+// Wire format: number of attributes (u32), bytes of the list (u32); then per attribute: bytes of
+// its name (u16), state (u16), bytes of its value (u32), bytes reserved for its value (u32), 0
+// (u32), then the value's room and the name, each zero-padded to a multiple of 8. Little-endian.
 
 namespace {
 
@@ -174,7 +174,7 @@ void attribute_list::append(std::string_view name, const_bytes value, std::size_
                         "most for all of a resource or query; what is longer is sent as a "
                         "message",
                         before + more, name, room, max_bytes));
-    // Name and value may be this list's own: what they are in ends last.
+    // Name and value may point into this list, so its old memory is freed last.
     std::vector<std::uint64_t> old;
     const std::size_t words = (before + more) / 8;
     if (words > words_.capacity()) {
@@ -233,7 +233,7 @@ bool attribute_list::fill(std::string_view name, const_bytes value) {
         return true;
     }
     if (at == end) return false;
-    // There is not enough room: all is written anew.
+    // Not enough room: rebuild the list.
     attribute_list wider;
     for (const attribute& each : view()) {
         const bool is_it = each.name == name;

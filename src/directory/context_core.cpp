@@ -107,7 +107,7 @@ result<resource_id> context_core::try_open(const std::string& directory) {
         return {why.code().code, why.what()};
     }
     auto answer = open.on(*there).within(open_limit).try_call(describe());
-    // Nobody there is `disconnected` when that was known before the call was made.
+    // `disconnected` means that the peer was known to be gone before the call.
     if (!answer && answer.code() == errc::disconnected)
         return {errc::unreachable, answer.sentence()};
     if (!answer) return answer.why();
@@ -123,7 +123,7 @@ void context_core::open_at(const std::string& directory, bool start) {
     const bool starts = !id && id.code() == errc::unreachable && start;
     if (starts) start_directory(directory, secret_of(options_.secret));
     const time_point until = on_.now() + (starts ? start_limit : begin_limit);
-    // A server that has just begun listens before it serves.
+    // A starting server listens before it serves.
     const auto may_come = [&] {
         return !id && (id.code() == errc::not_found || (starts && id.code() == errc::unreachable));
     };
@@ -148,7 +148,7 @@ void context_core::close() noexcept {
             (void)close.on(directory()).within(open_limit).try_call(id_);
         }
     } catch (const std::exception&) {
-        // It is gone, and all that was ours with it; or it will see that we are.
+        // The directory is gone, and so are our resources; or it will notice that we are.
     }
     losses_.end();
     gate_->stop();
@@ -289,7 +289,7 @@ void context_core::stop_search(std::uint32_t search) noexcept {
     try {
         stop_.on(directory()).post(id_, search - of_lost);
     } catch (const std::exception&) {
-        // It ends with this context's connection.
+        // The search ends with this context's connection.
     }
 }
 
@@ -321,7 +321,7 @@ void context_core::unwatch(std::uint32_t number) noexcept {
     try {
         unwatch_.on(directory()).post(id_, number);
     } catch (const std::exception&) {
-        // It ends with this context's connection.
+        // The watch ends with this context's connection.
     }
 }
 

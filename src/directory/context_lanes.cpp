@@ -11,17 +11,16 @@
 
 namespace amalgam::detail {
 
-// Messages that nobody waits for: they arrive in the order in which they were begun.
+// Messages that nobody waits for: they arrive in the order in which they were started.
 
 namespace {
 
-constexpr std::size_t most_at_once = 64;  // Of one lane, under way.
+constexpr std::size_t most_at_once = 64;  // In flight per lane.
 
 }  // namespace
 
-/// Runs one lane. Short messages are called for without waiting for those before them: when one is
-/// refused, for want of room, the receiver refuses all behind it as well, until they begin anew.
-/// All else is sent alone.
+/// Runs one lane. Short messages are pipelined: when one is refused for lack of room, the receiver
+/// refuses all that follow, until one begins anew. Other messages are sent one at a time.
 ///
 /// Threads: one ULT.
 class context_core::lane_runner {
@@ -42,7 +41,7 @@ public:
             }
         }
     }
-    /// All that it has taken ends with that.
+    /// Ends everything taken from the lane with that failure.
     void fail(const amalgam::failure& why) noexcept {
         for (const asked& each : under_way_)
             each.what->end(&why);
@@ -53,7 +52,7 @@ public:
 private:
     struct entry {
         send_lanes::item what;
-        bool looked_again = false;  // Where it goes; so once only.
+        bool looked_again = false;  // Its location was looked up again; at most once.
     };
     struct asked : entry {
         peer there;
@@ -108,7 +107,7 @@ private:
             window_ = std::min(window_ + 1, most_at_once);
             return first.what->end(nullptr);
         }
-        // None behind it was stored, but for those that begin anew: so they can be sent again.
+        // None that follows was stored, except those that begin anew: so they can be resent.
         std::deque<asked> all;
         all.swap(under_way_);
         std::deque<entry> again;
@@ -119,13 +118,13 @@ private:
                       std::make_move_iterator(again.end()));
         begins_ = true;
         if (!is_full) return;
-        window_ = 1;  // What is sent past the room there is sent for nothing.
+        window_ = 1;  // Whatever exceeds the room is sent in vain.
         wait_for_room(again_.front().what->bytes);
     }
     void wait_for_room(std::size_t bytes) {
         try {
             of_.room_.on(of_.locate(to_, traffic::control))(to_, bytes);
-        } catch (const error& why) {  // So that each round has an end.
+        } catch (const error& why) {  // Guarantees progress in each round.
             const send_lanes::item first = std::move(again_.front().what);
             again_.pop_front();
             const amalgam::failure said{why.code(), why.what()};
@@ -133,7 +132,7 @@ private:
         }
     }
 
-    /// What became of one: it has ended, or is to be sent again. True: when there is room.
+    /// Outcome of one message: it has ended, or must be resent. True: when there is room.
     bool settle(asked& one, const result<errc>& became, std::deque<entry>& again) {
         const errc how = became ? *became : became.code().code;
         const bool is_full = became && how == errc::overloaded;
@@ -185,11 +184,11 @@ private:
     const resource_id to_;
     std::deque<asked> under_way_;
     std::size_t window_ = most_at_once;
-    std::deque<entry> again_;  // Before what is in the lane.
-    bool begins_ = true;       // The next one: whatever was refused before counts no more.
+    std::deque<entry> again_;  // Precede the messages in the lane.
+    bool begins_ = true;       // The next one begins anew: earlier refusals no longer count.
 };
 
-/// Where the ULT of a lane does not run, as its engine is gone, nobody else would.
+/// Fails the lane if its ULT never runs because the engine is gone.
 class context_core::lane_start {
 public:
     lane_start(std::shared_ptr<context_core> of, resource_id from, resource_id to) noexcept

@@ -12,7 +12,7 @@
 
 namespace amalgam::detail {
 
-// Messages between resources: where they go, by which way, and what becomes of them.
+// Messages between resources: their destination, path and outcome.
 
 namespace {
 
@@ -48,7 +48,8 @@ peer context_core::locate(resource_id which, traffic what) {
     if (found.id == resource_id::none) throw missing();
     const resource_id context = found.context == resource_id::none ? which : found.context;
     const std::vector<std::string> addresses = lines_of(found.values.text(context_addresses));
-    // Two servers may have given out the same id: then only the address tells their contexts apart.
+    // Two servers may have given out the same id: then only the address distinguishes their
+    // contexts.
     const auto known_there = where_.find_context(context);
     if (context == id_ && addresses == on_.addresses()) {
         where_.learn_context(context, ways_there(self_of(on_.core())));
@@ -59,7 +60,7 @@ peer context_core::locate(resource_id which, traffic what) {
         for (const peer_way& each : on_.ways(there)) {
             try {
                 gate_->enter(each.by, context_gate_role);
-            } catch (const error& why) {  // Then it is not used.
+            } catch (const error& why) {  // Such a path is not used.
                 log(log_level::info, "directory", "one way to a context does not work",
                     {{"address", each.address}, {"why", why.what()}});
             }
@@ -91,13 +92,13 @@ ways_there context_core::ways_to(const peer& context) {
 
 bool context_core::learn_sender(resource_id which) {
     const peer& from = call_context::current().from();
-    // What is this context's own is nobody else's.
+    // Nobody else may claim a resource of this context.
     if (const auto known = where_.find(which, traffic::small))
         return from.is_self() || !known->is_self();
     if (!from.is_self() && messages_.has(which)) return false;
     try {
         where_.learn_sender(which, ways_to(from));
-    } catch (const std::exception& why) {  // Of the user's choice.
+    } catch (const std::exception& why) {  // A user's choice function.
         log(log_level::warn, "directory", "no way was chosen to who sends", {{"why", why.what()}});
         where_.learn_sender(which, ways_there(from));
     }
@@ -110,7 +111,7 @@ context_core::nanoseconds context_core::left_until(time_point deadline) const {
 }
 
 bool context_core::may_be_elsewhere(resource_id to, const peer& there, errc became) {
-    // Where it was never reached it cannot have been stored, and be stored twice.
+    // Otherwise it may have been stored there, and resending would duplicate it.
     if (became != errc::not_found && became != errc::unreachable) return false;
     became == errc::unreachable ? where_.forget(there) : where_.forget(to);
     return true;
@@ -224,7 +225,7 @@ void context_core::post_now(resource_id from, resource_id to, std::int32_t tag,
     long_message_.on(there).post(from, to, tag, expose_owned(on_, content.take_registered()));
 }
 
-// To who is served here.
+// To the caller being served.
 void context_core::tell_undelivered(resource_id from, resource_id to, std::int32_t tag, errc why) {
     const auto back = where_.find(from, traffic::control);
     undelivered_.on(back.value_or(call_context::current().from())).post(from, to, tag, why);

@@ -10,14 +10,14 @@
 
 namespace amalgam::detail {
 
-// A directory that is lost may be started again. It knows nothing then: its contexts come back to
-// it under their old ids, with all that they had registered.
+// A lost directory may be restarted without its state: its contexts then register again under their
+// old ids, with all their resources.
 
 namespace {
 constexpr std::chrono::milliseconds pause_between_attempts{100};
 constexpr std::chrono::seconds pause_between_starts{2};
 constexpr std::chrono::seconds call_limit{5};
-// So long others may take to come back to a directory that this context is back at.
+// How long other contexts may take to return to a directory, after this one has.
 constexpr std::chrono::seconds doubt_limit{5};
 }  // namespace
 
@@ -68,7 +68,7 @@ void context_core::reopen() {
     for (attempt how = attempt::failed; !closed_;) {
         try {
             how = try_to_reopen();
-        } catch (const no_gate& why) {  // Its engine is still there.
+        } catch (const no_gate& why) {  // Its engine is still running.
             how = attempt::failed;
             log(log_level::debug, "directory", "the directory is not there again",
                 {{"why", why.what()}});
@@ -101,7 +101,7 @@ void context_core::reopen() {
     }
     reopened_.set();
     change(0, resource_change::kind::ended, {});
-    // It may have come so far that the directory knows it.
+    // It may have gone far enough to register with the directory.
     const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
     (void)close.on(directory()).within(call_limit).try_call(id_);
 }
@@ -133,8 +133,8 @@ context_core::attempt context_core::try_to_reopen() {
     return end_reopening(changes) ? attempt::done : attempt::failed;
 }
 
-// What a watch has told of stands, in doubt, until it is told of again: others may not have come
-// back yet. A watch that the directory has no room for ends.
+// What a watch has reported stays in doubt until reported again: other contexts may not have
+// returned yet. A watch that the directory has no room for ends.
 context_core::attempt context_core::watch_again_at(const peer& there) {
     std::vector<std::shared_ptr<watch_state>> all;
     {
@@ -145,7 +145,7 @@ context_core::attempt context_core::watch_again_at(const peer& there) {
     }
     for (const auto& state : all) {
         const unsigned time = state->doubt();
-        // It may be the same directory, which has the watch.
+        // If it is the same directory, it still has the watch.
         const auto ended = unwatch_.on(there).within(call_limit).try_call(id_, state->number());
         if (!ended) return failure(ended.code().code);
         const auto begun =
@@ -189,7 +189,7 @@ context_core::attempt context_core::reopen_at(const peer& there, resource_id whi
     return failure(answer ? answer->code : answer.code().code);
 }
 
-// False: something has changed meanwhile.
+// False: something changed meanwhile.
 bool context_core::end_reopening(std::uint64_t kept) {
     std::vector<resource_id> removed;
     {

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Two contexts at a directory that is killed and started again, in virtual time.
+/// Two contexts at a directory that is killed and restarted, in virtual time.
 class reopening : public testing::Test {
 protected:
     template <typename Work>
@@ -94,7 +94,7 @@ TEST_F(reopening, a_directory_that_is_started_again_has_what_its_contexts_had) {
     net.run_for(2s);
     ASSERT_TRUE(asked.ready() && added.ready());
     auto found = asked.get();
-    if (!found) found = in(second, [&] { return find_box(); });  // Its context may come later.
+    if (!found) found = in(second, [&] { return find_box(); });  // It may return later.
     ASSERT_TRUE(found);
     EXPECT_EQ(found->id, old);
     EXPECT_EQ(found->context, one->id());
@@ -110,7 +110,7 @@ TEST_F(reopening, a_directory_that_is_started_again_has_what_its_contexts_had) {
         box = {};
     });
     EXPECT_FALSE(in(second, [&] { return find_box(); }));
-    // And once more.
+    // A second time.
     box = in(first, [&] { return one->add({{"type", "box"}, {"n", "2"}}); });
     kill_directory();
     start(net.restart("host"));
@@ -130,7 +130,7 @@ TEST_F(reopening, a_directory_that_ends_without_its_engine_is_lost_and_another_t
     net.run_for(2s);
     ASSERT_TRUE(asked.ready());
     auto found = asked.get();
-    if (!found) found = in(second, [&] { return find_box(); });  // Its context may come later.
+    if (!found) found = in(second, [&] { return find_box(); });  // It may return later.
     ASSERT_TRUE(found);
     EXPECT_EQ(found->id, box.id());
     EXPECT_EQ(directory->contexts(), 2u);
@@ -200,7 +200,7 @@ TEST_F(reopening, a_watch_outlives_its_directory_and_is_told_what_differs) {
         return std::exchange(told, {});
     };
     EXPECT_EQ(those(), (std::vector<std::string>{"+1", "+brief", "+dies"}));
-    net.kill("third");  // Together with the directory: nobody sees it go.
+    net.kill("third");  // Together with the directory, so nobody notices.
     kill_directory();
     in(first, [&] { brief = {}; });
     auto added = first.spawn([&] { return one->add({{"type", "box"}, {"n", "new"}}); });
@@ -211,7 +211,7 @@ TEST_F(reopening, a_watch_outlives_its_directory_and_is_told_what_differs) {
     EXPECT_EQ(those(), std::vector<std::string>{"+new"});
     net.run_for(10s);
     EXPECT_EQ(those(), (std::vector<std::string>{"-brief", "-dies"}));
-    // It goes on as before; and once more.
+    // The watch goes on as before; then a second restart.
     in(first, [&] { (void)added.get(); });
     net.run_for(1s);
     EXPECT_EQ(those(), std::vector<std::string>{"-new"});
@@ -222,7 +222,7 @@ TEST_F(reopening, a_watch_outlives_its_directory_and_is_told_what_differs) {
     in(first, [&] { box = {}; });
     net.run_for(1s);
     EXPECT_EQ(those(), std::vector<std::string>{"-1"});
-    // One that ended meanwhile is not begun again.
+    // A watch ended meanwhile is not restarted.
     kill_directory();
     in(second, [&] { watch.end(); });
     start(net.restart("host"));
@@ -233,7 +233,7 @@ TEST_F(reopening, a_watch_outlives_its_directory_and_is_told_what_differs) {
     in(third, [&] { dies.reset(); });
 }
 
-/// The directory takes contexts for gone that do not answer.
+/// The directory drops contexts that do not respond.
 class reopening_impatiently : public reopening {
 protected:
     reopening_impatiently() {
@@ -250,7 +250,7 @@ TEST_F(reopening_impatiently, a_context_that_does_not_answer_is_gone_and_comes_b
     net.run_for(3s);
     EXPECT_EQ(directory->contexts(), 1u);
     EXPECT_FALSE(in(second, [&] { return find_box(); }));
-    net.heal("first");  // Its connection has not noticed.
+    net.heal("first");  // Its connection noticed nothing.
     net.run_for(2s);
     const auto found = in(second, [&] { return find_box(); });
     ASSERT_TRUE(found);
@@ -277,7 +277,7 @@ TEST_F(reopening, ids_that_another_directory_has_by_now_are_lost) {
     net.run_for(2s);
     kill_directory();
     namespace d = detail::at_directory;
-    // A context that was at the one that is lost, and found the other one first.
+    // A context of the lost directory that found the other one first.
     engine third(net.port("third"));
     const resource_id its{static_cast<std::uint32_t>(box.id()) + 1000};
     const bool taken = in(third, [&] {

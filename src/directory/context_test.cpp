@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A directory, and contexts of this process at it, over shared memory.
+/// A directory and two contexts, all in this process, over shared memory.
 class context_test : public testing::Test {
 protected:
     context_options at(context_options options = {}) {
@@ -122,7 +122,7 @@ TEST_F(context_test, a_search_finds_all_and_each_once) {
     stopped.stop();
     EXPECT_FALSE(stopped.next());
 
-    // While they go, those that stay are still found.
+    // While some resources go, those that stay are still found.
     auto thinning = two.search(query);
     std::size_t found = 0;
     for (; mine.size() > 10 && thinning.next(); ++found)
@@ -140,7 +140,7 @@ TEST_F(context_test, too_many_searches_are_refused_until_some_end) {
         begin();
     EXPECT_EQ(code_of(begin), errc::overloaded);
     many.clear();
-    while (code_of(begin) != errc::ok)  // Stops are not waited for.
+    while (code_of(begin) != errc::ok)  // Stopping a search does not wait.
         this_task::yield();
 }
 
@@ -167,7 +167,7 @@ TEST_F(context_test, a_watch_tells_what_is_there_what_appears_and_what_goes) {
     expect(kind::gone, "2");
     watch.end();
     const resource unseen = one.add({{"type", "x"}, {"n", "3"}});
-    two.self().send(one.id(), 0, "any");  // What had to be told has been by now.
+    two.self().send(one.id(), 0, "any");  // Every pending notification has arrived by now.
     EXPECT_FALSE(told.try_pop());
 }
 
@@ -280,10 +280,10 @@ TEST_F(context_test, where_there_is_no_room_senders_wait_and_posts_come_back) {
     EXPECT_EQ(code_of([&] { mine.send(box.id(), 3, std::string(1000, 'c'), 1ms); }),
               errc::timed_out);
     auto later = three.where().spawn([&] { mine.send(box.id(), 4, std::string(1000, 'd')); });
-    mine.post(box.id(), 5, std::string(40000, 'e'));  // Waits over here.
+    mine.post(box.id(), 5, std::string(40000, 'e'));  // Waits at the sender.
     EXPECT_FALSE(later.ready());
     EXPECT_EQ(box.receive().content.text()[0], 'a');
-    // 3 may still arrive, too: a send that timed out may have been on its way.
+    // 3 may still arrive, too: a send that timed out may have been in flight.
     std::set<int> missing{4, 5};
     while (!missing.empty()) {
         const int tag = box.receive().tag;
@@ -389,7 +389,7 @@ TEST(context_secret, keeps_out_who_does_not_know_it) {
     box.send(box.receive().from, 2, "and back");
     EXPECT_EQ(mine.receive().content.text(), "and back");
 
-    // A stranger who knows the address, but not the secret.
+    // A stranger that knows the address, but not the secret.
     engine stranger{"shm://"};
     const peer there = stranger.lookup(one.where().addresses());
     const auto message =
@@ -444,7 +444,7 @@ TEST(context, is_one_of_each_engine) {
         why = wrong.what();
     }
     EXPECT_TRUE(why.starts_with("this engine has a context already, expected one")) << why;
-    // It goes on, and others may come.
+    // It keeps working, and others may join.
     context other({.directory = on.address(), .secret = "swordfish"});
     const resource box = first.add({{"type", "box"}});
     EXPECT_TRUE(other.find(box.id()));
@@ -459,7 +459,7 @@ TEST(context, can_be_a_directory_of_its_own) {
     EXPECT_EQ(b.receive().content.text(), "hello");
 }
 
-/// The same on a network in virtual time.
+/// The same on a virtual-time network.
 class loop_contexts : public testing::Test {
 protected:
     template <typename Work>

@@ -14,9 +14,9 @@
 namespace amalgam::detail {
 
 namespace {
-constexpr std::size_t looks_at_once = 4096;  // Of a search, while nothing else is served.
+constexpr std::size_t looks_at_once = 4096;  // Of a search, before other calls get a turn.
 
-/// A search of the registry ends with its lock held, also where its ULT is canceled.
+/// Destroys a search of the registry with the lock held, even if its ULT is canceled.
 struct ends_locked {
     std::unique_lock<std::mutex>& lock;
     std::unique_ptr<store_search>& search;
@@ -58,8 +58,8 @@ void directory_core::start_rest() {
                                          [self = weak_from_this()](watched_change&& change) {
                                              if (const auto me = self.lock())
                                                  (void)me->alone([&] {
-                                                     // Of two that have an id this server's is
-                                                     // meant, as by find().
+                                                     // If two resources have the id, this server's
+                                                     // counts, as in find().
                                                      if (!me->registry_.has(change.which.id))
                                                          me->note(std::move(change));
                                                      return true;
@@ -105,7 +105,7 @@ void directory_core::stop() noexcept {
     tell_end();
 }
 
-// Contexts see that a process is lost, but not that its engine goes on without this.
+// Contexts notice the loss of a process, but not the end of a directory whose engine goes on.
 void directory_core::tell_end() noexcept {
     std::unordered_map<resource_id, client> all;
     {
@@ -118,7 +118,7 @@ void directory_core::tell_end() noexcept {
         try {
             dropped_.on(each.who).post();
         } catch (const std::exception&) {
-            // Its connection is lost, of which it hears; or a call will tell it.
+            // Its connection is lost, which it notices; or its next call will fail.
         }
     }
 }
@@ -219,7 +219,7 @@ void directory_core::gather(const std::shared_ptr<spread>& into, const attribute
     std::unordered_set<std::uint64_t> heard;
     try {
         silent = ring_->search(query, [&](std::vector<first_answer>&& some) {
-            // A server has one first answer; it is asked for the next ones once.
+            // Keep one first answer per server, so that its next ones are asked for once.
             std::erase_if(
                 some, [&](const first_answer& each) { return !heard.insert(each.server).second; });
             std::unique_lock one(lock_);
@@ -269,7 +269,7 @@ next_answer directory_core::next_elsewhere(const search_key& which,
             one.lock();
             state->silent += std::exchange(answer.silent, 0);
         }
-        if (!answer.over) state->others.push_back(std::move(first));  // Each server has its turn.
+        if (!answer.over) state->others.push_back(std::move(first));  // Round-robin.
     }
     state->busy = false;
     answer.silent = state->silent;
@@ -339,7 +339,7 @@ next_answer directory_core::next_here(std::uint64_t search) {
         next_answer answer;
         {
             const std::lock_guard one(lock_);
-            if (!guests_.has(search)) return {true, {}, 1};  // It was asked for too late.
+            if (!guests_.has(search)) return {true, {}, 1};  // The request came too late.
             const auto how = guests_.next(search, looks_at_once, on_.now(), answer.found);
             answer.over = how == store_search::outcome::over;
             if (how != store_search::outcome::unfinished) return answer;
@@ -370,7 +370,7 @@ reply<bool> directory_core::watch(resource_id context, std::uint32_t number, att
         check_is(context);
         registry_.watch(context, number, query);
         of_context = !clients_[context].is_server;
-        if (!of_context)  // That was all there is.
+        if (!of_context)  // End of existing ones.
             note({context, number, resource_change::kind::appeared, {}});
         return true;
     });
@@ -389,7 +389,7 @@ void directory_core::unwatch(resource_id context, std::uint32_t number) {
 
 void directory_core::note(watched_change&& change) {
     const auto at = clients_.find(change.watcher);
-    if (at == clients_.end()) return;  // It is about to go.
+    if (at == clients_.end()) return;  // It is being removed.
     client& whom = at->second;
     if (whom.missed) return;
     if (!whom.telling) {

@@ -10,15 +10,15 @@
 
 namespace amalgam::detail {
 
-// Who comes and goes: contexts, those whose directory was lost, and other servers.
+// Arrivals and departures of contexts, returning contexts, and other servers.
 
 namespace {
-constexpr std::size_t few_ids = resource_store::ids_per_range / 4;  // Then more are claimed.
+constexpr std::size_t few_ids = resource_store::ids_per_range / 4;  // Below it, claim a range.
 constexpr const char* has_just_begun = "the directory has no ids yet: it has just begun";
 }  // namespace
 
 reply<resource_id> directory_core::open(attribute_view what) {
-    // The first range of ids may still be claimed.
+    // The first id range may still be pending.
     if (!ring_->wait_until_ready(options_.ring.answer_limit))
         return {errc::overloaded, has_just_begun, {}};
     return alone([&] { return open_for_caller(what, resource_id::none); });
@@ -36,7 +36,7 @@ resource_id directory_core::open_for_caller(const attribute_view& what, resource
         registry_.close(id);
         throw;
     }
-    if (call.canceled()) {  // It went meanwhile, and nobody will say so again.
+    if (call.canceled()) {  // It disconnected meanwhile, and no further notice will come.
         clients_.erase(id);
         registry_.close(id);
         throw error(errc::canceled, "the context is gone");
@@ -47,7 +47,8 @@ resource_id directory_core::open_for_caller(const attribute_view& what, resource
 reply<bool> directory_core::reopen(resource_id context, resource_id which, attribute_view what) {
     if (!ring_->wait_until_ready(options_.ring.answer_limit))
         return {errc::overloaded, has_just_begun, {}};
-    if (which != context) {  // So that no stranger has ranges claimed for resources of others.
+    if (which != context) {  // So that a stranger cannot make us claim ranges for others'
+                             // resources.
         const auto known = alone([&] {
             check_is(context);
             return true;
@@ -61,7 +62,7 @@ reply<bool> directory_core::reopen(resource_id context, resource_id which, attri
                 {}};
     return alone([&] {
         if (which == context) {
-            const auto at = clients_.find(context);  // It may be here, and not have heard so.
+            const auto at = clients_.find(context);  // It may still be registered.
             if (at == clients_.end() || !(at->second.who == call_context::current().from()))
                 (void)open_for_caller(what, context);
             return true;
@@ -86,7 +87,7 @@ void directory_core::close(resource_id context) {
 reply<resource_id> directory_core::open_guest() {
     return alone([&] {
         const peer& who = call_context::current().from();
-        // Who comes again has forgotten what it was here before.
+        // A returning server has forgotten its earlier registration.
         if (const auto before = servers_.find(who); before != servers_.end())
             close_one(before->second);
         const resource_id id = registry_.open_guest();
@@ -98,7 +99,7 @@ reply<resource_id> directory_core::open_guest() {
     });
 }
 
-// Only of this host: the name is no business of others.
+// Only for callers on this host, which share the name.
 bool directory_core::make_way() {
     if (!options_.on_make_way || !is_local(call_context::current().from().address())) return false;
     options_.on_make_way();
@@ -129,7 +130,7 @@ void directory_core::close_all_of(const peer& gone) {
         far_->remove_all(each);
 }
 
-// ---- contexts whose process hangs
+// ---- unresponsive contexts
 
 void directory_core::keep_looking() {
     if (options_.silence.count() <= 0 || std::exchange(looking_, true)) return;
@@ -149,7 +150,7 @@ void directory_core::look_after_contexts() {
                         silent.emplace_back(id, each.who);
             }
             look_at(silent);
-        } catch (const std::exception& why) {  // There is no memory for it now.
+        } catch (const std::exception& why) {  // Out of memory for now.
             log(log_level::warn, "directory", "contexts were not looked after",
                 {{"why", why.what()}});
         }
@@ -181,9 +182,9 @@ void directory_core::drop(resource_id context, const peer& who) {
         {{"context", number(context)}});
     far_->remove_all(context);
     try {
-        dropped_.on(who).post();  // It hears of it when it goes on.
+        dropped_.on(who).post();  // It will see this when it resumes.
     } catch (const error&) {
-        // Its connection is lost, of which it hears, too.
+        // Its connection is lost, which it will notice, too.
     }
 }
 

@@ -22,8 +22,8 @@ namespace {
 constexpr const char* first_line = "amalgam directory 1\n";
 constexpr std::size_t most_bytes = std::size_t{64} << 10;
 
-/// Of its network: names in shared memory are each network namespace's own. The number of such a
-/// namespace's file may come again; its cookie, of Linux 5.14 and later, does not.
+/// Specific to the network namespace, because names in shared memory are. The inode number of a
+/// namespace may be reused; its cookie, of Linux 5.14 and later, is not.
 std::string name_of_this_host() {
     constexpr int netns_cookie = 71;  // SO_NETNS_COOKIE
     std::uint64_t cookie = 0;

@@ -19,7 +19,7 @@ TEST(directory_server, is_one_of_each_engine) {
         EXPECT_STREQ(why.what(),
                      "this engine has a directory_server already, expected one for each engine: "
                      "use that one, or make another engine");
-        // It goes on.
+        // It keeps working.
         context here{"shm://", {.directory = on.address(), .secret = secret}};
         const resource box = here.add({{"type", "box"}});
         EXPECT_EQ(first.resources(), 2u);

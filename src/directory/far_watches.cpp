@@ -48,7 +48,7 @@ void far_watches::bring_up_to_date(std::uint64_t server) {
     try {
         while (tell_one(server)) {
         }
-    } catch (const error& why) {  // It is tried again when the servers are seen the next time.
+    } catch (const error& why) {  // Retried when the servers are next seen.
         log(log_level::debug, "directory", "another directory was not told of a watch",
             {{"server", server}, {"why", why.what()}});
     }
@@ -77,8 +77,8 @@ bool far_watches::tell_one(std::uint64_t server) {
     const auto there = ring->reach(server);
     if (!there) return false;
     if (guest == resource_id::none) {
-        // Where another one has its address now, or has said so, that would lose what it is asked
-        // for as itself.
+        // If another server has, or claims, its address now, a guest there would get that server's
+        // reports.
         if (!ring->is_at(*there, server)) return false;
         guest = open_guest_.on(*there).within(ring->answer_limit())().take();
         const std::lock_guard one(lock_);
@@ -88,7 +88,7 @@ bool far_watches::tell_one(std::uint64_t server) {
         at->second.who = *there;
     }
     {
-        // Before it says anything about it.
+        // Before its first report.
         const std::lock_guard one(lock_);
         const auto at = servers_.find(server);
         if (at == servers_.end() || !watches_.contains(number)) return at != servers_.end();
@@ -103,7 +103,7 @@ bool far_watches::tell_one(std::uint64_t server) {
         if (at == servers_.end()) throw;
         at->second.has.erase(number);
         if (why.code() == errc::denied && at->second.guest == guest) {
-            // It has taken this one for gone meanwhile, with all its watches.
+            // It has dropped this server meanwhile, with all its watches.
             at->second.guest = resource_id::none;
             at->second.has.clear();
         }
@@ -151,7 +151,7 @@ void far_watches::forget(std::uint32_t watch) {
         try {
             unwatch_.on(who).post(guest, watch);
         } catch (const std::exception&) {
-            // It ends with the connection.
+            // The watch ends with the connection.
         }
     }
 }
@@ -175,7 +175,7 @@ void far_watches::doubt(std::uint64_t server, std::uint32_t watch) {
         each.in_doubt = true;
 }
 
-// It has told of all that there is.
+// The server has reported everything it has.
 void far_watches::settle(std::uint64_t server, std::uint32_t watch) {
     std::vector<watched_change> gone;
     {
@@ -266,10 +266,10 @@ void far_watches::changed(const peer& by, std::uint64_t server, std::uint32_t wa
     {
         const std::lock_guard one(lock_);
         const auto from = servers_.find(server);
-        if (from == servers_.end() || !(from->second.who == by)) return;  // Or a stranger says so.
+        if (from == servers_.end() || !(from->second.who == by)) return;  // Or from a stranger.
         const bool is_all = which.id == resource_id::none && what == kind::appeared;
         if (which.id == resource_id::none && !is_all) {
-            // It had too much to tell, and has forgotten the watches: it is asked again.
+            // It had too many reports pending and dropped the watches: ask again.
             from->second.has.clear();
             return;
         }

@@ -16,7 +16,7 @@ namespace amalgam::detail {
 
 namespace {
 
-constexpr std::size_t most_at_once = 8;  // Challenges of one peer.
+constexpr std::size_t most_at_once = 8;  // Challenges per peer.
 constexpr std::chrono::seconds show_limit{1};
 
 std::string challenge_name(std::string_view role) {
@@ -91,7 +91,7 @@ void gate::start() {
 }
 
 void gate::stop() noexcept {
-    if (!std::exchange(is_shown_, false)) return;  // Nor is it another's that is shown.
+    if (!std::exchange(is_shown_, false)) return;  // Else another gate's is defined.
     losses_.end();
     on_.undefine(library_name{challenge_name(role_)});
     on_.undefine(library_name{prove_name(role_)});
@@ -108,7 +108,7 @@ gate_proof gate::hash(std::string_view purpose, std::string_view text) const {
 
 gate_proof gate::prove(std::string_view role, bool caller, const gate_nonce& theirs,
                        const gate_nonce& ours) const {
-    // Which end proves it is part of it, so that an answer is no use as a question.
+    // Includes the proving side, so that an answer cannot be replayed as a request.
     std::string text = caller ? "caller" : "callee";
     const gate_nonce& callers = caller ? ours : theirs;
     const gate_nonce& callees = caller ? theirs : ours;
@@ -136,7 +136,7 @@ bool gate::proved(gate_proof proof) {
         return same(proof, prove(role_, true, each.second, each.first));
     });
     const bool is_right = met != open.end();
-    // One try for all of them.
+    // A wrong proof discards all its challenges.
     is_right ? (void)open.erase(met) : open.clear();
     if (open.empty()) challenges_.erase(at);
     if (!is_right) {
@@ -164,7 +164,7 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
     const auto show = on_.procedure<bool(gate_proof)>(prove_name(role));
     const gate_nonce ours = random_nonce();
     auto answer = ask.on(there).within(within).try_call(ours);
-    // A directory that has just begun listens before it serves.
+    // A starting directory listens before it serves.
     const auto until = on_.now() + std::min<std::chrono::nanoseconds>(within, show_limit);
     while (!answer && answer.code() == errc::not_found && role == gate_role && on_.now() < until) {
         this_task::sleep_for(std::chrono::milliseconds(5));
@@ -180,7 +180,7 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
         throw error(errc::denied, refusal("does not take the secret"));
     const std::lock_guard one(lock_);
     entered_[there].emplace(role);
-    trusted_.insert(there);  // It has proved it just as well.
+    trusted_.insert(there);  // The peer has proved it, too.
 }
 
 void gate::leave(const peer& there) {

@@ -13,7 +13,7 @@
 namespace amalgam::detail {
 namespace {
 
-/// A gate, and somebody who knocks, on a network in virtual time.
+/// A gate, and a peer that authenticates, on a virtual-time network.
 class gate_test : public testing::Test {
 protected:
     gate_test() { server->start(); }

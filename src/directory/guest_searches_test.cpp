@@ -80,7 +80,7 @@ TEST_F(guest_searches_test, their_queries_take_so_many_bytes_and_give_them_back)
     numbers.push_back(guests.keep(all.make_search(query(200)), at(3)));
     EXPECT_FALSE(guests.has(numbers[0]));
     EXPECT_EQ(guests.size(), 3u);
-    // One that ends makes room for one, however it ends.
+    // Each search that ends frees a slot, however it ends.
     for (int i = 4; i < 10; ++i) {
         guests.stop(numbers.back());
         numbers.back() = guests.keep(all.make_search(query(200)), at(i));

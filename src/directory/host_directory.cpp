@@ -22,7 +22,7 @@ void forget_host_directory() noexcept {
     try {
         detail::directory_record().forget();
     } catch (const std::exception&) {
-        // There is no memory for its name.
+        // Out of memory for its name.
     }
 }
 

@@ -8,7 +8,7 @@
 namespace amalgam::detail {
 namespace {
 
-/// Peers that nobody talks to.
+/// Peers that are never contacted.
 class locations_test : public testing::Test {
 protected:
     peer at(const char* name) {

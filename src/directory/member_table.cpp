@@ -12,7 +12,7 @@
 namespace amalgam::detail {
 
 bool is_proper(const member& one) {
-    constexpr std::size_t most_bytes = 255;  // Of an address.
+    constexpr std::size_t most_bytes = 255;  // Per address.
     const auto each_once = [](std::vector<std::uint32_t> ranges) {
         if (ranges.size() > most_ranges) return false;
         std::sort(ranges.begin(), ranges.end());
@@ -149,7 +149,7 @@ std::vector<delegation> member_table::split_around(std::uint64_t key, const ring
 }
 
 std::vector<delegation> member_table::split(const ring_part& part, std::size_t most) const {
-    // The ring's keys from part.from on; those inside the part are one range of it.
+    // Keys in ring order after part.from; those inside the part are a contiguous range.
     const auto start = std::upper_bound(ring_.begin(), ring_.end(), part.from) - ring_.begin();
     const auto key = [&](std::size_t i) {
         return ring_[(static_cast<std::size_t>(start) + i) % ring_.size()];
@@ -158,7 +158,7 @@ std::vector<delegation> member_table::split(const ring_part& part, std::size_t m
         std::size_t low = 0;
         for (std::size_t high = ring_.size(); low < high;) {
             const std::size_t middle = (low + high) / 2;
-            // Where the key is part.from itself it is the last: its distance is that of the ring.
+            // part.from itself comes last: its distance is the whole ring.
             const std::uint64_t here = key(middle) - part.from;
             if (here != 0 && here < distance) {
                 low = middle + 1;

@@ -157,7 +157,7 @@ TEST(member_table, cuts_a_part_into_pieces_that_hold_all_of_it_once) {
         SCOPED_TRACE(seed);
         seeded_random random(seed);
         member_table table;
-        // Of few keys some lie where a part begins or ends.
+        // With few keys, some coincide with the bounds of a part.
         const std::uint64_t keys = random.chance(0.5) ? 50 : ~0ull;
         for (std::uint64_t left = random.below(40); left > 0; --left)
             table.learn(of(1 + random.below(keys)), at(0));
@@ -186,7 +186,7 @@ TEST(member_table, cuts_a_part_into_pieces_that_hold_all_of_it_once) {
     }
 }
 
-/// Asks as servers would; each has its own table.
+/// Delegates as servers would, each with its own table.
 void ask(const std::map<std::uint64_t, member_table>& tables, std::uint64_t who,
          const ring_part& part, std::map<std::uint64_t, int>& asked) {
     ++asked[who];

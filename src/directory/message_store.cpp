@@ -71,7 +71,7 @@ message_store::taker* message_store::taker_of(const takers& those,
 
 errc message_store::room_for(resource_id to, std::size_t bytes) const noexcept {
     if (boxes_.find(to) == boxes_.end()) return errc::not_found;
-    // A message that is longer than all the room may wait there alone.
+    // A message larger than the whole store may be stored alone.
     const bool fits =
         held_ == 0 || counted(bytes) <= most_bytes_ - std::min(most_bytes_, held_bytes_);
     return fits ? errc::ok : errc::overloaded;
@@ -130,7 +130,7 @@ errc message_store::wait_for_room(resource_id to, std::size_t bytes, time_point 
             return errc::overloaded;
         }
         one.unlock();
-        me.who.park();  // It was told in the last moment.
+        me.who.park();  // Unparked at the last moment.
     }
     const std::lock_guard one(lock_);
     return room_for(to, bytes);
@@ -218,7 +218,7 @@ std::optional<resource_message> message_store::take(resource_id to, const messag
             return std::nullopt;
         }
         one.unlock();
-        me.who.park();  // It was given something in the last moment.
+        me.who.park();  // Got a message at the last moment.
     }
     if (me.ended != errc::ok) {
         throw error(me.ended, me.ended == errc::closed

@@ -144,7 +144,7 @@ TEST(message_store, refuses_what_follows_a_refused_message_until_its_sender_begi
     EXPECT_EQ(put_in(3, turn::begins), errc::ok);
     EXPECT_EQ(store.try_take(here, {})->tag, 9);
     EXPECT_EQ(put_in(4, turn::follows), errc::ok);
-    // A resource that comes again has refused nobody, and so many are remembered.
+    // A re-created resource has refused nobody, and the limit holds.
     EXPECT_EQ(put_in(5, turn::follows), errc::overloaded);
     store.close(here);
     store.open(here);

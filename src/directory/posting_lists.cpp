@@ -115,7 +115,7 @@ void posting_lists::drop_if_empty(std::uint32_t which) noexcept {
     std::size_t hole = home(lists_[which].key);
     while (table_[hole] != which)
         hole = (hole + 1) & last;
-    // What was pushed past the hole moves up, so that a search never meets a gap too early.
+    // Moves displaced entries into the hole, so that probing never stops too early.
     for (std::size_t at = (hole + 1) & last; table_[at] != none; at = (at + 1) & last) {
         const std::size_t wanted = home(lists_[table_[at]].key);
         if (((at - wanted) & last) < ((at - hole) & last)) continue;
@@ -128,7 +128,7 @@ void posting_lists::drop_if_empty(std::uint32_t which) noexcept {
     --used_;
 }
 
-/// For the list of `key`, and not in it yet.
+/// For the list of `key`, not linked into it yet.
 std::uint32_t posting_lists::make_place(std::uint64_t key, std::uint32_t owner,
                                         std::uint32_t chain) {
     if (free_places_ == none) {
@@ -146,7 +146,7 @@ void posting_lists::free_place(std::uint32_t which) noexcept {
     free_places_ = which;
 }
 
-/// Behind `behind`, or at the front when that is none. The list is the place's own.
+/// After `behind`, or at the front if that is none. Uses the place's own list.
 void posting_lists::link(std::uint32_t which, std::uint32_t behind) noexcept {
     list& into = lists_[places_[which].list];
     const std::uint32_t after = behind == none ? into.first : places_[behind].next;

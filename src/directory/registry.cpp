@@ -155,7 +155,7 @@ void registry::set(resource_id context, resource_id id, const attribute_view& ch
     const attribute_list before(which.what);
     const attribute_list now = attribute_list(before).set_all(changes);
     const std::size_t less = before.bytes().size(), more = now.bytes().size();
-    const bool counts = id != context;  // As add() does, and open() does not.
+    const bool counts = id != context;  // A context's own bytes do not count.
     if (counts) {
         whose.bytes -= less;
         try {
@@ -249,7 +249,7 @@ void registry::stop_search(resource_id context, std::uint32_t search) {
 
 void registry::watch(resource_id context, std::uint32_t number, const attribute_view& query) {
     client& whose = client_of(context);
-    // Another server comes for all its contexts.
+    // A server watches on behalf of all its contexts.
     const std::size_t most = is_guest(context) ? limits_.watches * 64 : limits_.watches;
     check_limit(whose.watches.size(), most, "watches");
     check_room(whose, query);

@@ -45,7 +45,7 @@ TEST_F(registry_test, what_a_context_asks_for_counts_as_what_it_has) {
         EXPECT_EQ(each, errc::overloaded);
     for (int i = 0; i < 2; ++i)
         all.stop_search(whose, search);
-    for (int i = 0; i < 3; ++i) {  // An empty one has bytes, too, which come back with it.
+    for (int i = 0; i < 3; ++i) {  // An empty list has bytes, too, which are released with it.
         all.stop_search(whose, all.start_search(whose, {}));
         watch();
         EXPECT_EQ(code_of(begin_search), errc::overloaded);

@@ -1,4 +1,4 @@
-// Attributes that change, and who has a resource.
+// Changing attributes, and ownership of resources.
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +52,7 @@ TEST(resource_set, changes_what_is_found_and_what_watches_are_told_on_all_hosts)
     EXPECT_TRUE(all.find(0, {{"new", "x"}}));
     const std::vector<std::pair<kind, std::string>> expected{
         {kind::appeared, "1"}, {kind::changed, "2"}, {kind::gone, "2"}, {kind::appeared, "3"}};
-    // Where it no longer fits, its values are those that it has by then.
+    // When it no longer matches, the report has its values at that point.
     for (const std::size_t at : {0, 1})
         EXPECT_EQ(told[at], expected) << at;
     all.in(1, [&](context& here) {
@@ -148,7 +148,7 @@ TEST(messages, nobody_sends_as_a_resource_of_the_receiver) {
         return done.get();
     };
     EXPECT_EQ(says_so(other, box), errc::denied);
-    // Also when it has been heard from.
+    // Also after a message from it.
     all.in(0, [&](context& here) { here.core().post(other, box, 2, const_bytes()); });
     EXPECT_EQ(says_so(other, box), errc::denied);
     EXPECT_EQ(says_so(resource_id{12345}, box), errc::ok) << "of that nothing is known";
@@ -183,7 +183,7 @@ TEST(messages, a_resource_that_is_elsewhere_by_now_is_looked_for_again) {
     all.net.run_for(2s);
     opened.get();
     all.in(0, [&](context&) { box = {}; });
-    // The other context gets the id, as after its directory was lost.
+    // The other context takes the id, as after loss of its directory.
     in_other([&] {
         namespace d = detail::at_directory;
         EXPECT_EQ(other_user.procedure<d::reopen>(d::reopen_name)

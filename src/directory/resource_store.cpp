@@ -11,8 +11,7 @@ namespace amalgam::detail {
 
 namespace {
 
-// An attribute may fall together with another, or with what is no attribute's: then its list is
-// longer than it need be.
+// A collision with another attribute, or with an internal key, only makes a list longer.
 std::uint64_t hash(const_bytes bytes, std::uint64_t seed) noexcept {
     const std::byte* at = bytes.data();
     std::size_t left = bytes.size();
@@ -113,7 +112,7 @@ void resource_store::change(resource_id id, attribute_view what) {
     const std::uint32_t slot = slot_of(id);
     record& one = records_[slot];
     auto memory = copy_of(what);
-    // Places are chained in the order of the attributes, the last one first, before the others.
+    // The chain starts with the places of the attributes, last attribute first; then the others.
     std::vector<std::uint32_t> had(one.what.size()), has, entered;
     has.reserve(what.size());
     entered.reserve(what.size());

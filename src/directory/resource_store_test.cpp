@@ -64,7 +64,7 @@ TEST(resource_store, a_range_that_is_retired_gives_no_ids_and_keeps_those_it_gav
         std::vector<resource_id> given;
         for (std::size_t i = 0; i < before; ++i)
             given.push_back(store.add(resource_id::none, {}));
-        // Some are free again before, some are afterwards.
+        // Some ids are freed before, some afterwards.
         std::size_t in_others = 0, removed = 0;
         for (std::size_t i = 0; i < given.size(); ++i) {
             if (i == given.size() / 2) store.retire_range(7);
@@ -154,7 +154,7 @@ TEST(store_search, finds_what_is_there_from_its_start_to_its_end_once) {
     store_search other(store, attribute_list{{"type", "server"}});
     ASSERT_EQ(search.next(found, 100), outcome::found);
     EXPECT_EQ(found.id, ids[0]);
-    store.remove(ids[0]);  // The one it stands at,
+    store.remove(ids[0]);  // The current position,
     store.remove(ids[1]);  // and the next.
     ASSERT_EQ(search.next(found, 100), outcome::found);
     EXPECT_EQ(found.id, ids[2]);
@@ -188,14 +188,14 @@ TEST(store_search, looks_at_so_many_at_a_time) {
     EXPECT_EQ(search.next(found, 4), outcome::over);
 }
 
-/// The same as the store by looking at everything.
+/// Model of the store: linear search over everything.
 struct plain_store {
     struct one {
         resource_id id;
         resource_id context;
         attribute_list what;
     };
-    std::vector<one> all;  // In the order of registration.
+    std::vector<one> all;  // In order of registration.
 
     std::vector<resource_id> matching(const attribute_view& query) const {
         std::vector<resource_id> found;

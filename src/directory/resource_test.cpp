@@ -1,4 +1,4 @@
-// Messages between resources, what outlives a context, and what a directory lets it take.
+// Messages between resources, what outlives a context, and limits of a directory.
 #include <atomic>
 #include <map>
 #include <memory>
@@ -32,7 +32,7 @@ errc code_of_work(Work work) {
     return errc::ok;
 }
 
-/// Two contexts of this process at a directory, over shared memory.
+/// A directory and two contexts, all in this process, over shared memory.
 class resource_test : public testing::Test {
 protected:
     context_options at(context_options options = {}) {
@@ -175,7 +175,7 @@ TEST_F(resource_test, a_directory_is_lost_with_its_engine_and_serves_nobody_befo
     directory.reset();
     EXPECT_EQ(find(), errc::not_found);
     host.stop();
-    while (find() != errc::disconnected)  // It takes a moment to hear of it.
+    while (find() != errc::disconnected)  // The loss takes a moment to be noticed.
         std::this_thread::yield();
 }
 
@@ -276,7 +276,7 @@ TEST_F(limited_directory, a_watch_that_is_not_told_as_fast_as_changes_come_ends)
     };
     add();
     add();
-    in(first, [&] { one.reset(); });  // Both go at once.
+    in(first, [&] { one.reset(); });  // Both disappear at once.
     net.run_for(1s);
     EXPECT_EQ(told, (std::vector<kind>{kind::appeared, kind::appeared, kind::ended}));
     one = open(first);
@@ -288,7 +288,7 @@ TEST_F(limited_directory, a_watch_that_is_not_told_as_fast_as_changes_come_ends)
     in(second, [&] { watch.end(); });
 }
 
-/// One that asks nobody whether he hangs.
+/// A directory without liveness checks of its contexts.
 class patient_directory : public limited_directory {
 protected:
     patient_directory() : limited_directory({.silence = 0ms}) {}

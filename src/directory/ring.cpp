@@ -14,7 +14,7 @@
 namespace amalgam::detail {
 
 namespace {
-constexpr std::chrono::milliseconds gather_time{5};  // News that come together travel together.
+constexpr std::chrono::milliseconds gather_time{5};  // News within this time is sent together.
 
 }  // namespace
 
@@ -71,7 +71,7 @@ void directory_ring::start() {
     listen();
     run([](directory_ring& me) {
         me.join();
-        // Who is heard now is met before ids are claimed that it may have.
+        // Meet servers heard now before claiming ids they may own.
         if (me.options_.medium && me.size() == 1)
             (void)me.has_met_.wait_for(me.options_.claim_time);
         if (me.self().ranges.empty()) me.want_range();
@@ -115,7 +115,7 @@ ring_news directory_ring::all() {
     return known;
 }
 
-// ---- who there is
+// ---- membership
 
 void directory_ring::join() {
     for (const std::string& each : options_.others) {
@@ -148,10 +148,10 @@ void directory_ring::join_by(const std::string& address) {
     bool has_none = false;
     {
         const std::lock_guard one(lock_);
-        ++self_.version;  // Whoever had taken this one for gone meets it again.
+        ++self_.version;  // Servers that had removed this one accept it again.
         has_none = self_.ranges.empty() && std::exchange(claiming_, true) == false;
     }
-    // With its claim at once, so that all are told once.
+    // Join together with the claim, so that all are told once.
     std::optional<std::uint32_t> range;
     if (has_none && (range = some_free_range())) {
         const std::lock_guard one(lock_);
@@ -223,8 +223,8 @@ ring_news directory_ring::learn(const ring_news& news) {
     return fresh;
 }
 
-// Nobody else knows what this one will be: who says so lies, and is believed until it says
-// otherwise in a version that is later still.
+// Only this server sets its version. A false claim about it stands until this server publishes a
+// higher version.
 bool directory_ring::contradict(std::uint32_t version) {
     if (version < self_.version || version >= ~0u - 1) return false;
     self_.version = version + 1;
@@ -252,8 +252,8 @@ void directory_ring::tell_now() {
     pass_on(all_others(), news);
 }
 
-// Who is asked to see to a part is in it, and takes itself out of what it hands on: so whatever
-// addresses members give, no question goes round in circles, or comes to a server twice.
+// A server asked to handle a part must be in it, and leaves itself out of what it delegates. So
+// queries never loop, or reach a server twice, whatever addresses members claim.
 void directory_ring::check_is_in(const ring_part& part) const {
     if (part.holds(self_key())) return;
     throw error(errc::not_found,
@@ -303,7 +303,7 @@ std::optional<peer> directory_ring::reach(std::uint64_t key, std::chrono::nanose
         if (who == nullptr) return std::nullopt;
         addresses = who->addresses;
     }
-    // A name in shared memory may be used on every host: it comes last.
+    // A shared-memory name may exist on every host: it goes last.
     std::stable_partition(addresses.begin(), addresses.end(),
                           [](const std::string& each) { return !is_local(each); });
     for (const std::string& each : addresses) {

@@ -10,16 +10,16 @@
 namespace amalgam::detail {
 
 namespace {
-constexpr std::size_t announcers_at_once = 64;     // In a period, of however many servers.
-constexpr std::size_t most_servers_searched = 64;  // By broadcast: each of them answers.
-constexpr unsigned patience = 3;                   // As often a stranger is left to others.
+constexpr std::size_t announcers_at_once = 64;     // Per period, over all servers.
+constexpr std::size_t most_servers_searched = 64;  // By broadcast, where every server answers.
+constexpr unsigned patience = 3;                   // Times a stranger is left to others.
 constexpr unsigned most_met_at_once = 64;
 constexpr unsigned misses_taken = 3;
 constexpr int rest_periods = 30;
 constexpr int most_heard_at_once = 256;
 constexpr std::size_t most_strangers = 1024;
 
-// The part of the ring that only that server is in.
+// The part of the ring that contains only that server.
 ring_part only(std::uint64_t key) {
     return {key - 1, 1, 2};
 }
@@ -53,7 +53,7 @@ void directory_ring::keep_announcing() {
                                  std::max<std::size_t>(1, servers / announcers_at_once)));
 }
 
-// On the medium's thread. Most packets say what is known, and cost no ULT.
+// On the medium's thread. Most packets are old news, and start no ULT.
 void directory_ring::take_packet(const_bytes bytes) noexcept {
     try {
         auto packet = parse_packet(bytes, *gate_);
@@ -74,15 +74,14 @@ void directory_ring::take_packet(const_bytes bytes) noexcept {
             me.hearing_.fetch_sub(1);
         });
     } catch (const std::exception&) {
-        packets_dropped_.add();  // There is no memory for it.
+        packets_dropped_.add();  // Out of memory.
     }
 }
 
-// ---- who is there
+// ---- discovery
 
-// A stranger is asked to join by the first server of the ring, if it knows no more servers than
-// this one: so news of those who come together are told together. Where that does not do it, by
-// any.
+// The first server of the ring invites a stranger that knows no more servers than it does: so news
+// of simultaneous arrivals spreads together. If that fails, any server does.
 bool directory_ring::is_to_be_met(const broadcast_packet& stranger) {
     const std::lock_guard one(lock_);
     if (others_.find(stranger.from) != nullptr) {
@@ -96,7 +95,7 @@ bool directory_ring::is_to_be_met(const broadcast_packet& stranger) {
     const bool knows_more =
         stranger.number != servers ? stranger.number > servers : stranger.from < self_.key;
     if ((!is_first || knows_more) && heard <= patience) return false;
-    // One that is alone meets one at a time, unless that keeps another one waiting.
+    // A server that is alone meets one stranger at a time, unless that keeps others waiting.
     if (meeting_ >= (servers == 1 && heard <= patience ? 1 : most_met_at_once)) return false;
     ++meeting_;
     return true;
@@ -168,7 +167,7 @@ void directory_ring::answer(const broadcast_packet& asked) {
 void directory_ring::answered_by(std::uint64_t number, first_answer answer) {
     const std::lock_guard one(lock_);
     const auto at = questions_.find(number);
-    if (at == questions_.end()) return;  // It comes too late.
+    if (at == questions_.end()) return;  // Too late.
     open_question& question = *at->second;
     const auto known =
         std::lower_bound(question.silent.begin(), question.silent.end(), answer.server);

@@ -20,12 +20,12 @@ public:
     explicit broadcasting(std::size_t count, std::string secret = {})
         : hosts(count, std::move(secret), 8, true) {}
 
-    /// Each host has a resource that tells its number.
+    /// Gives each host a resource with its number.
     void fill() {
         for (std::size_t i = 0; i < size(); ++i)
             add_resource(i, {{"type", "host"}, {"number", std::to_string(i)}});
     }
-    /// All there are; each may come once.
+    /// All matches, each at most once.
     std::set<std::string> numbers_found(std::size_t from) {
         return in(from, [](context& here) {
             std::set<std::string> numbers;
@@ -36,7 +36,7 @@ public:
             return numbers;
         });
     }
-    /// How long a query for the number of a host takes; it must find it.
+    /// Time of a query for a host's number, which must succeed.
     clock::duration time_of_query(std::size_t from, std::size_t of) {
         return in(from, [=](context& here) {
             const auto start = here.where().now();
@@ -89,7 +89,7 @@ TEST(ring_broadcast, a_query_is_one_packet_and_one_answer) {
     all.fill();
     (void)all.time_of_query(3, 7);
     for (const std::size_t of : {0, 17, 39}) {
-        // The context's question and its answer, the packet, the answer to it.
+        // The context's query and its answer, the packet, the answer to it.
         EXPECT_LT(all.time_of_query(3, of), 1ms);
         const std::uint64_t before = all.net.operations();
         all.in(3, [&](context& here) {
@@ -176,7 +176,7 @@ TEST(ring_broadcast, what_is_no_packet_is_counted_and_dropped) {
     const detail::gate open(on, "test", "");
     detail::broadcast_packet packet;
     packet.what = detail::broadcast_packet::kind::search;
-    packet.from = 99;  // A stranger is not answered.
+    packet.from = 99;  // A stranger gets no answer.
     packet.query = attribute_list{{"type", "host"}};
     const std::vector<std::byte> good = to_bytes(packet, open);
     std::uint64_t bad = 0;

@@ -23,7 +23,7 @@ TEST(ring_faults, a_killed_server_is_asked_no_more_and_missed_by_nobody) {
     all.add_resource(4, {{"at", "4"}});
     for (const char* each : {"host4", "host5", "host6"})
         all.net.kill(each);
-    // Before anybody has noticed: others are asked instead of those in the trees.
+    // Before anybody has noticed: others are asked in place of the dead ones in the trees.
     for (std::size_t i = 7; i < 19; ++i) {
         EXPECT_TRUE(all.find(i, {{"at", "19"}})) << i;
         EXPECT_FALSE(all.find(i, {{"at", "4"}})) << i;
@@ -42,7 +42,7 @@ TEST(ring_faults, a_query_gets_past_all_who_are_silent_at_once) {
         for (const char* secret : {"", "swordfish"}) {
             hosts all(30, secret, fanout);
             all.net.run_for(3s);
-            std::vector<std::size_t> order;  // In the ring.
+            std::vector<std::size_t> order;  // In ring order.
             for (std::size_t i = 0; i < all.size(); ++i)
                 order.push_back(i);
             std::sort(order.begin(), order.end(),
@@ -72,7 +72,7 @@ TEST(ring_faults, a_process_that_dies_before_its_directory_has_ids_leaves_nothin
     all.net.run_for(3s);
     all.add();
     const auto opened = all.begin_to_use(2);
-    all.net.run_for(20ms);  // It claims its ids.
+    all.net.run_for(20ms);  // It is claiming its ids.
     EXPECT_FALSE(opened.ready());
     all.net.kill("userhost2");
     all.net.run_for(2s);
@@ -97,7 +97,7 @@ TEST(ring_faults, a_server_that_was_cut_off_comes_back) {
 TEST(ring_faults, two_halves_that_were_parted_become_one_again) {
     hosts all(10);
     all.net.run_for(3s);
-    // Host 0, whom all others are told of, stays with those that are not cut off.
+    // Host 0, whose address all were given, stays connected.
     for (const char* each : {"host5", "host6", "host7"})
         all.net.cut(each);
     all.net.run_for(30s);
@@ -109,7 +109,7 @@ TEST(ring_faults, two_halves_that_were_parted_become_one_again) {
         EXPECT_EQ(all.known_by(i), all.size()) << i;
 }
 
-/// Seeds of two servers that choose the same range of ids first, the one with the lower key first.
+/// Seeds of two servers that first choose the same id range, the one with the lower key first.
 std::pair<std::uint64_t, std::uint64_t> seeds_of_the_same_range() {
     std::map<std::uint64_t, std::uint64_t> seen;
     for (std::uint64_t seed = 100; seed < 10000; ++seed) {

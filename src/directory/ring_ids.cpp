@@ -7,7 +7,7 @@
 
 namespace amalgam::detail {
 
-// Ranges of ids: how a server comes by them.
+// How a server obtains id ranges.
 
 std::optional<std::uint32_t> directory_ring::some_free_range() {
     const std::lock_guard one(lock_);
@@ -28,7 +28,7 @@ bool directory_ring::is_contested(std::uint32_t range) const {
     });
 }
 
-// Another one claims what is this one's own: it has not heard of this one.
+// Another server claims a range of this one without knowing this one.
 void directory_ring::object(const member& to) {
     const auto there = reach(to.key);
     if (!there) return;
@@ -42,9 +42,9 @@ void directory_ring::object(const member& to) {
     (void)tell_.on(*there).within(options_.answer_limit).try_call(ring_part{to.key, 0, 1}, news);
 }
 
-// Another one owns what is this one's own: they had not heard of each other when they came by it.
+// Another server owns a range of this one: they did not know each other when they obtained it.
 bool directory_ring::share_range(const member& with) {
-    constexpr std::size_t most = 16;  // That many parted networks nobody has, but for a liar.
+    constexpr std::size_t most = 16;  // More network partitions than this are a lie.
     if (with.key > self_.key) return false;
     bool some = false;
     for (const std::uint32_t range : settled_) {
@@ -88,7 +88,7 @@ void directory_ring::claim_now(std::uint32_t range) {
     if (!settle(range)) claim();
 }
 
-// A claim that was told of is its own after a while. False: another one has it.
+// A published claim becomes ownership after a while. False: another server has the range.
 bool directory_ring::hold(std::uint32_t range) {
     const bool stops = size() > 1 && stopping_.wait_for(options_.claim_time);
     const bool holds = !stops && !is_contested(range);
@@ -104,11 +104,11 @@ bool directory_ring::hold(std::uint32_t range) {
 void directory_ring::drop_claim(std::uint32_t range) {
     const std::lock_guard one(lock_);
     std::erase(self_.ranges, range);
-    ++self_.version;  // Who has heard of it compares, sooner or later.
+    ++self_.version;  // Servers that know of the claim learn this in a later comparison.
 }
 
 bool directory_ring::own_again(std::uint32_t range) {
-    constexpr std::size_t most = 64;  // So that a stranger's claims do not fill the memory.
+    constexpr std::size_t most = 64;  // Limits what a stranger's claims can allocate.
     constexpr int rounds = 20;
     std::vector<member> owners;
     for (int round = 0;; ++round) {
@@ -124,11 +124,11 @@ bool directory_ring::own_again(std::uint32_t range) {
                 break;
             }
         }
-        // Another context had the same directory, and is at it.
+        // Another context of the same directory is already claiming it.
         if (round == rounds || stopping_.wait_for(options_.claim_time)) return false;
     }
     for (const member& each : owners) {
-        if (is_gone(each)) {  // Most likely it was what ran here before.
+        if (is_gone(each)) {  // Most likely the previous directory on this host.
             remove({each.key, each.version});
             continue;
         }
@@ -145,7 +145,7 @@ bool directory_ring::own_again(std::uint32_t range) {
     return true;
 }
 
-// False: another one has it.
+// False: another server has it.
 bool directory_ring::settle(std::uint32_t range) {
     if (!hold(range)) return stopping_.is_set();
     std::vector<std::uint32_t> left;

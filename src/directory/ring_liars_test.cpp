@@ -1,4 +1,4 @@
-// Members of a ring that say what is not so.
+// Ring members that lie.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -23,7 +23,7 @@ using namespace detail;
 
 constexpr std::uint64_t liars_key = 12345;
 
-/// A server that host0 knows, and asks.
+/// A server that host0 knows and queries.
 class liar {
 public:
     explicit liar(hosts& all) : all_(all), on_(all.net.port("liar")) {
@@ -46,7 +46,7 @@ public:
     template <typename Signature, typename... A>
     void say(std::string_view name, A... arguments) {
         auto said = on_.spawn([&] {
-            // Who watches is told by the way that it asked by.
+            // Reports must use the path over which the watch was requested.
             const peer host = asker_ ? *asker_ : on_.lookup("loop://host0");
             on_.procedure<Signature>(name).on(host).post(arguments...);
         });
@@ -60,7 +60,7 @@ public:
     }
     engine& on() noexcept { return on_; }
 
-    std::uint32_t watch = 0;  ///< That host0 has here.
+    std::uint32_t watch = 0;  ///< Of host0 at this server.
 
 private:
     hosts& all_;
@@ -73,7 +73,7 @@ TEST(ring_liars, a_server_contradicts_what_others_say_of_it) {
     all.net.run_for(3s);
     const resource_id box = all.add_resource(1, {});
     liar one(all);
-    member wrong{seeded_random(2)() | 1, 1000, {"loop://host1"}, {}, {}};  // It has no ids.
+    member wrong{seeded_random(2)() | 1, 1000, {"loop://host1"}, {}, {}};  // Without id ranges.
     one.say<in_ring::join>(in_ring::join_name, wrong);
     EXPECT_FALSE(all.in(0, [&](context& here) { return here.find(box); }));
     all.net.run_for(10s);
@@ -189,7 +189,7 @@ TEST(ring_liars, a_member_with_the_address_of_another_ends_no_watch_there) {
     all.net.run_for(2s);
     liar one(all);
     one.say<in_ring::join>(in_ring::join_name, member{99, 1, {"loop://host1"}, {}, {}});
-    all.net.run_for(1ms);  // It is told of some watches, and not of all.
+    all.net.run_for(1ms);  // It has received some watches, not all.
     one.say<in_ring::tell>(in_ring::tell_name, ring_part{liars_key, 1, 0},
                            ring_news{{}, {{99, 1}}});
     all.net.run_for(100ms);
@@ -217,7 +217,7 @@ TEST(ring_liars, changes_that_are_not_told_yet_may_hold_as_many_bytes_as_a_conte
                                          }));
         this_task::sleep_for(10ms);
         EXPECT_EQ(told, 6u);
-        box.set({{"y", std::string(4100, 'z')}});  // Each watch is told of it.
+        box.set({{"y", std::string(4100, 'z')}});  // Reported to each watch.
         this_task::sleep_for(10ms);
         EXPECT_EQ(ended, 6u);
         EXPECT_EQ(told, 12u);
@@ -236,7 +236,7 @@ TEST(ring_liars, a_search_asks_each_server_once_for_more_whatever_it_answers) {
         });
     one.on().define<in_ring::next>(library_name{in_ring::next_name}, [&](std::uint64_t) {
         ++asked;
-        return next_answer{false, {}, 0};  // There are more, but this is none.
+        return next_answer{false, {}, 0};  // Claims to have more, but returns none.
     });
     one.join();
     all.net.run_for(1s);

@@ -8,12 +8,12 @@
 
 namespace amalgam::detail {
 
-// Who is still there. Each server looks after the next two of the ring: directly, then through
-// some others; what nobody reaches is suspected, and taken for gone when it has had the time to say
-// that it is not.
+// Failure detection. Each server checks the next two of the ring: directly, then through some
+// others. A server that nobody reaches is suspected, and counts as gone unless it refutes that in
+// time.
 
 namespace {
-constexpr std::size_t looked_after = 2;  // So that one finds out when two neighbours go together.
+constexpr std::size_t looked_after = 2;  // Detects two neighbors failing together.
 constexpr std::size_t helpers = suspicions::enough;
 constexpr unsigned rounds_between_looks = 10;
 
@@ -75,7 +75,7 @@ void directory_ring::look_after_next() {
                 try {
                     while (me.look_after(each) && !me.stopping_.wait_for(me.options_.period / 4)) {
                     }
-                } catch (const std::exception& why) {  // There is no memory, most likely.
+                } catch (const std::exception& why) {  // Most likely out of memory.
                     log(log_level::warn, "directory", "another directory was not looked after",
                         {{"key", each.key}, {"why", why.what()}});
                 }
@@ -97,7 +97,7 @@ void directory_ring::look_for_lost() {
         try {
             join_by(each);
         } catch (const error&) {
-            // It is still not there.
+            // Still not there.
         }
     }
 }
@@ -131,7 +131,7 @@ sign directory_ring::look_at(const member& who, std::uint32_t suspected,
 std::vector<std::uint64_t> directory_ring::some_others(std::uint64_t without) {
     const std::lock_guard one(lock_);
     std::vector<std::uint64_t> all = others_.keys();
-    // Who is suspected is no help.
+    // Suspected servers cannot help.
     std::erase_if(all,
                   [&](std::uint64_t each) { return each == without || suspected_.holds(each); });
     for (std::size_t i = 0; i < std::min(helpers, all.size()); ++i)
@@ -153,7 +153,7 @@ sign directory_ring::ask_others_about(const member& who, std::uint32_t suspected
     sign seen = sign::unknown;
     bool some_silent = false;
     for (auto& [by, call] : asked) {
-        if (!call.wait().ok()) {  // It should have said at least that it saw nothing.
+        if (!call.wait().ok()) {  // It should have answered, even if it saw nothing.
             const std::lock_guard one(lock_);
             health_.worse();
             reached_.erase(by);
@@ -190,8 +190,7 @@ bool directory_ring::look_after(const member& next) {
         suspected_.clear(next.key);
         return false;
     }
-    // Where its host refuses, to all who try, there is nothing to wait for; nor where another one
-    // has its address.
+    // No need to wait if its host refuses every connection, or another server has its address.
     const bool refused = direct == sign::refused && (seen == sign::refused || size() == 2);
     if (refused || seen == sign::replaced) {
         remove({next.key, next.version});
@@ -213,7 +212,7 @@ bool directory_ring::suspect(const member& who, const std::vector<std::uint64_t>
     {
         const std::lock_guard one(lock_);
         const member* const known = others_.find(who.key);
-        if (known == nullptr || known->version != who.version) return false;  // It said something.
+        if (known == nullptr || known->version != who.version) return false;  // It has refuted it.
         fresh = suspected_.suspect(who.key, who.version, on_.now());
         const std::size_t others = others_.size() - std::min(others_.size(), suspected_.size());
         for (const std::uint64_t each : by)
@@ -229,13 +228,13 @@ bool directory_ring::suspect(const member& who, const std::vector<std::uint64_t>
     if (!over) return true;
     if (others_say_so) {
         remove({who.key, who.version});
-    } else {  // Nobody answers: it is this one that is cut off. Then it has nothing to tell others.
+    } else {  // Nobody answers, so this server is cut off: it must not spread that.
         learn({{}, {{who.key, who.version}}});
     }
     return false;
 }
 
-// First of all itself, directly and through others: it may be able to say that it is there.
+// Tells it first, directly and through others: it may be able to refute it.
 void directory_ring::tell_that_it_is_suspected(const member& who) {
     std::vector<std::uint64_t> ignored;
     const std::chrono::nanoseconds within = options_.period / 3;
@@ -263,8 +262,8 @@ ring_news directory_ring::compared(ring_news known) {
     return all();
 }
 
-// Who was cut off took all others for gone. What it says of those that are known here is looked
-// into before they are given up.
+// A server that was cut off believes all others gone. Its reports about members known here are
+// checked before those are removed.
 void directory_ring::learn_of_departures(const ring_news& known) {
     ring_news news{known.came, {}};
     bool look = false;

@@ -1,4 +1,4 @@
-// What is told of answers that did not come.
+// Reports of missing answers.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -103,14 +103,14 @@ TEST(ring_partial, what_is_ready_does_not_wait_for_who_is_silent) {
     all.net.run_for(3s);
     for (std::size_t i = 1; i < all.size(); ++i)
         all.add_resource(i, {{"type", "x"}, {"at", std::to_string(i)}});
-    // Each of the others in turn, so that it is the first to be asked, too.
+    // Each of the others in turn, including the first to be asked.
     for (const std::size_t cut : {1, 4, 7, 10}) {
         const std::string name = "host" + std::to_string(cut);
         all.net.cut(name);
         const auto start = all.net.now();
         all.in(0, [&](context& here) {
             auto search = here.search({{"type", "x"}});
-            // Half of them: who is in one piece with who is silent may have to wait.
+            // Half of them: servers in one piece with the silent one may have to wait.
             for (int i = 0; i < 5; ++i)
                 EXPECT_TRUE(search.next());
         });

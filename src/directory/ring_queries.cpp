@@ -25,7 +25,7 @@ part_answer directory_ring::find(resource_id id, const attribute_view& query) {
         if (heard && all.found.id != resource_id::none) note_broadcast(true);
         return all;
     }
-    std::vector<std::uint64_t> owners;  // More than one after the network was parted.
+    std::vector<std::uint64_t> owners;  // More than one after a network partition.
     {
         const std::lock_guard one(lock_);
         const auto range = static_cast<std::uint32_t>(id) / resource_store::ids_per_range;
@@ -73,7 +73,7 @@ part_answer directory_ring::find_behind(const ring_part& part, const attribute_v
     while (auto answer = parts.next()) {
         all.silent += answer->silent;
         all.found = std::move(answer->found);
-        if (all.found.id != resource_id::none) break;  // The rest is called off.
+        if (all.found.id != resource_id::none) break;  // Cancels the rest.
     }
     all.silent += parts.silent();
     return all;
@@ -134,7 +134,7 @@ void directory_ring::stop(const first_answer& what) noexcept {
     try {
         if (const auto there = reach(what.server)) stop_.on(*there).post(what.search);
     } catch (const std::exception&) {
-        // It ends by itself after a while.
+        // It expires after a while.
     }
 }
 

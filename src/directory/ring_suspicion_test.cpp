@@ -20,7 +20,7 @@ std::string host(std::size_t number) {
     return "host" + std::to_string(number);
 }
 
-/// Hosts with a resource each, watched from some of them.
+/// Hosts with a resource each, some of which watch.
 class watched_hosts : public hosts {
 public:
     explicit watched_hosts(std::size_t count, std::set<std::size_t> watchers) : hosts(count) {
@@ -97,7 +97,7 @@ TEST(ring_suspicion, a_server_that_is_slow_is_not_lost_as_long_as_it_answers_in_
     all.net.run_for(5s);
     std::sort(took.begin(), took.end());
     EXPECT_GE(took.front(), 5ms);
-    EXPECT_GE(took.back(), users * 5ms);  // Behind all the others.
+    EXPECT_GE(took.back(), users * 5ms);  // After all the others.
     EXPECT_EQ(all.gone(), 0u);
     EXPECT_TRUE(all.everybody_sees({"0", "1", "2", "3"}));
     all.net.processing(host(2), 0ms);
@@ -111,7 +111,7 @@ TEST(ring_suspicion, a_server_that_is_slow_is_not_lost_as_long_as_it_answers_in_
 TEST(ring_suspicion, a_bad_link_between_two_servers_takes_neither_from_the_others) {
     for (const bool one_way : {true, false}) {
         watched_hosts all(6, {3});
-        for (std::size_t i = 0; i < 6; ++i) {  // Whoever looks after whom: it is among them.
+        for (std::size_t i = 0; i < 6; ++i) {  // In either direction, whoever checks whom.
             const std::size_t from = i, to = (i + 1) % 6;
             if (from == 3 || to == 3) continue;
             all.net.cut(host(from), host(to));
@@ -131,7 +131,7 @@ TEST(ring_suspicion, a_bad_link_between_two_servers_takes_neither_from_the_other
 TEST(ring_suspicion, a_server_that_hears_nobody_is_given_up_by_all_and_gives_up_nobody_for_others) {
     watched_hosts all(7, {0, 3});
     for (std::size_t i = 0; i < 7; ++i)
-        if (i != 5) all.net.cut(host(i), host(5));  // What it says still gets to them.
+        if (i != 5) all.net.cut(host(i), host(5));  // Its own messages still reach them.
     all.net.run_for(15s);
     for (const std::size_t i : {0, 1, 2, 3, 4, 6})
         EXPECT_EQ(all.known_by(i), 6u) << i;
@@ -167,8 +167,8 @@ TEST(ring_suspicion,
     }
 }
 
-/// Links that go and come back, by chance, and a host that dies: while each host is reached by most
-/// others nobody alive is missed, whatever else goes wrong; and who dies is missed by all.
+/// Links fail and recover at random, and one host dies: as long as each host is reached by most
+/// others, no live host is ever reported gone, and the dead one is, to all.
 TEST(ring_suspicion, random_one_way_cuts_make_no_watch_flap_and_hide_no_death) {
     for (const std::uint64_t seed : seeded_runs(6)) {
         SCOPED_TRACE(seed);

@@ -24,11 +24,11 @@ using namespace amalgam;
 using detail::context_core;
 
 struct rocl_attrl {
-    attribute_list asked;     // As it was built.
-    attribute_list answered;  // The same, its open ones filled.
+    attribute_list asked;     // As built by the caller.
+    attribute_list answered;  // The same with open attributes filled.
     std::size_t most = attribute_list::max_bytes;
-    std::map<std::string, std::size_t, std::less<>> most_of;   // Of values that are asked for.
-    std::map<std::string, std::size_t, std::less<>> too_long;  // Values that were left out.
+    std::map<std::string, std::size_t, std::less<>> most_of;   // Of requested values.
+    std::map<std::string, std::size_t, std::less<>> too_long;  // Values left out.
 };
 
 struct rocl_handler {
@@ -68,7 +68,7 @@ int code_of(errc code) noexcept {
     }
 }
 
-/// What `work()` returns; the code of what it throws.
+/// The result of `work()`, or the code of its exception.
 template <typename Work>
 int guarded(const char* what, Work work) noexcept {
     try {
@@ -84,18 +84,18 @@ int guarded(const char* what, Work work) noexcept {
     }
 }
 
-/// A buffer that the program has, or that is on its way.
+/// A buffer owned by the program, or being sent.
 struct buffer_state {
     message_buffer memory;
-    std::size_t asked = 0;  // Its room may be more, with what was in it before.
+    std::size_t asked = 0;  // The memory may be larger.
     std::mutex lock;
     unsigned sending = 0;
-    int last = 0;  // How the last send ended.
+    int last = 0;  // Result of the last send.
     bool was_sent = false;
-    bool goes_back = false;  // Once it has been sent.
+    bool goes_back = false;  // Once sent.
 };
 
-/// The message of a buffer, on its way.
+/// A buffer's message being sent.
 class buffer_send final : public detail::queued_send {
 public:
     buffer_send(std::int32_t its_tag, std::size_t length, std::shared_ptr<buffer_state> state)
@@ -124,16 +124,16 @@ private:
     std::shared_ptr<buffer_state> state_;
 };
 
-/// The process's context and its buffers.
+/// The process's context and buffers.
 struct process_state {
     std::mutex lock;
     std::shared_ptr<context> here;
     std::unordered_map<void*, std::shared_ptr<buffer_state>> buffers;
 };
 
-// A C interface without a handle in its calls has one of them.
+// A C interface without handles needs one global state.
 process_state& process() {
-    static process_state* const only = new process_state;  // Outlives whatever still runs at exit.
+    static process_state* const only = new process_state;  // Never freed: in use at exit.
     return *only;
 }
 
@@ -197,7 +197,7 @@ int filled(rocl_attrl* attrs, const found_resource& found) {
 void give_back(void* ptr) {
     process_state& all = process();
     const std::lock_guard one(all.lock);
-    all.buffers.erase(ptr);  // Whoever sends it holds it, too.
+    all.buffers.erase(ptr);  // A send in flight holds it, too.
 }
 
 const attribute_list& query_of(const rocl_attrl* attrs) {
@@ -228,7 +228,7 @@ int rocl_exit(void) {
             all.here.reset();
         }
         last->core().finish_sends();
-        last->core().close();  // Also when another call still holds it.
+        last->core().close();  // Even if another call still holds it.
         return 0;
     });
 }

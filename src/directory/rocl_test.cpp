@@ -110,7 +110,7 @@ TEST_F(rocl, receiving_waits_as_long_as_it_is_told) {
     EXPECT_EQ(rocl_recv(me, ROCL_ANY, ROCL_ANY, &in, nullptr, nullptr, nullptr, 0), ROCL_ETIMEDOUT);
     EXPECT_EQ(rocl_recv(me, ROCL_ANY, 5, &in, nullptr, nullptr, nullptr, 2), ROCL_ETIMEDOUT);
     std::thread deletes([&] {
-        // Whether it waits by now or not: it is told.
+        // Whether or not it is waiting by now, the receiver is told.
         EXPECT_EQ(rocl_delete(me), 0);
     });
     EXPECT_EQ(rocl_recv(me, ROCL_ANY, ROCL_ANY, &in, nullptr, nullptr, nullptr, -1),
@@ -183,7 +183,7 @@ TEST_F(rocl, the_state_of_a_buffer_tells_what_became_of_its_message) {
         std::this_thread::yield();
     EXPECT_EQ(rocl_bfstat(out), 0);
     EXPECT_EQ(rocl_delete(other), 0);
-    // The way there is still known, and found to lead nowhere.
+    // The location is still cached, and turns out stale.
     const int sent = rocl_send(me, other, 1, out, 10);
     while (rocl_bfstat(out) == 1)
         std::this_thread::yield();
@@ -226,7 +226,7 @@ TEST(rocl_exit, delivers_what_was_sent_first) {
         ASSERT_EQ(rocl_send(me, static_cast<int>(box.id()), i, out, 1000), 0);
         ASSERT_EQ(rocl_bftoret(out), 0);
     }
-    // What is for itself is nobody's any more.
+    // Its own messages to itself are dropped.
     void* const to_self = rocl_bfget(10);
     ASSERT_EQ(rocl_send(me, me, 1, to_self, 10), 0);
     std::thread ends([] { EXPECT_EQ(rocl_exit(), 0); });
@@ -369,7 +369,7 @@ TEST(rocl_codes, what_belongs_to_another_context_is_denied) {
 TEST(rocl_codes, answers_that_some_directories_owe_are_told_as_partial) {
     directory_options options;
     options.ring.answer_limit = std::chrono::milliseconds(200);
-    options.ring.period = std::chrono::seconds(60);  // So long is nobody taken for gone.
+    options.ring.period = std::chrono::seconds(60);  // Nobody is removed within this time.
     engine host{"shm://", {.name = "directory"}}, mute{"shm://", {.name = "mute"}};
     const directory_server directory{host, options};
     options.ring.others = {host.address()};
@@ -383,7 +383,7 @@ TEST(rocl_codes, answers_that_some_directories_owe_are_told_as_partial) {
     ASSERT_EQ(rocl_add_attr(what, "type", "x", 1), 0);
     int found = ROCL_ANY;
     EXPECT_EQ(rocl_query(&found, what), ROCL_ENOTFOUND);
-    // Its only stream is held.
+    // Blocks its only stream.
     std::latch holds(1), may_go_on(1);
     auto held = mute.spawn([&] {
         holds.count_down();

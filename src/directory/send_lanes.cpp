@@ -105,7 +105,7 @@ send_turn::send_turn(send_lanes& lanes, resource_id from, resource_id to,
                         fmt::format("the message to resource {} waited behind others until its "
                                     "time was over",
                                     static_cast<std::uint32_t>(to)));
-    } catch (...) {  // Canceled, too.
+    } catch (...) {  // Includes cancellation.
         if (!leave()) mine->done.set();
         throw;
     }

@@ -23,9 +23,9 @@ namespace amalgam::detail {
 namespace {
 
 constexpr const char* secret_variable = "AMALGAM_SECRET_FILE";
-constexpr int secret_fd = 3;  // There.
+constexpr int secret_fd = 3;  // In the child.
 
-/// The environment of this process, but for that variable.
+/// The environment of this process without that variable.
 std::vector<std::string> environment_without(std::string_view variable) {
     std::vector<std::string> all;
     for (char** each = environ; *each != nullptr; ++each) {
@@ -44,7 +44,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
     return all;
 }
 
-/// Memory that only who inherits it can read.
+/// Memory that only processes inheriting it can read.
 unique_fd memory_of(const std::string& secret) {
     unique_fd fd(::memfd_create("amalgam-secret", MFD_CLOEXEC));
     if (!fd ||
@@ -90,7 +90,7 @@ void start_directory(const std::string& address, const std::string& secret) {
         ::posix_spawnp(&child, tool.c_str(), &files, nullptr, arguments.data(), environment.data());
     ::posix_spawn_file_actions_destroy(&files);
     int how = 0;
-    if (failed == 0)  // It ends as soon as it has detached itself.
+    if (failed == 0)  // The child exits as soon as it has detached itself.
         while (::waitpid(child, &how, 0) == -1 && errno == EINTR) {
         }
     if (failed == 0 && WIFEXITED(how) && WEXITSTATUS(how) == 0) return;

@@ -84,7 +84,7 @@ void watch_state::queue(pool& where, resource_change::kind what, const found_val
     amalgam::post(where, [self = shared_from_this()] { self->tell_all(); });
 }
 
-// Some of it would be missed: then all of it is, and the user is told so.
+// Some changes would be lost: drop all of them, and tell the user.
 void watch_state::overflow(pool& where) {
     overflowed_ = true;
     untold_.clear();
@@ -128,7 +128,7 @@ void watch_state::end() noexcept {
     }
     if (const auto whose = context_.lock()) whose->unwatch(number_);
     const cancel_later it_must_not_throw;
-    // Free, or held by the caller, when nobody else runs it.
+    // Free or held by the caller, once nobody else runs it.
     const std::lock_guard alone(calling_);
 }
 

@@ -38,7 +38,7 @@ TEST(watch_state, its_end_waits_while_its_function_runs) {
     for (const resource_id each : {resource_id{1}, resource_id{2}})
         watch->note(stream.main_pool(), resource_change::kind::appeared, {each, {}, {}});
     runs.wait();
-    // On one stream: each runs until it waits, or has ended.
+    // On one stream: each runs until it waits or ends.
     ult ends = spawn(stream, [&] {
         watch->end();
         EXPECT_TRUE(has_run);

@@ -1,4 +1,4 @@
-// Contexts that are known by several addresses: what goes by which.
+// Contexts known by several addresses: which traffic uses which path.
 #include <map>
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A directory, and two contexts, "a" and "b", with three ports each, on a network in virtual time.
+/// A directory, and two contexts, "a" and "b", with three ports each, on a virtual-time network.
 class several_ways {
     struct member {
         std::unique_ptr<engine> on;
@@ -54,10 +54,10 @@ public:
             if (what.what == loop_event::kind::frame) arrived_[std::string(what.to)] += what.bytes;
         });
     }
-    /// `from` sends a message of so many bytes to `to`, by the port of `to` that is returned.
+    /// `from` sends a message of that size to `to`. Returns the ports of `to` it used.
     std::string send(const std::string& from, const std::string& to, std::size_t bytes) {
         const resource_id there = members_[to].own.id();
-        in(from, [&](member& me) {  // Which finds the way.
+        in(from, [&](member& me) {  // Finds the path.
             me.own.send(there, 0, "hello");
             return true;
         });
@@ -74,8 +74,8 @@ public:
             if (name.starts_with(to) && count >= bytes) by += name;
         return by;
     }
-    /// a sends b so much that b has no room, and waits; then b reads it all. Returns what was told
-    /// by b's third port meanwhile.
+    /// a sends more than b has room for, and waits; then b reads it all. Returns the bytes that
+    /// arrived at b's third port meanwhile.
     std::size_t fill() {
         const resource_id there = members_["b"].own.id();
         arrived_.clear();
