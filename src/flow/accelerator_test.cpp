@@ -105,7 +105,7 @@ TEST(accelerator, that_fails_gives_no_more_and_says_why) {
         work.offload(i);
     while (work.collect()) {
     }
-    // Both ends are told, one after the other.
+    // Both ends get the error, one after the other.
     EXPECT_THROW(offload_for_ever(work), error);
     try {
         work.wait();
@@ -170,7 +170,7 @@ TEST(running_graph, is_stopped_by_its_program) {
     EXPECT_EQ(code_of_wait(running), errc::canceled);
 }
 
-/// Counts how often it is told to stop; throws at an item.
+/// Counts how often it is stopped; throws at an item.
 struct stopped_sink : sink<int> {
     explicit stopped_sink(std::atomic<int>& into) : stops(into) {}
     void consume(int n) {

@@ -32,7 +32,7 @@ private:
     std::size_t worker_;
 };
 
-/// Counts from 0 to `count`, through a farm of `workers` marks: what came out.
+/// Counts from 0 to `count` through a farm of `workers` marks; returns its output.
 template <typename Routing>
 std::vector<tagged> through_farm(int count, std::size_t workers, const Routing& routing) {
     graph g;
@@ -135,7 +135,7 @@ TEST(farm, on_demand_leaves_no_worker_idle_behind_a_slow_one) {
     int by_others = 0;
     std::vector<block<int, int>> workers;
     workers.push_back(g.add_stage<int, int>("slow", [&](int n) {
-        first_done.wait();  // Until the other has done nearly all.
+        first_done.wait();  // Until the other has nearly finished.
         return n;
     }));
     workers.push_back(g.add_stage<int, int>("quick", [&](int n) {
@@ -196,7 +196,7 @@ TEST(all_to_all, by_key_meets_the_same_key_from_every_left_worker_at_one_right_w
     EXPECT_EQ(all.size(), 500u);
 }
 
-/// Notes who sends, and when each has ended.
+/// Records senders, and when each has ended.
 struct listener : sink<int> {
     explicit listener(std::vector<std::vector<int>>& by_sender, std::vector<std::size_t>& ended)
         : by_sender_(by_sender), ended_(ended) {}
@@ -366,7 +366,7 @@ TEST(feedback, of_a_single_node_and_nested_ends) {
 TEST(feedback, send_to_chooses_among_the_workers_of_the_loop_for_what_goes_back) {
     struct parcel {
         int hops = 0;
-        std::size_t at = 0;  ///< Which worker is to get it.
+        std::size_t at = 0;  ///< The worker that must get it.
     };
     struct worker : stage<parcel, parcel> {
         explicit worker(std::size_t which) : own(which) {}
@@ -430,7 +430,7 @@ TEST(graph_of_blocks, a_worker_that_throws_ends_everything) {
         graph g;
         auto from = g.add_source<int>("from", [](outlet<int>& out) {
             for (int i = 0;; ++i)
-                out.send(i);  // For ever, but for the failure.
+                out.send(i);  // Until the failure.
         });
         auto work = g.add_farm<int, int>(
             "work", 3,
@@ -477,7 +477,7 @@ TEST(graph_of_blocks, gives_what_a_plain_loop_gives_however_blocks_are_nested) {
         random_graph::build(g, plan, outcome);
         run(g, {.threads = 1 + static_cast<unsigned>(seed % 3), .queue_items = 1 + seed % 7});
         ASSERT_EQ(random_graph::all_of(outcome), random_graph::expected(plan)) << "seed " << seed;
-        // Several sinks may note it at once, which the test on one thread does not.
+        // Several sinks may record it at once; the single-threaded test covers that.
         ASSERT_EQ(outcome.overtaken, "") << "seed " << seed;
     }
 }

@@ -1,4 +1,4 @@
-// How much waits inside of a graph: never more than the headers say.
+// Items held inside a graph: never more than the headers promise.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -98,7 +98,8 @@ TEST(bounds, a_loop_holds_little_more_than_its_queues) {
         g.pipeline(from, loop, g.add_sink<item>("to", [&](item) { ++left; }));
         run(g, {.threads = threads, .queue_items = 8});
         EXPECT_EQ(left, 5000);
-        // A turn from outside, a queue before each worker and before the sink, and those in work.
+        // One turn of new items, a queue before each worker and before the sink, and those being
+        // processed.
         EXPECT_LE(most, 64 + 4 * 8 + 8);
     }
 }
@@ -109,7 +110,7 @@ TEST(bounds, early_results_of_an_ordered_farm_are_no_more_than_its_queues_hold) 
     bool first_is_done = false;
     auto work = g.add_ordered_farm<int, int>("work", 3, [&](int n) {
         if (n == 0) {
-            // One thread: whoever can go on has gone as far as it can.
+            // One thread: everything has advanced as far as it can.
             for (int turn = 0; turn < 20000; ++turn)
                 this_task::yield();
             first_is_done = true;
@@ -147,7 +148,7 @@ TEST(bounds, who_offloads_more_than_an_accelerator_holds_waits) {
         most_ahead = std::max(most_ahead, offloaded - collected);
     }
     EXPECT_EQ(collected, 2000);
-    // Two channels, two queues, and what each of five has in hand.
+    // Two channels, two queues, and one item held by each of five.
     EXPECT_LE(most_ahead, 4 * 4 + 5);
 }
 

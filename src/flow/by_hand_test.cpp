@@ -1,4 +1,4 @@
-// A run whose processes are started one by one, without the launcher.
+// A run whose processes are started individually, without the launcher.
 #include <csignal>
 #include <fstream>
 #include <string>
@@ -21,7 +21,7 @@ protected:
         const std::string own = std::to_string(::getpid()) + "-" +
                                 testing::UnitTest::GetInstance()->current_test_info()->name();
         config_ = testing::TempDir() + own + ".json";
-        // At most 64 characters name a shared memory endpoint.
+        // The name of a shared memory endpoint has at most 64 characters.
         write_config("shm://hand" + std::to_string(::getpid()) + "-");
     }
     void TearDown() override { ::unlink(config_.c_str()); }
@@ -65,7 +65,7 @@ TEST_F(by_hand, a_group_that_is_killed_ends_the_others_with_its_name) {
     child_process last = start("G3", "flowing", reports.path());
     child_process first = start("G1", "flowing", reports.path());
     child_process middle = start("G2", "flowing", reports.path());
-    reports.wait_for(1);  // The sink, when items have arrived.
+    reports.wait_for(1);  // From the sink, when items have arrived.
     middle.kill();
     EXPECT_NE(first.join(), 0);
     EXPECT_NE(last.join(), 0);

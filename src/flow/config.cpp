@@ -24,7 +24,7 @@ std::string shown(const json& value) {
     return text;
 }
 
-/// JSON keeps one of two equal keys without a word; this finds the first repeat.
+/// The JSON parser silently keeps one of two equal keys; this finds the first repeat.
 class repeated_key_finder {
 public:
     bool operator()(json::parse_event_t event, const json& parsed) {
@@ -45,7 +45,7 @@ private:
     std::vector<std::set<std::string>> keys_;
 };
 
-/// Walks the document and throws error{invalid} at the first thing that is wrong.
+/// Walks the document and throws error{invalid} at the first mistake.
 class reader {
 public:
     explicit reader(std::string_view origin) : origin_(origin) {}
@@ -110,7 +110,7 @@ private:
 
     group_config read_group(const std::string& name, const json& group) const {
         std::string path = "groups." + name;
-        // Dots separate group and replica, commas the names of --view.
+        // Dots separate group and replica; commas separate names in --view.
         bool good_name = !name.empty() && name.find_first_of(". ,=\"") == std::string::npos &&
                          std::none_of(name.begin(), name.end(), detail::is_control);
         if (!good_name)
@@ -148,7 +148,7 @@ private:
         expect(value.is_string(), path, value, "a host that ssh knows, or a list of them",
                "\"node7\"");
         auto name = value.get<std::string>();
-        // What starts with a dash would be an option to ssh.
+        // ssh would take a leading dash as an option.
         bool good =
             !name.starts_with('-') &&
             std::none_of(name.begin(), name.end(), [](unsigned char c) { return c <= ' '; });

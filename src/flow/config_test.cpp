@@ -92,7 +92,7 @@ TEST(flow_config, fixed_addresses_are_those_others_can_know) {
 
 struct wrong_config {
     const char* json;
-    const char* expected;  ///< The whole sentence, after "c.json: ".
+    const char* expected;  ///< The sentence after "c.json: ".
 };
 
 class wrong_configs : public testing::TestWithParam<wrong_config> {};

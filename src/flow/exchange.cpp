@@ -67,7 +67,7 @@ void exchange::derive_channels() {
             add_out(i, to);
         } else if (to == here_.group) {
             add_companions(from, true);
-            // Who sends on demand is told of each batch that was used up.
+            // On-demand senders get credit for each consumed batch.
             const bool on_demand = edge.is_on_demand();
             auto made = std::make_unique<receiver>(
                 replicas_of(from),
@@ -133,7 +133,7 @@ void exchange::serve() {
     });
     over_.define(library_name{wire::loop_over},
                  [loop_of](std::uint32_t number) { loop_of(number).end(); });
-    // Last: who has joined calls the others.
+    // Last: a process that has joined calls the others.
     over_.define(library_name{wire::join},
                  [this](std::string graph, std::uint32_t group, std::uint32_t replica) {
                      take_join(graph, {group, replica});
@@ -152,7 +152,7 @@ void exchange::take_join(const std::string& graph, seat who) {
         if (closed_) throw error(errc::closed, "its run has ended");
         const peer from = call_context::current().from();
         if (std::exchange(one.joined, true)) {
-            if (one.at == from) return;  // Asked again, after a lost answer.
+            if (one.at == from) return;  // A retry after a lost answer.
             throw error(errc::denied,
                         fmt::format("group {} has joined group {} before, from {}, expected one "
                                     "process of that name",
@@ -168,7 +168,7 @@ void exchange::take_batch(std::uint32_t edge, std::uint32_t replica, std::uint64
                           channel_in::batch what) {
     const in_edge& in = edge_of(in_, edge);
     const companion& from = caller({in.from_group, replica}, true);
-    // Nobody would take it: else an end that is said too early would lose it in silence.
+    // The loop has ended, so nobody would take the item: a premature end must not lose it silently.
     if (in.back_in != nullptr && in.back_in->is_over())
         part_.fail({{{errc::mismatch},
                      fmt::format("an item came back from group {} into a loop that was said to "
@@ -193,7 +193,7 @@ void exchange::take_credit(std::uint32_t edge, std::uint32_t replica, std::uint6
     out.to(replica).credit(out.number(replica), bytes, items);
 }
 
-/// That companion, if it is who calls: another must not speak for it.
+/// That companion, if it is the caller: others must not speak for it.
 /// Failure: throws error{denied}.
 const exchange::companion& exchange::caller(seat who, bool sends_to_us) const {
     const companion& one = find(who, sends_to_us);
@@ -203,9 +203,9 @@ const exchange::companion& exchange::caller(seat who, bool sends_to_us) const {
                             one.label));
 }
 
-/// What it has sent cannot be: nothing else that it sends could be relied on.
+/// It sent something impossible, so nothing else from it can be trusted.
 void exchange::blame(const companion& one, const error& wrong) {
-    if (wrong.code() != errc::invalid) return;  // Only the run's end here.
+    if (wrong.code() != errc::invalid) return;  // Just the end of the run here.
     part_.fail({{{errc::mismatch},
                  fmt::format("group {} breaks the rules of the run: {}", one.label, wrong.what())},
                 true});
@@ -286,13 +286,13 @@ void exchange::expect_senders(clock::time_point deadline) {
 }
 
 void exchange::watch(companion& one) {
-    // In a ULT of its own: begun while a join is served, it would end with that join's deadline.
+    // In its own ULT: started while serving a join, it would inherit that join's deadline.
     amalgam::spawn(over_.stream(), [this, &one] {
         one.stay = over_.procedure<wire::stay_signature>(wire::stay).on(one.at).start();
         one.watched = true;
     }).join();
     one.watcher = amalgam::spawn(over_.stream(), [this, &one] {
-        (void)one.stay.wait();  // How it ended, answer.get() tells.
+        (void)one.stay.wait();  // answer.get() tells how it ended.
         future<std::string> answer;
         {
             std::unique_lock hold(lock_);
@@ -325,7 +325,7 @@ bool exchange::exchanges_with(const companion& one) const {
     });
 }
 
-/// This run cannot end as it should without it.
+/// Whether this run depends on that process.
 bool exchange::is_needed(const companion& one) const {
     if (exchanges_with(one)) return true;
     return !one.sends_to_us && std::any_of(out_.begin(), out_.end(), [&](const auto& out) {
@@ -346,8 +346,8 @@ void exchange::feel_pulses() {
         for (auto& one : companions_) {
             if (!one->watched || one->gone.is_set()) continue;
             if (one->pulse.valid() && !one->pulse.ready()) {
-                // Looks are counted, and not time: who was stopped itself, and goes on, blames
-                // nobody for what it has not looked at.
+                // Counts checks, not time: a process that was suspended itself blames nobody for
+                // checks it did not make.
                 if (++one->looks_in_vain < looks) continue;
                 if (is_needed(*one)) {
                     const std::chrono::duration<double> limit = options_.silence_limit;
@@ -364,7 +364,7 @@ void exchange::feel_pulses() {
 
 void exchange::lose(const companion& one, const failure& why) {
     constexpr std::size_t most_words = 4096;
-    bool it_failed = why.what == errc::handler_failed;  // It said so itself, before it ended.
+    bool it_failed = why.what == errc::handler_failed;  // It said so before it ended.
     part_.fail(
         {{why.what, it_failed ? fmt::format("group {} failed: {}", one.label,
                                             why.sentence.substr(0, most_words))
@@ -373,7 +373,7 @@ void exchange::lose(const companion& one, const failure& why) {
 }
 
 void exchange::lose_after_last_words(companion& one, const failure& why) {
-    // A process that fails answers `stay` and turns other calls away, in whatever order.
+    // A failing process answers `stay` and refuses other calls, in either order.
     bool said =
         one.gone.wait_for(std::chrono::seconds(1)) && one.last_words.what == errc::handler_failed;
     lose(one, said ? one.last_words : why);
@@ -387,7 +387,7 @@ void exchange::close() {
         for (auto& one : companions_)
             if (one->stay.valid()) one->stay.cancel();
     }
-    over_here_.set();  // Ends the watchers of loops, and feel_pulses().
+    over_here_.set();  // Ends the loop watchers and feel_pulses().
     for (shared_loop& loop : loops_)
         if (loop.watcher.joinable()) loop.watcher.join();
     for (auto& one : companions_)

@@ -12,12 +12,12 @@
 #include "flow/reach.hpp"
 #include "flow/wire.hpp"
 
-// How loops that are in several processes end.
+// How loops that span processes end.
 
 namespace amalgam::detail {
 namespace {
 
-/// With one answer about a loop: close() waits for it, and need not wait for long.
+/// For one answer about a loop; close() waits this long at most.
 constexpr auto loop_patience = std::chrono::seconds(1);
 
 bool has_left(const status& code) noexcept {
@@ -38,7 +38,7 @@ std::vector<std::size_t> groups_of_loop(const graph_core& graph, std::size_t loo
 void exchange::derive_loops() {
     for (std::size_t i = 0; i < graph_.loops(); ++i) {
         std::vector<std::size_t> groups = groups_of_loop(graph_, i);
-        // Of a loop in one group each of its processes has one of its own.
+        // For a loop within one group, each process has a loop of its own.
         if (groups.size() < 2 ||
             std::find(groups.begin(), groups.end(), here_.group) == groups.end())
             continue;
@@ -64,7 +64,7 @@ void exchange::watch_loops(const address_book& addresses) {
     }
 }
 
-/// Asks all that have a part of the loop, until these say that it has ended.
+/// Polls all processes of the loop, until their counts show that it has ended.
 void exchange::watch(const shared_loop& loop, const std::vector<std::string>& all) {
     using answer = future<std::vector<std::uint64_t>>;
     auto counts = over_.procedure<wire::loop_counts_signature>(wire::loop_counts);
@@ -89,8 +89,8 @@ void exchange::watch(const shared_loop& loop, const std::vector<std::string>& al
                 heard[i] = over_.now();
             } catch (const error& wrong) {
                 rounds.miss();
-                // Not there yet, or lost: who exchanges items with it will say so. But nobody else
-                // will when only this process does not get there.
+                // Not started yet, or lost: its direct companions report that. But if only this
+                // process cannot reach it, nobody else will report it.
                 const bool may_answer = may_come(wrong.code().code) || has_left(wrong.code()) ||
                                         wrong.code() == errc::overloaded;
                 if (may_answer && over_.now() - heard[i] < options_.join_limit) continue;
@@ -101,7 +101,8 @@ void exchange::watch(const shared_loop& loop, const std::vector<std::string>& al
     }
 }
 
-/// One look at whether somebody still finds out when it ends; in vain for too long, the part fails.
+/// Checks once whether the loop is still being watched; after too many checks without, the part
+/// fails.
 bool exchange::is_watched(shared_loop& loop, clock::duration pause) {
     const bool is_ours = here_ == seat{loop.groups.front(), 0};
     if (is_ours || part_.loop(loop.number).is_over() || !part_.has_started() || loop.asked) {
@@ -109,7 +110,8 @@ bool exchange::is_watched(shared_loop& loop, clock::duration pause) {
         loop.looks_in_vain = 0;
         return true;
     }
-    // A round takes as long as the slowest answer. At first, they may still wait for each other.
+    // A round takes as long as its slowest answer. At first, processes may still be waiting to
+    // join.
     constexpr clock::duration year = std::chrono::hours(24 * 365);
     const clock::duration longest =
         loop.ever_asked ? std::max<clock::duration>(options_.silence_limit, 5 * loop_patience)
@@ -145,8 +147,8 @@ void exchange::end_everywhere(const shared_loop& loop, const std::vector<std::st
     for (const std::string& address : all) {
         for (;;) {
             const result<void> told = tell(address);
-            // The ends of its channels may have reached it first, and it has left. If it is lost
-            // instead, who exchanges items with it will say so.
+            // Its channels may have ended first, and it has left. If it is lost instead, its direct
+            // companions report that.
             if (told || has_left(told.code())) break;
             if (told.code() == errc::timed_out && !over_here_.is_set()) continue;
             part_.fail({{told.code(), fmt::format("the process at {} could not be told that a loop "

@@ -6,7 +6,7 @@
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
 
-// Whether a graph can run: one sentence about the first thing that is wrong.
+// Checks that a graph can run; returns one sentence about the first mistake.
 
 namespace amalgam::detail {
 
@@ -61,7 +61,7 @@ std::string graph_core::fault_of_node(const graph_node& node) const {
 }
 
 std::string graph_core::fault_of_cycle() const {
-    // In the order items pass them: who is never reached that way stands in a circle.
+    // Topological order: nodes never reached are in a cycle.
     std::vector<std::size_t> waits(nodes_.size(), 0);
     for (const graph_edge& edge : edges_)
         if (!edge.back) ++waits[edge.to];
@@ -141,8 +141,8 @@ std::string graph_core::fault_of_groups(const flow_config* config) const {
     return {};
 }
 
-/// Who sends by key, by a function or to all must know all workers: in a group of several
-/// processes a node knows those of its own only.
+/// Routing by key, by a function or to all needs every worker, but in a group of several processes
+/// a node knows only the workers of its own process.
 std::string graph_core::fault_of_choice(const graph_edge& edge, const flow_config& config) const {
     const graph_node& from = nodes_[edge.from];
     const graph_node& to = nodes_[edge.to];
@@ -159,8 +159,8 @@ std::string graph_core::fault_of_choice(const graph_edge& edge, const flow_confi
         from.name, to.name, group, processes, to.name);
 }
 
-/// Each process of a replicated emitter would number from 0, and each of a replicated collector
-/// would wait for numbers that another one got. A farm that is whole in each process is fine.
+/// Each process of a replicated emitter would number from 0, and each replicated collector would
+/// wait for numbers sent to another one. A farm contained whole in each process works.
 std::string graph_core::fault_of_order(const ordered_nodes& farm, const flow_config& config) const {
     const auto group_of = [this](std::size_t node) { return nodes_[node].groups.front(); };
     const std::size_t home = group_of(farm.emitter);

@@ -21,7 +21,7 @@ struct not_serializable {
     std::shared_ptr<int> shared;
 };
 
-/// from -> middle -> to, joined, in no group.
+/// from -> middle -> to, connected, in no group.
 struct three_nodes {
     graph g;
     block<void, int> from = g.add<numbers>("from");
@@ -60,8 +60,8 @@ TEST(graph, a_name_with_control_bytes_is_refused_and_shown_without_them) {
     EXPECT_NE(g.dot().find("to\xc3\xa4"), std::string::npos);
 }
 
-/// What is wrong with an ordered farm whose emitter, workers and collector are in these groups, of
-/// which "R" has three processes.
+/// The error for an ordered farm whose emitter, workers and collector are in these groups; "R" has
+/// three processes.
 std::string fault_of_order(const std::string& emitter, const std::string& workers,
                            const std::string& collector) {
     graph g;
@@ -353,7 +353,7 @@ TEST(graph, built_alike_has_the_same_fingerprint) {
     EXPECT_NE(a.g.core().fingerprint(), c.g.core().fingerprint());
 }
 
-/// A source, a farm of two in a group of its own, a loop of two combined nodes, a sink.
+/// A source, a farm of two in its own group, a loop of two combined nodes, a sink.
 struct shown {
     graph g;
     shown() {

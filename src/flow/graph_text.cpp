@@ -4,7 +4,7 @@
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
 
-// A graph as text, for people and programs to look at.
+// Text forms of a graph, for people and programs.
 
 namespace amalgam::detail {
 namespace {

@@ -1,4 +1,4 @@
-// Items between groups: what they arrive as, and how many are under way.
+// Items between groups: how they arrive, and how many are in flight.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 const char* const source_and_sink = R"({"groups": {"G0": {"endpoint": "loop://G0"},
                                                   "G1": {"endpoint": "loop://G1"}}})";
 
-/// What arrives in another group of items that hold "0" to "99".
+/// Items "0" to "99", as received by another group.
 template <typename Item, typename Make>
 std::vector<std::string> texts_that_cross(Make make) {
     std::vector<std::string> got;
@@ -83,7 +83,7 @@ TEST(group_items, that_are_larger_than_all_windows_arrive_one_by_one) {
     all.run_until_idle();
     EXPECT_EQ(all.failure_of(0) + all.failure_of(1), "");
     EXPECT_EQ(taken, 100);
-    // The one in use, one on its way, and one that the sender has written.
+    // The one in use, one in flight, and one that the sender has written.
     EXPECT_LE(most_ahead, 3);
 }
 

@@ -179,7 +179,7 @@ TEST(group_run, credits_bound_what_a_slow_receiver_has_waiting) {
     all.start_all();
     all.net.run_until_idle();
     EXPECT_EQ(taken, 20000);
-    // The window, the batch that overshoots it, the one being filled, and the one in use.
+    // The window, the batch that exceeds it, the one being filled, and the one in use.
     EXPECT_LE(most_ahead, (4000 + 3 * 400) / 4);
     EXPECT_GE(most_ahead, 4000 / 4 / 2);
 }

@@ -1,4 +1,4 @@
-// Groups that break the rules of a run, and strangers that speak for them.
+// Groups that break the protocol of a run, and strangers that impersonate them.
 #include <chrono>
 #include <functional>
 #include <span>
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 const char* const two_groups = R"({"groups": {"G0": {"endpoint": "loop://G0"},
                                               "G1": {"endpoint": "loop://G1"}}})";
 
-/// A source in G0 and a sink in G1, and a third engine that is none of them.
+/// A source in G0, a sink in G1, and a third engine that is neither.
 class hostile_group : public testing::Test {
 protected:
     ~hostile_group() {
@@ -53,7 +53,7 @@ protected:
             .on(at("loop://G1"))
             .start(0, 0, batches, items);
     }
-    /// What G1 says when a source, that the stranger plays, does this after it has joined.
+    /// G1's failure when a source, played by the stranger, does this after it joined.
     std::string failure_after(const std::function<void()>& bad) {
         be_stranger("G0");
         stay_silently();
@@ -105,7 +105,7 @@ TEST_F(hostile_group, a_stranger_has_nothing_to_say_for_another) {
     all_.net.run_for(1ms);
     const std::size_t got = got_.size();
     EXPECT_GT(got, 0u);
-    // As many batches as there could be, in every order.
+    // Every number within the window, in all orders.
     for (std::uint64_t number = 0; number < 40; ++number)
         send(number, {-1}, 1);
     auto ended = end(1, 1);
@@ -172,7 +172,7 @@ TEST_F(hostile_group, a_sender_that_repeats_itself_ends_the_run_with_its_name) {
 
 TEST_F(hostile_group, an_end_that_leaves_batches_out_ends_the_run_with_its_name) {
     EXPECT_EQ(failure_after([this] {
-                  send(5, {1}, 1);  // It overtook others, and waits for them.
+                  send(5, {1}, 1);  // Out of order, so it waits for the earlier ones.
                   ended_ = end(0, 0);
               }),
               "group G0 breaks the rules of the run: it ends after 0 batches, but number 5 came");
@@ -199,7 +199,7 @@ TEST_F(hostile_group, last_words_are_cut) {
     EXPECT_LT(all_.failure_of(1).size(), 5000u);
 }
 
-/// G1 has an item of the loop for a while; meanwhile somebody tells G0 that it has ended.
+/// G1 holds an item of the loop for a while; meanwhile G0 is told that the loop has ended.
 TEST(hostile_loop, an_item_that_comes_back_after_the_end_is_not_lost_in_silence) {
     looped_run all(two_groups, {}, [&](graph& g, const seat&) {
         auto first = g.add_stage<int, int>("first", [](int n) { return n; });
@@ -240,7 +240,7 @@ TEST(hostile_loop, that_nobody_watches_any_more_ends_the_run) {
         g.group("G0").add(second);
         g.group("G1").add(from, first, to);
     });
-    // G0 is not there: who plays it says that it lives, takes all, and asks for nothing.
+    // A stand-in for G0: alive, accepts everything, and never asks for counts.
     engine silent(all.net.port("G0"));
     silent.define(library_name{wire::join}, [](std::string, std::uint32_t, std::uint32_t) {});
     silent.define(library_name{wire::stay}, [] {

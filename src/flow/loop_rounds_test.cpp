@@ -11,7 +11,7 @@ TEST(loop_rounds, end_when_all_that_was_added_was_taken_away_a_round_ago) {
     tested.hear({1, 1});
     EXPECT_FALSE(tested.is_over());
     tested.hear({3, 2});
-    tested.hear({1, 2});  // All taken away, but only now.
+    tested.hear({1, 2});  // All taken away, but only in this round.
     EXPECT_FALSE(tested.is_over());
     tested.hear({3, 2});
     tested.hear({1, 2});
@@ -38,7 +38,7 @@ TEST(loop_rounds, of_which_one_misses_an_answer_say_nothing) {
             tested.hear({0, 0});
             EXPECT_FALSE(tested.is_over());
         }
-        tested.hear({2, 2});  // The round before was none.
+        tested.hear({2, 2});  // The previous round was incomplete.
         EXPECT_FALSE(tested.is_over());
         tested.hear({2, 2});
         miss();

@@ -23,7 +23,7 @@ auto count_to(int end) {
     };
 }
 
-/// Lets others overtake, by a number of turns that depends on the item.
+/// Yields a number of times that depends on the item, so that others overtake.
 void dawdle(int n) {
     for (int i = 0; i < n * 7919 % 13; ++i)
         this_task::yield();
@@ -49,7 +49,7 @@ TEST(ordered_farm, gives_results_in_the_order_of_the_items) {
     }
 }
 
-/// Gives an item as often as its value says, and the number of them at its end.
+/// Emits an item as often as its value says, and their count at the end.
 struct repeat : stage<int, std::string> {
     void process(int n, outlet<std::string>& out) {
         dawdle(n);
@@ -133,7 +133,7 @@ TEST(ordered_farm, takes_pooled_items) {
     EXPECT_EQ(next, 100);
 }
 
-/// What the collector of an ordered farm says of results with these numbers.
+/// Error of an ordered farm's collector for results with these numbers.
 std::string fault_of(const std::vector<std::uint64_t>& numbers) {
     detail::sort_items<int, int> collector;
     std::vector<int> kept;

@@ -15,13 +15,13 @@
 namespace amalgam::detail {
 namespace {
 
-/// Which of `streams` the i-th of `nodes` runs on. Neighbours share a stream only when there
-/// are many nodes: then a hop within a stream is worth more than even load.
+/// Stream of the i-th of `nodes`. Neighbors share a stream only when there are many nodes: then
+/// hops within a stream matter more than even load.
 std::size_t stream_of(std::size_t i, std::size_t nodes, std::size_t streams) noexcept {
     return nodes > 4 * streams ? i * streams / nodes : i % streams;
 }
 
-/// Whether the sender asks who has little to do.
+/// Whether the sender picks the least busy receiver.
 bool demands(const branch& of) noexcept {
     return (of.routing != nullptr && of.routing->how == spread::on_demand) ||
            std::any_of(of.parts.begin(), of.parts.end(), demands);
@@ -53,7 +53,7 @@ part::part(graph_core& graph, std::vector<std::size_t> nodes, place where,
             join_here(edge, options);
 }
 
-/// For nodes with a ULT of their own.
+/// For nodes with their own ULT.
 void part::choose_streams(const node_streams& streams) {
     std::map<std::string, std::vector<running_node*>> by_pool;
     for (auto& one : nodes_) {
@@ -130,7 +130,7 @@ branch part::branch_of(running_node& node, const way_in& to) const {
     made.routing = to.routing.get();
     for (const way_in& each : to.parts) {
         branch next = branch_of(node, each);
-        // The processes of a group are as many workers, where one is chosen for an item.
+        // If one worker per item is chosen, the processes of a group count as that many workers.
         const bool are_several = next.routing == made.routing && each.routing == nullptr;
         if (!are_several)
             made.parts.push_back(std::move(next));
@@ -166,7 +166,7 @@ port_ends part::ends_of(running_node& node, const graph_port& port) {
     return ends;
 }
 
-/// Completes what the node's ends are, once all edges are joined.
+/// Completes the node's inputs and outputs once all edges are connected.
 void part::wire(running_node& node) {
     const graph_node& about = graph_.nodes()[node.index];
     node_ends& ends = node.ends;
@@ -189,7 +189,7 @@ void part::wire(running_node& node) {
             for (loop_count* each : in.entered)
                 each->add();
         }
-        if (about.in.empty())  // A source within a loop is a way into it.
+        if (about.in.empty())  // A source within a loop is an entry to it.
             for (loop_count* each : ends.loops)
                 each->add();
     }
@@ -229,7 +229,7 @@ void part::start() {
     }
 }
 
-/// Tells all that the node sends to that it has ended; or waits until those elsewhere are done.
+/// Tells all receivers that the node has ended; or waits until remote ones are done.
 void part::end_outputs(running_node& node, bool wait) {
     for (const auto& [edge, takers] : node.out) {
         for (const taker& to : takers) {
@@ -250,10 +250,9 @@ void part::run_one(running_node& node) noexcept {
             for (loop_count* each : node.ends.loops)
                 each->take_away();
         end_outputs(node, false);
-        node.ended.store(cycles());  // Others have work left, and this one none.
+        node.ended.store(cycles());  // Only others have work left.
         end_outputs(node, true);
-        // A loop is over before those who sent back into it know: until then they would take this
-        // process for lost.
+        // A loop ends before its senders know: until then they would take this process for lost.
         for (const inlet& in : node.ends.in) {
             channel_in::batch none;
             if (in.there != nullptr) in.there->count_waits(node.waits_after_end);
@@ -261,7 +260,7 @@ void part::run_one(running_node& node) noexcept {
             }
         }
     } catch (const std::exception& thrown) {
-        // While the run is being stopped, what a node throws is only how it unwinds.
+        // During a stop, exceptions of a node are only its unwinding.
         fail({{{errc::handler_failed},
                fmt::format("the node \"{}\" failed: {}", about.name, text_of(thrown))}});
     } catch (...) {

@@ -7,7 +7,7 @@
 
 #include "flow/part.hpp"
 
-// What the nodes of this process have done.
+// Statistics of this process's nodes.
 
 namespace amalgam::detail {
 namespace {
@@ -17,7 +17,7 @@ std::uint64_t items_of(const inlet& in) {
     return in.there != nullptr ? in.there->items_taken() : 0;
 }
 
-/// Adds what went to one of an edge's takers.
+/// Adds the items sent to one receiver of an edge.
 void add(channel_report& all, const taker& to) {
     if (to.here != nullptr) {
         const std::uint64_t taken = to.here->taken();
@@ -55,7 +55,7 @@ run_report part::report() const {
         for (const inlet& in : node->ends.in)
             one.taken += items_of(in);
         for (const auto& [edge, takers] : node->out) {
-            if (takers.empty()) continue;  // Of a sink.
+            if (takers.empty()) continue;  // A sink.
             channel_report channel;
             channel.from = about.name;
             channel.to = graph_.nodes()[graph_.edges()[edge].to].name;

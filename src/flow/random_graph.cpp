@@ -38,7 +38,7 @@ std::size_t chosen_of(const item& one, std::size_t workers) {
 
 // ---- as a graph
 
-/// Notices items that come out of order from one sender.
+/// Detects items from one sender that arrive out of order.
 class order_check {
 public:
     explicit order_check(std::string name, outcome& into) : name_(std::move(name)), into_(into) {}
@@ -90,7 +90,7 @@ struct changing : stage<item, item> {
     std::uint64_t sent_ = 0;
 };
 
-/// A worker of an ordered farm: what it makes is in order if the farm keeps that of its items.
+/// A worker of an ordered farm: its output is in order if the farm keeps that of its input.
 struct changing_in_order : stage<item, item> {
     changing_in_order(kind what, std::uint64_t salt) : what_(what), salt_(salt) {}
     void process(item in, outlet<item>& out) {
@@ -185,7 +185,7 @@ private:
     }
 
 public:
-    /// Where an item's way depends on the item alone, the workers differ.
+    /// If an item's route depends only on the item, the workers differ.
     static std::uint64_t salt_of_copy(policy spread, std::size_t number) {
         return spread == policy::turns || spread == policy::demand ? 0 : 1000003 * (number + 1);
     }
@@ -240,7 +240,7 @@ private:
         }
     }
 
-    /// While it lives all nodes go into one group.
+    /// While one lives, all nodes go into one group.
     struct holding {
         builder& of;
         bool outermost;
@@ -263,7 +263,7 @@ private:
     std::size_t nodes_ = 0;
     bool held_ = false;
     std::size_t held_group_ = 0;
-    std::vector<std::size_t> used_;  ///< Groups, in the order of their first node.
+    std::vector<std::size_t> used_;  ///< Groups in order of their first node.
 };
 
 // ---- as a plain loop
@@ -375,7 +375,7 @@ plan_block draw_block(seeded_random& random, std::size_t depth, std::size_t& roo
         default:
             part();
     }
-    // Items that are doubled again and again inside of a loop are no test of ours.
+    // Items repeatedly doubled inside a loop are not tested.
     return made;
 }
 

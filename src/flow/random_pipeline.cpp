@@ -11,7 +11,7 @@ namespace {
 
 using send = std::function<void(item)>;
 
-/// One stage's behaviour, for both the graph and the loop.
+/// One stage's behavior, for both the graph and the loop.
 class behaviour {
 public:
     behaviour(kind what, std::uint64_t salt) : what_(what), salt_(salt) {}

@@ -96,7 +96,7 @@ void receiver::give_back_held() noexcept {
     if (from.ended && from.waiting == 0) consumed_.notify_all();
 }
 
-/// The batch is not needed any more: it is gone from here on.
+/// The batch is no longer needed; it is freed here.
 void receiver::over(arrival& one, bool refused) noexcept {
     if (keeps_) {
         delete static_cast<kept_arrival*>(&one);
@@ -129,7 +129,8 @@ void receiver::accept(arrival& one, std::uint64_t number) {
     told_consumer();
 }
 
-/// A sender had all of them but the last, in their order, on its way when it sent that.
+/// Checks the limits. When sending the last batch in order, the sender had all the earlier ones in
+/// flight.
 void receiver::count_held(link& from, std::uint64_t number, const batch& what) const {
     const bool is_last = number >= from.came;
     const std::uint64_t bytes = from.held_bytes + (is_last ? 0 : weight_of(what) - from.last_bytes);
@@ -176,7 +177,7 @@ bool receiver::keep(std::size_t sender, std::uint64_t number, batch what, consum
     mine->what = {mine->bytes, what.items};
     mine->sender = sender;
     accept(*mine, number);
-    mine.release();  // The queue's.
+    mine.release();  // The queue owns it now.
     link& from = links_[sender];
     from.kept_bytes += weight_of(what);
     from.kept_items += what.items;
@@ -198,13 +199,13 @@ void receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t i
     if (batches < came)
         throw error(errc::invalid,
                     fmt::format("it ends after {} batches, but number {} came", batches, came - 1));
-    // Its last batches may still be on their way.
+    // Its last batches may still be in flight.
     from.ended = true;
     from.batches = batches;
     told_consumer();
     consumed_.wait(
         hold, [&] { return stopped_ || (from.expected >= from.batches && from.waiting == 0); });
-    if (stopped_) throw_closed();  // Also when the last batch was taken: perhaps not to its end.
+    if (stopped_) throw_closed();  // Even if the last batch was taken: perhaps not completely.
     if (from.consumed_items != items)
         throw error(errc::invalid,
                     fmt::format("{} items arrived of {}", from.consumed_items, items));

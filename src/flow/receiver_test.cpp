@@ -20,12 +20,12 @@
 namespace amalgam::detail {
 namespace {
 
-/// Everything runs on one driven stream: what happens next is up to the test.
+/// Everything runs on one driven stream, so the test decides what happens next.
 class receiver_of_batches : public testing::Test {
 protected:
     static constexpr std::size_t window = 10'000;
 
-    /// Batch `number` of `sender`, delivered by a ULT of its own. Its text is its one item.
+    /// Batch `number` of `sender`, delivered in its own ULT. Its text is its only item.
     void deliver(std::size_t sender, std::uint64_t number, std::string text) {
         posted_.push_back(std::make_unique<std::string>(std::move(text)));
         const std::string& bytes = *posted_.back();
@@ -135,7 +135,7 @@ TEST_F(receiver_of_batches, a_batch_is_lent_until_it_was_consumed) {
     consume();
     run();
     EXPECT_EQ(consumed_, std::vector<std::string>{"kept"});
-    // Everything was consumed: the sender, who may have nothing in flight, is told at once.
+    // Everything was consumed: the sender, which may have nothing in flight, gets credit at once.
     EXPECT_EQ(credits_, std::vector<std::uint64_t>{4 + wire::batch_overhead});
     finish(0, 1);
     finish(1, 0);
@@ -162,7 +162,7 @@ TEST_F(receiver_of_batches, refuses_what_no_sender_can_mean) {
     deliver(0, 0, "once");
     deliver(0, 0, "twice");
     deliver(7, 0, "from nowhere");
-    deliver(1, 5000, "early");  // May be: it waits.
+    deliver(1, 5000, "early");  // Allowed: it waits.
     run();
     finish(0, 1);
     finish(0, 1);

@@ -1,4 +1,4 @@
-// Nodes that catch what send() throws, and go on.
+// Nodes that catch exceptions of send(), and continue.
 #include <chrono>
 #include <stdexcept>
 #include <string>
@@ -14,7 +14,7 @@
 namespace amalgam::detail {
 namespace {
 
-/// Every third can be neither copied nor written to its end.
+/// Every third one fails to be copied or serialized.
 struct picky {
     picky() = default;
     explicit picky(int number) : id(number), text(std::to_string(number)) {}
@@ -40,7 +40,7 @@ struct picky {
     std::string text;
 };
 
-/// How often it caught something.
+/// Number of exceptions caught.
 int send_what_can_be_sent(outlet<picky>& out, int count) {
     int refused = 0;
     for (int i = 0; i < count; ++i) {
@@ -100,8 +100,8 @@ TEST(refused_item, is_not_left_in_a_queue) {
     expect_all_others(got, 300);
 }
 
-/// A loop of two nodes, of which the first sends everything on thrice by a copy: once as it is,
-/// once as what is refused, and once as what leaves the loop at once.
+/// A loop of two nodes. The first sends everything three times as copies: unchanged, as a refused
+/// item, and as one that leaves the loop at once.
 block<picky, picky> loop_that_refuses(graph& g, std::vector<block<picky, picky>>& nodes) {
     nodes.push_back(g.add_stage<picky, picky>("first", [](const picky& item, outlet<picky>& out) {
         for (const int more : {1, 2, 3}) {
@@ -155,7 +155,7 @@ TEST(refused_item, at_the_start_of_a_chunk_leaves_no_gap_on_a_way_back) {
             tested.pop();
         }
     };
-    // 256 items make a chunk: at its border some are refused.
+    // A chunk holds 256 items; some are refused at its border.
     for (int i = 0; i < 256; ++i)
         tested.push(picky(0));
     const picky refused(2);

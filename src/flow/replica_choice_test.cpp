@@ -1,4 +1,4 @@
-// Workers in a group of several processes: who is chosen among.
+// Workers in a group of several processes: between which ones the routing chooses.
 #include <map>
 #include <set>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 
 using taken = std::map<int, std::set<std::pair<std::size_t, std::size_t>>>;
 
-/// Notes which worker, in which replica, got an item.
+/// Records which worker, in which replica, got an item.
 struct noting : sink<int> {
     noting(std::size_t which, taken& into) : own(which), all(into) {}
     void start(const place& here) { replica = here.replica; }
@@ -23,8 +23,8 @@ struct noting : sink<int> {
     taken& all;
 };
 
-/// Who got which number of those that `generate` sends to a farm of `workers` in a group of three
-/// replicas.
+/// Which worker got which of the numbers that `generate` sends to a farm of `workers` in a group of
+/// three replicas.
 template <typename Generate, typename Routing>
 taken run_farm(std::size_t workers, Generate generate, Routing routing) {
     taken all;

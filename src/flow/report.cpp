@@ -13,7 +13,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Below that the busiest node is not what the others wait for, if a way between groups could be.
+// Below this, the busiest node is not the bottleneck if a channel between groups may be.
 constexpr double busy_enough = 0.5;
 constexpr double waits_much = 0.3;
 
@@ -29,7 +29,7 @@ std::string percent(double part) {
     return fmt::format("{:.0f} %", 100 * part);
 }
 
-// Longer names move what is behind them in their line alone.
+// Longer names only shift their own line.
 constexpr std::size_t widest = 60;
 
 /// The first of each name.
@@ -41,7 +41,7 @@ std::unordered_map<std::string_view, const node_report*> by_name(
     return all;
 }
 
-/// A number that people read: 1,234,567.
+/// For people: 1,234,567.
 std::string grouped(std::uint64_t number) {
     std::string digits = std::to_string(number);
     for (std::size_t at = digits.size(); at > 3; at -= 3)
@@ -72,7 +72,7 @@ json as_json(const channel_report& channel) {
     return one;
 }
 
-/// What get_to() takes for one is any number, cut to fit.
+/// get_to() would accept any number, and truncate it.
 std::uint64_t counted(const json& in, const char* key) {
     const json& value = in.at(key);
     if (!value.is_number_unsigned())
@@ -107,7 +107,7 @@ double run_report::seconds() const noexcept {
 
 std::string run_report::bottleneck() const {
     const double whole = seconds();
-    // By time, and not by its share: one that was quick and has ended held nobody up.
+    // By time, not share: a node that was quick and has ended delayed nobody.
     const auto busiest = std::max_element(nodes.rbegin(), nodes.rend(),
                                           [](const node_report& a, const node_report& b) {
                                               return a.busy_seconds() < b.busy_seconds();
@@ -199,7 +199,7 @@ std::string run_report::json() const {
 
 result<run_report> parse_run_report(std::string_view text) {
     try {
-        // Nothing of ours is nested deeper, and what is would take much memory.
+        // Valid reports nest no deeper, and deep nesting would take much memory.
         const json all = json::parse(
             text, [](int depth, json::parse_event_t, const json&) { return depth <= 3; });
         run_report report;

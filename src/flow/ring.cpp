@@ -47,13 +47,13 @@ void ring_core::stop() noexcept {
 
 void ring_core::give_room_back() noexcept {
     const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
-    // Since the last time: what waited then is still counted.
+    // Counts items that waited since the last time.
     const std::uint64_t waited = tail - head_.load(std::memory_order_relaxed);
     if (waited > deepest_.load(std::memory_order_relaxed))
         deepest_.store(waited, std::memory_order_relaxed);
     head_.store(popped_, std::memory_order_seq_cst);  // As in finish_push().
-    // A producer that waits is woken for half a queue of work, not for each portion: this end
-    // comes by here again before it waits itself.
+    // Wakes a waiting producer for half a queue of room, not for each portion; this end returns
+    // here before it waits itself.
     if (tail - popped_ <= capacity_ / 2) producer_bell_->ring();
 }
 
@@ -63,11 +63,11 @@ void ring_core::wait_for_room() {
     if (stopped_.load()) throw_stopped();
 }
 
-/// Lets a few items become more when the producer pushes them at this moment: what two cores pass
-/// to each other costs by the line and the look, and not by the item.
+/// If the producer is pushing right now, lets more items gather: passing items between cores costs
+/// per cache line and check, not per item.
 void ring_core::let_items_gather() noexcept {
     constexpr std::uint64_t few = 32, worth_it = 4;
-    constexpr int pauses = 20;  // Some 0.4 us.
+    constexpr int pauses = 20;  // About 0.4 us.
     constexpr unsigned most_skipped = 256;
     const std::uint64_t seen = tail_seen_;
     if (seen - popped_ >= few || closed_.load(std::memory_order_relaxed)) return;
@@ -78,7 +78,7 @@ void ring_core::let_items_gather() noexcept {
     for (int i = 0; i < pauses; ++i)
         cpu_relax();
     look_for_item();
-    // Where items come one by one it would only make them late.
+    // When items come one by one, waiting would only delay them.
     skips_when_in_vain_ =
         tail_seen_ - seen >= worth_it ? 0 : std::min(2 * skips_when_in_vain_ + 1, most_skipped);
     skips_left_ = skips_when_in_vain_;
@@ -90,7 +90,7 @@ bool ring_core::wait_for_item() {
         return true;
     }
     give_room_back();
-    // Closed is read before the last look: what was pushed comes first.
+    // Reads closed_ before the last check, so that items pushed earlier come first.
     const auto ready = [this] { return stopped_.load() || closed_.load() || look_for_item(); };
     constexpr const char* what = "item of a flow queue";
     if (across_streams_)

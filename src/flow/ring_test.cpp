@@ -24,7 +24,7 @@ TEST(ring, behaves_as_a_deque_under_random_pushes_and_pops) {
         std::deque<std::string> model;
         seeded_random random(capacity);
         std::uint64_t pushed = 0;
-        // Room comes back in portions of an eighth, so up to that much may look taken.
+        // Room is returned in portions of an eighth, so up to that much may seem occupied.
         std::size_t usable = capacity - capacity / 8;
         for (int step = 0; step < 20000; ++step) {
             if (random.chance(0.5) && model.size() < usable) {
@@ -64,7 +64,7 @@ TEST(ring, gives_everything_that_was_pushed_before_its_end) {
     EXPECT_EQ(tested.front(), nullptr);
 }
 
-/// Passes `count` numbers through a small ring from one place to another and checks the order.
+/// Passes `count` numbers through a small ring between two places and checks the order.
 template <typename Start>
 void pass_numbers(std::uint64_t count, bool across_streams, Start start) {
     ring<std::uint64_t> tested(13, across_streams);
@@ -86,7 +86,7 @@ void pass_numbers(std::uint64_t count, bool across_streams, Start start) {
             done.set();
         });
     done.wait();
-    closed.wait();  // close() uses the ring a little longer than the consumer does.
+    closed.wait();  // close() uses the ring slightly longer than the consumer does.
 }
 
 TEST(ring, two_ults_of_one_stream_wait_for_each_other) {

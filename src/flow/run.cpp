@@ -31,13 +31,13 @@ namespace {
 using detail::run_failure;
 using detail::told_error;
 
-/// Thrown once the graph has run, and failed: no refusal any more.
+/// Thrown when the graph has run and failed: not a refusal.
 class ended_error : public error {
 public:
     using error::error;
 };
 
-/// Nothing of the graph has started: it, the config or an address does not fit.
+/// The run is refused before any node starts: the graph, the config or an address does not fit.
 [[noreturn]] void refuse(detail::rendezvous& others, status what, const std::string& sentence,
                          const std::string& told) {
     if (others.tell_refusal(told)) throw told_error(what, sentence);
@@ -57,7 +57,7 @@ void check(const run_options& options) {
     expect("queue_items", options.queue_items, detail::most_queue_items, usual.queue_items);
     expect("batch_bytes", options.batch_bytes, four_gib - 1, usual.batch_bytes);
     expect("window_bytes", options.window_bytes, four_gib << 10, usual.window_bytes);
-    // 0: it chooses.
+    // 0: automatic.
     const auto expect_threads = [&](const std::string& what, unsigned is) {
         if (is != 0) expect(what.c_str(), is, flow_config::max_threads, 2);
     };
@@ -91,7 +91,7 @@ private:
     detail::graph_core& of_;
 };
 
-/// `started`: from there on the part that runs tells its nodes when it ends early.
+/// `started`: from then on, the running part stops the nodes when it ends early.
 run_report run_whole(detail::graph_core& graph, const run_options& options, std::stop_token stop,
                      bool& started) {
     std::string sentence;
@@ -114,8 +114,8 @@ std::size_t number_of(const detail::graph_core& graph, const std::string& group)
     return static_cast<std::size_t>(std::find(names.begin(), names.end(), group) - names.begin());
 }
 
-/// Where the group listens, then a calling end for every other transport it calls over: it sends
-/// to some, and asks others whether a loop has ended.
+/// The group's endpoint, then a calling port for every other transport it needs: to send, or to ask
+/// others whether a loop has ended.
 std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_config& config,
                                   const detail::seat& here) {
     const auto& names = graph.group_names();
@@ -138,13 +138,13 @@ std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_co
     return ports;
 }
 
-/// Stops an engine on every way out: its handlers use what was made before this.
+/// Stops an engine on every exit: its handlers use objects created before this.
 struct engine_stop {
     engine& over;
     ~engine_stop() { over.stop(); }
 };
 
-/// Tells the launcher how far the nodes have come, if it asks for that, while it lives.
+/// Reports the nodes' progress to the launcher, if requested, while it lives.
 class report_teller {
 public:
     report_teller(const detail::group_run& running, detail::rendezvous& others) {
@@ -163,7 +163,7 @@ private:
     std::jthread thread_;
 };
 
-/// Where everybody is, by the graph's groups.
+/// Addresses of all processes, by the graph's groups.
 detail::address_book meet(detail::rendezvous& others, const detail::graph_core& graph,
                           const std::string& own_address, const run_options& options) {
     const auto by_config = others.meet(own_address, graph.fingerprint(), options.join_limit);
@@ -187,11 +187,11 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
     const std::vector<std::size_t> nodes = detail::nodes_of(graph, here.group);
     engine_options how;
     how.name = others.label();
-    // The engine's own stream is apart: a node that computes for long must not keep it from
-    // answering, or others would take this process for dead.
+    // The engine's own stream is separate: a node that computes for long must not block its
+    // answers, or others would consider this process dead.
     const std::size_t stream_count = 1 + detail::streams_for(threads, graph, nodes);
     how.streams = static_cast<unsigned>(stream_count);
-    // One that spins would keep another of this process from running.
+    // A spinning one would keep another stream of this process from running.
     if (stream_count > detail::usable_cores()) how.spin = std::chrono::nanoseconds(0);
     engine over(ports_of(graph, config, here), how);
     std::vector<execution_stream*> shared;
@@ -250,7 +250,7 @@ run_report run_until_stopped(detail::graph_core& graph, const run_options& optio
     try {
         return run_part(graph, options, std::move(stop), started);
     } catch (...) {
-        // Who waits at the other end of a node's channel waits for what will not come.
+        // Otherwise users of a node's channel would wait forever.
         if (!started)
             for (const detail::graph_node& node : graph.nodes())
                 node.body->stop();
@@ -268,7 +268,7 @@ run_report run(graph& what, const run_options& options) {
 struct running_graph::state {
     std::exception_ptr failed;
     run_report report;
-    std::jthread thread;  ///< Last: it ends before what it uses.
+    std::jthread thread;  ///< Last: ends before what it uses.
 };
 
 running_graph::running_graph(std::unique_ptr<state> made) : state_(std::move(made)) {}
@@ -310,7 +310,7 @@ running_graph start(graph& what, const run_options& options) {
 
 namespace {
 
-/// As the environment asks.
+/// As requested by environment variables.
 void show(const run_report& report) {
     if (const char* stats = std::getenv("AMALGAM_STATS"); stats != nullptr && *stats == '1')
         std::fputs(report.text().c_str(), stderr);

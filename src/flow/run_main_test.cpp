@@ -1,4 +1,4 @@
-// run_main(): what it returns, prints and writes.
+// run_main(): its result, and what it prints and writes.
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -14,7 +14,7 @@
 namespace amalgam {
 namespace {
 
-/// A variable of the environment, while it lives.
+/// An environment variable, set while this lives.
 class variable {
 public:
     variable(const char* name, const std::string& value) : name_(name) {
@@ -31,7 +31,7 @@ struct printed {
     int code;
     std::string out, err;
 };
-/// Of a graph that sends one item, which its sink counts, or throws at.
+/// Runs a graph that sends one item, which its sink counts, or throws at.
 printed run_one(int& got, bool fails = false) {
     graph g;
     g.pipeline(g.add_source<int>("from", [](outlet<int>& out) { out.send(1); }),

@@ -1,5 +1,6 @@
-// Random graphs over groups, on a network where a process is killed, cut off, or no longer heard by
-// another at any moment: the run gives what a plain loop gives, or fails everywhere, in time.
+// Random graphs over groups, on a network where a process may be killed, cut off or silenced
+// towards another at any moment: the run gives the same as a plain loop, or fails everywhere, in
+// time.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Longer than everything that a run waits for.
+/// Longer than every timeout of a run.
 constexpr auto long_enough = 2min;
 
 void run_until_over(looped_run& all) {
@@ -32,7 +33,7 @@ void run_until_over(looped_run& all) {
     }
 }
 
-/// What befalls it.
+/// Injects a failure.
 std::string fail_somehow(looped_run& all, seeded_random& random) {
     const std::string& one = all.processes[random.below(all.processes.size())]->label;
     const std::string& other = all.processes[random.below(all.processes.size())]->label;

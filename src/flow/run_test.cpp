@@ -137,7 +137,7 @@ TEST(run, a_node_that_throws_ends_the_run_with_its_name_and_text) {
     for (unsigned threads : {1u, 2u}) {
         graph g;
         auto from = g.add_source<int>("from", [](outlet<int>& out) {
-            for (int i = 0;; ++i)  // Without an end: it is stopped.
+            for (int i = 0;; ++i)  // Endless: it is stopped.
                 out.send(i);
         });
         auto middle = g.add_stage<int, int>("middle", [](int n) {
@@ -173,7 +173,7 @@ TEST(run, a_graph_that_does_not_fit_starts_nothing) {
     EXPECT_FALSE(started);
 }
 
-/// Where a node ran: its thread, and the cores that is bound to.
+/// Where a node ran: its thread, and the cores that thread is bound to.
 struct seen_place {
     std::thread::id thread;
     int cores = 0;

@@ -53,7 +53,7 @@ void sender::make_room(std::size_t bytes) {
         throw error(errc::too_large,
                     "an item takes more than 4 GiB, expected less: send it in "
                     "several items");
-    // An item that grows bit by bit is copied a few times only.
+    // Limits copies of an item that grows in small steps.
     if (item_ == begin_) needed = std::min(needed + item_bytes, max_item_bytes);
     std::unique_lock hold(lock_);
     post_all(hold);
@@ -67,7 +67,7 @@ void sender::post_committed() {
 }
 
 void sender::post_if_hungry(std::unique_lock<mutex>& hold) {
-    // Twice: the node may complete an item before it sees that we ask for it.
+    // Twice: the node may complete an item before it sees the request.
     for (int look = 0; look < 2; ++look) {
         link* receiver = least_busy();
         if (is_hungry(*receiver) && has_unposted()) post_to(*receiver, hold);
@@ -112,7 +112,7 @@ void sender::post_to(link& receiver, std::unique_lock<mutex>& hold) {
         batch_.on(receiver.to)
             .post_held(batch_memory_, edge_, replica_, receiver.posted_batches, items, bytes);
     } catch (const error& wrong) {
-        hold.unlock();  // Who is told stops us.
+        hold.unlock();  // lost_ stops this sender.
         lost_(which, failure{wrong.code(), wrong.what()});
         throw_stopped();
     }
@@ -163,7 +163,7 @@ void sender::end() {
     hungry_.store(false, std::memory_order_seq_cst);
     auto end = over_.procedure<wire::end_signature>(wire::end);
     for (link& one : links_) {
-        one.open = false;  // From here on the answer tells of its loss.
+        one.open = false;  // From here on, the answer reports a loss.
         one.ended = end.on(one.to).start(edge_, replica_, one.posted_batches, one.posted_items);
     }
 }
@@ -183,7 +183,7 @@ void sender::wait_ended() {
         } catch (const error& wrong) {
             why = {wrong.code(), wrong.what()};
         }
-        hold.unlock();  // Who is told stops us.
+        hold.unlock();  // lost_ stops this sender.
         lost_(i, why);
         throw_stopped();
     }
@@ -202,7 +202,7 @@ bool sender::is_open(std::size_t receiver) const {
 void sender::stop() noexcept {
     std::unique_lock hold(lock_);
     is_stopped_.store(true, std::memory_order_seq_cst);
-    hungry_.store(true, std::memory_order_seq_cst);  // So that the node's next item finds out.
+    hungry_.store(true, std::memory_order_seq_cst);  // The node notices with its next item.
     for (link& one : links_)
         if (one.ended.valid()) one.ended.cancel();  // It may never be answered.
     changed_.notify_all();

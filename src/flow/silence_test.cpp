@@ -1,4 +1,4 @@
-// Processes that keep their connections, and say nothing.
+// Processes that keep their connections, but do not respond.
 #include <chrono>
 #include <string>
 
@@ -18,7 +18,7 @@ const char* const three_groups = R"({"groups": {"G0": {"endpoint": "loop://a"},
                                                 "G2": {"endpoint": "loop://c"}}})";
 const char* const silent = "group G1 is lost (it has not answered for 5 s)";
 
-/// One number each 20 milliseconds from G0 through G1 to G2.
+/// One number every 20 milliseconds from G0 through G1 to G2.
 void endless(graph& g, const seat&) {
     auto from = g.add_source<int>("from", [](outlet<int>& out) {
         for (int i = 0;; ++i) {
@@ -102,8 +102,8 @@ TEST(silent_group, ends_one_that_has_sent_everything_and_waits_until_it_was_used
     all.net.run_until_idle();
 }
 
-/// A loop over three groups, of which the first is told another address of the last, to which it
-/// sends nothing.
+/// A loop over three groups. The first, which sends nothing to the last, is given a wrong address
+/// for it.
 std::string failure_when_the_last_is_at(const std::string& address) {
     looped_run all(three_groups, {.join_limit = 2000ms}, [](graph& g, const seat&) {
         auto from = g.add_source<int>("from", [](outlet<int>& out) { out.send(1); });

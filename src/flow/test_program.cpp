@@ -1,4 +1,4 @@
-// A flow program for tests: what it does is its first argument.
+// A flow program for tests; its first argument selects what it does.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -30,15 +30,15 @@ std::string group() {
     return name != nullptr ? name : "";
 }
 
-/// Says "GROUP PID" into the fifo, whose writing end stays open: its reader sees the end when
-/// everybody who ever said something is gone.
+/// Writes "GROUP PID" to the fifo and keeps it open: end of file means everybody who ever reported
+/// is gone.
 void report(const char* fifo) {
-    int fd = ::open(fifo, O_WRONLY);  // Kept, and passed on to children.
+    int fd = ::open(fifo, O_WRONLY);  // Kept, and inherited by children.
     std::string line = group() + " " + std::to_string(::getpid()) + "\n";
     if (::write(fd, line.data(), line.size()) < 0) std::perror("fifo");
 }
 
-/// random SEED REPLICAS FILE: a random pipeline; what the sink got goes to FILE.<replica>.
+/// random SEED REPLICAS FILE: a random pipeline; the sink writes to FILE.<replica>.
 int random_pipeline_run(std::uint64_t seed, bool replicas, const std::string& file) {
     auto plan = am::random_pipeline::draw(seed, replicas);
     std::vector<am::random_pipeline::item> results;
@@ -54,7 +54,7 @@ int random_pipeline_run(std::uint64_t seed, bool replicas, const std::string& fi
     return code;
 }
 
-/// blocks SEED FILE: a random graph; what the sinks got goes to FILE.<group>.
+/// blocks SEED FILE: a random graph; the sinks write to FILE.<group>.
 int random_graph_run(std::uint64_t seed, const std::string& file) {
     const auto plan = am::random_graph::draw(seed, 6);
     am::random_graph::outcome outcome;
@@ -68,7 +68,7 @@ int random_graph_run(std::uint64_t seed, const std::string& file) {
     return code;
 }
 
-/// endless-blocks SEED FIFO: the same, without an end. Its sinks report some items, too.
+/// endless-blocks SEED FIFO: the same, without end. Its sinks report some items, too.
 int endless_random_graph_run(std::uint64_t seed, const char* fifo) {
     const auto plan = am::random_graph::draw(seed, 6);
     am::random_graph::outcome outcome;
@@ -80,7 +80,7 @@ int endless_random_graph_run(std::uint64_t seed, const char* fifo) {
     return am::run_main(graph);
 }
 
-/// Numbers from G1 through G2 to G3. `last`: how many, or forever when 0.
+/// Numbers from G1 through G2 to G3. `last`: how many; 0: endless.
 int three_groups(int last, const std::string& mode, const char* fifo = nullptr,
                  const am::run_options& options = {}) {
     am::graph graph;
@@ -94,7 +94,7 @@ int three_groups(int last, const std::string& mode, const char* fifo = nullptr,
         if (mode == "throw" && n == 100) throw std::runtime_error("no more than 100");
         if (mode == "colors" && n == 100) throw std::runtime_error("red \x1b[31m");
         if (mode == "stopped" && n == 100) ::kill(::getpid(), SIGSTOP);
-        if (mode == "busy" && n == 100) ::usleep(4500000);  // Its whole thread, as a computation.
+        if (mode == "busy" && n == 100) ::usleep(4500000);  // Computes on its thread.
         return n;
     });
     auto to = graph.add_sink<int>(mode == "differ" ? "to " + group() : "to",
@@ -112,7 +112,7 @@ int three_groups(int last, const std::string& mode, const char* fifo = nullptr,
     return am::run_main(graph, options);
 }
 
-/// A quick source in G1; a sink in G3 that sleeps for each item. `cut`: it kills itself then.
+/// A fast source in G1; a sink in G3 that sleeps for each item. `cut`: it then kills itself.
 int slow_sink(bool cut) {
     am::graph graph;
     auto from = graph.add_source<int>("from", [](am::outlet<int>& out) {
@@ -131,7 +131,7 @@ int slow_sink(bool cut) {
     return am::run_main(graph);
 }
 
-/// What somebody else's child leaves to the launcher, which takes it away: this returns then.
+/// Leaves an orphan, which the launcher adopts and reaps; then this returns.
 void leave_an_orphan() {
     int ends[2];
     if (::pipe(ends) != 0) return;
@@ -149,7 +149,7 @@ void leave_an_orphan() {
         ::usleep(1000);
 }
 
-/// G2 ends with 7 at SIGUSR1, G1 with 9 at SIGTERM.
+/// G2 ends with 7 on SIGUSR1, G1 with 9 on SIGTERM.
 int end_when_asked(const char* fifo) {
     std::signal(SIGUSR1, [](int) { ::_exit(7); });
     if (group() == "G1") std::signal(SIGTERM, [](int) { ::_exit(9); });
@@ -158,8 +158,8 @@ int end_when_asked(const char* fifo) {
         ::pause();
 }
 
-/// Numbers from G1 to G3, whose run is ended by the program of G1 once all have joined: G3 takes
-/// some of what would have no room elsewhere.
+/// Numbers from G1 to G3. The program of G1 stops the run once all have joined, and G3 has taken
+/// more items than fit elsewhere.
 int stopped_by_program() {
     am::graph graph;
     am::event enough;
@@ -189,7 +189,7 @@ int stopped_by_program() {
     return 0;
 }
 
-/// says WHAT: G2 says on its control line, as long as somebody listens, what it must not.
+/// says WHAT: G2 sends something invalid on its control line, while anybody listens.
 int say_on_the_control_line(const std::string& what) {
     am::run_options options;
     if (what == "much") options.join_limit = std::chrono::milliseconds(200);
@@ -217,7 +217,7 @@ int run_twice() {
     return 0;
 }
 
-/// Numbers that go round through G1, G2 and G3 until they are large.
+/// Numbers that circulate through G1, G2 and G3 until they are large.
 int loop_of_three_groups() {
     am::graph graph;
     auto from = graph.add_source<int>("from", [](am::outlet<int>& out) {
@@ -257,7 +257,7 @@ int main(int argc, char** argv) {
     }
     if (mode == "endless" || mode == "stubborn" || mode == "parent") {
         if (mode == "stubborn") std::signal(SIGTERM, SIG_IGN);
-        if (mode == "parent" && ::fork() == 0) {  // A child that left its session.
+        if (mode == "parent" && ::fork() == 0) {  // A child in its own session.
             ::setsid();
             report(argv[2]);
             for (;;)

@@ -28,7 +28,7 @@ namespace {
 
 namespace files = std::filesystem;
 
-/// A folder that goes with everything in it.
+/// A temporary folder, deleted with its contents.
 class brief_folder {
 public:
     brief_folder() {
@@ -55,8 +55,8 @@ private:
     files::path path_;
 };
 
-// In front of everything: what static objects of the image are known by. Behind everything: the end
-// of the unwind records.
+// First source: the identifier of the image's static objects. Last source: the end of the unwind
+// records.
 constexpr std::string_view first_source =
     "__attribute__((visibility(\"hidden\"))) void* __dso_handle = &__dso_handle;\n";
 constexpr std::string_view last_source =
@@ -74,7 +74,7 @@ std::string compiler_for(const image_source& from, bool of_c) {
            base;
 }
 
-/// Its exit code. Quiet: what it says goes nowhere.
+/// Returns its exit code. Quiet: discards its output.
 int run(const std::vector<std::string>& words, bool quiet = false) {
     std::vector<char*> arguments;
     for (const std::string& each : words)
@@ -97,7 +97,7 @@ int run(const std::vector<std::string>& words, bool quiet = false) {
     return WIFEXITED(how) ? WEXITSTATUS(how) : 128;
 }
 
-/// Whether the compiler has that option. GCC is known to; others are asked.
+/// Whether the compiler has that option. GCC is known to; others are tried.
 bool accepts(const std::string& compiler, const std::string& option) {
     const std::string program = files::path(compiler).filename().string();
     if (program.ends_with("g++") && !program.ends_with("clang++")) return true;
@@ -120,14 +120,14 @@ void compile(const image_source& from, const std::string& name, const brief_fold
     };
     std::vector<std::string> words{compiler_for(from, is_c(from.path)), "-O2"};
     if (!is_c(from.path)) words.push_back("-std=c++20");
-    // Of GCC only; other compilers make no such symbols, which would keep an image for ever.
+    // Only GCC makes unique symbols, which would keep an image loaded forever.
     const std::string option = "-fno-gnu-unique";
     if (!is_c(from.path) && accepts(words[0], option)) words.push_back(option);
     words.insert(words.end(), from.flags.begin(), from.flags.end());
     words.insert(words.end(),
                  {"-fPIC", "-fno-plt", "-ftls-model=global-dynamic", "-shared", "-nostdlib"});
     if (from.target == architecture::aarch64) words.push_back("-mtls-dialect=trad");
-    // Larger pages for processors that may have them.
+    // Larger pages for architectures that may have them.
     const bool large = from.target == architecture::aarch64;
     words.push_back(fmt::format("-Wl,-z,max-page-size={}", large ? 65536 : 4096));
     words.insert(

@@ -53,7 +53,7 @@ bool is_name(std::string_view text) noexcept {
            std::all_of(text.begin(), text.end(), is_name_char);
 }
 
-/// The segment that has all of a range; null: none has.
+/// The segment that contains the whole range; null if none.
 const image_segment* holder_of(const image_contents& image, image_range range) noexcept {
     for (const image_segment& each : image.segments)
         if (range.offset >= each.offset && range.bytes <= each.bytes &&
@@ -62,7 +62,7 @@ const image_segment* holder_of(const image_contents& image, image_range range) n
     return nullptr;
 }
 
-/// The bytes of a range, when a segment brings all of them.
+/// The bytes of a range, if one segment stores all of them.
 std::span<const std::uint8_t> content_of(const image_contents& image, image_range range) noexcept {
     const image_segment* const where = holder_of(image, range);
     if (where == nullptr) return {};
@@ -191,13 +191,13 @@ namespace {
 
 using detail::image_contents;
 
-/// Of an image that is none there is nothing.
+/// Empty contents for an empty image.
 const image_contents& of(const std::shared_ptr<const image_contents>& contents) noexcept {
     static const image_contents none;
     return contents != nullptr ? *contents : none;
 }
 
-/// Reads what is behind the magic number. Why it cannot be used; nothing: it can.
+/// Parses what follows the magic number. Returns why it is invalid, or nothing.
 std::optional<std::string> read_one(archive_reader& from, image_contents& into) {
     std::uint16_t version = 0;
     from(version);
@@ -210,7 +210,7 @@ std::optional<std::string> read_one(archive_reader& from, image_contents& into) 
     return into.fault();
 }
 
-/// The part for this process's processor, or the first.
+/// The part for this process's architecture, or the first.
 std::optional<std::string> read_joined(archive_reader& from, image_contents& into) {
     detail::joined_images all;
     from(all);
@@ -265,7 +265,8 @@ result<code_image> code_image::parse(std::vector<std::byte> bytes) {
         return refuse(from.ok() ? "there is more behind its end" : std::string(from.why()));
     read->hash = detail::hash_of(const_bytes(read->bytes).first(unsigned_bytes));
     read->unsigned_bytes = unsigned_bytes;
-    // Of a signed image by its signature: who has only the code cannot tell its number.
+    // A signed image's number depends on its signature: having only the code does not suffice to
+    // compute it.
     read->number = load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(
         read->signature ? detail::hash_of(read->bytes).data() : read->hash.data()));
     code_image image;

@@ -1,4 +1,4 @@
-// What code_image.hpp and build_image.hpp say about files, keys and failures.
+// Files, keys and failures of code_image.hpp and build_image.hpp.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -25,7 +25,7 @@ namespace {
 
 namespace files = std::filesystem;
 
-/// A folder that goes with what is in it.
+/// A folder that is deleted with its contents.
 class own_folder {
 public:
     explicit own_folder(const std::string& name)
@@ -219,7 +219,7 @@ TEST(build_image, refuses_what_processes_have_for_themselves_only) {
     for (const auto& [call, said] : {std::pair{"dlopen(0, 1)", "it loads libraries itself"},
                                      {"pthread_atfork(0, 0, 0)", "pthread_atfork()"},
                                      {"at_quick_exit(0)", "at_quick_exit()"}}) {
-        // Each as an import: some systems bring the functions along in static parts.
+        // As imports: some systems link these functions statically.
         const std::string name(call, std::string(call).find('('));
         const std::string path = folder.with(
             "asks.c", "void* " + name + "();\nvoid asks_main(void* p, unsigned long n, " +

@@ -37,15 +37,15 @@ int open_file(const char* path, int how) noexcept {
     return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, how | O_CLOEXEC));
 }
 
-/// Memory that others have, too: what is written there would be seen.
+/// Unmaps shared memory: writes to it would be visible to others.
 bool leave_shared_memory() noexcept {
     const int maps = open_file("/proc/self/maps", O_RDONLY);
     if (maps < 0) return false;
-    // Each line: "from-to rwxs …". Taken letter by letter, as there may be any number of them; the
-    // kernel goes on by address, whatever was unmapped before.
+    // Each line: "from-to rwxs …". Parsed byte by byte, as there may be any number of lines; the
+    // kernel continues by address, whatever was unmapped meanwhile.
     static char part[65536];
     unsigned long from = 0, to = 0;
-    unsigned field = 0, letter = 0;  // Of the line; of the rights.
+    unsigned field = 0, letter = 0;  // Within the line; within the rights.
     ssize_t got = 0;
     while ((got = ::read(maps, part, sizeof(part))) > 0) {
         for (ssize_t i = 0; i < got; ++i) {
@@ -74,7 +74,7 @@ bool leave_shared_memory() noexcept {
     return got == 0;
 }
 
-/// When memory is short, this goes before who has it run.
+/// When memory is short, the kernel kills this process before its parent.
 void be_first_to_go() noexcept {
     const int file = open_file("/proc/self/oom_score_adj", O_WRONLY);
     if (file < 0) return;
@@ -98,8 +98,8 @@ void drop_capabilities() noexcept {
     ::syscall(SYS_capset, &head, none);
 }
 
-/// No files, ports and foreign processes, where the kernel has Landlock: behind seccomp, if that
-/// should let something through.
+/// No files, ports or foreign processes, where the kernel has Landlock: a second line of defense
+/// behind seccomp.
 void enter_landlock() noexcept {
     constexpr long create_ruleset = 444, restrict_self = 446;
     const long version = ::syscall(create_ruleset, nullptr, 0, 1u);
@@ -135,7 +135,7 @@ void set_limits(const process_limits& limits) noexcept {
     const std::uint64_t has = memory_now();
     constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max() / 2;
     set_limit(RLIMIT_AS, std::min(most, has + std::min(most, limits.memory_bytes)));
-    // By the clock on the wall, a little behind that of who waits for it.
+    // Wall clock time, slightly later than the waiting side's own limit.
     const auto beyond = time + 100ms;
     itimerval once{};
     once.it_value.tv_sec = duration_cast<seconds>(beyond).count();
@@ -143,7 +143,7 @@ void set_limits(const process_limits& limits) noexcept {
     ::setitimer(ITIMER_REAL, &once, nullptr);
 }
 
-/// A filter of system calls, grown without asking for memory.
+/// A system call filter, built without allocating memory.
 class call_filter {
 public:
     call_filter() noexcept {
@@ -152,7 +152,7 @@ public:
         answer(SECCOMP_RET_KILL_PROCESS);
         load(offsetof(seccomp_data, nr));
     }
-    /// What must hold of one of the call's arguments.
+    /// A condition on one of the call's arguments.
     struct condition {
         enum class kind { without, equal, differs, at_most } what;
         int argument;
@@ -215,20 +215,20 @@ bool refuse_system_calls(int keep_fd) noexcept {
          {__NR_exit, __NR_exit_group, __NR_rt_sigreturn, __NR_munmap, __NR_mremap, __NR_brk,
           __NR_clock_gettime, __NR_getrandom, __NR_gettimeofday, __NR_sched_yield})
         filter.allow(each);
-    // What abort() needs, of itself only.
+    // Needed by abort(), limited to itself.
     filter.allow(__NR_getpid);
     filter.allow(__NR_gettid);
     filter.allow(__NR_tgkill, {{is::equal, 0, static_cast<std::uint32_t>(::getpid())},
                                {is::equal, 1, static_cast<std::uint32_t>(::syscall(SYS_gettid))},
                                {is::equal, 2, SIGABRT}});
     filter.allow(__NR_write, {{is::equal, 0, static_cast<std::uint32_t>(keep_fd)}});
-    // Memory of its own that is not to be run; no huge pages, which all share.
+    // Private, non-executable memory; no huge pages, which are a shared resource.
     filter.allow(__NR_mmap,
                  {{is::without, 2, PROT_EXEC}, {is::without, 3, MAP_SHARED | MAP_HUGETLB}});
     filter.allow(__NR_mprotect, {{is::without, 2, PROT_EXEC}});
     filter.allow(__NR_madvise,
-                 {{is::at_most, 2, 25}});  // From 100 on it breaks the machine's memory.
-    // Not FUTEX_LOCK_PI and its like, which name threads of others.
+                 {{is::at_most, 2, 25}});  // Values from 100 on poison the machine's memory.
+    // Not FUTEX_LOCK_PI and the like, which name foreign threads.
     constexpr std::uint32_t operation = 127;
     filter.allow(__NR_futex, {{is::at_most, 1, 10, operation},
                               {is::differs, 1, 6, operation},

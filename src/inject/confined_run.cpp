@@ -30,13 +30,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int answer_fd = 3;  // The only one that a confined process has.
+constexpr int answer_fd = 3;  // The only descriptor of a confined process.
 constexpr std::size_t most_sentence_bytes = 1024;
 
-/// In front of all: whether it will run the code now.
+/// Sent first: whether it will run the code.
 enum class beginning : std::uint8_t { confined = 1, not_confined = 2 };
 
-/// In front of what it answers.
+/// Precedes the answer.
 struct answer_head {
     std::uint32_t failed = 0;
     std::uint32_t reserved = 0;
@@ -64,8 +64,8 @@ void begin_with(beginning how) noexcept {
     write_all(&how, sizeof(how));
 }
 
-/// What injected code needs most, and what a lock can stand in the way of that another thread held
-/// when this process was made. Then it waits here for ever, and its parent makes another one.
+/// Exercises what injected code needs most and another thread's lock may block, if it was held at
+/// the fork. Then this waits forever, and the parent makes another process.
 void try_what_is_needed() {
     try {
         throw 0;
@@ -74,7 +74,7 @@ void try_what_is_needed() {
     ::free(::malloc(1000));
 }
 
-/// What the forked process needs.
+/// Input of the forked process.
 struct confined_task {
     const confined_work& work;
     const const_bytes payload;
@@ -91,7 +91,7 @@ struct confined_task {
     for (const int each : {0, 1, 2})
         ::close(each);
     try_what_is_needed();
-    // The message may lie in shared memory.
+    // The message may be in shared memory.
     void* own = nullptr;
     const const_bytes payload = task.payload;
     if (::posix_memalign(&own, std::max(task.alignment, sizeof(void*)), payload.size() + 1) != 0)
@@ -111,7 +111,7 @@ struct confined_task {
     ::_exit(0);
 }
 
-// ---- in the process that wants it
+// ---- in the parent
 
 class confined_process {
 public:
@@ -122,7 +122,7 @@ public:
         if (pid_ > 0) ::kill(pid_, SIGKILL);
         (void)wait();
     }
-    /// How it has ended.
+    /// Returns its wait status.
     int wait() noexcept {
         int how = 0;
         if (pid_ > 0)
@@ -149,7 +149,7 @@ confined_end end_without_answer(int how) {
             {}};
 }
 
-/// What it wrote behind its beginning.
+/// Parses what follows the beginning.
 confined_end end_of(std::vector<std::byte> all, int how) {
     answer_head head;
     if (all.size() < sizeof(head)) return end_without_answer(how);
@@ -161,7 +161,7 @@ confined_end end_of(std::vector<std::byte> all, int how) {
     return {errc::handler_failed, {reinterpret_cast<const char*>(all.data()), all.size()}, {}};
 }
 
-/// One process. Nothing: it has not begun within that time, and none of the code was run.
+/// One process. Empty: it did not start in time, and none of the code was run.
 std::optional<confined_end> try_once(const confined_work& work, const_bytes payload,
                                      std::size_t alignment, const confined_limits& limits,
                                      std::chrono::nanoseconds patience) {

@@ -21,13 +21,13 @@ extern "C" const void* _Unwind_Find_FDE(void* code, dwarf_eh_bases* bases);
 namespace amalgam {
 namespace {
 
-/// Whether a throw could pass that address.
+/// Whether the unwinder knows that address.
 bool unwinds(std::uintptr_t code) {
     dwarf_eh_bases bases{};
     return ::_Unwind_Find_FDE(reinterpret_cast<void*>(code), &bases) != nullptr;
 }
 
-/// Processes that this one has, and that run.
+/// Running child processes of this one.
 std::size_t children() {
     std::size_t all = 0;
     for (const auto& each : std::filesystem::directory_iterator("/proc")) {
@@ -81,7 +81,7 @@ TEST_F(injector_test, what_confined_code_does_costs_the_target_nothing) {
               "too_large: its result is longer than this target takes");
     EXPECT_EQ(end_of("leaves", "_exit(7);"), "handler_failed: its process ended with 7");
 #if !defined(AMALGAM_ASAN)
-    // AddressSanitizer asks the system about stacks whenever something is thrown.
+    // AddressSanitizer makes system calls for stack bounds on each throw.
     EXPECT_EQ(end_of("throws", "throw std::runtime_error(\"enough\");"), "handler_failed: enough");
     EXPECT_EQ(end_of("opens",
                      "if (open(\"/etc/passwd\", O_RDONLY) < 0) throw "
@@ -98,7 +98,7 @@ TEST_F(injector_test, what_confined_code_does_costs_the_target_nothing) {
 
 TEST_F(injector_test, confined_code_that_aborts_is_told_so_and_signals_nobody_else) {
     injection_options options = open_to_all({.confined = {.on = true, .time = 60s}});
-    options.allows.denied_imports.clear();  // What it asks of the system is refused all the same.
+    options.allows.denied_imports.clear();  // System calls are refused nevertheless.
     const injection_target target(at_target, options);
     const auto end_of = [&](const code_image& image) {
         const error why = error_of([&] { (void)inject.add(image).create(1).call(there); });
@@ -142,7 +142,7 @@ TEST_F(injector_test, confined_code_has_no_pages_that_are_kept_from_children) {
     const injection_target target(at_target, options);
     std::string got;
     try {
-        got = text_of(reads.create(1).call(there));  // Memory of its own may be there by now.
+        got = text_of(reads.create(1).call(there));  // Fresh memory may be mapped there by now.
     } catch (const error& why) {
         got = why.what();
     }
@@ -172,7 +172,7 @@ MAIN(loud) { amalgam_inject_result(&two.n, sizeof(two.n)); }
     EXPECT_EQ(told, 0);
 }
 
-#if !defined(AMALGAM_ASAN)  // As above.
+#if !defined(AMALGAM_ASAN)  // See above.
 TEST_F(injector_test, confined_code_has_nobody_to_ask) {
     const injection_target target(at_target, open_to_all({.confined = {.on = true}}));
     at_source.define("never", [](const_bytes) { return std::vector<std::byte>(9); });
@@ -266,7 +266,7 @@ MAIN(where) {
     ASSERT_EQ(result.size(), sizeof(code));
     std::memcpy(&code, result.data(), sizeof(code));
     EXPECT_FALSE(unwinds(code + 1));
-    {  // Where it is not confined it is known.
+    {  // Unconfined, it is registered.
         engine open("shm://");
         const injection_target other(open, open_to_all());
         const auto again = where.create(1).call(at_source.lookup(open.address()));
@@ -282,7 +282,7 @@ TEST_F(injector_test, confined_runs_begin_while_threads_of_the_target_throw) {
 #endif
     const injection_target target(at_target, open_to_all({.confined = {.on = true, .time = 60s}}));
     const injection message = inject.add(adder()).create(as_bytes_of(ones));
-    // While one such image is there each throw takes a lock of the runtime's.
+    // While one such image exists, each throw takes a lock of the runtime.
     const detail::linked_image registered(compiled("plain", "MAIN(plain) { throw 1; }"),
                                           detail::runtime_symbol);
     std::vector<std::jthread> threads;
@@ -301,13 +301,13 @@ TEST_F(injector_test, confined_runs_begin_while_threads_of_the_target_throw) {
 
 TEST_F(injector_test, a_target_with_very_many_mappings_confines_all_the_same) {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    constexpr std::size_t mappings = 50'000;  // Below what the kernel lets a process have.
+    constexpr std::size_t mappings = 50'000;  // Below the kernel's limit per process.
     auto* const all = static_cast<std::byte*>(
         ::mmap(nullptr, mappings * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     ASSERT_NE(all, MAP_FAILED);
     for (std::size_t i = 0; i < mappings; i += 2)
         ASSERT_EQ(::mprotect(all + i * page, page, PROT_READ | PROT_WRITE), 0);
-    // The last of all is shared, and must be gone.
+    // The last mapping is shared, and must be removed.
     int& shared = *static_cast<int*>(
         ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     injection_options options = open_to_all({.confined = {.on = true, .time = 60s}});

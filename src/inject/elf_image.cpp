@@ -17,7 +17,7 @@ namespace amalgam::detail {
 
 namespace {
 
-/// What cannot travel, and why.
+/// Symbols that cannot travel, and why.
 struct refusal {
     std::string_view import;
     std::string_view why;
@@ -33,7 +33,7 @@ constexpr refusal refused_imports[] = {
     {"at_quick_exit", "it uses at_quick_exit(), which processes have for themselves only"},
     {"pthread_atfork", "it uses pthread_atfork(), which would call it when the image may be gone"},
 };
-/// Functions that begin so are of a runtime that comes with the compiler only; `why`: its option.
+/// Prefixes of functions from compiler-specific runtimes; `why`: the option that needs them.
 constexpr refusal refused_beginnings[] = {
     {"__ubsan_", "-fsanitize=undefined"}, {"__asan_", "-fsanitize=address"},
     {"__tsan_", "-fsanitize=thread"},     {"__msan_", "-fsanitize=memory"},
@@ -45,7 +45,7 @@ constexpr refusal refused_beginnings[] = {
     throw error(why, sentence);
 }
 
-/// Reads a shared object, each structure of which is checked to lie in it.
+/// Reads a shared object; checks that each structure is within bounds.
 class elf_reader {
 public:
     explicit elf_reader(const_bytes object) : object_(object) {
@@ -63,7 +63,7 @@ public:
     const Elf64_Ehdr& header() const noexcept { return header_; }
     const std::vector<Elf64_Phdr>& programs() const noexcept { return programs_; }
 
-    /// Of the dynamic section; nothing: there is none.
+    /// Entry of the dynamic section; empty if missing.
     std::optional<std::uint64_t> entry(std::int64_t tag) const {
         const auto at = dynamic_.find(tag);
         if (at == dynamic_.end()) return std::nullopt;
@@ -96,7 +96,7 @@ public:
     std::string_view name_of(const Elf64_Sym& symbol) const {
         return text(file_offset(entry(DT_STRTAB).value_or(0)) + symbol.st_name);
     }
-    /// Of a section, by name: its address and size; nothing: there is none.
+    /// Address and size of a section by name; empty if missing.
     std::optional<image_range> section(std::string_view name) const {
         if (header_.e_shnum == 0) return std::nullopt;
         const auto header_of = [&](std::size_t i) {
@@ -198,7 +198,7 @@ bool is_indirect(std::uint16_t machine, std::uint32_t type) {
     return machine == EM_X86_64 ? type == R_X86_64_IRELATIVE : type == R_AARCH64_IRELATIVE;
 }
 
-/// Makes an image out of what a reader finds.
+/// Builds an image from what a reader finds.
 class elf_converter {
 public:
     elf_converter(const elf_reader& from, std::string_view name, std::size_t payload_alignment)
@@ -252,7 +252,7 @@ private:
             if (each.p_type != PT_LOAD) continue;
             const bool names_only = each.p_flags == PF_R && names >= each.p_vaddr &&
                                     names - each.p_vaddr < each.p_filesz;
-            if (names_only) continue;  // An image has names of its own.
+            if (names_only) continue;  // An image has its own symbol names.
             if ((each.p_flags & (PF_W | PF_X)) == (PF_W | PF_X))
                 refuse(errc::unsupported, "it has memory that is written and run");
             if (std::exchange(first, false))
@@ -273,8 +273,8 @@ private:
             image_.read_only_later = {rebased(later->p_vaddr),
                                       static_cast<std::uint32_t>(later->p_filesz)};
     }
-    /// What nobody will read need not travel: what loaders want to know, and words that are filled
-    /// in when it is linked. Zeros at the end are not written down.
+    /// Omits unneeded data: the loader's tables, and words filled in when linking. Trailing zeros
+    /// are not stored.
     void leave_out_what_is_not_needed() {
         const auto clear = [&](std::uint64_t offset, std::uint64_t bytes) {
             for (std::size_t i = 0; i < contents_.size(); ++i) {
@@ -286,12 +286,12 @@ private:
         };
         if (const Elf64_Phdr* const loading = from_.program(PT_DYNAMIC))
             clear(rebased(loading->p_vaddr), loading->p_filesz);
-        if (const auto table = from_.section(".got"))  // Its first word: where that is.
+        if (const auto table = from_.section(".got"))  // Its first word: the address of that.
             clear(rebased(table->offset), sizeof(std::uint64_t));
         for (const image_relocation& each : image_.relocations)
             clear(each.offset, sizeof(std::uint64_t));
         for (std::size_t i = 0; i < contents_.size(); ++i) {
-            // Unwind records are read to the zeros at their end.
+            // Unwind records are read up to the terminating zeros.
             const bool has_unwind =
                 image_.unwind.bytes != 0 && image_.unwind.offset >= image_.segments[i].offset &&
                 image_.unwind.offset - image_.segments[i].offset < contents_[i].size();
@@ -334,7 +334,7 @@ private:
     }
     void take_relocation(const Elf64_Rela& from) {
         const std::uint32_t type = ELF64_R_TYPE(from.r_info);
-        if (type == R_X86_64_NONE) return;  // Of no use on any processor.
+        if (type == R_X86_64_NONE) return;  // Meaningless on every architecture.
         const std::size_t index = ELF64_R_SYM(from.r_info);
         if (index >= symbols_.size() && index != 0)
             refuse(errc::invalid, "a relocation names a symbol that there is not");

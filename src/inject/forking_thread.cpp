@@ -52,7 +52,7 @@ private:
         std::unique_lock hold(lock_);
         for (;;) {
             changed_.wait(hold, [&] { return what_ != nullptr; });
-            // Another thread that has one of these would have it in the child for ever.
+            // A lock held by another thread would stay locked in the child forever.
             std::unique_lock images = linked_image::hold_all();
             std::unique_lock blocks = image_thread_blocks::hold_all();
             child_ = ::fork();
@@ -77,7 +77,7 @@ private:
 }  // namespace
 
 pid_t fork_apart(apart what, void* context) {
-    static forking_thread* const one = new forking_thread;  // It is there until the process ends.
+    static forking_thread* const one = new forking_thread;  // Never freed.
     return one->fork_to(what, context);
 }
 

@@ -24,9 +24,9 @@ struct amalgam_ifunc_context {
     const std::string address;
     const std::thread::id opened_by = std::this_thread::get_id();
     injector inject;
-    void* target_args = nullptr;  // Of the poll that runs.
+    void* target_args = nullptr;  // Of the current poll.
     injection_options options;
-    std::unique_ptr<injection_target> target;  // Made when something is to run.
+    std::unique_ptr<injection_target> target;  // Created when there is code to run.
 };
 
 struct amalgam_ifunc_ep {
@@ -65,7 +65,7 @@ int code_of(errc code) noexcept {
     }
 }
 
-/// What `work` returns, or the code of what it throws.
+/// The result of `work`, or the code of its exception.
 template <typename Work>
 int code_or(Work work) noexcept {
     try {
@@ -200,7 +200,7 @@ int amalgam_ifunc_export(amalgam_ifunc_context_t* context, const char* name, voi
 int amalgam_poll_ifunc(amalgam_ifunc_context_t* context, void* target_args) {
     return code_or([&] {
         check(context != nullptr, "expected a context, as amalgam_ifunc_open() gives it");
-        // Another thread would wait for what only this one can go on with.
+        // Another thread would deadlock: only this one makes progress.
         check(context->opened_by == std::this_thread::get_id(),
               "this context was opened by another thread, expected that this one polls it: open "
               "one in each thread");

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// In a folder that AMALGAM_IMAGE_PATH names.
+/// Saves it in a folder that AMALGAM_IMAGE_PATH names.
 void keep(const code_image& image) {
     image.save(testing::TempDir() + std::string(image.name()) + ".image");
     ::setenv("AMALGAM_IMAGE_PATH", testing::TempDir().c_str(), 1);
@@ -100,7 +100,7 @@ TEST(ifunc, functions_are_sent_and_run_when_they_are_polled_for) {
     amalgam_ifunc_close(target);
 }
 
-/// A source and a target, which are polled in turn.
+/// A source and a target, polled in turn.
 class ifunc_pair : public testing::Test {
 protected:
     void SetUp() override {
@@ -131,7 +131,7 @@ protected:
         send(one);
         amalgam_ifunc_msg_free(one);
     }
-    /// Until so many have run, or nothing has come for long.
+    /// Polls until `expected` have run, or nothing has arrived for long.
     int poll_for(int expected) {
         int ran = 0;
         for (int idle = 0; idle < 3000 && ran < expected; ++idle) {
@@ -143,7 +143,7 @@ protected:
         }
         return ran;
     }
-    /// What is on its way is there, and has not run.
+    /// Everything in flight arrives, and nothing runs.
     void expect_none() {
         for (int i = 0; i < 100; ++i) {
             EXPECT_EQ(amalgam_poll_ifunc(source, nullptr), 0);
@@ -191,8 +191,8 @@ TEST_F(ifunc_pair, descriptors_are_readable_when_something_has_come_which_a_poll
     while (!nothing_is_readable());
     for (int i = 1; i <= 3; ++i) {
         send(1);
-        EXPECT_EQ(amalgam_poll_ifunc(source, nullptr), 0);  // It leaves.
-        while (sum < i) {  // Only those are polled whose descriptor says so.
+        EXPECT_EQ(amalgam_poll_ifunc(source, nullptr), 0);  // Sends it.
+        while (sum < i) {  // Polls only those whose descriptor is readable.
             ASSERT_GT(::poll(ends, 2, -1), 0);
             if (ends[0].revents != 0) {
                 ASSERT_EQ(amalgam_poll_ifunc(source, nullptr), 0);
@@ -279,7 +279,7 @@ TEST_F(ifunc_pair, what_a_payload_function_throws_or_cannot_have_is_a_code) {
     EXPECT_EQ(amalgam_ifunc_msg_create(fails, "x", 1, &none), AMALGAM_IFUNC_EFAILED);
     EXPECT_NE(std::string(amalgam_ifunc_error()).find("payload_init of the image fails"),
               std::string::npos);
-    if (!detail::sanitized) {  // They end the process instead.
+    if (!detail::sanitized) {  // Sanitizers end the process instead.
         EXPECT_EQ(amalgam_ifunc_msg_create(fails, nullptr, 0, &none), AMALGAM_IFUNC_ENOMEMORY);
     }
     amalgam_deregister_ifunc(source, fails);

@@ -12,13 +12,13 @@
 #include "inject/image_contents.hpp"
 #include "inject/unwind_testing.hpp"
 
-// What is wrong with an image, one fault after the other: each is refused, and says which.
+// Faulty images, one fault at a time: each is refused with a message that names it.
 namespace amalgam {
 namespace {
 
 using namespace detail;
 
-/// Code at 0, records at 0x1000, constants at 0x2000, what is written at 0x3000.
+/// Code at 0, records at 0x1000, constants at 0x2000, writable data at 0x3000.
 struct example {
     std::vector<std::uint8_t> code = std::vector<std::uint8_t>(0x200, 0xc3);
     std::vector<std::uint8_t> data = std::vector<std::uint8_t>(0x100, 0);
@@ -47,7 +47,7 @@ struct example {
         records.personality_word = 0x3010;
         records.table = 0x2000;
     }
-    /// Why it is refused; empty: it is not.
+    /// Why it is refused; empty if accepted.
     std::string why() {
         const std::vector<std::uint8_t> unwind = records.bytes();
         contents.segments = {
@@ -130,7 +130,7 @@ TEST(image_faults, of_relocations) {
         {"outside of the thread-local", [](example& e) { e.contents.relocations[4].addend = 33; }},
         {"outside of the thread-local", [](example& e) { e.contents.relocations[4].addend = -1; }},
     });
-    example at_its_end;  // As of an object behind which there is nothing.
+    example at_its_end;  // One past the end is allowed.
     at_its_end.contents.relocations[0].addend = 0x3180;
     at_its_end.contents.relocations[4].addend = 32;
     EXPECT_EQ(at_its_end.why(), "");
@@ -167,7 +167,7 @@ TEST(image_faults, of_unwind_records) {
     expect_refused({
         {"claims what is not code", [](example& e) { e.records.code.bytes = 0x201; }},
         {"claims what is not code", [](example& e) { e.records.code.offset = 0x2000; }},
-        {"claims what is not code",  // A terabyte, as libgcc would believe.
+        {"claims what is not code",  // A terabyte, if libgcc believed it.
          [](example& e) {
              e.records.addresses = 0x1c;
              e.records.code.bytes = std::int64_t{1} << 40;
@@ -185,7 +185,7 @@ TEST(image_faults, of_unwind_records) {
         {"personality", [](example& e) { e.records.personality_word = 0x3008; }},
         {"personality", [](example& e) { e.records.personality_word = 0x3018; }},
         {"personality", [](example& e) { e.contents.relocations[2].addend = 8; }},
-        {"personality",  // The image's own.
+        {"personality",  // The image's own function.
          [](example& e) {
              e.records.personality = 0x1b;
              e.records.personality_word = 0;
@@ -221,7 +221,7 @@ TEST(image_faults, one_changed_byte_of_unwind_records_is_refused_or_means_as_lit
         for (int value = 0; value < 256; ++value) {
             example changed;
             changed.records.changed = {at, static_cast<std::uint8_t>(value)};
-            (void)changed.why();  // Either; sanitizers look on.
+            (void)changed.why();  // Either result is fine; sanitizers check.
         }
     }
 }

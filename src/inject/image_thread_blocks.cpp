@@ -12,14 +12,14 @@ namespace amalgam::detail {
 
 namespace {
 
-/// Who is there: a thread that ends may have blocks of images that are gone.
+/// Live images: an ending thread may have blocks of images that are gone.
 struct known_blocks {
     std::mutex lock;
     std::unordered_map<std::uint64_t, image_thread_blocks*> by_id;
 };
 
 known_blocks& known() {
-    static known_blocks* const all = new known_blocks;  // Threads may end after statics do.
+    static known_blocks* const all = new known_blocks;  // Threads may outlive static objects.
     return *all;
 }
 
@@ -30,7 +30,7 @@ std::uint64_t next_id() {
 
 }  // namespace
 
-/// Those of one thread.
+/// Blocks of one thread.
 struct thread_blocks {
     std::uint64_t latest_id = 0;
     void* latest = nullptr;
@@ -46,7 +46,7 @@ struct thread_blocks {
             at->second->free_block(block);
         }
     }
-    /// Without those of images that are gone.
+    /// Drops blocks of images that are gone.
     void tidy(const known_blocks& there) {
         std::erase_if(all, [&](const auto& each) { return !there.by_id.contains(each.first); });
     }

@@ -12,7 +12,7 @@
 
 #include "inject/linked_image.hpp"
 
-// std::thread's own way to start one, as its templates call it in images.
+// How std::thread starts a thread; templates in images call this directly.
 extern "C" void
 _ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE(
     std::thread* self, std::unique_ptr<std::thread::_State>* work, void (*depend)());
@@ -23,7 +23,7 @@ namespace {
 
 template <typename Function, typename Argument>
 struct kept_call {
-    std::shared_ptr<const void> image;  // Destroyed last: its code may be gone then.
+    std::shared_ptr<const void> image;  // Destroyed last: its code may be unloaded with it.
     Function function;
     Argument argument;
 };
@@ -34,7 +34,7 @@ auto run_kept(void* context) {
     return call->function(call->argument);
 }
 
-/// Whose thread that will be: of the image that has what it runs, or that asked for it.
+/// The image that owns the thread: the one with its code, or else the one that starts it.
 linked_image::kept kept_for(const void* code, const void* asked_at) {
     auto found = linked_image::kept_at(code);
     return found.known ? found : linked_image::kept_at(asked_at);
@@ -74,13 +74,13 @@ struct kept_state final : std::thread::_State {
         : image(std::move(of)), work(std::move(inner)) {}
     void _M_run() override { work->_M_run(); }
 
-    const std::shared_ptr<const void> image;  // Behind the work, whose destructor is in it.
+    const std::shared_ptr<const void> image;  // Outlives the work, whose destructor is image code.
     std::unique_ptr<std::thread::_State> work;
 };
 
 void start_cpp_thread(std::thread* self, std::unique_ptr<std::thread::_State>* work,
                       void (*depend)()) {
-    // Its table of virtual functions is the image's.
+    // Its vtable is in the image.
     const void* const table = *reinterpret_cast<void* const*>(work->get());
     auto image = kept_for(table, __builtin_return_address(0));
     if (image.known && image.image == nullptr)

@@ -18,19 +18,19 @@ namespace amalgam::detail {
 
 namespace {
 
-/// In front of all messages: how far the target is.
+/// At the start of the ring: the target's progress.
 constexpr std::uint64_t ring_head_bytes = 64;
-/// Messages begin at multiples of this.
+/// Messages start at multiples of this.
 constexpr std::uint64_t ring_unit = 64;
 constexpr std::uint64_t least_ring_bytes = 4096;
 
-/// In front of each message.
+/// Precedes each message.
 struct ring_message {
-    std::uint64_t mark = 0;  ///< Where it is, and 1: written last. What was there before is less.
-    std::uint32_t code_bytes = 0;  ///< 0: the next message is at the beginning of the ring.
-    std::uint32_t payload_at = 0;  ///< From here.
+    std::uint64_t mark = 0;  ///< Its position + 1, written last. Older values there are smaller.
+    std::uint32_t code_bytes = 0;  ///< 0: the next message is at the start of the ring.
+    std::uint32_t payload_at = 0;  ///< Relative to this header.
     std::uint32_t payload_bytes = 0;
-    std::uint32_t bytes = 0;  ///< Up to the next one.
+    std::uint32_t bytes = 0;  ///< Distance to the next message.
 };
 
 constexpr std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t to) {
@@ -49,7 +49,7 @@ public:
     }
 
     const amalgam::bulk& shown() const noexcept { return shown_; }
-    /// Runs the next message, and whether there was one.
+    /// Runs the next message; false if there is none.
     bool run_next() {
         for (;;) {
             const auto took = take_next();
@@ -69,7 +69,7 @@ private:
         ring_message what;
         std::memcpy(&what, at, sizeof(what));
         const std::uint64_t left = room - taken_ % room;
-        const bool skips = what.code_bytes == 0;  // To the front, and not from there: see poll().
+        const bool skips = what.code_bytes == 0;  // Skips to the start, never from it: see poll().
         if ((skips && (what.bytes != left || left == room)) || what.bytes == 0 ||
             what.bytes % ring_unit != 0 || what.bytes > left ||
             sizeof(what) + std::uint64_t{what.code_bytes} > what.payload_at ||
@@ -146,7 +146,7 @@ bool injection_ring_writer::try_post(const injection& message) {
     const std::uint64_t room = ring_.bytes() - detail::ring_head_bytes;
     const std::uint64_t from = written_ % room;
     const std::uint64_t alignment = message.image_->image.payload_alignment();
-    const std::uint64_t start = detail::ring_head_bytes + from;  // The ring is at whole pages.
+    const std::uint64_t start = detail::ring_head_bytes + from;  // The ring is page-aligned.
     const std::uint64_t payload_at =
         detail::rounded_up(start + sizeof(ring_message) + code.size(), alignment) - start;
     const std::uint64_t bytes = detail::rounded_up(payload_at + payload.size(), detail::ring_unit);
@@ -163,7 +163,7 @@ bool injection_ring_writer::try_post(const injection& message) {
         ring_.push(start, mark);
         written_ += head.bytes;
     };
-    if (bytes > room - from) {  // At the beginning, then.
+    if (bytes > room - from) {  // Wrap around.
         if (!has_room(room - from)) return false;
         ring_message skip;
         skip.bytes = static_cast<std::uint32_t>(room - from);

@@ -47,7 +47,7 @@ TEST_F(injector_test, a_ring_with_nonsense_in_it_runs_nothing) {
     EXPECT_EQ(sum, 0);
 }
 
-/// Says the letter of its payload to the target.
+/// Appends its payload's letter at the target.
 const code_image& speller() {
     static const code_image image = compiled("speller", R"(
 MAIN(speller) { static_cast<std::string*>(target)->push_back(*static_cast<char*>(payload)); }
@@ -65,7 +65,7 @@ TEST_F(injector_test, what_came_by_a_ring_runs_in_order_at_most_so_many_and_is_c
     injection_ring_writer writer(at_source.procedure<bulk()>("ring").on(there)());
     const injected_function spells = inject.add(speller());
     std::size_t ran = 0;
-    for (int round = 0; round < 20; ++round) {  // Several times past the ring's end.
+    for (int round = 0; round < 20; ++round) {  // Wraps around several times.
         for (const char each : {'a', 'b', 'c'}) {
             injection message = spells.create(400);
             message.payload()[0] = std::byte{static_cast<unsigned char>(each)};
@@ -115,7 +115,7 @@ TEST_F(injector_test, a_ring_has_a_least_and_a_most_size_and_carries_no_attached
     message.attach(ring.memory());
     EXPECT_EQ(error_of([&] { (void)writer.try_post(message); }).code(), errc::invalid);
     EXPECT_EQ(error_of([&] { (void)writer.try_post(injection()); }).code(), errc::invalid);
-    // Memory that was never a ring.
+    // Memory that is not a ring.
     for (const std::size_t bytes : {0, 10, 64, 5000})
         EXPECT_EQ(error_of([&] {
                       injection_ring_writer(expose_owned(at_target, std::vector<std::byte>(bytes)));
@@ -125,7 +125,7 @@ TEST_F(injector_test, a_ring_has_a_least_and_a_most_size_and_carries_no_attached
 
 TEST_F(injector_test, a_ring_that_skips_where_no_source_would_is_closed) {
     const injection_target target(at_target, open_to_all());
-    for (const std::uint32_t length : {64u, 8192u - 64u}) {  // Not to the front; from the front.
+    for (const std::uint32_t length : {64u, 8192u - 64u}) {  // Not to the start; from the start.
         injection_ring ring(target, 8192);
         const std::vector<std::uint32_t> skip{1, 0, 0, 24, 0, length};
         ring.memory().push(64, skip);

@@ -1,4 +1,4 @@
-// What a target lets in, how it ends, and what the code in it may ask.
+// What a target accepts, how it ends, and what its code may request.
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -81,7 +81,7 @@ TEST_F(injector_test, new_code_runs_while_the_old_of_its_name_does) {
     EXPECT_EQ(text_of(later.get()), "old");
 }
 
-// ---- what it lets in
+// ---- what it accepts
 
 TEST_F(injector_test, larger_images_and_unknown_imports_are_refused_to_their_callers) {
     const injection_target target(at_target,
@@ -173,7 +173,7 @@ TEST_F(injector_test, an_interceptor_says_who_may_call_signed_code) {
     }
 }
 
-// ---- what its code asks of others
+// ---- requests by its code
 
 TEST_F(injector_test, the_last_result_counts_as_it_was_when_it_was_given) {
     const injection_target target(at_target, open_to_all());
@@ -238,12 +238,12 @@ std::uint64_t last(long&, const amalgam::attached_bulk& from, const amalgam::att
 }
 )"));
     engine third("shm://"), fourth("shm://");
-    const std::vector<std::byte> numbers(4 * 1000 + 3, std::byte{1});  // And no whole one.
+    const std::vector<std::byte> numbers(4 * 1000 + 3, std::byte{1});  // One more is incomplete.
     std::vector<std::byte> results(4 * 1000 + 3);
     const exposed from = expose(third, numbers);
     exposed to = expose(fourth, results, access::read_write);
     EXPECT_EQ(last.call(there, from, to), 1000u);
-    to.close();  // Nobody writes there any more.
+    to.close();  // No more writes from here on.
     EXPECT_EQ(results[3999], std::byte{1});
     EXPECT_EQ(results[4000], std::byte{0});
 }

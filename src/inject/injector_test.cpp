@@ -287,7 +287,7 @@ MAIN(hops) {
     EXPECT_EQ(text_of(hops.create(1).call(there)), "lost+") << "the second says so";
 }
 
-// ---- what it asks of others
+// ---- requests by code
 
 TEST_F(injector_test, code_calls_procedures_of_others_and_of_who_sent_it) {
     const injection_target target(at_target, open_to_all());
@@ -340,7 +340,7 @@ std::uint64_t scale(long& calls, const amalgam::attached_bulk& from, int by, con
         const error why = error_of([&] { (void)scale.call(there, from, 3, from); });
         EXPECT_EQ(why.code(), errc::handler_failed) << "it may only be read";
     }
-    // It has to be fetched first, and the memory is only kept by the message.
+    // The image must be fetched first; only the message keeps the memory.
     const injection_target target(at_target, open_to_all());
     scale.post(there, expose_owned(at_source, std::vector<int>(100000, 5)), 2, to);
     wait_for_sum(2);
@@ -348,7 +348,7 @@ std::uint64_t scale(long& calls, const amalgam::attached_bulk& from, int by, con
     const auto always = inject.add<std::uint64_t(bulk, int, bulk)>(image, shipping::always);
     EXPECT_EQ(always.call(there, from, 4, to), 400000u);
     EXPECT_EQ(results.back(), 28);
-    injection lacks = inject.add(image).create(12);  // Numbers and a factor of 0, but one memory.
+    injection lacks = inject.add(image).create(12);  // Expects two memories, but gets one.
     lacks.attach(from);
     lacks.payload()[8] = std::byte{1};
     EXPECT_STREQ(error_of([&] { (void)lacks.call(there); }).what(),
@@ -356,16 +356,16 @@ std::uint64_t scale(long& calls, const amalgam::attached_bulk& from, int by, con
 }
 
 TEST_F(injector_test, a_million_injections_leave_nothing_behind) {
-    // Sanitizers count what is left by themselves.
+    // Sanitizers count leaks themselves.
     const std::size_t messages = detail::sanitized ? 20'000 : 1'000'000;
     const injected_function function = inject.add(adder());
     const injection small = function.create(1), large = function.create(5000);
     const auto inject_so_many = [&](std::size_t count, int targets) {
-        for (int i = 0; i < targets; ++i) {  // Each links the image anew, and unloads it.
+        for (int i = 0; i < targets; ++i) {  // Each links the image again, and unloads it.
             const injection_target target(at_target, open_to_all({.run = handler::inline_}));
             const std::size_t each = count / static_cast<std::size_t>(targets);
             at_source.run([&] {
-                (void)small.call(there);  // Brings it: not many messages may wait for an image.
+                (void)small.call(there);  // Delivers the image: few messages may wait for one.
                 for (std::size_t n = 1; n < each; ++n)
                     (n % 50 == 0 ? large : small).post(there);
             });
@@ -390,7 +390,7 @@ TEST_F(injector_test, a_million_injections_leave_nothing_behind) {
     EXPECT_LT(ranges_after, ranges + 100) << "of 200 that were mapped and unmapped";
 }
 
-// ---- who may
+// ---- permissions
 
 TEST_F(injector_test, where_nobody_has_turned_it_on_nothing_runs) {
     const injected_function function = inject.add(adder());
@@ -465,7 +465,7 @@ TEST_F(injector_test, a_new_policy_is_for_what_is_there_too) {
             target.set_policy({.unsigned_too = true});
             const injection message = function.create(as_bytes_of(ones), how);
             (void)message.call(there);
-            message.post(there);  // By handlers that run inline, another way.
+            message.post(there);  // Inline handlers take another path.
             poll_until([&] { return target.runs() % 2 == 0; });
             const std::uint64_t runs = target.runs();
             target.set_policy({});
@@ -501,7 +501,7 @@ TEST_F(injector_test, names_and_imports_can_be_forbidden) {
               "that is too much code");
 }
 
-// ---- what strangers may do
+// ---- abuse by strangers
 
 TEST_F(injector_test, messages_to_images_that_nobody_has_are_held_to_a_bound) {
     for (const handler run : {handler::ult, handler::inline_}) {
@@ -561,7 +561,7 @@ TEST(waiting_messages, are_bounded_by_number_and_bytes_and_by_half_for_each_peer
     EXPECT_FALSE(enters(b, 1, 1) && enters(b, 1, 1)) << "all bytes";
     all.clear();
     for (detail::image_id i = 0; i < detail::waiting_messages::most_images_of_a_peer; ++i)
-        (void)waiting->enter(a, i, 0);  // Nothing is left of what waits no more.
+        (void)waiting->enter(a, i, 0);  // A finished wait leaves nothing behind.
     for (int i = 0; i < 4; ++i)
         EXPECT_TRUE(enters(b, 7, 1));
 }
@@ -678,7 +678,7 @@ MAIN(starts) {
 )"))
         .create(1)
         .call(there);
-    (void)inject.add(adder()).create(as_bytes_of(ones)).call(there);  // Takes its place.
+    (void)inject.add(adder()).create(as_bytes_of(ones)).call(there);  // Replaces it.
     EXPECT_FALSE(gone);
     go = true;
     poll_until([&] { return gone.load(); });
@@ -700,7 +700,7 @@ TEST_F(injector_test, an_image_goes_when_its_last_call_has_ended) {
                  "extern \"C\" void wait_for_test();\n"
                  "MAIN(slow) { wait_for_test(); amalgam_inject_result(\"still here\", 10); }"));
     auto later = slow.create(1).start(there);
-    (void)inject.add(adder()).create(as_bytes_of(ones)).call(there);  // Takes its place.
+    (void)inject.add(adder()).create(as_bytes_of(ones)).call(there);  // Replaces it.
     go = true;
     EXPECT_EQ(text_of(later.get()), "still here");
 }

@@ -14,7 +14,7 @@
     WITH(amalgam_inject_call_typed)   \
     WITH(amalgam_inject_transfer)
 
-// By the names that compilers give them, as images have them.
+// By mangled names, as in images.
 #define AMALGAM_LIBRARY_SYMBOLS(WITH)                       \
     WITH(_ZN7amalgam6detail9view_room4takeEmm)              \
     WITH(_ZN7amalgam6detail9give_backEPNS0_12buffer_blockE) \

@@ -20,7 +20,7 @@
 #include "inject/image_thread_blocks.hpp"
 #include "inject/image_threads.hpp"
 
-// Of libgcc: where code is told of that no loader knows.
+// libgcc's registration of unwind records for code without a loader.
 extern "C" void __register_frame(void* records);
 extern "C" void __deregister_frame(void* records);
 
@@ -40,7 +40,7 @@ std::size_t page_ceiling(std::size_t offset) {
     return page_floor(offset + page_bytes() - 1);
 }
 
-/// All images that are linked, by where they end: what they register names only an address.
+/// All linked images, by end address: callbacks carry only an address.
 struct linked_images {
     std::mutex lock;
     std::map<const std::byte*, linked_image*> by_end;
@@ -54,7 +54,7 @@ linked_images& linked() {
 }  // namespace
 
 void* runtime_symbol(std::string_view name) {
-    // Those that this process has; one that it does not have exports nothing.
+    // Those loaded in this process; a missing one exports nothing.
     static const std::array<void*, 5> libraries = [] {
         std::array<void*, 5> all{};
         std::size_t next = 0;
@@ -68,7 +68,7 @@ void* runtime_symbol(std::string_view name) {
         if (each == nullptr) continue;
         void* const found = ::dlsym(each, text.c_str());
         if (found == nullptr) continue;
-        // The program may have put something in its place: an allocator, say.
+        // The program may have replaced it, as with an allocator.
         void* const used = ::dlsym(RTLD_DEFAULT, text.c_str());
         return used != nullptr ? used : found;
     }
@@ -95,7 +95,7 @@ bool linked_image::mapping::holds(const void* address) const noexcept {
     return at >= start_ && at < start_ + bytes_;
 }
 
-/// What is to be called before its memory goes.
+/// Functions to call before its memory is freed.
 struct linked_image::exits {
     std::mutex lock;
     std::vector<last_call> calls;
@@ -174,7 +174,7 @@ void linked_image::copy_segments() {
 
 void linked_image::relocate(const image_symbols& symbols) {
     const image_contents& what = image_.contents();
-    // What a process has of its own would not know of this memory.
+    // The process's own versions do not know this memory.
     const auto own = [](std::string_view name) -> void* {
         if (name == "__tls_get_addr") return reinterpret_cast<void*>(&image_thread_blocks::address);
         if (name == "__cxa_atexit") return reinterpret_cast<void*>(&linked_image::at_exit);

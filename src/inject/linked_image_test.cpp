@@ -176,7 +176,7 @@ TEST(linked_image, threads_leave_none_of_its_data_behind) {
             std::thread([&] { EXPECT_EQ(result_of(linked), 1); }).join();
     };
     run_in_threads();
-    if (detail::sanitized) return;  // They look after what is freed twice.
+    if (detail::sanitized) return;  // Sanitizers delay frees to detect double ones.
     const auto before = ::mallinfo2();
     run_in_threads();
     const auto after = ::mallinfo2();
@@ -255,7 +255,7 @@ TEST(code_image, a_signature_says_who_made_it_and_changes_nothing_else) {
     EXPECT_EQ(made.signer(), key.signer());
     EXPECT_EQ(made.hash(), image.hash());
     EXPECT_TRUE(made.verify());
-    for (std::size_t back : {1, 64, 70, 96}) {  // In the proof, and in who signed.
+    for (std::size_t back : {1, 64, 70, 96}) {  // In the signature, and in the signer.
         std::vector<std::byte> changed(made.bytes().begin(), made.bytes().end());
         changed[changed.size() - back] ^= std::byte{1};
         const auto read = code_image::parse(changed);
@@ -283,7 +283,7 @@ TEST(code_image, keys_and_images_are_kept_in_files) {
     ::unlink(image_path.c_str());
 }
 
-/// The same as for another processor: its code is not, but nothing here would run it.
+/// Claims another architecture: its code is unchanged, but nothing here would run it.
 code_image for_another_processor(const code_image& image) {
     detail::image_contents contents = image.contents();
     contents.architecture =

@@ -25,7 +25,7 @@ running_code& code_with_engine() {
     return *mine;
 }
 
-/// Where an image may ask others: that address, or without one who has sent it.
+/// The peer at that address; without one, the sender.
 peer peer_at(const char* address) {
     const call_context& call = call_context::current();
     return address == nullptr || *address == 0 ? call.from() : call.where().lookup(address);
@@ -46,14 +46,14 @@ void transfer(unsigned which, bool push, std::uint64_t offset, void* bytes, std:
     }
 }
 
-/// What `work` returns; or -1, and the log says why.
+/// The result of `work`; or -1, after logging why.
 template <typename Work>
 long or_logged(const char* what, Work work) noexcept {
     try {
         return work();
     } catch (const std::exception& why) {
         const running_code* const mine = running_code::current();
-        if (mine != nullptr && mine->confined) return -1;  // There is nobody who would read it.
+        if (mine != nullptr && mine->confined) return -1;  // Nobody would read the log.
         log(log_level::warn, "inject", what,
             {{"image", mine == nullptr ? "" : mine->image.image().name()},
              {"why", detail::text_of(why)}});
@@ -61,7 +61,7 @@ long or_logged(const char* what, Work work) noexcept {
     }
 }
 
-/// Gives `take` what `work` gives, or why it failed; whether it did not.
+/// Passes the result or failure of `work` to `take`; returns whether it succeeded.
 template <typename Work>
 int or_told(amalgam_inject_taker take, void* context, Work work) noexcept {
     std::string why;

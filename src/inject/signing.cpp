@@ -27,7 +27,7 @@ void use_sodium() {
     if (::sodium_init() < 0) throw error(errc::unsupported, "libsodium cannot be used here");
 }
 
-/// What is signed: what it is, and the hash of the rest.
+/// The signed text: its purpose, and the hash of the image.
 std::string signed_text(const image_hash& hash) {
     std::string text = "amalgam image ";
     text.append(hash.begin(), hash.end());

@@ -20,14 +20,14 @@
 namespace amalgam::detail {
 
 namespace {
-/// The payload that a thread is making: how long it may become, and is to be.
+/// The payload that a thread is building: its maximum and chosen size.
 struct payload_in_the_making {
     std::size_t most = 0;
     std::size_t bytes = 0;
 };
 thread_local payload_in_the_making* in_the_making = nullptr;
 
-/// What the image's own functions throw here may be gone with the image: others get a sentence.
+/// Exceptions of the image's own functions may not outlive it: callers get their text.
 template <typename Work>
 void run_own(const code_image& image, std::string_view what, Work work) {
     tell_failure(work, [&](const char* why) {
@@ -74,7 +74,7 @@ source_image::source_image(const code_image& made) : image(made), id(id_of(made)
     if (made.architecture() != this_architecture() || !(makes_payloads || exported("signature")))
         return;
     const auto symbols = [](std::string_view name) {
-        // What only main wants, and a target has: it is not run here.
+        // Symbols that only main needs, which does not run here.
         static const auto nothing = [] { throw error(errc::unsupported, "this is not a target"); };
         void* found = library_symbol(name);
         if (found == nullptr) found = runtime_symbol(name);
@@ -143,7 +143,7 @@ std::vector<std::byte> source_core::fetched(image_id which) {
 std::vector<std::byte> source_core::call(const peer& there, const sent_code& what,
                                          std::chrono::nanoseconds within) const {
     const clock::time_point begun = on_.now();
-    const auto left = [&] {  // Of the time for all of it.
+    const auto left = [&] {  // Remaining time.
         if (within == std::chrono::nanoseconds::max()) return within;
         return std::max(within - (on_.now() - begun), std::chrono::nanoseconds(0));
     };
@@ -161,7 +161,7 @@ std::vector<std::byte> source_core::call(const peer& there, const sent_code& wha
         if (answer.code != errc::ok) throw error(answer.code, answer.sentence);
         return std::move(answer.result);
     };
-    // A target may forget it as soon as it has it, when it keeps few.
+    // A target that keeps few images may drop it at once.
     for (int attempts = 3;; --attempts) {
         run_answer answer = run();
         if (!answer.wants_code) return end_of(std::move(answer));

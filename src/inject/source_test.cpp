@@ -1,4 +1,4 @@
-// The side that makes and sends messages: what its functions may do, and what it promises.
+// The side that makes and sends messages: limits of its functions, and its promises.
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
@@ -17,7 +17,7 @@
 namespace amalgam {
 namespace {
 
-/// Has a type of its own, which is gone with it.
+/// Its exception type is unloaded with the image.
 const std::string own_failure = R"(
 struct own : std::exception { const char* what() const noexcept override { return "out of paper"; } };
 )";
@@ -167,7 +167,7 @@ TEST_F(injector_test, what_it_throws_may_have_no_text) {
         EXPECT_TRUE(std::string_view(why.what()).ends_with(text)) << why.what();
     }
     for (const bool confined : {false, true}) {
-#if defined(AMALGAM_ASAN)  // It asks the system about stacks whenever something is thrown.
+#if defined(AMALGAM_ASAN)  // AddressSanitizer makes system calls on each throw.
         if (confined) continue;
 #endif
         const injection_target target(at_target, open_to_all({.confined = {.on = confined}}));
@@ -179,7 +179,7 @@ TEST_F(injector_test, what_it_throws_may_have_no_text) {
 
 TEST_F(injector_test, a_result_of_another_type_is_a_mismatch) {
     const injection_target target(at_target, open_to_all());
-    const auto wrong = inject.add<std::uint64_t(std::string)>(adder());  // Says no signature.
+    const auto wrong = inject.add<std::uint64_t(std::string)>(adder());  // Declares no signature.
     const error why = error_of([&] { (void)wrong.call(there, "x"); });
     EXPECT_EQ(why.code(), errc::mismatch) << why.what();
     auto later = wrong.start(there, "x");
@@ -190,7 +190,7 @@ TEST_F(injector_test, an_engine_has_one_injector) {
     EXPECT_EQ(error_of([&] { injector second(at_source); }).code(), errc::invalid);
     const injection_target target(at_target, open_to_all());
     const injection message = inject.add(adder()).create(as_bytes_of(ones));
-    message.post(there);  // The target asks the first one.
+    message.post(there);  // The target asks the first injector.
     wait_for_sum(6);
 }
 
@@ -236,7 +236,7 @@ TEST_F(injector_test, one_message_is_sent_by_several_threads_at_once) {
     EXPECT_EQ(target.runs(), 400u);
 }
 
-// ---- who may be asked for code
+// ---- requests for code
 
 TEST_F(injector_test, targets_get_the_code_of_posts_while_a_handle_of_it_is_there) {
     const injection_target target(at_target, open_to_all());
@@ -245,7 +245,7 @@ TEST_F(injector_test, targets_get_the_code_of_posts_while_a_handle_of_it_is_ther
     std::optional<injection> message = function->create(as_bytes_of(ones));
     function.reset();
     at_source.run([&] {
-        message->post(there);  // It is not asked for before this is over.
+        message->post(there);  // No request for the code can be served before this returns.
         message.reset();
     });
     poll_until([&] { return refused() == 1; });

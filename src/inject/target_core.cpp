@@ -24,14 +24,14 @@ namespace amalgam::detail {
 
 namespace {
 
-/// For the source to answer when it is asked for an image.
+/// Time for the source to answer a request for an image.
 constexpr std::chrono::nanoseconds fetch_time = std::chrono::seconds(30);
 
 bool contains(const std::vector<std::string>& those, std::string_view what) {
     return std::find(those.begin(), those.end(), what) != those.end();
 }
 
-/// Throws error{denied} where that image may not run.
+/// Throws error{denied} if that image may not run.
 void check(const injection_policy& allows, const code_image& image) {
     const auto refuse = [&](const std::string& why) {
         return error(errc::denied,
@@ -122,7 +122,7 @@ void target_core::start() {
                   : (void)self->run_code(code, payload.bytes);
         },
         how);
-    // What is attached is there to be waited for.
+    // Attached memory means that the source waits.
     on_.define(library_name{at_target::run_attached_name},
                [self](image_id which, const_bytes code, const std::vector<amalgam::bulk>& attached,
                       const rest_of_message& payload) {
@@ -165,7 +165,7 @@ target_core::policy_now target_core::policy() const {
 
 void target_core::set_policy(injection_policy allows) {
     const auto fresh = std::make_shared<const injection_policy>(std::move(allows));
-    std::vector<ready> known, ended;  // Not with the lock held: their code runs when they go.
+    std::vector<ready> known, ended;  // Destroyed outside the lock: destruction runs their code.
     {
         const std::lock_guard one(lock_);
         allows_ = fresh;
@@ -194,7 +194,7 @@ target_core::ready target_core::link(const code_image& image) {
         return error(errc::handler_failed,
                      fmt::format("a static object of the image {} failed: {}", image.name(), why));
     };
-    ready made;  // Longer than what its code throws.
+    ready made;  // Outlives exceptions of its code.
     try {
         made = std::make_shared<ready_image>(
             image, [this](std::string_view name) { return symbol(name); });
@@ -221,7 +221,7 @@ target_core::ready target_core::take(const_bytes code, std::optional<image_id> w
         throw error(errc::mismatch, "its source gave another image than was asked for");
     for (;;) {
         const policy_now now = policy();
-        check(*now.allows, *image);  // Also what is known: who decides may have changed his mind.
+        check(*now.allows, *image);  // Also for known images: the policy may have changed.
         if (auto known = find(id_of(*image))) {
             const code_image& there = known->linked.image();
             if (std::ranges::equal(there.bytes(), image->bytes())) return known;
@@ -238,7 +238,7 @@ target_core::ready target_core::take(const_bytes code, std::optional<image_id> w
 
 target_core::ready target_core::keep(const ready& made, std::uint64_t checked_by) {
     const image_id id = id_of(made->linked.image());
-    std::vector<ready> ended;  // Not with the lock held: their code runs when they go.
+    std::vector<ready> ended;  // Destroyed outside the lock: destruction runs their code.
     const std::lock_guard one(lock_);
     if (policies_ != checked_by) return nullptr;
     const auto [at, fresh] = images_.try_emplace(id);
@@ -269,7 +269,7 @@ void target_core::run_main(ready_image& what, const_bytes payload, running_code&
     } const meanwhile{place};
     place = &here;
     if ((reinterpret_cast<std::uintptr_t>(payload.data()) & (what.alignment - 1)) == 0) {
-        // It is the message's own memory: whoever runs may write there.
+        // The message's own memory, which the code may write to.
         what.main(const_cast<std::byte*>(payload.data()), payload.size(), target);
     } else {
         const payload_memory placed(payload.size(), what.alignment);
@@ -338,7 +338,7 @@ run_answer target_core::run_now(const ready& what, const_bytes payload,
     return answer;
 }
 
-/// Of inline handlers, one at a time: nothing of it needs a lock, or more than one look.
+/// For inline handlers, which run one at a time: needs no lock, and one lookup at most.
 void target_core::run_quickly(ready_image& what, const_bytes payload) {
     running_code here{what.linked, onward_};
     inline_runs_.add();
@@ -357,7 +357,7 @@ void target_core::run_inline(image_id which, const_bytes payload) {
 
 void target_core::run_code_inline(const_bytes code, const_bytes payload) {
     const std::uint64_t forgotten = forgotten_.load(std::memory_order_acquire);
-    // take_again() has it, too, for as long.
+    // take_again() keeps it, too, equally long.
     if (last_inline_.image && last_inline_.forgotten == forgotten &&
         code.size() == last_inline_.code.size() &&
         std::memcmp(code.data(), last_inline_.code.data(), code.size()) == 0)
@@ -377,7 +377,7 @@ run_answer target_core::run(image_id which, const_bytes payload) {
     return fetch_and_run(which, payload, {});
 }
 
-/// Here nobody can wait for the code: that is for a ULT, and then it is another call.
+/// An inline handler cannot wait for the code: a ULT does, as another call.
 void target_core::fetch_and_run_later(image_id which, const_bytes payload) {
     try {
         const auto place = std::make_shared<waiting_messages::place>(
@@ -422,7 +422,7 @@ target_core::ready target_core::fetch(waiting_messages::image_fetch& what) {
         if (code.empty()) throw error(errc::not_found, "its source has not got it any more");
         return take(code, what.which);
     } catch (const error& why) {
-        what.failed.emplace(why);  // Of all that wait for it, instead of each asking again.
+        what.failed.emplace(why);  // For all that wait for it, instead of each asking again.
         throw;
     }
 }
@@ -447,7 +447,7 @@ target_core::ready target_core::take_again(const_bytes code) {
             return latest_of_code_;
     }
     ready known = take(code);
-    ready before;  // It may end here, and run code of its own: not with the lock held.
+    ready before;  // It may end here and run its code: not with the lock held.
     const std::lock_guard one(lock_);
     latest_code_.assign(code.begin(), code.end());
     before = std::exchange(latest_of_code_, known);

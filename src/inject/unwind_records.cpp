@@ -9,12 +9,12 @@
 #include <amalgam/core/bytes.hpp>
 
 // The format: Linux Standard Base Core Specification 5.0, chapter 10.6; the encodings are those
-// that compilers use in code that can lie anywhere.
+// compilers use for position-independent code.
 namespace amalgam::detail {
 
 namespace {
 
-// Encodings of pointers: how long, from where they count, whether there is a word between.
+// Pointer encodings: size, base, and whether through an indirection.
 constexpr std::uint8_t signed_4_from_here = 0x1b;
 constexpr std::uint8_t signed_8_from_here = 0x1c;
 constexpr std::uint8_t by_a_word = 0x80;
@@ -23,7 +23,7 @@ constexpr std::uint8_t left_out = 0xff;
 constexpr std::array<std::string_view, 2> personalities{"__gxx_personality_v0",
                                                         "__gcc_personality_v0"};
 
-/// Reads values one behind the other; what is not there reads as 0, and ok() says so.
+/// Reads consecutive values; past the end they read as 0, and ok() is false.
 class record_reader {
 public:
     record_reader(std::span<const std::uint8_t> all, std::size_t from, std::size_t to) noexcept
@@ -56,7 +56,7 @@ public:
             ++bytes;
         return ok_ ? std::string_view(from, bytes) : std::string_view();
     }
-    /// A difference, as that encoding has it.
+    /// An offset in that encoding.
     std::int64_t difference(std::uint8_t encoding) noexcept {
         if ((encoding & 0x0f) == (signed_8_from_here & 0x0f))
             return static_cast<std::int64_t>(number<std::uint64_t>());
@@ -76,7 +76,7 @@ private:
     bool ok_ = true;
 };
 
-/// What a common record says of those that refer to it.
+/// What a common record defines for records that refer to it.
 struct common_record {
     std::size_t at = 0;
     std::uint8_t addresses = 0;
@@ -85,7 +85,7 @@ struct common_record {
 
 class record_checker {
 public:
-    /// Precondition: the image's relocations are right.
+    /// Precondition: the image's relocations are valid.
     record_checker(const image_contents& image, std::span<const std::uint8_t> records)
         : image_(image), records_(records) {
         for (const image_relocation& each : image.relocations) {
@@ -118,8 +118,7 @@ private:
     static bool is_address(std::uint8_t encoding) noexcept {
         return encoding == signed_4_from_here || encoding == signed_8_from_here;
     }
-    /// Where in the image something is that is so far from that place in the records; far outside
-    /// where it is outside.
+    /// Image offset at that distance from a place in the records; far outside if out of bounds.
     std::int64_t place(std::size_t from, std::int64_t difference) const noexcept {
         constexpr std::int64_t far = std::int64_t{1} << 40;
         return std::int64_t{image_.unwind.offset} + static_cast<std::int64_t>(from) +
@@ -134,7 +133,7 @@ private:
                        from - std::int64_t{each.offset} <= std::int64_t{each.bytes} - bytes;
             });
     }
-    /// A word that is filled in with the address of a personality of the runtimes'.
+    /// Whether the word is relocated to a personality function of the runtimes.
     bool names_personality(std::int64_t word) const noexcept {
         return std::binary_search(personality_words_.begin(), personality_words_.end(), word);
     }
@@ -200,8 +199,8 @@ private:
 
     const image_contents& image_;
     const std::span<const std::uint8_t> records_;
-    std::vector<std::int64_t> personality_words_;  // In order.
-    std::vector<common_record> common_;            // In order.
+    std::vector<std::int64_t> personality_words_;  // Sorted.
+    std::vector<common_record> common_;            // Sorted.
 };
 
 }  // namespace

@@ -48,7 +48,7 @@ waiting_messages::place waiting_messages::enter(const peer& from, image_id which
 }
 
 void waiting_messages::leave(const image_fetch& what, std::size_t bytes) noexcept {
-    std::shared_ptr<image_fetch> last;  // Not with the lock held.
+    std::shared_ptr<image_fetch> last;  // Freed outside the lock.
     const std::lock_guard one(lock_);
     const auto at = std::find_if(all_.begin(), all_.end(),
                                  [&](const auto& each) { return each.get() == &what; });

@@ -26,13 +26,13 @@ void fastflow_end::close() {
         done_ = true;
         wake_all();
     }
-    if (last_words_.joinable()) last_words_.join();  // No other can begin any more.
+    if (last_words_.joinable()) last_words_.join();  // No other can start any more.
     refuse("it was destroyed before the end of the stream");
     stop();
 }
 
 void fastflow_end::stop() {
-    // Whoever waits for the lock must have it before the stream ends.
+    // ULTs waiting for the lock must finish before the stream ends.
     end_ults();
     told_.end();
     engine_.stop();
@@ -48,7 +48,7 @@ void fastflow_end::fail(failure why) {
     if (failed_ || done_ || ended_) return;
     failed_ = std::move(why);
     wake_all();
-    // Not here: the engine cannot be stopped from inside, and whoever found out may be needed.
+    // On another thread: the engine cannot be stopped from inside, and the caller may be needed.
     last_words_ = std::thread([this] { say_why(); });
 }
 
@@ -75,7 +75,7 @@ void fastflow_end::tell_far_ends(const std::string& why) {
     try {
         for (const peer& one : all)
             told.push_back(failed.on(one).within(std::chrono::seconds(1)).start(why));
-    } catch (const error&) {  // They find out by our end.
+    } catch (const error&) {  // They will notice when this end is gone.
     }
     for (future<void>& one : told)
         (void)one.wait();
@@ -93,7 +93,7 @@ const fastflow_end::far_end* fastflow_end::find(const peer& who) const noexcept 
 }
 
 void fastflow_end::hear_failure(const std::string& why) {
-    std::string name = "the other end";  // Which may fail before its answer to `join` is here.
+    std::string name = "the other end";  // It may fail before its answer to `join` arrives.
     {
         const std::lock_guard hold(lock_);
         if (const far_end* it = find(call_context::current().from())) name = it->name;

@@ -15,12 +15,11 @@
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/tasks/event.hpp>
 
-// What the nodes of fastflow.hpp stand on, in threads that are none of FastFlow's: so this test
-// needs no FastFlow.
+// The classes behind the nodes of fastflow.hpp, on plain threads: needs no FastFlow.
 namespace amalgam::detail {
 namespace {
 
-/// The failure instead of the end of the process.
+/// Records the failure instead of ending the process.
 struct told {
     fastflow_options options(std::size_t batch_bytes = 500) {
         return {.batch_bytes = batch_bytes, .on_failure = [this](const failure& why) {
@@ -93,7 +92,7 @@ TEST_P(fastflow_ends, a_failure_in_the_midst_of_sending_ends_both) {
         }
         auto held = in.next();
         in.fail({{errc::canceled}, "enough"});
-        // Else it is waited for, as if its items were still leaving.
+        // Otherwise it counts as still leaving, and is waited for.
         if (round % 10 != 0) in.give_back(std::move(*held));
         EXPECT_FALSE(in.next());
         in.wait_for_last_words();
@@ -193,7 +192,7 @@ TEST_P(fastflow_ends, no_more_batches_than_may_be_in_flight_are_sent_before_one_
             send(out, 0, n, item_bytes);
         out.end();
     });
-    // Those in flight, and the one that is being filled; each to the item that fills it.
+    // Batches in flight, and the one being filled; each including the item that completes it.
     constexpr std::uint64_t most = (batches + 1) * (batch_bytes / item_bytes + 1) + 1;
     std::deque<fastflow_in::arrival> held;
     std::uint64_t came = 0, consumed = 0, most_ahead = 0;
@@ -210,7 +209,7 @@ TEST_P(fastflow_ends, no_more_batches_than_may_be_in_flight_are_sent_before_one_
         in.consumed(held.front());
         held.pop_front();
     };
-    // As long as there is another full batch to come.
+    // While another full batch is to come.
     while (came + 2 * batch_bytes / item_bytes < 2000) {
         if (held.size() == batches) consume_first();
         ASSERT_TRUE(take());

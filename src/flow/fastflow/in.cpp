@@ -23,7 +23,7 @@ fastflow_in::fastflow_in(endpoints where, std::size_t senders, std::string type,
                          const_bytes bytes) { take(std::move(consumed), number, items, bytes); });
     over().define(library_name{fastflow_wire::end},
                   [this](std::uint64_t batches, std::uint64_t items) { take_end(batches, items); });
-    // Last: who has joined sends.
+    // Last: a sender that has joined starts sending.
     over().define(library_name{fastflow_wire::join},
                   [this](std::string type_of_items) { take_join(type_of_items); });
 }
@@ -42,7 +42,7 @@ std::optional<fastflow_in::arrival> fastflow_in::next() {
     return first;
 }
 
-/// False: they had their time; this end has failed. What has come need not wait for all of them.
+/// False: their time is up; this end has failed. Items that arrived need not wait for all senders.
 bool fastflow_in::has_all_senders(std::unique_lock<mutex>& hold) {
     const auto all_joined = [this] { return links_.size() == senders_; };
     if (!join_until_) join_until_ = std::chrono::steady_clock::now() + options_.join_limit;
@@ -88,7 +88,7 @@ void fastflow_in::take_join(const std::string& type) {
                     fmt::format("its items are {}, expected {}: build both ends for the same type",
                                 type, type_));
     const peer& from = call_context::current().from();
-    if (links_.count(from) != 0) return;  // Asked again, after a lost answer.
+    if (links_.count(from) != 0) return;  // A retry after a lost answer.
     if (links_.size() == senders_ || failed_ || done_)
         throw error(
             errc::closed,

@@ -12,7 +12,7 @@ namespace amalgam::detail {
 
 namespace {
 
-/// One port for each transport that leads to a receiver.
+/// One port per transport that leads to a receiver.
 endpoints ports_to(const std::vector<std::string>& receivers) {
     if (receivers.empty()) throw error(errc::invalid, "a sender needs the address of a receiver");
     std::vector<std::string> ports;
@@ -29,7 +29,7 @@ endpoints ports_to(const std::vector<std::string>& receivers) {
 std::byte* fastflow_batch::extend(std::size_t more) {
     const std::size_t before = bytes_.size();
     if (before + more > bytes_.capacity()) {
-        // With room for the item that fills it.
+        // Includes room for the item that completes it.
         buffer larger = pool_->take(std::max(2 * before, usual_bytes_ + more));
         std::copy_n(bytes_.data(), before, larger.data());
         bytes_ = std::move(larger);
@@ -81,7 +81,7 @@ bool fastflow_out::join(link& at, clock::time_point deadline) {
     return true;
 }
 
-/// Nobody: this end failed.
+/// Null: this end failed.
 fastflow_out::link* fastflow_out::wait_for_room(std::optional<std::size_t> receiver,
                                                 std::unique_lock<mutex>& hold) {
     if (receiver && *receiver >= links_.size())
@@ -101,8 +101,8 @@ void fastflow_out::add_item(link& to) {
     if (is_due(to) && !std::exchange(to.called, true)) to.due.notify_one();
 }
 
-/// The one that has items waiting, so that batches fill; else the one with the least in flight, by
-/// turns among equals.
+/// The one with items waiting, so that batches fill; else the one with the least in flight,
+/// round-robin among equals.
 fastflow_out::link& fastflow_out::least_busy() noexcept {
     link* best = links_[turn_].get();
     if (best->open.items != 0 && !is_full(*best)) return *best;
@@ -162,7 +162,7 @@ void fastflow_out::end() {
     const auto end = over().procedure<fastflow_wire::end_signature>(fastflow_wire::end);
     for (std::unique_ptr<link>& each : links_) {
         if (failed_) return;
-        each->ended = true;  // Before the call: once answered, the receiver may go.
+        each->ended = true;  // Before the call: once it is answered, the receiver may go.
         hold.unlock();
         const result<void> answer = end.on(each->who).try_call(each->batches, each->items);
         if (!answer) fail_to_send(*each, answer.why());
@@ -180,7 +180,7 @@ void fastflow_out::end_ults() {
     for (ult& each : all) {
         try {
             each.join();
-        } catch (const error&) {  // It had not begun.
+        } catch (const error&) {  // It had not started.
         }
     }
 }

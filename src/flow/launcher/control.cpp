@@ -57,7 +57,7 @@ std::string encode(const control_message& message) {
 
 result<control_message> decode_control(std::string_view line) {
     try {
-        // Nothing of ours is nested deeper, and what is would take much memory.
+        // Valid messages nest no deeper, and deep nesting would take much memory.
         json in = json::parse(
             line, [](int depth, json::parse_event_t, const json&) { return depth <= max_depth; });
         control_message message;

@@ -21,7 +21,7 @@
 namespace amalgam::detail {
 namespace {
 
-/// The parent of `pid` as "/proc/PID/stat" tells, or 0 when it is gone or a zombie.
+/// The parent of `pid` according to "/proc/PID/stat"; 0 if it is gone or a zombie.
 pid_t living_parent(std::string_view pid) noexcept {
     char path[64] = "/proc/";
     if (pid.size() > 20) return 0;
@@ -56,7 +56,7 @@ std::size_t kill_children() noexcept {
     return killed;
 }
 
-/// False when there is no child left.
+/// False when no child is left.
 bool reap_all() noexcept {
     for (;;) {
         pid_t ended = ::waitpid(-1, nullptr, WNOHANG);
@@ -77,7 +77,7 @@ void adopt_orphans() {
 std::size_t kill_descendants(std::chrono::milliseconds patience) noexcept {
     auto deadline = std::chrono::steady_clock::now() + patience;
     std::size_t killed = 0;
-    // A killed child's own children become ours only when it is gone, hence the rounds.
+    // A killed child's children become ours only once it is gone, hence the rounds.
     while (reap_all()) {
         killed += kill_children();
         if (std::chrono::steady_clock::now() >= deadline) break;

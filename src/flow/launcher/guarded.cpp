@@ -26,12 +26,12 @@ sigset_t block_signals() {
     return set;
 }
 
-/// Its own process group keeps a terminal's Ctrl-C from it: it hears of that from us, once.
+/// Its own process group, so that it does not get a terminal's Ctrl-C twice: we forward it.
 [[noreturn]] void run_inner(const std::function<int(unique_fd)>& body, unique_fd guard) noexcept {
     try {
         ::setpgid(0, 0);
         ::signal(SIGPIPE, SIG_IGN);
-        ::signal(SIGTTOU, SIG_IGN);  // Else a terminal with "tostop" would stop it.
+        ::signal(SIGTTOU, SIG_IGN);  // Otherwise a terminal with "tostop" would stop it.
         adopt_orphans();
         ::_exit(body(std::move(guard)));
     } catch (const std::exception& wrong) {
@@ -40,7 +40,7 @@ sigset_t block_signals() {
     }
 }
 
-/// Passes signals on to the inner process until it has ended; the second one ends it the hard way.
+/// Forwards signals to the inner process until it has ended; the second one kills it.
 int wait_for(pid_t inner, const sigset_t& signals) {
     int asked_to_end = 0;
     for (;;) {
@@ -53,7 +53,7 @@ int wait_for(pid_t inner, const sigset_t& signals) {
         int status = 0;
         if (::waitpid(inner, &status, WNOHANG) != inner) continue;
         if (WIFEXITED(status)) return WEXITSTATUS(status);
-        // What it had started is ours now, but for what died with it.
+        // Its surviving descendants are our children now.
         kill_descendants(std::chrono::seconds(10));
         std::fprintf(stderr, "amalgam run: %s; stopped all groups\n",
                      asked_to_end > 1 ? "asked to end twice"
@@ -65,7 +65,7 @@ int wait_for(pid_t inner, const sigset_t& signals) {
 }  // namespace
 
 int run_guarded(const std::function<int(unique_fd guard)>& body) {
-    // The kernel closes our end however we end: that is how the inner process learns of it.
+    // The kernel closes our end however we end, which tells the inner process.
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)
         throw error(status{errc::no_memory, errno}, "the system gives no pipe to the launcher");

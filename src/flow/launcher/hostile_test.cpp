@@ -1,4 +1,4 @@
-// Groups that say on their control line what they must not: the run ends, and says why.
+// Groups that send invalid control messages: the run ends, and says why.
 #include "flow/launcher/launcher_fixture.hpp"
 
 namespace amalgam {

@@ -1,4 +1,4 @@
-// `amalgam run` with groups on a second host over ssh. tests/launchers/with_sshd makes that host.
+// `amalgam run` with groups on a second host over ssh, which tests/launchers/with_sshd sets up.
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -20,7 +20,7 @@ bool has(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// The command's output, and that it ended well.
+/// The output of a command that must succeed.
 std::string output_of(const std::string& command) {
     child_process done = child_process::run({"sh", "-c", command});
     std::string output = done.output();
@@ -34,10 +34,10 @@ protected:
         const char* ssh = std::getenv("AMALGAM_TEST_SSH");
         if (ssh == nullptr) GTEST_SKIP() << "started without tests/launchers/with_sshd";
         ssh_ = ssh;
-        // Not by our number: it is small, and the next one's too, in a namespace of our own.
+        // Not named by process id: in its own namespace it is small, and repeats.
         folder_ = testing::TempDir() + "amalgam_hosts_XXXXXX";
         ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
-        // Neither could open the other's endpoint.
+        // Neither host could open the other's endpoint.
         write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0"},
                         "G2": {"endpoint": "tcp://10.9.0.2:0", "host": "10.9.0.2",
                                "env": {"GREETING": "hello  'there'"}},
@@ -111,7 +111,7 @@ TEST_F(launcher_hosts, environment_folder_and_arguments_are_as_here) {
 TEST_F(launcher_hosts, a_lot_of_output_arrives_whole_and_in_order) {
     auto [code, output] = run_shell("[ $AMALGAM_GROUP = G2 ] && seq 200000 || true");
     EXPECT_EQ(code, 1) << "no graph was run";
-    // That sentence is in the midst, as standard error is another pipe.
+    // The sentence may be anywhere, since standard error is another pipe.
     const std::size_t sentence = output.find("amalgam run: no group has run");
     ASSERT_NE(sentence, std::string::npos) << output.size() << " bytes";
     output.erase(sentence, output.find('\n', sentence) + 1 - sentence);
@@ -169,7 +169,7 @@ TEST_F(launcher_hosts, nothing_is_left_when_ssh_is_killed) {
     detail::test_reports reports(folder_ + "/fifo");
     child_process launched = start({FLOW_TEST_PROGRAM, "parent", reports.path()});
     reports.wait_for(6);
-    output_of("pkill -9 -x ssh");  // In a namespace of our own: nobody else's.
+    output_of("pkill -9 -x ssh");  // Safe, as we have our own namespace.
     std::string output = launched.output();
     EXPECT_EQ(launched.join(), 255);
     EXPECT_TRUE(has(output,

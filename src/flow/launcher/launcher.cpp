@@ -49,7 +49,7 @@ bool any(const flow_config& config, bool on_a_host) {
     return false;
 }
 
-/// Those of mpi+static find each other as ranks only.
+/// Processes with mpi+static endpoints find each other only as ranks.
 void check_needs_no_ranks(const launch_options& options) {
     for (const group_config& group : options.config.groups)
         for (const std::string& endpoint : group.endpoints)
@@ -62,8 +62,8 @@ void check_needs_no_ranks(const launch_options& options) {
                                         fmt::join(options.command, " ")));
 }
 
-/// Inside mpirun or srun: becomes the process that this rank is. They start and end the others,
-/// and show what those print.
+/// Inside mpirun or srun: becomes this rank's process. They start and end the others, and show
+/// their output.
 [[noreturn]] void become_rank(const launch_options& options, std::size_t rank) {
     const auto [index, replica] = detail::nth_process(options.config, rank);
     const group_config& group = options.config.groups[index];
@@ -83,7 +83,7 @@ void check_needs_no_ranks(const launch_options& options) {
 
 int launch(const launch_options& options) {
     check(options);
-    // A rank alone starts all itself: so does who got a shell from srun.
+    // A single rank starts everything itself, as in a shell from srun.
     if (const detail::job_rank here = detail::job_rank_from_environment(); here.size > 1) {
         try {
             detail::check_rank_count(here, options.config, "the config");
@@ -94,7 +94,7 @@ int launch(const launch_options& options) {
     }
     check_needs_no_ranks(options);
     detail::collected_report::check(options.report_file);
-    // On a host it is looked for there.
+    // Remote hosts look for the program themselves.
     std::string program;
     if (any(options.config, false)) program = detail::find_program(options.command.front()).value();
     if (any(options.config, true))

@@ -1,4 +1,4 @@
-// `amalgam run` with real processes: what it says, what it returns, and that nothing is left.
+// `amalgam run` with real processes: its output, its exit code, and that nothing is left behind.
 #include <algorithm>
 #include <csignal>
 #include <fstream>
@@ -295,7 +295,7 @@ TEST_F(launcher_with_reports, asked_twice_to_end_it_waits_for_nobody) {
     wait_until_nothing_is_left();
 }
 
-/// Random pipelines as real processes: what the sinks wrote, against a plain loop.
+/// Random pipelines as real processes: compares the sinks' output with a plain loop.
 class spread : public launcher, public testing::WithParamInterface<const char*> {
 protected:
     void compare(std::uint64_t seed, bool replicas) {
@@ -363,7 +363,7 @@ TEST_P(spread, ends_with_a_message_and_leaves_nothing_when_any_group_is_killed) 
         detail::test_reports reports(folder_ + "/fifo");
         write_config(random_graph::config_text(plan, [](const auto&) { return GetParam(); }));
         child_process launched = start({"endless-blocks", std::to_string(seed), reports.path()});
-        // In one run while they meet, in others while items flow: what their sinks say comes next.
+        // Killed while joining in one run, while items flow in others: reports of sinks come next.
         const auto said = reports.wait_for(static_cast<long>(groups.size() + seed % 4));
         const std::map<std::string, pid_t> processes(said.begin(), said.end());
         const auto killed = std::next(processes.begin(), static_cast<long>(seed % groups.size()));

@@ -1,4 +1,4 @@
-// Runs that would wait for ever: for a group that does not come, or does not answer any more.
+// Runs that would wait forever for a group that does not come or no longer answers.
 #include <csignal>
 #include <fstream>
 #include <sstream>

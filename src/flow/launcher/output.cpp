@@ -8,7 +8,7 @@
 namespace amalgam::detail {
 
 void output_queue::write_some() noexcept {
-    // poll() promises room for PIPE_BUF bytes in a pipe; more could block.
+    // poll() guarantees room for PIPE_BUF bytes in a pipe; more could block.
     std::size_t piece = std::min<std::size_t>(waiting_.size(), 4096);
     ssize_t written = ::write(fd_, waiting_.data(), piece);
     if (written >= 0) {

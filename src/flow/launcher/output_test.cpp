@@ -11,7 +11,7 @@
 namespace amalgam::detail {
 namespace {
 
-/// What comes out of a queue that was fed by `feed`.
+/// The output of a queue filled by `feed`.
 template <typename Feed>
 std::string shown(Feed feed) {
     int ends[2];

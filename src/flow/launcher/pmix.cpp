@@ -11,8 +11,8 @@
 namespace amalgam::detail {
 namespace {
 
-// What we use of PMIx's binary interface, the same from its version 2 to 5. Its header is not
-// needed to build Amalgam, nor the library to run it.
+// The part of PMIx's binary interface that we use, the same in versions 2 to 5. Neither its header
+// nor its library is needed to build or run Amalgam.
 struct pmix_process {
     std::array<char, 256> job;
     std::uint32_t rank;
@@ -21,7 +21,7 @@ struct pmix_value {
     std::uint16_t type;
     union {
         char* text;
-        std::array<std::uint64_t, 8> room;  // At least as large as any version's.
+        std::array<std::uint64_t, 8> room;  // At least as large as in any version.
     };
 };
 constexpr std::uint16_t pmix_text = 3;
@@ -39,7 +39,7 @@ job_rank job_rank_from_environment() {
     if (std::getenv("OMPI_COMM_WORLD_RANK") != nullptr)
         return {number_in("OMPI_COMM_WORLD_RANK", 0), number_in("OMPI_COMM_WORLD_SIZE", 1),
                 "mpirun"};
-    // A batch script has a rank, too, but only what srun starts has a step.
+    // A batch script has a rank, too, but only processes started by srun have a step.
     if (std::getenv("SLURM_PROCID") != nullptr && std::getenv("SLURM_STEP_NUM_TASKS") != nullptr)
         return {number_in("SLURM_PROCID", 0), number_in("SLURM_STEP_NUM_TASKS", 1), "srun"};
     return {};
@@ -79,7 +79,7 @@ struct pmix_exchange::library {
                         fmt::format("{} by PMIx failed ({})", doing, text_of(code)));
     }
 
-    // Not closed: it has threads of its own.
+    // Never closed: it has its own threads.
     void* handle;
     status_code (*init)(pmix_process*, void*, std::size_t);
     status_code (*finalize)(const void*, std::size_t);

@@ -33,13 +33,13 @@ std::pair<unique_fd, unique_fd> make_pipe(const std::string& label) {
     return {unique_fd(ends[0]), unique_fd(ends[1])};
 }
 
-/// What every new process does first.
+/// First steps of every new process.
 void begin(pid_t launcher, int out, int err) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != launcher) ::_exit(127);  // It died before the line above.
+    if (::getppid() != launcher) ::_exit(127);  // The launcher died before the line above.
 
-    // A background process group that reads a terminal is stopped by it.
+    // A background process group that reads from a terminal would be stopped.
     if (::isatty(STDIN_FILENO) != 0) {
         int nothing = ::open("/dev/null", O_RDONLY);
         if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
@@ -141,7 +141,7 @@ launched_process start_process(const launch_options& options, std::size_t group,
         ::setenv(control_variable, fmt::format("{}", control_there.get()).c_str(), 1);
         become(file, options.command, about, replica);
     }
-    ::setpgid(pid, pid);  // Here too: whoever of us comes first.
+    ::setpgid(pid, pid);  // In both processes, because either may run first.
 
     return launched_process{.label = label,
                             .group = group,

@@ -1,4 +1,4 @@
-// A run whose processes are the ranks of an mpirun, or of what AMALGAM_TEST_RANKS names.
+// A run whose processes are the ranks of an mpirun, or of the command in AMALGAM_TEST_RANKS.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -29,9 +29,9 @@ protected:
         const std::string first = words_.substr(0, words_.find(' '));
         if (std::system(("command -v " + first + " >/dev/null").c_str()) != 0)
             GTEST_SKIP() << "there is no " << first;
-        // What PMIx does not give back at its end is not ours to find.
+        // Ignore leaks of PMIx at its end.
         ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-        // Three processes on whatever number of processors.
+        // Three processes on any number of processors.
         ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
         config_ = testing::TempDir() + "ranks" + std::to_string(::getpid()) + ".json";
         write_config(1);
@@ -68,7 +68,7 @@ protected:
         std::string output = ran.output();
         return {ran.join(), output};
     }
-    /// The program itself, which finds the config in its environment.
+    /// The program itself, with the config from its environment.
     outcome run_program(int ranks, const std::string& mode) {
         return run(ranks, {"env", "AMALGAM_CONFIG=" + config_, FLOW_TEST_PROGRAM, mode});
     }

@@ -1,4 +1,4 @@
-// The end on a host of a run over ssh: one process, as the launcher asks.
+// The remote end of a run over ssh: one process per agent.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -34,7 +34,7 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds patience_with_the_kernel{10000};
 
-/// Both ends of what ssh connects us to, so that nothing we start inherits them.
+/// Moves both ends of ssh's connection away, so that no process we start inherits them.
 unique_fd take_over(int standard) {
     unique_fd own(::fcntl(standard, F_DUPFD_CLOEXEC, 3));
     unique_fd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -68,7 +68,7 @@ public:
     }
 
 private:
-    /// What the process says, and as what that travels; none before there is one.
+    /// The process's output descriptors and their frame kinds; empty before it runs.
     std::vector<std::pair<unique_fd*, remote_frame_kind>> sources() {
         if (!process_) return {};
         return {{&process_->control, remote_frame_kind::control},
@@ -99,7 +99,7 @@ private:
         }
     }
 
-    /// How long poll() may take.
+    /// Timeout of poll().
     int turn() const { return process_ ? static_cast<int>(silence_.count() / 4) : -1; }
     bool launcher_is_silent() const { return process_ && clock::now() - last_heard_ > silence_; }
 
@@ -155,7 +155,7 @@ private:
             std::size_t group = 0;
             while (options_.config.groups.at(group).name != asked->group)
                 ++group;
-            options_.config.groups[group].hosts.clear();  // It is here.
+            options_.config.groups[group].hosts.clear();  // It runs here.
             silence_ = std::chrono::milliseconds(asked->silence_ms);
             last_heard_ = last_said_ = clock::now();
             process_ = start_process(options_, group, asked->replica,
@@ -190,14 +190,14 @@ private:
             int status = 0;
             const pid_t ended = ::waitpid(-1, &status, WNOHANG);
             if (ended <= 0) return;
-            if (!process_ || ended != process_->pid) continue;  // An orphan that we adopted.
+            if (!process_ || ended != process_->pid) continue;  // An adopted orphan.
             process_->running = false;
             process_->wait_status = status;
             end(0);
         }
     }
 
-    /// Everything that it printed and said comes before.
+    /// Sends all remaining output first.
     void tell_the_end() {
         for (auto [from, kind] : sources())
             do {
@@ -213,7 +213,7 @@ private:
         last_said_ = clock::now();
     }
 
-    /// Waits for room; a launcher that is gone makes what is left vanish.
+    /// Waits for room; if the launcher is gone, the rest is dropped.
     void flush() {
         bool gone = false;
         while (!to_launcher_.empty() && !gone) {
@@ -234,11 +234,11 @@ private:
 
     unique_fd guard_, signals_;
     unique_fd from_launcher_ = take_over(STDIN_FILENO);
-    unique_fd to_launcher_fd_ = take_over(STDOUT_FILENO);  // A socket or a pipe, as sshd likes.
+    unique_fd to_launcher_fd_ = take_over(STDOUT_FILENO);  // A socket or a pipe, depending on sshd.
     output_queue to_launcher_{to_launcher_fd_.get()};
     remote_frame_reader frames_;
     launch_options options_;
-    std::optional<launched_process> process_;  // Once started.
+    std::optional<launched_process> process_;  // Set once started.
     std::chrono::milliseconds silence_{0};
     clock::time_point last_heard_{}, last_said_{};
     bool launcher_left_ = false;

@@ -1,4 +1,4 @@
-// The end on a host of a run over ssh, without ssh.
+// The remote end of a run over ssh, without ssh.
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -15,7 +15,7 @@
 namespace amalgam::detail {
 namespace {
 
-/// An agent whose output nobody reads. What it starts prints more than a pipe holds, and ends.
+/// An agent whose output nobody reads. Its process prints more than a pipe holds, and ends.
 class unread_agent : public testing::Test {
 protected:
     void SetUp() override {

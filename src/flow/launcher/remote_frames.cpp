@@ -50,8 +50,8 @@ std::optional<remote_frame> remote_frame_reader::next() {
     return found;
 }
 
-// Texts without a zero byte, each ended by one: the fields, how many words the command has, those
-// words, and the environment.
+// Zero-terminated texts: the fields, the number of words of the command, those words, and the
+// environment.
 std::string encode(const remote_start& start) {
     std::vector<std::string> words{start.folder,
                                    start.config,

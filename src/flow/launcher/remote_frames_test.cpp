@@ -11,7 +11,7 @@
 namespace amalgam::detail {
 namespace {
 
-/// The bytes of frames that `add` puts into a queue.
+/// The bytes of the frames that `add` puts into a queue.
 template <typename Add>
 std::string bytes_of(Add add) {
     int ends[2];

@@ -35,9 +35,9 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-constexpr int cannot_reach = 255;  // As ssh itself says it.
+constexpr int cannot_reach = 255;  // As ssh itself.
 
-/// For the shell of the host, whichever it is.
+/// Quoted for the host's shell, whichever that is.
 std::string quoted(const std::string& word) {
     std::string text = "'";
     for (char c : word)
@@ -63,7 +63,7 @@ public:
         ::signal(SIGPIPE, SIG_IGN);
     }
 
-    /// Returns how the process ended, as waitpid() would.
+    /// Returns the process's waitpid() status.
     int run() {
         start_ssh();
         add_frame(to_agent_, remote_frame_kind::start,
@@ -79,7 +79,7 @@ public:
             wait();
             take_frames();
         }
-        // Whatever it did for us is done, or lost.
+        // Its work is done, or lost.
         if (ssh_ > 0) {
             ::kill(ssh_, SIGKILL);
             ::waitpid(ssh_, nullptr, 0);
@@ -113,8 +113,8 @@ private:
         ssh_ = ::fork();
         if (ssh_ < 0) throw std::runtime_error("the system gives no process to ssh");
         if (ssh_ > 0) return;
-        // A session of its own: signals for this process are not for ssh, and with no terminal it
-        // cannot wait for a password that nobody is asked for.
+        // Its own session: signals for this process do not reach ssh, and without a terminal it
+        // cannot prompt for a password.
         ::setsid();
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != self) ::_exit(127);
@@ -134,7 +134,7 @@ private:
     }
 
     void wait() {
-        // While nobody takes what the process prints, nothing is read.
+        // If the output is not taken, stop reading.
         const bool hears = !out_.full() && !err_.full();
         pollfd watched[] = {{signals_.get(), POLLIN, 0},
                             {hears ? from_ssh_.get() : -1, POLLIN, 0},
@@ -157,7 +157,7 @@ private:
         if (watched[5].revents != 0) err_.write_some();
         if (watched[1].revents != 0)
             read_frames();
-        else if (!hears || !frames_.greeted())  // How long a login may take is ssh's business.
+        else if (!hears || !frames_.greeted())  // ssh decides how long a login may take.
             last_heard_ = clock::now();
         else if (clock::now() - last_heard_ > options_.host_silence)
             fail(cannot_reach,
@@ -233,7 +233,7 @@ private:
         last_said_ = clock::now();
     }
 
-    /// Ends with `exit_code`, and this sentence as its last words.
+    /// Ends with `exit_code`, and reports this sentence.
     void fail(int exit_code, const std::string& sentence) {
         if (std::exchange(ended_, true)) return;
         control_message failed;
@@ -262,7 +262,7 @@ private:
 
 void stand_for_remote(const launch_options& options, std::size_t group, std::size_t replica,
                       int control) noexcept {
-    // The launcher's ends of other processes' lines would keep those from noticing its end.
+    // Close the launcher's ends of other processes' lines: they would hide its end from those.
     ::dup2(control, 3);
     ::syscall(SYS_close_range, 4u, ~0u, 0u);
     int status = W_EXITCODE(1, 0);

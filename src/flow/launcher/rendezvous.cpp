@@ -29,8 +29,8 @@
 namespace amalgam::detail {
 namespace {
 
-/// Who has introduced this process to the others: that can be done once, as neither a launcher nor
-/// PMIx knows which run of a process belongs to which of another. nullptr: nobody yet.
+/// How this process joined a run, or nullptr. It can join only once: neither a launcher nor PMIx
+/// can match several runs of one process with those of another.
 std::atomic<const char*> has_met_by{nullptr};
 
 std::size_t read_number(const char* variable, std::string_view text) {
@@ -41,7 +41,7 @@ std::size_t read_number(const char* variable, std::string_view text) {
                 fmt::format("{} is \"{}\", expected a number from 0; example: 0", variable, text));
 }
 
-/// What this process was started by, as a shell takes it.
+/// This process's command line, words separated by spaces.
 std::string own_command() {
     std::ifstream file("/proc/self/cmdline", std::ios::binary);
     std::string command(std::istreambuf_iterator<char>(file), {});
@@ -52,11 +52,11 @@ std::string own_command() {
     return command;
 }
 
-/// Started by `amalgam run`, which knows everybody.
+/// Started by `amalgam run`, which knows every process.
 class launched final : public rendezvous {
 public:
     explicit launched(int fd) : fd_(fd), line_(fd) {
-        // A program that this one starts must not answer in its name.
+        // Programs started by this one must not use the control line.
         ::unsetenv(control_variable);
         ::fcntl(fd, F_SETFD, FD_CLOEXEC);
         auto welcome = line_.receive();
@@ -123,7 +123,7 @@ private:
         std::lock_guard hold(send_lock_);
         return line_.send(message);
     }
-    /// Also when this process is not the launcher's own child: a script may be between.
+    /// Works also if a script is between this process and the launcher.
     void end_with_the_launcher() {
         while (line_.receive()) {
         }
@@ -140,7 +140,7 @@ private:
     std::thread watch_;
 };
 
-/// What the variables say of this process's part: the same for all ways without a launcher.
+/// This process's place according to the variables; shared by all variants without a launcher.
 class of_config : public rendezvous {
 public:
     of_config(flow_config config, std::string group, std::size_t replica) {
@@ -151,7 +151,7 @@ public:
     bool tell_failure(const run_failure&) override { return false; }
 };
 
-/// Started by hand, on whatever machine: addresses are the config's.
+/// Started by hand, on any machine: the addresses are those of the config.
 class by_hand final : public of_config {
 public:
     using of_config::of_config;
@@ -166,20 +166,20 @@ public:
     bool tell_refusal(const std::string&) override { return false; }
 };
 
-/// For ranks whose sentence another one tells: that one ends first, and with it all, since mpirun
-/// and srun end the others at once and with nothing said.
+/// Lets another rank report first: that ends the job, as mpirun and srun then end the other ranks
+/// silently.
 void let_another_tell() {
     std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
-/// What all ranks find out alike, the first of them tells.
+/// The first rank reports what all ranks find out alike.
 [[noreturn]] void refuse_as(std::size_t rank, const std::string& sentence) {
     if (rank == 0) throw error(errc::invalid, sentence);
     let_another_tell();
     throw told_error(errc::invalid, sentence);
 }
 
-/// One of the ranks of an mpirun or srun, who tell each other where they are.
+/// A rank of an mpirun or srun. Ranks tell each other their addresses.
 class by_rank final : public of_config {
 public:
     by_rank(flow_config config, std::string group, std::size_t replica, job_rank here)
@@ -220,7 +220,7 @@ public:
     }
 
     bool tell_refusal(const std::string& sentence) override {
-        if (exchanged_) return false;  // Then it is this one's to tell.
+        if (exchanged_) return false;  // Too late: this rank reports it.
         control_message refused;
         refused.what = control_message::kind::refused;
         refused.sentence = sentence;
@@ -244,7 +244,7 @@ private:
         }
     };
 
-    /// What every rank says, in their order.
+    /// The messages of all ranks, in order.
     std::vector<rank_message> exchange(const control_message& mine) {
         exchanged_ = true;
         const std::string own = fmt::format("{} {} {}", group_, replica_, encode(mine));
@@ -275,7 +275,7 @@ private:
     bool exchanged_ = false;
 };
 
-/// The first group with an endpoint that nobody knows beforehand, and that.
+/// The first group with an endpoint that is not known in advance, and that endpoint.
 std::optional<std::pair<std::string, std::string>> unknown_endpoint(const flow_config& config) {
     for (const group_config& one : config.groups)
         for (const std::string& endpoint : one.endpoints)
@@ -283,7 +283,7 @@ std::optional<std::pair<std::string, std::string>> unknown_endpoint(const flow_c
     return std::nullopt;
 }
 
-/// Without a launcher: `origin` is how sentences name the config.
+/// Without a launcher. `origin` names the config in messages.
 std::unique_ptr<rendezvous> rendezvous_of_config(flow_config config, const std::string& origin) {
     const job_rank here = job_rank_from_environment();
     const char* named = std::getenv("AMALGAM_GROUP");

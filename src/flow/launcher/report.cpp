@@ -13,7 +13,7 @@
 namespace amalgam::detail {
 namespace {
 
-// For a file alone: so old may be what is known of a process that is killed.
+// If only a file is wanted: maximum age of the data about a killed process.
 constexpr std::chrono::milliseconds for_a_file{500};
 
 error unwritable(const std::string& file) {
@@ -25,7 +25,7 @@ error unwritable(const std::string& file) {
 
 }  // namespace
 
-// Without opening it: a pipe would wait, and a run that does not begin leaves no file.
+// Does not open it: a pipe would block, and a run that does not start leaves no file.
 void collected_report::check(const std::string& file) {
     if (file.empty()) return;
     const bool is_new = ::access(file.c_str(), F_OK) != 0;
@@ -45,8 +45,8 @@ std::uint64_t collected_report::interval_ms() const noexcept {
 
 void collected_report::take(std::size_t process, std::string_view json) {
     auto said = parse_run_report(json);
-    if (!said) return;  // Of another version: what the others say is shown.
-    if (by_process_.empty()) next_ = clock::now() + show_every_ / 4;  // The others are about to.
+    if (!said) return;  // Another version; the others are still shown.
+    if (by_process_.empty()) next_ = clock::now() + show_every_ / 4;  // The others come next.
     by_process_[process] = std::move(said).value();
     news_ = true;
 }

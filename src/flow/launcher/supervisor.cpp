@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::chrono::milliseconds patience_with_the_kernel{10000};
 constexpr int no_verdict_yet = -1;  // Exit codes are never negative.
-constexpr int most_messages = 16;   // Of one process in one turn.
+constexpr int most_messages = 16;   // Per process and turn.
 constexpr std::size_t most_words = 4096;
 
 sigset_t watched_signals() {
@@ -128,7 +128,7 @@ void supervisor::wait_for_something() {
     if (!stopping_ && !introduced_ && ready_by_ != clock::time_point::max()) wake_at(ready_by_);
     constexpr std::chrono::milliseconds longest = std::chrono::hours(24);  // poll() takes an int.
     ::poll(watched.data(), watched.size(), static_cast<int>(std::min(timeout, longest).count()));
-    if (watched[1].revents != 0) {  // The launcher was killed: nobody is left to tell.
+    if (watched[1].revents != 0) {  // The launcher was killed: nobody is left to report to.
         kill_descendants(patience_with_the_kernel);
         ::_exit(128 + SIGKILL);
     }
@@ -146,8 +146,8 @@ void supervisor::take_signals() {
     }
 }
 
-/// A few: one that says more and more must not keep us from the others. Returns whether there may
-/// be more.
+/// Takes a few messages, so that a process that sends without end does not delay the others.
+/// Returns whether there may be more.
 bool supervisor::take_messages(launched_process& from) {
     for (int left = most_messages; from.control && left != 0; --left) {
         bool gone = false;
@@ -193,7 +193,7 @@ void supervisor::take(launched_process& from, const control_message& message) {
             break;
         case control_message::kind::welcome:
         case control_message::kind::go:
-            break;  // Ours to say, not theirs.
+            break;  // Only we send these.
     }
 }
 
@@ -225,8 +225,8 @@ void supervisor::reap() {
         if (ended <= 0) return;
         auto found = std::find_if(processes_.begin(), processes_.end(),
                                   [ended](const auto& one) { return one.pid == ended; });
-        if (found == processes_.end()) continue;  // An orphan that we adopted.
-        // Its last words come first. What it has started may go on to write there.
+        if (found == processes_.end()) continue;  // An adopted orphan.
+        // Reads its last messages first. Bounded, since its children may go on writing there.
         for (int left = 64; left != 0 && take_messages(*found); --left) {
         }
         found->running = false;
@@ -238,7 +238,7 @@ void supervisor::reap() {
 
 void supervisor::check_that_nobody_left_early() {
     if (introduced_ || stopping_) return;
-    // Without anybody who waits for the rest it is fine: think of --help.
+    // Fine unless others wait for it, as with --help.
     bool somebody_waits = std::any_of(processes_.begin(), processes_.end(),
                                       [](const auto& one) { return one.running && one.ready; });
     if (!somebody_waits) return;
@@ -271,8 +271,8 @@ void supervisor::check_that_nobody_is_late() {
                                std::chrono::duration<double>(join_limit_).count()));
 }
 
-/// A program that shows its help, or its graph, runs none on purpose; but who waits for the run's
-/// results must not take that for one.
+/// A program that shows its help or its graph runs no graph on purpose; but whoever waits for
+/// results must not mistake that for a run.
 void supervisor::check_that_somebody_ran() {
     const char* show = std::getenv("AMALGAM_SHOW");
     if (exit_code_ || introduced_ || (show != nullptr && *show != 0)) return;
@@ -328,8 +328,8 @@ bool supervisor::anything_runs() const noexcept {
 
 void supervisor::blame() {
     if (!stopping_ || exit_code_) return;
-    // Who said that it fails on its own account; who ended badly unasked; who only lost
-    // somebody else; and whom we stopped.
+    // In order: processes that failed on their own account; that ended badly unasked; that only
+    // lost another; that we stopped.
     auto guilt = [this](const launched_process& one) {
         if (!one.failed()) return 0;
         if (one.because_of_other) return 2;
