@@ -7,7 +7,7 @@
 #include "memory/memory.hpp"
 #include "tasks/sanitizer.hpp"
 
-// What a call costs the heap, once everything is warm: nothing, on either side.
+// Heap allocations of a call in steady state: none, on either side.
 
 namespace amalgam {
 namespace {
@@ -23,7 +23,7 @@ protected:
         server.define("note", [](int) {});
     }
 
-    /// How often the heap was asked in 2000 rounds of `work`, in a ULT, after as many to warm up.
+    /// Heap allocations in 2000 rounds of `work`, in a ULT, after as many to warm up.
     template <typename Work>
     std::uint64_t in_steady_state(Work work) {
         return client.run([&] {
@@ -96,7 +96,7 @@ TEST_P(call_allocations, a_one_way_call_takes_none) {
     auto note = at_server<void(int)>("note");
     EXPECT_EQ(in_steady_state([&] {
                   note.post(1);
-                  sum(1, 2);  // So that they do not pile up.
+                  sum(1, 2);  // Keeps them from piling up.
               }),
               0u);
 }
@@ -112,7 +112,7 @@ TEST_P(call_allocations, a_plain_threads_call_takes_none) {
 }
 
 TEST_P(call_allocations, a_call_to_oneself_takes_none) {
-    at_server<int(int)>("inline")(1);  // The client has connected then.
+    at_server<int(int)>("inline")(1);  // The client is connected by then.
     server.define("twice", [](int a) { return 2 * a; });
     auto twice = server.procedure<int(int)>("twice").on(server.address());
     const std::uint64_t taken = server.run([&] {

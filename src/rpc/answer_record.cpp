@@ -36,7 +36,7 @@ void answer_record::frame(status what, std::string_view text) noexcept {
     archive_writer(values.values).raw(text.data(), std::min(text.size(), max_sentence_bytes));
 }
 
-/// There was no memory for it: that becomes the answer.
+/// Out of memory: the answer becomes that.
 [[gnu::noinline]] void answer_record::give_up_values() noexcept {
     values.values.clear();
     values.lends.clear();

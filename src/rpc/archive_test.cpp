@@ -20,7 +20,7 @@
 namespace amalgam {
 namespace {
 
-/// The bytes of `values`, somewhere aligned as a message's body is.
+/// The bytes of `values`, aligned like a message's body.
 template <typename... T>
 buffer encoded(const T&... values) {
     body into;
@@ -95,7 +95,7 @@ TEST(archive, a_body_grows_past_its_inline_room_and_keeps_what_it_has) {
     EXPECT_EQ(into.bytes()[4], std::byte{1});
 }
 
-// ---- bytes nobody vouches for
+// ---- untrusted bytes
 
 template <typename T>
 std::string_view refusal(const buffer& bytes, std::size_t length) {

@@ -15,8 +15,8 @@
 #include "rpc/loop_pair.hpp"
 #include "rpc/wire.hpp"
 
-// What peers together can make an engine hold is bounded, and one that works as it should is not
-// disturbed by those that bring it to the bounds.
+// Memory that peers together can occupy in an engine is bounded, and a correct peer is not
+// disturbed by those that reach the bound.
 
 namespace amalgam {
 namespace {
@@ -26,7 +26,7 @@ using bytes = std::vector<std::byte>;
 
 constexpr std::size_t result_bytes = 100'000;
 
-/// Asks for results, reads the replies and never fetches or releases what they name.
+/// Requests results and reads the replies, but never fetches or releases what they name.
 struct hoarder final : message_sink {
     hoarder(loop_network& net, const std::string& name, const std::string& server,
             const port_options& how = {})
@@ -149,7 +149,7 @@ TEST(one_way_calls, of_a_thousand_peers_are_bounded_told_and_shut_out_nobody_els
             each->ask(wait, detail::message_kind::one_way);
         net.run_until_idle();
         ASSERT_LE(counters_of(server)["rpc.running_one_ways"], 2 * most);
-        // Calls that are answered are not refused for one-way calls.
+        // One-way calls never cause calls with answers to be refused.
         auto call = client.procedure<int(int, int)>("sum").on(server.address()).start(2, 3);
         net.run_until_idle();
         EXPECT_EQ(call.get(), 5);
@@ -207,7 +207,7 @@ TEST(unread_answers, of_a_thousand_peers_are_bounded_and_who_leaves_most_makes_w
     for (std::size_t i = 0; i < peers; ++i) {
         many.push_back(std::make_unique<hoarder>(net, "deaf" + std::to_string(i), server.address(),
                                                  port_options{.max_queued_bytes = 1}));
-        many.back()->line->set_sink(nullptr);  // It takes in one message more, and then no other.
+        many.back()->line->set_sink(nullptr);  // It accepts one more message, then none.
         for (std::size_t k = 0; k < asks; ++k)
             many.back()->ask(page);
         net.run_for(1us);
@@ -236,7 +236,7 @@ TEST(borrowed_result, always_fits_alone) {
     }
 }
 
-/// One rule on every way that values take: in the message, fetched, one way, streamed, to oneself.
+/// One limit for values by every path: in the message, fetched, one-way, streamed, to oneself.
 class value_limits : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(to_a_peer, value_limits, testing::Values(false));
 INSTANTIATE_TEST_SUITE_P(to_itself, value_limits, testing::Values(true));

@@ -17,8 +17,8 @@ namespace amalgam::detail {
 
 namespace {
 
-/// A one-way call that another thread makes, on its way to the stream: lives in front of its
-/// arguments, in one buffer.
+/// A one-way call posted by another thread to the stream. Lives in front of its arguments, in one
+/// buffer.
 struct handed_one_way final : work_unit {
     handed_one_way(buffer held, const call_target& target, clock::time_point until) noexcept
         : work_unit(&run_it), message(target, until), home(std::move(held)) {}
@@ -45,7 +45,7 @@ struct handed_one_way final : work_unit {
     buffer home;
 };
 
-/// Some call of this target needs dress_call().
+/// Whether calls of this target need dress_call().
 bool needs_dress(const engine_core& core, const call_target& target,
                  const call_context* serving) noexcept {
     return target.trace || (serving != nullptr && serving->trace() != nullptr) ||
@@ -93,11 +93,11 @@ void call_record::submit() noexcept {
     const call_context* const serving = call_context::try_current();
     deadline_ = core_->deadline_after(target_->timeout, serving);
     const auto begin = [this]() noexcept {
-        // On the stream, whose driver settles what is to be settled.
+        // On the stream: its driver calls settle().
         if (execution_stream::current() == &core_->stream()) return core_->calls().begin(*this);
         if (core_->on_owner()) {
             engine_core& core = *core_;
-            core.calls().begin(*this);  // This may be gone then.
+            core.calls().begin(*this);  // This may be gone afterwards.
             return core.settle_idle();
         }
         if (core_->hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
@@ -143,7 +143,7 @@ void call_record::dress(const call_context* serving) {
     core_->on_stream([&] { extras_->address = core_->looked_up_at(to); });
 }
 
-/// Shows arguments that are elsewhere once more, by the port of the way that they go now.
+/// Exposes rendezvous arguments again, through the port of the current path.
 void call_record::show_arguments() {
     const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
     extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
@@ -152,7 +152,7 @@ void call_record::show_arguments() {
     std::copy(key.begin(), key.end(), const_cast<std::byte*>(old_key.data()));
 }
 
-/// Ends it before the engine's stream has seen it.
+/// Ends a call that the engine's stream has not seen yet.
 void call_record::refuse(const failure& wrong) noexcept {
     if (extras_ != nullptr && extras_->watched) {
         tell_called(*core_, *what_, to, wrong.what, core_->now() - extras_->began);
@@ -169,13 +169,13 @@ void drop_extras::operator()(call_extras* which) const noexcept {
 }
 
 void call_record::request_cancel() noexcept {
-    // What reads its result may cancel it: then it is in use below us.
+    // A value being deserialized may cancel its call, which is then in use below us.
     if (core_->on_owner() && !core_->is_busy()) {
         engine_core& core = *core_;
         core.calls().cancel(*this);
         return core.settle_idle();
     }
-    // A core that has ended has ended this call too.
+    // If the engine has ended, so has this call.
     if (!core_->hand_over(cancel_.emplace(&call_record::run_cancel, *this))) release();
 }
 
@@ -210,7 +210,7 @@ buffer_pool* one_way::pool_of(const call_target& target) {
 }
 
 bool one_way::may_hold(const const_bytes& last) const {
-    // Less is copied sooner than it is held; and in XDR there is something behind it.
+    // Copying less is faster than holding it; in XDR, padding follows it.
     constexpr std::size_t worth_holding = 2048;
     return last.size() >= worth_holding && target_.as == encoding::native &&
            arguments.size() + rest_of_message::alignment + last.size() <= most_in_message();
@@ -256,7 +256,7 @@ void one_way::send() {
         alive.emplace(core);  // An interceptor may destroy the engine.
         extras = dress_call(core, target_, true, deadline, serving);
     }
-    // What fits a message is sent as one, so that one-way calls stay in order.
+    // Calls that fit a message are sent as one, so that they stay in order.
     if (held_.owner == nullptr && arguments.size() > most_in_message()) send_elsewhere(extras);
     if (!loans_.empty()) add_loans(extras, loans_);
     core.admit(target_.to);

@@ -11,7 +11,7 @@
 #include "rpc/engine_core.hpp"
 #include "rpc/loop_pair.hpp"
 
-// Who answers a call and how it ends, on the deterministic network.
+// How calls are answered and end, on the deterministic network.
 
 namespace amalgam {
 namespace {
@@ -252,7 +252,7 @@ TEST(responder, of_a_handler_that_never_begins_leaves_nothing) {
         canceled.cancel();
         EXPECT_EQ(error_of([&] { canceled.get(); }).code(), errc::canceled);
     });
-    // What the server kept of it AddressSanitizer would find.
+    // AddressSanitizer would detect leftovers in the server.
     two.net.run_until_idle();
     EXPECT_EQ(begun, 1);
 }

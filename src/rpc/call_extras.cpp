@@ -22,7 +22,7 @@ namespace detail {
 
 namespace {
 
-/// An outgoing_call that can be made.
+/// A constructible outgoing_call.
 struct dressed_call final : outgoing_call {
     dressed_call(const call_target& target, bool one_way, clock::time_point deadline) {
         procedure_ = target.what->name;

@@ -13,7 +13,7 @@
 
 #include "rpc/loop_pair.hpp"
 
-// What goes wrong on the way, on the deterministic network.
+// Failures of calls, on the deterministic network.
 namespace amalgam {
 namespace {
 
@@ -53,7 +53,7 @@ TEST(call_failure, a_sentence_shows_the_control_bytes_of_names) {
     const std::string odd("a\0b\x1b[2J", 7);
     const std::string shown = "\"a\\x00b\\x1b[2J\"";
     const auto shows = [&](const error& why, std::string_view rest) {
-        const std::string read = why.what();  // As far as a string of C goes.
+        const std::string read = why.what();  // Up to the first zero byte.
         return read.find(shown) != std::string::npos && read.find(rest) != std::string::npos;
     };
     const auto call = [&](const peer& whom) {
@@ -83,7 +83,7 @@ TEST(call_failure, a_killed_server_ends_calls_whose_handlers_wait) {
     two.net.run_until_idle();
     for (auto& each : calls)
         EXPECT_EQ(each.wait().code, errc::disconnected);
-    // The peer stays the name of that run, whoever answers at the address later.
+    // The peer means that run, whoever answers at the address later.
     EXPECT_EQ(two.in_client([&] { return wait.try_call().code(); }), errc::disconnected);
     EXPECT_EQ(two.in_client([&] { return error_of([&] { wait.post(); }); }).code(),
               errc::disconnected);
@@ -122,7 +122,7 @@ TEST(call_failure, a_deadline_ends_the_call_on_time_and_the_late_reply_is_droppe
     EXPECT_EQ(ended - start, 50ms);
     EXPECT_EQ(counters_of(two.client)["rpc.timed_out"], 1u);
     EXPECT_EQ(two.in_client([&] { return slow.within(2s)(7); }), 7);
-    // This one's reply crosses the news that nobody waits for it.
+    // The reply crosses the cancel.
     two.net.delay(10ms);
     EXPECT_EQ(two.in_client([&] { return slow.within(1015ms).try_call(1).code().code; }),
               errc::timed_out);
@@ -138,14 +138,14 @@ TEST(call_failure, a_late_reply_does_not_end_the_call_that_has_its_slot_now) {
     });
     auto slow = two.client.procedure<int(int, int)>("slow").on(two.there());
     two.in_client([&] {
-        // Its reply left at 30 ms and is here at 40, before the server knows that nobody waits.
+        // The reply leaves at 30 ms and arrives at 40, before the server learns of the cancel.
         EXPECT_EQ(slow.within(35ms).try_call(1, 20).code(), errc::timed_out);
         EXPECT_EQ(slow(2, 20), 2);
     });
     EXPECT_EQ(counters_of(two.client)["rpc.late_replies"], 1u);
 }
 
-// As bound_target::within() says.
+// As promised by bound_target::within().
 TEST(call_failure, a_call_without_a_limit_waits_as_long_as_its_peer_is_there) {
     loop_pair two;
     event after_years;
@@ -179,14 +179,15 @@ TEST(call_failure, a_deadline_travels_and_nested_calls_inherit_the_earlier) {
     two.in_client([&] { outer.within(100ms)(true); });
     EXPECT_EQ(left["inner"], 5ms);
     two.in_client([&] { outer(false); });
-    EXPECT_EQ(left["outer"], 0ms);  // None.
+    EXPECT_EQ(left["outer"], 0ms);  // No deadline.
 }
 
 TEST(call_failure, a_call_whose_deadline_passed_in_the_queue_does_not_run) {
     engine self{"loop://deadline"};  // In real time, to itself.
     bool ran = false;
     self.define("hold", [&] {
-        // Keeps the stream until the deadline of the next, which came along with this, is past.
+        // Occupies the stream past the deadline of the next call, which arrived together with this
+        // one.
         const auto until = self.now() + 2ms;
         while (self.now() <= until)
             continue;
@@ -198,7 +199,7 @@ TEST(call_failure, a_call_whose_deadline_passed_in_the_queue_does_not_run) {
         hold.post();
         const result<void> late = self.procedure<void()>("late").on(me).within(1ms).try_call();
         EXPECT_EQ(late.code(), errc::timed_out);
-        hold();  // Behind the late one.
+        hold();  // Queued after the late one.
     });
     EXPECT_FALSE(ran);
 }
@@ -357,7 +358,7 @@ TEST(call_failure, a_full_port_queues_calls_in_order_and_holds_callers_back) {
     }));
     EXPECT_EQ(net.open_operations(), 0u);
 
-    // Where nobody can park, the limit is said.
+    // A caller that cannot park gets an error at the limit.
     net.cut("server");
     const error why = error_of([&] {
         for (int i = 0; i < 1000; ++i)
@@ -392,7 +393,7 @@ TEST(call_failure, whichever_operation_fails_every_call_ends_once) {
                 EXPECT_TRUE(code == errc::ok || code == errc::disconnected ||
                             code == errc::unreachable)
                     << name(code);
-                // A full link is tried again; a refused connection is not there.
+                // A full link is retried; a refused connection is unreachable.
                 EXPECT_TRUE(fault == loop_fault::reset || code != errc::disconnected);
             }
             EXPECT_EQ(net.open_operations(), 0u);
@@ -437,7 +438,7 @@ TEST(call_failure, every_call_ends_once_on_a_network_that_loses_and_delays) {
     }
 }
 
-/// Runs a function while it is read.
+/// Calls a function while being deserialized.
 struct read_by_function {
     static inline std::function<void()> while_read;
     template <typename Archive>
@@ -470,7 +471,7 @@ TEST(call_failure, reading_a_result_may_cancel_its_own_call) {
         try {
             while (many.next())
                 continue;
-        } catch (const error& why) {  // Unless all had come before.
+        } catch (const error& why) {  // Unless all had arrived before.
             EXPECT_EQ(why.code().code, errc::canceled);
         }
         read_by_function::while_read = nullptr;

@@ -19,9 +19,9 @@
 #include "rpc/engine_core.hpp"
 #include "rpc/loop_pair.hpp"
 
-// Every allocation that a call needs, on either side, fails once, the first, the second, the third
-// …, until one gets by without meeting it. Whichever fails, the call ends, although it has no
-// deadline; nothing is kept for it; and the two engines talk on.
+// Every allocation of a call, on either side, fails once: the first, the second, the third …, until
+// a run has none left to fail. Whichever fails, the call ends, although it has no deadline; nothing
+// of it remains; and the two engines can still communicate.
 
 namespace amalgam {
 namespace {
@@ -29,9 +29,9 @@ namespace {
 using namespace std::literals;
 
 const std::string small_text = "a text that is too long to be kept inside of a string";
-const std::string large_text(300'000, 'x');  // More than goes with a message.
+const std::string large_text(300'000, 'x');  // Too large for a message.
 
-/// Two engines that one thread drives, so that it is the one whose allocations fail.
+/// Two engines driven by one thread, whose allocations fail.
 class driven_pair {
 public:
     explicit driven_pair(const std::string& where)
@@ -41,7 +41,7 @@ public:
                 const std::vector<std::string>& of_client)
         : server(of_server, by_caller()), client(of_client, by_caller()) {}
 
-    /// Until nothing more happens, or `ended`.
+    /// Until idle, or `ended`.
     template <typename Ended>
     void settle(Ended ended) {
         constexpr int patience = 400;
@@ -204,7 +204,7 @@ bool fails_and_ends(const std::string& where, const way_to_call& way, std::size_
     EXPECT_TRUE(ended) << "the call has not ended";
     if (!ended) return struck;
     EXPECT_TRUE(struck || !failed) << "a call fails that has all the memory it wants";
-    // Whether or not the connection was ended: what was told on the way has come to its end, too.
+    // Whether or not the connection ended, everything in flight has completed.
     const auto after = run([](engine& c, const peer& to) {
         EXPECT_EQ((proc<std::string, std::string>(c, to, "inline").within(1h)("again")), "again");
     });

@@ -11,7 +11,7 @@
 
 #include "rpc/loop_pair.hpp"
 
-// What looks at calls and what travels with them, on the deterministic network.
+// Interceptors, traces and metadata, on the deterministic network.
 
 namespace amalgam {
 namespace {
@@ -108,7 +108,7 @@ TEST(interceptors, of_several_run_in_order_before_a_call_and_in_reverse_after_it
     const auto call = f.start();
     net.run_until_idle();
     EXPECT_EQ(std::exchange(seen, {}), until_served + "called2 called1 ");
-    f.post();  // Nobody is told how a one-way call ended.
+    f.post();  // Nobody learns how a one-way call ended.
     net.run_until_idle();
     EXPECT_EQ(seen, until_served);
 }

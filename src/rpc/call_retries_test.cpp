@@ -6,13 +6,13 @@
 
 #include "rpc/loop_pair.hpp"
 
-// When calls are made again.
+// When calls are retried.
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// After which times a call that is always refused was made again.
+/// Times at which a call that is always refused was retried.
 std::vector<std::chrono::milliseconds> pauses_of(unsigned attempts,
                                                  std::chrono::milliseconds pause) {
     loop_network net;

@@ -14,7 +14,7 @@
 #include "rpc/engine_core.hpp"
 #include "rpc/loop_pair.hpp"
 
-// Many values and large ones, on the deterministic network.
+// Streams and large values, on the deterministic network.
 
 namespace amalgam {
 namespace {
@@ -145,7 +145,7 @@ TEST(streamed, one_that_was_moved_from_says_so) {
         auto taken = std::move(values);
         const error why = error_of([&] { (void)values.next(); });
         EXPECT_EQ(why.code().code, errc::invalid);
-        values.cancel();  // Nothing.
+        values.cancel();  // Has no effect.
         EXPECT_EQ(taken.next(), 1);
     });
 }
@@ -370,7 +370,7 @@ TEST(held_bytes, arrive_whole_and_in_order_and_are_let_go) {
             EXPECT_EQ(std::count(got.begin(), got.end(), 1'000'000), 2);
             std::vector<std::size_t> expected = sizes;
             expected.insert(expected.end(), sizes.begin(), sizes.end());
-            // What is more than a message may be overtaken.
+            // Values larger than a message may be overtaken.
             const auto is_large = [](std::size_t bytes) { return bytes > 200'000; };
             std::erase_if(expected, is_large);
             std::erase_if(got, is_large);

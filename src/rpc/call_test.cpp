@@ -250,7 +250,7 @@ TEST(call, types_changed_after_the_first_call_are_a_mismatch_too) {
     EXPECT_TRUE(two.server.undefine("f"));
     EXPECT_FALSE(two.server.undefine("f"));
     two.server.define("f", [](std::string a) { return a; });
-    // The first call afterwards goes by id alone, which nobody knows; the next says the names.
+    // The first call afterwards sends only the id, which is unknown; the next sends the names.
     EXPECT_EQ(two.in_client([&] { return error_of([&] { f(7); }); }).code(), errc::not_found);
     EXPECT_EQ(two.in_client([&] { return error_of([&] { f(7); }); }).code(), errc::mismatch);
 }
@@ -310,7 +310,7 @@ TEST(call, inline_handlers_answer_from_the_progress_stream) {
             return two.client.procedure<std::string(std::string)>("where").on(two.there())(text);
         }),
                   text);
-        // Arguments that must be fetched first are waited for, in a ULT.
+        // Fetching arguments requires waiting, so those handlers run in a ULT.
         EXPECT_EQ(in_ult, bytes > 1'000'000);
     }
     EXPECT_EQ(call_context::try_current(), nullptr);

@@ -15,7 +15,7 @@ namespace amalgam::detail {
 
 namespace {
 
-/// What a user can do about it, where the far side said nothing better.
+/// Advice for the user, if the peer sent no message.
 std::string_view advice(errc code) noexcept {
     switch (code) {
         case errc::timed_out:
@@ -79,7 +79,7 @@ call_record* caller::find(std::uint64_t id) noexcept {
     return slots_[index].call;
 }
 
-/// Out of every list: no reply, timer or loss finds the call any more.
+/// Removes the call from every list: no reply, timer or loss finds it afterwards.
 void caller::detach(call_record& call) noexcept {
     const auto index = static_cast<std::uint32_t>(call.id_);
     slot& mine = slots_[index];
@@ -98,7 +98,7 @@ void caller::detach(call_record& call) noexcept {
     if (call.timer_) call.timer_.reset();
 }
 
-/// Why begin() did not take it.
+/// Ends a call that begin() cannot accept.
 [[gnu::noinline]] void caller::refuse(call_record& call) noexcept {
     if (closed_) return fail_unsent(call, {errc::closed});
     if (call.canceled_early_) return fail_unsent(call, {errc::canceled});
@@ -138,8 +138,8 @@ void caller::begin(call_record& call) noexcept {
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
 }
 
-/// The way that the call was to go is lost: it takes another one, if there is any. One that may
-/// be made again goes to whoever is at that address now.
+/// The call's path is lost: uses another one, if any. A call that may be retried goes to the engine
+/// now at that address.
 peer_state* caller::turn(call_record& call) noexcept {
     try {
         peer_state* there = core_.way_to(call.to);
@@ -193,7 +193,7 @@ void caller::arm(call_record& call, clock::time_point when, void (*then)(timer&)
     call.timer_->arm(when);
 }
 
-/// Ends a call that never became one.
+/// Ends a call that was never sent.
 void caller::fail_unsent(call_record& call, status what, std::string_view text) noexcept {
     counts_.failed.add();
     explain(call, what, text);
@@ -201,13 +201,13 @@ void caller::fail_unsent(call_record& call, status what, std::string_view text) 
     finish(call);
 }
 
-/// The call is out of every list, and the port has let go of it.
+/// The call is in no list, and the port has released it.
 void caller::finish(call_record& call) noexcept {
     const engine_core::busy callbacks_run(core_);
     if (call.extras_ != nullptr && !finish_extras(call)) [[unlikely]]
         return;
     call.over();
-    if (!core_.driven()) core_.stay_in_parent();  // Else the child may have called it itself.
+    if (!core_.driven()) core_.stay_in_parent();  // If driven, the child may be the caller.
 }
 
 [[gnu::noinline]] bool caller::finish_extras(call_record& call) noexcept {
@@ -233,7 +233,7 @@ void caller::end(call_record& call, status what, std::string_view text) noexcept
         finish(call);
         core_.look_whether_quiet();
     } else if (!what.ok()) {
-        out_.withdraw(call);  // sent() will say over().
+        out_.withdraw(call);  // sent() will call over().
     }
 }
 
@@ -275,7 +275,7 @@ void caller::cancel_waited(call_record& call) noexcept {
     } else if (call.ended_) {
         // Too late.
     } else if (call.id_ == 0) {
-        call.canceled_early_ = true;  // It is still being handed over; begin() will see.
+        call.canceled_early_ = true;  // Still being handed over; begin() checks this.
     } else {
         give_up(call, {errc::canceled});
     }
@@ -351,7 +351,7 @@ void caller::close() noexcept {
     }
 }
 
-// ---- retries. While it pauses a call is in no list but pausing_, and counts as pending.
+// ---- retries. A pausing call is in no list but pausing_, and counts as pending.
 
 bool caller::try_again_later(call_record& call) noexcept {
     call_extras& more = *call.extras_;

@@ -9,7 +9,7 @@
 #include "rpc/caller.hpp"
 #include "rpc/engine_core.hpp"
 
-// What answers bring.
+// Handling of answers.
 
 namespace amalgam::detail {
 
@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view too_long =
     "its result is longer than engine_options::max_values_bytes here";
 
-/// A server answers so only when it has compared the names, and they were right.
+/// Codes a server sends only after the names have matched.
 bool comes_after_the_names(errc answer) noexcept {
     return answer == errc::ok || answer == errc::handler_failed || answer == errc::timed_out ||
            answer == errc::too_large || answer == errc::overloaded;
@@ -35,8 +35,7 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
     read_result(*call, reply.body, nothing);
 }
 
-/// A value and nothing else, for a call that asked for nothing else: on_special_reply() would only
-/// read it.
+/// A plain value for a plain call, so on_special_reply() would do nothing but read it.
 bool caller::is_plain(const call_record& call, const parsed_message& reply) noexcept {
     return reply.what.ok() && reply.extras.empty() && !call.naming_ && !call.checked_ &&
            reply.has(wire_flag::xdr) == call.xdr_;
@@ -53,7 +52,7 @@ bool caller::is_plain(const call_record& call, const parsed_message& reply) noex
     }
     if (call.checked_ && !reply.has(wire_flag::checked)) {
         drop_reply(from, reply);
-        return on_damaged(from, id);  // A value answers a checked call only with a checksum.
+        return on_damaged(from, id);  // The answer to a checked call must have a checksum.
     }
     if (reply.has(wire_flag::xdr) != call.xdr_) {
         drop_reply(from, reply);
@@ -103,7 +102,7 @@ void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_t
     end(call, {});
 }
 
-/// The call stays pending meanwhile, so whatever else ends it ends the fetch too.
+/// The call stays pending meanwhile, so ending it ends the fetch, too.
 void caller::fetch(call_record& call, peer_state& from, const values_elsewhere& what,
                    loan_ids lent_to_us) {
     if (call.extras_ == nullptr) call.extras_.reset(new call_extras);
@@ -148,7 +147,7 @@ void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcep
     from.set_verified(what->index, comes_after_the_names(verdict.what.code));
     if (verdict.what.ok()) return;
     counts_.refused.add();
-    // Who stops need not say so first, and a one-way call may always come too late.
+    // A server may stop without notice, and a one-way call may always arrive too late.
     const bool too_late = verdict.what == errc::unavailable || verdict.what == errc::closed;
     try {
         limited_log(too_late ? log_level::debug : log_level::warn, "rpc",
@@ -158,7 +157,7 @@ void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcep
                      {"status", verdict.what.code},
                      {"why", as_text(verdict.body).substr(0, max_sentence_bytes)}});
     } catch (const std::bad_alloc&) {
-        // Then it is only counted.
+        // It is only counted.
     }
 }
 

@@ -11,13 +11,13 @@
 
 #include "rpc/sample_values.hpp"
 
-// What holds for every type that can travel, in both encodings.
+// Properties of every serializable type, in both encodings.
 namespace amalgam {
 namespace {
 
 constexpr encoding both[] = {encoding::native, encoding::xdr};
 
-/// The bytes of `value`, in exactly their length, so that AddressSanitizer sees a read past it.
+/// The bytes of `value` in a buffer of exact length, so that AddressSanitizer detects overruns.
 template <typename T>
 buffer encoded(const T& value, encoding as) {
     body into;
@@ -32,7 +32,7 @@ bool same_bytes(const buffer& a, const buffer& b) {
     return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-/// Pointers and adaptors by their bytes, unordered containers by what they hold.
+/// Pointers and adaptors compare by their bytes, unordered containers by content.
 template <typename T>
 bool same_value(const T& a, const T& b) {
     if constexpr (requires {
@@ -178,7 +178,7 @@ TEST(codec, containers_of_values_without_bytes_cannot_multiply) {
 
 }  // namespace
 
-// As in cereal's headers, which this test need not have.
+// As in cereal's headers, which this test does not require.
 }  // namespace amalgam
 namespace cereal {
 template <typename T>

@@ -44,8 +44,7 @@ std::optional<values_elsewhere> elsewhere_in(const_bytes extras) noexcept {
 lent_values::lent_values(engine_core& core, body&& values, const peer& only,
                          std::shared_ptr<event> returned)
     : alive_(core), values_(values.take()), returned_(std::move(returned)) {
-    // Regions are of bytes that may be written, as far as their types go; this one's rights say
-    // that it is not.
+    // The type of a region's bytes is not const; its rights are read-only.
     const mutable_bytes all(const_cast<std::byte*>(values_.values.data()), values_.values.size());
     shown_ = std::make_unique<exposure>(core, scatter(&all, 1), access::read, only);
 }

@@ -16,13 +16,13 @@
 #include "rpc/sample_values.hpp"
 #include "rpc/wire.hpp"
 
-// Engines that encode in their own way, and messages with checksums.
+// Engines with different encodings, and messages with checksums.
 namespace amalgam {
 namespace {
 
 using samples::self_loading_style;
 
-/// A client with options of its own, and a server with the defaults.
+/// A client with given options, and a server with the defaults.
 struct encoding_pair {
     explicit encoding_pair(engine_options how) : client(net.port("client"), std::move(how)) {}
 
@@ -39,7 +39,7 @@ struct encoding_pair {
     }
 };
 
-/// A bare port that keeps what it gets.
+/// A bare port that stores received messages.
 struct bare_port final : message_sink {
     explicit bare_port(loop_network& net) : line(net.port("bare")) { line->set_sink(this); }
 
@@ -198,7 +198,7 @@ TEST(checksum, a_damaged_request_runs_nothing_and_its_caller_is_told) {
 }
 
 TEST(checksum, a_damaged_reply_ends_the_call_as_corrupt) {
-    // The last one has lost its flag, and with it the checksum.
+    // The last damages the flag, so the checksum is missing.
     for (const std::size_t damage :
          {std::size_t{8}, std::size_t{11}, std::size_t{13}, std::size_t{2}}) {
         loop_network net;
@@ -241,7 +241,7 @@ TEST(checksum, an_idempotent_call_whose_answer_was_damaged_is_made_again) {
     EXPECT_EQ(counters_of(client)["rpc.corrupt"], 1u);
 }
 
-/// A text as it is written, in memory of a bare port's.
+/// An encoded text in memory of a bare port.
 struct shown_text {
     explicit shown_text(bare_port& where, const std::string& text) {
         archive_writer writer(values);

@@ -15,7 +15,7 @@ namespace amalgam {
 
 namespace {
 
-/// The name, which a user may give to a procedure of his own.
+/// The name, if users may define it.
 std::string_view checked(const detail::procedure_name& name) {
     if (name.by_library() || !is_library_procedure(name.text())) return name.text();
     throw error(errc::denied,
@@ -30,7 +30,7 @@ std::string_view checked(const detail::procedure_name& name) {
 engine::engine(endpoints where, engine_options options)
     : core_(new detail::engine_core(*this, std::move(where), std::move(options))) {
     try {
-        // What `amalgam ping` calls: every engine answers it.
+        // Called by `amalgam ping`; every engine answers it.
         define(detail::library_name{"amalgam.ping"}, [](std::uint64_t number) { return number; },
                {.run = handler::inline_});
         detail::engine_core* const core = core_;
@@ -140,7 +140,7 @@ void engine::add_handler(detail::procedure_name given, std::string signature,
     try {
         core_->on_stream([&] { core_->serves().procedures().add(std::move(fresh)); });
     } catch (...) {
-        fresh.reset();  // Its streams have nothing to do.
+        fresh.reset();  // Its streams are idle.
         core_->streams().reap();
         throw;
     }

@@ -9,9 +9,8 @@
 #include "rpc/engine_core.hpp"
 #include "rpc/json_reader.hpp"
 
-// From an engine_config to JSON; the way there is in engine_config_read.cpp. Written as text, not
-// by way of nlohmann's values: those allocate while they are destroyed, and where there is no
-// memory that ends the process.
+// From engine_config to JSON; engine_config_read.cpp has the reverse. Writes text rather than
+// nlohmann values, whose destructors allocate, which without memory ends the process.
 
 namespace amalgam {
 
@@ -53,7 +52,7 @@ std::string word_of(const std::pair<std::string_view, Value> (&words)[N], Value 
     return in_quotes(words[0].first);
 }
 
-// What is longer or shorter means the same as these, and more bytes than these no machine has.
+// Longer and shorter times mean the same as these, and no machine has more bytes.
 std::string time_of(std::chrono::nanoseconds time) {
     return in_quotes(detail::time_text(
         std::clamp<std::chrono::nanoseconds>(time, {}, port_options::longest_limit)));

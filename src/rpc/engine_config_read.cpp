@@ -8,7 +8,7 @@
 #include "rpc/engine_options_check.hpp"
 #include "rpc/json_reader.hpp"
 
-// From JSON to an engine_config; the way back is in engine_config.cpp.
+// From JSON to engine_config; engine_config.cpp has the reverse.
 
 namespace amalgam {
 

@@ -93,7 +93,7 @@ TEST(engine_config, the_configuration_of_an_engine_makes_an_equal_one) {
         engine one(read(everything));
         first = one.configuration();
         EXPECT_NE(first.find(one.addresses()[1]), std::string::npos);
-        EXPECT_NE(first.find("all-1"), std::string::npos);  // The stream that had no name.
+        EXPECT_NE(first.find("all-1"), std::string::npos);  // The unnamed stream.
     }
     engine two(read(first));
     EXPECT_EQ(two.configuration(), first);
@@ -246,8 +246,8 @@ TEST(engine_config, a_folder_a_file_without_end_and_a_number_too_large_are_refus
 }
 
 struct wrong_config {
-    const char* json;      ///< Behind {"endpoints": "shm://", unless it begins with a brace.
-    const char* expected;  ///< The whole sentence, after "e.json: ".
+    const char* json;      ///< Follows {"endpoints": "shm://", unless it starts with a brace.
+    const char* expected;  ///< The sentence after "e.json: ".
 };
 
 class wrong_engine_configs : public testing::TestWithParam<wrong_config> {};

@@ -12,15 +12,15 @@
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-// How an engine comes to be, and what becomes of messages. Names and addresses are in
-// engine_names.cpp, the end in engine_stop.cpp.
+// Construction of an engine, and dispatch of messages. Names and addresses are in engine_names.cpp,
+// the end in engine_stop.cpp.
 
 namespace amalgam::detail {
 
 namespace {
 
-/// What engines use that were not handed a registry. One for the process, so that what is
-/// probed about the machine is probed once, and so that loop:// ports of two engines meet.
+/// Registry of engines that were given none. One per process, so that the machine is probed once,
+/// and loop:// ports of different engines can connect.
 const transport_registry& default_transports() {
     static const transport_registry installed = transport_registry::installed();
     return installed;
@@ -47,7 +47,7 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
         expose_counters();
         enlist();
     } catch (...) {
-        // They may poll the ports already, and have answered who found them.
+        // The streams may already be polling the ports, and have answered peers.
         stop_streams();
         out_.close();
         throw;
@@ -139,7 +139,7 @@ void engine_core::expose_counters() {
     show("rpc.transfers", transfers_.counts().begun);
     show("rpc.transfers_failed", transfers_.counts().failed);
     show("rpc.transferred_bytes", transfers_.counts().bytes);
-    for (const auto& each : ports_) {  // Those of one name are added up.
+    for (const auto& each : ports_) {  // Counters of the same name add up.
         const auto show_usage = [this, &each](const char* name, std::uint64_t port_usage::*what) {
             port_watches_.push_back(
                 counters_.expose(name, [&each, what] { return each->usage().*what; }));
@@ -199,7 +199,7 @@ void engine_core::admit(const peer& there) {
         if (!enter(me)) me.who.park();
     } else if (out_.queued() + handed_over_.load(std::memory_order_relaxed) >=
                options_.max_queued) {
-        // In the queue behind what was handed over, so when it has its turn that has gone.
+        // Queued behind the work already handed over, which is done when this runs.
         admission me;
         bool go_on = false;
         on_stream([&] { go_on = enter(me); });
@@ -244,13 +244,13 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     }
 }
 
-// Out of line, as the next two are, so that on_message() saves few registers.
+// Out of line, like the next two, so that on_message() saves few registers.
 [[gnu::noinline]] peer_state* engine_core::meet(std::uint16_t port, peer_id who) noexcept {
     try {
         return &peers_.meet(port, who);
     } catch (const std::bad_alloc&) {
         untold_.add();
-        ports_[port]->close(who);  // Who waits for an answer must not wait on.
+        ports_[port]->close(who);  // A peer waiting for an answer must not wait forever.
         return nullptr;
     }
 }
@@ -296,7 +296,7 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     peer_state* const gone = peers_.find(port, id);
     if (gone == nullptr) return;
     peers_lost_.add();
-    if (why == errc::closed) why = {errc::disconnected};  // We cut it off: no engine is stopped.
+    if (why == errc::closed) why = {errc::disconnected};  // We disconnected it; nobody stopped.
     keep_lost(*gone, why);
     const auto engine = gone->introduced ? routes_.lose(*gone) : nullptr;
     serves_.on_peer_down(*gone);
@@ -324,11 +324,11 @@ void engine_core::keep_lost(const peer_state& gone, status why) noexcept {
                    {looked_up ? gone.address : ports_[through]->peer_address(gone.name.id()),
                     looked_up, why});
     } catch (const std::bad_alloc&) {
-        // Its messages do without an address.
+        // Messages about it omit the address.
     }
 }
 
-/// Nobody is reached by this name any more.
+/// No path is left to this name.
 void engine_core::forget_name(const peer& gone, bool untold, status why) noexcept {
     lost_.give_up(gone);
     loans_.on_peer_down(gone);

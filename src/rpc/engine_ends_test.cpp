@@ -18,14 +18,14 @@
 
 #include "rpc/loop_pair.hpp"
 
-// An engine that is stopped, or destroyed, by what it runs itself: wherever a function of the
-// user's is called from.
+// An engine stopped or destroyed by code that it runs, from every place where a user's function is
+// called.
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// What looks at calls, and when a value of `loud` is read.
+/// Runs in interceptors, and when a `loud` value is deserialized.
 struct hook : interceptor {
     std::function<void()> at_calling, at_called, at_serving, at_served;
     void calling(outgoing_call&) override {
@@ -58,7 +58,7 @@ struct loud {
     static constexpr std::string_view amalgam_type_name = "loud";
 };
 
-/// Lends something that holds the inside of its engine, as a bulk descriptor does.
+/// Holds a reference to the engine's core, like a bulk descriptor.
 struct lending {
     int n = 0;
     template <typename Archive>
@@ -75,7 +75,7 @@ struct lending {
     static constexpr std::string_view amalgam_type_name = "lending";
 };
 
-/// Two engines, of which one ends by what `act` does.
+/// Two engines, one of which is ended by `act`.
 struct world {
     explicit world(const std::string& uri) {
         std::string to = uri;
@@ -187,7 +187,7 @@ const place places[] = {
      }},
     {"calling() of an interceptor, of a call that waits", false,
      [](world& w, const action& act) {
-         if (w.net) return act();  // Where time stands still nobody may wait.
+         if (w.net) return act();  // Waiting is not allowed in virtual time.
          w.at_client->at_calling = act;
          EXPECT_EQ(w.call<int()>("one").try_call().code(), errc::closed);
      }},
@@ -389,8 +389,8 @@ TEST(engine_ends_inside, a_callback_that_would_wait_for_another_engine_is_told_s
     EXPECT_EQ(told, errc::invalid);
 }
 
-/// Handlers of `first` end `second`, which has a call under way that ends when told; `first` is
-/// stopped meanwhile, and leaves them behind.
+/// Handlers of `first` end `second`, which has a call in flight that ends when told; `first` is
+/// stopped meanwhile, and abandons them.
 struct two_that_end {
     std::atomic<bool> goes_on{false}, ends{false};
     std::shared_ptr<int> token = std::make_shared<int>(1);
@@ -432,7 +432,7 @@ TEST(engine_ends_inside, it_ends_also_when_the_ult_that_stops_it_never_goes_on) 
     both.run([&] { both.second->stop(); });
     both.second->stop();
     both.second.reset();
-    while (!both.alive.expired())  // What stopped it has a reference for a moment yet.
+    while (!both.alive.expired())  // The stopping code still holds a reference for a moment.
         std::this_thread::yield();
 }
 
@@ -481,7 +481,7 @@ TEST(engine_ends_inside, what_an_answer_lends_once_its_engine_has_ended_is_not_k
 TEST(engine_ends_inside, an_answer_that_comes_too_late_is_out_of_the_way_of_later_ones) {
     auto server = std::make_unique<engine>("loop://late");
     engine client{"loop://late-client"};
-    constexpr std::size_t enough = 100;  // So that some are next to the first in the index.
+    constexpr std::size_t enough = 100;  // So that some share a slot with the first.
     std::vector<responder<int>> kept;
     server->define("keep", [&](responder<int> answer) { kept.push_back(std::move(answer)); },
                    {.run = handler::inline_});

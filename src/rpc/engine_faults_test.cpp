@@ -9,12 +9,13 @@
 #include "memory/memory.hpp"
 #include "rpc/loop_pair.hpp"
 
-// An engine that cannot be made leaves nothing behind: every allocation of its maker fails once.
+// A failed construction of an engine leaves nothing behind: every allocation of the constructor
+// fails once.
 
 namespace amalgam {
 namespace {
 
-/// Whether `make()` went well although allocation number `n` was to fail.
+/// Whether `make()` succeeds although allocation number `n` fails.
 template <typename Make>
 bool survives(std::size_t n, Make make) {
     try {
@@ -38,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(shm, engine_faults, testing::Values("shm://"));
 INSTANTIATE_TEST_SUITE_P(tcp, engine_faults, testing::Values("tcp://127.0.0.1:0"));
 
 TEST_P(engine_faults, one_that_cannot_be_made_gives_back_its_address_and_threads) {
-    std::optional<engine> made{GetParam()};  // What a process has once is there from here on.
+    std::optional<engine> made{GetParam()};  // Initializes what exists once per process.
     made.reset();
     std::size_t n = 1;
     while (!survives(n, [&] { made.emplace(GetParam(), engine_options{.streams = 2}); })) {

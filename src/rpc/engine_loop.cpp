@@ -6,8 +6,8 @@
 
 #include "rpc/engine_core.hpp"
 
-// Engines that their caller drives. Their state belongs to the loop's thread: inside progress(), as
-// everywhere, and also outside, where nothing runs beside it.
+// Engines driven by their caller. Their state belongs to the loop's thread: inside progress(), and
+// also outside, where nothing runs concurrently.
 
 namespace amalgam::detail {
 
@@ -19,7 +19,7 @@ const void* engine_core::this_thread() noexcept {
 bool engine_core::on_idle_loop() const noexcept {
     if (loop_thread_.load(std::memory_order_relaxed) == nullptr) return false;
     if (loop_thread_.load(std::memory_order_relaxed) != this_thread()) return false;
-    streams_.first().wake();  // What the caller is about to do may need progress().
+    streams_.first().wake();  // The caller's next action may need progress().
     return true;
 }
 
@@ -66,7 +66,7 @@ std::size_t engine_core::progress(std::size_t most) {
                     "progress() cannot be called by what runs inside of it, such as a handler: "
                     "wait instead, with a future or this_task::yield()");
     }
-    // Somebody stops the engine, which makes its progress meanwhile.
+    // Another thread is stopping the engine, and makes its progress meanwhile.
     if (looping_.load(std::memory_order_relaxed) && stopping_.load(std::memory_order_relaxed)) {
         return 0;
     }

@@ -21,7 +21,7 @@
 
 #include "rpc/loop_pair.hpp"
 
-// Engines that live in the event loop of their user.
+// Engines in their user's event loop.
 namespace amalgam {
 namespace {
 
@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 constexpr progress_options by_caller{.by = progress_by::caller};
 
-/// An event loop in a thread of its own, with one engine in it, made and destroyed there.
+/// An event loop on its own thread, with one engine, created and destroyed there.
 class loop_thread {
 public:
     explicit loop_thread(const std::string& uri, engine_options options = {}) {
@@ -77,7 +77,7 @@ private:
     std::thread thread_;
 };
 
-/// What a loop does when nothing else is in it.
+/// A minimal event loop.
 template <typename Done>
 void loop_until(engine& here, Done done) {
     while (!done()) {
@@ -146,7 +146,7 @@ TEST_P(engine_loop, one_thread_has_several_engines_and_starts_calls_between_thei
     auto self = client.procedure<int(int, int)>("sum").on(client.address());
     client.define("sum", [](int a, int b) { return a + b; });
     for (int i = 0; i < 300; ++i) {
-        // Nothing but the start itself can wake the loop for a call to oneself.
+        // For a call to oneself, only the start itself can wake the loop.
         future<int> sums[] = {there.start(i, 1), self.start(i, 2)};
         while (!sums[0].ready() || !sums[1].ready()) {
             epoll_event came{};
@@ -181,7 +181,7 @@ TEST_P(engine_loop, the_loops_thread_is_refused_what_would_never_end) {
     EXPECT_EQ(refused.code(), errc::invalid);
     EXPECT_NE(std::string(refused.what()).find("progress()"), std::string::npos);
     EXPECT_EQ(error_of([&] { here.run([] {}); }).code(), errc::invalid);
-    // The same from a ULT of the engine waits.
+    // The same from a ULT of the engine parks.
     future<int> inside = here.spawn([&] { return f(2); });
     loop_until(here, [&] { return inside.ready(); });
     EXPECT_EQ(inside.get(), 2);
@@ -217,7 +217,7 @@ TEST_P(engine_loop, its_stop_drains_calls_under_way) {
     ASSERT_TRUE(call.ready());
     EXPECT_EQ(call.get(), 3);
     EXPECT_EQ(client.progress(), 0u);
-    // A loop that still watches it is left alone.
+    // A loop that keeps watching it is not woken.
     pollfd quiet{client.wait_handle(), POLLIN, 0};
     EXPECT_EQ(::poll(&quiet, 1, 0), 0);
 }
@@ -323,7 +323,7 @@ TEST_P(engine_loop, an_idle_one_is_woken_by_nobody) {
     auto hello = client.here().procedure<void()>("hello").on(server.here().address());
     for (int i = 0; i < 100; ++i)
         hello();
-    // What a timer of another engine counts as 200 ms.
+    // Measures 200 ms by a timer of another engine.
     engine watch{"shm://"};
     const auto idle = [&] {
         const int before = client.wakes() + server.wakes();

@@ -22,7 +22,7 @@ result<peer> engine_core::lookup(std::string_view address) {
     std::optional<result<peer>> found;
     on_stream([&] {
         found.emplace(find_route(canonical, parsed->scheme));
-        // Its user has this name from now on. Those of other callers stay untold.
+        // The user now has this name. Names of other callers stay untold.
         if (*found && !found->value().is_self()) peers_.find(**found)->untold = false;
     });
     return std::move(*found);

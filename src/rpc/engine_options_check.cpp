@@ -31,7 +31,7 @@ bool lists(const stream_options& stream, std::string_view pool) {
     return std::find(stream.pools.begin(), stream.pools.end(), pool) != stream.pools.end();
 }
 
-/// It has a pool of its own, of its name.
+/// Whether it has its own pool, of the same name.
 bool has_own_pool(const engine_options& options, const stream_options& stream) {
     return stream.pools.empty() || &stream == &options.streams.each.front();
 }
@@ -103,7 +103,7 @@ void check_stream(const engine_options& options, std::size_t index) {
 }  // namespace
 
 void fill_in(engine_options& options) {
-    // So that no sum with a clock's time overflows.
+    // So that adding it to a clock's time cannot overflow.
     options.ports.silence_limit =
         std::min(options.ports.silence_limit, port_options::longest_limit);
     options.drain =

@@ -19,8 +19,8 @@
 #include "conformance/child_process.hpp"
 #include "core/returning_child_testing.hpp"
 
-// Servers and clients as processes that are killed.
-// A child of fork() that exits with 7 has one thread of several, which a leak check cannot tell.
+// Servers and clients as processes that get killed. A forked child that exits with 7 has only one
+// of several threads, which confuses leak checks.
 extern "C" const char* __lsan_default_suppressions() {
     return "leak:__cxa_thread_atexit_impl\n";
 }
@@ -35,7 +35,7 @@ using core_testing::child_that_returns;
 
 class engine_processes : public testing::TestWithParam<const char*> {
 protected:
-    /// Of an engine that only calls.
+    /// URI of an engine that only calls.
     const char* calls() const {
         return std::string_view(GetParam()).starts_with("shm") ? "shm://" : "tcp://";
     }
@@ -44,7 +44,7 @@ protected:
 INSTANTIATE_TEST_SUITE_P(shm, engine_processes, testing::Values("shm://"));
 INSTANTIATE_TEST_SUITE_P(tcp, engine_processes, testing::Values("tcp://127.0.0.1:0"));
 
-/// Serves until the parent is gone or says something. Says its address first.
+/// Serves until the parent is gone or sends something. Sends its address first.
 int serve(channel& parent, const std::string& uri) {
     engine server{uri, {.drain = 10ms}};
     event never;
@@ -66,8 +66,8 @@ int serve(channel& parent, const std::string& uri) {
     return 0;
 }
 
-/// A server that starts when it is told where. To be made before anything that runs ULTs:
-/// ThreadSanitizer takes their stacks for threads, and a fork of such a process may start none.
+/// A server that starts when told where. Create it before anything that runs ULTs: ThreadSanitizer
+/// takes their stacks for threads, and then a forked process cannot start any.
 child_process standby() {
     return child_process([](channel& parent) { return serve(parent, parent.hear()); });
 }
@@ -218,7 +218,7 @@ TEST_P(engine_processes, whenever_a_server_is_killed_every_call_ends_once) {
     }
 }
 
-/// What `body` gives in a child that is forked while engines run.
+/// Result of `body` in a child forked while engines run.
 template <typename Body>
 int status_of_fork(Body body) {
     const pid_t child = ::fork();
@@ -264,8 +264,7 @@ TEST_P(engine_processes, a_forked_child_is_refused_what_it_asks_of_its_parents_e
     EXPECT_EQ(one(), 1) << "the parent's engines are what they were";
 }
 
-/// What is forked where `act(child)` makes a call on its way does not answer or go on: the parent
-/// does.
+/// A child forked where `act(child)` makes a call on its path is ended there; the parent goes on.
 template <typename Act>
 void expect_parent_goes_on(const char* where, engine_options options, child_that_returns& child,
                            handler run, bool in_handler, Act act) {
@@ -325,7 +324,7 @@ TEST_P(engine_processes, a_child_that_returns_from_an_interceptor_is_ended) {
 }
 
 TEST_P(engine_processes, a_child_that_returns_from_the_end_of_what_a_post_held_is_ended) {
-    // Says so when the child goes on to the next one.
+    // Reports if the child reaches the next destructor.
     struct forks_at_its_end {
         forks_at_its_end(child_that_returns& whom, pid_t of) : child(whom), parent(of) {}
         ~forks_at_its_end() {
@@ -353,7 +352,7 @@ TEST_P(engine_processes, a_child_that_returns_from_the_end_of_what_a_post_held_i
     const peer there = client.lookup(server.address());
     auto standing = client.procedure<void()>("stand").on(there).start();
     stands.get_future().wait();
-    // So many that most wait for the server, and leave together.
+    // Enough that most wait for the server, and leave together.
     const auto take = client.procedure<void(const_bytes)>("take").on(there);
     constexpr int all = 400;
     client.run([&] {

@@ -30,7 +30,7 @@ std::string stream_here() {
     return std::string(execution_stream::current()->name());
 }
 
-/// Threads of this process, by the name that the OS knows.
+/// Threads of this process with that OS name.
 std::size_t threads_named(const std::string& name) {
     std::size_t count = 0;
     for (const auto& each : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -41,7 +41,7 @@ std::size_t threads_named(const std::string& name) {
     return count;
 }
 
-/// A new thread gets its name, and a joined one leaves the list, a little later.
+/// New threads get their name, and joined ones leave the list, with a delay.
 void wait_for_threads(const std::string& name, std::size_t count) {
     while (threads_named(name) != count)
         std::this_thread::yield();
@@ -69,7 +69,7 @@ TEST_P(engine_progress, a_handler_that_holds_its_stream_does_not_hold_the_ports)
     event began;
     server.define("hold", [&] {
         began.set();
-        while (!let_go)  // On purpose without a yield.
+        while (!let_go)  // Blocks the stream on purpose.
             std::this_thread::yield();
     });
     future<void> held = client.procedure<void()>("hold").on(server.address()).start();
@@ -140,7 +140,7 @@ TEST_P(engine_progress, idle_uses_no_cpu_and_busy_never_sleeps) {
                                        progress_options{progress_by::own_stream, adaptive_spin}}) {
         server.set_progress({.by = how.by, .spin = always_spin});
         const auto before = server.stream().cpu_time();
-        while (server.stream().cpu_time() - before < 20ms)  // Idle, it would never get there.
+        while (server.stream().cpu_time() - before < 20ms)  // More than idle ones use.
             std::this_thread::yield();
         server.set_progress(how);
         f();
@@ -153,7 +153,7 @@ TEST_P(engine_progress, handlers_that_would_be_left_on_the_first_stream_forbid_i
     const error refused = error_of([&] { here.set_progress({.by = progress_by::own_stream}); });
     EXPECT_EQ(refused.code(), errc::invalid);
     EXPECT_NE(std::string(refused.what()).find("handlers is \"e\""), std::string::npos);
-    here.set_progress({.spin = 1us});  // The engine is as it was.
+    here.set_progress({.spin = 1us});  // The engine is unchanged.
     EXPECT_EQ(here.run(stream_here), "e");
 }
 
@@ -162,7 +162,7 @@ TEST_P(engine_progress, a_procedure_has_streams_of_its_own_until_it_is_undefined
     engine client{GetParam()};
     const peer there = client.lookup(server.address());
     const auto handlers_at_once = [&](unsigned streams) {
-        // Only streams of its own let so many hold a thread at once.
+        // Only separate streams let so many handlers block threads at once.
         std::atomic<unsigned> inside{0};
         server.define("own",
                       [&] {
@@ -204,10 +204,10 @@ TEST_P(engine_progress, streams_of_a_procedure_end_when_its_last_call_has) {
         began.wait();
         wait_for_threads("slow", 2);
         EXPECT_TRUE(server.undefine("slow"));
-        wait_for_threads("slow", 2);  // The call goes on there.
+        wait_for_threads("slow", 2);  // The call still runs there.
         go.set();
         EXPECT_EQ(call.get(), 1);
-        // The next one to define or undefine ends them, once the handler's ULT is gone, too.
+        // The next define or undefine ends them, once the handler's ULT is gone, too.
         while (threads_named("slow") != 0) {
             if (define) {
                 server.define(std::to_string(++others), [] {});
@@ -226,7 +226,7 @@ TEST_P(engine_progress, stop_ends_the_streams_of_procedures) {
         wait_for_threads("own", 2);
         EXPECT_EQ(error_of([&] { server.define("own", [] {}, {.streams = 2}); }).code(),
                   errc::invalid);
-        wait_for_threads("own", 2);  // Those of the refused one have ended.
+        wait_for_threads("own", 2);  // The streams of the refused one have ended.
         EXPECT_EQ(error_of([&] { server.define("many", [] {}, {.streams = 5000}); }).code(),
                   errc::invalid);
     }

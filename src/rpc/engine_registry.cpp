@@ -7,16 +7,16 @@
 #include "rpc/ends_children.hpp"
 #include "rpc/engine_core.hpp"
 
-// All engines of the process, for what concerns more than one.
+// All engines of the process, for what concerns several.
 //
-// Children of fork(): none of an engine's threads is there, and its sockets and shared memory are
-// the parent's, so whatever a child asks of it is refused, and its end is not waited for.
+// In a child of fork(), an engine's threads are missing, and its sockets and shared memory belong
+// to the parent. So every request to it is refused, and nothing waits for its end.
 
 namespace amalgam::detail {
 
 namespace {
 
-// Engines may be static: the destructor of this does nothing.
+// Engines may be static: this mutex has a trivial destructor.
 constinit std::mutex lock_of_all;
 engine_core* first_of_all = nullptr;
 constinit std::atomic<unsigned> forks{0};
@@ -65,7 +65,7 @@ bool engine_core::any_busy_here() noexcept {
     return false;
 }
 
-/// In the child.
+/// Runs in the child.
 void engine_core::is_forked() noexcept {
     forked_.store(true, std::memory_order_relaxed);
     closed_.store(true, std::memory_order_relaxed);

@@ -7,8 +7,7 @@
 
 #include "rpc/engine_core.hpp"
 
-// What an engine makes of peers that are known by several addresses; how it finds them is in
-// route_search.cpp.
+// Engine side of peers with several addresses; route_search.cpp finds them.
 
 namespace amalgam::detail {
 
@@ -38,7 +37,7 @@ introduction engine_core::introduced(const peer& from, const introduction& asked
     if (way == nullptr || from.is_self()) return mine;
     std::shared_ptr<known_engine> engine;
     if (asked.ticket != 0) {
-        // Whoever has the ticket got it over a way that we know to be this engine's.
+        // A ticket is only sent over paths known to lead to this engine.
         engine = routes_.by_ticket(asked.ticket);
         if (engine == nullptr || engine->home != asked.home) {
             throw error(errc::denied, "no engine of this number was given this ticket");
@@ -75,7 +74,7 @@ void engine_core::on_release(const peer_state& from, const_bytes ids) noexcept {
     loans_.on_release(from.name, ids);
     const auto engine = from.introduced ? routes_.engine_of(from.name) : nullptr;
     if (engine == nullptr) return look_whether_quiet();
-    // What was lent over one way may be released over another.
+    // Buffers borrowed over one path may be released over another.
     for (const route& each : engine->routes)
         loans_.on_release(each.way, ids);
     for (const known_engine::name& each : engine->lost)
@@ -86,7 +85,7 @@ void engine_core::on_release(const peer_state& from, const_bytes ids) noexcept {
 std::vector<peer_way> engine_core::ways(const peer& who) {
     std::vector<peer_way> all;
     const auto add = [&](peer_state& way) {
-        way.untold = false;  // It is a user's name now.
+        way.untold = false;  // The user has this name now.
         all.push_back({way.name, address_of(way.name), can(way.name.port())});
     };
     if (who.is_self()) return {{who, address_of(who), {}}};

@@ -14,14 +14,14 @@
 
 #include "rpc/engine_core.hpp"
 
-// The end of an engine, in steps that each take bounded time:
+// Stops an engine, in steps that each take bounded time:
 //   1. no new call begins or is served;
-//   2. what is under way may end by itself, for as long as options.drain says;
-//   3. our calls and transfers end with `closed`, and the handlers that waited for them may reply;
+//   2. calls in flight may end normally, within options.drain;
+//   3. our calls and transfers end with `closed`, and handlers waiting for them may still reply;
 //   4. the ports close, and nothing is handed to the stream any more;
-//   5. what still waits on the streams is canceled, and the streams end.
-// Where nobody can wait, such as in a callback, step 1 is done at once, 2 and 3 take no time, and
-// what called it has returned before 4: there may be a port on the stack.
+//   5. whatever waits on the streams is canceled, and the streams end.
+// If the caller cannot wait, as in a callback, step 1 happens at once, 2 and 3 take no time, and 4
+// starts after the callback has returned: a port may be on the stack.
 
 namespace amalgam::detail {
 
@@ -29,11 +29,11 @@ namespace {
 // For replies of handlers whose own calls were just ended.
 constexpr std::chrono::milliseconds last_words{100};
 
-/// The ULTs that wait for an engine to end, each by its home. For as long as some of an engine's
-/// own do, its streams do not end; see engine_core::stop_streams().
+/// ULTs that wait for an engine to end, each by its home pool. While one of its own ULTs does, an
+/// engine's streams do not end; see engine_core::stop_streams().
 class end_waits {
 public:
-    /// The number to end it by; 0, which needs none, where there is no memory to count it.
+    /// The number to pass at the end; 0, which needs no end, if out of memory.
     std::uint64_t begin(const pool& home) noexcept {
         const std::lock_guard hold(lock_);
         try {
@@ -52,7 +52,7 @@ public:
         return std::any_of(all_.begin(), all_.end(),
                            [&](const wait& each) { return those.has(*each.home); });
     }
-    /// Those streams have ended: whoever waited there never goes on.
+    /// Those streams have ended: ULTs waiting there never resume.
     void forget(engine_streams& those) noexcept {
         const std::lock_guard hold(lock_);
         std::erase_if(all_, [&](const wait& each) { return those.has(*each.home); });
@@ -73,13 +73,12 @@ end_waits& waits_for_ends() {
     return all;
 }
 
-/// Threads that end the streams of engines which were destroyed by what ran on them. The process
-/// does not end before these have, but where a stream's own thread is who ends the process: that
-/// stream never ends.
+/// Threads that end the streams of engines destroyed by their own code. The process does not exit
+/// before these have ended, unless a stream's own thread exits it: that stream never ends.
 class end_threads {
 public:
     ~end_threads() {
-        const bool in_a_child = ::getpid() != process_;  // It has none of them.
+        const bool in_a_child = ::getpid() != process_;  // A child has none of them.
         const bool on_a_stream = execution_stream::current() != nullptr;
         for (std::thread& each : all_)
             in_a_child || on_a_stream ? each.detach() : each.join();
@@ -116,7 +115,7 @@ end_threads& ending() {
     return all;
 }
 
-/// For what nobody tells. On a thread that may block.
+/// For conditions without notification. On a thread that may block.
 template <typename Done>
 void poll_until(clock::duration at_most, Done done) {
     const auto give_up = std::chrono::steady_clock::now() + at_most;
@@ -124,12 +123,12 @@ void poll_until(clock::duration at_most, Done done) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-/// Runs `work()` on a thread of its own, and waits for it in this ULT. False: there is no thread,
-/// and it did not run.
+/// Runs `work()` on a new thread, and waits for it in this ULT. False: no thread, so it did not
+/// run.
 template <typename Work>
 bool run_beside(Work work) noexcept {
     try {
-        // The ULT may never go on, so not on its stack.
+        // Not on the ULT's stack: it may never resume.
         const auto me = std::make_shared<waiter>();
         me->waits_for("an engine to end");
         const std::uint64_t wait = waits_for_ends().begin(this_task::home());
@@ -204,21 +203,21 @@ void engine_core::stop_here() {
     } else if (!inside && !later) {
         wait_for_end();
     }
-    // A stream cannot end itself, and who stops from outside waits for what runs on it, so
-    // what runs there waits for nobody: the destructor ends the streams.
+    // A stream cannot end itself, and an outside caller of stop() waits for code running on it; so
+    // code on a stream must not wait: the destructor ends the streams.
     if (inside || later || !stopped_.is_set()) return;
     stop_streams();
     settle();
 }
 
-/// The caller is a ULT of somebody else's. Its own streams may end while it waits here, and then it
-/// never goes on: so it only waits, and a thread does the work.
+/// The caller is a ULT of another engine. Its own streams may end while it waits, and then it never
+/// resumes: so it only waits, while a thread does the work.
 bool engine_core::ends_beside() noexcept {
     return this_task::in_ult() && !driven_ && !streams_.driven_by_caller() && !on_own_stream() &&
            !any_busy_here();
 }
 
-/// False: there is no thread.
+/// False: no thread.
 bool engine_core::stop_beside() {
     add_reference();
     const bool done = run_beside([this] {
@@ -229,8 +228,8 @@ bool engine_core::stop_beside() {
     return done;
 }
 
-/// Something of the engine's is in the middle of its work below us on this stack, or the engine is
-/// another thread's and who calls cannot wait for that.
+/// Whether an operation of this engine is incomplete below us on the stack, or the engine belongs
+/// to another thread and the caller cannot wait for that.
 bool engine_core::must_end_later() const noexcept {
     const execution_stream* const here = execution_stream::current();
     const bool may_wait = here == nullptr || (this_task::in_ult() && !any_busy_here());
@@ -249,12 +248,12 @@ void engine_core::end_later() noexcept {
 
 void engine_core::end_errand::run_it(work_unit& self) noexcept {
     auto& me = static_cast<end_errand&>(self);
-    // A callback in a ULT waits, which it must not: it ends first all the same.
+    // A callback in a ULT is waiting, which is not allowed: let it return first nevertheless.
     if (me.core.busy_ != 0) return me.core.stream().main_pool().push(me);
     me.core.finish_end();
 }
 
-/// What end_later() left to do, once.
+/// Completes what end_later() postponed, once.
 void engine_core::finish_end() noexcept {
     if (!end_waits_.exchange(false, std::memory_order_acq_rel)) return;
     close_now();
@@ -268,28 +267,28 @@ void engine_core::stop_handing_over() noexcept {
         std::this_thread::yield();
 }
 
-/// Until what another caller of stop() began is done.
+/// Waits until another caller's stop() is done.
 void engine_core::wait_for_end() {
     if (streams_.driven_by_caller()) {
-        const loop_turn mine(*this);  // Whoever stops it is done, but for what the loop was to do.
+        const loop_turn mine(*this);  // The stopping thread is done, except for the loop's part.
         finish_end();
     } else if (on_owner()) {
         finish_end();
     } else {
-        const cancel_later it_must_not_throw;  // ~engine() may be who waits
+        const cancel_later it_must_not_throw;  // The caller may be ~engine().
         stopped_.wait();
     }
 }
 
 void engine_core::destroy() noexcept {
-    if (forked_.load(std::memory_order_relaxed)) return;  // It is the parent's, and stays.
+    if (forked_.load(std::memory_order_relaxed)) return;  // It belongs to the parent, and stays.
     if (ends_beside() && run_beside([this] { destroy(); })) return;
     const bool inside = on_own_stream();
     const bool elsewhere = inside || must_end_later();
     stop();
     if (!elsewhere) return drop_reference();
     if (driven_ || (streams_.driven_by_caller() && (inside || on_owner()))) {
-        orphaned_ = true;  // Who runs its streams is below us, or comes by: see settle().
+        orphaned_ = true;  // The streams' driver is below us or will run again: see settle().
         settle_idle();
     } else {
         end_elsewhere();
@@ -300,7 +299,7 @@ void engine_core::end_elsewhere() noexcept {
     try {
         ending().run([this] {
             wait_for_end();
-            // What destroyed it may wait for something yet.
+            // The destroying code may still wait for something.
             poll_until(options_.drain, [this] { return streams_.unused(); });
             stop_streams();
             drop_reference();
@@ -312,8 +311,9 @@ void engine_core::end_elsewhere() noexcept {
     }
 }
 
-/// The end of one that its loop's thread destroyed outside of progress(), where nobody calls that
-/// any more: on its stream, as the caller may be a callback of another engine's and unable to wait.
+/// Ends an engine that its loop's thread destroyed outside of progress(), which is then never
+/// called again. Runs on its stream, because the caller may be a callback of another engine that
+/// cannot wait.
 void engine_core::end_idle_orphan() noexcept {
     if (!streams_.driven_by_caller() || busy_ != 0 || looping_.load(std::memory_order_relaxed)) {
         return;
@@ -333,7 +333,7 @@ void engine_core::end_orphan() noexcept {
     drop_reference();
 }
 
-/// Steps 1 to 4; without waiting, 2 and 3 at once.
+/// Steps 1 to 4. Without waiting, 2 and 3 take no time.
 void engine_core::end_calls(bool wait) {
     if (wait) {
         on_stream([this] {
@@ -353,9 +353,9 @@ void engine_core::end_calls(bool wait) {
     stop_handing_over();
 }
 
-/// Cancels what waits on the streams, so that its stack unwinds. ULTs that wait for another engine
-/// to end are not canceled, as they may rely on that end: they have as long as calls have. Waits
-/// that cannot be canceled have time_to_stop.
+/// Cancels whatever waits on the streams, so that stacks unwind. ULTs that wait for another engine
+/// to end are not canceled, since they may depend on it: they get the same time as calls. Waits
+/// that cannot be canceled get time_to_stop.
 void engine_core::stop_streams() {
     const bool run_by_themselves = !driven_ && !streams_.driven_by_caller();
     if (run_by_themselves && execution_stream::current() == nullptr) {
@@ -393,7 +393,7 @@ void engine_core::close_now() noexcept {
     if (elsewhere == 0) return;
     log(log_level::warn, "rpc", "an engine ended while handlers still ran in a pool of the user's",
         {{"handlers", elsewhere}, {"engine", options_.name}});
-    add_reference();  // They will look at it once more, to find it closed. Never freed.
+    add_reference();  // They will still check it, and find it closed. Never freed.
 }
 
 }  // namespace amalgam::detail

@@ -125,7 +125,7 @@ void engine_streams::stop() {
     for (;;) {
         std::shared_ptr<stream_group> next;
         {
-            const std::lock_guard hold(lock_);  // Not longer: what runs there may ask for it too.
+            const std::lock_guard hold(lock_);  // Only here: running work may need it, too.
             for (const auto& each : groups_) {
                 if (!each->told_to_stop) next = each;
             }
@@ -270,9 +270,9 @@ void engine_streams::reap() noexcept {
         try {
             ended.reserve(groups_.size());
         } catch (const std::bad_alloc&) {
-            return;  // The next who comes does it.
+            return;  // The next caller does it.
         }
-        // Nobody can take a reference to what only this has.
+        // If use_count is 1, nobody else can take a reference.
         const auto gone = std::partition(groups_.begin(), groups_.end(), [](const auto& each) {
             return each.use_count() > 1 || each->work().ults() != 0 || !each->work().empty();
         });

@@ -101,7 +101,7 @@ TEST(call_context, is_there_in_handlers_and_nowhere_else) {
     };
     two.server.define("ult", [&] {
         handler("ult");
-        this_task::sleep_for(1ms);  // Another ULT of the stream runs meanwhile.
+        this_task::sleep_for(1ms);  // Lets another ULT of the stream run.
         handler("ult");
     });
     two.server.define("inline", [&] { handler("inline"); }, {.run = handler::inline_});
@@ -125,7 +125,7 @@ TEST(call_context, is_there_in_handlers_and_nowhere_else) {
 TEST(engine, runs_the_handlers_of_one_engine_one_at_a_time_between_their_waits) {
     engine server{"shm://", {.streams = 3}};
     engine client{"shm://"};
-    bool inside = false;  // Plain, so that ThreadSanitizer sees what runs beside.
+    bool inside = false;  // Not atomic, so that ThreadSanitizer detects concurrency.
     int calls = 0;
     server.define("f", [&] {
         for (int i = 0; i < 3; ++i) {

@@ -19,7 +19,7 @@
 
 #include "rpc/loop_pair.hpp"
 
-// Engines with threads of their own, over every native transport.
+// Engines with threads, over every native transport.
 namespace amalgam {
 namespace {
 
@@ -199,7 +199,7 @@ TEST_P(engine_threads, two_ults_that_are_canceled_stop_an_engine_to_its_end) {
                          each.cancel();
                          client.stop();
                          ++stopped;
-                         this_task::yield();  // here it is canceled
+                         this_task::yield();  // canceled here
                          ++stopped;
                      },
                      {.name = "stops"});
@@ -220,7 +220,7 @@ TEST_P(engine_threads, two_ults_that_are_canceled_stop_an_engine_to_its_end) {
     EXPECT_EQ(stopped, 2);
 }
 
-/// What a client that is destroyed behind its posts has brought to the server.
+/// Number of calls that reached the server from a client destroyed right after posting.
 template <typename Post>
 std::size_t arrived_behind(const char* uri, Post post) {
     engine server{uri};
@@ -233,7 +233,7 @@ std::size_t arrived_behind(const char* uri, Post post) {
         post(client.procedure<void(std::string)>("take").on(server.address()));
     }
     gone.wait();
-    server.run([] { this_task::yield(); });  // Handlers that were ready have begun.
+    server.run([] { this_task::yield(); });  // Handlers that were ready have started.
     return arrived;
 }
 
@@ -264,7 +264,7 @@ TEST_P(engine_threads, stop_ends_what_does_not_end_with_closed) {
     auto wait = client->procedure<void()>("wait").on(server.address());
     future<void> from_thread = wait.start();
     future<errc> from_ult = client->spawn([&] { return wait.try_call().code().code; });
-    EXPECT_EQ(wait.within(5ms).try_call().code(), errc::timed_out);  // So they have begun.
+    EXPECT_EQ(wait.within(5ms).try_call().code(), errc::timed_out);  // So they have started.
     client->stop();
     client->stop();
     EXPECT_EQ(from_thread.wait().code, errc::closed);
@@ -286,7 +286,7 @@ TEST_P(engine_threads, a_handler_may_stop_its_engine_while_others_stop_it) {
         server.define("stop",
                       [&] {
                           began.set();
-                          while (hello.try_call().ok())  // Until others have begun to stop it.
+                          while (hello.try_call().ok())  // Until others begin to stop it.
                               continue;
                           server.stop();
                           return 1;
@@ -485,14 +485,14 @@ TEST_P(engine_threads, a_future_that_outlives_its_engine_is_closed) {
     never.set();
 }
 
-/// Moved between the look whether the engine runs and its stream: there it waits until the engine
-/// is closed, and a while for its streams to end.
+/// Moved between the check that the engine runs and the hand-over to its stream: there it waits
+/// until the engine is closed, and a while for its streams to end.
 struct slow_to_move {
     slow_to_move(engine& which, std::atomic<bool>& begin, std::atomic<bool>& ended)
         : on(which), stop(begin), stopped(ended) {}
     slow_to_move(slow_to_move&& from) noexcept
         : on(from.on), stop(from.stop), stopped(from.stopped), moves(from.moves + 1) {
-        if (moves < 2) return;  // By spawn(); then into its ULT.
+        if (moves < 2) return;  // First by spawn(), then into its ULT.
         stop.store(true);
         while (!refuses())
             std::this_thread::yield();

@@ -13,13 +13,13 @@
 
 #include "rpc/loop_pair.hpp"
 
-// What waits on an engine's streams when these end.
+// Waits on an engine's streams when these end.
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// Given to what waits, on whose stack it is then.
+/// Held on the stack of a wait.
 struct held_thing {
     std::shared_ptr<int> thing = std::make_shared<int>(1);
     std::weak_ptr<int> seen = thing;
@@ -156,7 +156,7 @@ TEST(engine_waits_for, the_end_of_another_engine_that_its_handler_brings_about_c
     while (!runs)
         std::this_thread::yield();
     first->define("end", held.held_in([&, one = first.get()] {
-        one->stop();  // What is left of it waits for no handler of its own any more.
+        one->stop();  // The rest of its stop waits for none of its own handlers.
         second->stop();
         ended = true;
     }));
@@ -165,7 +165,7 @@ TEST(engine_waits_for, the_end_of_another_engine_that_its_handler_brings_about_c
     while (client.procedure<void()>("none").on(there).try_call().code() != errc::unavailable)
         std::this_thread::yield();
     std::thread later([&] {
-        std::this_thread::sleep_for(20ms);  // Most likely the end of `first` waits by now.
+        std::this_thread::sleep_for(20ms);  // Most likely, the end of `first` is waiting by now.
         goes_on = true;
     });
     first.reset();

@@ -49,8 +49,8 @@ void exposure::close() noexcept {
     try {
         core_.on_stream([this] { core_.exposures().close(*this); });
     } catch (...) {
-        // Who cannot park waits all the same: the bytes may be gone next. Unless the engine has
-        // ended, and closed it then.
+        // The caller cannot park, but must wait: the bytes may be freed next. Unless the engine has
+        // ended, which closed it.
         std::atomic<bool> closed{false};
         then_context_ = &closed;
         then_ = [](exposure& mine) noexcept {

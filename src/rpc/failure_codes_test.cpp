@@ -17,14 +17,14 @@
 
 #include "rpc/loop_pair.hpp"
 
-// Callers are told the truth: who was lost and why, what did not run, what the handler said.
+// Callers get accurate errors: who was lost and why, what did not run, the handler's own message.
 
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
 
-// ---- who was lost
+// ---- lost peers
 
 TEST(lost_peer, keeps_its_address) {
     loop_pair two;
@@ -73,7 +73,7 @@ TEST(lost_peer, a_bound_procedure_that_retries_finds_who_was_restarted_at_its_ad
         two.client.procedure<int()>("f", {.idempotent = true}).on(two.there()).retrying(3, 1ms);
     two.server.define("f", [] { return 1; });
     EXPECT_EQ(two.in_client([&] { return f(); }), 1);
-    // Lost between two calls, and known as lost long before the next.
+    // Lost between two calls, and noticed long before the next.
     engine again{two.net.restart("server")};
     two.net.run_until_idle();
     again.define("f", [] { return 2; });
@@ -115,7 +115,7 @@ TEST(lost_peer, a_post_to_it_throws_from_any_thread) {
     EXPECT_EQ(inside, errc::disconnected);
 }
 
-// ---- nobody there
+// ---- nobody listening
 
 TEST(nobody_there, is_unreachable_also_long_after_the_lookup) {
     for (const char* transport : {"shm://", "tcp://127.0.0.1:0"}) {
@@ -151,7 +151,7 @@ TEST(nobody_there, the_reason_is_told) {
         return why.sentence;
     };
     EXPECT_NE(sentence(address).find("Connection refused"), std::string::npos);
-    // RFC 6761: .invalid never resolves. Which of two words the resolver has for it is its own.
+    // RFC 6761: .invalid never resolves. Resolvers differ in their message.
     const std::string unknown = sentence("tcp://no-such-host.invalid:7000");
     EXPECT_TRUE(unknown.find("Name or service not known") != std::string::npos ||
                 unknown.find("Temporary failure in name resolution") != std::string::npos)
@@ -171,7 +171,7 @@ TEST(one_way, that_its_peer_was_lost_before_it_left_is_counted) {
     EXPECT_EQ(ran, 1);
     net.cut("server");
     const auto done = client.spawn([&] {
-        for (int i = 0; i < 100; ++i)  // Some are on their way, the others wait for room.
+        for (int i = 0; i < 100; ++i)  // Some are in flight, the others wait for room.
             note.post(text);
     });
     std::thread([&] { note.post(text); }).join();
@@ -242,7 +242,7 @@ TEST(stopping_server, answers_that_it_did_not_run_the_call) {
     EXPECT_EQ(runs, ran);
     finish.set();
     stopping.join();
-    under_way.get();  // What ran when the stop began has ended well.
+    under_way.get();  // Calls already running at the stop ended well.
 }
 
 TEST(stopping_server, loses_no_call_that_may_be_made_again) {
@@ -262,7 +262,7 @@ TEST(stopping_server, loses_no_call_that_may_be_made_again) {
         while (!done) {
             const int n = ++calls;
             const result<int> answer = twice.try_call(n);
-            // Whoever listens before it defines has nothing to run as yet.
+            // A server that listens before it defines has nothing to run yet.
             if (answer.code() == errc::not_found) continue;
             ASSERT_TRUE(answer.ok()) << answer.sentence();
             EXPECT_EQ(*answer, 2 * n);
@@ -300,7 +300,7 @@ TEST(handler_code, is_the_one_that_the_handler_threw) {
         EXPECT_EQ(row.try_call(1).code().handler_code(), errc::handler_failed);
         EXPECT_EQ(row.try_call(2).code().handler_code(), errc::handler_failed);
         EXPECT_EQ(row.try_call(3).code().handler_code(), errc::ok);
-        // What the library says is no handler's word.
+        // Errors of the library are not the handler's.
         const auto none = two.client.procedure<int(int)>("none").on(two.there());
         EXPECT_EQ(none.try_call(0).code(), errc::not_found);
         EXPECT_EQ(none.try_call(0).code().handler_code(), errc::ok);
@@ -366,7 +366,7 @@ TEST(library_procedures, are_not_for_users_to_define_or_undefine) {
     EXPECT_EQ(error_of([&] { here.undefine("amalgam.ping"); }).code(), errc::denied);
     EXPECT_EQ(here.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping").on(here.address())(3),
               3u);
-    here.define("amalgamated", [] {});  // Only the whole word is taken.
+    here.define("amalgamated", [] {});  // Only the whole prefix is reserved.
     EXPECT_TRUE(here.undefine("amalgamated"));
     EXPECT_TRUE(is_library_procedure("amalgam.ping"));
     EXPECT_FALSE(is_library_procedure("amalgam"));

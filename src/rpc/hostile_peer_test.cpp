@@ -16,7 +16,7 @@
 #include "rpc/loop_pair.hpp"
 #include "rpc/wire.hpp"
 
-// Peers that do not keep to the protocol: a bare port that sends what it likes.
+// Peers that violate the protocol: a bare port that sends anything.
 namespace amalgam {
 namespace {
 
@@ -136,9 +136,9 @@ TEST(hostile_peer, a_request_of_another_version_is_told_so) {
     EXPECT_EQ(t.runs, 0);
 }
 
-/// A server on a narrow network, and a peer that asks it and reads when told to.
+/// A server on a narrow network, and a peer that sends requests and reads only when told to.
 struct flooded {
-    static constexpr std::size_t most = 100;  // Small answers that may wait.
+    static constexpr std::size_t most = 100;  // Small answers that may queue.
     loop_network net{{.link_bytes = 4096}};
     engine server{net.port("server"), {.max_unread_bytes = most * (4096 + 12)}};
     hostile enemy{net, {.max_queued_bytes = 1}};
@@ -155,9 +155,9 @@ struct flooded {
                       },
                       {.run = how});
         enemy.to(server.address());
-        enemy.line->set_sink(nullptr);  // It takes in one message more, and then no other.
+        enemy.line->set_sink(nullptr);  // It accepts one more message, then none.
     }
-    /// Asks until the server has counted one of these.
+    /// Sends requests until the server's counter is above 0.
     void ask_until(const char* counter) {
         for (int i = 0; i < 5'000 && counters_of(server)[counter] == 0; ++i) {
             while (enemy.send(asked + 1, ask) && ++asked % 16 != 0)
@@ -244,7 +244,7 @@ TEST(hostile_peer, only_the_peer_that_was_called_can_end_a_call) {
     enemy.to(client.address());
     future<int> call = client.procedure<int()>("slow").on(server.address()).start();
     net.run_for(10ms);
-    // Every id that a first call could have.
+    // Every id a first call could have.
     bytes reply(detail::reply_bytes + 4);
     detail::write_reply(reply.data(), {});
     for (std::uint64_t generation = 0; generation < 4; ++generation) {
@@ -341,7 +341,7 @@ TEST(hostile_peer, that_sends_on_before_its_large_value_was_fetched_ends_the_str
     }
 }
 
-/// The ids that it was told not to be used any more.
+/// Ids released to the hostile peer.
 std::vector<std::uint64_t> released_to(const hostile& enemy) {
     std::vector<std::uint64_t> ids;
     for (const bytes& each : enemy.got) {
@@ -379,7 +379,7 @@ TEST(hostile_peer, an_answer_that_cannot_be_read_ends_its_call) {
     loop_network net;
     hostile enemy(net);
     engine client{net.port("client")};
-    for (const std::size_t changed : {0, 1, 2, 3}) {  // Version, status, flags, what is reserved.
+    for (const std::size_t changed : {0, 1, 2, 3}) {  // Version, status, flags, reserved.
         future<int> call = client.procedure<int()>("f").on(enemy.line->address()).start();
         net.run_until_idle();
         const std::uint64_t id = enemy.tags.back();

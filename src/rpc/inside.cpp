@@ -72,7 +72,7 @@ struct block_holder {
         try {
             core.on_stream([this] { block = shared_block(); });
         } catch (...) {
-            // The engine has ended, and the port: the block is like any value now.
+            // The engine has ended, and so has the port: the block is an ordinary value now.
         }
     }
 

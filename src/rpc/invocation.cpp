@@ -21,7 +21,7 @@ namespace amalgam::detail {
 
 namespace {
 
-/// The call that runs here, while one lives.
+/// Sets the current call while one lives.
 class running_call {
 public:
     explicit running_call(call_context& call) noexcept
@@ -68,8 +68,8 @@ void invocation::keep_extras(const_bytes wire) {
 }
 
 void invocation::cancel() noexcept {
-    // The order matters where the handler runs on another thread: either it sees the flag before
-    // it begins, or we see that it has begun.
+    // seq_cst, for handlers on another thread: either the handler sees the flag before it begins,
+    // or we see that it has begun.
     set_canceled(std::memory_order_seq_cst);
     if (runs_in_ != nullptr && begun_.load(std::memory_order_seq_cst)) cancel_ult(*runs_in_);
 }
@@ -94,7 +94,7 @@ void invocation::serve() noexcept {
     owner_.conclude(*this, answer);
 }
 
-/// The answer is the responder's affair, unless the handler never got it.
+/// The responder answers, unless the handler never got it.
 void invocation::serve_late() noexcept {
     answer_values unused(nullptr);
     std::string text;
@@ -110,7 +110,7 @@ void invocation::serve_late() noexcept {
 }
 
 status invocation::run(answer_values& into, std::string& text) {
-    // Where the handler shares the stream with cancel() there is nothing to order.
+    // If the handler shares the stream with cancel(), no ordering is needed.
     const bool elsewhere = !owner_.core().on_owner();
     begun_.store(true, elsewhere ? std::memory_order_seq_cst : std::memory_order_relaxed);
     status what{errc::canceled};
@@ -146,7 +146,7 @@ status invocation::run_watched(answer_values& into, std::string& text) {
     } catch (const error& refused) {
         what = refused.code();
         text = text_of(refused);
-        // These would tell the caller that the procedure is not what it thinks.
+        // These codes would wrongly tell the caller that the procedure is missing or different.
         if (what.ok() || what == errc::not_found || what == errc::mismatch) what = {errc::denied};
     } catch (...) {
         failure why = thrown_there("serving() of an interceptor");
@@ -192,7 +192,7 @@ status invocation::run_handler(answer_values& into, std::string& text) {
                     "its answer is a stream, and the request does not say how many values to send";
                 return {errc::mismatch};
             }
-            // Credit may come until the call is over, so it stays until then.
+            // Credit may arrive until the call ends.
             extras_->items = std::make_unique<item_sender>(*this, extras_->window);
             way.items = extras_->items.get();
             items_.store(extras_->items.get(), std::memory_order_release);

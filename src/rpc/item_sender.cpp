@@ -42,7 +42,7 @@ void item_sender::send() {
         throw;
     }
     item.send();
-    // From here on only the engine keeps what was lent: its end is what the next line waits for.
+    // From here on only the engine keeps borrowed buffers: the next line waits for their release.
     values_.lends.clear();
     if (!returned) return;
     if (!call_.canceled()) returned->wait();

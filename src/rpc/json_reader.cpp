@@ -29,7 +29,7 @@ std::string shown(const json& value) {
     return text;
 }
 
-/// JSON keeps one of two equal keys without a word; this finds the first repeat.
+/// The JSON parser silently keeps one of two equal keys; this finds the first repeat.
 class repeated_key_finder {
 public:
     bool operator()(json::parse_event_t event, const json& parsed) {
@@ -139,7 +139,7 @@ std::chrono::nanoseconds json_reader::time(std::string_view or_else,
     const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
     const auto* const in = std::find_if(std::begin(units), std::end(units),
                                         [suffix](const unit& each) { return each.name == suffix; });
-    // Every clock can still add it to now.
+    // So that every clock can add it to now.
     constexpr std::int64_t most = std::chrono::nanoseconds(port_options::longest_limit).count();
     if (why != std::errc{} || in == std::end(units) || count < 0 ||
         count > most / in->nanoseconds) {

@@ -12,7 +12,7 @@ void peer_state::set_verified(std::uint32_t procedure, bool yes) noexcept {
         try {
             verified_.resize(word + 1);
         } catch (const std::bad_alloc&) {
-            return;  // The names travel once more.
+            return;  // The names are sent once more.
         }
     }
     const std::uint64_t bit = std::uint64_t{1} << procedure % 64;

@@ -63,11 +63,11 @@ void release_loan(engine_core& core, const peer& lender, std::uint64_t id) noexc
     } else if (this_task::in_ult() || execution_stream::current() == nullptr) {
         try {
             const cancel_later it_must_be_told;
-            core.on_stream([&] { errand(core, lender, id).tell(); });  // Needs none, but waits.
+            core.on_stream([&] { errand(core, lender, id).tell(); });  // Allocates nothing.
         } catch (...) {
             // The engine has ended.
         }
-    }  // Else the lender keeps it until this engine is gone.
+    }  // Otherwise the lender keeps it until this engine is gone.
 }
 
 bool loans::keep(const peer& to, const lent_list& what) noexcept {
@@ -126,7 +126,7 @@ void loans::drop(const peer& to, std::uint64_t id) noexcept {
     if (kept == kept_.end()) return;
     const auto at = kept->second.all.find(id);
     if (at == kept->second.all.end()) return;
-    // Its end may release other loans, so it comes when the tables are in order again.
+    // Its destructor may release other buffers, so it runs once the tables are consistent.
     const kept_one last = std::move(at->second);
     kept->second.all.erase(at);
     kept->second.bytes -= last.bytes;

@@ -18,7 +18,7 @@ void lost_peers::keep(const peer& gone, lost_peer&& what) noexcept {
         order.push_back(gone);
         all_.insert_or_assign(gone, std::move(what));
     } catch (const std::bad_alloc&) {
-        return;  // Its message says "a peer that is gone".
+        return;  // Messages then say "a peer that is gone".
     }
     if (order.size() <= most) return;
     all_.erase(order.front());
@@ -42,7 +42,7 @@ void lost_peers::forget(const peer& back) noexcept {
     all_.erase(back);
 }
 
-/// Of one port no two peers have the same mark: mix() takes no two numbers to one.
+/// Unique per port: mix() is a bijection.
 std::uint64_t lost_peers::mark_of(const peer& who) noexcept {
     return mix(who.id().value) + who.port();
 }
@@ -52,7 +52,7 @@ std::string_view reason_of(status why, std::string_view transport) noexcept {
         const char* const text = ::strerrordesc_np(why.native);
         return text != nullptr ? text : std::string_view();
     }
-    // What the resolver of names said: its codes are negative.
+    // Negative codes come from the name resolver.
     if (why.native < 0 && transport == "tcp") return ::gai_strerror(why.native);
     return {};
 }

@@ -14,7 +14,7 @@ namespace {
 
 struct lost_peers_test : testing::Test {
     loop_network net;
-    engine owner{net.port("owner")};  // Only for peers to have one.
+    engine owner{net.port("owner")};  // Only to provide an owner for peers.
     lost_peers all;
 
     peer numbered(std::uint64_t number) { return peer(owner.core(), 0, 0, peer_id{number}); }

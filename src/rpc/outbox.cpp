@@ -10,7 +10,7 @@ namespace amalgam::detail {
 
 namespace {
 
-/// A message that nobody waits for: lives in front of its own bytes, in one buffer.
+/// A message without completion: lives in front of its own bytes, in one buffer.
 struct copied_message final : outgoing {
     copied_message(buffer around, std::shared_ptr<const void> held, owned_counter* lost) noexcept
         : outgoing(&copied_message::on_sent),
@@ -33,7 +33,7 @@ struct copied_message final : outgoing {
     }
 
     buffer home;
-    std::shared_ptr<const void> owner;  ///< Of a piece that is not in there.
+    std::shared_ptr<const void> owner;  ///< Of a piece outside the buffer.
     owned_counter* counts_loss;
 };
 
@@ -171,7 +171,7 @@ void outbox::withdraw(outgoing& out) noexcept {
     if (out.where == outgoing::at::port) {
         links_[out.to.port()].where->cancel(out);
     } else if (out.where == outgoing::at::queue) {
-        // The table of peers keeps a state as long as something is queued there.
+        // The peer table keeps a state while anything is queued there.
         peer_state& there = *out.queue_of;
         unlink(there, out);
         if (there.queued <= max_queued_ / 2) release(there);
@@ -237,7 +237,7 @@ bool outbox::admit(peer_state& there, admission& me) noexcept {
 void outbox::release(peer_state& there) noexcept {
     admission* each = std::exchange(there.admissions, nullptr);
     while (each != nullptr) {
-        admission* const next = each->next;  // Read first: the waiter dies once unparked.
+        admission* const next = each->next;  // Read first: the waiter is destroyed once unparked.
         each->who.unpark();
         each = next;
     }

@@ -15,7 +15,7 @@
 namespace amalgam::detail {
 namespace {
 
-/// One that tells how it ended, and when.
+/// A message that records how it ended, and when.
 struct traced final : outgoing {
     traced(std::string what, std::vector<std::string>& into)
         : outgoing(&on_sent), text(std::move(what)), log(into) {
@@ -39,11 +39,10 @@ struct collects final : message_sink {
     std::vector<std::string> got;
 };
 
-/// An outbox over a port whose link is full after one message of 8 bytes; nothing moves but
-/// by hand.
+/// An outbox over a port whose link is full after one message of 8 bytes; moves only when driven.
 struct narrow {
     loop_network net{{.inline_bytes = 64, .link_bytes = 8}};
-    engine owner{net.port("owner")};  // Only for peers to have an owner.
+    engine owner{net.port("owner")};  // Only to provide an owner for peers.
     std::vector<std::unique_ptr<port>> ports;
     std::unique_ptr<port> far = net.port("far");
     collects sink;
@@ -164,7 +163,7 @@ TEST(outbox, who_waits_for_room_goes_on_when_the_peer_is_lost_or_this_is_closed)
         ASSERT_FALSE(n.out.admit(*n.there, me));
         ASSERT_FALSE(n.out.admit(*n.there, other));
         closes ? n.out.close() : n.out.drop(*n.there, {errc::disconnected});
-        // Both have their permit, or else this says so.
+        // Fails unless both have been unparked.
         EXPECT_TRUE(me.who.park_until(clock::time_point{}));
         EXPECT_TRUE(other.who.park_until(clock::time_point{}));
     }

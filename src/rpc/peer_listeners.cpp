@@ -32,8 +32,8 @@ void peer_listener::end() noexcept {
     if (list == nullptr) return;
     list->remove(*this);
     const cancel_later it_must_not_throw;
-    // Free, or held by the caller, when nobody else runs it. What still runs it when the engine
-    // ends may never let go.
+    // Locked at once if free or held by the caller. A call that still runs when the engine ends may
+    // never return.
     constexpr std::chrono::milliseconds between_looks{50};
     while (list->may_wait()) {
         if (calling_.try_lock_for(between_looks)) return calling_.unlock();
@@ -48,7 +48,7 @@ peer_lost_subscription peer_listeners::add(peer_listener::function what) {
 }
 
 void peer_listeners::remove(const peer_listener& which) noexcept {
-    std::shared_ptr<peer_listener> last;  // Destroyed with no lock held: it is the user's code.
+    std::shared_ptr<peer_listener> last;  // Destroyed without a lock: it is user code.
     const std::lock_guard hold(lock_);
     const auto at = std::find_if(all_.begin(), all_.end(),
                                  [&](const auto& each) { return each.get() == &which; });

@@ -75,7 +75,7 @@ TEST(peer_lost, a_subscription_is_told_of_one_peer_at_a_time) {
         ++told;
     });
     const auto other = client.on_peer_lost([&](const peer&, status) {
-        others += inside;  // Its own turn: it need not wait for the first.
+        others += inside;  // Runs separately: it need not wait for the first.
     });
     const auto calls = client.spawn([&] {
         for (const engine& each : servers)
@@ -108,7 +108,7 @@ TEST(peer_lost, an_ended_subscription_is_told_nothing_not_even_what_was_on_its_w
     loop_pair two;
     int calls = 0;
     std::optional<peer_lost_subscription> other;
-    // The first to be told ends the other one and itself.
+    // The first to be called ends the other one and itself.
     std::optional<peer_lost_subscription> one = two.client.on_peer_lost([&](const peer&, status) {
         ++calls;
         other.reset();

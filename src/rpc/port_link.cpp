@@ -24,8 +24,8 @@ int port_link::wait_handle() const noexcept {
 }
 
 bool port_link::prepare_to_sleep() noexcept {
-    // Messages to ourselves come from our own stream only, which is here.
-    // What is queued although none wait for delivery waits for memory, whose coming nobody tells.
+    // Messages to ourselves come only from this stream. Any queued without one in delivery wait for
+    // memory, which nobody signals.
     outbox& out = core_.out();
     return out.self().empty() && !out.is_queued_to_self() && !core_.moves().runnable() &&
            where_.prepare_to_sleep();
@@ -41,7 +41,7 @@ void port_link::on_peer_down(peer_id gone, status why) noexcept {
 
 std::size_t stream_driver::run_ready() noexcept {
     const std::size_t happened = stream_.run_ready();
-    core_.settle();  // This may be gone then.
+    core_.settle();  // This may be gone afterwards.
     return happened;
 }
 

@@ -48,7 +48,7 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
                                     printable_name(fresh->name), printable_name(other->name)));
         }
     }
-    // What allocates comes first: a name is here and found, or neither.
+    // Allocations come first, so that a name is either present and findable, or neither.
     std::vector<entry> larger(std::bit_ceil(2 * (all_.size() + 1) + 2));
     all_.push_back(std::move(fresh));
     table_ = std::move(larger);
@@ -61,7 +61,7 @@ bool procedure_table::remove(std::string_view name, std::uint16_t provider) noex
     });
     if (known == all_.end()) return false;
     (*known)->defined = false;
-    fill();  // First: it must not find what is freed next.
+    fill();  // First, so that it cannot find what is freed next.
     collect();
     return true;
 }

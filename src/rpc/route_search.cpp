@@ -63,7 +63,7 @@ route_search::route_search(engine_core& core, const std::vector<asked_address>& 
     std::string have;
     for (std::size_t i = 0; i < core.ports(); ++i)
         fmt::format_to(std::back_inserter(have), "{}{}", i == 0 ? "" : ", ", core.can(i).transport);
-    // Addresses of one transport prefer different ports: each may stand for a network of its own.
+    // Addresses of one transport prefer different ports: each may be on its own network.
     std::map<std::string, std::size_t> of_transport;
     for (const asked_address& each : addresses) {
         const bool twice = std::any_of(candidates_.begin(), candidates_.end(),
@@ -117,7 +117,7 @@ void route_search::run() noexcept {
     } catch (...) {
         found_.set_failure(failure{{errc::no_memory}, {}});
     }
-    who_is_known_.set();  // After a failure nobody else says it to those that still ask.
+    who_is_known_.set();  // After a failure, nobody else wakes those still waiting.
 }
 
 void route_search::look() {
@@ -157,7 +157,7 @@ void route_search::look() {
     found_.set_value(chosen->way);
 }
 
-/// As the list names them.
+/// In list order.
 std::vector<route_search::candidate*> route_search::in_order() {
     std::vector<candidate*> all(candidates_.size());
     for (candidate& each : candidates_)
@@ -165,8 +165,7 @@ std::vector<route_search::candidate*> route_search::in_order() {
     return all;
 }
 
-/// The first of the list that means the same on every host says who is meant; when that is late,
-/// the next.
+/// The first global address of the list identifies the engine; if late, the next.
 void route_search::find_who(bool late) {
     bool may_still_come = false;
     for (candidate* const each : in_order()) {
@@ -179,7 +178,7 @@ void route_search::find_who(bool late) {
     if (knows_who() || !may_still_come) who_is_known_.set();
 }
 
-/// The best that works; null: none yet.
+/// The best that works; null if none yet.
 const route_search::candidate* route_search::best() const noexcept {
     for (const candidate& each : candidates_) {
         if (each.is == state::works) return &each;
@@ -224,7 +223,7 @@ void route_search::step(candidate& one, Step what) noexcept {
     }
 }
 
-/// Gets the answer of whoever is there, by the first port that brings one.
+/// Gets the answer at an address, through the first port that gets one.
 bool route_search::reach(candidate& one) {
     if (core_.is_own(one.address)) {
         one.way = core_.self();
@@ -257,7 +256,7 @@ bool route_search::reach_by(candidate& one, std::uint16_t port) {
     return true;
 }
 
-/// This address says who is meant.
+/// This address identifies the intended engine.
 void route_search::settle(candidate& one) {
     is_self_ = one.answer.home == core_.home();
     if (is_self_) {
@@ -279,7 +278,7 @@ void route_search::settle(candidate& one) {
     one.is = state::works;
 }
 
-/// The same engine as known by another way must be here.
+/// The same engine must answer here.
 void route_search::join(candidate& one) {
     if (is_self_ && one.answer.home == core_.home()) {
         one.way = core_.self();

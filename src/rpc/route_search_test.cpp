@@ -8,13 +8,13 @@
 
 #include "rpc/loop_pair.hpp"
 
-// Which of several addresses are used at all.
+// Which of several addresses are used.
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// A name of shared memory that no other process here has.
+/// A shared memory name that no other process here has.
 std::string shm_name(const char* what) {
     return "shm://route-search-" + std::to_string(::getpid()) + "-" + what;
 }
@@ -33,19 +33,19 @@ TEST(route_search, a_name_that_any_host_may_have_needs_one_that_means_the_same_e
         return client.procedure<int()>("which").on(client.lookup(addresses))();
     };
     const std::string by_shm = right.addresses()[0], by_tcp = right.addresses()[1];
-    // Another engine has the name on this host: the list means who is behind tcp.
+    // Another engine has the name on this host: the list means the one behind tcp.
     EXPECT_EQ(which({wrong.address(), by_tcp}), 1);
     const std::string told = client.lookup({wrong.address(), by_tcp}).explain();
     EXPECT_NE(told.find(wrong.address() + " (another engine"), std::string::npos) << told;
-    // The same engine: the nearer way is used.
+    // The same engine: the nearer path is used.
     const std::string near = client.lookup({by_tcp, by_shm}).explain();
     EXPECT_EQ(near.find(by_shm + " is used"), 0u) << near;
-    // Nobody says who is meant: it could be anybody's.
+    // Nothing identifies the engine: it could be any.
     const error why = error_of([&] { (void)client.lookup({by_shm, nobody}); });
     EXPECT_EQ(why.code(), errc::unreachable);
     EXPECT_NE(std::string(why.what()).find("may be another engine"), std::string::npos)
         << why.what();
-    // Nothing else is in the list, so it means what it says.
+    // A list with only this address means whoever answers there.
     EXPECT_EQ(which({by_shm}), 1);
     EXPECT_EQ(which({wrong.address()}), 2);
 }

@@ -16,7 +16,7 @@ namespace amalgam::detail {
 
 namespace {
 
-/// Another way may do what this one cannot.
+/// Whether another path may succeed where this one failed.
 bool is_loss_of_way(errc code) noexcept {
     return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
 }
@@ -40,8 +40,8 @@ failure was_stopped(const engine_core& core) noexcept {
 
 }  // namespace
 
-/// What moves the pieces of a way one after the other. A turn of the stream lies between two, so
-/// others have theirs.
+/// Moves the pieces of one path, one after the other. Yields the stream between pieces, so that
+/// others get their turn.
 class routed_transfer::lane final : public work_unit {
 public:
     lane(routed_transfer& whose, std::size_t by) noexcept
@@ -66,9 +66,9 @@ public:
     const failure& why() const noexcept { return record_->why; }
 
     const std::size_t way;  ///< Index.
-    bool busy = false;      ///< Waits for its turn, or moves.
+    bool busy = false;      ///< Waiting for its turn, or moving.
     bool moving = false;
-    clock::time_point began;  ///< The piece.
+    clock::time_point began;  ///< Start of the current piece.
     piece what;
     std::vector<mutable_bytes> into;
     std::vector<const_bytes> from;
@@ -119,7 +119,7 @@ void routed_transfer::put_copy(gather from) {
 
 future<void> routed_transfer::launch() noexcept {
     on_abandon([](void* self) noexcept { static_cast<routed_transfer*>(self)->abandoned(); }, this);
-    add_reference();  // The future's; ours goes in release().
+    add_reference();  // The future's reference; ours is dropped in release().
     future<void> later(*this);
     deadline_ = core_->deadline_after(target_.first.timeout, call_context::try_current());
     if (core_->on_owner()) {
@@ -138,13 +138,13 @@ bool routed_transfer::abandoned() noexcept {
         return true;
     }
     if (core_->hand_over(cancel_)) return true;
-    drop_reference();  // As transfer_record::request_cancel().
+    drop_reference();  // As in transfer_record::request_cancel().
     return false;
 }
 
 void routed_transfer::cancel() noexcept {
     if (!begun_) {
-        canceled_early_ = true;  // It is still being handed over; begin() will see.
+        canceled_early_ = true;  // Still being handed over; begin() checks this.
     } else if (!ended_) {
         ++busy_;
         end(was_canceled());
@@ -176,7 +176,7 @@ void routed_transfer::begin() noexcept {
     release();
 }
 
-/// All ways by which the memory can be reached, beginning with the one that was asked for.
+/// All paths to the memory, the requested one first.
 void routed_transfer::find_ways() {
     const transfer_target& first = target_.first;
     const peer_state* const there = core_->way_to(first.there);
@@ -194,7 +194,7 @@ void routed_transfer::find_ways() {
     if (ways_.empty()) ways_.push_back({there->name, first.key});
 }
 
-/// Uses as many ways as are to be used at once.
+/// Opens lanes on as many paths as are to be used at once.
 void routed_transfer::open_ways() {
     const std::size_t piece_bytes = target_.first.piece_bytes;
     const std::size_t window =
@@ -213,10 +213,10 @@ void routed_transfer::open_ways() {
     wake();
 }
 
-/// Lanes that have nothing to do look again, as far as there is anything.
+/// Gives idle lanes work, while there is any.
 void routed_transfer::wake() noexcept {
     std::uint64_t left = pieces_left();
-    // One of each way in turn, so that few pieces go over all of them.
+    // Round-robin over the paths, so that even few pieces use all of them.
     for (bool more = true; more && left != 0;) {
         more = false;
         std::size_t before = ways_.size();
@@ -238,7 +238,7 @@ void routed_transfer::schedule(lane& on) noexcept {
         ++busy_;
         if (core_->hand_over(on)) return;
         rest(on);
-        --busy_;  // Whoever calls holds one more.
+        --busy_;  // The caller holds one more.
     }
     end(was_stopped(*core_));
 }
@@ -254,8 +254,8 @@ std::uint64_t routed_transfer::pieces_left() const noexcept {
     return again_.size() + fresh / bytes + (fresh % bytes != 0 ? 1 : 0);
 }
 
-/// Whether one more piece by this way would be there before the others had moved all that is left:
-/// a slow way should not be what everybody waits for in the end.
+/// Whether one more piece over this path would arrive before the others finish the rest: a slow
+/// path must not delay the end.
 bool routed_transfer::is_worth_it(std::size_t by) const noexcept {
     const way& mine = ways_[by];
     const clock::duration so_far = core_->now() - began_;
@@ -272,7 +272,7 @@ bool routed_transfer::is_worth_it(std::size_t by) const noexcept {
            static_cast<double>(left) * static_cast<double>(so_far.count());
 }
 
-/// The next piece: one that a lost way left, else a fresh one.
+/// The next piece: one left by a lost path, else a new one.
 bool routed_transfer::take(piece& next) noexcept {
     if (!again_.empty()) {
         next = again_.back();
@@ -329,7 +329,7 @@ void routed_transfer::run(lane& on) noexcept {
         target.offset += on.what.offset;
         target.timeout = time_left();
         on.began = core_->now();
-        on.move(target, is_put_);  // Nothing of this may be there after it.
+        on.move(target, is_put_);  // This lane may be gone afterwards.
     } catch (const std::bad_alloc&) {
         rest(on);
         end({{errc::no_memory}, {}});
@@ -377,10 +377,10 @@ void routed_transfer::lose(way& by) noexcept {
     by.owes = is_put_;
 }
 
-/// What was under way is done again by others: to get or put the same bytes twice is to do it once.
+/// Other paths repeat what was in flight: getting or putting the same bytes twice is harmless.
 void routed_transfer::go_without(lane& on) noexcept {
     lose(ways_[on.way]);
-    again_.push_back(on.what);  // There is room for one of each lane.
+    again_.push_back(on.what);  // Reserved: one per lane.
     try {
         open_ways();
     } catch (const std::bad_alloc&) {
@@ -391,9 +391,9 @@ void routed_transfer::go_without(lane& on) noexcept {
     if (all_lost) end(copy_of(on.why()));
 }
 
-/// It is over, but of a put that a lost way had under way bytes may still wait on the far side, and
-/// arrive when the memory there has been changed: so that side gives up the way first. True: it
-/// was asked to, and release() comes again.
+/// The transfer is over, but bytes of a put over a lost path may still be queued remotely, and
+/// arrive after the memory is reused. So the peer must drop that path first. True: it was asked to,
+/// and release() will be called again.
 bool routed_transfer::part_from_lost() noexcept {
     const auto owing =
         std::find_if(ways_.begin(), ways_.end(), [](const way& each) { return each.owes; });
@@ -410,7 +410,7 @@ bool routed_transfer::part_from_lost() noexcept {
         const procedure<signature> part(*core_, core_->intern(name, signature_text<signature>()),
                                         true);
         ++busy_;
-        // Not within the transfer's own time, which may be over.
+        // Not within the transfer's own time limit, which may have passed.
         part.on(other->to)
             .within(core_->silence_limit())
             .call_then(
@@ -418,7 +418,7 @@ bool routed_transfer::part_from_lost() noexcept {
                     if (how)
                         owing->owes = false;
                     else
-                        other->lost = true;  // It stands still, or is gone: ask by another.
+                        other->lost = true;  // Unresponsive or gone: ask over another path.
                     release();
                 },
                 owing->number);
@@ -441,7 +441,7 @@ void routed_transfer::end(failure why) noexcept {
     }
 }
 
-/// Whoever held it does not any more.
+/// Drops one hold; finishes after the last.
 void routed_transfer::release() noexcept {
     if (--busy_ != 0) return;
     if (!ended_ || part_from_lost()) return;

@@ -41,7 +41,7 @@ void route_table::add(const std::shared_ptr<known_engine>& engine, peer_state& w
     const std::shared_ptr<known_engine> before = std::exchange(known, engine);
     if (before != nullptr) leave(*before, how.way);
     if (before != nullptr && before != engine && before->routes.empty()) {
-        // Introduced earlier by itself: what that was known by comes along.
+        // It was introduced separately before: takes over its names.
         for (const known_engine::name& each : before->lost) {
             engine->lost.push_back(each);
             by_name_[each.who] = engine;

@@ -56,7 +56,7 @@ struct two_ways {
     std::size_t port_used(const peer& there) {
         return in_client([&] { return client.procedure<std::size_t()>("port").on(there)(); });
     }
-    /// Cuts the server off at one of its addresses until both ends have given that way up.
+    /// Cuts the server off at one of its addresses until both ends have given up that path.
     void lose(const char* name) {
         net.cut(name);
         net.run_until_idle();
@@ -111,7 +111,7 @@ TEST(routes, an_address_of_another_engine_is_not_used) {
 TEST(routes, an_engine_that_claims_to_be_another_must_prove_it) {
     two_ways t;
     engine liar(t.net.port("liar"));
-    // It knows the number of the server's run, which is no secret, but no ticket.
+    // It knows the number of the server's run, which is no secret, but has no ticket.
     liar.undefine(detail::library_name{detail::introduction::procedure});
     liar.define(detail::library_name{detail::introduction::procedure},
                 [&](const detail::introduction& asked) {
@@ -122,7 +122,7 @@ TEST(routes, an_engine_that_claims_to_be_another_must_prove_it) {
                 });
     EXPECT_NE(t.find({"loop://a", "loop://liar"}).explain().find("loop://liar (another engine"),
               std::string::npos);
-    // Nor does a ticket help that nobody gave.
+    // An invented ticket does not help, either.
     const auto asks = t.client.procedure<detail::introduction(detail::introduction)>(
         detail::introduction::procedure);
     const peer b = t.client.lookup("loop://b");
@@ -174,7 +174,7 @@ TEST(routes, a_silent_address_holds_the_answer_up_for_a_moment_only) {
     ASSERT_TRUE(later.ready());
     const peer there = later.get();
     EXPECT_EQ(there.address(), "loop://b");
-    // It may still come, and is another way then.
+    // It may still connect, and then becomes another path.
     t.net.heal("a");
     t.net.run_until_idle();
     EXPECT_NE(there.explain().find("loop://a (works too"), std::string::npos) << there.explain();
@@ -204,7 +204,7 @@ TEST(routes, when_a_way_is_lost_calls_take_the_next_and_the_peer_is_lost_with_th
     EXPECT_EQ(told_there.size(), 2u) << "each way that the client came by, once";
     EXPECT_EQ(t.twice(there, 1).code(), errc::disconnected);
     EXPECT_EQ(there.explain(), "no way leads there any more: look its addresses up again");
-    // And again, with names that are new.
+    // Again, with new names.
     const peer again = t.find();
     EXPECT_FALSE(again == there);
     EXPECT_EQ(t.twice(again, 3).value(), 6);
@@ -258,7 +258,7 @@ TEST(routes, large_arguments_and_one_way_calls_take_the_next_way_too) {
         return text.size();
     });
     const peer there = t.find();
-    // Fetched by a key for one port, and then by one for another.
+    // Fetched with a key for one port, then with one for another.
     auto length = t.client.procedure<std::size_t(std::string)>("lose_first", {.idempotent = true})
                       .on(there)
                       .retrying(3)
@@ -357,7 +357,7 @@ struct two_ways_of_bytes : two_ways {
     peer there;
 };
 
-/// Bytes of frames that arrived at this port, roughly what came this way.
+/// Bytes of frames that arrived at this port, roughly the traffic over this path.
 struct traffic {
     explicit traffic(loop_network& net) {
         net.on_event([this](const loop_event& e) {
@@ -442,7 +442,7 @@ TEST(routed_transfer, goes_on_when_a_way_is_cut_and_ends_when_all_are) {
 }
 
 TEST(routed_transfer, of_a_put_ends_when_the_other_side_has_given_up_the_lost_way_too) {
-    // The client gives a silent way up long before the server does.
+    // The client gives up a silent path long before the server does.
     two_ways_of_bytes t({.silence_limit = 60s}, {.silence_limit = 1s});
     seeded_random random(4);
     t.net.delay(1ms);
@@ -454,9 +454,9 @@ TEST(routed_transfer, of_a_put_ends_when_the_other_side_has_given_up_the_lost_wa
     ASSERT_TRUE(later.ready());
     ASSERT_TRUE(later.wait().ok());
     EXPECT_TRUE(t.mine == t.memory);
-    // Not by its own silence limit, which is not over yet.
+    // Not because of its own silence limit, which has not passed.
     EXPECT_EQ(counters_of(t.server).at("rpc.peers_lost"), 1u);
-    // So the memory may serve something else now.
+    // So the memory may be reused.
     std::fill(t.memory.begin(), t.memory.end(), std::byte{1});
     t.net.heal("b");
     t.net.run_for(120s);
@@ -464,10 +464,10 @@ TEST(routed_transfer, of_a_put_ends_when_the_other_side_has_given_up_the_lost_wa
               static_cast<long>(t.memory.size()));
 }
 
-/// Frames that are sent cannot be taken back, as they can while a network lends them.
+/// Sent frames cannot be withdrawn, unlike borrowed ones.
 constexpr loop_options no_lending{.inline_bytes = std::size_t{1} << 20};
 
-/// How a put over two ways is given up.
+/// How a put over two paths is abandoned.
 enum class given_up { canceled, timed_out };
 
 future<void> put_until(two_ways_of_bytes& t, given_up how, clock::duration timeout) {
@@ -490,7 +490,7 @@ TEST(routed_transfer, given_up_ends_when_its_slowest_way_is_quiet) {
         t.mine = pattern(t.mine.size(), 6);
         auto later = put_until(t, how, 600us);
         t.net.run_for(500us);
-        t.net.cut("b");  // What is on its way there waits.
+        t.net.cut("b");  // Frames in flight to it are delayed.
         if (how == given_up::canceled) later.cancel();
         t.net.run_for(2s);
         EXPECT_FALSE(later.ready());
@@ -558,7 +558,7 @@ TEST(routed_transfer, that_went_well_is_not_torn_by_an_earlier_one_that_was_give
         if (!first.ready()) t.net.heal("b");
         while (!first.ready())
             t.net.run_for(10us);
-        // All of what is given up is there by now, or the second overtakes it by the way "a".
+        // Everything abandoned has arrived by now, or the second put overtakes it over path "a".
         t.mine = pattern(t.mine.size(), 7);
         auto second = t.put(true, random);
         t.net.run_for(10ms);

@@ -21,7 +21,7 @@ namespace amalgam::detail {
 
 namespace {
 
-// A ULT's closure is an invocation and the bytes behind it.
+// A ULT's closure is an invocation followed by its bytes.
 void destroy_invocation(void* closure) noexcept {
     static_cast<invocation*>(closure)->~invocation();
 }
@@ -42,7 +42,7 @@ constexpr std::size_t inline_arguments_at =
     (sizeof(invocation) + argument_alignment - 1) / argument_alignment * argument_alignment;
 static_assert(inline_arguments_at + invocation::inline_bytes <= inline_closure_bytes);
 
-/// Keeps the arguments of `call`: copied to `room`, or in the buffer they came in.
+/// Keeps the arguments of `call`: copied to `room`, or in their original buffer.
 void keep_arguments(invocation& call, std::byte* room, message& arrived, const_bytes body) {
     if (body.size() <= invocation::inline_bytes) {
         if (!body.empty()) std::memcpy(room, body.data(), body.size());
@@ -54,7 +54,7 @@ void keep_arguments(invocation& call, std::byte* room, message& arrived, const_b
     }
 }
 
-/// Handlers that run inline are over before the next message is looked at.
+/// Inline handlers finish before the next message is looked at, so they cannot fetch arguments.
 bool is_run_in_ult(const served_procedure& what, const parsed_message& request) noexcept {
     if (what.options.run != handler::inline_) return true;
     return !request.extras.empty() && !find_extra(request.extras, extra::elsewhere).empty();
@@ -99,7 +99,7 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
     return judge(from, id, request, what);
 }
 
-/// At a first look, which most requests pass: there is nothing that judge() could hold against it.
+/// Fast check, which most requests pass: judge() would have no objection.
 bool server::is_welcome(const peer_state& from, const served_procedure& what,
                         const parsed_message& request) const noexcept {
     if (closed_ || request.named() || !request.extras.empty()) return false;
@@ -144,7 +144,7 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
                            "there; send them in parts, or as a bulk descriptor",
                            max_values_));
     } else if (one_way && what->form == answer_form::items) {
-        // It would wait for credit that nobody can give.
+        // It would wait forever for credit.
         refuse(from, id, request, {errc::mismatch},
                fmt::format("\"{}\" answers with a stream: call it, it cannot be posted",
                            printable_name(what->name)));
@@ -200,14 +200,14 @@ void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& re
 
 void server::send_verdict(peer_state& to, status what, std::uint64_t procedure,
                           std::string_view text) noexcept {
-    if (leaves_unread(to, max_unread_)) return;  // It sends the names again, then.
+    if (leaves_unread(to, max_unread_)) return;  // The peer then sends the names again.
     const std::uint8_t flags = answer_flags(0, what);
     std::byte bytes[verdict_bytes];
     write_verdict(bytes, what, procedure, flags);
     send_text(to, 0, bytes, text, flags);
 }
 
-/// Who asks with a checksum is answered with one, and so is everybody where this engine adds them.
+/// Requests with a checksum get answers with one; so do all if this engine adds them.
 std::uint8_t server::answer_flags(std::uint8_t request, status what) const noexcept {
     const bool checked = core_.adds_checksums() || (request & wire_flag::checked) != 0;
     return static_cast<std::uint8_t>((what.ok() ? request & wire_flag::xdr : 0) |
@@ -250,13 +250,13 @@ void server::cut_off(peer_state& from) noexcept {
         limited_log(log_level::warn, "rpc", "a peer that does not read its answers was cut off",
                     {{"peer", core_.text_of(from.name)}, {"unread_bytes", from.unread_bytes}});
     } catch (const std::bad_alloc&) {
-        // Then without a word.
+        // Then without a log entry.
     }
     out_.cut_off(from.name);
 }
 
-/// What waits for it is dropped at once: the loss of the connection is told later, and until then
-/// others must not be cut off in its stead.
+/// Drops its queue at once: the loss is reported later, and until then no other peer must be
+/// disconnected in its place.
 void server::cut_off_who_reads_least() noexcept {
     peer_state* least = nullptr;
     core_.peers().for_each([&least](peer_state& each) {
@@ -319,7 +319,7 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
     invocation call(how, nullptr);
     alignas(argument_alignment) std::byte room[invocation::inline_bytes];
     if (reinterpret_cast<std::uintptr_t>(request.body.data()) % 8 == 0) {
-        call.arguments = request.body;  // As aligned as a view of them may ask for.
+        call.arguments = request.body;  // Aligned as required by views of them.
     } else {
         keep_arguments(call, room, arrived, request.body);
     }
@@ -334,7 +334,7 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
     call.serve();
 }
 
-// Before those that call it, to be a part of them.
+// Before its callers, so that it is inlined.
 inline void server::untrack(served_call& call) noexcept {
     if (call.link != nullptr) *call.link = call.next;
     if (call.next != nullptr) call.next->link = call.link;
@@ -350,7 +350,7 @@ void server::conclude(invocation& call, waited_answer& answer) noexcept {
 }
 
 [[gnu::noinline]] void server::conclude_inline(invocation& call, waited_answer& answer) noexcept {
-    // Nobody can wait here, so what the port does not take at once must be copied.
+    // This cannot wait, so what the port does not take at once must be copied.
     peer_state* const there = core_.peers().find(answer.to);
     if (there != nullptr && !call.one_way()) {
         status why = core_.lending().keep_answer(answer.to, answer.values.lends);
@@ -374,7 +374,7 @@ bool server::send_answer(answer_record& answer) noexcept {
     if (there == nullptr) return true;
     const status kept = core_.lending().keep_answer(answer.to, answer.values.lends);
     if (!kept.ok()) {
-        if (!answer.is_last) answer.call.cancel();  // No value of a stream may be missing.
+        if (!answer.is_last) answer.call.cancel();  // A stream must not skip a value.
         answer_bare(*there, answer.tag, answer.call.flags(), kept);
         return true;
     }
@@ -389,8 +389,8 @@ std::size_t server::bucket(const peer& from, std::uint64_t id) const noexcept {
     return (id + from.slot() * 0x9E3779B97F4A7C15u) & (index_.size() - 1);
 }
 
-/// A peer with less than its share has room past the bound, so that those who fill it shut nobody
-/// out; twice the bound is the end of it.
+/// Peers below their fair share may exceed the limit, so that those who fill it cannot shut them
+/// out; twice the limit is final.
 bool server::has_no_room_for_one_way(const peer_state& from) const noexcept {
     if (from.name.is_self()) return false;
     return counts_.one_ways.value() / 2 >= max_one_ways_ ||
@@ -443,7 +443,7 @@ void server::grow() {
     try {
         before.resize(4 * index_.size());
     } catch (const std::bad_alloc&) {
-        return;  // Longer chains, then.
+        return;  // Chains just get longer.
     }
     before.swap(index_);
     for (served_call* each : before) {

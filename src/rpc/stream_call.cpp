@@ -38,7 +38,8 @@ void stream_call::cancel() noexcept {
         const std::lock_guard hold(busy_);
         if (ended_ || canceled_) return;
         canceled_ = true;
-        add_reference();  // Until release(); before the reader wakes, who may leave at once.
+        add_reference();  // Until release(); taken before the reader wakes, which may return at
+                          // once.
         if (reader_ != nullptr) std::exchange(reader_, nullptr)->unpark();
     }
     request_cancel();
@@ -82,7 +83,7 @@ bool stream_call::wait_for_value() {
 void stream_call::value_was_read() noexcept {
     if (++read_ < (window_ + 1) / 2) return;
     const std::uint32_t more = std::exchange(read_, 0);
-    // Who finds nothing granted hands over; the others' share goes along.
+    // The first to add credit hands it over, including what others add meanwhile.
     if (granted_.fetch_add(more, std::memory_order_acq_rel) != 0) return;
     add_reference();
     if (core_->on_owner()) return run_credit(credit_);

@@ -28,7 +28,7 @@ failure thrown_here(std::string_view what, errc otherwise) noexcept {
             return {{otherwise}, fmt::format("{} threw {}", what, no_exception)};
         }
     } catch (...) {
-        return {{otherwise}, {}};  // No memory for words: the code says it.
+        return {{otherwise}, {}};  // Out of memory: the code alone.
     }
 }
 
@@ -56,7 +56,7 @@ void log_thrown(std::string_view what, std::string_view procedure) noexcept {
         limited_log(log_level::error, "rpc", "a function of the user's threw, and nobody is told",
                     {{"function", what}, {"procedure", procedure}, {"why", why.sentence}});
     } catch (...) {
-        // Not even that.
+        // Not even logged.
     }
 }
 

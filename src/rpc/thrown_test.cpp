@@ -12,7 +12,7 @@
 #include "rpc/engine_core.hpp"
 #include "rpc/loop_pair.hpp"
 
-// Every function of a user's throws every kind of thing: one call fails, and nothing else.
+// Every user function throws every kind of exception: one call fails, and nothing else.
 namespace amalgam {
 namespace {
 
@@ -73,7 +73,7 @@ struct fragile {
     static constexpr std::string_view amalgam_type_name = "fragile";
 };
 
-/// Counts the two halves of calls, and throws in one of four.
+/// Counts the begin and end hooks of calls, and throws in one of four.
 struct hook : interceptor {
     action at_calling, at_called, at_serving, at_served;
     int called_open = 0, served_open = 0;
@@ -119,8 +119,8 @@ struct fixture {
     }
 };
 
-/// How the call ended; ok where its outcome is known before the function throws, and `let_through`
-/// where the caller got what was thrown.
+/// Result of the call; ok if decided before the function throws, and `let_through` if the caller
+/// got the exception itself.
 constexpr errc let_through = errc::internal;
 
 template <typename Call>

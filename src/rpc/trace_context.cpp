@@ -22,7 +22,7 @@ void append_hex(std::string& to, std::span<const std::byte> from) {
     }
 }
 
-/// -1: no lower-case digit, which is what the W3C asks for.
+/// -1 unless it is a lower-case digit, as the W3C requires.
 int digit(char c) noexcept {
     const char* const at = std::find(digits, digits + 16, c);
     return at == digits + 16 ? -1 : static_cast<int>(at - digits);
@@ -72,7 +72,7 @@ std::optional<trace_context> trace_context::parse(std::string_view text) noexcep
         !read_hex(text.substr(36, 16), read.span_id) || !read_hex(text.substr(53, 2), flags)) {
         return {};
     }
-    // A later version may have more behind another dash; this one has not.
+    // Later versions may append fields after another dash; this one may not.
     if (version[0] == std::byte{0xff}) return {};
     if (version[0] == std::byte{0} ? text.size() != length
                                    : text.size() > length && text[length] != '-') {

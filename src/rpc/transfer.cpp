@@ -38,7 +38,7 @@ void transfer_record::submit() noexcept {
     deadline_ = core_->deadline_after(timeout_, call_context::try_current());
     if (core_->on_owner()) {
         engine_core& core = *core_;
-        core.moves().begin(*this);  // This may be gone then.
+        core.moves().begin(*this);  // This may be gone afterwards.
         return core.settle_idle();
     }
     if (core_->hand_over(submit_)) return;
@@ -55,8 +55,8 @@ bool transfer_record::request_cancel() noexcept {
         return true;
     }
     if (core_->hand_over(cancel_)) return true;
-    // A core that has ended has ended this transfer too, or ends it before it moves a byte. One
-    // of the process that forked this one moves nothing here.
+    // An ended engine has ended this transfer, or ends it before it moves a byte. In a child of
+    // fork() the parent's transfers move nothing.
     release();
     return false;
 }
@@ -99,7 +99,7 @@ void future_transfer::put_copy(gather from) {
 
 future<void> future_transfer::launch() noexcept {
     on_abandon([](void* self) noexcept { static_cast<future_transfer*>(self)->abandoned(); }, this);
-    add_reference();  // The future's; ours goes in over().
+    add_reference();  // The future's reference; ours is dropped in over().
     future<void> later(*this);
     submit();
     return later;

@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How a transfer that was started here ended.
+/// The result of a started transfer.
 struct started {
     future<void> later;
     errc code() {
@@ -249,7 +249,7 @@ TEST(transfer, cut_network_ends_it_at_the_silence_limit) {
     EXPECT_EQ(one.code(), errc::disconnected);
 }
 
-/// Frames that are sent cannot be taken back, as they can while a network lends them.
+/// Sent frames cannot be withdrawn, unlike borrowed ones.
 constexpr loop_options no_lending{.inline_bytes = std::size_t{1} << 20,
                                   .link_bytes = std::size_t{8} << 20};
 
@@ -268,7 +268,7 @@ TEST(transfer, that_timed_out_or_was_canceled_moves_no_byte_after_its_end) {
                 while (!one.later.ready())
                     p.net.run_for(10us);
                 EXPECT_EQ(one.code(), canceled ? errc::canceled : errc::timed_out);
-                // Either side may use its memory for something else now.
+                // Either side may now reuse its memory.
                 std::fill(p.mine.begin(), p.mine.end(), std::byte{1});
                 std::fill(p.memory.begin(), p.memory.end(), std::byte{2});
                 p.net.run_until_idle();
@@ -320,7 +320,7 @@ TEST(transfer, canceled_put_whose_connection_is_lost_is_disconnected) {
 
 TEST(transfer, canceled_put_waits_for_a_peer_that_reads_nothing_until_the_silence_limit) {
     loop_network net;
-    // Without a sink messages wait in the port, and past this limit it reads no more.
+    // Without a sink, messages stay in the port, which stops reading at this limit.
     const auto server = net.port("server", {.max_queued_bytes = 10'000});
     std::vector<std::byte> memory(300'000), mine = pattern(memory.size());
     const region shown = server->open_region(memory, access::write).value();

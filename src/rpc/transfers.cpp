@@ -16,7 +16,7 @@ namespace amalgam::detail {
 
 namespace {
 
-/// The connection, or our end of it, is gone.
+/// Whether the connection, or our end of it, is gone.
 bool is_loss(errc code) noexcept {
     return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
 }
@@ -59,7 +59,7 @@ void transfers::open(std::span<const std::unique_ptr<port>> ports) {
     lists_.resize(ports_.size() + 1);
 }
 
-/// Why it cannot begin; null: it can.
+/// Why it cannot start; null if it can.
 const char* transfers::refuse(const transfer_record& mine, status& what) const noexcept {
     what = {errc::invalid};
     if (closed_) {
@@ -120,7 +120,7 @@ void transfers::link(transfer_record& mine, peer_state& there) noexcept {
     if (mine.next_of_peer_ != nullptr) mine.next_of_peer_->previous_of_peer_ = &mine;
 }
 
-/// Out of every list: no timer, loss or turn finds it any more.
+/// Removes it from every list: no timer, loss or turn finds it afterwards.
 void transfers::unlink(transfer_record& mine) noexcept {
     transfer_record* const next = mine.next_of_peer_;
     transfer_record* const previous = mine.previous_of_peer_;
@@ -154,13 +154,13 @@ void transfers::stop_waiting(transfer_record& mine) noexcept {
 }
 
 std::size_t transfers::flush(waiting_list& those) noexcept {
-    // Each has one turn: those that wait again are behind the last of now.
+    // One turn each: transfers that wait again queue behind the current last one.
     std::size_t moved = 0;
     transfer_record* const last = those.last;
     while (transfer_record* const mine = those.first) {
         const bool is_last = mine == last;
         stop_waiting(*mine);
-        moved += advance(*mine);  // It may be gone then.
+        moved += advance(*mine);  // It may be gone afterwards.
         if (is_last) break;
     }
     return moved;
@@ -175,7 +175,7 @@ void transfers::arm(transfer_record& mine) {
     mine.timer_->arm(mine.deadline_);
 }
 
-/// Posts what fits. Returns how many pieces moved at once.
+/// Posts what fits. Returns how many pieces completed at once.
 std::size_t transfers::advance(transfer_record& mine) noexcept {
     ++mine.held_;
     std::size_t pieces = 0;
@@ -273,7 +273,7 @@ void transfers::fill(transfer_record& mine, transfer_piece& piece) noexcept {
     }
 }
 
-/// Between two places of our own. False: that memory is not shown any more.
+/// Copies within this process. False: that memory is no longer exposed.
 bool transfers::copy_own(transfer_record& mine, const transfer_piece& piece) noexcept {
     std::uint64_t at = mine.offset_ + mine.asked_;
     const exposure* const shown =
@@ -290,7 +290,7 @@ bool transfers::copy_own(transfer_record& mine, const transfer_piece& piece) noe
         for (std::size_t done = 0; done < length;) {
             const std::size_t take = std::min(length - done, segment->size() - within);
             std::byte* const there = segment->data() + within;
-            // The two may be the same memory.
+            // Both may be the same memory.
             if (take != 0 && mine.is_put_) std::memmove(there, piece.from[i].data() + done, take);
             if (take != 0 && !mine.is_put_) std::memmove(piece.into[i].data() + done, there, take);
             done += take;
@@ -376,7 +376,7 @@ void transfers::end(transfer_record& mine, status what, std::string_view text) n
         explain(mine, what, text);
     }
     unlink(mine);
-    // A cancel may end its piece at once, or later; it may not touch others.
+    // Canceling may end its piece at once, or later; it may not affect others.
     for (transfer_piece* each = mine.pieces_; each != nullptr;) {
         if (std::exchange(each->canceled, true)) {
             each = each->next;
@@ -389,8 +389,8 @@ void transfers::end(transfer_record& mine, status what, std::string_view text) n
     let_go(mine);
 }
 
-/// What is left ends when the peer has answered. One that stands still for the silence limit loses
-/// its connection, so that nobody waits longer than that.
+/// The rest ends when the peer has answered. An unresponsive peer is disconnected at the silence
+/// limit, which bounds the wait.
 void transfers::limit_wait(transfer_record& mine) noexcept {
     mine.timer_.emplace(core_.stream(), [](timer& self) noexcept {
         transfer_record& stuck = *static_cast<transfer_timer&>(self).transfer;
@@ -408,7 +408,7 @@ void transfers::let_go(transfer_record& mine) noexcept {
     if (--mine.held_ != 0 || mine.at_port_ != 0 || mine.state_ != transfer_record::state::ended)
         return;
     --pending_;
-    mine.timer_.reset();  // Its maker may keep the record.
+    mine.timer_.reset();  // The owner may keep the record.
     const engine_core::busy callbacks_run(core_);
     mine.over();
     core_.stay_in_parent();
@@ -422,7 +422,7 @@ void transfers::let_go() noexcept {
 
 void transfers::cancel(transfer_record& mine) noexcept {
     if (mine.state_ == transfer_record::state::fresh) {
-        mine.canceled_early_ = true;  // It is still being handed over; begin() will see.
+        mine.canceled_early_ = true;  // Still being handed over; begin() checks this.
     } else {
         end(mine, {errc::canceled});
     }

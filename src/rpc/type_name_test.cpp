@@ -82,7 +82,7 @@ TEST(type_name, types_that_travel_alike_are_called_alike) {
     EXPECT_EQ(type_name<std::chrono::sys_seconds>(), "time<duration<i64,1/1>>");
 }
 
-// The same literals hold for every compiler: that is the point.
+// The same literals on every compiler.
 TEST(type_name, users_types_have_one_name_whatever_the_compiler) {
     EXPECT_EQ(type_name<app::point>(), "app::point");
     EXPECT_EQ((type_name<app::both<int, std::vector<app::point>>>()),

@@ -26,7 +26,7 @@ constexpr std::size_t round_up_8(std::size_t bytes) noexcept {
     return (bytes + 7) & ~std::size_t{7};
 }
 
-// Calls `visit(key, value)` until it returns true; false: they are not well-formed.
+// Calls `visit(key, value)` until it returns true; returns false if malformed.
 template <typename Visit>
 bool walk_extras(const_bytes extras, Visit visit) noexcept {
     for (const_bytes left = extras.subspan(extras_head_bytes); !left.empty();) {
@@ -36,7 +36,7 @@ bool walk_extras(const_bytes extras, Visit visit) noexcept {
         if (bytes > left.size() - extra_head_bytes) return false;
         const const_bytes value = left.subspan(extra_head_bytes, bytes);
         if (visit(load_le<extra>(left.data()), value)) return true;
-        left = left.subspan(extra_head_bytes + round_up_8(bytes));  // All of it is in eights.
+        left = left.subspan(extra_head_bytes + round_up_8(bytes));  // Extras are padded to 8 bytes.
     }
     return true;
 }
@@ -93,7 +93,7 @@ const char* parse_names(const_bytes bytes, parsed_message& into) noexcept {
     return nullptr;
 }
 
-// Looked at before anything else is: of damaged bytes only the flag must be right.
+// Checked before anything else: of a damaged message only this flag must be intact.
 const char* take_checksum(const_bytes& bytes, parsed_message& into) noexcept {
     if (bytes.size() >= checksum_bytes) {
         const const_bytes rest = bytes.first(bytes.size() - checksum_bytes);
@@ -106,7 +106,7 @@ const char* take_checksum(const_bytes& bytes, parsed_message& into) noexcept {
     return "it was damaged on the way: its checksum is wrong";
 }
 
-// What few messages have is read out of line: the rest goes through here for every message.
+// Rare parts are parsed out of line, since every message passes here.
 [[gnu::noinline]] const char* parse_behind_header(parsed_message& into) noexcept {
     if (into.has(wire_flag::extras)) {
         if (const char* wrong = parse_extras(into.body, into)) return wrong;
@@ -114,7 +114,7 @@ const char* take_checksum(const_bytes& bytes, parsed_message& into) noexcept {
     return into.named() ? parse_names(into.body, into) : nullptr;
 }
 
-/// A request whose flags are in `into`, and right if they have a checksum.
+/// A request whose flags are in `into`, already verified if it has a checksum.
 const char* read_request(const_bytes bytes, parsed_message& into) noexcept {
     using namespace wire_flag;
     if ((into.flags & ~(named | xdr | checked | extras | urgent)) != 0) {
@@ -149,7 +149,7 @@ const char* parse_request(const_bytes bytes, parsed_message& into) noexcept {
     return into.has(wire_flag::extras) ? parse_extras(into.body, into) : nullptr;
 }
 
-/// As read_request(), of a header of so many bytes.
+/// Like read_request(), for a header of that size.
 template <std::size_t Header>
 const char* read_outcome(const_bytes bytes, parsed_message& into) noexcept {
     using namespace wire_flag;
@@ -182,7 +182,7 @@ const char* parse_outcome(const_bytes bytes, parsed_message& into) noexcept {
                                         : read_outcome<Header>(bytes, into);
 }
 
-// What has nothing but a number of 32 bits behind its first byte and three zeros.
+// Messages whose first byte and three zeros are followed by just a 32-bit number.
 const char* parse_short(const_bytes bytes, parsed_message& into) noexcept {
     if (bytes.size() < cancel_bytes) return "it is shorter than its header";
     if (load_le<std::uint32_t>(bytes.data()) != first_byte(into.kind)) {
@@ -220,7 +220,7 @@ void write_short(std::byte* to, message_kind kind, std::uint32_t number) noexcep
 const char* parse(const_bytes bytes, parsed_message& into) noexcept {
     if (bytes.empty()) return "it is empty";
     const auto first = load_le<std::uint8_t>(bytes.data());
-    into.kind = static_cast<message_kind>(first & 15);  // Of every version.
+    into.kind = static_cast<message_kind>(first & 15);  // The same in every version.
     if (first >> 4 != version) return "it is of another version of the protocol";
     if (is_request(into.kind)) return parse_request(bytes, into);
     if (into.kind == message_kind::reply || into.kind == message_kind::item)
@@ -232,7 +232,7 @@ const_bytes find_extra(const_bytes extras, extra key) noexcept {
     const_bytes found;
     if (extras.empty()) return found;
     walk_extras(extras, [&](extra each, const_bytes value) {
-        // Once more: a message may stand in memory that its sender can still write.
+        // Checked again: the sender may still be able to write to the message's memory.
         if (each != key || !is_size_right(key, value.size())) return false;
         found = value;
         return true;
@@ -250,7 +250,7 @@ std::array<std::byte, checksum_bytes> checksum_of(std::span<const const_bytes> p
 }
 
 void write_request(std::byte* to, const request_header& header) noexcept {
-    // By whole words: what copies them next would wait for the bytes to come together.
+    // Whole words: a later wide load of narrower stores would stall.
     store_le(to, std::uint64_t{first_byte(header.kind)} | std::uint64_t{header.flags} << 8 |
                      std::uint64_t{header.provider} << 16 |
                      std::uint64_t{header.microseconds} << 32);
@@ -259,7 +259,7 @@ void write_request(std::byte* to, const request_header& header) noexcept {
 
 void write_reply(std::byte* to, status what, std::uint8_t flags, message_kind kind) noexcept {
     static_assert(sizeof what.code == 1);
-    // A number that is no code of ours would make the answer malformed.
+    // An unknown code would make the answer malformed.
     if (!what.ok() && name(what.code) == "unknown")
         what = {errc::handler_failed, static_cast<std::int32_t>(what.code)};
     store_le(to, std::uint64_t{first_byte(kind)} | static_cast<std::uint64_t>(what.code) << 8 |

@@ -108,9 +108,9 @@ TEST(rpc_wire, what_is_no_message_is_refused) {
     };
     EXPECT_TRUE(refused(changed(0, 0x11)));  // Another version.
     EXPECT_TRUE(refused(changed(0, 0x2f)));  // Another kind.
-    EXPECT_TRUE(refused(changed(1, 128)));   // A flag of the future.
-    EXPECT_TRUE(refused({std::byte{0x23}, std::byte{200}, {}, {}, {}, {}, {}, {}}));  // A status.
-    EXPECT_TRUE(refused({std::byte{0x23}, {}, std::byte{1}, {}, {}, {}, {}, {}}));    // A flag.
+    EXPECT_TRUE(refused(changed(1, 128)));   // An unknown flag.
+    EXPECT_TRUE(refused({std::byte{0x23}, std::byte{200}, {}, {}, {}, {}, {}, {}}));  // The status.
+    EXPECT_TRUE(refused({std::byte{0x23}, {}, std::byte{1}, {}, {}, {}, {}, {}}));    // Flags.
     EXPECT_TRUE(refused({std::byte{0x23}, {}, {}, std::byte{1}, {}, {}, {}, {}}));    // Reserved.
     for (std::size_t at = 1; at < cancel_bytes; ++at) {
         bytes cancel(cancel_bytes);
@@ -177,7 +177,7 @@ TEST(rpc_wire, extra_whose_length_changed_after_it_was_parsed_is_not_found) {
                                                                      : 4);
         add_extra(extras, key, value);
         ASSERT_EQ(find_extra(extras, key).size(), value.size());
-        // As who sent it over shared memory can: its length stands 4 bytes behind the key.
+        // A sender over shared memory can do this; the length is 4 bytes after the key.
         store_le(extras.data() + 8 + 4, std::uint32_t{1});
         EXPECT_TRUE(find_extra(extras, key).empty());
     }

@@ -7,11 +7,11 @@
 
 #include "rpc/sample_values.hpp"
 
-// The bytes are written by hand, from the rules of RFC 4506.
+// Bytes written by hand, from the rules of RFC 4506.
 namespace amalgam {
 namespace {
 
-/// The bytes as hexadecimal, in units of four: "00000001 61620000".
+/// The bytes in hexadecimal, in units of four: "00000001 61620000".
 template <typename... T>
 std::string xdr(const T&... values) {
     body into;
@@ -67,7 +67,7 @@ TEST(xdr, bools_and_optional_data_are_ints) {
 }
 
 TEST(xdr, strings_and_opaque_data_have_a_length_and_zeros_up_to_four) {
-    // The example of RFC 4506, section 7, has the string "sillyprog".
+    // The example in RFC 4506, section 7, has the string "sillyprog".
     EXPECT_EQ(xdr(std::string("sillyprog")), "00000009 73696c6c 7970726f 67000000");
     EXPECT_EQ(xdr(std::string()), "00000000");
     EXPECT_EQ(xdr(std::vector<std::byte>(4, std::byte{9})), "00000004 09090909");
@@ -157,7 +157,7 @@ TEST(xdr, a_view_that_is_not_aligned_in_the_message_is_aligned_all_the_same) {
         body into;
         archive_writer writer(into, as);
         writer(std::vector<samples::raw_style>{{1, 2}, {3, 4}});
-        // Moved by one byte: nothing in it is where its type may be.
+        // Shifted by one byte: nothing is aligned for its type.
         buffer moved = buffer::of(into.size() + 1);
         std::memcpy(moved.data() + 1, into.bytes().data(), into.size());
         archive_reader reader(const_bytes(moved.bytes()).subspan(1), as);
