@@ -1,5 +1,5 @@
-// What a call, a one-way call, a value of a stream and a push of 4 KiB cost, over shared memory and
-// tcp: both ends in one thread, so that count_instructions sees all of it and nothing else.
+// Cost of a call, a one-way call, a stream value and a 4 KiB push, over shared memory and tcp. Both
+// ends run in one thread, so that count_instructions sees all of it and nothing else.
 //   calls shm-call|shm-inline|shm-post|shm-value|shm-push|tcp-… [SECONDS|OPERATIONSx]    ns for one
 #include <array>
 #include <cstddef>

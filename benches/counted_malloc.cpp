@@ -1,5 +1,5 @@
-// Replaces the C library's allocation functions in one program by ones that count. operator new
-// ends here too, so nothing that takes memory from the heap is missed.
+// Replaces the C library's allocation functions in one program by counting ones. operator new ends
+// here too, so every heap allocation is counted.
 #include "counted_malloc.hpp"
 
 #include <atomic>

@@ -4,7 +4,7 @@
 
 namespace amalgam::bench {
 
-/// How often this program has taken memory from the heap so far, in all threads.
+/// Heap allocations of this program so far, in all threads.
 std::uint64_t allocations() noexcept;
 
 }  // namespace amalgam::bench

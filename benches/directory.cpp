@@ -1,11 +1,11 @@
-// Directories and resource messages over one transport, between two processes pinned to a core
-// each, which both poll: `bench_directory TEST URI [SECONDS]`. Prints one JSON object, as `amalgam
-// perf` does.
-//   query-id, query-attribute   a query that the directory in the other process answers, which
-//                               keeps a million resources
+// Directories and resource messages over one transport, between two processes, each pinned to a
+// core and polling: `bench_directory TEST URI [SECONDS]`. Prints one JSON object, as `amalgam perf`
+// does.
+//   query-id, query-attribute   a query answered by the directory in the other process, which
+//                               holds a million resources
 //   register                    registrations there, one after the other
-//   message, message-send       a message of 8 bytes to a resource of the other process, and one
-//                               back, posted or sent; message-64k of 64 KiB, posted
+//   message, message-send       an 8-byte message to a resource of the other process and one back,
+//                               posted or sent; message-64k: 64 KiB, posted
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -64,7 +64,7 @@ perf::measurement ask(const std::string& test, const std::string& uri, double se
     });
 }
 
-/// The other process: a resource that sends back what it gets, until that is empty.
+/// The other process: a resource that echoes messages, until an empty one.
 void echo(const std::string& uri, const std::string& test, perf::channel& talk) {
     const std::string directory = talk.read_line();
     engine on(uri, polling("echo"));
@@ -90,7 +90,7 @@ void echo(const std::string& uri, const std::string& test, perf::channel& talk) 
 
 perf::measurement exchange(const std::string& test, const std::string& uri, double seconds) {
     perf::forked_peer peer([&](perf::channel& talk) { echo(uri, test, talk); });
-    // The directory is here, on the same engine: it has nothing to do meanwhile.
+    // The directory is here, on the same engine, and idle meanwhile.
     engine on(uri, polling("context"));
     const directory_server directory(on);
     context here(on, {.directory = on.address()});

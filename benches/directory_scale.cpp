@@ -1,11 +1,11 @@
 // Directories of many hosts: `bench_directory_scale OUT.svg [tree|broadcast] [HOSTS…]`. On the
-// deterministic network, in virtual time: every host is a real directory server on an engine of its
-// own; a frame takes 50 to 150 us; computing takes no time. For each number of hosts (10, 100,
-// 1000, 5000 unless said otherwise), once with trees and once with broadcasts, prints one JSON
-// object: messages (a broadcast is one, which all hear) and latency of a query that another host
-// can answer, of one that none can, and of a search of everything; of a registration; how long it
-// takes until all know that a host is gone, that one has fallen silent, and that one has come. Each
-// answer is checked: a wrong one, or one that comes twice, ends it with exit code 1.
+// deterministic network, in virtual time: every host is a real directory server on its own engine;
+// a frame takes 50 to 150 us; computing takes no time. For each number of hosts (default: 10, 100,
+// 1000, 5000), once with trees and once with broadcasts, prints one JSON object. It gives messages
+// (a broadcast counts as one) and latency of a query that another host can answer, of one that none
+// can, and of a search for everything; of a registration; and the time until all know that a host
+// is gone, that one has fallen silent, and that one has joined. Checks every answer: a wrong or
+// repeated one ends it with exit code 1.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -48,7 +48,7 @@ struct measured {
     double latency_ms = 0;
 };
 
-/// Hosts, each with a directory server. A few have a context, too: those that ask.
+/// Hosts, each with a directory server. The few that send queries have a context, too.
 class simulation {
 public:
     static constexpr std::size_t askers = 8;
@@ -58,7 +58,7 @@ public:
         hosts_.reserve(hosts + 1);
         add_host();
         net_.run_for(100ms);
-        // All at once, as when a cluster boots, in waves that one directory can answer.
+        // All at once, as when a cluster boots, in waves that one directory can handle.
         constexpr std::size_t wave = 100;
         while (hosts_.size() < hosts) {
             for (std::size_t i = 0; i < wave && hosts_.size() < hosts; ++i)
@@ -75,7 +75,7 @@ public:
 
     std::size_t size() const { return hosts_.size(); }
 
-    /// Runs `work(context)` at a host, and counts what it takes beside what goes on anyway.
+    /// Runs `work(context)` at a host, and counts its messages beyond the background traffic.
     template <typename Work>
     measured measure(std::size_t at, Work work) {
         (void)in(at, [](context& here) { return here.id(); });
@@ -118,8 +118,7 @@ public:
     measured registration(std::size_t at) {
         return measure(at, [](context& here) { here.add({{"type", "brief"}}); });
     }
-    /// How long until nobody knows the host any more, whose connections break, or which only falls
-    /// silent.
+    /// Time until nobody knows the host any more, after its connections break or it falls silent.
     double end(std::size_t which, bool silently) {
         hosts_[which].dead = true;
         silently ? net_.cut(name(which)) : net_.kill(name(which));
@@ -127,7 +126,7 @@ public:
         until([&] { return all_know(alive()); }, "all know that a host is gone");
         return ms(net_.now() - start);
     }
-    /// How long until all know a new one.
+    /// Time until all know a new one.
     double grow() {
         const auto start = net_.now();
         add_host();
@@ -156,7 +155,7 @@ private:
         one.on = std::make_unique<engine>(net_.port(its_name));
         directory_options options;
         options.ring.seed = hosts_.size();
-        if (way_ == search_way::broadcast) {  // Nobody is told of anybody.
+        if (way_ == search_way::broadcast) {  // Without any addresses.
             options.ring.medium = net_.broadcast(its_name);
         } else if (hosts_.size() > 1) {
             options.ring.others = {"loop://host0"};
@@ -199,7 +198,7 @@ const char* name_of(search_way way) {
     return way == search_way::tree ? "tree" : "broadcast";
 }
 
-/// Measures all, and prints it; returns what there is to draw.
+/// Measures and prints all; returns the panels to draw.
 std::vector<perf::plot_panel> draw(search_way way, const std::vector<std::size_t>& sizes) {
     perf::plot_panel messages{
         fmt::format("Messages, by {}", name_of(way)), "messages", {}, "hosts", 10};
@@ -236,7 +235,7 @@ std::vector<perf::plot_panel> draw(search_way way, const std::vector<std::size_t
             average(5, [&] { return all.query(random.below(hosts), 0, false); });
         const measured everything =
             average(2, [&] { return all.search_all(random.below(hosts), hosts); });
-        // A host goes, which was within the trees of others: they still find what is there.
+        // A host in others' trees goes: they still find everything that remains.
         const std::size_t gone = 1 + random.below(hosts - 3);
         const double noticed = all.end(gone, false);
         const std::size_t from = gone + 1 < hosts ? gone + 1 : 0;

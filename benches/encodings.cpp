@@ -1,5 +1,5 @@
-// What the choice of an encoding costs a whole call through shared memory: there and back in one
-// thread, so that count_instructions sees all of it and nothing else.
+// Cost of an encoding for a whole call through shared memory. Both ends run in one thread, so that
+// count_instructions sees all of it and nothing else.
 //   encodings call-native|call-xdr [SECONDS|OPERATIONSx]    ns for a call with ten_fields
 #include <array>
 #include <cstddef>
@@ -32,8 +32,8 @@ struct ten_fields {
     }
 };
 
-/// Both ends in this thread, which drives them in turn: with several calls in flight, so that
-/// looking for work and finding none weighs little.
+/// Drives both ends in turn in this thread. Several calls are in flight, so that empty polls weigh
+/// little.
 double call(encoding how, const bench::length& how_long) {
     constexpr std::size_t in_flight = 20;
     constexpr std::size_t calls = 1000;

@@ -1,6 +1,6 @@
 // Graphs within a process: `bench_flow pipeline|stages10|stages1000|farm`. Prints nanoseconds per
-// item and hop (pipeline: a source and a sink, each pinned to a core; stages: so many between them,
-// on two streams), or per item (farm: a source, two workers, a sink, on two streams).
+// item and hop (pipeline: a source and a sink, each pinned to a core; stages: that many between
+// them, on two streams), or per item (farm: a source, two workers, a sink, on two streams).
 #include <chrono>
 #include <cstdint>
 #include <cstdio>

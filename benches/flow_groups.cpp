@@ -1,7 +1,7 @@
-// A farm over three processes: `bench_flow_groups`. One has the source and the sink, two have a
-// worker each, whose tasks take 1 ms. Prints how busy the workers were, in percent: the time that
-// their tasks took, with what others on the same core took from them, over the time in which all
-// were done.
+// A farm over three processes: `bench_flow_groups`. One has the source and the sink, the other two
+// have a worker each, with tasks of 1 ms. Prints how busy the workers were, in percent: the time of
+// their tasks, including what others took from them on the same core, over the time until all were
+// done.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,7 @@ double seconds_since(clock_type::time_point begin) {
     return std::chrono::duration<double>(clock_type::now() - begin).count();
 }
 
-/// Runs the part of `group`; how busy the workers were while tasks were on their way.
+/// Runs the part of `group`; returns how busy its workers were while tasks were in flight.
 double run_group(const char* group) {
     ::setenv("AMALGAM_GROUP", group, 1);
     am::graph g;

@@ -1,7 +1,7 @@
-// What 10,000 tcp peers cost that are connected and say nothing.
-//   idle_peers memory    bytes of this process for each
+// Cost of 10,000 connected but silent tcp peers.
+//   idle_peers memory    bytes of this process per peer
 //   idle_peers slowdown  a round trip with one more peer, over the same without them
-// The peers are bare sockets in another process that speak as docs/wire/tcp.md says.
+// The peers are bare sockets in another process that speak docs/wire/tcp.md.
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -52,7 +52,7 @@ void store(std::byte* to, std::uint64_t value, std::size_t bytes) {
         to[i] = static_cast<std::byte>(value >> (8 * i));
 }
 
-/// A hello, and an empty message behind it, by which the port tells that we are there.
+/// A hello followed by an empty message, by which the port learns of the peer.
 std::array<std::byte, 48> first_words() {
     std::array<std::byte, 48> out{};
     store(&out[0], 16, 4);
@@ -79,7 +79,7 @@ unique_fd connect_to(const uri& where) {
     return fd;
 }
 
-/// False when the other end closed.
+/// False if the other end closed.
 bool receive_all(int fd, mutable_bytes into) {
     while (!into.empty()) {
         const ssize_t got = ::recv(fd, into.data(), into.size(), MSG_DONTWAIT);
@@ -91,13 +91,13 @@ bool receive_all(int fd, mutable_bytes into) {
     return true;
 }
 
-/// Sends every frame back as it is, until the port is gone.
+/// Echoes every frame, until the port is gone.
 void be_the_peers(perf::channel& talk) {
     const uri where = uri::parse(talk.read_line());
     std::vector<unique_fd> idle;
     const unique_fd active = connect_to(where);
     std::array<std::byte, 64> frame;
-    // The port's hello comes first: as long as its address is.
+    // First the port's hello, whose length depends on its address.
     if (!receive_all(active.get(), mutable_bytes(frame).first(header_bytes))) return;
     std::vector<std::byte> rest(std::to_integer<std::size_t>(frame[0]));
     if (!receive_all(active.get(), rest)) return;

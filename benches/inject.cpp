@@ -1,7 +1,7 @@
-// Injected code beside one-way calls that do the same: `bench_inject TEST URI [SECONDS]`. For each
-// size prints one JSON object, and at the end one whose `value` is
-//   latency-cached, latency-always    how many times as long as a one-way call a message takes
-//   rate-cached, rate-always          how many times as many of them arrive per second
+// Injected code compared with one-way calls that do the same: `bench_inject TEST URI [SECONDS]`.
+// Prints one JSON object per size, and finally one whose `value` is
+//   latency-cached, latency-always    latency of a message over that of a one-way call
+//   rate-cached, rate-always          messages per second over one-way calls per second
 // each for the worst of 1 B to 1 MiB; latency-always-1 and latency-always-64k: for that size; or
 //   first-use                         microseconds for a call of a signed image of 4 KiB that the
 //                                     target does not know

@@ -1,8 +1,7 @@
-// What injecting code costs, by the size of its payload, as figures 3 and 4 of the paper show it:
-// `bench_inject_curves OUT.svg [SECONDS]` measures latency and rate over shm and tcp of one-way
-// calls, of injected code that is there, that is in every message, and that is put into a ring of
-// the target's, and of UCX's active messages, where amalgam-peer-ucx is. Prints one JSON object
-// for each.
+// Cost of injecting code by payload size, as in figures 3 and 4 of the paper: `bench_inject_curves
+// OUT.svg [SECONDS]` measures latency and rate over shm and tcp of one-way calls, of injected code
+// that is cached, that is in every message, and that is put into a ring of the target, and of UCX's
+// active messages, if amalgam-peer-ucx is present. Prints one JSON object for each.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -25,7 +24,7 @@ using namespace amalgam;
 const std::vector<std::string> lines{"one-way call", "code cached", "code in every message",
                                      "put into a ring", "UCX active message"};
 
-/// One diagram: `measure(bytes)` gives a value for each line, 0 for none.
+/// One diagram: `measure(bytes)` returns a value per line, 0 for none.
 template <typename Measure>
 perf::plot_panel panel(const std::string& title, const std::string& unit, double factor,
                        Measure measure) {
@@ -53,10 +52,10 @@ std::vector<double> values(const std::vector<bench::way_figures>& all) {
     return only;
 }
 
-/// The processors of this program, before it was bound to one.
+/// The processors of this program before it was pinned to one.
 cpu_set_t all_processors;
 
-/// What UCX does a second; 0 when it is not here.
+/// UCX's operations per second; 0 if not available.
 double ucx(const char* test, const std::string& over, std::size_t bytes, double seconds) {
     perf::request asked;
     asked.size_bytes = bytes;

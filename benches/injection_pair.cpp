@@ -30,7 +30,7 @@ code_image image(const std::string& name) {
 
 }  // namespace
 
-/// One of the two: it sends, and counts what comes.
+/// One end: sends, and counts received messages.
 class injection_pair::end_point {
 public:
     end_point(const std::string& uri, const signing_key& key)
@@ -59,7 +59,7 @@ public:
     }
     engine& on() { return on_; }
     std::uint64_t arrived() const { return arrived_; }
-    /// Until there are more than that, or it is to end.
+    /// Waits for more than that many, or for the end.
     void wait_for_more_than(std::uint64_t count) {
         while (arrived_ <= count && !ended_) {
             if (comes_by_ == way::ring) {
@@ -91,7 +91,7 @@ public:
                 this_task::yield();
         };
     }
-    /// From now on messages come so; they are sent back, or not.
+    /// From now on messages come this way; they are answered, or not.
     void expect(way by, std::size_t bytes, bool answers) {
         comes_by_ = by;
         on_.procedure<void(way, std::size_t, bool)>("expect").on(there_)(by, bytes, answers);
@@ -124,7 +124,7 @@ public:
     }
 
 private:
-    /// For code, of which it has none then.
+    /// Opens it for code, and drops code it has.
     void open() {
         injection_options options;
         options.allows.trusted = {key_.signer()};
@@ -150,7 +150,7 @@ private:
     std::optional<injection_ring> ring_;
     std::optional<injection_ring_writer> writer_;
     peer there_;
-    std::function<void()> send_;  // What it answers with; none: it does not.
+    std::function<void()> send_;  // Sends the answer; empty: none.
 };
 
 injection_pair::injection_pair(const std::string& uri) {
@@ -174,7 +174,7 @@ injection_pair::~injection_pair() {
     here_->on().run([&] { here_->end_other(); });
 }
 
-/// `sample(way)` for each in turn, for so long; the medians.
+/// Calls `sample(way)` for each in turn during that time; returns medians.
 template <typename Sample>
 std::vector<way_figures> injection_pair::in_turn(const std::vector<way>& ways, double seconds,
                                                  Sample sample) {

@@ -9,11 +9,11 @@
 
 namespace amalgam::bench {
 
-/// How a message may come to the code that counts it, which is not signed.
+/// Ways to deliver a message to the code that counts it; images are unsigned.
 enum class way : unsigned {
-    rpc,     ///< A one-way call: the code is there.
-    cached,  ///< Injected, where it was before.
-    always,  ///< Injected with every message.
+    rpc,     ///< A one-way call: the code is already there.
+    cached,  ///< Injected, with the image cached.
+    always,  ///< Injected, with the image in every message.
     ring     ///< The same, put into memory that the target polls.
 };
 
@@ -22,22 +22,22 @@ inline const std::vector<std::size_t> payloads{1,    4,     16,    64,     256, 
 
 /// Medians of many short turns.
 struct way_figures {
-    double value;  ///< Of one way.
-    double ratio;  ///< To the first of the ways, in the same turn.
+    double value;  ///< For one way.
+    double ratio;  ///< Relative to the first of the ways, in the same turn.
 };
 
-/// Two processes, pinned to a processor each, which poll, and send each other messages to be
-/// counted in all of these ways, in turn: what slows the machine slows them all.
+/// Two processes, each pinned to a processor and polling, that exchange counted messages in all of
+/// these ways, in turn: disturbances by the machine affect all alike.
 class injection_pair {
 public:
     explicit injection_pair(const std::string& uri);
     injection_pair(const injection_pair&) = delete;
     ~injection_pair();
 
-    /// Seconds for a message of so many bytes there and one back.
+    /// Seconds per round trip of messages of that size.
     std::vector<way_figures> latencies(const std::vector<way>& ways, std::size_t bytes,
                                        double seconds);
-    /// Messages per second, of which only the last of a batch is waited for.
+    /// Messages per second; only the last of a batch is answered.
     std::vector<way_figures> rates(const std::vector<way>& ways, std::size_t bytes, double seconds);
     /// Seconds for a call of a signed image of 4 KiB that the target does not know: the median.
     double first_use(double seconds);

@@ -1,7 +1,7 @@
-// How much one server does for ever more client processes. The server has the second processor,
-// all clients share the first; each has 16 calls of 64 B in flight.
-//   many_clients shm|tcp CLIENTS            calls/s that so many clients make together
-//   many_clients shm|tcp worst-over-best    the lowest of these rates over the highest, of 1, 2,
+// Throughput of one server with a growing number of client processes. The server has the second
+// processor, all clients share the first; each has 16 calls of 64 B in flight.
+//   many_clients shm|tcp CLIENTS            calls/s of that many clients together
+//   many_clients shm|tcp worst-over-best    the lowest of these rates over the highest, for 1, 2,
 //                                           4 ... 64 clients
 #include <algorithm>
 #include <array>
@@ -44,7 +44,7 @@ struct alignas(64) counter {
     std::atomic<std::uint64_t> calls{0};
 };
 
-/// What all processes see: clients count here, each its own, so that one reads while they go on.
+/// Shared by all processes: each client counts its own calls, readable at any time.
 struct board {
     std::atomic<bool> over{false};
     std::array<counter, most_clients> of;
@@ -69,7 +69,7 @@ std::unique_ptr<board, unmap> share_a_board() {
     return std::unique_ptr<board, unmap>(new (at) board);
 }
 
-/// Ends the clients' loops, whatever happens.
+/// Ends the clients' loops in any case.
 struct end_of_calls {
     explicit end_of_calls(board& on) : shared(on) {}
     end_of_calls(const end_of_calls&) = delete;
@@ -87,7 +87,7 @@ void serve(const std::string& uri, perf::channel& talk) {
     talk.read_line();
 }
 
-/// Calls from "go" until it is over.
+/// Makes calls from "go" until the end.
 void be_a_client(const std::string& uri, const std::string& address, const board& shared,
                  counter& mine, perf::channel& talk) {
     engine me(uri, {.name = "client"});
@@ -111,7 +111,7 @@ void be_a_client(const std::string& uri, const std::string& address, const board
     talk.write_line("done");
 }
 
-/// Calls that `clients` processes get answered in a second.
+/// Calls per second answered to `clients` processes.
 double rate(const std::string& uri, std::size_t clients) {
     const auto memory = share_a_board();
     board& shared = *memory;
@@ -137,7 +137,7 @@ double rate(const std::string& uri, std::size_t clients) {
     const double per_s = static_cast<double>(calls) / perf::seconds_since(begin);
     shared.over = true;
     for (const auto& each : all)
-        each->talk().read_line();  // It throws why a client failed.
+        each->talk().read_line();  // Throws a client's error.
     return per_s;
 }
 
@@ -153,8 +153,8 @@ void print(const std::string& uri, std::size_t clients, double calls_per_s) {
     std::fflush(stdout);
 }
 
-/// The numbers of clients take turns, and of each the best rate counts: the machine is shared, and
-/// has slow moments of a second or more, which would otherwise be compared with fast ones.
+/// Rotates through the numbers of clients, and takes the best rate of each: the machine is shared,
+/// and its slow moments of a second or more would otherwise distort the comparison.
 double worst_over_best(const std::string& uri) {
     std::map<std::size_t, std::vector<double>> all;
     for (int i = 0; i < rounds; ++i)
@@ -182,7 +182,7 @@ int main(int argc, char** argv) {
                      argv[0], most_clients);
         return 2;
     }
-    ::alarm(100);  // Whatever hangs: the others die with this process.
+    ::alarm(100);  // In case anything hangs: the others die with this process.
     try {
         const std::string uri = over == "shm" ? "shm://" : "tcp://127.0.0.1:0";
         if (all) {

@@ -1,6 +1,6 @@
-// What a message of 8 bytes to a resource, a posted one, and injected code in a one-way message
-// cost, over shared memory: both ends in one thread, so that count_instructions sees all of it and
-// nothing else.
+// Cost of an 8-byte message to a resource, sent or posted, and of injected code in a one-way
+// message, over shared memory. Both ends run in one thread, so that count_instructions sees all of
+// it and nothing else.
 //   messages send|post|injected|injected-always [SECONDS|OPERATIONSx]    ns for one
 #include <array>
 #include <cstddef>
@@ -25,7 +25,7 @@ using bench::pair_in_one_thread;
 constexpr const char* shm = "shm://";
 constexpr const char* eight_bytes = "8 bytes.";
 
-/// A context at each end, with a resource; the directory is the server's.
+/// A context with a resource at each end; the directory is the server's.
 struct resources_in_one_thread {
     resources_in_one_thread() {
         both.in_one_caller([&] {

@@ -8,12 +8,12 @@
 
 namespace amalgam::bench {
 
-/// Several under way at once, so that looking for work and finding none weighs little.
+/// Several calls in flight, so that empty polls weigh little.
 inline constexpr std::size_t callers = 20;
 inline constexpr std::size_t calls_each = 50;
 inline constexpr std::size_t calls = callers * calls_each;
 
-/// Two engines that one thread drives: a counter of instructions sees both and nothing else.
+/// Two engines driven by one thread: an instruction counter sees both and nothing else.
 struct pair_in_one_thread {
     explicit pair_in_one_thread(const std::string& uri)
         : server(uri, {.progress = {.by = progress_by::caller}}),
@@ -26,7 +26,7 @@ struct pair_in_one_thread {
             server.progress();
         }
     }
-    /// `work()` in each of several ULTs of the client.
+    /// Runs `work()` in each of several ULTs of the client.
     template <typename Work>
     void in_callers(Work work) {
         std::vector<future<void>> all;

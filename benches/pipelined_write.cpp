@@ -1,8 +1,8 @@
-// How well a transfer overlaps with the work on it. A client ships 256 MiB of its memory to a
-// server that writes them to a new file, chunk by chunk; what that reaches is told as a part of
-// the slower of the two halves, which are measured in turn with it: the same transfer that
-// writes nothing, and the same writes of bytes that are there already.
-//   pipelined_write shm|tcp [DIRECTORY]    the file's directory; without one, memory: /dev/shm
+// How well a transfer overlaps with the work on it. A client sends 256 MiB of its memory to a
+// server that writes them to a new file, chunk by chunk. The result is relative to the slower of
+// the two halves, measured alternately with it: the same transfer without writing, and the same
+// writes of bytes that are already there.
+//   pipelined_write shm|tcp [DIRECTORY]    the file's directory; default: memory, /dev/shm
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -34,7 +34,7 @@ constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 constexpr std::size_t chunks_in_flight = 4;
 constexpr int rounds = 5;
 
-/// A file that is gone with this object, and with the process.
+/// A temporary file, deleted with this object and with the process.
 class scratch_file {
 public:
     explicit scratch_file(const std::string& directory) {
@@ -45,7 +45,7 @@ public:
                         "no file can be made in \"" + directory + "\" (" + std::strerror(errno) +
                             "), expected a directory to write to; example: /dev/shm");
     }
-    /// As if it were a new one.
+    /// Makes it like new.
     void empty() const {
         if (::ftruncate(fd_.get(), 0) != 0) fail();
     }
@@ -77,7 +77,7 @@ double rate_of(Once&& once) {
     return static_cast<double>(all_bytes) / perf::seconds_since(begin);
 }
 
-/// The network has a stream of its own, so that it goes on during a write.
+/// The network has its own stream, so that it continues during a write.
 engine_options two_streams() {
     engine_options all;
     all.name = "server";
@@ -89,8 +89,8 @@ engine_options two_streams() {
 
 void serve(const std::string& uri, const std::string& directory, perf::channel& talk) {
     const scratch_file file(directory);
-    // One processor could only do one after the other: the network's stream shares the first with
-    // the client, which has little to do, and the disk's has the second.
+    // A single processor would serialize them: the network's stream shares the first with the
+    // client, which has little to do, and the disk's has the second.
     perf::pin_to_processor(0);
     engine server(uri, two_streams());
     server.run([] { perf::pin_to_processor(1); });
@@ -142,7 +142,7 @@ void measure(const std::string& uri, const std::string& directory) {
     const auto both = client.procedure<double(const bulk&)>("both").on(there);
 
     std::vector<double> of_wire, of_disk, of_both;
-    both(shown);  // Not counted: it finds buffers and pages.
+    both(shown);  // Warm-up, for buffers and pages; not counted.
     for (int i = 0; i < rounds; ++i) {
         of_wire.push_back(wire(shown));
         of_disk.push_back(disk());
@@ -163,7 +163,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "usage: %s shm|tcp [DIRECTORY]\n", argv[0]);
         return 2;
     }
-    ::alarm(100);  // Whatever hangs: the server dies with this process.
+    ::alarm(100);  // In case anything hangs: the server dies with this process.
     try {
         measure(over == "shm" ? "shm://" : "tcp://127.0.0.1:0", argc == 3 ? argv[2] : "/dev/shm");
         return 0;

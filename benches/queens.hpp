@@ -5,11 +5,11 @@
 
 namespace amalgam::bench {
 
-/// A board of which some rows have their queen; a bit for each column that is under attack.
+/// A board with queens in its first rows; one bit per attacked column.
 struct board {
     static constexpr int size = 13;
     static constexpr int solutions = 73712;
-    /// A unit of work for each queen in the first rows: 38,679, of which 31,100 take some 0.8 us.
+    /// A unit of work for each queen in the first rows: 38,679, of which 31,100 take about 0.8 us.
     static constexpr int forked_rows = 5;
     static constexpr std::uint32_t all = (1u << size) - 1;
 
@@ -25,7 +25,7 @@ struct board {
     }
     bool forks() const { return row < forked_rows; }
 
-    /// In how many ways it can be filled, found by the caller alone.
+    /// Number of ways to complete it, found without forking.
     int count() const {
         if (row == size) return 1;
         int found = 0;
@@ -35,7 +35,7 @@ struct board {
     }
 };
 
-/// Throws when a search has not found all.
+/// Throws if a search has not found all.
 inline void check_queens(int found) {
     if (found != board::solutions) throw std::runtime_error("the search has lost solutions");
 }

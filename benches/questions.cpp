@@ -52,7 +52,7 @@ int answer_one(int argc, char** argv, std::span<const question> known) {
 }
 
 std::size_t resident_bytes() {
-    // Not /proc/self/statm: the kernel counts that per thread, and adds up only now and then.
+    // Not /proc/self/statm: the kernel counts that per thread, and sums up only now and then.
     std::ifstream lines("/proc/self/smaps_rollup");
     for (std::string word; lines >> word;) {
         std::size_t kibibytes = 0;

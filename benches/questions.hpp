@@ -9,16 +9,16 @@
 
 namespace amalgam::bench {
 
-/// How long a loop runs: for a time, to be timed, or a number of operations, for a counter of
-/// instructions that watches from outside.
+/// Length of a loop: a time, to be measured, or a number of operations, for an external instruction
+/// counter.
 class length {
 public:
-    /// "0.1" is seconds, "20000x" operations. Throws std::invalid_argument for anything else.
+    /// "0.1" means seconds, "20000x" operations. Throws std::invalid_argument for anything else.
     static length parse(const char* text);
 
-    /// Runs `block()`, which does `operations` things, again and again; says how long one thing
-    /// takes in the median block, so that an interruption by the machine moves no figure.
-    /// Nothing is timed, and 0 returned, when the length is a number of operations.
+    /// Runs `block()`, which does `operations` operations, repeatedly; returns the time per
+    /// operation of the median block, so that interruptions by the machine do not matter. If the
+    /// length is a number of operations, returns 0 without timing.
     template <typename Block>
     double nanoseconds_each(std::size_t operations, Block&& block) const {
         for (std::size_t done = 0; done < operations_; done += operations)
@@ -47,17 +47,17 @@ private:
     std::size_t operations_ = 0;
 };
 
-/// One sub-command of a program, and how it finds the value that it prints.
+/// One sub-command of a program, and the function that measures its value.
 struct question {
     std::string_view name;
     double (*answer)(const length&);
 };
 
-/// A program's main(): keeps to the first processor, answers the question that is named first on
-/// the command line, with the length that is named next, and prints one line of JSON.
+/// A program's main(): pins itself to the first processor, answers the question named by the first
+/// argument, with the length in the second, and prints one line of JSON.
 int answer_one(int argc, char** argv, std::span<const question> known);
 
-/// Bytes of memory that this process has in use now, exactly.
+/// Resident memory of this process now, in bytes, exactly.
 std::size_t resident_bytes();
 
 }  // namespace amalgam::bench

@@ -1,5 +1,5 @@
-// What must be zero when nothing changes any more: allocations per message and per call, in both
-// processes together, and the CPU time of an engine that has nothing to do.
+// Values that must be zero in steady state: allocations per message and per call, in both processes
+// together, and the CPU time of an idle engine.
 //   steady_state message-shm|message-tcp|rpc-shm|rpc-tcp|idle-cpu
 #include <cstdio>
 #include <string>
@@ -45,7 +45,7 @@ public:
     int count = 0;
 };
 
-/// Allocations here and in the peer while `many(n)` does n things, per thing.
+/// Allocations here and in the peer while `many(n)` does n operations, per operation.
 template <typename Many>
 double per_operation(perf::channel& talk, Many&& many) {
     many(warm_up);
@@ -106,7 +106,7 @@ double per_call(const std::string& uri) {
         server.define("sum", [](int a, int b) { return a + b; });
         talk.write_line(server.address());
         report_allocations(talk);
-        talk.read_line();  // Until the measuring process goes.
+        talk.read_line();  // Until the measuring process ends.
     });
     engine client(uri, {.spin = always_spin});
     const auto sum =
@@ -119,7 +119,7 @@ double per_call(const std::string& uri) {
     });
 }
 
-/// Percent of one processor, over two seconds, of a process whose engine has a connected peer.
+/// Percent of one processor, over two seconds, used by a process whose engine has a connected peer.
 double idle_cpu() {
     engine server({"shm://", "tcp://127.0.0.1:0"});
     server.define("sum", [](int a, int b) { return a + b; });

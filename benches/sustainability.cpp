@@ -1,9 +1,9 @@
-// How well computing and communicating go together on the same processors, as RoCL's authors ask:
-// `bench_sustainability OUT.svg [SECONDS]`. One thread per processor computes; two processes, one
-// on each of two processors, send messages between resources, or look for resources by broadcast,
-// and sleep while they wait. For each size prints one JSON object:
-//   computing       what is computed beside the communication, of what is computed alone
-//   communicating   the shortest round trip of all without computing, of this one with it
+// How well computing and communicating coexist on the same processors, a question of RoCL's
+// authors: `bench_sustainability OUT.svg [SECONDS]`. One thread per processor computes; two
+// processes, one on each of two processors, send messages between resources, or look for resources
+// by broadcast, and sleep while they wait. Prints one JSON object per size:
+//   computing       computation during communication, relative to computation alone
+//   communicating   the shortest of all round trips without computing, relative to this one with it
 //   both            their geometric mean
 #include <array>
 #include <atomic>
@@ -34,7 +34,7 @@ using namespace amalgam;
 
 namespace {
 
-/// Threads that compute, one on each of those processors, until the end.
+/// Threads that compute, one on each of those processors, until destroyed.
 class computing {
 public:
     explicit computing(const cpu_set_t& processors) {
@@ -58,7 +58,7 @@ public:
     std::uint64_t cycles() const { return cycles_.load(); }
 
 private:
-    /// Some 20 us of arithmetic on what fits into the innermost cache.
+    /// About 20 us of arithmetic within the innermost cache.
     void cycle() {
         std::array<double, 1024> values;
         values.fill(1.0);
@@ -75,7 +75,7 @@ private:
     std::vector<std::thread> threads_;
 };
 
-/// A way to communicate, between this process and another: `exchange(bytes)` is one round trip.
+/// A form of communication between this process and another: `exchange(bytes)` is one round trip.
 struct way {
     std::string name;
     std::vector<std::size_t> sizes;
@@ -126,13 +126,13 @@ way messages(const std::string& uri) {
             }};
 }
 
-/// Directory servers of two hosts, if they were that: each question is one broadcast packet.
+/// Directory servers as if of two hosts: each query is one broadcast packet.
 way broadcasts() {
     const std::string group = fmt::format("udp://127.255.255.255:{}", 47200 + ::getpid() % 1000);
     const auto options = [group] {
         directory_options all;
         all.ring.medium = open_broadcast(group);
-        all.ring.broadcast_wait = std::chrono::seconds(2);  // No trees while it computes.
+        all.ring.broadcast_wait = std::chrono::seconds(2);  // No trees meanwhile.
         return all;
     };
     const std::string uri = "tcp://127.0.0.1:0";
@@ -162,7 +162,7 @@ way broadcasts() {
             }};
 }
 
-/// Round trips for so long: how many seconds one takes.
+/// Round trips during that time; returns seconds per round trip.
 double round_trip(engine& on, const std::function<void(std::size_t)>& exchange, std::size_t bytes,
                   double seconds) {
     return on.run([&] {
@@ -191,7 +191,7 @@ struct outcome {
     std::string name;
     std::size_t bytes;
     double alone, beside;  // Seconds per round trip.
-    double computed;       // Cycles per second, beside it.
+    double computed;       // Cycles per second during it.
 };
 
 }  // namespace
@@ -202,7 +202,7 @@ int main(int argc, char** argv) {
         return 2;
     }
     const double seconds = argc > 2 ? std::atof(argv[2]) : 1;
-    cpu_set_t processors;  // Before the two processes are bound to one each.
+    cpu_set_t processors;  // Before the two processes are pinned to one each.
     ::sched_getaffinity(0, sizeof(processors), &processors);
     std::vector<outcome> results;
     double computed_alone = 0;

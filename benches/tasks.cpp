@@ -1,5 +1,5 @@
-// What a ULT costs: to switch, to make and join, here or on another stream, to lock and hand over
-// between; a parallel search on one stream and two; and how much memory many take.
+// Cost of ULTs: switching, creating and joining, here or on another stream, locking and handing
+// over; a parallel search on one stream and on two; and memory of many ULTs.
 //   tasks QUESTION [SECONDS|OPERATIONSx]
 #include <cstdint>
 #include <vector>
@@ -22,7 +22,7 @@ using bench::length;
 
 constexpr std::size_t batch = 1000;
 
-/// What `body()` returns in a ULT of `where`.
+/// Result of `body()` in a ULT of `where`.
 template <typename Body>
 double in_ult(execution_stream& where, Body&& body) {
     double value = 0;
@@ -30,8 +30,8 @@ double in_ult(execution_stream& where, Body&& body) {
     return value;
 }
 
-// Both are in the same function, as the threads of a program mostly are: else every return after a
-// switch is one that the processor predicts wrong, which would be measured too.
+// Both are in the same function, as threads of a program mostly are: otherwise the processor
+// mispredicts every return after a switch, which would be measured, too.
 [[gnu::noinline]] void yield_often() {
     for (std::size_t i = 0; i < batch; ++i)
         this_task::yield();
@@ -61,7 +61,7 @@ double create_join(const length& how_long) {
     });
 }
 
-/// From a ULT of `here`: makes a batch in `there`, then joins it.
+/// From a ULT of `here`: creates a batch in `there`, then joins it.
 double batches(const length& how_long, execution_stream& here, execution_stream& there) {
     return in_ult(here, [&] {
         std::vector<ult> made(batch);
@@ -99,7 +99,7 @@ double tasklet_join(const length& how_long) {
     });
 }
 
-/// Without handles: what they do tells that they are done.
+/// Without handles: their effect shows that they are done.
 double tasklet_post(const length& how_long) {
     execution_stream stream;
     return in_ult(stream, [&] {
@@ -126,8 +126,8 @@ double uncontended_mutex(const length& how_long) {
     });
 }
 
-/// A number goes from one to the other, one more with each hop, until it is `last`. Both are in
-/// here, as in yield_often().
+/// A number passes back and forth, incremented at each hop, until it is `last`. Both are in here,
+/// as in yield_often().
 [[gnu::noinline]] void pass_on(channel<std::size_t>& from, channel<std::size_t>& to,
                                std::size_t last) {
     for (const std::size_t hops : from) {
@@ -136,7 +136,7 @@ double uncontended_mutex(const length& how_long) {
     }
 }
 
-/// Each hop has a switch, as nothing is buffered.
+/// Unbuffered, so each hop is a switch.
 double channel_hop(const length& how_long) {
     execution_stream stream;
     return in_ult(stream, [&] {

@@ -6,11 +6,11 @@ namespace amalgam::bench {
 
 inline constexpr std::size_t parked = 100'000;
 
-/// MiB of resident memory that `parked` ULTs take while they wait for an event.
+/// Resident memory, in MiB, of `parked` ULTs waiting for an event.
 double parked_memory();
 
-/// KiB by which resident memory grows while ten million ULTs are made and joined, here and on
-/// another stream, past the first few.
+/// Growth of resident memory, in KiB, while ten million ULTs are created and joined, here and on
+/// another stream, after the first few.
 double creation_growth();
 
 }  // namespace amalgam::bench

@@ -16,7 +16,7 @@ namespace amalgam::bench {
 
 namespace {
 
-/// Streams on a processor each, that steal from each other.
+/// Streams, one per processor, that steal from each other.
 class stealing_streams {
 public:
     explicit stealing_streams(int many) : pools_(static_cast<std::size_t>(many)) {

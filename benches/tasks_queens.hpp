@@ -4,7 +4,7 @@
 
 namespace amalgam::bench {
 
-/// Milliseconds that a search by a ULT for each queen in the first rows takes.
+/// Milliseconds for a search with one ULT for each queen in the first rows.
 double queens(int streams, const length& how_long);
 
 }  // namespace amalgam::bench

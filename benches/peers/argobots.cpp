@@ -1,4 +1,4 @@
-// The same questions on Argobots. The answers are checked where a failure would go unnoticed.
+// The same questions for Argobots. Checks results where a failure would go unnoticed.
 //   argobots QUESTION [SECONDS|OPERATIONSx]
 #include <array>
 #include <numeric>
@@ -25,16 +25,16 @@ void check(int code) {
         throw std::runtime_error("Argobots answers with its error " + std::to_string(code));
 }
 
-/// Argobots with the calling thread as its first stream, and a second one when asked for.
+/// Argobots with the calling thread as its first stream, and a second one on request.
 class streams {
 public:
-    /// A pool that others never touch is the cheapest.
+    /// A private pool is the cheapest.
     streams() : streams(1, ABT_SCHED_BASIC, ABT_POOL_FIFO, ABT_POOL_ACCESS_PRIV) {}
     streams(std::size_t many, ABT_sched_predef order, ABT_pool_kind kind, ABT_pool_access access) {
         check(ABT_init(0, nullptr));
         for (std::size_t i = 0; i < many; ++i)
             check(ABT_pool_create_basic(kind, access, ABT_TRUE, &pools_[i]));
-        // Only a scheduler that steals needs to know of others' pools.
+        // Only a work-stealing scheduler needs to know the others' pools.
         const int known = order == ABT_SCHED_RANDWS ? static_cast<int>(many) : 1;
         ABT_xstream self;
         check(ABT_xstream_self(&self));
@@ -49,7 +49,7 @@ public:
                 &pins));
             check(ABT_thread_free(&pins));
         }
-        perf::pin_to_processor(0);  // Argobots may have thought otherwise.
+        perf::pin_to_processor(0);  // Overrides Argobots' own choice.
     }
     ~streams() {
         if (second_ != ABT_XSTREAM_NULL) ABT_xstream_free(&second_);
@@ -67,8 +67,8 @@ private:
 
 void nothing(void*) {}
 
-// Both are in the same function, as the threads of a program mostly are: else every return after a
-// switch is one that the processor predicts wrong, which would be measured too.
+// Both are in the same function, as threads of a program mostly are: otherwise the processor
+// mispredicts every return after a switch, which would be measured, too.
 [[gnu::noinline]] void yield_often() {
     for (std::size_t i = 0; i < batch; ++i)
         ABT_self_yield();
@@ -132,7 +132,7 @@ double tasklet_join(const length& how_long) {
     });
 }
 
-/// Without handles: what they do tells that they are done.
+/// Without handles: their effect shows that they are done.
 double tasklet_post(const length& how_long) {
     const streams here;
     return how_long.nanoseconds_each(batch, [&] {

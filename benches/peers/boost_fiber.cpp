@@ -1,4 +1,4 @@
-// The same questions on Boost.Fiber.
+// The same questions for Boost.Fiber.
 //   boost_fiber QUESTION [SECONDS|OPERATIONSx]
 #include <array>
 #include <latch>
@@ -25,8 +25,8 @@ using fibers::launch;
 
 constexpr std::size_t batch = 1000;
 
-// Both are in the same function, as the threads of a program mostly are: else every return after a
-// switch is one that the processor predicts wrong, which would be measured too.
+// Both are in the same function, as threads of a program mostly are: otherwise the processor
+// mispredicts every return after a switch, which would be measured, too.
 [[gnu::noinline]] void yield_often() {
     for (std::size_t i = 0; i < batch; ++i)
         boost::this_fiber::yield();
@@ -44,8 +44,8 @@ double yield(const length& how_long) {
     return each;
 }
 
-// Of its stacks these cost least, as long as one thread uses them. Which launch policy is the
-// faster one was tried for each question.
+// The cheapest of its stacks, when used by one thread. The faster launch policy was tried for each
+// question.
 
 double create_join(const length& how_long) {
     fibers::pooled_fixedsize_stack stacks;
@@ -66,7 +66,7 @@ double create_join_batch(const length& how_long) {
     });
 }
 
-/// A fiber is always made by its own thread: the other one is asked to, through a channel, and
+/// A fiber is always created by its own thread: the other one is asked to through a channel, and
 /// the last fiber of a batch answers for all.
 double other_stream(const length& how_long) {
     fibers::buffered_channel<bool> wanted(1024), answers(2);
@@ -99,8 +99,8 @@ double uncontended_mutex(const length& how_long) {
     });
 }
 
-/// A number goes from one to the other, one more with each hop, until it is `last`. Both are in
-/// here, as in yield_often(). Of its channels the unbuffered one is the faster here.
+/// A number passes back and forth, incremented at each hop, until it is `last`. Both are in here,
+/// as in yield_often(). The unbuffered channel is the faster one here.
 using hop_channel = fibers::unbuffered_channel<std::size_t>;
 [[gnu::noinline]] void pass_on(hop_channel& from, hop_channel& to, std::size_t last) {
     for (std::size_t hops = 0; from.pop(hops) == fibers::channel_op_status::success;) {
@@ -137,9 +137,9 @@ int count(board here, fibers::fixedsize_stack stacks) {
     return std::accumulate(found.begin(), found.end(), 0);
 }
 
-/// Once in a process: the schedulers that steal from each other are a static list.
+/// Once per process: work-stealing schedulers are kept in a static list.
 double queens_on_two(const length& how_long) {
-    // A stack goes back to malloc on any thread; without this malloc would go to the kernel.
+    // Stacks are freed on any thread; without this malloc would call the kernel.
     ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
     ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
     const fibers::fixedsize_stack stacks(64 * 1024);

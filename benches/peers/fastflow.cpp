@@ -1,6 +1,6 @@
-// The graphs of benches/flow.cpp on FastFlow, as it is by default: a thread per node, which spins,
-// and is tied to a core: `bench_fastflow flow-pipeline|flow-farm`. A thousand threads would be no
-// answer to its third question. An item is the pointer itself: nothing is allocated.
+// The graphs of benches/flow.cpp on FastFlow with its defaults: one spinning thread per node,
+// pinned to a core: `bench_fastflow flow-pipeline|flow-farm`. A thousand threads would be no answer
+// to the third question. An item is the pointer itself: nothing is allocated.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +15,7 @@ using clock_type = std::chrono::steady_clock;
 
 constexpr std::uint64_t items = 20000000;
 
-// Not 0, which ends a stream, and far from the marks at the end of the range.
+// Not 0, which ends a stream, and far from the special values at the end of the range.
 void* to_item(std::uint64_t n) {
     return reinterpret_cast<void*>(n + 1);
 }

@@ -1,6 +1,6 @@
-// gRPC's asynchronous unary calls, as generated code makes them, but of plain bytes: no protobuf.
-// A thread each side that waits for its completion queue by polling or asleep: the first answers
-// sooner, the second leaves the processor to gRPC's own threads.
+// gRPC's asynchronous unary calls as in generated code, but with plain bytes: no protobuf. One
+// thread per side waits for its completion queue by polling or asleep: polling answers sooner,
+// sleeping leaves the processor to gRPC's own threads.
 //   grpc poll|sleep tcp|unix SIZE DEPTH SECONDS    DEPTH calls in flight
 #include <cstdio>
 #include <cstdlib>
@@ -37,7 +37,7 @@ grpc::ByteBuffer bytes_of(const std::string& text) {
 
 enum class waiting { polling, asleep };
 
-/// The next finished operation's tag, or null when there is none yet.
+/// Tag of the next finished operation, or null if there is none yet.
 void* next(grpc::CompletionQueue& queue, waiting how, bool& ok) {
     void* tag = nullptr;
     gpr_timespec until = gpr_time_0(GPR_CLOCK_MONOTONIC);
@@ -46,7 +46,7 @@ void* next(grpc::CompletionQueue& queue, waiting how, bool& ok) {
     return queue.AsyncNext(&tag, &ok, until) == grpc::CompletionQueue::GOT_EVENT ? tag : nullptr;
 }
 
-/// The service that protoc would have written.
+/// The service, as protoc would generate it.
 class count_service final : public grpc::Service {
 public:
     using responder = grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>;
@@ -62,7 +62,7 @@ public:
     }
 };
 
-/// One call at a time at the server: waits for it, answers with four bytes, begins anew.
+/// One call at a time at the server: waits for it, answers with four bytes, starts over.
 class served_call {
 public:
     served_call(count_service& service, grpc::ServerCompletionQueue& queue)
@@ -96,7 +96,7 @@ private:
     bool answered_ = false;
 };
 
-/// Serves until the measuring process closes the channel, and ends with the process.
+/// Serves until the measuring process closes the channel, and ends with it.
 [[noreturn]] void serve(perf::channel& talk, const std::string& address, std::size_t depth,
                         waiting how) {
     count_service service;

@@ -25,7 +25,7 @@ void check(hg_return_t result, const char* what) {
         throw error(errc::internal, std::string(what) + ": " + HG_Error_to_string(result));
 }
 
-/// What a call carries: both processes know how many bytes, as it is on the command line.
+/// Payload of a call: both processes know its size from the command line.
 using payload = std::vector<char>;
 
 hg_return_t code_payload(hg_proc_t how, void* data) {
@@ -33,7 +33,7 @@ hg_return_t code_payload(hg_proc_t how, void* data) {
     return hg_proc_raw(how, bytes.data(), bytes.size());
 }
 
-/// A process's end of Mercury. It finalizes what it can: na+sm would leave files behind.
+/// One Mercury instance of a process. Finalizes it, since na+sm would leave files behind.
 struct node {
     hg_class_t* self = nullptr;
     hg_context_t* context = nullptr;
@@ -101,7 +101,7 @@ node::node(const std::string& uri, bool listens, std::size_t size) : bytes(size,
         check(HG_Register_data(self, id, this, nullptr), "HG_Register_data");
 }
 
-/// Serves until the measuring process closes the channel, and ends with the process.
+/// Serves until the measuring process closes the channel, and ends with it.
 void serve(const std::string& uri, std::size_t size, perf::channel& talk) {
     node me(uri, true, size);
     payload memory(size, 'y');
@@ -117,7 +117,7 @@ void serve(const std::string& uri, std::size_t size, perf::channel& talk) {
         if (!me.progress() && ++idle % (1u << 16) == 0 && talk.closed()) return;
 }
 
-/// What is under way at the client, again and again.
+/// An operation in flight at the client, started again and again.
 struct operation {
     operation() = default;
     operation(operation&& other) noexcept : call(std::exchange(other.call, HG_HANDLE_NULL)) {}
@@ -163,7 +163,7 @@ public:
         check(one.result, "a call or a pull");
     }
 
-    /// Asks for the server's memory, and makes some for each.
+    /// Gets the server's memory, and allocates some for each.
     void prepare_pulls(std::vector<operation>& all) {
         check(HG_Create(me_.context, there_, me_.show, &shown_.call), "HG_Create");
         shown_.done = false;
@@ -204,7 +204,7 @@ private:
     hg_bulk_t remote_ = HG_BULK_NULL;
 };
 
-/// Keeps all of them under way; how often in a second one is done.
+/// Keeps all of them in flight; returns completions per second.
 template <typename Start>
 double rate(client& me, std::vector<operation>& all, double seconds, Start&& start) {
     std::uint64_t done = 0;

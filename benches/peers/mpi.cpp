@@ -1,6 +1,6 @@
-// Bare Open MPI: messages one round trip at a time, and one-sided transfers to a rank that waits
-// in a receive, one or several in flight, over its shared memory or its sockets. Starts itself
-// again under mpirun, as two ranks.
+// Bare Open MPI: messages one round trip at a time, and one-sided transfers to a rank that waits in
+// a receive, one or several in flight, over its shared memory or its sockets. Restarts itself under
+// mpirun, as two ranks.
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +28,7 @@ constexpr int work = 1, end = 2;
     for (const char* word : {"-n", "2", "--bind-to", "core", "--mca", "pml", "ob1", "--mca", "btl"})
         words.emplace_back(word);
     words.push_back(fabric);
-    if (asked.over == "tcp")  // None that it would choose itself works over sockets alone.
+    if (asked.over == "tcp")  // Its default choice does not work over sockets alone.
         for (const char* word : {"--mca", "osc", "pt2pt"})
             words.emplace_back(word);
     words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
@@ -73,7 +73,7 @@ perf::measurement transfers(const peer_question& asked, MPI_Win window) {
     return m;
 }
 
-/// Answers messages, and lets MPI serve one-sided transfers, until told to end.
+/// Echoes messages and progresses one-sided transfers until told to end.
 void serve(std::vector<char>& bytes) {
     for (;;) {
         MPI_Status got;

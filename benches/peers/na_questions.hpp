@@ -12,7 +12,7 @@
 
 namespace amalgam::bench {
 
-/// What the peers over Mercury's network abstraction are asked.
+/// Questions for peers on Mercury's network abstraction.
 struct na_question {
     std::string test;  ///< latency, rate or bulk.
     std::string uri;
@@ -21,8 +21,8 @@ struct na_question {
     double seconds;
 };
 
-/// The main() of such a peer: `serve(uri, size, channel)` in a process of its own, and
-/// `measure(question, address)`, whose figures are printed.
+/// The main() of such a peer: runs `serve(uri, size, channel)` in a child process and
+/// `measure(question, address)` here, and prints the result.
 template <typename Serve, typename Measure>
 int answer_na(int argc, char** argv, const char* library, Serve&& serve, Measure&& measure) {
     const std::string_view test = argc == 6 ? argv[1] : "";

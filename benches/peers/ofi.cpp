@@ -1,5 +1,5 @@
-// Bare libfabric: tagged messages one round trip at a time, and one-sided transfers to a peer that
-// polls, one or several in flight, over its provider shm or tcp.
+// Bare libfabric: tagged messages one round trip at a time, and one-sided transfers to a polling
+// peer, one or several in flight, over its provider shm or tcp.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -28,15 +28,14 @@ void check(long code, const char* what) {
                     fmt::format("{}: {}", what, fi_strerror(static_cast<int>(-code))));
 }
 
-/// What one operation in flight needs: the provider may use `context` until it completes.
+/// State of one operation in flight: the provider may use `context` until it completes.
 struct operation {
     fi_context2 context{};
     bool busy = false;
 };
 
-/// An endpoint without connections, and the address of the other one. All but the endpoint ends
-/// with the process; that has a file of the system's, which another process of the same number
-/// would meet.
+/// A connectionless endpoint, and the address of the other one. The endpoint must be closed: it has
+/// a file that a later process with the same id would find. Everything else ends with the process.
 class endpoint {
 public:
     explicit endpoint(const peer_question& asked) {
@@ -93,14 +92,14 @@ public:
               "fi_mr_reg");
         return region;
     }
-    /// Where others find memory that begins here.
+    /// Remote address of the start of `memory`.
     std::uint64_t offset_of(const std::vector<char>& memory) const {
         return (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0
                    ? reinterpret_cast<std::uint64_t>(memory.data())
                    : 0;
     }
 
-    /// Posts with `post(context)` until it is taken.
+    /// Retries `post(context)` until accepted.
     template <typename Post>
     void start(operation& op, Post&& post) {
         op.busy = true;
@@ -227,7 +226,7 @@ perf::measurement measure(const peer_question& asked, endpoint& me, perf::channe
 }  // namespace
 
 int main(int argc, char** argv) {
-    // It has no memory of its own to offer; and the rate of messages nobody has asked for yet.
+    // It allocates no memory of its own, and its message rate is not implemented.
     const peer_question asked = bench::peer_question_of(argc, argv);
     if (asked.block() || asked.is("message-rate")) return bench::not_offered;
     return bench::answer_peer_by_address<endpoint>(argc, argv, "ofi", &serve, &measure);

@@ -1,4 +1,4 @@
-// The same questions on oneTBB, whose tasks run to their end on the stack of a thread.
+// The same questions for oneTBB, whose tasks run to completion on a thread's stack.
 //   one_tbb QUESTION [SECONDS|OPERATIONSx]
 #include <array>
 #include <chrono>
@@ -25,7 +25,7 @@ namespace tbb = oneapi::tbb;
 
 constexpr std::size_t batch = 1000;
 
-/// Keeps the worker of an arena to the second processor; the caller stays on the first.
+/// Pins an arena's worker to the second processor; the caller stays on the first.
 class pinned_worker : public tbb::task_scheduler_observer {
 public:
     explicit pinned_worker(tbb::task_arena& of) : task_scheduler_observer(of) { observe(true); }
@@ -79,8 +79,8 @@ double queens(int threads, const length& how_long) {
     });
 }
 
-/// One stream of the graphs in benches/flow.cpp, per item and hop. `run()` gives the sum of what
-/// came out, by an arena of two threads.
+/// One stream of the graphs in benches/flow.cpp, per item and hop. `run()` returns the sum of the
+/// output, computed by an arena of two threads.
 template <typename Run>
 double stream(std::uint64_t items, std::uint64_t stages, double hops, Run run) {
     const tbb::global_control at_most(tbb::global_control::max_allowed_parallelism, 2);
@@ -100,7 +100,7 @@ double stream(std::uint64_t items, std::uint64_t stages, double hops, Run run) {
 constexpr std::uint64_t stream_items = 5000000;
 constexpr std::uint64_t chain_items = 20000;
 constexpr std::uint64_t chain_stages = 1000;
-// In flight at once: as many as a queue of ours holds. Fewer make it slower.
+// In flight at once: as many as our queues hold. Fewer make it slower.
 constexpr std::size_t tokens = 1024;
 
 constexpr auto plus_one = [](std::uint64_t n) { return n + 1; };

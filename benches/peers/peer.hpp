@@ -11,15 +11,15 @@
 
 namespace amalgam::bench {
 
-/// What a bare library is asked, by `amalgam perf --vs` and by benches/run.py: a program for each,
-/// which answers with one line of JSON.
+/// A question for a bare library, asked by `amalgam perf --vs` and benches/run.py. Each library has
+/// a program that answers with one line of JSON.
 ///
 ///     amalgam-peer-ucx TEST OVER SIZE DEPTH SECONDS
 ///
 /// TEST is message-latency, message-rate (the last of DEPTH messages is answered), put-bandwidth or
-/// get-bandwidth (of memory of the program's own), or put-block-bandwidth or get-block-bandwidth
-/// (of memory that the library allocates); OVER is shm or tcp. Exit code 3: the library has no such
-/// thing.
+/// get-bandwidth (with the program's own memory), or put-block-bandwidth or get-block-bandwidth
+/// (with memory allocated by the library); OVER is shm or tcp. Exit code 3: not supported by the
+/// library.
 struct peer_question {
     std::string test;
     std::string over;
@@ -36,7 +36,7 @@ struct peer_question {
 
 constexpr int not_offered = 3;
 
-/// The question on the command line; ends the program with a sentence when it is none.
+/// Parses the command line; ends the program with a sentence if invalid.
 inline peer_question peer_question_of(int argc, char** argv) {
     peer_question asked;
     if (argc == 6)
@@ -54,7 +54,7 @@ inline peer_question peer_question_of(int argc, char** argv) {
     return asked;
 }
 
-/// Prints what was measured, round trips or transfers a second.
+/// Prints the result in round trips or transfers per second.
 inline void print_answer(const peer_question& asked, const char* library, perf::measurement m) {
     m.test = asked.test;
     m.uri = std::string(library) + " " + asked.over;
@@ -66,9 +66,8 @@ inline void print_answer(const peer_question& asked, const char* library, perf::
     std::fflush(stdout);
 }
 
-/// The main() of a peer whose two processes find each other by a line between them:
-/// `serve(question, channel)` in one of its own, and `measure(question, channel)`, whose figures
-/// are printed.
+/// The main() of a peer whose two processes share a channel: runs `serve(question, channel)` in a
+/// child process and `measure(question, channel)` here, and prints the result.
 template <typename Serve, typename Measure>
 int answer_peer(int argc, char** argv, const char* library, Serve&& serve, Measure&& measure) {
     const peer_question asked = peer_question_of(argc, argv);
@@ -82,8 +81,8 @@ int answer_peer(int argc, char** argv, const char* library, Serve&& serve, Measu
     }
 }
 
-/// As above, for a library whose ends, `End`s, connect by each other's addresses.
-/// `measure(question, end, channel)` begins once both are connected.
+/// As above, for a library whose `End`s connect by each other's addresses. `measure(question, end,
+/// channel)` starts once both are connected.
 template <typename End, typename Serve, typename Measure>
 int answer_peer_by_address(int argc, char** argv, const char* library, Serve&& serve,
                            Measure&& measure) {
@@ -104,7 +103,7 @@ int answer_peer_by_address(int argc, char** argv, const char* library, Serve&& s
         });
 }
 
-/// Text of bytes, and back: what one process tells the other in a line.
+/// Bytes as text, and back: lets a process send them in a line.
 inline std::string to_hex(const void* from, std::size_t bytes) {
     static constexpr char digits[] = "0123456789abcdef";
     std::string hex;
@@ -122,7 +121,7 @@ inline std::string from_hex(const std::string& hex) {
     return bytes;
 }
 
-/// Calls `progress()`, which says whether it did something, until the other process has gone.
+/// Calls `progress()`, which returns whether it did something, until the other process is gone.
 template <typename Progress>
 void serve_until_closed(perf::channel& talk, Progress&& progress) {
     for (unsigned idle = 0;;)

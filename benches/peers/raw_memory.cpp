@@ -1,4 +1,4 @@
-// What the memory and the kernel alone can do: bytes of another process into this one's.
+// What memory and kernel alone can do: copies another process's bytes into this one.
 //   raw_memory copy  SIZE SECONDS    memcpy from memory that both have mapped
 //   raw_memory cross SIZE SECONDS    process_vm_readv, one call each
 #include <cerrno>
@@ -26,7 +26,7 @@ using namespace amalgam;
     throw error(status{errc::internal, errno}, std::string(what) + " failed");
 }
 
-/// Until the measuring process ends: a peer that polls shares the machine in all other tests, too.
+/// Until the measuring process ends. As in all other tests, a polling peer shares the machine.
 void poll_until_closed(perf::channel& talk) {
     for (unsigned idle = 0;; ++idle)
         if (idle % (1u << 14) == 0 && talk.closed()) return;

@@ -1,4 +1,4 @@
-// The floor of everything over tcp: two processes, one loopback connection, no library.
+// The lower bound for anything over tcp: two processes, one loopback connection, no library.
 //   raw_socket latency SIZE SECONDS    both ends poll a non-blocking socket
 //   raw_socket stream  SIZE SECONDS    items of SIZE bytes in writes of 64 KiB
 #include <cerrno>
@@ -56,7 +56,7 @@ unique_fd connect_to(const std::string& port) {
     return fd;
 }
 
-/// False when the other end closed.
+/// False if the other end closed.
 bool receive_all(int fd, std::byte* into, std::size_t bytes, int flags) {
     for (std::size_t at = 0; at < bytes;) {
         const auto n = ::recv(fd, into + at, bytes - at, flags);

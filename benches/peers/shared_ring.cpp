@@ -1,4 +1,4 @@
-// The floor of everything over shared memory: two processes, two rings of one-cache-line slots
+// The lower bound for anything over shared memory: two processes, two rings of one-cache-line slots
 // that carry the payload inline, no library.
 //   shared_ring SIZE SECONDS    SIZE up to 48
 #include <atomic>
@@ -32,7 +32,7 @@ void put(ring& to, std::uint64_t turn, const std::byte* from, std::size_t bytes)
     s.turn.store(turn + 1, std::memory_order_release);
 }
 
-/// Spins until `turn` has come; asks `give_up` now and then.
+/// Spins until it is `turn`; calls `give_up` now and then.
 template <typename GiveUp>
 bool get(ring& from, std::uint64_t turn, std::byte* into, std::size_t bytes, GiveUp&& give_up) {
     slot& s = from.at[turn % slots];

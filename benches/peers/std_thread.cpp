@@ -1,4 +1,4 @@
-// The same questions on threads of the OS, as far as they have an answer.
+// The same questions for OS threads, as far as they apply.
 //   std_thread QUESTION [SECONDS|OPERATIONSx]
 #include <mutex>
 #include <thread>
@@ -18,7 +18,7 @@ double create_join(const length& how_long) {
 
 double batches(const length& how_long, int processor) {
     constexpr std::size_t batch = 1000;
-    perf::pin_to_processor(processor);  // New threads inherit it.
+    perf::pin_to_processor(processor);  // Inherited by new threads.
     std::vector<std::thread> made(batch);
     return how_long.nanoseconds_each(batch, [&] {
         for (std::thread& each : made)
@@ -29,7 +29,7 @@ double batches(const length& how_long, int processor) {
 }
 
 double uncontended_mutex(const length& how_long) {
-    // The C library leaves atomics out as long as a process has one thread.
+    // The C library skips atomics while a process has only one thread.
     std::mutex alone, held;
     held.lock();
     std::jthread second([&] { const std::lock_guard hold(held); });

@@ -1,4 +1,4 @@
-// Thallium's calls: C++ over Margo, which joins Mercury with Argobots' ULTs. Both ends poll; the
+// Thallium's calls: C++ over Margo, which combines Mercury with Argobots' ULTs. Both ends poll; the
 // server's progress and handlers share an execution stream, the client's are in its main one.
 //   thallium latency na+sm|ofi+tcp SIZE DEPTH SECONDS    one call at a time, whatever DEPTH
 //   thallium rate    na+sm|ofi+tcp SIZE DEPTH SECONDS    DEPTH calls in flight
@@ -25,7 +25,7 @@ std::string configuration(bool progress_thread) {
            R"(, "rpc_thread_count": )" + (progress_thread ? "-1}" : "0}");
 }
 
-/// Its memory, which others may read or write.
+/// Exposes that memory for reading and writing.
 tl::bulk expose(tl::engine& where, std::string& memory) {
     return where.expose({{memory.data(), memory.size()}}, tl::bulk_mode::read_write);
 }
@@ -50,7 +50,7 @@ void serve(const std::string& uri, std::size_t size, perf::channel& talk) {
     server.finalize();
 }
 
-/// Keeps `depth` of what `start()` begins under way; how often in a second one is done.
+/// Keeps `depth` operations of `start()` in flight; returns completions per second.
 template <typename Start>
 double rate(std::size_t depth, double seconds, Start&& start) {
     std::deque<decltype(start(std::size_t{}))> open;

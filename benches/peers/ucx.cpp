@@ -1,5 +1,5 @@
-// Bare UCX: active messages one round trip at a time, and one-sided transfers to a peer that
-// polls, one or several in flight. UCX chooses among the transports named by OVER.
+// Bare UCX: active messages one round trip at a time, and one-sided transfers to a polling peer,
+// one or several in flight. UCX chooses among the transports named by OVER.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -66,7 +66,7 @@ public:
         check(ucp_ep_create(self_, &params, &endpoint), "ucp_ep_create");
     }
 
-    /// Registered memory: the program's own, or where `own` is null UCX's.
+    /// Registered memory: the program's own, or allocated by UCX if `own` is null.
     ucp_mem_h map(void* own, std::size_t bytes, void*& at) {
         ucp_mem_map_params_t params{};
         params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
@@ -101,7 +101,7 @@ public:
 
     ucp_context_h context = nullptr;
     ucp_ep_h endpoint = nullptr;
-    std::uint64_t count = 0;  ///< Messages that have arrived whole.
+    std::uint64_t count = 0;  ///< Completely received messages.
 
 private:
     static ucs_status_t on_message(void* arg, const void*, std::size_t, void* data,
@@ -109,7 +109,7 @@ private:
         auto& self = *static_cast<worker*>(arg);
         if ((how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
             ++self.count;
-            return UCS_OK;  // The bytes are here, and not looked at.
+            return UCS_OK;  // The bytes are here; they are not read.
         }
         ucp_request_param_t into{};
         into.op_attr_mask =
@@ -131,7 +131,7 @@ void serve(const peer_question& asked, worker& me, perf::channel& talk) {
     std::vector<char> memory(asked.size);
     if (asked.messages()) {
         talk.write_line("ready");
-        // Of a batch only the last is answered, shortly.
+        // Only the last of a batch is answered, with one byte.
         const std::uint64_t batch = asked.is("message-rate") ? asked.depth : 1;
         if (batch != 1) memory.resize(1);
         std::uint64_t answered = 0;

@@ -1,4 +1,4 @@
-// Every way to call, and every way to answer, over one connection.
+// All forms of call and of answer, over one connection.
 
 #include <chrono>
 #include <cstdint>
@@ -26,7 +26,7 @@ void expect(bool fact, const char* what) {
     std::cout << what << '\n';
 }
 
-/// Lets in who says the right word; its other half says it.
+/// Admits callers that send the right word; its client side sends it.
 struct password : am::interceptor {
     explicit password(std::string says) : word(std::move(says)) {}
     void calling(am::outgoing_call& call) override { call.attach("password", word); }

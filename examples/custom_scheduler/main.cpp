@@ -1,5 +1,5 @@
-// A scheduler of one's own: two kinds of work share a stream, and one gets three turns for each
-// turn of the other. Prints who ran in which order.
+// A custom scheduler: two kinds of work share a stream, and one gets three turns for each turn of
+// the other. Prints the order of execution.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@ namespace am = amalgam;
 
 namespace {
 
-/// Three units of the first pool, then one of the second; nothing waits for a pool that is empty.
+/// Three units of the first pool, then one of the second; an empty pool loses its turn.
 class three_to_one final : public am::scheduler {
 public:
     three_to_one(am::pool& often, am::pool& seldom) : pools_{&often, &seldom} {}

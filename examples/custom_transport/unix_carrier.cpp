@@ -39,7 +39,7 @@ bool try_connect(int fd, const sockaddr_un& to) {
                 "uri \"unix://" + path + "\": " + what + "; example: unix:///tmp/server.sock");
 }
 
-/// A socket that listens at `path`, also where a program that is gone left its name behind.
+/// A socket listening at `path`, replacing the name of a program that is gone.
 unique_fd listen_at(const std::string& path) {
     const auto name = socket_name(path);
     if (!name) fail(errc::invalid, path, "the path is longer than 107 bytes");
@@ -65,14 +65,14 @@ posted unix_link::send(packet& one) noexcept {
     if (!socket_ || was_full_) return posted::full;
     const ssize_t sent = ::send(socket_.get(), one.data, one.bytes, MSG_NOSIGNAL);
     if (sent >= 0) return posted::done;
-    // Room or the loss of the peer: epoll tells of either.
+    // Until epoll reports room, or loss of the peer.
     was_full_ = true;
     home_.watch(socket_.get(), this, EPOLLIN | EPOLLOUT);
     return posted::full;
 }
 
 void unix_link::close() noexcept {
-    socket_.reset();  // What was sent is in the kernel's hands and will arrive.
+    socket_.reset();  // Sent packets are in the kernel, and will arrive.
 }
 
 // ---- all of them
@@ -131,7 +131,7 @@ result<packet_link*> unix_carrier::connect(std::string_view address) {
     if (!socket || !try_connect(socket.get(), *name)) socket.reset();
     const bool connected = static_cast<bool>(socket);
     unix_link& made = add(std::move(socket));
-    // The port may not be told in here that nobody answers.
+    // A failed connection must not be reported from in here.
     made.failed_ = !connected;
     has_failed_ = has_failed_ || !connected;
     return static_cast<packet_link*>(&made);

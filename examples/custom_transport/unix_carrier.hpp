@@ -11,7 +11,7 @@
 
 class unix_carrier;
 
-/// One connection: a socket that keeps packets apart and in order.
+/// One connection: a socket that preserves packet boundaries and order.
 class unix_link final : public amalgam::packet_link {
 public:
     unix_link(unix_carrier& home, amalgam::unique_fd socket) noexcept
@@ -24,9 +24,9 @@ private:
     friend class unix_carrier;
 
     unix_carrier& home_;
-    amalgam::unique_fd socket_;  // None: closed, or never connected.
-    bool failed_ = false;        // Nobody answers at its address; to be told in progress().
-    bool was_full_ = false;      // The kernel's buffer was; epoll tells of room.
+    amalgam::unique_fd socket_;  // Empty: closed, or never connected.
+    bool failed_ = false;        // Nobody listens at its address; progress() reports it.
+    bool was_full_ = false;      // The kernel's buffer was full; epoll reports room.
 };
 
 /// Packets over Unix-domain sockets.
@@ -36,7 +36,7 @@ class unix_carrier final : public amalgam::packet_carrier {
 public:
     static constexpr std::size_t packet_bytes = 32768;
 
-    /// Listens at `path`, or does not when it is empty.
+    /// Listens at `path`; an empty one means not to listen.
     /// Failure: throws amalgam::error.
     explicit unix_carrier(std::string path);
     ~unix_carrier() override;
@@ -65,6 +65,6 @@ private:
     amalgam::unique_fd listener_;
     amalgam::packet_events* events_ = nullptr;
     std::vector<std::unique_ptr<unix_link>> links_;
-    std::unique_ptr<std::byte[]> buffer_;  // For the packet that is just read.
+    std::unique_ptr<std::byte[]> buffer_;  // For the packet being read.
     bool has_failed_ = false;
 };

@@ -1,4 +1,4 @@
-// unix://PATH: processes of one host, met at a path, over Unix-domain sockets.
+// unix://PATH: Unix-domain sockets between processes of one host.
 #include <amalgam/fabric/plugin.hpp>
 
 #include "unix_carrier.hpp"

@@ -1,4 +1,4 @@
-// An engine that is set up by a file, and shows what became of it.
+// An engine configured by a file. Prints the resulting configuration.
 //   engine_config engine.json
 #include <cstdio>
 #include <exception>
@@ -25,7 +25,7 @@ int main(int count, char** arguments) {
             auto where = client.procedure<std::string()>(name).on(server.address());
             std::printf("%s: %s\n", name, where().c_str());
         }
-        server.set_progress({.by = am::progress_by::shared});  // from now on, while it runs
+        server.set_progress({.by = am::progress_by::shared});  // takes effect immediately
         std::printf("%s\n", server.configuration().c_str());
     } catch (const std::exception& why) {
         std::fprintf(stderr, "engine_config: %s\n", why.what());

@@ -1,5 +1,6 @@
-// Two engines inside a plain epoll loop, beside a pipe and a timer: one thread in all. Lines of
-// standard input are gathered, sent to the server when the timer ticks, and printed in capitals.
+// Two engines inside a plain epoll loop, next to a pipe and a timer: one thread in all. Collects
+// lines of standard input, sends them to the server when the timer ticks, and prints them in upper
+// case.
 //   printf 'hello\nworld\n' | event_loop
 #include <array>
 #include <cctype>
@@ -20,7 +21,7 @@
 
 namespace {
 
-/// Stands for the loop that a program has already.
+/// Stands for a program's existing loop.
 class event_loop {
 public:
     void watch(int fd, std::function<void()> when_readable) {
@@ -43,7 +44,7 @@ public:
         epoll_event came{};
         if (::epoll_wait(epoll_.get(), &came, 1, -1) != 1) return;
         if (const auto at = when_readable_.find(came.data.fd); at != when_readable_.end()) {
-            const auto what = at->second;  // It may forget itself.
+            const auto what = at->second;  // A copy: it may remove itself.
             what();
         }
     }
@@ -88,7 +89,7 @@ void run() {
         if (::read(timer.get(), &ticks, sizeof ticks) != sizeof ticks) return;
         for (auto end = gathered.find('\n'); end != std::string::npos; end = gathered.find('\n')) {
             ++unanswered;
-            // Not a call that waits: this thread is the one that brings the answer.
+            // Must not wait: this thread is the one that receives the answer.
             upper.call_then(
                 [&](const am::result<std::string>& line) {
                     --unanswered;

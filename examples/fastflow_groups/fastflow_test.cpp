@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Which sender, which of its items, and as many bytes as wanted.
+/// Its sender, its number, and any number of bytes.
 struct item {
     std::uint32_t sender = 0;
     std::uint64_t number = 0;
@@ -46,7 +46,7 @@ struct make_items : ff::ff_node_t<item> {
     std::string filling;
 };
 
-/// Counts what each sender sent, and that it came in its order.
+/// Counts each sender's items, and checks their order.
 struct count_items : ff::ff_node_t<item> {
     item* svc(item* what) override {
         const std::unique_ptr<item> owned(what);
@@ -73,7 +73,7 @@ struct count_items : ff::ff_node_t<item> {
     std::function<void()> on_item;
 };
 
-/// Keeps the sentence instead of ending the process.
+/// Records the failure instead of ending the process.
 struct kept_failure {
     fastflow_options options() {
         return {.on_failure = [this](const failure& why) {
@@ -90,7 +90,7 @@ struct kept_failure {
     std::vector<std::string> sentences;
 };
 
-/// A pipeline that runs beside the test.
+/// A pipeline that runs concurrently with the test.
 template <typename... Nodes>
 std::future<int> run(Nodes&... nodes) {
     return std::async(std::launch::async, [&] {
@@ -176,7 +176,7 @@ TEST_P(fastflow, a_route_says_who_gets_an_item) {
 }
 
 TEST_P(fastflow, an_item_does_not_wait_for_the_next_one) {
-    // Each item is made when the one before it has arrived.
+    // Each item is made once the previous one has arrived.
     fastflow_receiver<item> from(GetParam());
     count_items sink;
     std::atomic<std::uint64_t> arrived{0};
@@ -230,7 +230,7 @@ TEST_P(fastflow, ends_of_different_types_are_refused_with_both_names) {
     EXPECT_NE(wrong.sentence().find("f32"), std::string::npos) << wrong.sentence();
 }
 
-/// Cannot be read when it is the 700th.
+/// The 700th cannot be deserialized.
 struct broken : item {
     template <typename Archive>
     void serialize(Archive& archive) {
@@ -316,7 +316,7 @@ TEST_P(fastflow, a_sender_that_ends_early_is_lost_to_its_receiver) {
     count_items sink;
     auto there = run(from, sink);
     {
-        // Never runs to its end: what a process that exits early leaves.
+        // Never finishes, as in a process that exits early.
         fastflow_sender<item> to(from.addresses().front());
         to.svc_init();
         to.svc(new item);

@@ -1,13 +1,13 @@
-// A FastFlow program in three groups, each a process: G1 makes numbers, G2 splits them into their
-// prime factors by two workers, G3 prints them. Only the nodes at the ends know that there are
-// others; change the address, and they speak over something else.
+// A FastFlow program in three groups, each a process: G1 makes numbers, G2 splits them into prime
+// factors with two workers, G3 prints them. Only the nodes at the ends know of the other groups;
+// another address means another transport.
 //
 //     fastflow_groups G3 tcp://127.0.0.1:7003
 //     fastflow_groups G2 tcp://127.0.0.1:7002 tcp://127.0.0.1:7003
 //     fastflow_groups G1 1 100000 tcp://127.0.0.1:7002
 //
 // in any order. G2 and G3 listen at every address of a list, as "shm://G2,tcp://127.0.0.1:7002",
-// and expect one group that sends to each.
+// and expect one sending group each.
 #include <cstdint>
 #include <cstdio>
 #include <exception>

@@ -1,20 +1,20 @@
-// How heat spreads in a plate: a grid, cut into bands of rows, that workers compute again and again
-// until the last iteration. A worker keeps its bands; what goes round the loop are their halos, the
-// rows at their edges, to whoever has the band beside them:
+// How heat spreads in a plate: a grid, cut into bands of rows, which workers recompute until the
+// last iteration. A worker keeps its bands. Their halos, the rows at their edges, go around the
+// loop to the workers with the neighboring bands:
 //
 //     cut -> [ worker.0 .. worker.N ] -> join
 //               ^ halos: feedback |
 //               '-----------------'
 //
-// A band goes on as soon as both of its neighbours' halos are there, so no iteration has to wait
-// for the whole plate. The workers are one process, or spread over three:
+// A band advances as soon as the halos of both neighbors are there, so no iteration waits for the
+// whole plate. The workers are in one process, or spread over three:
 //
 //     heat --rows 1000 --columns 1000 --iterations 500 --picture heat.pgm
 //     amalgam run -c groups.json -- heat --rows 1000 --columns 1000 --iterations 500
 //
-// where groups.json gives the groups G1, G2 and G3 an endpoint each. The result is that of
-// --sequential, a plain loop, to the last bit: the checksum tells, or --result FILE, which gets all
-// temperatures.
+// where groups.json gives the groups G1, G2 and G3 an endpoint each. The result equals that of
+// --sequential, a plain loop, to the last bit: compare the checksum, or --result FILE, which gets
+// all temperatures.
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
@@ -45,7 +45,7 @@ namespace {
 
 using row = std::vector<double>;
 
-/// What is sent to the worker that has a band, or by it.
+/// A message to or from the worker that has a band.
 struct message {
     enum class kind : std::uint8_t {
         rows,        ///< The band itself, before its first step.
@@ -70,7 +70,7 @@ std::size_t first_row_of(std::size_t band, const options& asked) {
     return band * asked.size.rows / asked.bands;
 }
 
-/// Sends every band, as it is at the start, to its worker.
+/// Sends every band in its initial state to its worker.
 class cut : public am::source<message> {
 public:
     explicit cut(const options& asked) : asked_(asked) {}
@@ -87,7 +87,7 @@ private:
     const options& asked_;
 };
 
-/// Keeps some bands, and takes each as far as the halos that have come allow.
+/// Keeps some bands, and advances each as far as the received halos allow.
 class worker : public am::stage<message, message> {
 public:
     explicit worker(const options& asked) : asked_(asked) {}
@@ -106,15 +106,14 @@ public:
                 own.below.push_back(std::move(got.values));
                 break;
             case message::kind::result:
-                break;  // Goes to join only.
+                break;  // Goes only to join.
         }
         advance(got.band, own, out);
     }
 
 private:
-    /// A band, and halos that wait for it. Those of one neighbour come in their order, and it can
-    /// be one iteration ahead at most: so the first is the one that is needed next, or there is
-    /// none.
+    /// A band, and halos waiting for it. Those of one neighbor arrive in order, and it can be at
+    /// most one iteration ahead: so the first one, if any, is the one needed next.
     struct share {
         std::optional<band> rows;
         std::deque<row> above, below;
@@ -165,7 +164,7 @@ void show(const options& asked, const std::vector<double>& temperatures) {
     if (!asked.picture.empty()) write_file(asked.picture, picture_of(asked.size, temperatures));
 }
 
-/// Puts the bands together again.
+/// Reassembles the bands.
 class join : public am::sink<message> {
 public:
     explicit join(const options& asked)
@@ -201,7 +200,7 @@ int compute_in_a_graph(const options& asked) {
         workers.push_back(graph.add<worker>("worker." + std::to_string(i), asked));
         graph.group("G" + std::to_string(1 + i * 3 / asked.workers)).add(workers.back());
     }
-    // Bands beside each other to the same worker, as far as possible.
+    // Neighboring bands go to the same worker, if possible.
     const auto whose = [bands = asked.bands](const message& sent, std::size_t among) {
         return static_cast<std::size_t>(sent.band) * among / bands;
     };
@@ -211,7 +210,7 @@ int compute_in_a_graph(const options& asked) {
     return am::run_main(graph);
 }
 
-/// The same as one band.
+/// Computes the same as a single band.
 void compute_in_a_loop(const options& asked) {
     band all(temperatures_at_start(asked.size, 0, asked.size.rows), asked.size.columns);
     for (std::size_t i = 0; i < asked.iterations; ++i)

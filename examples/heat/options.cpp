@@ -10,7 +10,7 @@ constexpr const char* usage =
     "heat [--rows N] [--columns N] [--iterations N] [--bands N] [--workers N] [--result FILE] "
     "[--picture FILE.pgm] [--sequential]";
 
-/// A number of the command line, and how large it may be.
+/// A numeric option, and its limits.
 struct number {
     std::size_t* into;
     std::size_t most;

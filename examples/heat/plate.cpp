@@ -11,8 +11,8 @@ namespace {
 
 constexpr double hottest = 100;
 
-/// The product comes last: there is nothing that a compiler could fuse with a sum in one place and
-/// not in another, and bands would differ.
+/// The multiplication comes last: so no compiler can fuse it with an addition in one place and not
+/// in another, which would make bands differ.
 void relax_row(const double* above, const double* row, const double* below, double* into,
                std::size_t columns) {
     into[0] = row[0];

@@ -8,25 +8,25 @@
 
 namespace heat {
 
-/// A plate of metal as a grid of temperatures, row by row. Its edges keep theirs.
+/// A metal plate as a grid of temperatures, row by row. Its edges are constant.
 struct plate {
     std::size_t rows = 0;
     std::size_t columns = 0;
 };
 
 /// The temperatures, from 0 to 100, of the rows [first, first + rows) before the first step: the
-/// upper edge is hot, so is a disc in the middle.
+/// upper edge is hot, and so is a disc in the middle.
 std::vector<double> temperatures_at_start(const plate& of, std::size_t first, std::size_t rows);
 
-/// Neighbouring rows of a plate, and how heat spreads in them.
+/// Adjacent rows of a plate, and how heat spreads in them.
 class band {
 public:
     /// `temperatures` of at least one row.
     band(std::vector<double> temperatures, std::size_t columns);
 
-    /// One step of Jacobi's method: each point becomes the mean of its four neighbours. `above` and
-    /// `below` are the rows beside the band; null where it ends with an edge of the plate.
-    /// The result does not depend on how a plate was cut into bands, to the last bit.
+    /// One step of Jacobi's method: each point becomes the mean of its four neighbors. `above` and
+    /// `below` are the rows next to the band; null at an edge of the plate. The result is the same
+    /// however the plate is cut into bands, to the last bit.
     void step(const double* above, const double* below);
 
     std::vector<double> first_row() const;
@@ -40,12 +40,12 @@ private:
     std::vector<double> next_;
 };
 
-/// A number that differs when any bit of the temperatures does.
+/// A number that changes with any bit of the temperatures.
 std::uint64_t checksum(const std::vector<double>& temperatures);
 
-/// The bytes of a picture (PGM) of the temperatures, white where it is hot.
+/// A picture (PGM) of the temperatures; white is hot.
 std::string picture_of(const plate& what, const std::vector<double>& temperatures);
-/// The bytes of the temperatures themselves, row by row, as this machine keeps a double.
+/// The temperatures as bytes, row by row, in this machine's format of double.
 std::string_view bytes_of(const std::vector<double>& temperatures);
 
 }  // namespace heat

@@ -10,7 +10,7 @@
 namespace heat {
 namespace {
 
-/// By the definition: no bands, no rows, all points by their numbers.
+/// By definition: no bands, all points by index.
 std::vector<double> model_of(const plate& of, std::size_t iterations) {
     std::vector<double> now = temperatures_at_start(of, 0, of.rows);
     const auto at = [&of](std::size_t r, std::size_t c) { return r * of.columns + c; };

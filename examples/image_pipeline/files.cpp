@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// No image that is small enough is larger than that, in either format.
+// No file of a small enough image is larger, in either format.
 constexpr std::uint64_t most_file_bytes = 4 * most_pixels;
 
 std::vector<std::string> images_in(const fs::path& folder) {

@@ -9,12 +9,12 @@
 
 namespace image_pipeline {
 
-/// An image on its way through the pipeline, or why there is none.
+/// An image passing through the pipeline, or why there is none.
 struct picture {
     std::string name;  ///< Of its file, without the folder.
     format as = format::ppm;
     image content;
-    std::string wrong;  ///< One sentence when it could not be read, or empty.
+    std::string wrong;  ///< Why it could not be read, in one sentence, or empty.
 
     template <typename Archive>
     void serialize(Archive& archive) {
@@ -22,23 +22,23 @@ struct picture {
     }
 };
 
-/// The files that are asked for; of folders the .ppm and .png in them, by name.
-/// Failure: throws std::runtime_error when one is not there, when two of them, or one of them and
-///          its result, would be the same file in the folder of results.
+/// The requested files; for folders the .ppm and .png files in them, by name.
+/// Failure: throws std::runtime_error if one does not exist, or if two of them, or an input and a
+///          result, would be the same file in the result folder.
 std::vector<std::string> files_of(const options& asked);
 
-/// Reads an image; one that is malformed comes back as what is wrong with it.
+/// Reads an image; for a malformed one, returns what is wrong.
 picture read_picture(const std::string& file);
 
-/// Where the results go. Makes the folder.
+/// Folder of the results; created if missing.
 class result_folder {
 public:
     explicit result_folder(std::string folder);
 
-    /// Writes the picture under its name; prints what was wrong with one that could not be read.
+    /// Writes the picture under its name, or prints why it could not be read.
     /// Failure: throws std::runtime_error with the name of a file that cannot be written.
     void save(const picture& done);
-    /// Failure: throws std::runtime_error when pictures were left out.
+    /// Failure: throws std::runtime_error if pictures were left out.
     void finish() const;
 
 private:

@@ -20,7 +20,7 @@ constexpr std::array<std::uint32_t, points> weights = [] {
     return row;
 }();
 
-/// Sums up lines of bytes by their weights. A line at a time: that is what compilers vectorize.
+/// Weighted sums of lines of bytes. Works on whole lines, which compilers vectorize.
 class weighing {
 public:
     explicit weighing(std::size_t bytes) : sums_(bytes) {}

@@ -8,7 +8,7 @@ std::size_t pixel_bytes(std::uint64_t width, std::uint64_t height) {
     const std::string size = std::to_string(width) + " x " + std::to_string(height);
     if (width == 0 || height == 0)
         throw std::runtime_error("it is " + size + " pixels, expected one at least");
-    // Each side first: then their product cannot overflow.
+    // Checks each side first, so that their product cannot overflow.
     if (width > most_columns_or_rows || height > most_columns_or_rows ||
         width * height > most_pixels)
         throw std::runtime_error("it is " + size + " pixels, expected at most " +

@@ -22,7 +22,7 @@ image decoded(const std::string& file) {
     return image_pipeline::decoded(file, format_of(file));
 }
 
-/// What is wrong with these bytes of a file; empty if nothing.
+/// What is wrong with a file's bytes; empty if nothing.
 std::string wrong_with(const std::string& file) {
     try {
         decoded(file);
@@ -53,7 +53,7 @@ TEST(ppm, header_may_have_any_space_and_comments) {
     EXPECT_EQ(plain.height, 3u);
     EXPECT_EQ(decoded(of_pixels("P6 2\t3\r\n255 ", 6)), plain);
     EXPECT_EQ(decoded(of_pixels("P6 # 9 9\n#\n2 #\n 3 255\n", 6)), plain);
-    EXPECT_EQ(decoded(of_pixels("P6\n2 3\n255\n", 9)), plain);  // What follows is another's.
+    EXPECT_EQ(decoded(of_pixels("P6\n2 3\n255\n", 9)), plain);  // Ignores the rest.
 }
 
 TEST(ppm, what_is_wrong_is_told) {
@@ -80,7 +80,7 @@ TEST(ppm, sizes_that_would_overflow_are_refused) {
 
 TEST(png, sizes_that_are_too_large_are_refused_before_the_pixels) {
     std::string file = encoded(blank(1, 1), format::png);
-    const std::string size("\0\0\x9c\x40\0\0\x9c\x40", 8);  // 40000 a side
+    const std::string size("\0\0\x9c\x40\0\0\x9c\x40", 8);  // 40000 per side
     file.replace(16, 8, size);
     // The header's checksum covers its name and 13 bytes.
     const auto sum = ::crc32(0, reinterpret_cast<const unsigned char*>(file.data()) + 12, 4 + 13);
@@ -94,7 +94,7 @@ TEST(image, every_cut_is_told) {
     for (const format as : {format::ppm, format::png}) {
         const std::string file = encoded(sample(4, 12), as);
         for (std::size_t bytes = 0; bytes < file.size(); ++bytes) {
-            if (as == format::png && bytes >= file.size() - 12) break;  // Its end says nothing new.
+            if (as == format::png && bytes >= file.size() - 12) break;  // The end is optional.
             EXPECT_NE(wrong_with(file.substr(0, bytes)), "") << bytes;
         }
     }
@@ -121,7 +121,7 @@ TEST(image, no_bytes_make_more_than_a_sentence) {
     }
 }
 
-/// By the definition, point by point.
+/// By definition, point by point.
 image blurred_by_definition(const image& what) {
     std::vector<double> weight{1};
     while (weight.size() < 17) {

@@ -1,5 +1,5 @@
-// Finds the outlines in images: one node reads them (PPM and PNG), several filter, each the next
-// image as soon as it is done with one, and one writes the results under the same names:
+// Finds outlines in images: one node reads them (PPM and PNG), several filter, each taking the next
+// image when done with one, and one writes the results under the same names:
 //
 //     read -> [ filter.0 .. filter.N ] -> write
 //
@@ -10,8 +10,8 @@
 //     amalgam run -c groups.json -- image_pipeline samples --into results
 //
 // where groups.json gives the groups read, filter and write an endpoint each. --sequential does the
-// same in a plain loop, without a graph. An image that cannot be read is named, with what is wrong
-// with it; all others are done, and the exit code is 1.
+// same in a plain loop, without a graph. Unreadable images are reported with what is wrong; all
+// others are processed, and the exit code is 1.
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -35,7 +35,7 @@ class reader : public am::source<picture> {
 public:
     explicit reader(const options& asked) : asked_(asked) {}
 
-    /// Looks at every name first: a wrong one is better told now than in an hour.
+    /// Checks all names first: better to report a wrong one now than in an hour.
     void start(const am::place&) { files_ = files_of(asked_); }
 
     void generate(am::outlet<picture>& out) {

@@ -10,7 +10,7 @@ constexpr const char* usage =
     "image_pipeline FILE-OR-FOLDER... --into FOLDER [--workers N] [--sequential], or "
     "image_pipeline --generate N --into FOLDER [--side N]";
 
-/// A number of the command line, and how large it may be.
+/// A numeric option, and its limits.
 struct number {
     std::uint32_t* into;
     std::uint32_t most;
@@ -33,7 +33,7 @@ std::string read_options(const std::vector<std::string>& arguments, options& int
         const auto value = [&]() -> std::string {
             return i + 1 < arguments.size() ? arguments[++i] : std::string();
         };
-        if (word == "--") {  // What follows is files, whatever it looks like.
+        if (word == "--") {  // The rest are files, whatever they look like.
             into.inputs.insert(into.inputs.end(), arguments.begin() + static_cast<long>(i) + 1,
                                arguments.end());
             break;

@@ -9,7 +9,7 @@
 namespace image_pipeline {
 namespace {
 
-/// libpng's own record of one image that is read or written.
+/// libpng's state of one image being read or written.
 struct png_control : png_image {
     png_control() {
         std::memset(static_cast<png_image*>(this), 0, sizeof(png_image));
@@ -33,7 +33,7 @@ image decoded_png(std::string_view file) {
     control.check("it is no whole PNG");
     image what = blank(control.width, control.height);
     control.format = PNG_FORMAT_RGB;
-    const png_color behind{0, 0, 0};  // What is transparent shows black.
+    const png_color behind{0, 0, 0};  // Transparent pixels become black.
     png_image_finish_read(&control, &behind, what.pixels.data(), 0, nullptr);
     control.check("it is no whole PNG");
     return what;

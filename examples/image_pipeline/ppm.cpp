@@ -25,7 +25,7 @@ public:
             throw std::runtime_error(std::string("it has no ") + what + ", expected a number");
         return value;
     }
-    /// Behind the one character that ends the header.
+    /// After the single character that ends the header.
     std::string_view pixels() {
         if (at_ == file_.size() || !is_space(file_[at_]))
             throw std::runtime_error("its header does not end, expected a space before the pixels");
@@ -47,7 +47,7 @@ private:
     }
 
     std::string_view file_;
-    std::size_t at_ = 2;  // Behind P6.
+    std::size_t at_ = 2;  // After P6.
 };
 
 }  // namespace

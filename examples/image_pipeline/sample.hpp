@@ -4,7 +4,7 @@
 
 namespace image_pipeline {
 
-/// The `number`-th sample of about `side` pixels a side, always the same: discs before a gradient,
+/// The `number`-th sample of about `side` pixels per side, always the same: discs on a gradient,
 /// with noise.
 image sample(std::uint32_t number, std::uint32_t side);
 

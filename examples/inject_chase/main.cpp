@@ -1,5 +1,5 @@
-// A list of nodes that are spread over three processes, followed by a function that goes where the
-// next node is: `inject_chase [URI [NODES]]`.
+// A linked list spread over three processes, traversed by a function that moves to the process of
+// the next node: `inject_chase [URI [NODES]]`.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +28,7 @@ struct position {
     std::uint64_t crossings = 0;
 };
 
-/// All nodes in the order of the list; node n is of process n % 3.
+/// All nodes in list order; node n belongs to process n % 3.
 std::vector<std::uint64_t> make_list(std::size_t nodes) {
     std::vector<std::uint64_t> order(nodes);
     std::iota(order.begin(), order.end(), 0);
@@ -38,11 +38,11 @@ std::vector<std::uint64_t> make_list(std::size_t nodes) {
     return order;
 }
 
-/// What one process has: only its own nodes.
+/// The nodes of one process only.
 struct store {
     std::size_t mine = 0;
     std::vector<std::string> addresses;
-    std::vector<std::uint64_t> next;  // By node; its own number: it is the last, or another's.
+    std::vector<std::uint64_t> next;  // By node; itself: the last, or not ours.
 };
 
 extern "C" int next_node(void* in, std::uint64_t node, std::uint64_t* next, const char** owner) {

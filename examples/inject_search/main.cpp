@@ -1,5 +1,5 @@
-// Looks for lines that another process keeps, by code that this one sends there:
-// `inject_search [PATTERN [URI [FILE]]]`. The lines of a file, or made up ones.
+// Searches lines kept by another process, with code sent there:
+// `inject_search [PATTERN [URI [FILE]]]`. The lines come from a file, or are made up.
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -32,7 +32,7 @@ std::vector<std::string> lines_of(const char* path) {
     return lines;
 }
 
-/// The other process: keeps lines, and knows nothing of what is done with them.
+/// The other process: keeps lines, and knows nothing about what is done with them.
 void serve(const std::string& uri, std::vector<std::string> lines, int address_to, int end_from) {
     am::engine on(uri);
     am::injection_options options;

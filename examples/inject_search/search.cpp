@@ -1,4 +1,4 @@
-// The code that travels: looks for a regular expression among lines, where they are kept.
+// The code that travels: searches lines for a regular expression, where they are kept.
 #include <cstdint>
 #include <regex>
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace am = amalgam;
 
-/// How many lines fit, and how many bytes of them were written into the caller's memory.
+/// The number of matching lines, and how many bytes of them were written to the caller's memory.
 std::pair<std::uint64_t, std::uint64_t> search(const std::vector<std::string>& lines,
                                                const std::string& pattern,
                                                const am::attached_bulk& into) {
     const std::regex wanted(pattern);
-    const am::injected_call<void(std::uint64_t)> tell("looked_at");  // At who has sent this.
+    const am::injected_call<void(std::uint64_t)> tell("looked_at");  // A procedure of the sender.
     std::string found;
     std::uint64_t count = 0, looked_at = 0;
     for (const std::string& each : lines) {

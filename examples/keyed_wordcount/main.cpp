@@ -1,12 +1,12 @@
-// Counts the words of texts by several readers and several counters. Every reader sends to every
-// counter, all of one word to the same: so each counter has final counts, and nobody has to add
-// them up. As one process, or as one for each of them:
+// Counts words of texts with several readers and several counters. Every reader sends to every
+// counter, all occurrences of a word to the same one. So each counter's counts are final, and
+// nothing has to be merged. As one process, or as one for each of them:
 //
 //     keyed_wordcount text.txt
 //     amalgam run -c groups.json -- keyed_wordcount text.txt
 //
 // where groups.json gives the groups R0, R1, C0, C1 and C2 an endpoint each. With --into FOLDER
-// before the texts, each counter writes a file of its own into that folder, and prints nothing.
+// before the texts, each counter writes a file into that folder, and prints nothing.
 #include <cctype>
 #include <cstdio>
 #include <fstream>
@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t readers = 2;
 constexpr std::size_t counters = 3;
 
-/// Sends the words of every line that is its share.
+/// Sends the words of its share of the lines.
 struct reader : am::source<std::string> {
     reader(std::vector<std::string> of, std::size_t own) : files(std::move(of)), number(own) {}
 
@@ -57,7 +57,7 @@ struct reader : am::source<std::string> {
     std::size_t number;
 };
 
-/// Counts, and writes down what it has counted when no reader sends any more.
+/// Counts, and writes its counts once no reader sends any more.
 struct counter : am::sink<std::string> {
     explicit counter(std::string into) : file(std::move(into)) {}
 
@@ -66,7 +66,7 @@ struct counter : am::sink<std::string> {
         std::ofstream written;
         if (!file.empty()) written.open(file);
         std::ostream& out = file.empty() ? std::cout : written;
-        // Other counters write at the same time: a line is written as one.
+        // Other counters write at the same time: write each line at once.
         for (const auto& [word, count] : counts)
             out << std::to_string(count) + ' ' + word + '\n';
         if (!out.flush()) throw std::runtime_error("the file \"" + file + "\" cannot be written");

@@ -14,18 +14,17 @@
 namespace remote_write {
 namespace {
 
-/// What a client holds of a file while it ships it, twice. A file that somebody makes shorter is an
-/// error then; were it mapped, reading it would be SIGBUS on the transports that copy for
-/// themselves.
+/// Size of a client's two buffers for a file being sent. If somebody truncates the file, reading
+/// fails; with a mapped file it would be SIGBUS on transports that copy it themselves.
 constexpr std::uint64_t client_chunk_bytes = 8 * chunk_bytes;
 
-/// A port that can call there, and need not be found itself.
+/// URI of a port that can call there without listening.
 std::string caller_uri(const std::string& address) {
     const am::uri there = am::uri::parse(address);
     return there.scheme + (there.protocol.empty() ? "" : "+" + there.protocol) + "://";
 }
 
-/// Memory for one chunk at this end, in so many pieces that lie apart.
+/// Memory for one chunk, in several separate pieces.
 class chunk_memory {
 public:
     chunk_memory(std::uint64_t bytes, unsigned pieces)
@@ -83,7 +82,7 @@ transfer client::put(const std::string& file, const std::string& name, unsigned 
 
     const stopwatch watch;
     const opened_file there = open(name, open_mode::replace);
-    // While one half is on its way the other is filled.
+    // One half is filled while the other is in flight.
     std::array<chunk_memory, 2> halves{chunk_memory(std::min(bytes, client_chunk_bytes), pieces),
                                        chunk_memory(std::min(bytes, client_chunk_bytes), pieces)};
     std::uint64_t sending = 0;

@@ -40,7 +40,7 @@ struct pipe_ends {
     }
 };
 
-/// All that comes, until nobody can write any more.
+/// Reads until all writers have closed.
 std::string read_all(const am::unique_fd& from) {
     std::string all;
     char some[4096];
@@ -52,7 +52,7 @@ std::string read_all(const am::unique_fd& from) {
     }
 }
 
-/// Precondition: short enough for a pipe to take it whole.
+/// Precondition: short enough for a pipe to take it at once.
 void write_all(const am::unique_fd& to, const std::string& text) {
     if (::write(to.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
         throw std::runtime_error("the demo's first process is gone");
@@ -84,7 +84,7 @@ bool ended_well(pid_t child) {
     return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
-/// A directory that ends with its content.
+/// A temporary directory, deleted with its content.
 class work_directory {
 public:
     work_directory() {
@@ -121,7 +121,7 @@ void fill_with_noise(const std::string& path, std::uint64_t bytes, std::uint64_t
     }
 }
 
-/// One client: a file of its own there and back; its line of the table.
+/// One client: sends its file and reads it back; returns its line of the table.
 std::string there_and_back(client& me, const work_directory& work, unsigned number,
                            std::uint64_t bytes, bool& same) {
     const unsigned pieces = number % 2 == 0 ? 1 : 16;
@@ -137,7 +137,7 @@ std::string there_and_back(client& me, const work_directory& work, unsigned numb
     return line;
 }
 
-/// The most memory that a process ever had, in MiB; 0 when it is gone.
+/// Peak memory of a process in MiB; 0 if it is gone.
 double peak_memory(pid_t process) {
     std::ifstream status("/proc/" + std::to_string(process) + "/status");
     for (std::string line; std::getline(status, line);)
@@ -162,18 +162,18 @@ bool demo(const demo_options& options) {
     const std::string address = read_all(address_pipe.out);
     if (address.empty()) {
         ended_well(server);
-        return false;  // It has said why.
+        return false;  // The server has reported why.
     }
 
-    // All ship at once: everybody is ready when nobody holds `ready`, and goes when nobody holds
-    // `go`.
+    // All start at once: all are ready when nobody holds `ready` open, and start when nobody holds
+    // `go` open.
     pipe_ends ready, go;
     std::vector<pipe_ends> lines(options.clients);
     std::vector<pid_t> clients;
     for (unsigned i = 0; i < options.clients; ++i) {
         clients.push_back(start([&] {
             go.in.reset();
-            const std::uint64_t bytes = options.bytes + i;  // The last chunk is never whole.
+            const std::uint64_t bytes = options.bytes + i;  // So that the last chunk is partial.
             fill_with_noise(work.file("file" + std::to_string(i)), bytes, i + 1);
             client me(address);
             ready.in.reset();

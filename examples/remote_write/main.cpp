@@ -1,13 +1,13 @@
-// Ships files to a server that writes them to its disk, chunk by chunk, whatever their size:
+// Sends files to a server that writes them to its disk, chunk by chunk, whatever their size:
 //
 //     remote_write serve tcp://127.0.0.1:7000 directory
 //     remote_write put tcp://127.0.0.1:7000 big.dat copy.dat --sync
 //     remote_write demo
 //
-// A put has ended when the server's kernel has all bytes; with --sync, when its disk has. The speed
-// that is printed is that of the slowest of four: reading the local file, the wire, the server's
-// page cache, and with --sync, or once that cache is full of what is not written yet, its disk. The
-// hash is computed afterwards.
+// A put ends when the server's kernel has all bytes; with --sync, when its disk has them. The
+// printed speed is that of the slowest of four: reading the local file, the wire, the server's page
+// cache, and its disk with --sync or once that cache is full of unwritten data. The hash is
+// computed afterwards.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -26,12 +26,12 @@
 namespace remote_write {
 namespace {
 
-/// What is wrong with the command line, in one sentence.
+/// An invalid command line, described in one sentence.
 struct usage_error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// A command line: words, and options with their values, if they have one.
+/// A command line: words, and options with their values, if any.
 struct command_line {
     std::vector<std::string> words;
     std::map<std::string, std::string> options;
@@ -56,7 +56,7 @@ struct command_line {
     }
 };
 
-/// What one command takes.
+/// Arguments of one command.
 struct command {
     const char* usage;
     std::size_t words;

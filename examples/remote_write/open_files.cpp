@@ -31,7 +31,7 @@ open_files::open_files(const std::string& directory)
 
 amalgam::unique_fd open_files::open_in_directory(std::string_view name, int flags) const {
     check_name(name);
-    // Not blocking: somebody may have put a pipe there, which would hold a disk stream for ever.
+    // Non-blocking: somebody may have put a pipe there, which would block a disk stream forever.
     amalgam::unique_fd fd(::openat(directory_.get(), std::string(name).c_str(),
                                    flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
     if (!fd) fail("the file " + quoted(name) + " cannot be opened");
@@ -46,7 +46,7 @@ opened_file open_files::open(const amalgam::peer& who, std::string_view name, op
         open_in_directory(name, mode == open_mode::read ? O_RDONLY : O_WRONLY | O_CREAT);
     opened_file result;
     result.bytes = static_cast<std::uint64_t>(look_at(fd.get(), name).st_size);
-    if (mode == open_mode::replace) {  // Only now: before, it might have been something else.
+    if (mode == open_mode::replace) {  // Only after the check.
         if (::ftruncate(fd.get(), 0) != 0) fail("the file " + quoted(name) + " cannot be emptied");
         result.bytes = 0;
     }
@@ -88,7 +88,7 @@ void open_files::sync(const amalgam::peer& who, std::uint64_t handle) {
 }
 
 void open_files::close(const amalgam::peer& who, std::uint64_t handle) {
-    std::shared_ptr<const local_file> closed;  // Ends after the lock.
+    std::shared_ptr<const local_file> closed;  // Destroyed after the lock.
     const std::lock_guard hold(lock_);
     const auto found = owned(who, handle);
     closed = std::move(found->second.file);

@@ -16,10 +16,10 @@
 
 namespace remote_write {
 
-/// The files of one directory that clients have open. Nobody gets out of the directory: a name has
-/// no slash in it, and a symbolic link is not followed.
+/// The files of one directory that clients have open. Nobody can leave the directory: names contain
+/// no slash, and symbolic links are not followed.
 ///
-/// Threads: any ULT or thread; files are opened and closed beside the lock.
+/// Threads: any ULT or thread; files are opened and closed outside the lock.
 /// Failure: throws std::runtime_error with one sentence.
 class open_files {
 public:
@@ -29,9 +29,9 @@ public:
 
     opened_file open(const amalgam::peer& who, std::string_view name, open_mode mode);
     file_info stat(std::string_view name) const;
-    /// Who opened it may use it, nobody else.
+    /// Only the peer that opened it may use it.
     std::shared_ptr<const local_file> find(const amalgam::peer& who, std::uint64_t handle);
-    /// Waits until the file, and the directory that names it, are on the disk.
+    /// Waits until the file and its directory entry are on the disk.
     void sync(const amalgam::peer& who, std::uint64_t handle);
     void close(const amalgam::peer& who, std::uint64_t handle);
     void close_all_of(const amalgam::peer& who);

@@ -6,18 +6,18 @@
 
 #include <amalgam/bulk/bulk.hpp>
 
-/// What a client asks of a server: the procedures of an I/O forwarder. The bytes of files do
-/// not travel in the calls: a call names the client's memory, and the server fetches from it or
-/// stores to it, chunk by chunk.
+/// Requests of a client to a server: the procedures of an I/O forwarder. The bytes of files do not
+/// travel in the calls: a call carries a bulk of the client's memory, and the server pulls from it
+/// or pushes to it, chunk by chunk.
 namespace remote_write {
 
 enum class open_mode : std::uint8_t {
-    read = 0,    ///< The file must be there.
-    replace = 1  ///< To write: made when it is not there, emptied when it is.
+    read = 0,    ///< The file must exist.
+    replace = 1  ///< For writing: created if missing, emptied if present.
 };
 
 struct opened_file {
-    std::uint64_t handle = 0;  ///< For who opened it only, and as long as that is there.
+    std::uint64_t handle = 0;  ///< Valid only for the peer that opened it, while that is connected.
     std::uint64_t bytes = 0;
 
     template <typename Archive>
@@ -39,15 +39,15 @@ struct file_info {
 /// Opens a file by its name in the server's directory.
 inline constexpr const char* open_name = "remote_write.open";
 using open_signature = opened_file(std::string name, open_mode);
-/// Writes all of `from` to the file, from `offset`; returns how many bytes that were.
+/// Writes all of `from` to the file, from `offset`; returns the number of bytes.
 inline constexpr const char* write_name = "remote_write.write";
 using write_signature = std::uint64_t(std::uint64_t handle, std::uint64_t offset,
                                       amalgam::bulk from);
-/// Fills `into` from the file, from `offset`; returns how many bytes there were.
+/// Fills `into` from the file, from `offset`; returns the number of bytes there were.
 inline constexpr const char* read_name = "remote_write.read";
 using read_signature = std::uint64_t(std::uint64_t handle, std::uint64_t offset,
                                      amalgam::bulk into);
-/// When it returns what was written to the file is on the disk, and its name is.
+/// On return, data written to the file and its name are on the disk.
 inline constexpr const char* sync_name = "remote_write.sync";
 using sync_signature = void(std::uint64_t handle);
 inline constexpr const char* stat_name = "remote_write.stat";
@@ -55,7 +55,7 @@ using stat_signature = file_info(std::string name);
 inline constexpr const char* close_name = "remote_write.close";
 using close_signature = void(std::uint64_t handle);
 
-/// A transfer holds so many chunks of so many bytes at the server, whatever the file's size.
+/// Memory of a transfer at the server: that many chunks of that size, whatever the file's size.
 inline constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 inline constexpr std::size_t chunks_in_flight = 4;
 

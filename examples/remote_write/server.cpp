@@ -21,12 +21,12 @@
 namespace remote_write {
 namespace {
 
-/// A client that is slower than 1 MiB/s loses its transfer: it would keep others from theirs.
+/// A client slower than 1 MiB/s loses its transfer: it would block others.
 std::chrono::seconds patience(std::uint64_t bytes) {
     return std::chrono::seconds(60 + (bytes >> 20));
 }
 
-/// What the handlers share.
+/// State shared by the handlers.
 class store {
 public:
     store(am::engine& engine, const server_options& options)
@@ -36,12 +36,12 @@ public:
 
     opened_file open(const am::call_context& call, std::string_view name, open_mode mode) {
         const opened_file opened = files_.open(call.from(), name, mode);
-        // Whoever is gone by now is not lost a second time.
+        // If the client is already gone, its loss will not be reported again.
         if (call.canceled()) files_.close(call.from(), opened.handle);
         return opened;
     }
 
-    /// While one chunk is written to the disk, the next ones are on their way.
+    /// While one chunk is written to the disk, the next ones are in flight.
     std::uint64_t write(const am::peer& client, std::uint64_t handle, std::uint64_t offset,
                         const am::bulk& from) {
         const auto file = files_.find(client, handle);
@@ -55,7 +55,7 @@ public:
         return from.bytes();
     }
 
-    /// While one chunk is read from the disk, earlier ones are on their way.
+    /// While one chunk is read from the disk, earlier ones are in flight.
     std::uint64_t read(const am::peer& client, std::uint64_t handle, std::uint64_t offset,
                        const am::bulk& into) {
         const auto file = files_.find(client, handle);
@@ -75,7 +75,7 @@ public:
     open_files& files() noexcept { return files_; }
 
 private:
-    /// Waits until so few transfers run that there is memory for another.
+    /// Waits until there is memory for another transfer.
     class turn {
     public:
         explicit turn(am::semaphore& of) : of_(of) { of_.acquire(); }
@@ -99,7 +99,7 @@ private:
     am::bulk_cache buffers_;
 };
 
-/// The first stream looks after the network only; handlers run on streams that may block on disks.
+/// The first stream serves only the network; handlers run on streams that may block on disks.
 am::engine_options streams_of(const server_options& options) {
     std::vector<am::stream_options> streams{{.name = "net"}};
     for (unsigned i = 0; i < options.disk_streams; ++i)
@@ -109,7 +109,7 @@ am::engine_options streams_of(const server_options& options) {
     all.streams = std::move(streams);
     all.pools = {{.name = "disk"}};
     all.handlers = "disk";
-    all.max_running = 1024;  // Each waits with a stack of its own.
+    all.max_running = 1024;  // Each waits on its own stack.
     return all;
 }
 
@@ -141,7 +141,7 @@ void serve(const server_options& options, const std::function<void(const std::st
     ::sigemptyset(&ends);
     ::sigaddset(&ends, SIGTERM);
     ::sigaddset(&ends, SIGINT);
-    ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // The engine's threads inherit it.
+    ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // Inherited by the engine's threads.
 
     am::engine engine(options.uri, streams_of(options));
     if (engine.address().empty())

@@ -12,7 +12,7 @@ struct server_options {
     unsigned disk_streams = 2;  ///< OS threads that may be busy with the disk at once.
 };
 
-/// Serves until the process gets SIGTERM or SIGINT. `ready` is told the address, once.
+/// Serves until the process gets SIGTERM or SIGINT. Calls `ready` once with the address.
 /// Precondition: the process has no other threads, as these signals are blocked for all.
 /// Failure: throws std::exception with one sentence.
 void serve(const server_options& options, const std::function<void(const std::string&)>& ready);

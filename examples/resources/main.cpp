@@ -1,11 +1,11 @@
-// A server that is found by what it is, and clients that ask it. Start each in a shell of its own;
-// the first one starts the directory of this host, when amalgam is on the PATH:
+// A server found by its attributes, and clients that send it requests. Start each in its own shell;
+// the first one starts this host's directory, if amalgam is on the PATH:
 //
 //     resources serve adder
 //     resources ask adder 2 3
 //     amalgam find type=adder
 //
-// `resources alone` does all of it in one process, with a directory of its own.
+// `resources alone` does all of it in one process, with its own directory.
 
 #include <charconv>
 #include <iostream>

@@ -1,4 +1,4 @@
-// The picture drawn by tasks on three hosts: networks of the test's own, each with a directory.
+// Draws the picture with tasks on three hosts: the test's own networks, each with a directory.
 #include <chrono>
 #include <csignal>
 #include <filesystem>

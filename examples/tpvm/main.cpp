@@ -1,6 +1,5 @@
-// The Mandelbrot set as a picture, drawn by tasks on several hosts: each exports a thread that
-// draws strips, and the first task starts some in all of them and hands them strips as they become
-// free.
+// Draws the Mandelbrot set with tasks on several hosts: each exports a thread that draws strips.
+// The first task starts some threads in all of them and gives each its next strip when it is free.
 //
 //     tpvm_mandelbrot picture.png                                 three tasks on this host
 //     tpvm_mandelbrot picture.png --host a="ssh node7" --host b="ssh node8"
@@ -31,7 +30,7 @@ constexpr int strip_tag = 1, drawn_tag = 2, leave_tag = 3;
 constexpr std::uint32_t width = 960, height = 640, rows_per_strip = 16;
 constexpr std::uint32_t strips = height / rows_per_strip;
 
-/// A byte for each point of a strip: how soon it is known to be outside.
+/// One byte per point of a strip: how soon it is known to be outside.
 std::vector<std::uint8_t> draw(std::uint32_t strip) {
     std::vector<std::uint8_t> points(width * rows_per_strip);
     for (std::uint32_t i = 0; i < points.size(); ++i) {
@@ -60,7 +59,7 @@ void write_png(const std::string& path, const std::vector<std::uint8_t>& points)
         throw std::runtime_error(path + ": " + image.message);
 }
 
-/// A spawned task: exports its thread, and stays until it is told to leave.
+/// A spawned task: exports its thread, and stays until told to leave.
 int work() {
     am::context here;
     tpvm::task me(here);
@@ -82,7 +81,7 @@ int work() {
 }
 
 int lead(const std::string& picture, const std::map<std::string, std::string>& hosts) {
-    // On one host it brings a directory of its own, for those it starts.
+    // On a single host it serves a directory for the tasks it starts.
     am::engine serves("shm://");
     std::optional<am::directory_server> directory;
     if (hosts.empty()) {

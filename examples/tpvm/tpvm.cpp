@@ -75,7 +75,7 @@ task::~task() {
         const std::lock_guard one(lock_);
         last.swap(registered_);
     }
-    last.clear();  // Nobody starts threads here any more.
+    last.clear();  // From here on nobody can start threads here.
     pod_.send(pod_.id(), start_tag, "");
     controller_.join();
     for (am::ult& each : threads_)
@@ -87,7 +87,7 @@ task::~task() {
     }
 }
 
-// The launcher has registered a temporary resource for this process, if it was started by one.
+// The launcher, if any, has registered a temporary resource for this process.
 void task::enroll() {
     am::attribute_list wanted{
         {"type", "tmp"}, {"pid", std::to_string(::getpid())}, {"host", own_host()}};
@@ -186,7 +186,7 @@ tid task::spawn_thread(const std::string& name) {
     }
 }
 
-// Starts what is asked for, until this task ends.
+// Starts requested threads until this task ends.
 void task::control_pod() {
     for (;;) {
         const am::resource_message asked = pod_.receive({.tag = start_tag});
@@ -218,7 +218,7 @@ void launch_if_asked(int argc, char** argv) {
     const pid_t child = ::fork();
     if (child == -1) std::_Exit(1);
     if (child == 0) {
-        // Goes on once its temporary resource is there; never, when that cannot be.
+        // Waits for its temporary resource; exits if that cannot be registered.
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         char any = 0;
         ::close(gate[1]);

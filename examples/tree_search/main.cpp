@@ -1,5 +1,5 @@
-// Counts the solutions of a Sudoku: a search whose branches are of very different sizes. Every
-// branch near the root is a ULT of its own, and streams with nothing to do steal from the others.
+// Counts the solutions of a Sudoku: a search whose branches differ greatly in size. Every branch
+// near the root is a ULT, and idle streams steal from the others.
 //   tree_search PUZZLE [STREAMS]      PUZZLE: 81 characters, row by row; . or 0 for a free field
 #include <array>
 #include <atomic>
@@ -18,8 +18,7 @@ namespace am = amalgam;
 
 namespace {
 
-/// A partly filled grid; the digits still possible are bits 1 to 9 of what no row, column or box
-/// of a field has.
+/// A partly filled grid. Bits 1 to 9 are the digits not yet used in a row, column or box.
 class grid {
 public:
     void set(std::size_t field, unsigned digit) {
@@ -32,7 +31,7 @@ public:
     unsigned possible(std::size_t field) const {
         return 0x3feu & ~(rows_[field / 9] | columns_[field % 9] | boxes_[box_of(field)]);
     }
-    /// The free field with the fewest digits left; nothing when all are set.
+    /// The free field with the fewest digits left; empty if all are set.
     std::optional<std::size_t> hardest() const {
         std::optional<std::size_t> best;
         int fewest = 10;
@@ -50,7 +49,7 @@ private:
     std::array<unsigned, 9> rows_{}, columns_{}, boxes_{};
 };
 
-constexpr int forking_depth = 8;  // deeper branches are too small for a ULT of their own
+constexpr int forking_depth = 8;  // deeper branches are too small for a ULT
 
 void search(const grid& here, int depth, std::atomic<long>& solutions) {
     const auto field = here.hardest();

@@ -22,7 +22,7 @@ std::string read_options(const std::vector<std::string>& arguments, options& int
     into.progress = ::isatty(STDERR_FILENO) != 0;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
         const std::string& word = arguments[i];
-        if (word == "--") {  // What follows is files, whatever it looks like.
+        if (word == "--") {  // The rest are files, whatever they look like.
             into.files.insert(into.files.end(), arguments.begin() + static_cast<long>(i) + 1,
                               arguments.end());
             break;

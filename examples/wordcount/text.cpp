@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t piece_bytes = std::size_t{256} << 10;
 
-/// Each byte as it is counted, or 0 where it separates words.
+/// Each byte as it is counted, or 0 if it separates words.
 constexpr std::array<char, 256> folded = [] {
     std::array<char, 256> table{};
     for (int c = 0; c < 256; ++c) {
@@ -125,7 +125,7 @@ bool line_reader::fill() {
         end_ -= at_;
         at_ = 0;
     }
-    if (end_ == piece_.size()) piece_.resize(piece_.size() * 2);  // A line longer than a piece.
+    if (end_ == piece_.size()) piece_.resize(piece_.size() * 2);  // A line longer than the buffer.
     errno = 0;
     ssize_t got = ::read(fd_, piece_.data() + end_, piece_.size() - end_);
     if (got > 0) end_ += static_cast<std::size_t>(got);

@@ -9,13 +9,13 @@
 
 namespace wordcount {
 
-/// What a text amounts to.
+/// Totals of a text.
 struct totals {
-    using amalgam_trivially_serializable = void;  // Three numbers: their bytes are their value.
+    using amalgam_trivially_serializable = void;  // Three numbers, sent as raw bytes.
 
     std::uint64_t lines = 0;
     std::uint64_t words = 0;
-    std::uint64_t bytes = 0;  ///< One per line end included.
+    std::uint64_t bytes = 0;  ///< Counts one per line end.
 
     totals& operator+=(const totals& more) {
         lines += more.lines;
@@ -26,7 +26,7 @@ struct totals {
     friend bool operator==(const totals&, const totals&) = default;
 };
 
-/// How often one word was seen.
+/// Count of one word.
 struct word_count {
     std::string word;
     std::uint64_t count = 0;
@@ -38,8 +38,8 @@ struct word_count {
     friend bool operator==(const word_count&, const word_count&) = default;
 };
 
-/// Words and their counts: an open-addressed table over one block of text, so that counting a
-/// word seen before costs a hash and a comparison, and no allocation.
+/// Words and their counts: an open-addressed table over one block of text, so that counting a known
+/// word costs a hash and a comparison, and no allocation.
 class word_table {
 public:
     word_table();
@@ -47,7 +47,7 @@ public:
     void add(std::string_view word, std::uint64_t count = 1);
     std::size_t size() const { return used_; }
 
-    /// Calls `use(std::string_view word, std::uint64_t count)` for each, in no order.
+    /// Calls `use(std::string_view word, std::uint64_t count)` for each, in no particular order.
     template <typename Use>
     void for_each(Use&& use) const {
         for (const slot& one : slots_)
@@ -57,7 +57,7 @@ public:
 private:
     struct slot {
         std::uint64_t hash = 0;
-        std::uint64_t count = 0;  // 0: the slot is free.
+        std::uint64_t count = 0;  // 0: free slot.
         std::size_t start = 0;
         std::size_t bytes = 0;
     };
@@ -67,13 +67,13 @@ private:
     }
     void grow();
 
-    std::vector<slot> slots_;  // A power of two, never more than half full.
+    std::vector<slot> slots_;  // Size is a power of two; at most half full.
     std::size_t used_ = 0;
     std::string text_;
 };
 
-/// Splits lines into words and counts both. A word is a run of letters, digits and bytes past
-/// ASCII; upper case counts as lower case.
+/// Splits lines into words and counts both. A word is a run of letters, digits and non-ASCII bytes,
+/// in lower case.
 class counter {
 public:
     void add_line(std::string_view line);
@@ -87,16 +87,16 @@ private:
     std::string lower_;
 };
 
-/// Gives the lines of a file, without their ends, reading a piece at a time.
+/// Reads the lines of a file, without their ends, one block at a time.
 class line_reader {
 public:
-    /// Throws amalgam::error{not_found} with a sentence when the file cannot be read.
+    /// Throws amalgam::error{not_found} with a sentence if the file cannot be read.
     explicit line_reader(const std::string& path);
     ~line_reader();
     line_reader(const line_reader&) = delete;
     line_reader& operator=(const line_reader&) = delete;
 
-    /// False at the end of the file. The line is valid until the next call.
+    /// False at end of file. The line is valid until the next call.
     bool next(std::string_view& line);
 
 private:
@@ -109,7 +109,7 @@ private:
     std::size_t end_ = 0;
 };
 
-/// Every word by falling count, then by alphabet, after the totals: what results are compared by.
+/// The totals, then every word by descending count, then alphabetically: for comparing results.
 std::string to_text(const totals& sum, const word_table& words, std::size_t top);
 
 }  // namespace wordcount

@@ -29,12 +29,12 @@ double seconds_since(steady::time_point then) {
     return std::chrono::duration<double>(steady::now() - then).count();
 }
 
-/// Emits the lines of the files, all of them `repeat` times.
+/// Emits the lines of all files, `repeat` times.
 class read_lines : public am::source<std::string> {
 public:
     explicit read_lines(const options& asked) : asked_(asked) {}
 
-    /// Looks at every file first: a wrong name is better told now than in an hour.
+    /// Opens every file first: better to report a wrong name now than in an hour.
     void start(const am::place&) {
         for (const std::string& file : asked_.files)
             line_reader looked_at(file);
@@ -46,7 +46,7 @@ public:
             for (const std::string& file : asked_.files) {
                 line_reader reader(file);
                 for (std::string_view next; reader.next(next);) {
-                    line.assign(next);  // Its memory is used again: sent as a copy.
+                    line.assign(next);  // Reuses its memory: send() copies it.
                     out.send(line);
                     ++lines_;
                     if (asked_.progress && (lines_ & 0xfff) == 0) show_progress(round);
@@ -69,10 +69,10 @@ private:
     steady::time_point last_shown_ = steady::now();
 };
 
-/// What a counter found: one word, or the sums of its lines.
+/// Output of a counter: one word, or the totals of its lines.
 using finding = std::variant<word_count, totals>;
 
-/// Counts the words of the lines it gets, and tells the counts at the end.
+/// Counts the words of its lines, and emits the counts at the end.
 class count_words : public am::stage<std::string, finding> {
 public:
     void process(const std::string& line, am::outlet<finding>&) { counter_.add_line(line); }
@@ -88,7 +88,7 @@ private:
     counter counter_;
 };
 
-/// Adds up what all counters found, and prints it.
+/// Adds up the counters' output, and prints it.
 class merge_counts : public am::sink<finding> {
 public:
     explicit merge_counts(const options& asked) : asked_(asked) {}
@@ -121,7 +121,7 @@ private:
     steady::time_point started_;
 };
 
-/// The same count by a plain loop: what the graph's result is compared with.
+/// The same count by a plain loop, to compare results with.
 void count_in_a_loop(const options& asked) {
     auto started = steady::now();
     counter all;
