@@ -15,9 +15,9 @@ namespace amalgam {
 ///
 ///     for (const std::uint64_t seed : seeded_runs(20)) { ... }
 ///
-/// By default the seeds 1 to `runs`, so that CI repeats itself. AMALGAM_SEED=n runs that seed
-/// alone; AMALGAM_SOAK_SECONDS=n runs fresh seeds for that long (`make soak`). The loop ends at the
-/// first run with a failed expectation, whose seed is printed.
+/// By default the seeds are 1 to `runs`, so that CI is reproducible. AMALGAM_SEED=n runs only that
+/// seed; AMALGAM_SOAK_SECONDS=n runs fresh seeds for that long (`make soak`). The loop ends at the
+/// first run with a failed expectation, and prints its seed.
 class seeded_runs {
 public:
     explicit seeded_runs(std::uint64_t runs) : last_(runs) {
@@ -65,7 +65,7 @@ public:
 private:
     using clock = std::chrono::steady_clock;
 
-    /// In a soak a crash or a hang must leave its seed behind, too.
+    /// In a soak, a crash or a hang must leave its seed behind, too.
     void announce(std::uint64_t seed) const {
         if (until_ != clock::time_point::max()) {
             std::fprintf(stderr, "AMALGAM_SEED=%llu\n", static_cast<unsigned long long>(seed));

@@ -1,5 +1,5 @@
-// Runs images of code as a target on AArch64 would: links each that is named, calls its main twice
-// with a number, and prints that.
+// Runs images of code as a target on AArch64 would: links each one given, calls its main twice with
+// a number, and prints that.
 #include <cstdio>
 #include <string>
 

@@ -1,5 +1,5 @@
-// What C++ needs of whoever links it: virtual functions, static objects, thread-local data,
-// exceptions, the standard library.
+// C++ features that need support from a linker: virtual functions, static objects, thread-local
+// data, exceptions, the standard library.
 #include <cstring>
 #include <map>
 #include <stdexcept>

@@ -1,6 +1,5 @@
-// A thousand connections that bring an engine to each bound of its port, and one good client that
-// works on undisturbed. The bounds of rpc itself are brought there in virtual time, by
-// src/rpc/budget_test.cpp.
+// A thousand connections drive an engine to each limit of its port, while one good client works
+// undisturbed. src/rpc/budget_test.cpp tests the limits of rpc itself in virtual time.
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -23,7 +22,7 @@ using namespace detail;
 
 constexpr std::size_t spare_descriptors = 200;
 
-/// A thousand, or as many as this process may have descriptors for.
+/// A thousand, or fewer if this process may not have so many descriptors.
 std::size_t crowd() {
     rlimit limit;
     ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -38,7 +37,7 @@ struct held {
     std::uint64_t queued_bytes = 0, evicted = 0, descriptors = 0;
 };
 
-/// An engine in a process of its own.
+/// An engine in its own process.
 class besieged {
 public:
     explicit besieged(const port_options& ports, rlim_t descriptors = 0)
@@ -68,7 +67,7 @@ private:
         server.define("sum", [](int a, int b) { return a + b; });
         parent.say(server.address());
         while (parent.hear() != "end") {
-            std::uint64_t open = 0;  // Without a descriptor, as there may be none left.
+            std::uint64_t open = 0;  // Opens no descriptor, as none may be left.
             for (int fd = 0; fd < 4096; ++fd)
                 open += ::fcntl(fd, F_GETFD) >= 0;
             std::uint64_t queued = 0, evicted = 0;
@@ -87,7 +86,7 @@ private:
     std::string address_;
 };
 
-/// Its calls succeed, on the connection that it had at first.
+/// Its calls succeed, on its original connection.
 class good_client {
 public:
     explicit good_client(const std::string& address) : to_(here_.lookup(address)) { work(); }

@@ -19,19 +19,19 @@
 #include "fabric/packets/meeting.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
 
-/// A plug-in's whole way without a library: packets as datagrams between sockets that the kernel
-/// names. So that sanitizers see all of it.
+/// A complete packet plug-in without a library: packets as datagrams between sockets named by the
+/// kernel. So sanitizers see all of it.
 namespace amalgam::adversary {
 
 constexpr std::size_t datagram_packet_bytes = 2048;
 
-/// A socket with a name, which is what others send to.
+/// A socket with a name, to which others send.
 class datagram_socket {
 public:
     datagram_socket() : socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
         sockaddr_un at{};
         at.sun_family = AF_UNIX;
-        socklen_t bytes = sizeof at.sun_family;  // The kernel thinks of a name.
+        socklen_t bytes = sizeof at.sun_family;  // The kernel chooses a name.
         if (::bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), bytes) != 0)
             throw error(errc::unreachable, "no name for a socket");
         bytes = sizeof at;
@@ -42,7 +42,7 @@ public:
     int fd() const noexcept { return socket_.get(); }
     const std::vector<std::byte>& name() const noexcept { return name_; }
 
-    /// False: errno says why.
+    /// False: see errno.
     bool send(const std::vector<std::byte>& name, std::uint64_t id, const_bytes packet) const {
         sockaddr_un to{};
         to.sun_family = AF_UNIX;
@@ -67,7 +67,7 @@ private:
 
 class datagram_carrier final : public detail::introduced_carrier {
 public:
-    static constexpr const char* scheme = "ofi+datagram";  // As URIs are read.
+    static constexpr const char* scheme = "ofi+datagram";  // As parsed from URIs.
 
     datagram_carrier(std::unique_ptr<port> tcp, bool caller_first)
         : introduced_carrier(std::move(tcp), scheme), caller_first_(caller_first) {
@@ -127,7 +127,7 @@ protected:
             if (auto* to = find(load_le<std::uint64_t>(in)))
                 arrived(*to, {in + 8, static_cast<std::size_t>(got) - 8});
         }
-        // An upcall may close others: look anew each time.
+        // An upcall may close others: start over each time.
         for (bool again = true; again;) {
             again = false;
             for (link* one : open_) {
@@ -155,7 +155,7 @@ private:
     std::vector<link*> open_;
 };
 
-/// A port over datagrams at the loopback.
+/// A port over loopback datagrams.
 inline std::unique_ptr<port> open_datagram_port(bool caller_first) {
     port_options options;
     auto tcp = detail::make_tcp_transport()->open(uri::parse("tcp://127.0.0.1:0"), options);

@@ -1,6 +1,6 @@
-// Members of a ring, contexts and senders of broadcasts that know the secret, and speak the
-// protocols of directories (docs/wire/directory.md) mostly right and then wrong, against a
-// directory server with good contexts and a good neighbour.
+// Ring members, contexts and broadcast senders that know the secret and speak the protocols of
+// directories (docs/wire/directory.md), first mostly right and then wrong, against a directory
+// server with good contexts and a good neighbor.
 #include <chrono>
 #include <fstream>
 #include <memory>
@@ -31,7 +31,7 @@ struct host {
     std::unique_ptr<directory_server> directory;
 };
 
-/// A process that uses a directory, and what it has there.
+/// A process that uses a directory, and its resources.
 struct user {
     std::unique_ptr<engine> runs;
     std::unique_ptr<context> here;
@@ -98,7 +98,7 @@ public:
         for (future<void>& each : lying)
             EXPECT_NO_THROW(each.get());
     }
-    /// Nobody lies any more.
+    /// After all liars have stopped.
     void expect_recovered() {
         net_.run_for(60s);
         EXPECT_EQ(victim_.directory->contexts(), 2u);
@@ -147,7 +147,7 @@ private:
         for (const user* each : {&good_, &friend_, &far_}) {
             all.ids.push_back(each->here->id());
             all.ids.push_back(each->box.id());
-            // And what may be given out next.
+            // And ids that may be allocated next.
             all.ids.push_back(resource_id{static_cast<std::uint32_t>(each->box.id()) + 3});
         }
         for (int i = 0; i < 6; ++i)
@@ -176,7 +176,7 @@ private:
         done.get();
     }
 
-    // ---- what is watched
+    // ---- watches
 
     /// In a ULT of the good context.
     void note(const resource_change& change) {
@@ -189,7 +189,7 @@ private:
             there_.insert(change.which.id);
         }
     }
-    /// What others say about the neighbour's cannot be judged.
+    /// False reports about the neighbor's resources cannot be detected.
     bool stays(resource_id which) const {
         return which == good_.box.id() || which == friend_.box.id() || which == brief_;
     }
@@ -205,7 +205,7 @@ private:
         move_until("news of what is gone", [&] { return !there_.contains(id); });
     }
 
-    // ---- what must hold
+    // ---- invariants
 
     void expect_message(std::int32_t tag, const std::string& content, resource_id from) {
         do_in(good_, [&] {
@@ -232,7 +232,7 @@ private:
                 seen.insert(each->id);
             }
             EXPECT_TRUE(seen.contains(good_.box.id()) && seen.contains(friend_.box.id()));
-            // Whatever else has come takes no room.
+            // Drops whatever else has arrived, to free its memory.
             for (const resource* each : {&good_.here->self(), &good_.box}) {
                 while (const auto other = each->try_receive()) {
                     EXPECT_NE(other->from, good_.box.id());

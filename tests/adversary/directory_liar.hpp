@@ -22,7 +22,7 @@
 
 namespace amalgam::adversary {
 
-/// Travels as a list of attributes, and may be none.
+/// Encoded as a list of attributes, valid or not.
 struct false_list {
     std::vector<std::uint64_t> words;
 };
@@ -57,16 +57,16 @@ using namespace detail;
 
 inline constexpr const char* secret = "swordfish";
 
-/// What liars know of the others, and may say about them.
+/// What liars know about the others, and may claim.
 struct known_world {
     std::string directory;               ///< The victim's address.
     std::vector<std::string> contexts;   ///< Addresses of good contexts.
-    std::vector<std::string> addresses;  ///< Of all, and of nobody.
+    std::vector<std::string> addresses;  ///< All of them, and unused ones.
     std::vector<resource_id> ids;        ///< Of good contexts and their resources.
-    std::vector<std::uint64_t> keys;     ///< Of servers that are none.
+    std::vector<std::uint64_t> keys;     ///< Keys of servers that do not exist.
 };
 
-/// Values near bounds, or any.
+/// Values near limits, or any.
 class lies {
 public:
     lies(known_world known, std::uint64_t seed) : known_(std::move(known)), dice_(seed) {}
@@ -145,7 +145,7 @@ public:
     engine& on() noexcept { return on_; }
 
 protected:
-    /// Calls, in one way or the other, and waits for the answer or not.
+    /// Calls in either form, and waits for the answer or not.
     template <typename Signature, typename... A>
     void call(const peer& there, std::string_view name, A... arguments) {
         const auto it = on_.procedure<Signature>(name).on(there);
@@ -166,7 +166,7 @@ protected:
     int asked_ = 0;
 };
 
-/// A directory server that has joined the ring of the victim.
+/// A directory server that has joined the victim's ring.
 class ring_liar : public liar {
 public:
     ring_liar(std::unique_ptr<port> at, const known_world& known, std::uint64_t seed)
@@ -179,11 +179,11 @@ public:
         serve();
     }
 
-    /// As a ULT of on().
+    /// To be run as a ULT of on().
     void run(std::uint64_t steps) {
         const peer victim = on_.lookup(known_.directory);
         gate_->enter(victim, gate_role);
-        // One of the ranges of the victim may be claimed, too.
+        // May also claim one of the victim's ranges.
         for (const member& each : on_.procedure<in_ring::look>(in_ring::look_name).on(victim)()) {
             members_.push_back(each);
             known_.keys.push_back(each.key);
@@ -201,7 +201,7 @@ public:
 
 private:
     std::uint32_t version() {
-        // A later one than the last there can be would let nobody say otherwise.
+        // After the last possible version nobody could contradict it.
         return static_cast<std::uint32_t>(dice_.chance(0.7) ? dice_.below(50)
                                                             : 0xfffff000u - dice_.below(100'000));
     }
@@ -257,7 +257,7 @@ private:
         if (dice_.chance(0.1)) made.silent = static_cast<std::uint32_t>(number());
         return made;
     }
-    /// Sometimes it answers late, or never.
+    /// Sometimes answers late, or never.
     void dawdle() {
         if (dice_.chance(0.02)) this_task::sleep_for(20s);
         if (dice_.chance(0.1)) this_task::sleep_for(std::chrono::milliseconds(dice_.below(500)));
@@ -351,11 +351,11 @@ private:
                 return call<part_answer(ring_part, false_list)>(victim, in_ring::find_name, part(),
                                                                 spoilt_list());
             default: {
-                // What it was asked to tell of, or was not.
+                // A watch it was asked for, or not.
                 const bool asked = !watches_.empty() && dice_.chance(0.8);
                 const std::uint32_t which =
                     asked ? any_of(watches_) : static_cast<std::uint32_t>(dice_.below(10));
-                // By the way that it was asked by, or as anybody.
+                // Over the path it was asked by, or any other.
                 return call<in_ring::change>(
                     asker_ && dice_.chance(0.9) ? *asker_ : victim, in_ring::change_name,
                     dice_.chance(0.8) ? self_.key : key(), which, some_kind(), found());
@@ -381,13 +381,13 @@ private:
 
     member self_;
     std::vector<member> members_;
-    std::vector<std::uint32_t> watches_;  // That the victim, or the neighbour, has here.
+    std::vector<std::uint32_t> watches_;  // Of the victim, or the neighbor, at this server.
     std::optional<peer> asker_;
     resource_id guest_ = resource_id::none;
     std::uint64_t watched_ = 0;
 };
 
-/// A context, or several in one process, at the victim.
+/// One or several contexts of one process, at the victim.
 class guest_liar : public liar {
 public:
     guest_liar(std::unique_ptr<port> at, const known_world& known, std::uint64_t seed)
@@ -411,17 +411,17 @@ public:
                 if (dice_.chance(0.02)) fill(victim);
                 dice_.chance(0.7) ? ask(victim) : bother(any_of(contexts));
             } catch (const error&) {
-                // It was refused.
+                // Refused.
             }
             pause();
         }
     }
 
-    /// The most that one context has got of the victim.
+    /// The most that one context has obtained from the victim.
     const directory_limits& got() const noexcept { return got_; }
 
 private:
-    /// A new context takes what it gets, and goes again.
+    /// A new context takes all it can get, and leaves.
     void fill(const peer& victim) {
         namespace at = at_directory;
         const auto opened =
@@ -540,8 +540,8 @@ private:
     directory_limits got_{0, 0, 0, 0, 0, 0};
 };
 
-/// Somebody on the medium: packets that are right, almost right, or none. Who knows the secret may
-/// say more.
+/// A sender on the broadcast medium: packets that are valid, almost valid, or neither. Knowing the
+/// secret, it can claim more.
 class packet_liar : public liar {
 public:
     packet_liar(std::unique_ptr<port> at, std::shared_ptr<broadcast_medium> medium,

@@ -1,6 +1,7 @@
-// A hostile group of a run. It runs its own part, and says beside it what the procedures of a run
-// (src/flow/wire.hpp) allow and what they do not: in its own name and in others', before it has
-// joined and after the end. The others end in time: with what a plain loop gives, or with an error.
+// A hostile group of a run. It runs its own part, and also calls the procedures of a run
+// (src/flow/wire.hpp) in allowed and forbidden ways: in its own name and in others', before it has
+// joined and after the end. The other groups end in time: with the result of a plain loop, or with
+// an error.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -29,18 +30,18 @@ namespace {
 using namespace std::chrono_literals;
 using namespace detail;
 
-/// Longer than everything that a run waits for.
+/// Longer than every timeout of a run.
 constexpr auto long_enough = 2min;
 
 /// How far it goes.
 enum class lies : std::uint8_t {
-    of_others,  ///< It does its own work well, and calls what it has no right to.
+    of_others,  ///< Its own work is correct, but it calls what it has no right to.
     of_its_own  ///< Its own items, ends, answers and counts are wrong, too.
 };
 
 class liar {
 public:
-    /// `item` gives the bytes of an item that is its own to send.
+    /// `item` returns the bytes of an item that it may send.
     liar(looped_run& all, std::size_t which, lies how, std::uint64_t seed,
          std::function<std::string(seeded_random&)> item)
         : dice_(seed), me_(*all.processes[which]), how_(how), item_(std::move(item)) {
@@ -48,7 +49,7 @@ public:
             if (one.get() != &me_) others_.push_back("loop://" + one->label);
     }
 
-    /// Until it has lied `times`, or is stopped. After looped_run::start().
+    /// Runs until it has lied `times` times, or is stopped. After looped_run::start().
     void begin(std::uint64_t times) {
         done_ = me_.over->spawn([this, times] {
             try {
@@ -57,17 +58,17 @@ public:
                     lie();
                 }
             } catch (const error&) {
-                // It was stopped.
+                // Stopped.
             }
         });
     }
-    /// It said something that what it computes may depend on.
+    /// Whether any of its lies may affect the results.
     bool changes_items() const noexcept { return changes_items_; }
-    /// It joins under others' names: then they may be blamed for what it does.
+    /// Whether it joins under others' names: then they may be blamed for its actions.
     bool poses() const noexcept { return poses_; }
 
 private:
-    /// Small, at a bound, or any.
+    /// Small, near a limit, or any.
     std::uint64_t number() {
         constexpr std::uint64_t edges[] = {0, 1, 4096, 65535, 1u << 20, 0xffffffff};
         const std::uint64_t edge = edges[dice_.below(std::size(edges))];
@@ -87,8 +88,8 @@ private:
     struct way {
         std::uint32_t edge = 0, replica = 0;
     };
-    /// An edge, and who of its other end: its own ones, if it tells lies of its own; else any but
-    /// those on which it has something to say.
+    /// An edge and a replica of its other end: one of its own edges, if it lies in its own name;
+    /// else any but those on which it may speak.
     way some_way(bool as_sender) {
         const graph_core& core = me_.built.core();
         for (;;) {
@@ -186,7 +187,7 @@ private:
         if (dice_.chance(0.2)) items = number32();
         post_batch(to, number(), items, bytes);
     }
-    /// More than anybody gave it room for.
+    /// More than anybody's credit allows.
     void flood() {
         const way to = some_way(true);
         const std::string bytes(1 + dice_.below(3000), 'f');
@@ -223,7 +224,7 @@ private:
         }
     }
 
-    /// From here on it answers one procedure as it likes.
+    /// From here on it answers one procedure arbitrarily.
     void answer_wrongly() {
         changes_items_ = true;
         engine& mine = *me_.over;
@@ -272,7 +273,7 @@ private:
     future<void> done_;
 };
 
-/// A run in which one process lies, to its end.
+/// A run in which one process lies until the end.
 class lied_to {
 public:
     lied_to(looped_run& all, std::size_t which, std::uint64_t seed)
@@ -280,7 +281,7 @@ public:
 
     void run(liar& one, std::size_t most_handlers) {
         looped_run::process& bad = all_[liar_];
-        const bool first = dice_.chance(0.5);  // Before the others are there, or after.
+        const bool first = dice_.chance(0.5);  // Before the others have started, or after.
         if (first) begin(bad, one);
         for (auto& each : all_.processes) {
             if (each.get() == &bad) continue;
@@ -317,13 +318,13 @@ public:
             });
         for (std::size_t i = 0; i < all_.processes.size(); ++i)
             if (i != liar_ && all_[i].running->over().is_set()) look_at_failure(i, one.poses());
-        // Its own part must end before it is taken away.
+        // Its own part must end before it is destroyed.
         give_up(bad);
         all_.net.run_for(10s);
     }
-    /// Nobody says that anything is wrong, the liar's own part neither.
+    /// Whether nobody reported an error, including the liar's own part.
     bool all_is_well() const noexcept { return all_is_well_; }
-    /// The others say so.
+    /// Whether the others report success.
     bool all_is_well_elsewhere() {
         for (std::size_t i = 0; i < all_.processes.size(); ++i)
             if (i != liar_ && all_[i].running->failed()) return false;
@@ -422,12 +423,12 @@ TEST(flow_adversary, a_group_that_lies_of_its_own_items_ends_the_others_in_time)
     }
 }
 
-// ---- a farm with an honest worker
+// ---- a farm with one honest worker
 
 constexpr std::uint64_t made_up = std::uint64_t{1} << 40;
 
-/// A source and a sink in H0 and H2, and between them a worker of H1 for even numbers, and of the
-/// liar's for odd ones.
+/// A source in H0 and a sink in H2; between them a worker in H1 for even numbers, and the liar's
+/// for odd ones.
 TEST(flow_adversary, what_goes_past_the_liar_arrives_or_somebody_says_so) {
     std::size_t well = 0, runs = 0;
     for (const std::uint64_t seed : seeded_runs(40)) {

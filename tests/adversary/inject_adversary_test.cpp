@@ -1,5 +1,5 @@
-// Images that are wrong in every way that a generator knows, run confined in a target whose threads
-// throw all the while; and what confined code tries, of which nothing works.
+// Images with every defect a generator knows, run confined in a target whose threads throw all the
+// time; and attacks by confined code, none of which succeed.
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -30,7 +30,7 @@ namespace {
 
 using namespace detail;
 
-/// Whether there is such a process, which runs.
+/// Whether such a process exists and runs.
 bool runs(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     std::string text;
@@ -39,7 +39,7 @@ bool runs(pid_t pid) {
     return behind_name.find_first_of("ZX") != 1;
 }
 
-/// Makes the system call that its payload names, and gives what it returned.
+/// Makes the system call given by its payload, and returns its result.
 const code_image& tries() {
     static const code_image image = compiled("tries", R"(
 static long ask(long number, const long* with) {
@@ -88,7 +88,7 @@ TEST(confined_code, ends_with_a_target_that_is_killed) {
             at_target, {.allows = {.unsigned_too = true}, .confined = {.on = true, .time = 1h}});
         injector inject(at_source);
         const auto later = inject.add(loops).create(1).start(at_source.lookup(at_target.address()));
-        // Its child is the only one, and has this process as its parent.
+        // Finds the only process whose parent is this one.
         for (pid_t each = ::getpid() + 1;; ++each) {
             if (each > ::getpid() + 100'000) each = 1;
             std::ifstream file("/proc/" + std::to_string(each) + "/stat");
@@ -161,7 +161,7 @@ TEST_F(confined_code_test, gets_nothing_from_the_system_but_memory_and_clocks) {
         {"netlink", {SYS_socket, 16, 3, 0}},
         {"socketpair", {SYS_socketpair, 1, 1, 0, the_text}},
         {"pipe", {SYS_pipe2, the_text, 0}},
-        // Others.
+        // Other processes.
         {"kill", {SYS_kill, me, SIGKILL}},
         {"kill all", {SYS_kill, -1, SIGKILL}},
         {"tgkill", {SYS_tgkill, me, me, SIGKILL}},
@@ -239,9 +239,9 @@ TEST_F(confined_code_test, has_no_more_time_than_it_is_given_whatever_it_does) {
               errc::timed_out);
 }
 
-// ---- images that are wrong
+// ---- damaged images
 
-/// What is changed by chance in an image that is right.
+/// Random changes to a valid image.
 class wrong_image {
 public:
     wrong_image(const code_image& right, std::uint64_t seed)
@@ -264,7 +264,7 @@ public:
 private:
     std::uint64_t below(std::uint64_t limit) { return limit == 0 ? 0 : random_() % limit; }
     std::uint8_t byte() { return static_cast<std::uint8_t>(random_()); }
-    /// A place of interest, or none.
+    /// A place of interest, or any.
     std::uint32_t place() {
         switch (below(4)) {
             case 0:
@@ -286,7 +286,7 @@ private:
         (below(2) == 0 ? range.offset : range.bytes) = place();
     }
     void change_unwind() {
-        // One byte, or others altogether.
+        // One byte, or all of them.
         for (std::size_t i = 0; i < kept_.size(); ++i) {
             const image_segment& each = contents_.segments[i];
             if (contents_.unwind.bytes == 0 || contents_.unwind.offset < each.offset ||

@@ -1,5 +1,5 @@
-// A peer that speaks introductions (docs/wire/packets.md) and packets mostly right and then wrong,
-// against a port in a process of its own that a good client works with meanwhile.
+// A peer that speaks introductions (docs/wire/packets.md) and packets, first mostly right and then
+// wrong, against a port in its own process, which a good client uses meanwhile.
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -37,7 +37,7 @@ void append(bytes_of& to, const_bytes more) {
 
 // ---- the victim
 
-/// A port that answers every message, and says on its line how much it holds.
+/// A port that answers every message, and reports on its line how much it holds.
 int serve(conformance::channel& parent, bool caller_first) {
     tcp_test_port here(open_datagram_port(caller_first));
     here.on_arrival = [&](message& what) {
@@ -55,7 +55,7 @@ int serve(conformance::channel& parent, bool caller_first) {
         });
         if (*asked == "end") {
             shown.reset();
-            here.end.reset();  // Before the answers that liars have not taken.
+            here.end.reset();  // Before the answers that liars have not read.
             return 0;
         }
         std::size_t descriptors = 0;
@@ -69,7 +69,7 @@ int serve(conformance::channel& parent, bool caller_first) {
     }
 }
 
-// ---- the peer that lies
+// ---- the lying peer
 
 class liar {
 public:
@@ -81,11 +81,11 @@ public:
         ::setsockopt(at_.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     }
 
-    /// True: the port has greeted, and its packets may be sent.
+    /// True: the port has greeted, so packets may be sent.
     bool meet() {
         if (dice_.chance(0.05)) return say_noise();
         if (!at_.shake_hands({.incarnation = dice_() | 1})) return false;
-        if (dice_.chance(0.05)) return false;  // And nothing more.
+        if (dice_.chance(0.05)) return false;  // And stays silent.
         bytes_of out(10);
         store_le(out.data(), own_id_);
         std::string scheme = datagram_carrier::scheme;
@@ -137,12 +137,12 @@ public:
                 return send(packet_kind::credit, credit(), noise(dice_.chance(0.5) ? 0 : 9));
             case 3:
                 return send(packet_kind{static_cast<std::uint8_t>(dice_())}, credit(), noise(20));
-            case 4: {  // Less than a header, or more than anybody sends.
+            case 4: {  // Less than a header, or too much.
                 const bytes_of raw = noise(dice_.below(2) == 0 ? dice_.below(8) : 2000);
                 (void)socket_.send(their_name_, their_id_, raw);
                 return;
             }
-            case 5:  // To somebody else, or to nobody.
+            case 5:  // To another peer, or to none.
                 (void)socket_.send(their_name_, dice_(), noise(64));
                 return;
             case 6:
@@ -166,7 +166,7 @@ public:
         }
     }
 
-    /// Hears what the port said, so that its packets find room.
+    /// Reads what the port has sent, so that its packets find room.
     void listen() {
         std::byte in[datagram_packet_bytes + 8];
         while (::recv(socket_.fd(), in, sizeof in, MSG_DONTWAIT) >= 0)
@@ -261,7 +261,7 @@ private:
         append(made, payload);
         return made;
     }
-    /// Some frames, cut into packets anywhere.
+    /// Some frames, split into packets anywhere.
     void send_frames() {
         bytes_of all;
         for (std::uint64_t i = 1 + dice_.below(5); i > 0; --i)
@@ -349,7 +349,7 @@ TEST_P(packets_adversary, a_peer_that_lies_harms_nobody_else_and_leaves_nothing_
         }
     }
     staying.clear();
-    // Its connections are gone by now, or go as soon as the port has looked.
+    // Its connections are gone by now, or go once the port has noticed.
     held after = ask();
     while (after.queued_bytes > before.queued_bytes || after.descriptors > before.descriptors) {
         ASSERT_TRUE(answers(good_, there_, 2, 10));

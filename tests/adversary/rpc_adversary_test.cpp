@@ -1,6 +1,6 @@
-// A peer that speaks the messages of rpc (docs/wire/rpc.md) and descriptors (docs/wire/bulk.md)
-// mostly right and then wrong, against an engine that serves it and calls it, while a good client
-// works with that engine.
+// A peer that speaks the messages of rpc (docs/wire/rpc.md) and descriptors (docs/wire/bulk.md),
+// first mostly right and then wrong, against an engine that serves and calls it, while a good
+// client uses that engine.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -35,7 +35,7 @@ using namespace detail;
 using amalgam::bulk;
 using bytes_of = std::vector<std::byte>;
 
-constexpr std::size_t large_bytes = 100'000;  // More than any port moves eagerly.
+constexpr std::size_t large_bytes = 100'000;  // Above any port's eager limit.
 
 /// Small enough for a liar to reach all of them.
 engine_options bounded() {
@@ -116,7 +116,7 @@ void serve(engine& victim) {
     victim.define("give", [&victim] {
         return expose_owned(victim, std::string(large_bytes, 'g'), access::read_write);
     });
-    // Calls who calls.
+    // Calls its caller.
     victim.define("ask_back", [&victim](int a) {
         return victim.procedure<int(int)>("f").on(call_context::current().from()).within(20ms)(a);
     });
@@ -125,7 +125,7 @@ void serve(engine& victim) {
     });
 }
 
-/// What a liar calls.
+/// Procedures that a liar calls.
 std::vector<std::pair<std::string, std::string>> names_of_victim() {
     return {{"sum", signature_text<unsigned(unsigned, unsigned)>()},
             {"echo", signature_text<std::string(std::string)>()},
@@ -144,7 +144,7 @@ std::vector<std::pair<std::string, std::string>> names_of_victim() {
             {"nobody", "()"}};
 }
 
-// ---- the peer that lies
+// ---- the lying peer
 
 class liar final : public message_sink {
 public:
@@ -157,7 +157,7 @@ public:
     ~liar() {
         if (dice_.chance(0.5)) line_->close(there_);
         shown_ = {};
-        line_.reset();  // Ends what is under way.
+        line_.reset();  // Ends operations in flight.
     }
 
     port& line() noexcept { return *line_; }
@@ -207,7 +207,7 @@ public:
         if (gone == there_) meets_again_ = true;
     }
 
-    /// The victim has cut it off: it comes again.
+    /// The victim has disconnected it: it reconnects.
     void come_again(const std::string& victim) {
         if (!std::exchange(meets_again_, false)) return;
         if (auto met = line_->lookup(victim)) there_ = *met;
@@ -237,7 +237,7 @@ private:
         to.resize(to.size() + sizeof number);
         store_le(to.data() + to.size() - sizeof number, number);
     }
-    /// A number near a bound, or any.
+    /// A number near a limit, or any.
     std::uint64_t number() {
         constexpr std::uint64_t edges[] = {0, 1, 7, 8, 255, 65535, 65536, 1u << 20, 0xffffffff};
         const std::uint64_t edge = edges[dice_.below(std::size(edges))];
@@ -253,7 +253,7 @@ private:
         }
     }
 
-    /// Of a call of the victim's or of its own; under way, over, or never made.
+    /// Id of a call of the victim's or its own; in flight, over, or never made.
     std::uint64_t some_id() {
         std::uint64_t id = dice_.below(4);
         if (!asked_.empty() && dice_.chance(0.8))
@@ -263,7 +263,7 @@ private:
         if (dice_.chance(0.1)) id ^= std::uint64_t{1} << dice_.below(64);
         return id;
     }
-    /// Of its own latest, which may still be under way.
+    /// Id of one of its own latest calls, which may still be in flight.
     std::uint64_t own_id() {
         const std::uint64_t back = dice_.below(4);
         return asks_ > back ? asks_ - back : 1;
@@ -323,7 +323,7 @@ private:
                 return;
             case 1:
                 return append(what, noise(1 + dice_.below(40)));
-            default: {  // In the header, mostly.
+            default: {  // Mostly in the header.
                 const std::size_t most = dice_.chance(0.7) ? 24 : what.size();
                 what[dice_.below(std::min(what.size(), most))] ^=
                     static_cast<std::byte>(1 + dice_.below(255));
@@ -471,7 +471,7 @@ private:
         append(all, named);
         append(all, arguments_for(name));
         if ((flags & wire_flag::checked) != 0) add_checksum(all);
-        // Ids of its own: new, or used already.
+        // Ids of its own: new, or already used.
         const std::uint64_t id = dice_.chance(0.9) ? ++asks_ : 1 + dice_.below(asks_ + 1);
         send_to(there_, one_way && dice_.chance(0.9) ? 0 : id, std::move(all));
     }
@@ -585,10 +585,10 @@ private:
     std::vector<std::uint64_t> asked_;  // Ids of the victim's calls.
     std::vector<std::uint64_t> lent_;
     std::vector<remote_key> keys_;
-    std::vector<peer_id> who_;  // The victim, as it called.
+    std::vector<peer_id> who_;  // The victim, as the caller.
 };
 
-// ---- what the victim wants of the liar
+// ---- calls by the victim to the liar
 
 void ask_liar(engine& victim, const std::string& address, seeded_random& dice,
               std::vector<future<void>>& all) {
@@ -636,7 +636,7 @@ void ask_liar(engine& victim, const std::string& address, seeded_random& dice,
                     victim.procedure<int(int)>("f").on(to).within(3ms)(1);
             }
         } catch (const error&) {
-            // Whatever the liar made of it.
+            // Any outcome the liar causes.
         }
     }));
 }
@@ -685,7 +685,7 @@ protected:
 INSTANTIATE_TEST_SUITE_P(loop, rpc_adversary, testing::Values(true));
 INSTANTIATE_TEST_SUITE_P(tcp, rpc_adversary, testing::Values(false));
 
-/// Nothing of a peer that is gone, on the engine's stream.
+/// Whether nothing of a lost peer remains; checked on the engine's stream.
 bool is_at_rest(engine& victim, world& in) {
     auto looked = victim.spawn([&victim] {
         engine_core& core = victim.core();

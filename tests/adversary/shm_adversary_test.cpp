@@ -1,5 +1,5 @@
-// A peer over shared memory that speaks the protocol mostly right, and then writes to any word that
-// it can write, while it is read: of the pair, of its board, of its blocks.
+// A peer over shared memory that first speaks the protocol mostly right, and then writes to any
+// word that it can write, while it is read: of the pair, of its registration table, of its blocks.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -42,11 +42,11 @@ using testing_support::recorded;
 
 constexpr std::size_t shown_bytes = 64 * shm_page_bytes;
 constexpr std::size_t shown_regions = 4;
-/// Of the peer's first message, which says who it is.
+/// Tag of the peer's first message, which identifies it.
 constexpr std::uint64_t its_name_tag = 7770;
 constexpr std::uint64_t echo_tag = 7771;
 
-/// What the peer shows in slot `index`: both sides know it.
+/// Key of slot `index` of the peer: known to both sides.
 remote_key shown_key(std::uint64_t incarnation, std::size_t index) {
     remote_key key;
     key.secret = 77 + index;
@@ -57,7 +57,7 @@ remote_key shown_key(std::uint64_t incarnation, std::size_t index) {
     return key;
 }
 
-// ---- the peer, in a process of its own
+// ---- the peer, in its own process
 
 class vandal {
 public:
@@ -75,14 +75,13 @@ public:
 
     std::uint64_t incarnation() const { return peer_.proper().incarnation; }
 
-    /// Mostly right for a while, and then not.
+    /// Mostly right for a while, then wrong.
     void run() {
         peer_.greet();
         if (dice_.chance(0.8)) peer_.words().pulls.store(1);
         write(frame_kind::unexpected, 0, {}, its_name_tag);
         const std::size_t steps = 20 + dice_.below(300);
-        // One in three does all right but for one thing: its blocks come and go while they are
-        // used.
+        // One in three does everything right, except that its blocks come and go while in use.
         const bool moves_blocks = dice_.chance(0.33);
         const std::size_t wrong_from = moves_blocks ? steps : dice_.below(steps);
         std::thread scribbler;
@@ -232,7 +231,7 @@ private:
                 return pick(pair_.data(), sizeof(shm_side));  // Our own.
             case 3:
                 return pick(pair_.data() + sizeof(shm_side), sizeof(shm_side));
-            case 4:  // Where records are just now.
+            case 4:  // Where records are right now.
                 return pick(pair_.data() + shm_pair_layout::ring_to_acceptor, 128 * shm_line_bytes);
             case 5:
                 return pick(pair_.data(), shm_pair_layout::bytes);
@@ -259,7 +258,7 @@ private:
                                         now + (1ull << 63),
                                         now ^ (1ull << dice.below(64))};
         word.store(values[dice.below(std::size(values))]);
-        // Often only for a moment.
+        // Often just for a moment.
         if (dice.chance(0.5)) word.store(now);
     }
     void move_blocks(std::uint64_t seed) {
@@ -281,7 +280,7 @@ private:
     }
 
     seeded_random dice_;
-    const remote_key key_;  // Of memory of the port's.
+    const remote_key key_;  // Of the port's memory.
     shm_raw_peer peer_;
     shm_mapping board_, pair_;
     std::array<unique_fd, 2> fds_;
@@ -291,7 +290,7 @@ private:
     std::atomic<bool> stop_{false};
 };
 
-/// One line of words: a seed, an address, and the key of memory there.
+/// A line of words: a seed, an address, and the key of memory there.
 int be_vandals(channel& parent) {
     for (;;) {
         const std::uint64_t seed = std::stoull(parent.hear());
@@ -305,15 +304,15 @@ int be_vandals(channel& parent) {
             parent.say(std::to_string(one.incarnation()));
             one.run();
         } catch (const std::runtime_error&) {
-            // Nobody there any more, or no ring that makes sense: it got what it wanted.
+            // Nobody is left, or its ring makes no sense any more: goal reached.
         }
         parent.say("done");
     }
 }
 
-// ---- the port that it harms, and a good client of that
+// ---- the attacked port, and a good client of it
 
-/// What the port does to its peer: memory between two guards, and an operation.
+/// An operation of the port on its peer: memory between two guards, and its completion.
 struct deed {
     static constexpr std::size_t guard = 4096;
 
@@ -394,7 +393,7 @@ protected:
         if (server_.end->progress() + client_.end->progress() == 0) std::this_thread::yield();
     }
 
-    /// The good client is answered, and its transfers move their bytes.
+    /// The good client gets answers, and its transfers move their bytes.
     void expect_served(std::uint64_t seed) {
         const std::size_t bytes = 1 + seed % 40'000;
         deed message(bytes), written(bytes), read(bytes);
@@ -425,7 +424,7 @@ protected:
         EXPECT_EQ(client_.losses, 0);
     }
 
-    /// Something that a port does with a peer, whatever that is.
+    /// Any operation of a port on a peer.
     void do_something(seeded_random& dice, std::uint64_t incarnation) {
         constexpr std::size_t sizes[] = {8, 1000, 30'000, 200'000};
         deed& one = deeds_.emplace_back(sizes[dice.below(std::size(sizes))]);
@@ -491,7 +490,7 @@ protected:
         server_.answers.clear();
     }
 
-    child_process vandals_{&be_vandals};  // First: it is forked with nothing open.
+    child_process vandals_{&be_vandals};  // First: forked before anything is opened.
     std::vector<std::byte> memory_ = std::vector<std::byte>(10'000);
     server server_{open(200ms)};
     client client_{open(10s)};
@@ -508,7 +507,7 @@ TEST_F(shm_adversary, port_and_its_good_client_outlive_whatever_a_peer_writes) {
     for (const std::uint64_t seed : seeded_runs(60))
         run(seed);
     vandals_.kill();
-    // The last of them is forgotten once a region closes.
+    // The last of them is dropped when a region closes.
     while (descriptors_and_mappings() > before) {
         shown_ = server_.end->open_region(memory_, access::read_write).value();
         shown_ = region();

@@ -1,6 +1,6 @@
-// A peer that speaks hellos and frames over tcp (docs/wire/tcp.md, docs/wire/frames.md) mostly
-// right and then wrong, as caller and as called, against a port in a process of its own that a good
-// client works with meanwhile.
+// A peer that speaks hellos and frames over tcp (docs/wire/tcp.md, docs/wire/frames.md), first
+// mostly right and then wrong, as caller and as callee, against a port in its own process, which a
+// good client uses meanwhile.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -28,7 +28,7 @@ using namespace detail;
 using bytes_of = std::vector<std::byte>;
 
 constexpr std::size_t shown_bytes = 100'000;
-constexpr std::size_t guard_bytes = 4096;  // Before and behind what is shown.
+constexpr std::size_t guard_bytes = 4096;  // Before and after exposed memory.
 constexpr std::byte guard{0x5a};
 constexpr std::uint64_t max_queued = 4 << 20;
 constexpr int max_staying = 20;
@@ -40,7 +40,7 @@ void append(bytes_of& to, const T& more) {
 
 // ---- the victim
 
-/// A port that answers every message, shows memory, calls whom it is told to, and says on its line
+/// A port that answers every message, exposes memory, calls peers on order, and reports on its line
 /// how much it holds.
 class victim {
 public:
@@ -84,7 +84,7 @@ public:
             }
         }
         regions_ = {};
-        here_.end.reset();  // Before the answers that liars have not taken.
+        here_.end.reset();  // Before the answers that liars have not read.
         return 0;
     }
 
@@ -151,11 +151,11 @@ private:
     int under_way_ = 0;
 };
 
-// ---- the peer that lies
+// ---- the lying peer
 
 using keys = std::array<remote_key, 2>;
 
-/// What goes wrong on one connection. Never waits for the victim.
+/// One misbehaving connection. Never waits for the victim.
 class liar {
 public:
     liar(std::uint64_t seed, const keys& known, tcp_raw_peer at)
@@ -168,7 +168,7 @@ public:
     }
 
     void begin() {
-        if (dice_.chance(0.05)) return;  // Says nothing.
+        if (dice_.chance(0.05)) return;  // Stays silent.
         bytes_of first = greeting();
         if (dice_.chance(0.5)) append(first, frames());
         send(first);
@@ -177,7 +177,7 @@ public:
         switch (dice_.below(12)) {
             case 0:
                 return trickle(frames());
-            case 1: {  // Up to any byte, and then it goes, or is never heard again.
+            case 1: {  // Up to any byte, after which it leaves or stays silent.
                 bytes_of some = frames();
                 some.resize(dice_.below(some.size() + 1));
                 return send(some);
@@ -204,7 +204,7 @@ private:
             one = static_cast<std::byte>(dice_());
         return made;
     }
-    /// As much as finds room.
+    /// As much as there is room for.
     void send(const bytes_of& what) {
         (void)::send(at_.fd(), what.data(), what.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
@@ -224,7 +224,7 @@ private:
     }
     bytes_of greeting() {
         hello ours;
-        // Many claim to be the same.
+        // Many claim the same incarnation.
         ours.incarnation = dice_.chance(0.5) ? 4711 : dice_();
         ours.address = dice_.chance(0.5) ? "tcp://127.0.0.1:1" : std::string(dice_.below(300), 'a');
         if (dice_.chance(0.05)) ours.version = static_cast<std::uint16_t>(dice_());
@@ -308,7 +308,7 @@ private:
         return !asked_.empty() && dice_.chance(0.7) ? asked_[dice_.below(asked_.size())]
                                                     : dice_.below(4);
     }
-    /// What the victim has asked for, answered rightly or nearly so.
+    /// Answers the victim's requests, right or almost right.
     void answer_all() {
         listen();
         while (heard_.size() - read_ >= sizeof(frame_header)) {
@@ -380,7 +380,7 @@ protected:
         client.arrived.clear();
         return right && client.lost.empty();
     }
-    /// The good client reads what nobody may write.
+    /// The good client reads read-only memory.
     bool memory_is_read() {
         struct reading final : completion {
             reading()
@@ -443,7 +443,7 @@ TEST_F(tcp_adversary, a_peer_that_lies_harms_nobody_else_and_leaves_nothing_behi
         }
     }
     staying.clear();
-    // Its connections are gone by now, or go as soon as the port has looked.
+    // Its connections are gone by now, or go once the port has noticed.
     held after = ask();
     while (after.queued_bytes > before.queued_bytes || after.descriptors > before.descriptors ||
            after.under_way > 0) {

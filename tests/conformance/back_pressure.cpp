@@ -7,13 +7,13 @@
 namespace amalgam::conformance {
 namespace {
 
-/// Posts a numbered stream from one node to a peer as fast as it is taken.
+/// Posts a numbered stream from one node to a peer as fast as it is accepted.
 class stream {
 public:
     stream(node& from, peer_id to, std::uint64_t count, std::vector<const_bytes> messages)
         : from_(from), to_(to), count_(count), messages_(std::move(messages)) {}
 
-    /// Posts until the port is full, or all are posted; returns whether it met `full`.
+    /// Posts until the port is full, or all are posted; returns whether it saw `full`.
     bool pump(std::uint64_t most = ~0ull) {
         for (std::uint64_t i = 0; i < most && !all_posted(); ++i) {
             if (last_ != nullptr && last_->refused()) {
@@ -40,7 +40,7 @@ private:
     operation* last_ = nullptr;
 };
 
-/// Expects the messages of a stream: each once, in order, whole.
+/// Expects the messages of a stream: each once, in order, intact.
 class stream_check {
 public:
     stream_check(node& at, const std::vector<const_bytes>& messages) {
@@ -65,7 +65,7 @@ TEST_P(transport_suite, short_messages_resume_after_full_none_lost_none_doubled)
     std::vector<const_bytes> messages{patterned(8, 1), patterned(40, 2), patterned(0, 3)};
     stream sent(over.a, over.b_at_a, count, messages);
     stream_check check(over.b, messages);
-    // Only the sender moves: it must meet its bound, or take all of it.
+    // Only the sender makes progress: it must hit its limit, or take everything.
     for (int rounds = 0; rounds < 50 && !sent.all_posted(); ++rounds) {
         sent.pump();
         over.a.progress();
@@ -105,7 +105,7 @@ TEST_P(transport_suite, both_ends_full_at_once_do_not_deadlock) {
     stream back(over.b, over.a_at_b, count, messages);
     stream_check at_b(over.b, messages);
     stream_check at_a(over.a, messages);
-    // Both fill up before either takes anything off.
+    // Both fill up before either receives anything.
     there.pump();
     back.pump();
     until("both streams", [&] {
@@ -147,7 +147,7 @@ TEST_P(transport_suite, peer_that_takes_nothing_off_holds_up_no_other) {
     std::uint64_t count = 500;
     stream to_lively(a, lively.b_at_a, count, messages);
     stream_check check(lively.b, messages);
-    // Not move(): the stuck one stays so.
+    // Not move(): the stuck node must stay stuck.
     for (std::uint64_t rounds = 0; check.came() < count; ++rounds) {
         ASSERT_LT(rounds, 100'000'000u) << "only " << check.came() << " came";
         to_lively.pump();
@@ -168,7 +168,7 @@ TEST_P(transport_suite, flood_of_requests_gets_every_answer) {
     stream_check at_a(over.a, messages);
     over.b.on_arrival = [&](message& got) {
         EXPECT_EQ(got.tag(), asked++);
-        answers.pump(asked - answers.posted_count());  // What is full now goes with a later one.
+        answers.pump(asked - answers.posted_count());  // A later one sends what is refused.
     };
     until("every answer", [&] {
         requests.pump();

@@ -14,9 +14,9 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/semaphore.hpp>
 
-// Every form of call, over every transport, natively and in XDR with checksums, from ULTs and
-// from plain threads, to handlers on the engine's stream and elsewhere. A transport takes part by
-// its URIs below.
+// Every form of call, over every transport, in native encoding and in XDR with checksums, from ULTs
+// and from plain threads, to handlers on the engine's stream and elsewhere. Add a transport by its
+// URIs below.
 
 namespace amalgam {
 namespace {
@@ -90,7 +90,7 @@ protected:
     bound_procedure<Signature> at(const char* name, std::uint16_t provider) {
         return client.procedure<Signature>(name).on(there, provider);
     }
-    /// From a ULT of the client and from this thread, to handlers here and elsewhere.
+    /// From a ULT of the client and from this thread, to both kinds of handlers.
     template <typename Work>
     void everywhere(Work work) {
         for (const std::uint16_t provider : {std::uint16_t{0}, std::uint16_t{1}}) {
@@ -234,7 +234,7 @@ TEST_P(call_forms, that_end_by_deadline_or_cancel) {
         }
         return std::uint64_t{99};
     };
-    while (running() != 0)  // The cancels end what the handlers wait for.
+    while (running() != 0)  // Cancellation ends the handlers' waits.
         std::this_thread::yield();
 }
 

@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::byte touched_not{0x5a};
 
-/// One operation of each kind over a connection, with what its other half needs.
+/// One operation of each kind over a connection, and its counterpart.
 struct cancellable {
     connection& over;
     std::size_t bytes;
-    mutable_bytes far;   ///< The far side's region, or where an expected message goes.
-    mutable_bytes near;  ///< What a receive or get fills.
-    const_bytes out;     ///< What a send or put takes.
+    mutable_bytes far;   ///< The remote region, or the buffer of an expected message.
+    mutable_bytes near;  ///< Buffer that a receive or get fills.
+    const_bytes out;     ///< Bytes that a send or put sends.
     region target;
 
     request ask(op_kind kind, std::uint64_t tag) const {
@@ -91,7 +91,7 @@ TEST_P(transport_suite, every_kind_canceled_at_any_moment_completes_once_and_let
             if (op.pending()) over.a.cancel(op);
             finish(op);
             EXPECT_TRUE(canceled_or_ok(op)) << name(op.code());
-            // The bytes are ours again: what the port still writes would show.
+            // The bytes are ours again: later writes by the port would show.
             if (op.code() == errc::ok && !op.what().into.empty()) {
                 EXPECT_TRUE(is_pattern(job.near, 2));
             }
@@ -114,8 +114,9 @@ TEST_P(transport_suite, every_kind_canceled_at_any_moment_completes_once_and_let
                 EXPECT_TRUE(is_pattern(into, op.code() == errc::ok ? 1 : 3));
             }
             if (other != nullptr) {
-                // Canceled while landing, the message is gone with its receive; not begun, it
-                // goes to the next one. Either way the one after it comes through.
+                // If canceled while it is arriving, the message is dropped with its receive; before
+                // that, it goes to the next receive. In both cases the following message gets
+                // through.
                 start(over.b, request::send_expected(over.a_at_b, 1, patterned(8, 9)));
                 mutable_bytes into = zeroed(bytes);
                 operation* next = &complete(over.a, request::receive(over.b_at_a, 1, into));

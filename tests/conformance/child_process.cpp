@@ -25,7 +25,7 @@ namespace {
     throw std::system_error(errno, std::generic_category(), doing);
 }
 
-/// Closes all but standard input and output and `keep`.
+/// Closes all descriptors but standard ones and `keep`.
 void drop_inherited_descriptors(int keep) {
     if (keep > 3) ::syscall(SYS_close_range, 3u, static_cast<unsigned>(keep - 1), 0u);
     ::syscall(SYS_close_range, static_cast<unsigned>(keep < 3 ? 3 : keep + 1), ~0u, 0u);
@@ -33,11 +33,11 @@ void drop_inherited_descriptors(int keep) {
 
 void die_with_parent(pid_t parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // The parent may have died before the request took hold.
+    // The parent may have died before the request took effect.
     if (::getppid() != parent) ::_exit(126);
 }
 
-/// How many expectations of the running test have failed; a child begins with its parent's.
+/// Number of failed expectations in the running test; a child starts with its parent's.
 int failures_so_far() {
     const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
     if (test == nullptr) return 0;
@@ -63,7 +63,7 @@ int run_body(const std::function<int(channel&)>& body, channel& parent) {
 
 bool channel::say(std::string_view text) {
     if (text.size() > max_bytes) throw std::length_error("a text of a channel is too long");
-    // A leading byte tells an empty text from the end of the line.
+    // A leading byte distinguishes an empty text from the end of the line.
     std::string framed = ">";
     framed += text;
     for (;;) {
@@ -106,7 +106,7 @@ child_process::child_process(const std::function<int(channel&)>& body) : line_(u
         throw_errno("making a line to a child");
     unique_fd ours(ends[0]);
     unique_fd theirs(ends[1]);
-    std::fflush(nullptr);  // Or the child would print what is buffered a second time.
+    std::fflush(nullptr);  // Otherwise the child would print buffered output a second time.
     pid_t parent = ::getpid();
     pid_ = ::fork();
     if (pid_ < 0) throw_errno("forking a child");

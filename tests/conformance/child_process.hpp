@@ -17,18 +17,18 @@ namespace amalgam::conformance {
 /// Threads: one at a time.
 class channel {
 public:
-    /// Longest text that say() takes.
+    /// Longest text for say().
     static constexpr std::size_t max_bytes = 64 * 1024;
 
     explicit channel(unique_fd end) noexcept : end_(std::move(end)) {}
 
-    /// Returns false when nobody is there any more.
+    /// Returns false if the other end is gone.
     bool say(std::string_view text);
-    /// Waits for the next text. Failure: throws std::runtime_error when the other end is gone.
+    /// Waits for the next text. Failure: throws std::runtime_error if the other end is gone.
     std::string hear();
-    /// The next text if one is there. Failure: as hear().
+    /// The next text, if there is one. Failure: as hear().
     std::optional<std::string> overhear();
-    /// Readable when there is something to hear.
+    /// Readable when there is something to read.
     int fd() const noexcept { return end_.get(); }
 
 private:
@@ -37,21 +37,21 @@ private:
     unique_fd end_;
 };
 
-/// A process of a test's own, killed and reaped at the latest when this object ends, and by
-/// the kernel when the test's process dies first.
+/// A child process of a test. Killed and reaped at the latest by the destructor, and by the kernel
+/// if the test's process dies first.
 ///
-/// Fork children before opening ports or starting threads: the child drops every descriptor
-/// but its channel, yet shared mappings would stay.
+/// Fork children before opening ports or starting threads: the child closes every descriptor but
+/// its channel, yet shared mappings would stay.
 ///
 /// Threads: one at a time; the thread that started it must outlive it.
-/// Failure: std::system_error when the process cannot be started.
+/// Failure: std::system_error if the process cannot be started.
 class child_process {
 public:
-    /// Runs `body` in a forked child. It ends with what `body` returns, or 1 when a gtest
-    /// expectation failed in it, or 125 when an exception left it.
+    /// Runs `body` in a forked child. Exit code: the result of `body`; 1 if a gtest expectation
+    /// failed in it; 125 if it threw.
     explicit child_process(const std::function<int(channel& parent)>& body);
 
-    /// Runs a program (argv[0] is looked for in PATH), its output caught for output().
+    /// Runs a program (argv[0] is searched in PATH), and captures its output for output().
     static child_process run(const std::vector<std::string>& argv);
 
     child_process(child_process&& from) noexcept;
@@ -59,24 +59,25 @@ public:
     ~child_process();
 
     pid_t pid() const noexcept { return pid_; }
-    /// Of a forked child; a child made by run() hears nothing.
+    /// For a forked child; a child made by run() has none.
     channel& line() noexcept { return line_; }
 
-    void kill();                    ///< SIGKILL, and waits until it is gone.
+    void kill();                    ///< SIGKILL, and waits for the end.
     void signal(int number) const;  ///< Does not wait.
-    void freeze();                  ///< SIGSTOP, and waits until it stands still.
-    void wait_until_still();        ///< Until it stands still, stopped by itself or by us.
+    void freeze();                  ///< SIGSTOP, and waits until it is stopped.
+    void wait_until_still();        ///< Until it is stopped, by itself or by us.
     void thaw();                    ///< SIGCONT.
-    /// Waits for its end: the exit code, or 128 + the signal that ended it.
+    /// Waits for its end: the exit code, or 128 + the signal.
     int join();
-    /// Reads what a program of run() wrote, standard output and error together, to its end.
+    /// Reads the output of a program started by run() to the end, standard output and error
+    /// together.
     std::string output();
 
 private:
     child_process(pid_t pid, unique_fd line, unique_fd output) noexcept;
 
     pid_t pid_ = -1;
-    std::optional<int> code_;  ///< Once reaped.
+    std::optional<int> code_;  ///< Set once reaped.
     channel line_;
     unique_fd output_;
 };

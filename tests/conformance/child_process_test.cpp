@@ -39,7 +39,7 @@ TEST(child_process, failed_expectation_of_the_body_is_exit_code_1) {
 }
 
 TEST(child_process, failure_of_the_parent_is_not_the_childs) {
-    // The parent of the inner child has failed; it says what became of that child.
+    // The inner child's parent has failed; it reports the inner child's result.
     child_process failed([](channel& parent) {
         ADD_FAILURE() << "on purpose";
         child_process inner([](channel&) { return 0; });
@@ -107,7 +107,7 @@ TEST(child_process, grandchild_dies_with_the_child) {
     });
     pid_t grandchild = std::stoi(child.line().hear());
     child.kill();
-    // Adopted by init or a reaper: it may remain a zombie for a moment.
+    // Adopted by init or a reaper: it may be a zombie for a moment.
     while (is_there(grandchild)) {
         std::string stat = "/proc/" + std::to_string(grandchild) + "/stat";
         unique_fd file(::open(stat.c_str(), O_RDONLY));

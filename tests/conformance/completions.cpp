@@ -56,7 +56,7 @@ TEST_P(transport_suite, completions_run_within_the_budget) {
         ops.push_back(&start(over.a, request::receive(over.b_at_a, 1, zeroed(8))));
     over.b.end().close(over.a_at_b);
     until("all of them", [&] {
-        // node::progress checks that no more than one runs each time.
+        // node::progress checks that at most one runs each time.
         for (int i = 0; i < 50; ++i)
             over.a.progress(1);
         return over.a.open_operations() == 0;
@@ -77,7 +77,7 @@ TEST_P(transport_suite, failure_is_never_done_at_once) {
     }
 }
 
-/// A ring of receives that each post themselves again: what servers do.
+/// A ring of receives that repost themselves, as servers do.
 TEST_P(transport_suite, completion_may_post_the_next_operation) {
     connection over = connected_pair();
     std::uint64_t rounds = slow_build ? 300 : 3000;
@@ -98,7 +98,7 @@ TEST_P(transport_suite, completion_may_post_the_next_operation) {
     }
 }
 
-/// Counts its runs outside itself, and is gone after the first.
+/// Counts its runs externally, and is destroyed by the first.
 struct self_destroying : completion {
     self_destroying(int& runs_, int& alive_)
         : completion([](completion& self, status what, std::size_t) noexcept {
@@ -122,7 +122,7 @@ TEST_P(transport_suite, completion_may_destroy_itself) {
     int runs = 0;
     int alive = 0;
     mutable_bytes into = zeroed(16);
-    // Not through a node: it keeps its operations.
+    // Not through a node, which would keep its operations.
     for (int i = 0; i < 300; ++i) {
         auto own = std::make_unique<self_destroying>(runs, alive);
         if (over.b.end().post_receive(over.a_at_b, i % 3, into, *own) == posted::pending)
@@ -171,8 +171,8 @@ TEST_P(transport_suite, what_completions_post_at_the_ports_end_comes_back_full) 
     EXPECT_EQ(tried, 10);
 }
 
-/// Random operations of every kind between three ports, some canceled, some connections
-/// closed and made again; the nodes check the promises that hold always.
+/// Random operations of every kind between three ports, some canceled, some connections closed and
+/// reopened; the nodes check the invariants.
 class chaos {
 public:
     chaos(std::uint64_t seed, mutable_bytes memory) : dice_(seed), memory_(memory) {}

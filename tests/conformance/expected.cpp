@@ -32,7 +32,8 @@ TEST_P(transport_suite, expected_message_of_every_size_waits_for_its_receive) {
         std::fill_n(into.begin(), bytes, std::byte{0xee});
         operation& send =
             start(over.a, request::send_expected(over.b_at_a, bytes, all.first(bytes)));
-        // All of it, or its start, is there before the receive is: messages keep their order.
+        // The message, or its start, arrives before the receive is posted: messages keep their
+        // order.
         if (bytes < 100000) flush(over);
         for (int rounds = 0; rounds < 5; ++rounds)
             move();

@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(fault::last_of_a
     "never_wakes",
     "always_wakes"};
 
-/// Every key any faulty port gave out, by port and region: what one that skips a check finds.
+/// All keys handed out by faulty ports, by port and region: a fault that skips a check looks here.
 std::map<std::pair<std::uint64_t, std::uint64_t>, remote_key>& known_keys() {
     static std::map<std::pair<std::uint64_t, std::uint64_t>, remote_key> all;
     return all;
@@ -49,13 +49,13 @@ std::map<std::pair<std::uint64_t, std::uint64_t>, remote_key>& known_keys() {
 constexpr std::string_view scheme_inside = "loop://";
 constexpr std::string_view scheme_outside = "faulty://";
 
-/// An address with the other scheme; others as they are.
+/// An address with the other scheme; other addresses unchanged.
 std::string with_scheme(std::string_view address, std::string_view now, std::string_view then) {
     if (address.substr(0, now.size()) != now) return std::string(address);
     return std::string(then) + std::string(address.substr(now.size()));
 }
 
-// Every so many messages one is mistreated; the suite's greetings come before.
+// One in this many messages is damaged; the suite's greetings come before.
 constexpr std::uint64_t every = 7;
 
 }  // namespace
@@ -64,7 +64,7 @@ std::string_view name(fault which) noexcept {
     return names[static_cast<std::size_t>(which)];
 }
 
-/// Stands in for the caller's completion at the port inside.
+/// Stands in for the caller's completion at the inner port.
 struct faulty_port::relay : completion {
     relay(faulty_port& at_, completion& outer_)
         : completion([](completion& self, status what, std::size_t bytes) noexcept {
@@ -221,7 +221,7 @@ void faulty_port::close_region(std::uint64_t id) noexcept {
     if (which_ != fault::keeps_closed_regions) regions_.erase(id);
 }
 
-// ---- what arrives
+// ---- arrivals
 
 std::size_t faulty_port::progress(std::size_t budget) noexcept {
     return inside_->progress(which_ == fault::exceeds_budget ? 64 : budget);

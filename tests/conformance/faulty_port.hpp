@@ -12,7 +12,7 @@
 
 namespace amalgam::conformance {
 
-/// What a faulty port does wrong: one way each to break a promise of the port interface.
+/// Faults of a faulty port: one for each promise of the port interface.
 enum class fault {
     none,
     drops_a_message,
@@ -45,8 +45,7 @@ enum class fault {
 };
 std::string_view name(fault which) noexcept;
 
-/// A port that does all that the one inside does, but for one fault. Shows that the suite
-/// notices each.
+/// Behaves like the inner port, except for one fault. Shows that the suite detects each.
 class faulty_port final : public port, private message_sink {
 public:
     faulty_port(std::unique_ptr<port> inside, fault which);
@@ -106,8 +105,8 @@ private:
     unique_fd handle_;
 };
 
-/// The transport "faulty": wraps the ports of `inner`, with the fault that the environment
-/// variable AMALGAM_FAULT names.
+/// The transport "faulty": wraps the ports of `inner`, with the fault named by the environment
+/// variable AMALGAM_FAULT.
 class faulty_transport final : public transport {
 public:
     std::string_view name() const noexcept override { return "faulty"; }

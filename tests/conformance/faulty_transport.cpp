@@ -1,4 +1,4 @@
-// The suite over a transport with a fault: run by suite_self_test, which expects it to fail.
+// The suite over a faulty transport: run by suite_self_test, which expects it to fail.
 
 #include <memory>
 

@@ -1,5 +1,5 @@
-// After the end of a put or get none of its bytes moves, however it ended: whose memory it was may
-// use it for something else.
+// After the end of a put or get, however it ended, none of its bytes moves: the memory may be
+// reused.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -13,13 +13,13 @@ namespace {
 constexpr std::byte used_again{0x5a};
 
 std::size_t large_bytes() {
-    return slow_build ? 1500000 : 6000000;  // Several times what links hold.
+    return slow_build ? 1500000 : 6000000;  // Several times the capacity of links.
 }
 
-/// At what moments to cancel: after so many rounds of progress at both ends.
+/// When to cancel: after this many rounds of progress at both ends.
 constexpr int moments[] = {0, 1, 2, 5, 13, 40};
 
-/// Whoever waits for `op` uses `memory` for something else as soon as it has ended.
+/// Reuses `memory` as soon as `op` has ended.
 void use_at_end(operation& op, mutable_bytes memory) {
     const auto use = [memory](operation&) { std::fill(memory.begin(), memory.end(), used_again); };
     if (op.over())
@@ -122,7 +122,7 @@ TEST_P(transport_suite, refused_put_ends_when_all_that_left_was_answered) {
         operation& op = start(over.a, request::put(over.b_at_a, {out}, target.key(), 0));
         rounds(over, after);
         target = region();
-        std::fill(far.begin(), far.end(), used_again);  // Nobody reaches it any more.
+        std::fill(far.begin(), far.end(), used_again);  // Nobody can access it any more.
         if (after % 2 == 0 && op.pending()) over.a.cancel(op);
         finish(op);
         EXPECT_TRUE(op.code() == errc::denied || op.code() == errc::canceled ||
@@ -182,7 +182,7 @@ TEST_P(transport_suite, canceled_put_into_a_process_that_stands_still_ends_when_
     finish(op);
     EXPECT_EQ(op.code(), was_pending ? errc::canceled : errc::ok);
 
-    // What of it came there has come: it stays so.
+    // Whatever arrived has arrived: it does not change any more.
     mutable_bytes then = zeroed(served_bytes), later = zeroed(served_bytes);
     for (mutable_bytes each : {then, later}) {
         EXPECT_EQ(complete(here, request::get(peer, {each}, told.key, 0)).code(), errc::ok);

@@ -38,7 +38,7 @@ TEST_P(transport_suite, malformed_bytes_end_their_connection_and_harm_nobody_els
     EXPECT_TRUE(is_all(memory, std::byte{0}));
     EXPECT_FALSE(here.has_lost(honest));
     EXPECT_TRUE(waiting.pending());
-    // Newcomers are still welcome.
+    // New peers can still connect.
     connect(open(), here);
 }
 

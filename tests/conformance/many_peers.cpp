@@ -43,7 +43,7 @@ TEST_P(transport_suite, eight_ports_talk_all_to_all) {
                                    : all[i]->end().lookup(all[j]->end().address()).value());
     constexpr std::size_t sizes[] = {8, 0, 20000, 64, 100000, 1};
     const_bytes bytes = patterned(100000, 1);
-    // A tag says who sent it and the how many-th it is.
+    // A tag holds the sender and the message's number.
     std::vector<std::uint64_t> next(count * count, 0);
     std::uint64_t came = 0;
     for (std::size_t j = 0; j < count; ++j) {

@@ -79,7 +79,7 @@ TEST_P(transport_suite, bytes_are_the_callers_again_once_the_send_is_over) {
             mutable_bytes lent = patterned(bytes, bytes);
             mutable_bytes into = zeroed(bytes);
             operation& op = start(over.a, request{kind, over.b_at_a, bytes, {lent}});
-            // The far side takes nothing off meanwhile, unless the send cannot end without.
+            // The far side receives nothing meanwhile, unless the send depends on that.
             for (int rounds = 0; !op.over() && rounds < 100; ++rounds)
                 over.a.progress();
             finish(op);
@@ -177,7 +177,7 @@ TEST_P(transport_suite, sink_may_answer_at_once) {
             EXPECT_EQ(op.how(), posted::done);
         };
     };
-    // What the answers lend must be copied at once or the array would be gone.
+    // The answers' bytes must be copied at once, since the array goes out of scope.
     if (over.a.end().can().inline_bytes < 16) GTEST_SKIP() << "no send is copied at once";
     over.a.on_arrival = answer(over.a);
     over.b.on_arrival = answer(over.b);
@@ -187,7 +187,7 @@ TEST_P(transport_suite, sink_may_answer_at_once) {
 
 TEST_P(transport_suite, short_send_is_copied_at_once_on_a_connection) {
     connection over = connected_pair();
-    // A transport that copies everything need not copy gigabytes here.
+    // No need to copy gigabytes for a transport that copies everything.
     std::size_t bytes = std::min<std::size_t>(over.a.end().can().inline_bytes, 65536);
     for (std::uint64_t i = 0; i < 200; ++i) {
         operation& op = start(over.a, request::send(over.b_at_a, i, patterned(bytes, i)));

@@ -50,7 +50,7 @@ void node::shut() {
         << "open_operations() is not the number of pending operations";
     may_call_back_ = true;
     shutting_ = true;
-    // Not reset(), which forgets the port before it is gone: completions may still post to it.
+    // Not reset(), which clears the pointer first: completions may still post to the port.
     delete end_.get();
     (void)end_.release();
     may_call_back_ = false;

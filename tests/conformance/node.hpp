@@ -14,7 +14,7 @@
 
 namespace amalgam::conformance {
 
-/// A message as it came.
+/// A received message.
 struct arrival {
     peer_id from;
     std::uint64_t tag;
@@ -26,9 +26,8 @@ struct peer_loss {
     status why;
 };
 
-/// A port with a record of all that was asked of it and all that came, watched for the
-/// promises that hold always: callbacks only where they may run, each pending operation
-/// completed once, a peer down once and silent afterwards.
+/// A port that records all requests and arrivals, and checks the invariants: callbacks only where
+/// allowed, each pending operation completed once, each peer lost once and silent afterwards.
 class node final : public message_sink {
 public:
     explicit node(std::unique_ptr<port> end);
@@ -38,13 +37,13 @@ public:
     bool is_open() const noexcept { return end_ != nullptr; }
     bool driven() const noexcept { return driven_; }
 
-    /// Posts once; it may come back `full`.
+    /// Posts once; the result may be `full`.
     operation& try_post(request what);
     std::size_t progress(std::size_t budget = 64);
     void cancel(operation& op);
-    /// Ends the connection; what of this peer still arrives is a failure.
+    /// Closes the connection; anything that still arrives from this peer is a failure.
     void close(peer_id peer);
-    /// Destroys the port and settles the record. Regions must be gone.
+    /// Destroys the port and checks the record. Regions must be gone.
     void shut();
 
     void listen() { end_->set_sink(this); }
@@ -52,17 +51,17 @@ public:
 
     std::deque<arrival> arrived;
     std::vector<peer_loss> lost;
-    std::uint64_t callbacks = 0;  ///< Messages and completions that ran so far.
-    /// Takes the place of the record in `arrived` when set.
+    std::uint64_t callbacks = 0;  ///< Messages and completions so far.
+    /// If set, called instead of recording in `arrived`.
     std::function<void(message&)> on_arrival;
     std::function<void(peer_id, status)> on_loss;
 
     std::size_t open_operations() const noexcept { return open_count_; }
     bool has_lost(peer_id peer) const noexcept { return down_.count(peer) != 0; }
-    /// Why a peer went down. Precondition: has_lost(peer).
+    /// Why a peer was lost. Precondition: has_lost(peer).
     errc loss_of(peer_id peer) const noexcept;
 
-    /// While one lives a callback is a failure: ports call back from few places only.
+    /// While one lives, any callback is a failure: ports may call back only from few places.
     class callbacks_forbidden {
     public:
         explicit callbacks_forbidden(node& at) noexcept : at_(at), before_(at.may_call_back_) {

@@ -10,7 +10,7 @@
 
 namespace amalgam {
 
-// So that a failed expectation shows names instead of bytes.
+// Makes failed expectations show names instead of bytes.
 inline void PrintTo(errc code, std::ostream* to) {
     *to << name(code);
 }
@@ -27,7 +27,7 @@ inline constexpr op_kind every_kind[] = {op_kind::send, op_kind::send_expected, 
                                          op_kind::put, op_kind::get};
 std::string_view name(op_kind kind) noexcept;
 
-/// Something to ask of a port, with the arrays that are lent to it.
+/// A request to a port, with the arrays it borrows.
 struct request {
     op_kind kind;
     peer_id peer;
@@ -37,7 +37,7 @@ struct request {
     remote_key key{};
     std::uint64_t offset = 0;
 
-    std::size_t bytes() const noexcept;  ///< How many it moves when all goes well.
+    std::size_t bytes() const noexcept;  ///< Bytes it moves on success.
 
     static request send(peer_id to, std::uint64_t tag, const_bytes bytes) {
         return {op_kind::send, to, tag, {bytes}};
@@ -60,8 +60,8 @@ struct request {
 
 class node;
 
-/// One posted operation and what became of it. Its node keeps it until the port is gone, and
-/// checks then that it completed exactly once if it was pending and never otherwise.
+/// One posted operation and its outcome. Its node keeps it until the port is gone, then checks that
+/// it completed exactly once if it was pending, and never otherwise.
 class operation final : public completion {
 public:
     operation(node& at, request what);
@@ -75,12 +75,12 @@ public:
     bool pending() const noexcept { return how_ == posted::pending && runs_ == 0; }
     bool over() const noexcept { return how_ == posted::done || runs_ != 0; }
     int runs() const noexcept { return runs_; }
-    /// ok for one that was `done` at once.
+    /// ok if it was `done` at once.
     status ended() const noexcept { return ended_; }
     errc code() const noexcept { return ended_.code; }
     std::size_t bytes() const noexcept { return bytes_; }
 
-    /// Called when it completes; not for one that was `done` at once.
+    /// Called on completion; not if it was `done` at once.
     std::function<void(operation&)> then;
 
 private:

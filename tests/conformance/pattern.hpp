@@ -12,12 +12,12 @@
 
 namespace amalgam::conformance {
 
-/// Eight bytes of the endless pattern that `seed` names, from position 8 * `index`.
+/// Eight bytes of the infinite pattern of `seed`, at position 8 * `index`.
 constexpr std::uint64_t pattern_word(std::uint64_t seed, std::uint64_t index) noexcept {
     return mix(seed * 0x9e3779b97f4a7c15u + index);
 }
 
-/// Fills `bytes` with the pattern of `seed`, as if they stood at position `from` of it.
+/// Fills `bytes` with the pattern of `seed`, starting at position `from`.
 inline void fill_pattern(mutable_bytes bytes, std::uint64_t seed, std::uint64_t from = 0) noexcept {
     std::size_t done = 0;
     while (done < bytes.size()) {
@@ -30,7 +30,7 @@ inline void fill_pattern(mutable_bytes bytes, std::uint64_t seed, std::uint64_t 
     }
 }
 
-/// Where `bytes` first differ from the pattern; none when they are it.
+/// Where `bytes` first differ from the pattern; empty if they match.
 inline std::optional<std::size_t> pattern_break(const_bytes bytes, std::uint64_t seed,
                                                 std::uint64_t from = 0) noexcept {
     std::size_t done = 0;
@@ -45,7 +45,7 @@ inline std::optional<std::size_t> pattern_break(const_bytes bytes, std::uint64_t
     return std::nullopt;
 }
 
-/// EXPECT_TRUE(is_pattern(bytes, seed)) says where and how many bytes they were.
+/// EXPECT_TRUE(is_pattern(bytes, seed)) reports where they differ, and their number.
 inline testing::AssertionResult is_pattern(const_bytes bytes, std::uint64_t seed,
                                            std::uint64_t from = 0) {
     if (auto at = pattern_break(bytes, seed, from))

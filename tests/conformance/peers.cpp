@@ -6,7 +6,7 @@
 namespace amalgam::conformance {
 namespace {
 
-/// One request of every kind to a peer, for when only their end matters.
+/// One request of every kind to a peer, for tests of how they end.
 std::vector<request> one_of_each(peer_id peer, mutable_bytes bytes, const remote_key& key) {
     return {request::receive(peer, 1, bytes),    request::send(peer, 1, bytes.first(8)),
             request::send(peer, 1, bytes),       request::send_expected(peer, 2, bytes),
@@ -46,7 +46,7 @@ TEST_P(transport_suite, address_in_use_is_in_use_with_a_sentence_that_names_it) 
         ASSERT_FALSE(refused) << address << " is open twice";
         code = refused.code().code;
         sentence = refused.sentence();
-    } catch (const error& why) {  // What a transport of others, or a virtual network, throws.
+    } catch (const error& why) {  // Thrown by foreign transports, or a virtual network.
         code = why.code().code;
         sentence = why.what();
     }
@@ -217,7 +217,7 @@ TEST_P(transport_suite, what_is_posted_to_a_lost_peer_ends_before_its_loss_is_to
         } else {
             over.b.shut();
         }
-        // The node sees to it that all of them have completed when it is told.
+        // The node checks that all of them have completed when the loss is reported.
         until("the word of its loss", [&] { return a.has_lost(over.b_at_a); });
         ASSERT_GE(ops.size(), 6u);
         for (const operation* op : ops) {
@@ -290,7 +290,7 @@ TEST_P(transport_suite, end_of_a_port_completes_its_own_and_its_peers_operations
             over.a.try_post(ask);
         operation& theirs = start(over.b, request::receive(over.a_at_b, 1, zeroed(8)));
         EXPECT_TRUE(over.a.open_operations() > 0);
-        over.a.shut();  // Checks that each of its own ends `closed`, once.
+        over.a.shut();  // Checks that each of its own operations ends `closed`, once.
         finish(theirs);
         EXPECT_EQ(theirs.code(), errc::disconnected);
     }

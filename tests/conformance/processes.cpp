@@ -10,12 +10,12 @@
 namespace amalgam::conformance {
 namespace {
 
-/// Under a sanitizer the first and the third of these do.
+/// Under a sanitizer only the first and the third of these.
 std::vector<int> rounds(std::vector<int> all) {
     return slow_build ? std::vector<int>{all[0], all[2]} : all;
 }
 
-/// A serving child that is connected to, and how often its peer went down.
+/// A connected serving child, and how often it was lost.
 struct partner {
     child_process& process;
     served told;
@@ -43,8 +43,8 @@ public:
     partner& victim() { return partners_[0]; }
     partner& bystander() { return partners_[1]; }
 
-    /// After the victim was killed: all that was asked of it ends, once, and nobody else is
-    /// harmed.
+    /// After the victim was killed: every operation on it ends, once, and no other peer is
+    /// affected.
     void expect_loss(const std::vector<operation*>& ops) {
         suite_.until("the word of the loss", [&] { return here_->has_lost(victim().peer); });
         EXPECT_EQ(here_->loss_of(victim().peer), errc::disconnected);
@@ -73,7 +73,7 @@ TEST_P(transport_suite, child_of_a_fork_ends_its_ports_and_not_its_parents) {
     connection over = connected_pair();
     operation& waits = start(over.a, request::receive(over.b_at_a, 1, zeroed(8)));
     const pid_t child = ::fork();
-    if (child == 0) {  // Completes what is pending with `closed`, as a node checks.
+    if (child == 0) {  // Completes what is pending with `closed`; a node checks that.
         over.a.shut();
         over.b.shut();
         ::_exit(HasFailure() ? 1 : 0);
@@ -116,7 +116,7 @@ TEST_P(transport_suite, process_killed_while_it_takes_messages_ends_the_sends) {
     neighbours all(*this);
     all.open();
     mutable_bytes large = patterned(served_bytes, 1);
-    // Frozen, it takes off no more than the way between holds.
+    // Frozen, it reads no more than the connection buffers.
     all.victim().process.freeze();
     std::vector<operation*> ops;
     for (op_kind kind : {op_kind::send, op_kind::send_expected, op_kind::send})
@@ -153,8 +153,8 @@ TEST_P(transport_suite, process_killed_in_transfers_of_ours_ends_them) {
     }
 }
 
-/// What a child does to its parent until it is killed in the midst of it: greets it, and
-/// keeps some operations of this kind under way.
+/// Operations of a child on its parent until it is killed in the middle: greets it, and keeps some
+/// operations of this kind in flight.
 void pour(transport_suite& suite, channel& parent, op_kind kind) {
     served target = served::from_text(parent.hear());
     node& at = suite.open();
@@ -163,7 +163,7 @@ void pour(transport_suite& suite, channel& parent, op_kind kind) {
     suite.complete(at, request::send(to, 0, {}));
     bool said = false;
     suite.until("the end of this process", [&] {
-        // Not until four are under way: some transports end each within its post.
+        // Keep four in flight; but some transports complete each within its post.
         for (int i = 0; i < 4 && at.open_operations() < 4; ++i) {
             request ask{kind, to, 1};
             ask.key = target.key;
@@ -301,7 +301,7 @@ TEST_P(transport_suite, frozen_process_is_not_gone_past_the_silence_limit) {
     peer_id peer = all.victim().peer;
     operation& receive = start(here, request::receive(peer, 1, zeroed(8)));
     all.victim().process.freeze();
-    // A program that computes or is being debugged answers nothing; its machine lives.
+    // A program that computes or is being debugged does not answer, but its machine lives.
     operation& large = start(here, request::send(peer, 1, patterned(served_bytes, 1)));
     auto end = std::chrono::steady_clock::now() + 3 * impatient.silence_limit;
     until("the limit to be long over", [&] { return std::chrono::steady_clock::now() > end; });

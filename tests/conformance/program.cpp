@@ -1,4 +1,4 @@
-// The conformance suite as a program, installed for transports that are not part of Amalgam.
+// The conformance suite as a program, installed for out-of-tree transports.
 #include <cstdio>
 #include <string>
 #include <string_view>

@@ -8,7 +8,7 @@
 namespace amalgam::conformance {
 namespace {
 
-/// A process that talks with this one until chance kills it.
+/// A process that communicates with this one until killed at random.
 struct doomed {
     child_process* process;
     served told;
@@ -51,7 +51,7 @@ private:
         one.process->line().say("go");
         one.told = served::from_text(suite_.hear(*one.process));
         one.peer = here_->end().lookup(one.told.address).value();
-        // Some are killed before the connection stands.
+        // Some are killed before they are connected.
         if (dice_.chance(0.7)) expect_echo(suite_, *here_, one.peer);
         alive_.push_back(std::move(one));
     }

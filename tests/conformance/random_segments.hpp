@@ -7,7 +7,7 @@
 
 namespace amalgam {
 
-/// Bytes that the seed names.
+/// Bytes determined by the seed.
 inline std::vector<std::byte> pattern(std::size_t bytes, unsigned seed = 1) {
     std::vector<std::byte> made(bytes);
     seeded_random random(seed);
@@ -16,7 +16,7 @@ inline std::vector<std::byte> pattern(std::size_t bytes, unsigned seed = 1) {
     return made;
 }
 
-/// Cuts bytes into up to `count` segments at random places; some are empty.
+/// Splits bytes into up to `count` segments at random places; some are empty.
 template <typename Bytes>
 std::vector<Bytes> cut(Bytes whole, std::size_t count, seeded_random& random) {
     std::vector<Bytes> parts;

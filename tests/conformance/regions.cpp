@@ -10,10 +10,10 @@ namespace {
 constexpr std::byte untouched{0x5a};
 constexpr std::size_t room = 4096;
 
-/// Memory at one end with guards around it, and a key that is refused.
+/// Memory at one end with guards around it, and a key that must be refused.
 struct guarded {
     mutable_bytes whole;   ///< Guards and middle.
-    mutable_bytes middle;  ///< What the region covers.
+    mutable_bytes middle;  ///< Covered by the region.
 };
 
 guarded guard(mutable_bytes whole) {
@@ -119,7 +119,7 @@ TEST_P(transport_suite, refused_key_is_denied_and_touches_nothing) {
         ASSERT_TRUE(is_all(memory.whole, untouched)) << "a refused put wrote";
     }
     EXPECT_TRUE(is_all(theirs, std::byte{0}));
-    // The connection is as good as before, and the right key opens.
+    // The connection still works, and so does the right key.
     EXPECT_EQ(
         complete(over.a, request::put(over.b_at_a, {source.first(64)}, whole.key(), 0)).code(),
         errc::ok);
@@ -209,7 +209,7 @@ TEST_P(transport_suite, region_closed_during_a_transfer_ends_it_once) {
                 over.b.progress(1);
             }
             target = region();
-            // The memory is its owner's again: what a transfer still writes would show.
+            // The owner may reuse the memory: late writes would show.
             std::fill(far.begin(), far.end(), untouched);
             finish(op);
             EXPECT_TRUE(op.code() == errc::ok || op.code() == errc::denied)

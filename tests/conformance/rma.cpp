@@ -9,8 +9,8 @@
 namespace amalgam::conformance {
 namespace {
 
-/// Cuts `whole` into pieces of these lengths, with a hole of `gap` bytes after each, so that
-/// no two pieces touch.
+/// Cuts `whole` into pieces of these lengths, with a gap of `gap` bytes after each, so that no two
+/// pieces touch.
 template <typename Bytes>
 std::vector<Bytes> pieces_of(Bytes whole, const std::vector<std::size_t>& lengths,
                              std::size_t gap) {
@@ -38,7 +38,7 @@ std::size_t total(const std::vector<Bytes>& pieces) {
     return all;
 }
 
-/// The `bytes` from `offset` of the logical range that the pieces form.
+/// `bytes` bytes from `offset` of the logical range formed by the pieces.
 template <typename Bytes>
 std::vector<Bytes> cut(const std::vector<Bytes>& pieces, std::size_t offset, std::size_t bytes) {
     std::vector<Bytes> taken;
@@ -121,8 +121,8 @@ TEST_P(transport_suite, small_puts_posted_before_the_peer_was_reached_write_thei
     }
 }
 
-// A connection that is full keeps what waits in one way or another, by its length: what each
-// transfer moves must be its own bytes all the same.
+// A full connection queues transfers in different ways depending on their length; each must still
+// move its own bytes.
 TEST_P(transport_suite, transfers_behind_a_full_connection_move_their_own_bytes) {
     connection over = connected_pair();
     constexpr std::size_t count = 40, step = 8300;
@@ -150,7 +150,7 @@ TEST_P(transport_suite, transfers_behind_a_full_connection_move_their_own_bytes)
                                                   target.key(), i * step)));
     if (!over.b.driven())
         while (over.b.progress() != 0) {
-        }  // It answers, and the other side does not read yet.
+        }  // It answers, but the other side does not read yet.
     finish(ops);
     for (std::size_t i = 0; i < count; ++i)
         ASSERT_TRUE(is_pattern(back.subspan(i * step, size_of(i)), i)) << size_of(i);
@@ -213,7 +213,7 @@ TEST_P(transport_suite, every_offset_and_length_around_segment_borders_is_right_
                 complete(over.a, request::put(over.b_at_a, constant(ours), target.key(), begin));
             ASSERT_EQ(put.code(), errc::ok);
             ASSERT_TRUE(hold(cut(far, begin, bytes), seed));
-            // Nothing but those bytes: with them cleared, all is as before.
+            // Only those bytes have changed: with them cleared, all is as before.
             for (mutable_bytes piece : cut(far, begin, bytes))
                 std::fill(piece.begin(), piece.end(), std::byte{0});
             ASSERT_TRUE(is_all(far_memory, std::byte{0}));
@@ -324,7 +324,7 @@ TEST_P(transport_suite, transfers_need_no_progress_of_the_target_when_the_kernel
 
 TEST_P(transport_suite, caller_may_write_into_the_one_that_serves_and_the_other_way_round) {
     connection over = connected_pair();
-    // b was connected to: it reaches into a over the same connection.
+    // b is the accepting side: it accesses a over the same connection.
     mutable_bytes far = zeroed(70000);
     region target = over.a.end().open_region(far, access::read_write).value();
     EXPECT_EQ(

@@ -6,24 +6,24 @@
 
 namespace amalgam::conformance {
 
-/// What a serving process tells of itself.
+/// What a serving process publishes.
 struct served {
     std::string address;
-    remote_key key;          ///< Opens its memory, all zero at first, for reading and writing.
-    remote_key block_key{};  ///< Likewise, as much memory from allocate().
+    remote_key key;          ///< Key of its memory, initially zero, readable and writable.
+    remote_key block_key{};  ///< Likewise, for as much memory from allocate().
 
     std::string to_text() const;
     static served from_text(const std::string& text);
 };
 
-/// How much memory it serves: more than what the kernel holds between two processes.
+/// Size of its memory: more than the kernel buffers between two processes.
 inline constexpr std::size_t served_bytes = std::size_t{slow_build ? 12u : 32u} << 20;
 
-/// The body of a child that opens a port, tells its parent, and sends every message of up to
-/// 4 KiB back to where it came from, until its parent says something or is gone.
+/// Body of a child that opens a port, reports to its parent, and echoes every message of up to 4
+/// KiB, until its parent sends something or is gone.
 void serve(transport_suite& suite, channel& parent, const std::string& where);
 
-/// Expects that what is sent to `peer`, which serves, comes back.
+/// Expects that `peer`, which serves, echoes a message.
 void expect_echo(transport_suite& suite, node& at, peer_id peer);
 
 }  // namespace amalgam::conformance

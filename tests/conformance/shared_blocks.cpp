@@ -107,7 +107,7 @@ TEST_P(transport_suite, refused_key_to_a_block_is_denied_and_touches_nothing) {
     widened.rights = access::read_write;
     remote_key longer = whole.key();
     longer.bytes += 4096;
-    // The block is mapped by then, as far as it ever is.
+    // The block is mapped by now, if at all.
     mutable_bytes into = zeroed(64);
     ASSERT_EQ(complete(over.a, request::get(over.b_at_a, {into}, whole.key(), 0)).code(), errc::ok);
 

@@ -8,14 +8,14 @@
 namespace amalgam::conformance {
 namespace {
 
-/// Sleeps on the handle until it is readable. False: it was not within all patience.
+/// Sleeps on the handle until it is readable. False: not within patience().
 bool sleep_on(node& at) {
     pollfd handle{at.end().wait_handle(), POLLIN, 0};
     return ::poll(&handle, 1, static_cast<int>(patience().count())) > 0;
 }
 
-/// As above, on two; which of them is readable. None: neither was. Precondition: two nodes, as
-/// poll() looks at one after the other, and tells what it found at each.
+/// The same for two nodes; returns which is readable, or none. Precondition: two nodes, as poll()
+/// checks one after the other, and reports what it found for each.
 struct readable {
     bool first = false;
     bool second = false;
@@ -26,7 +26,7 @@ readable sleep_on(node& one, node& two) {
     return {handles[0].revents != 0, handles[1].revents != 0};
 }
 
-/// Runs progress() until there is nothing to do and the handle is armed.
+/// Runs progress() until idle and the handle is armed.
 void fall_asleep(node& at) {
     do {
         while (at.progress() != 0) {
@@ -34,7 +34,7 @@ void fall_asleep(node& at) {
     } while (!at.end().prepare_to_sleep());
 }
 
-/// Sleeps whenever there is nothing to do, until `reached`; how often it was woken.
+/// Sleeps whenever idle, until `reached`; returns the number of wake-ups.
 int sleep_until(node& at, const std::function<bool()>& reached) {
     int woken = 0;
     while (!reached()) {
@@ -48,7 +48,7 @@ int sleep_until(node& at, const std::function<bool()>& reached) {
     return woken;
 }
 
-/// Both work only when they are woken; `at`, which sleeps already, calls `awake` each time.
+/// Both make progress only when woken; `at`, already asleep, calls `awake` each time.
 void wake_until(
     node& at, node& other, const std::function<bool()>& reached,
     const std::function<void()>& awake = [] {}) {
@@ -67,7 +67,7 @@ void wake_until(
     }
 }
 
-/// With `at` asleep, `other` does `what`: expects that it wakes and reaches `reached`.
+/// With `at` asleep, `other` does `what`: expects `at` to wake and `reached` to become true.
 void expect_wake(const char* why, node& at, node& other, const std::function<void()>& what,
                  const std::function<bool()>& reached) {
     SCOPED_TRACE(why);
@@ -130,7 +130,7 @@ TEST_P(transport_suite, initiator_asleep_is_woken_when_its_transfer_ends) {
                 kind == op_kind::put
                     ? request::put(over.b_at_a, {patterned(bytes, 1)}, target.key(), 0)
                     : request::get(over.b_at_a, {zeroed(bytes)}, target.key(), 0));
-            if (op.over()) continue;  // The kernel carried it at once.
+            if (op.over()) continue;  // Completed at once by the kernel.
             fall_asleep(over.a);
             wake_until(over.a, over.b, [&] { return op.over(); });
         }
@@ -179,8 +179,8 @@ TEST_P(transport_suite, idle_port_is_left_asleep) {
     connection over = connected_pair();
     if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
     flush(over);
-    // A heartbeat now and then is allowed, and a timer that finds its pace; a handle that is
-    // readable without cause is not. On a busy machine a nap takes longer, so more are tried.
+    // An occasional heartbeat is allowed, and so is an adapting timer; a handle readable without
+    // cause is not. On a busy machine a sleep takes longer, so more are tried.
     int quiet = 0;
     int naps = 0;
     while (naps < 40 || (quiet < naps / 2 && naps < 1000)) {
@@ -222,7 +222,7 @@ TEST_P(transport_suite, both_ends_asleep_in_two_processes_wake_each_other) {
         here.arrived.pop_front();
     }
     int woken_there = std::stoi(hear(other));
-    // One of a few wake-ups for each message: they slept, and not on a handle always readable.
+    // Only a few wake-ups per message: they slept, and the handle was not always readable.
     EXPECT_LT(woken, rounds * 10);
     EXPECT_LT(woken_there, rounds * 10);
     other.line().say("done");

@@ -2,7 +2,7 @@
 
 namespace amalgam::conformance {
 
-/// True under a sanitizer: tests do less then.
+/// True under a sanitizer: tests then do less.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr bool slow_build = true;
 #elif defined(__has_feature)

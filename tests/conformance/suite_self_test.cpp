@@ -1,5 +1,5 @@
-// The suite is worth running only if it fails where a promise is broken: each fault of
-// faulty_port must be noticed by the test that is there for it.
+// The suite is useful only if it fails on a broken promise: each fault of faulty_port must be
+// detected by the test meant for it.
 
 #include <string>
 #include <string_view>
@@ -62,7 +62,7 @@ child_process run_suite(fault which, const std::string& filter) {
 class suite_self_test : public testing::TestWithParam<mutation> {};
 
 TEST_P(suite_self_test, fault_is_noticed) {
-    // What never comes is given up early; with the right port it is there at once.
+    // Gives up early on what never comes; a correct port delivers at once.
     ::setenv("AMALGAM_PATIENCE_SECONDS", "2", 1);
     child_process run = run_suite(GetParam().which, filter_of(GetParam().noticed_by));
     std::string said = run.output();

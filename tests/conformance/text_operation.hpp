@@ -9,7 +9,7 @@
 
 namespace amalgam::conformance {
 
-/// An operation with the text that it lends to its port, and how it ended.
+/// An operation with the text its port borrows, and how it ended.
 struct text_operation final : completion {
     text_operation() : completion(&ran) {}
     static void ran(completion& self, status what, std::size_t) noexcept {
@@ -20,7 +20,7 @@ struct text_operation final : completion {
     bool over = false;
     errc code = errc::ok;
     std::string text;
-    const_bytes bytes;  ///< Of the text, once it is set.
+    const_bytes bytes;  ///< Of the text, once set.
 };
 
 }  // namespace amalgam::conformance

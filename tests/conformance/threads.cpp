@@ -10,12 +10,12 @@
 namespace amalgam::conformance {
 namespace {
 
-/// Each port in a thread of its own, asleep when it has nothing to do. `more` posts what there
-/// is to post and returns false when it could go on at once.
+/// Each port runs in its own thread, and sleeps when idle. `more` posts what there is to post, and
+/// returns false if it could continue at once.
 void run(node& at, const std::function<bool()>& more, const std::function<bool()>& reached) {
     while (!reached()) {
         bool may_sleep = more();
-        // What `more` posted may have been over at once: then nothing is left to wake us.
+        // Operations posted by `more` may have completed at once: then nothing is left to wake us.
         if (at.progress() != 0 || !may_sleep || reached() || !at.end().prepare_to_sleep()) continue;
         pollfd handle{at.end().wait_handle(), POLLIN, 0};
         if (::poll(&handle, 1, static_cast<int>(patience().count())) == 0) {
@@ -152,7 +152,7 @@ TEST_P(transport_suite, ports_in_two_threads_stream_and_transfer_at_once) {
         return true;
     };
     run(over.a, send_last, [&] { return last->over(); });
-    // What was copied may still be on its way out.
+    // Copied bytes may still be in flight.
     while (!far_is_done) {
         pollfd handle{over.a.end().wait_handle(), POLLIN, 0};
         if (over.a.progress() == 0) ::poll(&handle, 1, 1);

@@ -12,7 +12,7 @@
 namespace amalgam::conformance {
 namespace {
 
-// Tags that no test uses, for the suite's own messages.
+// Tags reserved for the suite's own messages.
 constexpr std::uint64_t marker_tag = 0xa11a'0000'0000'0000u;
 
 std::map<std::string, transport_traits, std::less<>>& described() {
@@ -60,7 +60,7 @@ std::vector<std::size_t> message_sizes() {
 
 void transport_suite::SetUp() {
 #if defined(__SANITIZE_THREAD__)
-    // All but those tests have one thread, and the rest is long.
+    // Only those tests are multi-threaded, and the others take long.
     const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
     if (name.find("threads") == std::string::npos)
         GTEST_SKIP() << "nothing for ThreadSanitizer to see";
@@ -107,7 +107,7 @@ const transport_traits& transport_suite::traits() const {
 }
 
 transport_registry& transport_suite::registry() {
-    // Not before the first port: children are forked with nothing open.
+    // Created with the first port: children must be forked with nothing open.
     if (!registry_) registry_.emplace(traits().registry());
     return *registry_;
 }
@@ -126,7 +126,7 @@ connection transport_suite::connect(node& a, node& b) {
     return made;
 }
 
-// ---- moving on
+// ---- progress
 
 std::size_t transport_suite::move() {
     std::size_t ran = 0;

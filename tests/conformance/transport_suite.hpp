@@ -20,45 +20,45 @@
 #include "conformance/pattern.hpp"
 #include "conformance/slow_build.hpp"
 
-/// What every transport must do, whatever it is made of. A transport's test file names itself:
+/// Requirements of every transport. A transport's test file instantiates it:
 ///
 ///     INSTANTIATE_TEST_SUITE_P(tcp, transport_suite, testing::Values("tcp://127.0.0.1:0"));
 ///
-/// The URI opens a port that listens at an address of its own; "{}" in it becomes a number
-/// that no other port of the run has, for transports that want a name ("loop://test-{}").
-/// A test is skipped only for what the port's capabilities say it cannot do.
+/// The URI opens a port that listens at its own address; "{}" in it is replaced by a number that is
+/// unique in this run, for transports that need a name ("loop://test-{}"). A test is skipped only
+/// for what the port's capabilities exclude.
 namespace amalgam::conformance {
 
-/// What the suite must know of a transport beyond its URI; all optional but where noted.
+/// Properties of a transport beyond its URI; all optional unless noted.
 struct transport_traits {
-    /// Where ports come from; out-of-tree transports add themselves here.
+    /// Source of the ports; out-of-tree transports add themselves here.
     std::function<transport_registry()> registry = &transport_registry::installed;
-    /// Connects to `address` without a port of ours, does what no honest peer would (`seed`
-    /// chooses what) and returns once the far side has ended the connection. Runs in a process
-    /// of its own. Required of transports between processes whose bytes others can write.
+    /// Connects to `address` without one of our ports, misbehaves (`seed` chooses how), and returns
+    /// once the far side has ended the connection. Runs in its own process. Required of transports
+    /// between processes whose bytes others can write.
     std::function<void(const std::string& address, std::uint64_t seed)> send_garbage{};
-    /// Moves virtual time on; called when no port has anything to do.
+    /// Advances virtual time; called when all ports are idle.
     std::function<void()> pass_time{};
-    /// Known without asking a port: ports of the test's process do not leave it.
+    /// Known without asking a port: ports reach only this process.
     bool stays_within_process = false;
 };
 
-/// Tells the suite more about the transport whose URIs begin with `scheme`. Called before
-/// main, from the initializer of a constant in the transport's test file; returns true.
+/// Sets the traits of the transport whose URIs begin with `scheme`. Called before main, by the
+/// initializer of a constant in the transport's test file; returns true.
 bool describe_transport(std::string scheme, transport_traits traits);
 
-/// How long the suite waits for what must come before it gives up: so long that a right port
-/// never meets it. AMALGAM_PATIENCE_SECONDS, or 100 s.
+/// Time limit for expected events, long enough that a correct port never reaches it:
+/// AMALGAM_PATIENCE_SECONDS, or 100 s.
 std::chrono::milliseconds patience();
 
-/// Lengths around every border a protocol might have: inline slots, words, cache lines,
-/// pages, powers of two, up to 64 MiB.
+/// Sizes around every limit a protocol might have: inline slots, words, cache lines, pages, powers
+/// of two, up to 64 MiB.
 std::vector<std::size_t> message_sizes();
 
-/// The URI with a number of its own in the place of "{}".
+/// The URI with a unique number in place of "{}".
 std::string filled_in(std::string where);
 
-/// A connection, and what each end calls the other.
+/// A connection, and how each end names the other.
 struct connection {
     node& a;
     node& b;
@@ -73,35 +73,35 @@ public:
     // ---- opening
 
     node& open(const port_options& options = {});
-    /// At a URI of its own. Failure: throws what the transport says.
+    /// At its own URI. Failure: throws the transport's error.
     node& open_at(const std::string& where, const port_options& options = {});
-    /// One that calls and does not listen, where the transport has such ports.
+    /// URI of a port that calls without listening, if the transport has such ports.
     std::optional<std::string> caller_uri();
-    /// Opened and shut before: whose address this was, nobody is there.
+    /// The address of a port that was opened and destroyed: nobody is there.
     std::string address_of_nobody();
     const transport_traits& traits() const;
     transport_registry& registry();
 
-    /// Both ends know each other when it returns.
+    /// On return, both ends know each other.
     connection connect(node& a, node& b);
     connection connected_pair() { return connect(open(), open()); }
 
-    // ---- moving on
+    // ---- progress
 
-    /// One round of progress over all open ports; sleeps a moment on their handles when
-    /// nothing moves. Returns what the rounds of progress() returned.
+    /// One round of progress over all open ports; sleeps briefly on their handles when idle.
+    /// Returns the sum of the progress() results.
     std::size_t move();
-    /// Moves on until `reached`. Gives up (aborts) when patience() is over.
+    /// Makes progress until `reached`. Aborts after patience().
     void until(std::string_view what, const std::function<bool()>& reached);
-    /// Posts until it is taken.
+    /// Posts until accepted.
     operation& start(node& at, request what);
-    /// Posts until it is taken and moves on until it is over.
+    /// Posts until accepted, and makes progress until it has ended.
     operation& complete(node& at, request what);
     void finish(const operation& op);
     void finish(const std::vector<operation*>& ops);
-    /// Moves on until all that `from` sent so far has arrived at the other end.
+    /// Makes progress until everything sent so far by `from` has arrived.
     void flush(const connection& over);
-    /// The next message at `at`, taken off its record.
+    /// Removes and returns the next message recorded at `at`.
     arrival next_arrival(node& at);
     std::string hear(child_process& child) { return hear(child.line()); }
     std::string hear(channel& line);
@@ -113,13 +113,13 @@ public:
 
     // ---- processes
 
-    /// What ports of this transport can do. Asked in a child, so that this process stays fit to
-    /// fork.
+    /// Capabilities of this transport's ports. Determined in a child, so that this process can
+    /// still fork.
     bool can(bool capabilities::*what);
     bool between_processes() {
         return !traits().stays_within_process && can(&capabilities::between_processes);
     }
-    /// Forks a child that has this fixture, too. Precondition: no port is open here yet.
+    /// Forks a child with this fixture. Precondition: no port is open here yet.
     child_process& spawn(const std::function<void(channel& parent)>& body);
 
 protected:

@@ -7,7 +7,7 @@
 #include "directory/resource_store.hpp"
 #include "fuzz/fuzz.hpp"
 
-// Lists of attributes from strangers: refused, or as good as one that was made here.
+// Attribute lists from strangers: refused, or as good as those made here.
 namespace amalgam::fuzz {
 
 void run_one(const_bytes input) {

@@ -11,7 +11,7 @@
 
 #include "fuzz/fuzz.hpp"
 
-// Descriptors of strangers: whatever they say, they are refused, or name memory that is there.
+// Descriptors from strangers: refused, or naming existing memory.
 namespace amalgam::fuzz {
 
 namespace {

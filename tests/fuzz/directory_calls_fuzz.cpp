@@ -20,9 +20,8 @@
 #include "directory/ring_procedures.hpp"
 #include "fuzz/fuzz.hpp"
 
-// A stranger calls whatever a directory and a context serve, with any arguments. Where everybody
-// may come, those who were there go on as if nothing was; where a secret is asked for, nothing
-// happens at all.
+// A stranger calls everything that a directory and a context serve, with any arguments. Without a
+// secret, the others continue unaffected; with a secret, nothing happens at all.
 namespace amalgam::fuzz {
 
 namespace {
@@ -30,7 +29,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace detail;
 
-/// The input, read as choices. Behind its end all of them are the first.
+/// The input, read as choices. Past its end, every choice is the first.
 class choices {
 public:
     explicit choices(const_bytes input) : left_(input) {}
@@ -54,7 +53,7 @@ private:
     const_bytes left_;
 };
 
-/// A directory, a context there with a resource and a watch, and a stranger.
+/// A directory, a context with a resource and a watch, and a stranger.
 class world {
 public:
     explicit world(std::string secret) {
@@ -96,7 +95,7 @@ public:
         for (int most = 50; most > 0 && !from.over(); --most)
             make_call(from);
     }
-    /// Another server comes, among all the members that the stranger has made up.
+    /// Another server joins, among all the members that the stranger has made up.
     void let_another_come() {
         another_.emplace(other_host_,
                          directory_options{.ring = {.others = {host_.address()}, .seed = 4}});
@@ -130,7 +129,7 @@ public:
             require(seen.contains(box_.id()), "and all there is");
         });
     }
-    /// It takes with it what it had.
+    /// The stranger leaves, and its resources with it.
     void check_without_stranger() {
         net_.kill("stranger");
         net_.run_for(10ms);
@@ -242,13 +241,13 @@ private:
                           .within(1s)
                           .start(arguments...);
         net_.run_for(from.one_of<clock::duration>({1ms, 1ms, 10ms, 1s}));
-        return answer;  // What is not there by now is called off.
+        return answer;  // If not ready by now, it is canceled.
     }
     template <typename Signature, typename... A>
     void call(choices& from, std::string_view name, const A&... arguments) {
         (void)call_as<Signature>(from, host_, name, arguments...);
     }
-    /// The same, for an id.
+    /// The same for an id.
     template <typename Signature, typename... A>
     void call_for_id(choices& from, std::string_view name, const A&... arguments) {
         auto answer = call_as<Signature>(from, host_, name, arguments...);
@@ -366,7 +365,7 @@ private:
     bool saw_box_ = false;
     resource_watch watch_;
     std::size_t contexts_ = 0, resources_ = 0;
-    std::vector<resource_id> ids_;  // That the stranger knows of.
+    std::vector<resource_id> ids_;  // Known to the stranger.
     std::vector<std::uint64_t> keys_{0, 1, ~std::uint64_t{0}};
     std::uint64_t calls_of_directory_ = 0, calls_of_context_ = 0;
 };

@@ -7,18 +7,17 @@
 
 #include <amalgam/core/bytes.hpp>
 
-/// What a file of fuzz tests defines, and what both drivers (libFuzzer and the mutation test)
-/// share.
+/// Interface between a fuzz test and both drivers (libFuzzer and the mutation test).
 namespace amalgam::fuzz {
 
-/// Feeds one input to the code under test. Must return for every input; a broken property
-/// ends the process through require().
+/// Feeds one input to the code under test. Must return for every input; a violated property ends
+/// the process through require().
 void run_one(const_bytes input);
 
-/// Valid inputs that mutation starts from.
+/// Valid inputs to start mutation from.
 std::span<const std::string_view> seeds();
 
-/// Ends the process when a property does not hold: both drivers then report the input.
+/// Ends the process if a property does not hold: both drivers then report the input.
 inline void require(bool holds, std::string_view property) {
     if (holds) return;
     std::fprintf(stderr, "broken property: %.*s\n", static_cast<int>(property.size()),

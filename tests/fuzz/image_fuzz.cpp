@@ -9,9 +9,9 @@
 #include "inject/image_contents.hpp"
 #include "inject/linked_image.hpp"
 
-// Images from strangers: refused with a reason, or linked without touching any other memory. What
-// would run code of theirs is left out here; so are shared objects, which no stranger sends, but
-// which are read here all the same.
+// Images from strangers: refused with a reason, or linked without accessing other memory. Excludes
+// anything that would run their code. Includes shared objects, which no stranger sends, but which
+// are parsed here.
 namespace amalgam::fuzz {
 
 namespace {
@@ -73,7 +73,7 @@ void run_one(const_bytes input) {
         for (const std::string_view each : image->exports())
             require(linked.find(each) != nullptr, "what it exports is found");
     } catch (const error&) {
-        // For another machine, or with imports that there are not.
+        // Another architecture, or missing imports.
     }
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t inputs = AMALGAM_FUZZ_INPUTS;  // For all seeds together.
 
-/// One small change, of the kinds that break parsers.
+/// One small change, of a kind that breaks parsers.
 void mutate(std::string& input, seeded_random& random) {
     std::size_t at = input.empty() ? 0 : random.below(input.size());
     std::string_view other = seeds()[random.below(seeds().size())];
@@ -51,7 +51,7 @@ TEST(AMALGAM_FUZZED, mutated_inputs_keep_every_property) {
             for (std::uint64_t changes = random.below(5) + 1; changes > 0; --changes) {
                 mutate(input, random);
             }
-            // Exactly as long as the input, on the heap: AddressSanitizer sees a read past it.
+            // A heap copy of exact length: AddressSanitizer detects overruns.
             std::vector<char> exact(input.begin(), input.end());
             run_one(as_bytes_of(exact));
         }

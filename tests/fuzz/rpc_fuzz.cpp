@@ -8,7 +8,7 @@
 #include "fuzz/fuzz.hpp"
 #include "rpc/wire.hpp"
 
-// The messages of rpc, from bytes of strangers; values are in values_fuzz.cpp.
+// Messages of rpc from strangers; values_fuzz.cpp covers values.
 namespace amalgam::fuzz {
 
 namespace {
@@ -50,7 +50,7 @@ void read_message(const_bytes input) {
     }
 }
 
-/// The message with a right checksum means the same, and with a damaged one nothing.
+/// With a correct checksum the message means the same; with a damaged one it is refused.
 void add_checksum(const_bytes input) {
     detail::parsed_message plain;
     if (detail::parse(input, plain) != nullptr || plain.has(detail::wire_flag::checked)) return;

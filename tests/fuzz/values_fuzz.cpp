@@ -8,8 +8,8 @@
 #include "fuzz/fuzz.hpp"
 #include "rpc/sample_values.hpp"
 
-// Values of every type that can travel, from bytes of strangers. An input's first byte says the
-// encoding in its highest bit, and in the others the type: the index among the samples.
+// Values of every serializable type, from strangers' bytes. The highest bit of the first byte
+// selects the encoding, the others the type: an index into the samples.
 namespace amalgam::fuzz {
 
 namespace {
@@ -19,7 +19,7 @@ void write(body& into, const T& value, encoding as) {
     archive_writer(into, as)(value);
 }
 
-/// Whatever can be read can be written, and reads the same again.
+/// Whatever can be read can be written, and then reads the same.
 template <typename T>
 void read_as(const_bytes input, encoding as) {
     archive_reader reader(input, as);
@@ -47,7 +47,7 @@ void read_as(const_bytes input, encoding as) {
     require(equal, "and is the same value");
 }
 
-/// Views of the input, which must be read to see that they are where they say.
+/// Views of the input; reads them to verify that they are in bounds.
 template <typename T>
 void view_as(const_bytes input, encoding as) {
     archive_reader reader(input, as);
@@ -90,7 +90,7 @@ void run_one(const_bytes input) {
     const auto choice = std::to_integer<std::size_t>(input[0]);
     const std::size_t index = choice & 127;
     if (index >= readings().size()) return;
-    // Behind the first byte nothing would be aligned as messages are.
+    // After the first byte, the input would not be aligned like a message.
     const std::vector<std::byte> message(input.begin() + 1, input.end());
     readings()[index](message, choice >= 128 ? encoding::xdr : encoding::native);
 }

@@ -61,7 +61,7 @@ spared::~spared() {
 
 }  // namespace amalgam::memory
 
-// All forms: a sanitizer has each of its own.
+// All forms, since sanitizers replace each.
 void* operator new(std::size_t n) {
     return amalgam::memory::take_or_throw(n);
 }

@@ -2,15 +2,15 @@
 
 #include <cstdint>
 
-/// The heap of a test program, replaced by one that counts and that fails when told. A program
-/// gets it by linking amalgam_test_memory.
+/// Replaces the heap of a test program by one that counts allocations, and fails on demand. Link
+/// amalgam_test_memory to use it.
 namespace amalgam::memory {
 
-/// How often the program has asked for memory so far, in all threads.
+/// Allocations of the program so far, in all threads.
 std::uint64_t allocations() noexcept;
 
-/// While one lives, the n-th allocation of this thread (1: the next) fails, once. What the test
-/// itself allocates meanwhile does not count: see spared.
+/// While one lives, the n-th allocation of this thread (1: the next) fails, once. The test's own
+/// allocations can be excluded: see spared.
 ///
 /// Threads: counts the thread's own allocations only.
 class failing {
@@ -19,11 +19,11 @@ public:
     ~failing();
     failing(const failing&) = delete;
 
-    /// Whether it has failed by now.
+    /// Whether it has failed yet.
     static bool struck() noexcept;
 };
 
-/// While one lives no allocation fails, nor counts for failing: for what a test does inside
+/// While one lives, no allocation fails or is counted by failing: for the test's own code in
 /// callbacks.
 class spared {
 public:

@@ -1,6 +1,6 @@
-// Every allocation that a port makes fails once, the first, the second, the third …, until a run
-// gets by without meeting it: whatever fails, nothing crashes, every operation completes once,
-// nothing is lost silently, and the ports are of use afterwards.
+// Every allocation of a port fails once: the first, the second, the third …, until a run has none
+// left to fail. Whatever fails, nothing crashes, every operation completes once, nothing is lost
+// silently, and the ports remain usable.
 
 #include <array>
 #include <cerrno>
@@ -25,7 +25,7 @@ namespace {
 using conformance::channel;
 using conformance::child_process;
 
-/// Counts, and allocates nothing.
+/// Counts, without allocating.
 struct counted : completion {
     counted()
         : completion([](completion& self, status what, std::size_t) noexcept {
@@ -58,12 +58,12 @@ struct counting_sink final : message_sink {
     std::size_t last_bytes = 0;
 };
 
-/// Two ports and all that is asked of them, made before memory fails.
+/// Two ports and all requests to them, created before memory fails.
 class scene {
 public:
     scene() : small_(8), large_(300000), into_(300000), memory_(300000) {}
 
-    /// Runs all of it, as far as it gets.
+    /// Runs everything, as far as possible.
     void run(const std::string& where_a, const std::string& where_b,
              const transport_registry& registry) {
         if (!open(a_, sink_a_, where_a, registry) || !open(b_, sink_b_, where_b, registry)) return;
@@ -117,8 +117,8 @@ public:
         settle();
     }
 
-    /// With memory again: nothing is pending, nothing was lost without a word, and the ports
-    /// can still talk.
+    /// With memory available again: nothing is pending, nothing was lost silently, and the ports
+    /// can still communicate.
     void check() {
         if (!a_ || !b_) return;
         for (auto* group : {&posted_sends_, &receives_, &expected_, &transfers_})
@@ -163,7 +163,7 @@ private:
             }
             EXPECT_EQ(opened.code(), errc::no_memory) << opened.sentence();
         } catch (const std::bad_alloc&) {
-            // Opening is not one of the functions that never throw.
+            // Opening may throw.
         }
         return false;
     }
@@ -190,7 +190,7 @@ private:
         ADD_FAILURE() << "full for ever";
     }
 
-    /// One round; sleeps a moment when nothing moved.
+    /// One round; sleeps briefly when idle.
     bool step() {
         std::size_t ran = a_->progress() + b_->progress();
         if (ran != 0) return true;
@@ -201,7 +201,7 @@ private:
         return ::poll(handles.data(), handles.size(), moment_ms) > 0;
     }
 
-    /// Until nothing more happens.
+    /// Until idle.
     void settle() {
         constexpr int quiet = 20;
         for (int idle = 0; idle < quiet;)
@@ -220,9 +220,9 @@ private:
 
 enum class outcome { survived, not_reached, failed };
 
-/// In a process of its own: a crash is one outcome among others.
+/// In its own process, so that a crash is just another outcome.
 outcome run_with_failure(const std::string& where, std::uint64_t n) {
-    // Loop ports want a name each.
+    // Loop ports need a name each.
     bool named = where == "loop://";
     std::string where_a = where + (named ? "a" : "");
     std::string where_b = where + (named ? "b" : "");

@@ -1,5 +1,4 @@
-// What flow promises of items on their way once its queues are warm: no memory is taken from the
-// heap but an item's own.
+// Allocations of flow per item in steady state: none but the item's own.
 
 #include <cstdint>
 #include <string>
@@ -19,7 +18,7 @@ namespace {
 
 constexpr int warm = 20000, counted = 20000;
 
-/// Sends items, and says how often memory was asked for meanwhile once it is warm.
+/// Sends items, and records the allocations meanwhile, after a warm-up.
 template <typename Item>
 auto counting_source(const Item& item, std::uint64_t& asked) {
     return [item, &asked](outlet<Item>& out) {
@@ -71,7 +70,7 @@ TEST(steady_flow, items_that_join_a_batch_take_no_memory) {
         [&](graph& g, const detail::seat&) {
             auto from = g.add_source<std::string>("from", [&](outlet<std::string>& out) {
                 const std::string text(100, 'x');
-                for (int i = 0; i < 10; ++i)  // The first leaves alone.
+                for (int i = 0; i < 10; ++i)  // The first is sent by itself.
                     out.send(text);
                 const std::uint64_t before = allocations();
                 for (int i = 0; i < 1000; ++i)

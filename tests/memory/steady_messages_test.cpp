@@ -1,4 +1,4 @@
-// What a port promises of small messages once it is warm: no memory is taken from the heap.
+// Allocations of a port per small message in steady state: none.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ struct counted : completion {
     int runs = 0;
 };
 
-/// Answers each message with one of its length.
+/// Answers each message with one of the same length.
 struct echo final : message_sink {
     explicit echo(port& where) : here(where) {}
     void on_message(message& got) noexcept override {

@@ -1,4 +1,4 @@
-// What logs, promises and streams do when an allocation fails: each of them, one after the other.
+// Logs, promises and streams under failing allocations, one failure after the other.
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -24,8 +24,8 @@
 namespace amalgam::memory {
 namespace {
 
-/// Runs `work()` with the first, the second, … allocation failing until none does. It may throw
-/// bad_alloc or an error; the process must go on.
+/// Runs `work()` with the first, the second, … allocation failing, until none does. It may throw
+/// bad_alloc or an error; the process must survive.
 template <typename Work>
 void fail_each_allocation_of(Work work) {
     std::uint64_t n = 1;

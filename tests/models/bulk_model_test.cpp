@@ -1,5 +1,5 @@
-// Random pushes and pulls against a model: what an ended transfer may have done to the memory of
-// both sides, and that it does nothing more afterwards.
+// Random pushes and pulls against a model of what an ended transfer may have done to the memory of
+// both sides; afterwards it must do nothing more.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -28,14 +28,14 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t slot_count = 8;
 constexpr std::size_t slot_bytes = 60'000;
-/// In local memory whose transfer has ended: it must stay, and never arrive anywhere.
+/// Written to local memory after its transfer has ended: it must stay, and never arrive anywhere.
 constexpr std::byte used_again{0xa5};
 
 void fill(std::vector<std::byte>& bytes, seeded_random& random) {
     std::uint64_t state = random();
     for (std::size_t i = 0; i + 8 <= bytes.size(); i += 8) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        const std::uint64_t word = (state ^ state >> 29) & 0x7f7f7f7f7f7f7f7f;  // No used_again.
+        const std::uint64_t word = (state ^ state >> 29) & 0x7f7f7f7f7f7f7f7f;  // Never used_again.
         std::memcpy(bytes.data() + i, &word, sizeof word);
     }
 }
@@ -44,30 +44,30 @@ bool is_loss(errc code) {
     return code == errc::disconnected || code == errc::unreachable || code == errc::closed;
 }
 
-/// A range of the far memory, of which at most one transfer moves bytes at a time.
+/// A range of the remote memory, moved by at most one transfer at a time.
 struct slot {
     enum class state {
         known,   ///< It holds `now`, and nobody changes it.
-        busy,    ///< A transfer is under way.
-        unquiet  ///< One was lost with its connection: bytes of it may still be written.
+        busy,    ///< A transfer is in flight.
+        unquiet  ///< One was lost with its connection: its bytes may still be written.
     };
     state what = state::known;
     std::vector<std::byte> now;
-    std::vector<std::byte> next;  ///< While busy or unquiet: what is written over `now`.
+    std::vector<std::byte> next;  ///< While busy or unquiet: what is being written over `now`.
 };
 
-/// One transfer, in a ULT of its own.
+/// One transfer, in its own ULT.
 struct operation {
     std::size_t at = 0;
     bool is_push = false;
     bool begun = false;
     bool over = false;
-    std::uint64_t losses = 0;  ///< Of connections, before it began.
+    std::uint64_t losses = 0;  ///< Of connections, before it started.
     std::vector<std::byte> local;
     ult by;
 };
 
-/// The far memory, a client's transfers to and from it, and what may be true of both.
+/// The remote memory, a client's transfers to and from it, and the possible states of both.
 class model {
 public:
     model(engine& client, seeded_random& random) : client_(client), random_(random) {
@@ -118,22 +118,22 @@ public:
     }
     void cancel_one() {
         for (const auto& one : operations_) {
-            // One that has not begun would never run, and tell nobody.
+            // Canceled before its start, it would never run or report.
             if (!one->begun || one->over || !random_.chance(0.5)) continue;
             return one->by.cancel();
         }
     }
-    /// The memory is not shown any more: it is as it is.
+    /// The memory is no longer exposed: its contents are final.
     void shown_no_more() {
         for (std::size_t i = 0; i < slot_count; ++i)
             if (slots_[i].what == slot::state::unquiet) settle(i);
         frozen_ = memory_;
     }
     void shown_again() { frozen_.clear(); }
-    /// Long after all connections that were lost: nothing of them is written any more.
+    /// Long after all lost connections: nothing of them is written any more.
     void all_is_quiet() { shown_no_more(), shown_again(); }
 
-    /// That all is as it may be.
+    /// Checks that all is in a possible state.
     void check() {
         if (!frozen_.empty()) {
             EXPECT_TRUE(memory_ == frozen_) << "memory that is not shown changed";
@@ -187,7 +187,7 @@ private:
         return lost;
     }
 
-    /// Runs right at the end, so what moves later is noticed.
+    /// Runs right at the end, to detect later writes.
     void ended(operation& one, errc code) {
         slot& where = slots_[one.at];
         if (code == errc::ok) {
@@ -195,7 +195,7 @@ private:
                 << (one.is_push ? "a push" : "a pull") << " that ended well left something else";
             EXPECT_TRUE(one.local == where.next) << "local bytes are not those";
         }
-        // A ULT that is canceled while it pushes learns no more than that.
+        // A ULT canceled during a push learns nothing else.
         const bool maybe_lost = code == errc::canceled && losses() != one.losses;
         if (!one.is_push || !(is_loss(code) || maybe_lost))
             settle(one.at);
@@ -227,7 +227,7 @@ private:
     bool stopped_ = false;
 };
 
-// ---- in virtual time: ways that are slow, cut, lost
+// ---- in virtual time: paths that are slow, cut, lost
 
 struct virtual_world {
     explicit virtual_world(std::uint64_t seed)
@@ -249,7 +249,7 @@ struct virtual_world {
             both.push_back(net.port(name, {.silence_limit = server_limit}));
         return both;
     }
-    /// Looks the server up and asks for its memory. Takes virtual time.
+    /// Looks up the server and gets its memory. Takes virtual time.
     void find() {
         auto found = client.spawn([this] {
             try {
@@ -286,7 +286,7 @@ void run_in_virtual_time(std::uint64_t seed) {
         if (random.chance(0.5) && world.far) expects.start(world.far);
         if (random.chance(0.15)) expects.cancel_one();
         if (random.chance(cuts)) world.net.cut(random.chance(0.5) ? "a" : "b");
-        if (random.chance(0.03)) world.net.run_for(50ms);  // A hasty end gives silent ways up.
+        if (random.chance(0.03)) world.net.run_for(50ms);  // May exceed a silence limit.
         if (random.chance(0.07)) {
             world.net.heal("a");
             world.net.heal("b");
@@ -339,18 +339,18 @@ TEST(bulk_model, ended_transfers_move_no_byte_over_ways_that_are_slow_cut_or_los
 
 // ---- between threads, over real transports
 
-/// What one engine listens at and the other opens.
+/// URIs of one engine's listening ports, and of the other's.
 struct real_ways {
     const char* name;
     std::vector<std::string> server;
     std::vector<std::string> client;
-    bool may_be_missing = false;  ///< Not every build has them.
+    bool may_be_missing = false;  ///< Not in every build.
 };
 
 std::vector<real_ways> all_ways() {
     std::vector<real_ways> all{
         {"loop", {"loop://bulk-model-server"}, {"loop://bulk-model-client"}}};
-#if !defined(__SANITIZE_THREAD__)  // It does not see what orders bytes through sockets.
+#if !defined(__SANITIZE_THREAD__)  // It cannot see ordering through sockets.
     const std::string tcp = "tcp://127.0.0.1:0";
     all.push_back({"tcp", {tcp}, {"tcp://"}});
     all.push_back({"shm", {"shm://"}, {"shm://"}});
@@ -365,7 +365,7 @@ std::vector<real_ways> all_ways() {
     return all;
 }
 
-/// Two engines, or none where a transport is not built.
+/// Two engines, or none if a transport is not built.
 struct real_world {
     explicit real_world(const real_ways& ways) {
         try {
@@ -390,7 +390,7 @@ bulk find(engine& server, engine& client, const exposed& shown) {
     return far;
 }
 
-/// The model belongs to the client's first stream: this is a ULT of that.
+/// The model belongs to the client's first stream, where this runs as a ULT.
 void drive(engine& server, engine& client, model& expects, exposed& shown, seeded_random& random) {
     bulk far = find(server, client, shown);
     for (int i = 0; i < 60 && !testing::Test::HasFailure(); ++i) {
@@ -410,7 +410,7 @@ void drive(engine& server, engine& client, model& expects, exposed& shown, seede
             this_task::yield();
         expects.check();
     }
-    if (random.chance(0.3)) server.stop();  // What is under way ends as lost, or well.
+    if (random.chance(0.3)) server.stop();  // Transfers in flight end as lost, or well.
     while (expects.running() != 0)
         this_task::sleep_for(100us);
     shown.close();

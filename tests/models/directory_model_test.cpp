@@ -1,6 +1,6 @@
 // Random histories of a directory of several hosts, in virtual time: hosts are cut off, killed and
-// started again, and so are the processes that register, find and watch resources and send each
-// other messages. Each answer is checked against what may be true then.
+// restarted, and so are the processes that register, find and watch resources and send each other
+// messages. Each answer is checked against what may be true at that time.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -32,34 +32,34 @@ using namespace std::chrono_literals;
 using time = clock::time_point;
 
 constexpr int types = 3;
-/// After the last fault all know each other again, and nothing of what was lost is left.
+/// Time after the last fault until all know each other again, and nothing lost remains.
 constexpr auto settling = 60s;
-/// What one host has done is known to it, and asked for there, this soon.
+/// Time until a host's changes are visible to it, and to queries there.
 constexpr auto telling = 1s;
 
-/// A resource that was registered, or may have been.
+/// A resource that was, or may have been, registered.
 struct entry {
     int type = 0;
     time begun;
     std::optional<time> added;  ///< add() returned.
-    std::optional<time> going;  ///< Its end began,
-    std::optional<time> gone;   ///< and was over.
+    std::optional<time> going;  ///< Its removal began,
+    std::optional<time> gone;   ///< and ended.
     resource_id id = resource_id::none;
 };
 
-/// What one resource has sent to another.
+/// Messages from one resource to another.
 struct sending {
     std::size_t to = 0;  ///< The entry.
     int number = 0;
     future<void> over;
 };
 
-/// A resource that its process has now.
+/// A resource owned by a process now.
 struct box {
     std::size_t is = 0;  ///< The entry.
     resource held;
-    std::map<std::size_t, int> sent;      ///< How many, to which entry.
-    std::map<std::size_t, int> received;  ///< The last number, from which.
+    std::map<std::size_t, int> sent;      ///< Number of messages, by entry.
+    std::map<std::size_t, int> received;  ///< Latest number, by sender.
     std::vector<sending> under_way;
 };
 
@@ -67,7 +67,7 @@ struct box {
 struct process {
     std::string name;
     std::size_t host = 0;
-    bool killed = false;  ///< Or its directory is gone for good: it reaches nobody.
+    bool killed = false;  ///< Or its directory is gone for good, so it reaches nobody.
     std::unique_ptr<engine> runs;
     std::unique_ptr<context> here;
     std::vector<std::unique_ptr<box>> boxes;
@@ -76,7 +76,7 @@ struct process {
     resource_watch watch;
     int watched_type = 0;
     bool watch_ended = true;
-    std::set<std::string> watched;  ///< The names of what was told as there.
+    std::set<std::string> watched;  ///< Names reported as present.
 };
 
 struct server {
@@ -84,7 +84,7 @@ struct server {
     std::unique_ptr<engine> runs;
     std::unique_ptr<directory_server> directory;
     bool cut = false;
-    time changed;  ///< When that was cut, or healed.
+    time changed;  ///< Of `cut`.
 };
 
 class history {
@@ -158,7 +158,7 @@ private:
                 return false;
         }
     }
-    /// Until all that it does is done.
+    /// Runs until all its operations are done.
     void wait(process& one) {
         for (auto& each : one.operations) {
             for (int i = 0; i < 180'000 && !each.ready(); ++i)
@@ -182,8 +182,8 @@ private:
             }
         }));
     }
-    /// In a network that is parted another host may take the ids that its directory had, when that
-    /// is started again there; then it cannot come back. Nor can one that was killed meanwhile.
+    /// In a partitioned network another host may take over the ids of its directory, if that is
+    /// restarted there; then it cannot return. Nor can one that was killed meanwhile.
     bool gave_up(process& one, const error& why) {
         if (std::string_view(why.what()).find("make a new context") == std::string_view::npos)
             return false;
@@ -225,16 +225,16 @@ private:
                std::all_of(servers_.begin(), servers_.end(),
                            [](const server& each) { return each.runs && !each.cut; });
     }
-    /// Nothing was wrong from long before then until now.
+    /// No fault from long before `since` until now.
     bool was_quiet(time since) const { return all_stands() && since > last_fault_ + settling; }
 
-    // ---- what may be true
+    // ---- possible answers
 
-    /// Somebody who asks from then to now must find it.
+    /// Any query from `from` until now must find it.
     bool is_sure(const entry& what, time from) const {
         return what.added && *what.added + telling < from && !what.going;
     }
-    /// Nobody who asks from then on may find it.
+    /// No query from `from` on may find it.
     bool is_gone(const entry& what, time from) const {
         return what.gone && was_quiet(from) && *what.gone + telling < from && *what.gone < from;
     }
@@ -250,7 +250,7 @@ private:
         EXPECT_FALSE(is_gone(what, from)) << name << " had gone before it was asked for";
     }
 
-    // ---- what they do
+    // ---- operations
 
     process& any() { return *all_[random_.below(all_.size())]; }
     static attribute_list query(int type) {
@@ -298,7 +298,7 @@ private:
             EXPECT_FALSE(code == errc::timed_out && was_quiet(from) && !one.killed);
             if (code != errc::not_found && code != errc::timed_out)
                 throw error(found.code(), found.sentence());
-            // What is not told in full is told to be so, from the first moment of a fault.
+            // From the first moment of a fault, incomplete answers must be reported as such.
             if (!calm || code != errc::not_found) return;
             for (const entry& each : entries_)
                 EXPECT_FALSE(each.type == type && is_sure(each, from))
@@ -374,7 +374,7 @@ private:
             }
         });
     }
-    /// What has arrived: in the order that it was sent in, nothing twice, and as it was.
+    /// Received messages: in sending order, without duplicates, intact.
     void take(box& at) {
         while (const auto got = at.held.try_receive()) {
             const std::string text(got->content.text());
@@ -395,14 +395,14 @@ private:
         });
     }
 
-    // ---- what befalls them
+    // ---- faults
 
     void fail() {
         const std::size_t which = random_.below(servers_.size());
         server& one = servers_[which];
         started_once_ = true;
         switch (random_.below(4)) {
-            case 0:  // Its clients come back to what knows nothing.
+            case 0:  // A restarted directory knows nothing of its clients.
                 if (one.cut) return;
                 fault();
                 net_.kill(one.name);
@@ -415,7 +415,7 @@ private:
                 break;
             case 1: {
                 process& killed = any();
-                heal_all();  // Or others give up while this one is waited for.
+                heal_all();  // Otherwise others might give up while this is waited for.
                 fault();
                 net_.kill(killed.name);
                 killed.killed = true;
@@ -433,7 +433,7 @@ private:
                 turn(one);
         }
     }
-    /// Of two hosts one does not hear the other any more, or does again.
+    /// One host stops hearing another, or hears it again.
     void turn(const std::string& from, const std::string& to) {
         if (from == to) return;
         fault();
@@ -457,7 +457,7 @@ private:
             turn(std::string(cut_ways_.begin()->first), std::string(cut_ways_.begin()->second));
     }
     void step() {
-        for (server& each : servers_)  // Or its contexts give it up.
+        for (server& each : servers_)  // Before its contexts give up.
             if (each.cut && each.changed + 5min < net_.now()) turn(each);
         switch (random_.below(24)) {
             case 0:
@@ -542,7 +542,7 @@ private:
             EXPECT_FALSE(is_gone(is, from)) << what << each << ", which has gone";
         }
     }
-    /// What was told to have arrived lies there, or was received.
+    /// Every message reported as delivered is stored, or was received.
     void check_messages() {
         std::map<std::size_t, box*> where;
         for (const auto& each : all_) {

@@ -1,7 +1,7 @@
-// What a host does to processes: servers that are stopped (SIGSTOP), go on, are killed and started
-// again at random moments, while one client calls them in every form. Each operation ends by
-// itself; what ends well is right; what fails says so by a code that fits; and the client is at
-// rest in the end, its memory and descriptors back.
+// Faults of a host's processes: servers are stopped (SIGSTOP), continued, killed and restarted at
+// random moments, while one client calls them in every form. Every operation ends; every result is
+// right; every failure has a fitting code; and finally the client is at rest, with its memory and
+// descriptors freed.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -30,7 +30,7 @@
 #include "seeded_runs.hpp"
 
 #if defined(__SANITIZE_THREAD__)
-/// The children of a later run are forked when threads were there before, and start their own.
+/// Children of later runs are forked after threads existed, and start threads themselves.
 extern "C" const char* __tsan_default_options() {
     return "die_after_fork=0";
 }
@@ -44,7 +44,7 @@ using conformance::channel;
 using conformance::child_process;
 
 constexpr std::size_t server_count = 3;
-constexpr std::size_t spare_count = 6;  ///< They take the place of those that were killed.
+constexpr std::size_t spare_count = 6;  ///< They replace killed ones.
 constexpr std::size_t block_bytes = 300'000;
 constexpr std::size_t callers = 6;
 
@@ -65,7 +65,7 @@ int serve(channel& line) {
     try {
         uri = line.hear();
     } catch (const std::runtime_error&) {
-        return 0;  // A spare that was not needed.
+        return 0;  // An unused spare.
     }
     engine here(uri, quick_to_notice());
     std::vector<std::byte> known(block_bytes);
@@ -101,7 +101,7 @@ int serve(channel& line) {
     }
 }
 
-/// What may befall a call to a process that is stopped, killed, or started again.
+/// Possible results of a call to a process that is stopped, killed, or restarted.
 bool is_a_fault_of_the_host(errc code) {
     switch (code) {
         case errc::timed_out:
@@ -115,7 +115,7 @@ bool is_a_fault_of_the_host(errc code) {
     }
 }
 
-/// The servers, and what is done to them.
+/// The servers, and the faults injected into them.
 class host {
 public:
     host() {
@@ -145,7 +145,7 @@ public:
         } else if (which < 7) {
             process.freeze();
             stopped_[server] = true;
-            if (which == 1 && next_ < processes_.size()) {  // Killed while it stands still.
+            if (which == 1 && next_ < processes_.size()) {  // Killed while stopped.
                 process.kill();
                 stopped_[server] = false;
                 start_in(server);
@@ -219,7 +219,7 @@ private:
         }
     }
 
-    /// With a limit or without one: then the loss of the peer ends it.
+    /// With a time limit or without one: then loss of the peer ends it.
     template <typename Procedure>
     Procedure limited(Procedure call) {
         if (random_.chance(0.3)) return call;
@@ -289,12 +289,12 @@ private:
     std::uint64_t good_ = 0;
 };
 
-/// What this process has open.
+/// Open descriptors of this process.
 std::multiset<std::string> descriptors() {
     std::multiset<std::string> all;
     for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
         const std::string what = std::filesystem::read_symlink(each.path()).string();
-        all.insert(what.substr(0, what.find(':')));  // Without the numbers of sockets.
+        all.insert(what.substr(0, what.find(':')));  // Without socket numbers.
     }
     return all;
 }
@@ -306,7 +306,7 @@ std::uint64_t counter(engine& of, std::string_view wanted) {
     return 0;
 }
 
-/// Once all go on, everybody is reached again.
+/// Once all run again, all can be reached.
 void expect_good_calls(engine& client, const host& servers) {
     for (std::size_t i = 0; i < server_count; ++i) {
         const auto next =
@@ -321,7 +321,7 @@ void run(const std::string& uri, std::uint64_t seed) {
     seeded_random random(seed);
     host servers;
     try {
-        engine(uri, quick_to_notice()).stop();  // What a process opens once.
+        engine(uri, quick_to_notice()).stop();  // Opens what exists once per process.
     } catch (const error&) {
         EXPECT_NE(uri.find('+'), std::string::npos) << "only plug-ins may be missing";
         return;
@@ -339,7 +339,7 @@ void run(const std::string& uri, std::uint64_t seed) {
             ended.push_back(client.spawn([&over, one = all.back().get()] { one->work(over); }));
         }
         for (int i = 0; i < 30; ++i) {
-            // Often past the silence limit, mostly not.
+            // Sometimes longer than the silence limit, mostly shorter.
             std::this_thread::sleep_for(
                 std::chrono::milliseconds(random.below(20) == 0 ? 500 : random.below(40)));
             servers.make_trouble(random);

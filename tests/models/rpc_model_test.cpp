@@ -29,9 +29,9 @@
 #include "seeded_runs.hpp"
 
 // Random programs of calls: threads, handlers and callbacks call, cancel, stop and destroy whatever
-// they can reach, and throw whatever they like. What is true of each call all the same: it ends
-// once, with its own value or an outcome that is possible; its handler runs once at most; a
-// stream's values come in order and whole; and in the end every engine is gone.
+// they can reach, and throw anything. Nevertheless each call ends once, with its own value or a
+// possible outcome; its handler runs at most once; a stream's values arrive in order and intact;
+// and finally every engine is gone.
 
 namespace amalgam {
 namespace {
@@ -54,7 +54,7 @@ constexpr std::uint64_t answer_offset = 1'000'000;
     }
 }
 
-/// Throws while it is written, or read, if its flags say so.
+/// Throws while being serialized or deserialized, if its flags say so.
 struct item {
     static constexpr std::uint8_t throws_in_save = 1, throws_in_load = 2;
     std::uint64_t id = 0;
@@ -81,13 +81,13 @@ struct box {
     void start(const std::shared_ptr<box>& self);
 
     world& all;
-    const int order;  // That of their making.
+    const int order;  // Of construction.
     std::string address;
     std::atomic<bool> stopped{false};
     std::optional<engine> here;
 };
 
-/// Looks at every call of an engine.
+/// Sees every call of an engine.
 struct watch : interceptor {
     explicit watch(world& of) : all(of) {}
     void calling(outgoing_call&) override { look(); }
@@ -127,7 +127,7 @@ struct world {
     void replace(seeded_random& random, std::shared_ptr<box> by) {
         const std::lock_guard hold(lock);
         std::swap(slots[random.below(slots.size())], by);
-        // What was there is let go of outside of the lock: by the caller's parameter.
+        // The replaced one is released outside the lock, by the caller's parameter.
         graves.push_back(std::move(by));
     }
     void leave(std::shared_ptr<box> what) {
@@ -137,7 +137,7 @@ struct world {
     void remove(const std::shared_ptr<box>& what) {
         const std::lock_guard hold(lock);
         for (std::shared_ptr<box>& each : slots) {
-            if (each == what) each = nullptr;  // The caller's remains.
+            if (each == what) each = nullptr;  // The caller's reference remains.
         }
     }
     void bury() {
@@ -148,7 +148,7 @@ struct world {
         }
     }
 
-    /// Another thread does.
+    /// Another thread answers.
     void answer_later(responder<item> to, item what) {
         const std::lock_guard hold(answers_lock);
         answers.emplace_back(std::move(to), std::move(what));
@@ -172,7 +172,7 @@ struct world {
         more_answers.notify_one();
     }
 
-    /// A port that an engine has left may be another program's next, even one of this kind.
+    /// A port freed by an engine may be reused by another program, even one of this kind.
     std::string only_here(const std::string& name) const {
         return name + "." + std::to_string(::getpid()) + "." + std::to_string(seed);
     }
@@ -182,7 +182,7 @@ struct world {
     std::atomic<int> boxes{0};
     std::atomic<std::uint64_t> mixed{1};
     std::atomic<int> budget;
-    std::atomic<bool> quiet{false};  // No more surprises.
+    std::atomic<bool> quiet{false};  // No more random faults.
 
     std::mutex answers_lock;
     std::condition_variable more_answers;
@@ -193,11 +193,11 @@ struct world {
     std::array<std::shared_ptr<box>, 3> slots;
     std::vector<std::shared_ptr<box>> graves;
     std::vector<std::string> addresses;
-    std::vector<std::weak_ptr<int>> tokens;  // Each lives as long as the inside of an engine.
+    std::vector<std::weak_ptr<int>> tokens;  // Each lives as long as an engine's core.
     std::vector<future<item>> futures;
     std::vector<streamed<item>> streams;
 
-    // Of each call, by its number.
+    // Per call, by its number.
     std::atomic<std::uint64_t> numbers{0};
     std::array<std::atomic<std::uint8_t>, most_calls> ran{}, told{}, asked{}, attempts{};
 };
@@ -292,7 +292,7 @@ void box::start(const std::shared_ptr<box>& self) {
                  {.in = &here->stream(1).main_pool()});
     here->define(w->only_here("late"), [w, echo](responder<item> answer, const item& in) {
         const item out = echo(place::callback, in);
-        if (in.id % 5 == 0) return;  // Lets go of it.
+        if (in.id % 5 == 0) return;  // Destroys the responder.
         if (in.id % 2 == 0) return answer(out);
         w->answer_later(std::move(answer), out);
     });
@@ -336,7 +336,7 @@ void read_some(streamed<item>& values, std::uint64_t first, int most, int all_of
     EXPECT_LE(read, all_of_them);
 }
 
-/// At the end of a step whose ULT must not end this engine: threads let go of it instead.
+/// At the end of a step whose ULT must not end this engine: hands it to a thread to release.
 struct left_to_threads {
     world& all;
     std::shared_ptr<box>& what;
@@ -346,14 +346,14 @@ struct left_to_threads {
     }
 };
 
-/// One step of a program. `self`: the engine that runs it, held by who calls; or null.
+/// One step of a program. `self`: the engine that runs it, held by the caller; or null.
 void act(world& all, const std::shared_ptr<box>& self, place where) {
     if (all.budget.fetch_sub(1) <= 0) return;
     seeded_random random(all.next_random());
     std::shared_ptr<box> by = self != nullptr && random.chance(0.3) ? self : all.some(random);
     if (by == nullptr) return;
-    // Of two engines the ULTs of the one made first may wait for the other's end: if they waited
-    // for each other, both would in vain.
+    // Only ULTs of the older of two engines may wait for the other's end; mutual waits would
+    // deadlock.
     const bool may_end = !this_task::in_ult() || (where == place::ult && self->order <= by->order);
     const left_to_threads last_of_it{all, by, !may_end};
     engine& here = *by->here;
@@ -420,7 +420,7 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
             by.reset();
             all.bury();
         } else if (step < 90) {
-            // Of what it takes with it nothing owns the engine: it may never run.
+            // Captures no owner of the engine, since it may never run.
             const auto body = [w, weak = std::weak_ptr<box>(by)](place inside) {
                 if (const auto mine = weak.lock()) act(*w, mine, inside);
                 maybe_throw(*w, 4);
@@ -428,7 +428,7 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
             execution_stream& on = here.stream(random.below(2));
             const std::uint64_t how = random.below(4);
             if (how == 0) {
-                // Which the end of the engine does not wait for: it may stay where it waits.
+                // The engine's end does not wait for this: it may remain suspended.
                 post(on, [w] {
                     this_task::yield();
                     maybe_throw(*w, 4);
@@ -441,7 +441,7 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
                 (void)here.spawn([body] { body(place::ult); });
             }
         } else if (step < 94) {
-            // Canceled with no lock held: that runs functions of the user's.
+            // Canceled without a lock: that runs user functions.
             if (std::optional<future<item>> last = all.some_future()) {
                 if (random.chance(0.5)) last->cancel();
             }
@@ -457,11 +457,11 @@ void act(world& all, const std::shared_ptr<box>& self, place where) {
     } catch (const error& why) {
         EXPECT_TRUE(is_possible(why.code().code)) << name(why.code().code) << why.what();
     } catch (...) {
-        // What serialization threw.
+        // Thrown by serialization.
     }
 }
 
-/// Says who waits for what when that takes long, and waits on: a watchdog ends it.
+/// After a long time, reports who waits for what, and goes on waiting: a watchdog ends it.
 template <typename Done>
 void wait_until(const char* what, Done done) {
     const auto late = std::chrono::steady_clock::now() + 10s;
@@ -517,7 +517,7 @@ void run(std::uint64_t seed) {
     for (auto& each : threads)
         each.join();
     all->quiet = true;
-    // Every function of call_then() is told, whether or not its engine is there yet.
+    // Every function of call_then() is called, whether or not its engine still exists.
     for (std::size_t id = 0; id < most_calls; ++id) {
         wait_until("a function to be told",
                    [&] { return all->asked[id] == 0 || all->told[id] != 0; });
@@ -538,7 +538,7 @@ void run(std::uint64_t seed) {
     }
     for (auto& each : all->slots)
         each.reset();
-    // A ULT that goes on meanwhile may still leave something that holds its engine.
+    // A ULT that still runs may leave something that holds its engine.
     for (const auto& each : all->tokens) {
         wait_until("the end of an engine", [&] {
             all->bury();
@@ -556,7 +556,7 @@ void run(std::uint64_t seed) {
 }
 
 TEST(rpc_model, every_call_ends_once_whatever_everybody_does) {
-    default_logger().set_level(log_level::off);  // Of what is thrown where nobody is told.
+    default_logger().set_level(log_level::off);  // For exceptions nobody receives.
     for (const std::uint64_t seed : seeded_runs(30))
         run(seed);
 }

@@ -1,6 +1,5 @@
 // Random programs of ULTs over pools whose streams come and go, against a model of how each ULT
-// ends: as it was told to, or canceled when somebody asked for that, once, with nothing left
-// behind.
+// ends: normally, or canceled on request, once, with nothing left behind.
 
 #include <array>
 #include <atomic>
@@ -62,7 +61,7 @@ private:
         std::unique_ptr<std::atomic<int>> runs = std::make_unique<std::atomic<int>>(0);
     };
 
-    /// Counts closures that live.
+    /// Counts live closures.
     struct counted {
         explicit counted(std::atomic<int>& of) noexcept : count(&of) { ++*count; }
         counted(counted&& other) noexcept : count(std::exchange(other.count, nullptr)) {}
@@ -94,7 +93,7 @@ private:
             case 1:
                 if (!others_.empty()) others_.erase(others_.begin() + some(others_.size()));
                 return;
-            case 2: {  // the stream of all gives way to another
+            case 2: {  // replaces the stream that serves all pools
                 auto next = new_stream(true);
                 keeper_.swap(next);
                 return;
@@ -166,7 +165,7 @@ private:
                 default: {
                     const std::lock_guard hold(busy_);
                     const int mine = ++guarded_;
-                    this_task::yield();  // a cancel leaves by here, and unlocks
+                    this_task::yield();  // a cancel unwinds from here, and unlocks
                     EXPECT_EQ(guarded_, mine);
                 }
             }

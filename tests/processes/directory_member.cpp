@@ -1,8 +1,8 @@
 // A process with a resource, for directory_test. `directory_member box NAME [PORT]` registers
 // {name: NAME}, and answers each message with "NAME got TEXT". `directory_member ask NAME TEXT
 // [PORT]` finds it, sends TEXT, and prints the answer. `directory_member wait NAME` prints
-// "appeared" and "gone" when it does; {watches: NAME} is there from when it looks. PORT: what it
-// listens at, beside shared memory.
+// "appeared" and "gone" when that happens; {watches: NAME} exists once it watches. PORT: where it
+// listens, in addition to shared memory.
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -33,7 +33,7 @@ int box(context& here, const std::string& name) {
         }
     });
     for (;;)
-        ::pause();  // Until it is killed.
+        ::pause();  // Until killed.
 }
 
 int ask(context& here, const std::string& name, const std::string& text) {

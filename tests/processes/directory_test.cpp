@@ -1,5 +1,5 @@
-// Directories as a user has them: the tool, processes, hosts. All in networks of the test's own,
-// where the name of a host's directory is nobody else's.
+// Directories as users see them: the tool, processes, hosts. All in networks of the test, where the
+// name of a host's directory is unique.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -45,7 +45,7 @@ protected:
         words.insert(words.begin(), AMALGAM_TOOL);
         return run(where, words);
     }
-    /// Asks again until that is the exit code: of what takes a moment.
+    /// Retries until the exit code is that, for changes that take a moment.
     static testing::AssertionResult soon(int code, const network_host& where,
                                          const std::vector<std::string>& words) {
         std::string said;
@@ -57,7 +57,7 @@ protected:
         }
         return testing::AssertionFailure() << said;
     }
-    /// For good: nothing is kept of how it was started.
+    /// For good: forgets how it was started.
     static void end(child_process& directory) {
         directory.signal(SIGINT);
         EXPECT_EQ(directory.join(), 0);
@@ -72,7 +72,7 @@ protected:
 
 TEST_F(directory_test, the_first_context_of_a_host_starts_its_directory_and_the_last_ends_it) {
     const network_host host;
-    // At once: several may find none, and one directory is left.
+    // At the same time: several may find none, but only one directory remains.
     std::vector<child_process> boxes;
     for (const char* name : {"a", "b", "c"})
         boxes.push_back(member(host, {"box", name}));
@@ -103,7 +103,7 @@ TEST_F(directory_test, a_killed_directory_is_started_again_and_has_what_it_had) 
 TEST_F(directory_test, a_killed_directory_is_started_again_as_it_was) {
     const network_host host;
     const std::vector<std::string> on_the_network{"ping", "--count", "1", "tcp://127.0.0.1:7100"};
-    // That ends by itself when the test is over.
+    // It ends by itself after the test.
     child_process directory = tool(
         host, {"directory", "shm://amalgam-directory", "tcp://127.0.0.1:7100", "--end-after", "2"});
     ASSERT_TRUE(soon(0, host, on_the_network));
@@ -112,24 +112,24 @@ TEST_F(directory_test, a_killed_directory_is_started_again_as_it_was) {
     directory.kill();
     EXPECT_TRUE(soon(0, host, on_the_network)) << "a context that had it starts it again";
     EXPECT_TRUE(soon(0, host, {"find", "name=x"}));
-    // It makes way for another one that is started by hand, in which all come back.
+    // It makes way for one started by hand, to which all return.
     child_process other = tool(
         host, {"directory", "shm://amalgam-directory", "tcp://127.0.0.1:7101", "--end-after", "2"});
     EXPECT_TRUE(soon(0, host, {"ping", "--count", "1", "tcp://127.0.0.1:7101"}));
     EXPECT_TRUE(soon(1, host, on_the_network));
     EXPECT_TRUE(soon(0, host, {"find", "name=x"}));
-    // Which makes way for none, and says what to do.
+    // That one does not make way, and says what to do.
     child_process third = tool(host, {"directory"});
     const std::string said = third.output();
     EXPECT_EQ(third.join(), 1);
     EXPECT_NE(said.find("end it first"), std::string::npos) << said;
-    // Nobody is left who had it: who comes starts it as it was all the same.
+    // No context knows it any more, yet a new one restarts it in the same way.
     box.kill();
     other.kill();
     EXPECT_TRUE(soon(1, host, {"find", "name=x"}));
     EXPECT_TRUE(soon(0, host, {"ping", "--count", "1", "tcp://127.0.0.1:7101"}));
     EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
-    // That ended as it should: there is nothing to start again.
+    // It ended normally, so it is not restarted.
     EXPECT_TRUE(soon(1, host, {"find", "name=x"}));
     EXPECT_TRUE(soon(0, host, is_there));
     EXPECT_TRUE(soon(1, host, {"ping", "--count", "1", "tcp://127.0.0.1:7101"}));
@@ -151,7 +151,7 @@ TEST_F(directory_test, kill_ends_a_directory_until_it_is_missed_and_ctrl_c_ends_
             << "as it was, or a bare one";
         EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
         child_process last = tool(host, {"directory", "--end-after", "1"});
-        EXPECT_EQ(last.join(), 0);  // Nothing is kept.
+        EXPECT_EQ(last.join(), 0);  // Nothing was recorded.
     }
 }
 
@@ -171,7 +171,7 @@ TEST_F(directory_test, a_directory_with_a_secret_is_started_again_with_it_and_no
     };
     child_process directory = knowing({"directory", "--end-after", "6"});
     for (int attempts = 200; attempts > 0 && !found(true).empty(); --attempts)
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // It has just begun.
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // It has just started.
     EXPECT_NE(found(false).find("secret"), std::string::npos);
     directory.kill();
     const std::string refused = found(false);
@@ -215,7 +215,7 @@ TEST_F(directory_test, a_stopped_process_is_taken_for_gone_and_comes_back_when_i
 /// Three hosts on one network, each with a directory and a box, "on1" to "on3".
 class directories_of_three_hosts : public directory_test {
 protected:
-    /// `more(number)`: words for the directory of that host.
+    /// `more(number)`: extra arguments for the directory of that host.
     template <typename More>
     void start(const std::string& bridge, More more) {
         hosts_.resize(4);
@@ -247,7 +247,7 @@ protected:
         for (const char* each : {"on1", "on2", "on3"})
             EXPECT_NE(said.find(each), std::string::npos) << said;
         EXPECT_EQ(all.join(), 0);
-        boxes_[1].kill();  // Or it would start its directory again.
+        boxes_[1].kill();  // Otherwise it would restart its directory.
         directories_[1].kill();
         EXPECT_TRUE(soon(1, hosts_[2], {"find", "name=on2"}));
         EXPECT_EQ(answer(hosts_[0], "on3"), "on3 got hello\n");
@@ -255,13 +255,13 @@ protected:
             boxes_[each].kill();
             end(directories_[each]);
         }
-        // That is not kept, either, how the killed one was started.
+        // Forgets how the killed one was started, too.
         child_process last = tool(hosts_[1], {"directory", "--end-after", "1"});
         EXPECT_EQ(last.join(), 0);
     }
 
 private:
-    // Made by start(), as not every machine can.
+    // Created by start(), since not every machine can.
     std::deque<network_host> hosts_;
     std::vector<child_process> directories_, boxes_;
 };

@@ -15,8 +15,8 @@
 
 #include "conformance/child_process.hpp"
 
-// Either side of every form of call, killed at any moment, again and again: each call ends
-// exactly once, and nothing is left of it.
+// Either side of every form of call, killed at random moments, again and again: each call ends
+// exactly once, and leaves nothing behind.
 namespace amalgam {
 namespace {
 
@@ -25,14 +25,14 @@ using conformance::channel;
 using conformance::child_process;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int rounds = 25;  // Each is some ten times as slow.
+constexpr int rounds = 25;  // Each takes about ten times as long.
 #else
 constexpr int rounds = 250;
 #endif
 
 const std::string large(300'000, 'l');
 
-/// What is called, in either direction. Holds what is answered late.
+/// Procedures called in either direction. Holds responders for late answers.
 struct called {
     explicit called(engine& where) {
         where.define("echo", [](std::string text) { return text; });
@@ -48,7 +48,7 @@ struct called {
     std::optional<responder<int>> held;
 };
 
-/// Calls in every form until the far side is gone; returns how many ended otherwise than once.
+/// Calls in every form until the far side is gone; returns how many did not end exactly once.
 class caller {
 public:
     explicit caller(engine& where) : where_(where) {}
@@ -137,7 +137,7 @@ std::uint64_t value_of(engine& which, std::string_view name) {
 }
 
 /// Starts processes and kills them after a random time, since a process that has run ULTs should
-/// not fork. Hears "uri", or "uri address" for a client; says the server's address.
+/// not fork. Receives "uri", or "uri address" for a client; sends the server's address.
 int start_and_kill(channel& parent) {
     seeded_random chance(20261122);
     for (;;) {
@@ -198,7 +198,7 @@ TEST_P(killed_calls, of_a_client_leave_nothing_at_the_server) {
         killer.line().say(std::string(is_shm() ? "shm:// " : "tcp:// ") + server.address());
         ASSERT_EQ(killer.line().hear(), "begun");
         ASSERT_EQ(killer.line().hear(), "killed");
-        // One that died before it had called is not known here, and nothing is left of it.
+        // A client killed before its first call is unknown here, and leaves nothing behind.
         while (!lost.wait_for(10ms) && value_of(server, "rpc.running") != 0) {
         }
         server.run([&] { serves.held.reset(); });

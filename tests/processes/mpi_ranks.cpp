@@ -1,8 +1,8 @@
-// What mpi_ranks_test starts under mpirun: every rank serves all others and asks all others, at
-// the same time. "mpi_ranks talk" ends when all have what they asked for; in "mpi_ranks lose" the
-// last rank kills itself in the midst of it, and in "mpi_ranks vanish" after it, while the others
-// end; "mpi_ranks call" talks by engines, in calls and bulks. Exit code 1 and a line per rank that
-// is not content.
+// Started by mpi_ranks_test under mpirun: every rank serves all others and sends requests to all
+// others, at the same time. "mpi_ranks talk" ends when all have their answers; in "mpi_ranks lose"
+// the last rank kills itself in the middle, and in "mpi_ranks vanish" afterwards, while the others
+// end; "mpi_ranks call" uses engines, with calls and bulks. Exit code 1 and a line for each rank
+// with a failure.
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -45,7 +45,7 @@ std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
     return made;
 }
 
-/// Keeps what it sends until it has left.
+/// Keeps its bytes until sent.
 struct sending : completion {
     explicit sending(std::vector<std::byte> what)
         : completion(&on_done), bytes(std::move(what)), piece(bytes) {}
@@ -79,7 +79,7 @@ public:
     void talk(int own, int size) {
         for (int other = 0; other < size; ++other)
             if (other != own) ask(other);
-        // Nobody leaves before all have what they asked for.
+        // Nobody leaves before all have their answers.
         for (int other = 0; other < size; ++other)
             if (other != own) send(peer_of(other), done_tag, {});
         until([&] { return done_ == size - 1; });
@@ -87,7 +87,7 @@ public:
 
     void lose(int own, int size) {
         const int doomed = size - 1;
-        if (own == doomed) {  // Dies when it has been talked with.
+        if (own == doomed) {  // Dies in the middle of communication.
             until([&] { return echoed_ >= 20; });
             std::raise(SIGKILL);
         }
@@ -102,7 +102,7 @@ public:
         }
         expect(never.is_over && never.how == errc::disconnected, "the receive is disconnected");
         expect(why_lost_ == errc::disconnected, "the loss is told as disconnected");
-        // The others are not harmed.
+        // The others are unaffected.
         for (int other = 0; other < doomed; ++other)
             if (other != own) {
                 ask(other);
@@ -182,7 +182,7 @@ private:
                                         std::string(name(one.how.code)));
     }
 
-    /// Everything that one rank may want of another.
+    /// Every kind of request of one rank to another.
     void ask(int other) {
         const peer_id peer = peer_of(other);
         for (std::size_t bytes : {0, 1, 8, 100, 1000, 4000, 4096, 5000, 65000, 65535, 65536, 65537,
@@ -195,7 +195,7 @@ private:
         expect(told.size() == remote_key::wire_bytes, "a key comes");
         const remote_key key =
             remote_key::decode(std::span<const std::byte, remote_key::wire_bytes>(told));
-        // Each asker has a third of the memory for itself.
+        // Each asking rank has a third of the memory for itself.
         const std::uint64_t offset = served_bytes / 3 * static_cast<std::uint64_t>(mine_);
         const auto out = pattern(served_bytes / 3, static_cast<std::uint64_t>(mine_));
         std::vector<std::byte> in(out.size());
@@ -258,7 +258,7 @@ void call(int own, int size) {
     here.define("content", [&] {
         if (++content == size - 1) all_content.set();
     });
-    // Last: who has it has all.
+    // Last: implies all others.
     here.define("is_ready", [] { return true; });
 
     for (int other = 0; other < size; ++other) {

@@ -9,9 +9,9 @@
 namespace amalgam::conformance {
 namespace {
 
-/// mpirun of mpi_ranks: its output.
+/// Output of mpi_ranks under mpirun.
 std::string three_ranks(const char* mode, std::vector<std::string> more = {}) {
-    // Only where mpirun insists, as in containers.
+    // Required by mpirun for root, as in containers.
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
     std::vector<std::string> command{"mpirun", "-n", "3", "--oversubscribe"};

@@ -26,7 +26,7 @@ using conformance::channel;
 using conformance::child_process;
 using operation = conformance::text_operation;
 
-/// Runs a command with the shell; returns its exit code and what it printed.
+/// Runs a shell command; returns its exit code and output.
 std::pair<int, std::string> run_command(const std::string& command) {
     std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
     if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
@@ -38,7 +38,7 @@ std::pair<int, std::string> run_command(const std::string& command) {
     return {WIFEXITED(how) ? WEXITSTATUS(how) : 255, output};
 }
 
-/// What runs in the host: one port, and the orders that come over the line.
+/// Runs in the host: one port, and commands from the line.
 class resident final : public message_sink {
 public:
     explicit resident(channel& line) : line_(line) {}
@@ -155,8 +155,8 @@ private:
     std::unique_ptr<port> port_;
 };
 
-/// With a view of /sys of its own, where libraries look for interfaces: it shows those of the
-/// network that its reader was in when it was mounted.
+/// With its own view of /sys, where libraries look for interfaces: a mount shows the network
+/// namespace of the process that mounted it.
 int enter_new_network() {
     if (::unshare(CLONE_NEWNET | CLONE_NEWNS) != 0) return errno;
     if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return errno;

@@ -7,47 +7,47 @@
 
 namespace amalgam::processes {
 
-/// A host of a test's own network: a child process in a network namespace that has no name, so
-/// that nothing of it stays behind, also when the test is killed. It runs one port, on orders.
+/// A host on a test network: a child process in an unnamed network namespace, so that nothing of it
+/// stays behind even if the test is killed. It runs one port, on command.
 ///
 /// Threads: one at a time.
-/// Failure: functions throw std::runtime_error with what the host said.
+/// Failure: functions throw std::runtime_error with the host's message.
 class network_host {
 public:
     network_host();
 
-    /// Why namespaces, virtual cables and (with `nat`) address translation cannot be had here;
-    /// none when they can: it was tried.
+    /// Why namespaces, virtual cables and (with `nat`) address translation do not work here; empty
+    /// if they do, by trying.
     static std::optional<std::string> why_not(bool nat);
 
-    /// A cable with `here` at this end and `there` at the other, both up.
-    /// Addresses with their prefix: "10.1.0.1/24"; empty for none but link-local ones.
+    /// A cable named `here` at this end and `there` at the other, both up. Addresses include their
+    /// prefix: "10.1.0.1/24"; empty means link-local only.
     void plug(const std::string& here, const std::string& address, network_host& other,
               const std::string& there, const std::string& other_address);
-    /// Runs a command in this host, "ip route add …"; returns what it printed.
+    /// Runs a command in this host, "ip route add …"; returns its output.
     std::string run(const std::string& command);
 
-    /// For programs that are to run in this host: nsenter enters its network by it.
+    /// For running programs in this host: nsenter enters its network by this.
     pid_t pid() const noexcept { return process_.pid(); }
 
     /// Opens the port; returns its address.
     std::string open(const std::string& uri, int silence_limit_ms = 5000);
-    /// What the refusal to open one says.
+    /// The error text of a failed open.
     std::string complaint(const std::string& uri);
     std::string explain();
-    /// Looks a peer up and sends it `text`; returns how that ended: "ok", "unreachable" …
+    /// Looks up a peer and sends it `text`; returns how that ended: "ok", "unreachable" …
     std::string send(const std::string& address, const std::string& text);
-    /// The same to the sender of the last message, on the connection that it came by.
+    /// The same to the sender of the last message, over the connection it arrived on.
     std::string reply(const std::string& text);
     /// Waits for a message; returns "TEXT from ADDRESS".
     std::string receive();
     /// Posts a receive for a message of the last peer, which the test never sends.
     void expect();
-    /// Posts a send to the last peer and does not wait.
+    /// Posts a send to the last peer without waiting.
     void post(const std::string& text);
-    /// Waits for the end of what expect() or post() posted last.
+    /// Waits for the end of the last expect() or post().
     std::string ended();
-    /// How many peers were lost so far, and are known to be.
+    /// Number of peers reported lost so far.
     int lost();
 
 private:

@@ -1,4 +1,4 @@
-// What only a network shows: address translation, several interfaces, a cable that is cut.
+// Behavior that only a network shows: address translation, several interfaces, a cut cable.
 #include <gtest/gtest.h>
 
 #include "processes/network_host.hpp"
@@ -19,7 +19,7 @@ std::string port_of(const std::string& address) {
     return address.substr(address.rfind(':') + 1);
 }
 
-/// Once for each transport that this build has and that goes from network to network.
+/// For each transport in this build that works between networks.
 using between_networks = testing::TestWithParam<std::string>;
 
 INSTANTIATE_TEST_SUITE_P(tcp, between_networks, testing::Values("tcp"));
@@ -51,7 +51,7 @@ TEST_P(between_networks, a_caller_behind_address_translation_is_answered_on_its_
     const std::string address = net.server.open(GetParam() + "://10.2.0.2:0");
     EXPECT_EQ(net.caller.open(GetParam() + "://"), "");
     EXPECT_EQ(net.caller.send(address, "question"), "ok");
-    // The server sees the router only, and has no route to the caller.
+    // The server sees only the router, and has no route to the caller.
     EXPECT_TRUE(begins(net.server.receive(), "question from " + GetParam() + "://10.2.0.1:"));
     EXPECT_EQ(net.server.reply("answer"), "ok");
     EXPECT_EQ(net.caller.receive(), "answer from " + address);
@@ -69,7 +69,7 @@ TEST(behind_translation, a_server_is_unreachable_over_ucx_which_says_its_own_add
     net.server.open("ucx+tcp://10.2.0.2:7000");
     net.caller.open("ucx+tcp://");
     EXPECT_EQ(net.caller.send("ucx+tcp://10.1.0.1:7000", "question"), "unreachable");
-    // The way that is left to such a server.
+    // Such a server must use this.
     net.server.open("tcp://10.2.0.2:7000");
     net.caller.open("tcp://");
     EXPECT_EQ(net.caller.send("tcp://10.1.0.1:7000", "question"), "ok");
@@ -105,7 +105,7 @@ struct two_cables : testing::Test {
 
 TEST_F(two_cables, a_port_named_by_its_interface_listens_there_and_is_left_by_it) {
     const std::string address = there->open("tcp://10.1.0.2:0");
-    // The short way is the first cable; it swallows everything.
+    // The preferred route is the first cable, which drops everything.
     here->run("ip route add 10.1.0.2/32 dev second0 metric 4000");
     here->run("ip route add 10.1.0.2/32 dev first0 metric 1");
     there->run(
@@ -164,11 +164,11 @@ TEST_F(two_cables, a_host_that_is_cut_off_is_lost_when_the_limit_is_over) {
         const std::string address = there->open("tcp://10.1.0.2:0", 1000);
         here->open("tcp://10.1.0.1:0", 1000);
         while (here->send(address, "x") != "ok") {
-        }  // The cable needs a moment to be up again.
+        }  // The cable takes a moment to be up again.
         there->receive();
         const int lost_before = here->lost();
         there->run("ip link set first0 down");
-        // Waiting for it, or with bytes under way that nobody acknowledges.
+        // Waiting for it, or with unacknowledged bytes in flight.
         if (!idle) here->post(std::string(20'000, 'x'));
         here->expect();
         EXPECT_EQ(here->ended(), "disconnected");

@@ -1,5 +1,5 @@
-// One engine at several addresses, in processes of their own: on one host, and between two hosts
-// with two cables, one of which is cut.
+// One engine at several addresses, in separate processes: on one host, and between two hosts with
+// two cables, one of which is cut.
 #include <atomic>
 #include <cstdlib>
 #include <optional>
@@ -28,7 +28,7 @@ using conformance::channel;
 using conformance::child_process;
 
 constexpr std::size_t memory_bytes = std::size_t{24} << 20;
-// Longer than a test ever keeps the client's stream waiting.
+// Longer than any test blocks the client's stream.
 const engine_options impatient{.ports = {.silence_limit = 3s}};
 const engine_options patient{.ports = {.silence_limit = 60s}};
 
@@ -47,7 +47,7 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-/// Runs the commands that come over the line, until it hears something else.
+/// Runs commands from the line, until something else arrives.
 std::string obey(channel& line) {
     for (;;) {
         const std::string order = line.hear();
@@ -56,7 +56,7 @@ std::string obey(channel& line) {
     }
 }
 
-/// Serves its memory, and what it is now; hears the URIs, says the addresses.
+/// Serves its memory, and a checksum of it; receives the URIs, sends the addresses.
 int serve(channel& line) {
     engine server{words_of(obey(line)), patient};
     std::vector<std::byte> memory = pattern(memory_bytes);
@@ -68,8 +68,8 @@ int serve(channel& line) {
     return 0;
 }
 
-/// Moves the server's memory in one piece; hears "URIs" and then "addresses", and for each order
-/// "pull" or "push" stops at a quarter of it until told to go on.
+/// Moves the server's memory in one transfer; receives "URIs" and then "addresses", and for each
+/// command "pull" or "push" pauses at a quarter of it until told to continue.
 int use(channel& line) {
     engine client{words_of(obey(line)), impatient};
     const peer there = client.lookup(words_of(obey(line)));
@@ -108,7 +108,7 @@ int use(channel& line) {
             mine = pattern(memory_bytes, seed);
             outcome = memory.try_push(mine, how);
         }
-        // By a way that is cut already, perhaps, but not known to be lost yet.
+        // Perhaps over a path that is already cut, but not known to be lost yet.
         const auto sum = client.procedure<std::uint32_t()>("sum", {.idempotent = true})
                              .on(there)
                              .retrying(3)
@@ -124,7 +124,7 @@ int use(channel& line) {
     }
 }
 
-/// A child in a network namespace without a name; see network_host.
+/// A child in an unnamed network namespace; see network_host.
 child_process host(int (*body)(channel&)) {
     return child_process([body](channel& line) {
         if (::unshare(CLONE_NEWNET) != 0) return 1;

@@ -1,4 +1,4 @@
-// The bare libraries themselves, where they were built: each answers every question it knows.
+// The bare libraries, if built: each answers every question it supports.
 #include <cstdio>
 #include <string>
 #include <tuple>
@@ -35,7 +35,7 @@ TEST_P(peers, answer_with_a_figure_for_every_size) {
         for (std::size_t n; (n = std::fread(piece, 1, sizeof piece, pipe)) > 0;)
             output.append(piece, n);
         const int ended = ::pclose(pipe);
-        if (WIFEXITED(ended) && WEXITSTATUS(ended) == 3) continue;  // It has no such thing.
+        if (WIFEXITED(ended) && WEXITSTATUS(ended) == 3) continue;  // Not supported.
         ASSERT_EQ(ended, 0) << command << ": " << output;
         const auto start = output.find('{');
         ASSERT_NE(start, std::string::npos) << command << ": " << output;

@@ -22,7 +22,7 @@ TEST(forked_peer, tells_by_its_line_why_it_failed) {
             EXPECT_STREQ(told.what(), "no room");
         }
     }
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");  // Told once.
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");  // Reported once.
 }
 
 TEST(forked_peer, a_failure_that_nobody_read_is_told_at_the_end) {

@@ -9,7 +9,7 @@
 namespace amalgam::perf {
 namespace {
 
-// Narrow for a font's mean: what does not fit by this is cut off everywhere.
+// Less than a typical font's average width: what exceeds its space even so is certainly cut off.
 constexpr double narrow = 0.5;
 
 TEST(plot, shows_long_titles_and_names_whole) {

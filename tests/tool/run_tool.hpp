@@ -12,7 +12,7 @@ struct outcome {
     std::string output;  ///< Standard output and error together.
 };
 
-/// Runs it to its end, by the shell.
+/// Runs it to the end, in a shell.
 inline outcome run_tool(const std::string& program, const std::string& arguments) {
     const std::string command = program + " " + arguments + " 2>&1 </dev/null";
     std::FILE* pipe = ::popen(command.c_str(), "r");

@@ -1,4 +1,4 @@
-// What the tool's options change, each by something that is only so when it is heeded.
+// The tool's options, each tested by an effect it alone has.
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -25,13 +25,13 @@ namespace {
 
 namespace files = std::filesystem;
 
-/// A folder of the test's own.
+/// A folder for the test.
 class tool_options : public testing::Test {
 protected:
     void SetUp() override { files::create_directories(folder); }
     void TearDown() override { files::remove_all(folder); }
 
-    /// Of the tool, which runs in that folder.
+    /// Runs the tool in that folder.
     outcome tool(const std::string& arguments) {
         return run_tool("cd " + folder.string() + " && " AMALGAM_TOOL, arguments);
     }
@@ -39,7 +39,7 @@ protected:
         std::ifstream in(folder / file);
         return {std::istreambuf_iterator<char>(in), {}};
     }
-    /// What `amalgam inject show` says behind that word.
+    /// What `amalgam inject show` prints after that word.
     std::string shown(const std::string& image, const std::string& word) {
         std::istringstream lines(tool("inject show " + image).output);
         for (std::string line; std::getline(lines, line);)
@@ -83,7 +83,7 @@ TEST_F(tool_options, inject_build_calls_the_image_as_name_says) {
 }
 
 TEST_F(tool_options, perf_moves_so_many_bytes_so_often_at_once_as_size_and_depth_say) {
-    // By what it says it did, and by what that comes to.
+    // Checks the reported values, and their effect.
     for (const auto& [options, bytes, depth] :
          {std::tuple{"", 64, 16}, {" --size 4096", 4096, 16}, {" --depth 3", 64, 3}}) {
         const auto got = tool(std::string("perf rpc-rate --seconds 0.05 --json") + options);
@@ -95,7 +95,7 @@ TEST_F(tool_options, perf_moves_so_many_bytes_so_often_at_once_as_size_and_depth
     }
 }
 
-/// A directory that nobody finds who is not told of it.
+/// A directory found only by those told its address.
 class tool_find : public tool_options {
 protected:
     void SetUp() override {
@@ -103,7 +103,7 @@ protected:
         for (int i = 0; i < 3; ++i)
             all.push_back(here.add({{"type", "lamp"}}));
     }
-    /// Where nothing is said of a directory there is none.
+    /// By default there is no directory.
     outcome find(const std::string& options) {
         return run_tool("AMALGAM_DIRECTORY=tcp://127.0.0.1:1 " AMALGAM_TOOL,
                         "find type=lamp" + options);
@@ -132,7 +132,7 @@ TEST_F(tool_find, lists_as_many_as_most_says_and_tells_that_there_are_more) {
     EXPECT_FALSE(has(find(" --most 3 --at " + on.address()).output, "and more"));
 }
 
-/// The only child of this process that is left.
+/// The only remaining child of this process.
 std::optional<pid_t> only_child() {
     std::optional<pid_t> found;
     for (const auto& each : files::directory_iterator("/proc")) {
@@ -151,8 +151,8 @@ std::optional<pid_t> only_child() {
 }
 
 TEST_F(tool_options, a_directory_with_detach_serves_in_a_session_of_its_own_behind_its_command) {
-    ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // Its parent is gone: it becomes ours.
-    // Were it not detached, its command would end with it.
+    ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // Adopts it when its parent is gone.
+    // If it were not detached, its command would not return before it ends.
     const auto started = tool("directory shm:// --detach --end-after 60 >said");
     EXPECT_EQ(started.code, 0);
     const auto directory = only_child();

@@ -1,4 +1,4 @@
-// The command line tool as a user meets it: real processes, what they print, their exit codes.
+// The command line tool as users see it: real processes, their output, their exit codes.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -249,7 +249,7 @@ TEST(tool_perf_vs, a_missing_library_is_one_line_and_the_rest_goes_on) {
     EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1 + 1 + 22) << got.output;
 }
 
-/// A folder with a peer that answers every question with a figure that is known.
+/// A folder with a peer that answers every question with a known figure.
 class tool_perf_with_a_peer : public testing::Test {
 protected:
     void SetUp() override {

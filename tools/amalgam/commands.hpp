@@ -8,17 +8,18 @@
 
 namespace amalgam::tool {
 
-/// Each adds its sub-command to `app`; when that was chosen, CLI11 runs its callback, which
-/// throws amalgam::error for what the user should read, or exit_code to end quietly.
-void add_info(CLI::App& app);       ///< What this machine and build can do.
-void add_ping(CLI::App& app);       ///< Round trips to an engine elsewhere.
+/// Each adds its sub-command to `app`. If that is chosen, CLI11 runs its callback, which throws
+/// amalgam::error to show to the user, or exit_code to end quietly.
+void add_info(CLI::App& app);       ///< Capabilities of this machine and build.
+void add_ping(CLI::App& app);       ///< Round trips to a remote engine.
 void add_perf(CLI::App& app);       ///< Latency, rate and bandwidth over one transport.
 void add_run(CLI::App& app);        ///< Starts the groups of a flow program.
 void add_directory(CLI::App& app);  ///< The directory of a host.
 void add_find(CLI::App& app);       ///< Resources by attribute.
 void add_inject(CLI::App& app);     ///< Images of code.
 
-/// What `work()` returns; where it finds the argument `name` malformed, the command line is wrong.
+/// Returns the result of `work()`. If that finds the argument `name` malformed, reports a command
+/// line error.
 template <typename Work>
 auto of_argument(const std::string& name, Work work) {
     try {
@@ -29,7 +30,7 @@ auto of_argument(const std::string& name, Work work) {
     }
 }
 
-/// Thrown by a sub-command that has already said what there is to say.
+/// Thrown by a sub-command that has already printed its message.
 struct exit_code {
     int value;
 };

@@ -32,7 +32,7 @@ struct server_options {
     bool makes_way = false;
 };
 
-/// Goes on in a process of its own, in a session of its own; the first one ends.
+/// Continues in a new process, in its own session; the first process exits.
 void detach() {
     const pid_t child = ::fork();
     if (child == -1) throw error(errc::no_memory, "the system gives no process to detach to");
@@ -46,7 +46,7 @@ bool is_of_host(const server_options& options) {
            options.uris.end();
 }
 
-/// What a context has to say to start this one again.
+/// The arguments a context needs to restart this directory.
 std::vector<std::string> words_of(const server_options& options) {
     std::vector<std::string> words = options.uris;
     const auto add = [&](const char* option, const std::string& value) {
@@ -61,9 +61,9 @@ std::vector<std::string> words_of(const server_options& options) {
     return words;
 }
 
-/// One that a context started here, meanwhile, makes way.
+/// If a context has started a directory here meanwhile, that one makes way.
 std::unique_ptr<engine> open_engine(const server_options& options) {
-    int most_attempts = 50;  // Where nobody is asked it is something else that has the address.
+    int most_attempts = 50;  // If nobody answers, something else has the address.
     std::unique_ptr<engine> on;
     for (int attempts = 0; on == nullptr; ++attempts) {
         try {
@@ -87,7 +87,7 @@ std::unique_ptr<engine> open_engine(const server_options& options) {
 
 void serve(const server_options& options) {
     if (options.detach) detach();
-    sigset_t ends;  // Blocked before there are threads, so that they come here.
+    sigset_t ends;  // Blocked before threads exist, so that they are delivered here.
     ::sigemptyset(&ends);
     for (const int each : {SIGINT, SIGTERM})
         ::sigaddset(&ends, each);

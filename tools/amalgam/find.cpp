@@ -18,7 +18,7 @@ struct find_options {
     unsigned most = 100;
 };
 
-/// "type=server" is given, "rack" is asked for.
+/// "type=server" is a condition, "rack" is asked for.
 attribute_list query_of(const std::vector<std::string>& attributes) {
     attribute_list query;
     for (const std::string& each : attributes) {

@@ -49,7 +49,7 @@ const char* reach_of(const capabilities& can) {
                                    : "this process only";
 }
 
-/// Opens the port for real: what is said is what a program would get.
+/// Really opens the port, and reports what a program would get.
 void explain(const transport_registry& registry, const std::string& where, bool json) {
     const std::unique_ptr<port> opened =
         of_argument("--explain", [&] { return registry.open(where).value(); });

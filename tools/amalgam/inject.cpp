@@ -18,7 +18,7 @@
 namespace amalgam::tool {
 namespace {
 
-/// What --processor may name.
+/// Values of --processor.
 constexpr std::pair<std::string_view, architecture> known_processors[] = {
     {"x86-64", architecture::x86_64}, {"aarch64", architecture::aarch64}};
 
@@ -34,7 +34,7 @@ struct build_options {
     std::string key;
 };
 
-/// Where this program is installed its headers are, too. Nothing: it is not installed.
+/// The installed headers next to this program. Empty if not installed.
 std::optional<std::string> installed_headers() {
     std::error_code failed;
     const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);

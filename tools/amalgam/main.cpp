@@ -14,7 +14,7 @@
 
 namespace {
 
-/// The command that was given has commands of its own, and none of them was given.
+/// Error for a command without the sub-command it needs.
 std::string explain_choice(const CLI::App& at, const std::string& path) {
     std::string names;
     const CLI::App* first = nullptr;
@@ -29,7 +29,7 @@ std::string explain_choice(const CLI::App& at, const std::string& path) {
                        names, path.empty() ? "example: amalgam info" : first->get_footer());
 }
 
-/// What is wrong with a command line, what was expected, and an example: each command has one as
+/// What is wrong with a command line, what was expected, and an example, which each command has as
 /// the footer of its help.
 std::string explain(const CLI::App& app, const CLI::ParseError& wrong) {
     const CLI::App* at = &app;
@@ -68,15 +68,15 @@ int run(int argc, char** argv) {
     } catch (const amalgam::tool::exit_code& code) {
         return code.value;
     } catch (const std::exception& e) {
-        // fmt says of a full device that it "cannot write to file"; which one is said below.
+        // For a full device fmt only says "cannot write to file"; the details follow below.
         if (std::ferror(stdout) == 0) std::fprintf(stderr, "amalgam: %s\n", e.what());
         return 1;
     }
     return 0;
 }
 
-/// A pipe or socket of ours would else take the place of a standard descriptor that is closed.
-/// What cannot be written stays an error.
+/// Otherwise one of our pipes or sockets would take the place of a closed standard descriptor.
+/// Writing to it remains an error.
 void fill_standard_descriptors() {
     int nothing = 0;
     do

@@ -66,7 +66,7 @@ std::string names_of_tests() {
     return names;
 }
 
-/// Each is empty when what was given is right.
+/// Each is empty if the argument is valid.
 std::string refusal_of_test(const std::string& name) {
     if (name == "all") return "";
     for (const auto& one : perf::all_tests())
@@ -83,12 +83,12 @@ std::string refusal_of_plot(const std::string& path) {
         path);
 }
 
-/// The tests, URIs and libraries of a command line, and how what they give is shown.
+/// The tests, URIs and libraries of a command line, and the output of their results.
 class perf_run {
 public:
     explicit perf_run(const perf_options& options) : options_(options), compare_(options.vs) {}
 
-    /// One measurement of ours and the peers', shown; `size_bytes` 0 is what was asked.
+    /// Runs and prints one measurement of ours and the peers'; `size_bytes` 0 means as requested.
     perf::comparison run(const perf::perf_test& test, const std::string& uri,
                          std::size_t size_bytes = 0) {
         perf::request asked = options_.asked;
@@ -101,7 +101,7 @@ public:
         return one;
     }
 
-    /// One test by size: a line for each URI and each library.
+    /// One test by size: a line per URI and library.
     perf::plot_panel sweep(const perf::perf_test& test) {
         const bool time = test.shows == perf::figure::time;
         std::map<std::string, perf::plot_line> lines;
@@ -152,13 +152,13 @@ private:
 };
 
 bool is_drawn(const perf::perf_test& test, const perf_options& options) {
-    // Of all, what a program sees of a transport; the rest is drawn when asked for by name.
+    // For `all`, only what users see of a transport; other tests are drawn if requested by name.
     return options.test == test.name || test.name == "rpc-latency" || test.name == "bulk-pull";
 }
 
 void perf_command(const perf_options& options) {
     for (const std::string& uri : options.uris) {
-        // A wrong one is told here, before anything forks.
+        // Reports a malformed URI before anything forks.
         if (parse_uri(uri).value().scheme == "loop")
             throw error(errc::unsupported,
                         fmt::format("{} stays within one process, and this measures between two: "

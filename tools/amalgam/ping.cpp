@@ -24,7 +24,7 @@ struct ping_options {
     unsigned timeout_ms = 1000;
 };
 
-/// The URI of a port that can call `there` and need not be found itself.
+/// URI of a port that can call `there` without listening.
 std::string caller_uri(const uri& there) {
     return there.protocol.empty() ? there.scheme + "://"
                                   : there.scheme + "+" + there.protocol + "://";
@@ -38,7 +38,7 @@ void ping(const ping_options& options) {
         if (std::find(ports.begin(), ports.end(), one) == ports.end()) ports.push_back(one);
     }
     engine client(ports, {.name = "ping"});
-    const bool several = options.uris.size() > 1;  // Of one engine.
+    const bool several = options.uris.size() > 1;  // Addresses of one engine.
     const auto echo = client.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
 
     double best = 0, worst = 0, sum = 0;

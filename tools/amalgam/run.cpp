@@ -31,7 +31,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
     return std::chrono::milliseconds(static_cast<long>(seconds * 1000));
 }
 
-/// Seconds between these; nan is none.
+/// Seconds in this range; nan is rejected.
 CLI::Validator seconds(double least, double most) {
     return CLI::Validator(
         [=](const std::string& text) {
@@ -101,7 +101,7 @@ void add_run(CLI::App& app) {
                     "Seconds after which a host that is not heard of is lost")
         ->check(seconds(0.1, 86400))
         ->capture_default_str();
-    sub->add_flag("--agent", options->agent)->group("");  // The other end of --ssh.
+    sub->add_flag("--agent", options->agent)->group("");  // The remote end of --ssh.
     sub->add_option("program", options->command, "After --: the program and its arguments");
     sub->positionals_at_end();
     sub->callback([options, sub] {

@@ -20,9 +20,10 @@ engine_options polling(const char* name) {
     return {.name = name, .spin = always_spin};
 }
 
-/// Shows its memory, of the heap or of a cache, until the measuring process closes the channel.
+/// Exposes its memory, from the heap or a cache, until the measuring process closes the channel.
 void serve(const request& asked, bool pooled, channel& talk) {
-    // Before the engine, so that its handler is over when they end, also by an exception.
+    // Declared before the engine, so that its handler has ended when these are destroyed, even by
+    // an exception.
     std::optional<bulk_cache> cache;
     bulk_buffer buffer;
     std::vector<std::byte> memory;

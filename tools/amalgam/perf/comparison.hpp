@@ -14,30 +14,30 @@
 
 namespace amalgam::perf {
 
-/// One test over one URI, and what bare libraries do over the same medium.
+/// One test over one URI, compared with bare libraries over the same medium.
 struct comparison {
     measurement ours;
-    std::vector<std::optional<measurement>> peers;  ///< As the libraries are listed.
+    std::vector<std::optional<measurement>> peers;  ///< In the order of the libraries.
 };
 
-/// What a test is about, as a number: microseconds, calls a second, GiB a second.
+/// The test's result as a number: microseconds, calls per second, GiB per second.
 double figure_of(const perf_test& test, const measurement& m);
 /// "us", "1/s", "GiB/s"
 std::string_view unit_of(const perf_test& test);
 
-/// Runs tests beside bare libraries. A library that is missing is said once on the standard error
-/// stream, and left out.
+/// Runs tests along with bare libraries. A missing library is reported once on standard error, and
+/// left out.
 ///
 /// Threads: one.
 class comparer {
 public:
     explicit comparer(std::vector<std::string> libraries) : libraries_(std::move(libraries)) {}
 
-    /// Failure: throws what our own measurement did.
+    /// Failure: throws the error of our own measurement.
     comparison run(const perf_test& test, const request& asked);
 
     std::string table_head() const;
-    /// Ratios are ours over theirs, whichever way is better.
+    /// Ratios are ours over theirs, whichever direction is better.
     std::string table_row(const perf_test& test, const comparison& one) const;
 
 private:
@@ -45,7 +45,7 @@ private:
                                     const request& asked);
 
     std::vector<std::string> libraries_;
-    std::map<std::string, std::optional<measurement>> measured_;  // By everything that was asked.
+    std::map<std::string, std::optional<measurement>> measured_;  // By all parameters.
     std::map<std::string, bool> said_;
 };
 

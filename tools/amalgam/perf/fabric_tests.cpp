@@ -16,11 +16,11 @@
 namespace amalgam::perf {
 namespace {
 
-/// How many fruitless polls pass between two looks at the world outside the port.
+/// Fruitless polls between two checks outside the port.
 constexpr unsigned look_around_every = 1u << 14;
 constexpr double patience_s = 10;
 
-/// Lends one operation at a time and remembers how it ended.
+/// One operation at a time, and how it ended.
 class one_operation final : public completion {
 public:
     one_operation() noexcept : completion(&ended) {}
@@ -39,7 +39,7 @@ void fail_unless_ok(status what, std::string_view doing) {
     if (!what.ok()) throw error(what, fmt::format("{} ended with {}", doing, to_string(what)));
 }
 
-/// Posts with `post(op)` until it is taken.
+/// Retries `post(op)` until accepted.
 template <typename Post>
 void post_one(port& at, one_operation& op, Post&& post) {
     for (;;) {
@@ -57,7 +57,7 @@ void post_one(port& at, one_operation& op, Post&& post) {
     }
 }
 
-/// Polls until `done()`; throws when nothing has come of it for `patience_s`.
+/// Polls until `done()`; throws after `patience_s`.
 template <typename Done>
 void poll_until(port& at, Done&& done, std::string_view waiting_for) {
     unsigned idle = 0;
@@ -74,7 +74,7 @@ void poll_until(port& at, Done&& done, std::string_view waiting_for) {
     }
 }
 
-/// Sends every message back to where it came from; one at a time is under way.
+/// Echoes every message; one at a time is in flight.
 class echo final : public message_sink {
 public:
     explicit echo(port& at) : at_(at) {}
@@ -82,13 +82,13 @@ public:
     void on_message(message& m) noexcept override {
         to_ = m.from();
         tag_ = m.tag();
-        // The other side has the last answer before we hear that its memory is ours again.
+        // The peer may have the last answer before our send completes.
         waits_ = op_.busy;
         if (waits_) {
             next_ = m.take();
             return;
         }
-        // The answer is lent until completion, so one that is not copied is kept until then.
+        // The answer's bytes are borrowed until completion, so if not copied they are kept.
         if (m.bytes().size() > at_.can().inline_bytes) {
             kept_ = m.take();
             bytes_ = kept_.bytes();
@@ -167,9 +167,9 @@ std::unique_ptr<port> open_port(const std::string& uri) {
     return std::move(*opened);
 }
 
-/// Whose memory bytes are moved between.
+/// Memory that transfers use.
 enum class memory_kind {
-    own,   ///< Of the program, from the heap.
+    own,   ///< The program's own, from the heap.
     block  ///< From port::allocate().
 };
 
@@ -194,7 +194,7 @@ private:
     mutable_bytes bytes_;
 };
 
-/// One of the transfers in flight, with all that is lent to the port meanwhile.
+/// One transfer in flight, with everything the port borrows.
 struct transfer {
     transfer(port& at, memory_kind kind, std::size_t bytes)
         : held(at, kind, bytes), into(held.bytes()), from(held.bytes()) {}

@@ -10,7 +10,7 @@
 
 namespace amalgam::perf {
 
-/// One line of `amalgam perf`, and of every benchmark beside it.
+/// One result of `amalgam perf`, and of the benchmarks.
 struct measurement {
     std::string test;
     std::string uri;
@@ -18,15 +18,15 @@ struct measurement {
     std::size_t depth = 1;
     double ops_per_s = 0;
     double bytes_per_s = 0;
-    double p50_us = 0;  ///< Of single operations; 0 where only a rate is measured.
+    double p50_us = 0;  ///< Of single operations; 0 if only a rate is measured.
     double p99_us = 0;
 };
 
-/// One JSON object, no line end.
+/// One JSON object, without line end.
 std::string to_json(const measurement&);
-/// Back from it; nothing when it is no such object.
+/// Parses it; empty if it is malformed.
 std::optional<measurement> measurement_from_json(const std::string& text);
-/// The head, and a row, of the table for people.
+/// Header and row of the table for people.
 std::string table_head();
 std::string table_row(const measurement&);
 
@@ -36,11 +36,11 @@ inline double seconds_since(clock_type::time_point start) {
     return std::chrono::duration<double>(clock_type::now() - start).count();
 }
 
-/// Runs `once` again and again for about `seconds` and says how long it takes.
+/// Runs `once` repeatedly for about `seconds` and measures its time.
 ///
-/// Two phases, because reading the clock costs as much as a short round trip: most of the
-/// time blocks of operations are timed whole, and ops_per_s is that of the median block, so
-/// that an interruption by the machine moves no figure; then single ones are, for p50 and p99.
+/// Two phases, because reading the clock takes as long as a short round trip: most of the time
+/// whole blocks of operations are timed, and ops_per_s is that of the median block, so that
+/// interruptions by the machine do not matter; then single operations, for p50 and p99.
 template <typename Operation>
 measurement measure_round_trips(double seconds, Operation&& once) {
     constexpr int block = 200;

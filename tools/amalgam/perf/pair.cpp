@@ -21,14 +21,14 @@
 namespace amalgam::perf {
 namespace {
 
-// Begins a line that says why the other process ends; no other line begins so.
+// First character of a line that reports why the other process ends; used by no other line.
 constexpr char failure_mark = '!';
 
 [[noreturn]] void peer_left() {
     throw error(errc::disconnected, "the other process of the measurement ended early");
 }
 
-/// The measured side's part of a measurement: what goes wrong is told to the other side.
+/// Runs the measured side; reports failures to the other side.
 void run_peer(const std::function<void(channel&)>& peer, channel& talk) {
     try {
         peer(talk);
@@ -39,7 +39,7 @@ void run_peer(const std::function<void(channel&)>& peer, channel& talk) {
     }
 }
 
-/// A socket between the two ranks, of which rank 0 listens.
+/// A socket between the two ranks; rank 0 listens.
 unique_fd meet(const std::string& name, bool listens) {
     sockaddr_un where{};
     where.sun_family = AF_UNIX;
@@ -88,7 +88,7 @@ void channel::write_failure(std::string_view sentence) noexcept {
     try {
         write_line(failure_mark + std::string(sentence));
     } catch (const std::exception&) {
-        // Nobody is there to hear it.
+        // Nobody is left to read it.
     }
 }
 
@@ -118,7 +118,7 @@ forked_peer::forked_peer(const std::function<void(channel&)>& peer, int processo
     channel_ = channel(meet(ranks, !is_peer));
     if (!is_peer) return;
     run_peer(peer, channel_);
-    channel_ = channel(unique_fd{});  // The other rank waits for that, and MPI's end for it.
+    channel_ = channel(unique_fd{});  // The other rank waits for this, and MPI's end for it.
     std::exit(0);
 }
 
@@ -152,7 +152,7 @@ forked_peer::~forked_peer() {
 }
 
 bool pin_to_processor(int n) {
-    // What the process may use is read once: pinning narrows it.
+    // Allowed processors are read once: pinning narrows them.
     static const cpu_set_t allowed = [] {
         cpu_set_t set;
         CPU_ZERO(&set);

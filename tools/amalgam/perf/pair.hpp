@@ -10,20 +10,20 @@
 
 namespace amalgam::perf {
 
-/// A line of text at a time between the two processes of a measurement.
+/// A line-based channel between the two processes of a measurement.
 ///
-/// Failure: throws error{disconnected} when the other process ended, error{handler_failed} with
-/// its sentence when it failed.
+/// Failure: throws error{disconnected} if the other process ended, error{handler_failed} with its
+///          sentence if it failed.
 class channel {
 public:
     explicit channel(unique_fd fd) : fd_(std::move(fd)) {}
 
     void write_line(const std::string& line);
     std::string read_line();
-    /// What the other side's read_line() throws, once it comes to it.
+    /// Makes the other side's read_line() throw, once it gets there.
     void write_failure(std::string_view sentence) noexcept;
-    /// Tells the other side to end, and waits until it did; the failure that it wrote and nobody
-    /// has read, or nothing.
+    /// Tells the other side to end, and waits for that; returns its failure if not read yet, or
+    /// empty.
     std::string last_failure();
     /// Whether the other side closed its end. Cost: one system call.
     bool closed() const;
@@ -32,15 +32,15 @@ private:
     unique_fd fd_;
 };
 
-/// Names, in the environment, the socket by which the two ranks of an mpirun talk; as systems name
-/// abstract sockets.
+/// Environment variable with the name of the socket between the two ranks of an mpirun; an abstract
+/// socket.
 inline constexpr const char* ranks_variable = "AMALGAM_PERF_RANKS";
 
-/// Runs `peer` in a forked process, pinned to the second processor unless told, and keeps this
-/// process on the first. The destructor tells the peer to end and reaps it; a failure of the peer
-/// that was not heard before goes to the standard error stream.
+/// Runs `peer` in a forked process, pinned to the second processor unless told otherwise, and pins
+/// this process to the first. The destructor tells the peer to end and reaps it; prints a failure
+/// of the peer that was not read before to standard error.
 ///
-/// Where ranks_variable is set, the peer is rank 1: there the constructor runs `peer`, and ends the
+/// If ranks_variable is set, the peer is rank 1: there the constructor runs `peer`, and ends the
 /// process.
 ///
 /// Precondition: this process has one thread.
@@ -57,10 +57,10 @@ private:
     void fork_peer(const std::function<void(channel&)>& peer, int processor);
 
     channel channel_{unique_fd{}};
-    pid_t pid_ = -1;  ///< -1: a rank, which nobody here reaps.
+    pid_t pid_ = -1;  ///< -1: a rank, not reaped here.
 };
 
-/// Binds the calling process to the n-th processor it may use; false if it has fewer.
+/// Pins the calling process to the n-th processor it may use; false if it has fewer.
 bool pin_to_processor(int n);
 
 }  // namespace amalgam::perf

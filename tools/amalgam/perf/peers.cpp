@@ -27,14 +27,14 @@
 namespace amalgam::perf {
 namespace {
 
-constexpr int not_offered = 3;  // As benches/peers/peer.hpp says.
+constexpr int not_offered = 3;  // See benches/peers/peer.hpp.
 
 struct outcome {
-    int code;          ///< As a shell tells it.
+    int code;          ///< As reported by a shell.
     std::string said;  ///< On both outputs.
 };
 
-/// Runs `body` in a process of its own, with its outputs caught.
+/// Runs `body` in a child process, and captures its output.
 outcome run_caught(const std::function<int()>& body) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)
@@ -66,14 +66,14 @@ outcome run_caught(const std::function<int()>& body) {
     return got;
 }
 
-/// The last line that is not empty.
+/// The last non-empty line.
 std::string last_line(std::string text) {
     while (text.ends_with('\n'))
         text.pop_back();
     return text.substr(text.rfind('\n') + 1);
 }
 
-/// The line of JSON among what a program printed.
+/// The line of JSON in a program's output.
 std::string answer_in(const std::string& said) {
     for (std::size_t at = 0; at < said.size(); at = said.find('\n', at) + 1) {
         if (said[at] == '{') return said.substr(at, said.find('\n', at) - at);
@@ -82,7 +82,7 @@ std::string answer_in(const std::string& said) {
     return "";
 }
 
-/// The program beside this one, or in PATH; empty where there is none.
+/// The program next to this one, or in PATH; empty if there is none.
 std::string find_peer(const std::string& name) {
     namespace fs = std::filesystem;
     std::vector<fs::path> folders{fs::read_symlink("/proc/self/exe").parent_path()};
@@ -98,7 +98,7 @@ std::string find_peer(const std::string& name) {
     return "";
 }
 
-/// Turns this process into the program that the first word names.
+/// Replaces this process by the program named by the first word.
 int become(std::vector<std::string> words) {
     std::vector<char*> arguments;
     for (std::string& word : words)
@@ -108,7 +108,8 @@ int become(std::vector<std::string> words) {
     return 126;
 }
 
-/// This measurement by two ranks, as benches/peers/mpi.cpp starts those of the bare library.
+/// The command for this measurement with two ranks, like that of benches/peers/mpi.cpp for the bare
+/// library.
 std::vector<std::string> as_ranks(const perf_test& test, const request& asked) {
     std::vector<std::string> words{"mpirun"};
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
@@ -132,7 +133,7 @@ int measure_by_ranks(const perf_test& test, const request& asked) {
             test.name, asked.uri);
         return 1;
     }
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // Then mpirun ends its ranks, too.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // mpirun then ends its ranks, too.
     become(as_ranks(test, asked));
     fmt::print("mpirun cannot be run ({}), expected Open MPI's; example: Debian's openmpi-bin\n",
                std::strerror(errno));
@@ -197,7 +198,7 @@ std::string_view medium_of(const std::string& uri) {
     if (parsed->scheme == "shm" || parsed->scheme == "tcp")
         return parsed->scheme == "shm" ? "shm" : "tcp";
     if (protocol.starts_with("tcp") || protocol == "sockets") return "tcp";
-    // What they choose themselves within a host is shared memory.
+    // Within a host their own choice is shared memory.
     const bool within_host =
         protocol == "shm" || protocol == "sm" || protocol == "all" || parsed->scheme == "mpi";
     return within_host ? "shm" : "";

@@ -12,12 +12,12 @@ constexpr double panel_width = 560, panel_height = 400;
 constexpr double left = 78, right = 20, top = 46, bottom = 56;
 constexpr double legend_row = 22, legend_mark = 38, legend_gap = 24;
 
-/// How wide a text is at most, about: fonts differ, and an image cannot ask.
+/// Approximate upper bound: fonts differ, and an SVG image cannot measure.
 double width_of(const std::string& text, double font_size) {
     return 0.62 * font_size * static_cast<double>(text.size());
 }
 
-// Told apart also by who sees fewer colours, and with the marks by who sees none.
+// Distinguishable for the color-blind, and by the marks without any color.
 constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                    "#e69f00", "#56b4e9", "#000000", "#8a6d3b"};
 
@@ -51,10 +51,10 @@ std::string mark(std::size_t kind, double x, double y) {
     }
 }
 
-/// From a value to a place along an axis, by its logarithm.
+/// Maps a value to a position on an axis, by its logarithm.
 struct axis {
     double low, high;  ///< Values.
-    double from, to;   ///< Places.
+    double from, to;   ///< Positions.
     double at(double value) const {
         return from + (to - from) * std::log(value / low) / std::log(high / low);
     }
@@ -117,7 +117,7 @@ private:
         axis x{1, 2, x0 + left, x0 + panel_width - right};
         axis y{1, 10, panel_height - bottom, top};
         limits(what, x, y);
-        // As large as its panel has room for it.
+        // As large as fits its panel.
         const double size = std::min(15.0, 15 * (panel_width - 16) / width_of(what.title, 15));
         label(x0 + panel_width / 2, 24, "middle", what.title,
               fmt::format(" font-weight='bold' font-size='{:.1f}'", size));

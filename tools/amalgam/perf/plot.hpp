@@ -6,23 +6,22 @@
 
 namespace amalgam::perf {
 
-/// A line of a diagram: what it is, and its points in the order of x.
+/// A line of a diagram: its name, and its points in order of x.
 struct plot_line {
     std::string name;
     std::vector<std::pair<double, double>> points;  ///< All above 0.
 };
 
-/// A diagram with both axes logarithmic.
+/// A diagram with two logarithmic axes.
 struct plot_panel {
     std::string title;
-    std::string y_label;  ///< With its unit.
+    std::string y_label;  ///< Includes the unit.
     std::vector<plot_line> lines;
     std::string x_label = "size (bytes)";
-    unsigned x_base = 8;  ///< There is a mark at each of its powers.
+    unsigned x_base = 8;  ///< Ticks are at its powers.
 };
 
-/// The panels side by side as an SVG image. A line's name has the same
-/// colour and mark in all panels.
+/// The panels side by side as an SVG image. A line name has the same color and mark in all panels.
 std::string to_svg(const std::vector<plot_panel>& panels);
 
 }  // namespace amalgam::perf

@@ -14,7 +14,7 @@ namespace {
 using sum_type = int(int, int);
 using count_type = std::uint32_t(std::span<const std::byte>);
 
-/// Both ends poll: what is measured is the way of a call, not how fast a thread wakes up.
+/// Both ends poll: measures the path of a call, not how fast a thread wakes up.
 engine_options polling(const char* name) {
     return {.name = name, .spin = always_spin};
 }
@@ -62,7 +62,7 @@ measurement rpc_rate(const request& asked) {
     const auto count = client.procedure<count_type>("count").on(client.lookup(address));
     const std::vector<std::byte> bytes(asked.size_bytes);
 
-    // As many ULTs as calls in flight, each making one call after the other.
+    // One ULT per call in flight, each making one call after the other.
     std::uint64_t calls = 0;
     const auto run_for = [&](double seconds) {
         calls = 0;

@@ -24,7 +24,7 @@
 namespace amalgam::perf {
 namespace {
 
-/// A port of 127.0.0.1 or ::1 that was free a moment ago.
+/// A port number at 127.0.0.1 or ::1 that was free a moment ago.
 std::uint16_t free_port(bool ipv6) {
     const unique_fd fd(::socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in v4{};
@@ -40,7 +40,7 @@ std::uint16_t free_port(bool ipv6) {
     return ntohs(ipv6 ? v6.sin6_port : v4.sin_port);
 }
 
-/// `uri` with a name or port that both processes can know beforehand.
+/// `uri` with a name or port that both processes can know in advance.
 std::string fixed(const std::string& text) {
     uri where = uri::parse(text);
     if (where.scheme == "shm" && where.name.empty())

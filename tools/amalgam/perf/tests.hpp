@@ -9,7 +9,7 @@
 
 namespace amalgam::perf {
 
-/// What the command line asks of a test; 0 means the test's own default.
+/// Parameters of a test from the command line; 0 means the test's own default.
 struct request {
     std::string uri;
     std::size_t size_bytes = 0;
@@ -17,10 +17,10 @@ struct request {
     double seconds = 2;
 };
 
-/// What a test is about.
+/// The quantity that a test measures.
 enum class figure { time, rate, bandwidth };
 
-/// A test `amalgam perf` knows: each forks its own peer.
+/// A test known to `amalgam perf`; forks its own peer.
 struct perf_test {
     std::string_view name;
     std::string_view what;
@@ -28,8 +28,7 @@ struct perf_test {
     std::size_t default_depth;
     measurement (*run)(const request&);
     figure shows;
-    /// What a bare library is asked for comparison, see benches/peers/peer.hpp; empty where none
-    /// has the same.
+    /// The corresponding question for a bare library, see benches/peers/peer.hpp; empty if none.
     std::string_view peer_test;
 };
 
@@ -45,7 +44,7 @@ measurement bulk_pull_pooled(const request&);  ///< Between buffers of caches, l
 measurement bulk_push(const request&);         ///< Pushes to private memory, likewise.
 measurement stream_rate(const request&);       ///< Items through a flow channel between two groups.
 
-/// All of them, in the order of the help text.
+/// All tests, in the order of the help text.
 std::span<const perf_test> all_tests();
 
 }  // namespace amalgam::perf
