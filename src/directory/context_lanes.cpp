@@ -118,7 +118,7 @@ private:
                       std::make_move_iterator(again.end()));
         begins_ = true;
         if (!is_full) return;
-        window_ = 1;  // Whatever exceeds the room is sent in vain.
+        window_ = 1;  // Anything past the room is refused.
         wait_for_room(again_.front().what->bytes);
     }
     void wait_for_room(std::size_t bytes) {

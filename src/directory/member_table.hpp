@@ -24,7 +24,7 @@ struct member {
     std::uint32_t version = 0;  ///< Incremented on each change; the highest wins.
     std::vector<std::string> addresses;
     std::vector<std::uint32_t> ranges;   ///< Of ids, owned or claimed.
-    std::vector<std::uint32_t> settled;  ///< Those of them it says it owns.
+    std::vector<std::uint32_t> settled;  ///< Those it owns, if a conflict made it say so.
 
     template <typename Archive>
     void serialize(Archive& a) {

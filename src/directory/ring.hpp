@@ -96,7 +96,7 @@ public:
     /// Returns at least how many did not answer.
     using taker = std::function<void(std::vector<first_answer>&&)>;
     std::uint32_t search(const attribute_view& query, const taker& take);
-    /// The next answer of one of them; `over` also if it is gone or silent, which is noted.
+    /// The next answer of one of them; `over` also if it is gone, or silent, as `silent` then says.
     next_answer next(const first_answer& of);
     void stop(const first_answer& what) noexcept;
 
@@ -157,7 +157,7 @@ private:
     sign ask_others_about(const member& who, std::uint32_t suspected,
                           std::chrono::nanoseconds within, std::vector<std::uint64_t>& confirmed);
     std::vector<std::uint64_t> some_others(std::uint64_t without);
-    /// Removes a server that nobody can reach.
+    /// Whether nobody reaches it: neither this server nor others.
     bool is_gone(const member& who);
     bool suspect(const member& who, const std::vector<std::uint64_t>& by);
     void tell_that_it_is_suspected(const member& who);

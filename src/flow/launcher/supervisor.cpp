@@ -271,8 +271,8 @@ void supervisor::check_that_nobody_is_late() {
                                std::chrono::duration<double>(join_limit_).count()));
 }
 
-/// A program that shows its help or its graph runs no graph on purpose; but whoever waits for
-/// results must not mistake that for a run.
+/// A program that shows its help or its graph runs no graph on purpose; but a caller waiting for
+/// results must not take that for success.
 void supervisor::check_that_somebody_ran() {
     const char* show = std::getenv("AMALGAM_SHOW");
     if (exit_code_ || introduced_ || (show != nullptr && *show != 0)) return;
