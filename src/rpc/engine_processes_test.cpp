@@ -264,7 +264,8 @@ TEST_P(engine_processes, a_forked_child_is_refused_what_it_asks_of_its_parents_e
     EXPECT_EQ(one(), 1) << "the parent's engines are what they were";
 }
 
-/// A child forked where `act(child)` makes a call on its path is ended there; the parent goes on.
+/// A child forked during a call that `act(child)` makes neither answers nor goes on: the parent
+/// does.
 template <typename Act>
 void expect_parent_goes_on(const char* where, engine_options options, child_that_returns& child,
                            handler run, bool in_handler, Act act) {

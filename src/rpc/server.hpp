@@ -102,7 +102,7 @@ private:
     void answer_bare(peer_state& to, std::uint64_t id, std::uint8_t request, status what) noexcept;
     void send_verdict(peer_state& to, status what, std::uint64_t procedure,
                       std::string_view text) noexcept;
-    /// More than so many bytes of answers are queued because it does not read.
+    /// Whether more than `bytes` of answers are queued because the peer does not read.
     bool leaves_unread(const peer_state& from, std::size_t bytes) const noexcept {
         return from.unread_bytes > bytes && !from.name.is_self();
     }

@@ -1,4 +1,4 @@
-// The suite is useful only if it fails on a broken promise: each fault of faulty_port must be
+// The suite is worth running only if it detects broken promises: each fault of faulty_port must be
 // detected by the test meant for it.
 
 #include <string>
