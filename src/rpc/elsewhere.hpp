@@ -25,7 +25,7 @@ class call_record;
 
 /// Location of a message's values, if they are not in it.
 struct values_elsewhere {
-    remote_key key;  ///< Covers exactly the values.
+    remote_key key;  ///< Has the length of the values.
     std::optional<std::uint32_t> checksum{};
 
     /// Whether the fetched bytes match the sender's checksum, if it sent one.

@@ -184,7 +184,7 @@ public:
     loans& lending() noexcept { return loans_; }
     transfers& moves() noexcept { return transfers_; }
     exposure_table& exposures() noexcept { return exposures_; }
-    /// Exposes memory to all peers, or `only` to one. Throws error{closed} after the end.
+    /// Exposes memory to all peers, or to `only` one. Throws error{closed} after the end.
     void expose(exposure& mine, const peer* only);
     /// Memory from the first port whose peers can map it; else private. Throws likewise.
     shared_block allocate(std::size_t bytes);
