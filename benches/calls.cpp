@@ -79,9 +79,7 @@ double push(const std::string& uri, const bench::length& how_long) {
     both.server.define("where", [&]() -> bulk { return shown; });
     const auto where = both.client.procedure<bulk()>("where").on(both.server.address());
     std::optional<bulk> there;
-    future<void> asked = both.client.spawn([&] { there.emplace(where()); });
-    both.drive_until([&] { return asked.ready(); });
-    asked.get();
+    both.in_ult_of(both.client, [&] { there.emplace(where()); });
     return how_long.nanoseconds_each(calls, [&] {
         both.in_callers([&] {
             for (std::size_t i = 0; i < calls_each; ++i)

@@ -28,27 +28,24 @@ constexpr const char* eight_bytes = "8 bytes.";
 /// A context with a resource at each end; the directory is the server's.
 struct resources_in_one_thread {
     resources_in_one_thread() {
-        both.in_one_caller([&] {
-            at_client.emplace(both.client, context_options{.directory = both.server.address()});
-            mine.emplace(at_client->add({{"name", "mine"}}));
-        });
-        future<void> open = both.server.spawn([&] {
-            at_server.emplace(both.server, context_options{.directory = both.server.address()});
-            theirs.emplace(at_server->add({{"name", "theirs"}}));
-        });
-        both.drive_until([&] { return open.ready(); });
-        open.get();
+        open(both.client, at_client, mine);
+        open(both.server, at_server, theirs);
     }
     ~resources_in_one_thread() {
-        both.in_one_caller([&] {
-            mine.reset();
-            at_client.reset();
+        close(both.client, at_client, mine);
+        close(both.server, at_server, theirs);
+    }
+    void open(engine& on, std::optional<context>& at, std::optional<resource>& one) {
+        both.in_ult_of(on, [&] {
+            at.emplace(on, context_options{.directory = both.server.address()});
+            one.emplace(at->add({}));
         });
-        future<void> close = both.server.spawn([&] {
-            theirs.reset();
-            at_server.reset();
+    }
+    void close(engine& on, std::optional<context>& at, std::optional<resource>& one) {
+        both.in_ult_of(on, [&] {
+            one.reset();
+            at.reset();
         });
-        both.drive_until([&] { return close.ready(); });
     }
     void receive_all() {
         for (std::size_t got = 0; got < calls; ++got)
@@ -77,7 +74,7 @@ double post(const bench::length& how_long) {
     resources_in_one_thread here;
     const resource_id to = here.theirs->id();
     return how_long.nanoseconds_each(calls, [&] {
-        here.both.in_one_caller([&] {
+        here.both.in_ult_of(here.both.client, [&] {
             for (std::size_t i = 0; i < calls; ++i)
                 here.mine->post(to, 0, eight_bytes);
         });

@@ -37,9 +37,10 @@ struct pair_in_one_thread {
             each.get();
         }
     }
+    /// Runs `work()` in a ULT of one of the two.
     template <typename Work>
-    void in_one_caller(Work work) {
-        future<void> done = client.spawn(work);
+    void in_ult_of(engine& which, Work work) {
+        future<void> done = which.spawn(work);
         drive_until([&] { return done.ready(); });
         done.get();
     }
