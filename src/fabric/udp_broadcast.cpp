@@ -137,7 +137,8 @@ public:
             set(IPPROTO_IP, IP_MULTICAST_IF, to_.interface, "choosing the interface");
             set(IPPROTO_IP, IP_MULTICAST_TTL, one_hop, "limiting how far it goes");
         }
-        const amalgam::detail::blocked_signals not_ours;
+        detail::count_forks();
+        const detail::blocked_signals not_ours;
         thread_ = std::thread([this] { receive(); });
     }
     ~udp_broadcast() override {
@@ -164,7 +165,6 @@ public:
 private:
     void receive() {
         ::pthread_setname_np(::pthread_self(), "udp-broadcast");
-        const pid_t mine = ::getpid();
         alignas(16) std::array<std::byte, largest_packet + 1> packet;
         pollfd waits[] = {{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
         while (waits[1].revents == 0) {
@@ -173,8 +173,8 @@ private:
             // Longer packets are not from this class.
             if (bytes < 0 || static_cast<std::size_t>(bytes) > largest_packet) continue;
             const std::lock_guard one(lock_);
+            const detail::ends_children of_the_receiver;
             detail::give_packet(function_, {packet.data(), static_cast<std::size_t>(bytes)});
-            if (::getpid() != mine) detail::end_returned_child();
         }
     }
 

@@ -1,10 +1,8 @@
-#include <atomic>
 #include <mutex>
 #include <new>
 
 #include <pthread.h>
 
-#include "rpc/ends_children.hpp"
 #include "rpc/engine_core.hpp"
 
 // All engines of the process, for what concerns several.
@@ -19,20 +17,15 @@ namespace {
 // Engines may be static: this mutex has a trivial destructor.
 constinit std::mutex lock_of_all;
 engine_core* first_of_all = nullptr;
-constinit std::atomic<unsigned> forks{0};
 
 }  // namespace
 
-unsigned forks_so_far() noexcept {
-    return forks.load(std::memory_order_relaxed);
-}
-
 void engine_core::enlist() {
+    count_forks();
     static const bool watching = [] {
         const auto lock = [] { lock_of_all.lock(); };
         const auto unlock = [] { lock_of_all.unlock(); };
         const auto unlock_child = [] {
-            forks.fetch_add(1, std::memory_order_relaxed);
             for (engine_core* each = first_of_all; each != nullptr; each = each->next_of_all_)
                 each->is_forked();
             lock_of_all.unlock();

@@ -3,10 +3,10 @@
 #include <thread>
 #include <utility>
 
+#include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/detail/exposure.hpp>
 
-#include "rpc/ends_children.hpp"
 #include "rpc/engine_core.hpp"
 #include "rpc/exposure_table.hpp"
 

@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "rpc/ends_children.hpp"
+#include <amalgam/core/detail/returned_child.hpp>
 
 namespace amalgam::detail {
 

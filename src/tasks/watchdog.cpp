@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <amalgam/core/blocked_signals.hpp>
 #include <amalgam/core/detail/returned_child.hpp>
@@ -72,6 +71,7 @@ watchdog::watchdog(watchdog_options options) : options_(std::move(options)) {
                     "holds_stream_for a positive time");
     }
     if (options_.clock == nullptr) options_.clock = &clock::steady();
+    detail::count_forks();
     try {
         const amalgam::detail::blocked_signals not_ours;
         thread_ = std::thread([this] { look_from_time_to_time(); });
@@ -94,16 +94,17 @@ watchdog::~watchdog() {
 
 void watchdog::look_from_time_to_time() {
     const auto pause = std::max(options_.holds_stream_for / 4, std::chrono::nanoseconds(1));
-    const pid_t mine = ::getpid();
     std::unique_lock hold(stop_lock_);
     while (!stop_asked_.wait_for(hold, pause, [this] { return stopping_; })) {
         hold.unlock();
-        try {
-            look();
-        } catch (...) {
-            detail::log_thrown("a watchdog could not look, or could not tell");
+        {
+            const detail::ends_children of_tell;
+            try {
+                look();
+            } catch (...) {
+                detail::log_thrown("a watchdog could not look, or could not tell");
+            }
         }
-        if (::getpid() != mine) detail::end_returned_child();
         hold.lock();
     }
 }
