@@ -20,9 +20,9 @@
 #include <amalgam/rpc/detail/origin.hpp>
 
 #include "bulk/bulk_testing.hpp"
-#include "fabric/truncated_file.hpp"
+#include "fabric/memory/truncated_file.hpp"
 #include "memory/memory.hpp"
-#include "tasks/sanitizer.hpp"
+#include "tasks/ult/sanitizer.hpp"
 
 // Failures of bulks, and their heap allocations.
 

@@ -26,7 +26,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "memory/memory.hpp"
-#include "tasks/sanitizer.hpp"
+#include "tasks/ult/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

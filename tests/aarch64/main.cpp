@@ -5,7 +5,7 @@
 
 #include <amalgam/core/status.hpp>
 
-#include "inject/linked_image.hpp"
+#include "inject/link/linked_image.hpp"
 
 int main(int argc, char** argv) {
     using namespace amalgam;

@@ -1,5 +1,5 @@
 // A thousand connections drive an engine to each limit of its port, while one good client works
-// undisturbed. src/rpc/budget_test.cpp tests the limits of rpc itself in virtual time.
+// undisturbed. src/rpc/engine/budget_test.cpp tests the limits of rpc itself in virtual time.
 #include <algorithm>
 #include <deque>
 #include <functional>

@@ -15,10 +15,10 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "directory/broadcast_packet.hpp"
-#include "directory/gate.hpp"
-#include "directory/procedures.hpp"
-#include "directory/ring_procedures.hpp"
+#include "directory/membership/procedures.hpp"
+#include "directory/protocol/broadcast_packet.hpp"
+#include "directory/protocol/gate.hpp"
+#include "directory/protocol/procedures.hpp"
 
 namespace amalgam::adversary {
 

@@ -1,7 +1,7 @@
 // A hostile group of a run. It runs its own part, and also calls the procedures of a run
-// (src/flow/wire.hpp) in allowed and forbidden ways: in its own name and in others', before it has
-// joined and after the end. The other groups end in time: with the result of a plain loop, or with
-// an error.
+// (src/flow/channel/wire.hpp) in allowed and forbidden ways: in its own name and in others', before
+// it has joined and after the end. The other groups end in time: with the result of a plain loop,
+// or with an error.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -18,9 +18,9 @@
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "flow/looped_run.hpp"
-#include "flow/random_graph.hpp"
-#include "flow/wire.hpp"
+#include "flow/channel/wire.hpp"
+#include "flow/graph/random_graph.hpp"
+#include "flow/run/looped_run.hpp"
 #include "rpc/loop_pair.hpp"
 #include "seeded_runs.hpp"
 

@@ -18,12 +18,12 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
-#include "inject/image_contents.hpp"
-#include "inject/injector_testing.hpp"
-#include "inject/procedures.hpp"
-#include "inject/unwind_testing.hpp"
+#include "inject/image/contents.hpp"
+#include "inject/link/unwind_testing.hpp"
+#include "inject/protocol/procedures.hpp"
+#include "inject/source/injector_testing.hpp"
 #include "seeded_runs.hpp"
-#include "tasks/sanitizer.hpp"
+#include "tasks/ult/sanitizer.hpp"
 
 namespace amalgam::adversary {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "adversary/datagram_carrier.hpp"
 #include "conformance/child_process.hpp"
-#include "fabric/packets/packet_header.hpp"
-#include "fabric/rma_frames.hpp"
+#include "fabric/frames/rma_frames.hpp"
+#include "fabric/packets/header.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 #include "seeded_runs.hpp"

@@ -20,11 +20,11 @@
 #include <amalgam/rpc/stream_writer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "rpc/elsewhere.hpp"
-#include "rpc/engine_core.hpp"
+#include "rpc/engine/core.hpp"
 #include "rpc/loop_pair.hpp"
-#include "rpc/routes.hpp"
-#include "rpc/wire.hpp"
+#include "rpc/memory/elsewhere.hpp"
+#include "rpc/peers/routes.hpp"
+#include "rpc/wire/wire.hpp"
 #include "seeded_runs.hpp"
 
 namespace amalgam::adversary {

@@ -24,9 +24,9 @@
 
 #include "conformance/child_process.hpp"
 #include "conformance/pattern.hpp"
-#include "fabric/port_testing.hpp"
-#include "fabric/rma_frames.hpp"
-#include "fabric/transports/shm/mapping.hpp"
+#include "fabric/frames/rma_frames.hpp"
+#include "fabric/port/port_testing.hpp"
+#include "fabric/transports/shm/memory/mapping.hpp"
 #include "fabric/transports/shm/raw_peer.hpp"
 #include "seeded_runs.hpp"
 

@@ -16,7 +16,7 @@
 #include <amalgam/core/random.hpp>
 
 #include "conformance/child_process.hpp"
-#include "fabric/rma_frames.hpp"
+#include "fabric/frames/rma_frames.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 #include "seeded_runs.hpp"

@@ -4,7 +4,7 @@
 
 #include <amalgam/directory/attributes.hpp>
 
-#include "directory/resource_store.hpp"
+#include "directory/resources/store.hpp"
 #include "fuzz/fuzz.hpp"
 
 // Attribute lists from strangers: refused, or as good as those made here.

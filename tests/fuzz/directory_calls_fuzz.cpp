@@ -14,10 +14,10 @@
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/fabric/loop.hpp>
 
-#include "directory/context_core.hpp"
-#include "directory/gate.hpp"
-#include "directory/procedures.hpp"
-#include "directory/ring_procedures.hpp"
+#include "directory/client/context_core.hpp"
+#include "directory/membership/procedures.hpp"
+#include "directory/protocol/gate.hpp"
+#include "directory/protocol/procedures.hpp"
 #include "fuzz/fuzz.hpp"
 
 // A stranger calls everything that a directory and a context serve, with any arguments. Without a

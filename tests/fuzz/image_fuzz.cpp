@@ -5,9 +5,9 @@
 #include <amalgam/inject/code_image.hpp>
 
 #include "fuzz/fuzz.hpp"
-#include "inject/elf_image.hpp"
-#include "inject/image_contents.hpp"
-#include "inject/linked_image.hpp"
+#include "inject/image/contents.hpp"
+#include "inject/image/elf_image.hpp"
+#include "inject/link/linked_image.hpp"
 
 // Images from strangers: refused with a reason, or linked without accessing other memory. Excludes
 // anything that would run their code. Includes shared objects, which no stranger sends, but which

@@ -6,7 +6,7 @@
 #include <amalgam/rpc/archive.hpp>
 
 #include "fuzz/fuzz.hpp"
-#include "rpc/wire.hpp"
+#include "rpc/wire/wire.hpp"
 
 // Messages of rpc from strangers; values_fuzz.cpp covers values.
 namespace amalgam::fuzz {

@@ -6,7 +6,7 @@
 #include <amalgam/rpc/archive.hpp>
 
 #include "fuzz/fuzz.hpp"
-#include "rpc/sample_values.hpp"
+#include "rpc/codec/sample_values.hpp"
 
 // Values of every serializable type, from strangers' bytes. The highest bit of the first byte
 // selects the encoding, the others the type: an index into the samples.

@@ -10,7 +10,7 @@
 #include <amalgam/flow/graph.hpp>
 #include <amalgam/flow/run.hpp>
 
-#include "flow/looped_run.hpp"
+#include "flow/run/looped_run.hpp"
 #include "memory/memory.hpp"
 
 namespace amalgam::memory {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "fabric/wire_header.hpp"
+#include "fabric/frames/wire_header.hpp"
 
 namespace amalgam::detail {
 

@@ -6,8 +6,8 @@
 
 #include <amalgam/core/bytes.hpp>
 
-#include "fabric/frame.hpp"
-#include "fabric/segments.hpp"
+#include "fabric/frames/frame.hpp"
+#include "fabric/memory/segments.hpp"
 
 namespace amalgam::detail {
 

@@ -8,7 +8,7 @@
 
 #include <amalgam/core/random.hpp>
 
-#include "fabric/wire_header.hpp"
+#include "fabric/frames/wire_header.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "fabric/packets/introduced_carrier.hpp"
-#include "fabric/scripted_port.hpp"
+#include "fabric/port/scripted_port.hpp"
 
 namespace amalgam::detail {
 

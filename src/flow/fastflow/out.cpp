@@ -6,7 +6,7 @@
 #include <amalgam/flow/detail/fastflow_out.hpp>
 
 #include "flow/fastflow/wire.hpp"
-#include "flow/reach.hpp"
+#include "flow/graph/reach.hpp"
 
 namespace amalgam::detail {
 

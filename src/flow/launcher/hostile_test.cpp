@@ -1,5 +1,5 @@
 // Groups that send invalid control messages: the run ends, and says why.
-#include "flow/launcher/launcher_fixture.hpp"
+#include "flow/launcher/launcher_testing.hpp"
 
 namespace amalgam {
 namespace {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
-#include "flow/test_reports.hpp"
+#include "flow/run/reports_testing.hpp"
 
 namespace amalgam {
 namespace {

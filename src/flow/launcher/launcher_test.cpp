@@ -16,10 +16,10 @@
 
 #include "conformance/child_process.hpp"
 #include "conformance/slow_build.hpp"
-#include "flow/launcher/launcher_fixture.hpp"
-#include "flow/random_graph.hpp"
-#include "flow/random_pipeline.hpp"
-#include "flow/test_reports.hpp"
+#include "flow/graph/random_graph.hpp"
+#include "flow/graph/random_pipeline.hpp"
+#include "flow/launcher/launcher_testing.hpp"
+#include "flow/run/reports_testing.hpp"
 
 namespace amalgam {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <amalgam/flow/report.hpp>
 
-#include "flow/launcher/launcher_fixture.hpp"
+#include "flow/launcher/launcher_testing.hpp"
 
 namespace amalgam {
 namespace {

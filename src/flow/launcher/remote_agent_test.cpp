@@ -10,7 +10,7 @@
 
 #include "conformance/child_process.hpp"
 #include "flow/launcher/remote_frames.hpp"
-#include "flow/test_reports.hpp"
+#include "flow/run/reports_testing.hpp"
 
 namespace amalgam::detail {
 namespace {

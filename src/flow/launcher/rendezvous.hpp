@@ -10,8 +10,8 @@
 #include <amalgam/flow/config.hpp>
 #include <amalgam/flow/report.hpp>
 
+#include "flow/channel/part.hpp"
 #include "flow/launcher/pmix.hpp"
-#include "flow/part.hpp"
 
 namespace amalgam::detail {
 

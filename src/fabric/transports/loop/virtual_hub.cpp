@@ -7,7 +7,7 @@
 
 #include <amalgam/core/uri.hpp>
 
-#include "fabric/transports/loop/loop_broadcast.hpp"
+#include "fabric/transports/loop/broadcast.hpp"
 
 namespace amalgam::detail {
 

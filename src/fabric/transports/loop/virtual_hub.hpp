@@ -16,8 +16,8 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
 
-#include "fabric/transports/loop/loop_port.hpp"
-#include "fabric/transports/loop/loop_wire.hpp"
+#include "fabric/transports/loop/port.hpp"
+#include "fabric/transports/loop/wire.hpp"
 
 namespace amalgam::detail {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "fabric/segments.hpp"
+#include "fabric/memory/segments.hpp"
 #include "fabric/transports/loop/virtual_hub.hpp"
 
 namespace amalgam::detail {

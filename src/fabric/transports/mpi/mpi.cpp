@@ -8,8 +8,8 @@
 #include <amalgam/fabric/plugin.hpp>
 
 #include "fabric/packets/meeting.hpp"
-#include "fabric/transports/mpi/mpi_carrier.hpp"
-#include "fabric/transports/mpi/mpi_library.hpp"
+#include "fabric/transports/mpi/carrier.hpp"
+#include "fabric/transports/mpi/library.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -8,10 +8,10 @@
 #include <amalgam/fabric/plugin.hpp>
 
 #include "fabric/packets/meeting.hpp"
-#include "fabric/transports/ofi/ofi_connected_carrier.hpp"
-#include "fabric/transports/ofi/ofi_named_carrier.hpp"
-#include "fabric/transports/tcp/binding.hpp"
-#include "fabric/transports/tcp/interfaces.hpp"
+#include "fabric/sockets/binding.hpp"
+#include "fabric/sockets/interfaces.hpp"
+#include "fabric/transports/ofi/connected_carrier.hpp"
+#include "fabric/transports/ofi/named_carrier.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
 
 namespace amalgam::detail {

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "fabric/guarded_memory.hpp"
+#include "fabric/memory/guarded_memory.hpp"
+#include "fabric/memory/truncated_file.hpp"
 #include "fabric/transports/shm/test_port.hpp"
-#include "fabric/truncated_file.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "fabric/transports/shm/mapping.hpp"
+#include "fabric/transports/shm/memory/mapping.hpp"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434

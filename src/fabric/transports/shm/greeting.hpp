@@ -11,7 +11,7 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/core/uri.hpp>
 
-#include "fabric/transports/shm/layout.hpp"
+#include "fabric/transports/shm/memory/layout.hpp"
 
 namespace amalgam::detail {
 

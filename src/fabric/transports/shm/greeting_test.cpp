@@ -12,7 +12,7 @@
 #include <amalgam/core/random.hpp>
 
 #include "conformance/child_process.hpp"
-#include "fabric/transports/shm/mapping.hpp"
+#include "fabric/transports/shm/memory/mapping.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#include "fabric/guarded_memory.hpp"
-#include "fabric/transports/shm/cross_memory.hpp"
+#include "fabric/memory/guarded_memory.hpp"
 #include "fabric/transports/shm/link.hpp"
+#include "fabric/transports/shm/memory/cross_memory.hpp"
 #include "fabric/transports/shm/port.hpp"
 
 namespace amalgam::detail {

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fabric/frame.hpp"
-#include "fabric/segments.hpp"
+#include "fabric/frames/frame.hpp"
+#include "fabric/memory/segments.hpp"
 #include "fabric/transports/shm/pair.hpp"
 
 namespace amalgam::detail {

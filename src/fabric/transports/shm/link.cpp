@@ -13,7 +13,7 @@
 
 #include <amalgam/core/log.hpp>
 
-#include "fabric/transports/shm/cross_memory.hpp"
+#include "fabric/transports/shm/memory/cross_memory.hpp"
 #include "fabric/transports/shm/port.hpp"
 
 namespace amalgam::detail {

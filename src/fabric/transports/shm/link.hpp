@@ -11,11 +11,11 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
-#include "fabric/frame.hpp"
-#include "fabric/transports/shm/block_cache.hpp"
-#include "fabric/transports/shm/board.hpp"
+#include "fabric/frames/frame.hpp"
 #include "fabric/transports/shm/greeting.hpp"
 #include "fabric/transports/shm/inward.hpp"
+#include "fabric/transports/shm/memory/block_cache.hpp"
+#include "fabric/transports/shm/memory/board.hpp"
 #include "fabric/transports/shm/outward.hpp"
 #include "fabric/transports/shm/watch.hpp"
 

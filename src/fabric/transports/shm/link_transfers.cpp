@@ -3,8 +3,8 @@
 #include <array>
 #include <type_traits>
 
-#include "fabric/transports/shm/cross_memory.hpp"
 #include "fabric/transports/shm/link.hpp"
+#include "fabric/transports/shm/memory/cross_memory.hpp"
 #include "fabric/transports/shm/port.hpp"
 
 namespace amalgam::detail {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fabric/transports/shm/lent.hpp"
+#include "fabric/transports/shm/memory/lent.hpp"
 #include "fabric/transports/shm/pair.hpp"
 
 namespace amalgam::detail {

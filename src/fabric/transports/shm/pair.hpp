@@ -5,7 +5,7 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
-#include "fabric/transports/shm/mapping.hpp"
+#include "fabric/transports/shm/memory/mapping.hpp"
 #include "fabric/transports/shm/ring.hpp"
 
 namespace amalgam::detail {

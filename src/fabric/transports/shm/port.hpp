@@ -7,13 +7,13 @@
 #include <string_view>
 #include <vector>
 
-#include "fabric/framed_port.hpp"
-#include "fabric/transports/shm/blocks.hpp"
-#include "fabric/transports/shm/board.hpp"
-#include "fabric/transports/shm/cross_memory.hpp"
+#include "fabric/port/framed_port.hpp"
 #include "fabric/transports/shm/door.hpp"
-#include "fabric/transports/shm/lent.hpp"
 #include "fabric/transports/shm/link.hpp"
+#include "fabric/transports/shm/memory/blocks.hpp"
+#include "fabric/transports/shm/memory/board.hpp"
+#include "fabric/transports/shm/memory/cross_memory.hpp"
+#include "fabric/transports/shm/memory/lent.hpp"
 
 namespace amalgam::detail {
 

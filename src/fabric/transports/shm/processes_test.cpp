@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
-#include "fabric/transports/shm/layout.hpp"
+#include "fabric/transports/shm/memory/layout.hpp"
 #include "fabric/transports/shm/test_port.hpp"
 
 namespace amalgam::detail {

@@ -7,9 +7,9 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
-#include "fabric/transports/shm/board.hpp"
-#include "fabric/transports/shm/cross_memory.hpp"
 #include "fabric/transports/shm/greeting.hpp"
+#include "fabric/transports/shm/memory/board.hpp"
+#include "fabric/transports/shm/memory/cross_memory.hpp"
 #include "fabric/transports/shm/pair.hpp"
 
 namespace amalgam::detail {

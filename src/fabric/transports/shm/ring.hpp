@@ -8,8 +8,8 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/fabric/message.hpp>
 
-#include "fabric/segments.hpp"
-#include "fabric/transports/shm/layout.hpp"
+#include "fabric/memory/segments.hpp"
+#include "fabric/transports/shm/memory/layout.hpp"
 
 namespace amalgam::detail {
 

@@ -11,7 +11,7 @@
 
 #include <amalgam/core/random.hpp>
 
-#include "fabric/transports/shm/mapping.hpp"
+#include "fabric/transports/shm/memory/mapping.hpp"
 
 namespace amalgam::detail {
 namespace {

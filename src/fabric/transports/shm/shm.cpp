@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "fabric/transports/shm/cross_memory.hpp"
+#include "fabric/transports/shm/memory/cross_memory.hpp"
 #include "fabric/transports/shm/port.hpp"
 #include "fabric/transports/shm/sleep_barrier.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <amalgam/fabric/transport.hpp>
 
-#include "fabric/port_testing.hpp"
+#include "fabric/port/port_testing.hpp"
 
 namespace amalgam::detail {
 

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fabric/memory/truncated_file.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
-#include "fabric/truncated_file.hpp"
 
 namespace amalgam::detail {
 namespace {

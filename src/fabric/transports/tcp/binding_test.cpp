@@ -1,4 +1,4 @@
-#include "fabric/transports/tcp/binding.hpp"
+#include "fabric/sockets/binding.hpp"
 
 #include <gtest/gtest.h>
 

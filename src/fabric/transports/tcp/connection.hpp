@@ -4,13 +4,13 @@
 #include <memory>
 #include <string>
 
-#include "fabric/frame.hpp"
-#include "fabric/send_queue.hpp"
+#include "fabric/frames/frame.hpp"
+#include "fabric/port/send_queue.hpp"
+#include "fabric/sockets/poller.hpp"
+#include "fabric/sockets/silence.hpp"
 #include "fabric/transports/tcp/deadlines.hpp"
 #include "fabric/transports/tcp/frame_reader.hpp"
 #include "fabric/transports/tcp/handshake.hpp"
-#include "fabric/transports/tcp/poller.hpp"
-#include "fabric/transports/tcp/silence.hpp"
 
 namespace amalgam::detail {
 

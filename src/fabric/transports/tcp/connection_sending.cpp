@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "fabric/transports/tcp/connection.hpp"
-#include "fabric/transports/tcp/tcp_port.hpp"
+#include "fabric/transports/tcp/port.hpp"
 
 namespace amalgam::detail {
 namespace {

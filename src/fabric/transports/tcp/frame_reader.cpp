@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "fabric/wire_header.hpp"
+#include "fabric/frames/wire_header.hpp"
 
 namespace amalgam::detail {
 namespace {

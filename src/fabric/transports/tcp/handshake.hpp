@@ -9,9 +9,9 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
-#include "fabric/transports/tcp/binding.hpp"
+#include "fabric/sockets/binding.hpp"
+#include "fabric/sockets/poller.hpp"
 #include "fabric/transports/tcp/hello.hpp"
-#include "fabric/transports/tcp/poller.hpp"
 
 namespace amalgam::detail {
 

@@ -9,7 +9,7 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
-#include "fabric/wire_header.hpp"
+#include "fabric/frames/wire_header.hpp"
 
 namespace amalgam::detail {
 

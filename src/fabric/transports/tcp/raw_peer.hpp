@@ -14,8 +14,8 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/core/uri.hpp>
 
+#include "fabric/sockets/socket_address.hpp"
 #include "fabric/transports/tcp/hello.hpp"
-#include "fabric/transports/tcp/socket_address.hpp"
 
 namespace amalgam::detail {
 

@@ -9,7 +9,7 @@
 
 #include <amalgam/core/limited_log.hpp>
 
-#include "fabric/transports/tcp/tcp_port.hpp"
+#include "fabric/transports/tcp/port.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <amalgam/core/unique_fd.hpp>
 
+#include "fabric/sockets/poller.hpp"
 #include "fabric/transports/tcp/deadlines.hpp"
-#include "fabric/transports/tcp/poller.hpp"
 
 namespace amalgam::detail {
 

@@ -5,8 +5,8 @@
 
 #include <amalgam/core/unique_fd.hpp>
 
-#include "fabric/transports/tcp/binding.hpp"
-#include "fabric/transports/tcp/tcp_port.hpp"
+#include "fabric/sockets/binding.hpp"
+#include "fabric/transports/tcp/port.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -8,10 +8,10 @@
 #include <amalgam/fabric/plugin.hpp>
 
 #include "fabric/packets/meeting.hpp"
-#include "fabric/transports/tcp/interfaces.hpp"
-#include "fabric/transports/tcp/socket_address.hpp"
+#include "fabric/sockets/interfaces.hpp"
+#include "fabric/sockets/socket_address.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
-#include "fabric/transports/ucx/ucx_carrier.hpp"
+#include "fabric/transports/ucx/carrier.hpp"
 
 namespace amalgam::detail {
 namespace {

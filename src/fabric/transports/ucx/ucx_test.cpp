@@ -11,8 +11,8 @@
 #include <amalgam/core/random.hpp>
 
 #include "conformance/transport_suite.hpp"
+#include "fabric/memory/signals_testing.hpp"
 #include "fabric/packets/introduced_garbage.hpp"
-#include "fabric/signals_testing.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 #include "fabric/transports/ucx/listening_ports.hpp"

@@ -1,0 +1,207 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <amalgam/bulk/bulk.hpp>
+#include <amalgam/bulk/bulk_cache.hpp>
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
+
+#include "directory/client/locations.hpp"
+#include "directory/client/send_lanes.hpp"
+#include "directory/client/watch_state.hpp"
+#include "directory/protocol/gate.hpp"
+#include "directory/protocol/procedures.hpp"
+#include "directory/protocol/served.hpp"
+#include "directory/server/message_store.hpp"
+
+namespace amalgam::detail {
+
+/// Implementation of a context.
+///
+/// Owner:   shared by the context, its resources and searches, and running handlers.
+/// Threads: any.
+class context_core : public std::enable_shared_from_this<context_core> {
+public:
+    using nanoseconds = std::chrono::nanoseconds;
+    using time_point = std::chrono::steady_clock::time_point;
+
+    context_core(engine& on, context_options options);
+
+    /// Registers with the directory.
+    void start();
+    /// Ends everything that waits; its resources disappear for others.
+    void close() noexcept;
+
+    engine& where() noexcept { return on_; }
+    resource_id id() const noexcept { return id_; }
+    /// Throws error{closed}; then the engine may be gone.
+    void check_not_closed() const;
+
+    resource_id add(const attribute_view& what);
+    void remove(resource_id which) noexcept;
+    void remove_or_throw(resource_id which);
+    void set(resource_id which, const attribute_view& changes);
+    /// The peer that owns the resource, by the path for small messages.
+    peer lookup(resource_id which);
+    /// The resource found, if any, and at least how many directories did not answer.
+    std::pair<std::optional<found_resource>, std::uint32_t> find(resource_id which,
+                                                                 attribute_list query);
+    std::uint32_t start_search(const attribute_view& query);
+    /// `silent`: at least this many directories did not give all their answers.
+    std::optional<found_resource> next(std::uint32_t search, const attribute_list& query,
+                                       std::uint32_t& silent);
+    void stop_search(std::uint32_t search) noexcept;
+    std::shared_ptr<watch_state> watch(attribute_list query, watch_state::function what);
+    void unwatch(std::uint32_t number) noexcept;
+
+    message_buffer take_buffer(std::size_t bytes);
+    void send(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+              nanoseconds within);
+    /// Queues behind everything started earlier from `from` to `to`. Does not wait.
+    void start_send(resource_id from, resource_id to, std::shared_ptr<queued_send> what);
+    future<void> start_send(resource_id from, resource_id to, std::int32_t tag,
+                            message_buffer content);
+    /// Parks until every started message has been sent or has failed. Drops what this context has
+    /// received, so that two contexts waiting for each other's room both finish.
+    void finish_sends();
+    /// Throws error{invalid} unless it is a resource of this context.
+    void check_own(resource_id which) const;
+    /// Waits until the path to that resource is known. Throws error{not_found}.
+    void find_way(resource_id which) { (void)locate(which, traffic::small); }
+    void post(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
+    void post(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
+    /// `to` none: any resource of the context. Empty on timeout.
+    std::optional<resource_message> receive(resource_id to, const message_choice& which,
+                                            nanoseconds within);
+    message_store& messages() noexcept { return messages_; }
+
+private:
+    // Procedures served: see at_context.
+    errc message(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
+    errc message_in_turn(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                         bool begins);
+    errc arrived(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                 message_store::turn in);
+    errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
+    errc room(resource_id to, std::uint64_t bytes);
+    void undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
+    void change_told(std::uint32_t watch, resource_change::kind what, found_values which);
+    void dropped();
+
+    void change(std::uint32_t watch, resource_change::kind what, const found_values& which);
+    void open_at(const std::string& directory, bool start);
+    peer directory() const;
+    void set_directory(const peer& there);
+
+    // After loss of the directory: see context_reopen.cpp.
+    void keep(resource_id id, const attribute_view& what);
+    void keep_not(resource_id id) noexcept;
+    void wait_for_directory();
+    bool begin_to_reopen();  // With directory_lock_ held. False if it must not be reopened.
+    void reopen();
+    enum class attempt : std::uint8_t { done, failed, missing, refused };
+    attempt try_to_reopen();
+    static attempt failure(errc why) noexcept;
+    attempt reopen_at(const peer& there, resource_id which, const attribute_view& what);
+    attempt watch_again_at(const peer& there);
+    bool end_reopening(std::uint64_t kept);
+    void settle_watches();
+    result<resource_id> try_open(const std::string& directory);
+    attribute_list describe() const;
+    void check_open();
+    void lose(const peer& who, status why);
+    /// The peer to reach that resource's context. Throws error{not_found}.
+    peer locate(resource_id which, traffic what);
+    /// Paths to another context, chosen by the options among the trusted ones.
+    ways_there ways_to(const peer& context);
+    /// False if the caller is known not to own that resource.
+    bool learn_sender(resource_id which);
+    void tell_undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
+    part_answer ask(resource_id which, const attribute_view& query);
+    /// Calls `deliver(peer)` until the message's fate is known. Repeats it when the location was
+    /// stale or the receiver had no room.
+    template <typename Deliver>
+    void send_by(resource_id to, traffic what, std::size_t bytes, time_point deadline,
+                 Deliver deliver);
+    /// Whether to look the resource up again; if so, its location is forgotten.
+    bool may_be_elsewhere(resource_id to, const peer& there, errc became);
+    static error not_arrived(resource_id to, const result<errc>& became);
+    void send_now(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                  time_point deadline);
+    void post_now(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
+    class lane_runner;
+    class lane_start;
+    void run_lane(resource_id from, resource_id to) noexcept;
+    void send_long(resource_id from, resource_id to, std::int32_t tag, const amalgam::bulk& content,
+                   time_point deadline);
+    nanoseconds left_until(time_point deadline) const;
+
+    engine& on_;
+    const context_options options_;
+    const std::shared_ptr<gate> gate_;
+    std::unique_ptr<directory_server> here_;  // For options.directory "here".
+    std::string directory_address_;
+    bool starts_directory_ = false;
+    mutable std::mutex directory_lock_;
+    peer directory_;
+    bool directory_gone_ = false;
+    resource_id id_ = resource_id::none;
+    std::atomic<bool> lost_{false};  // True from loss of the directory until it is found again.
+    std::atomic<bool> closed_{false};
+    served_members served_{on_, gate_};
+    peer_lost_subscription losses_;
+
+    const procedure<at_directory::add> add_;
+    const procedure<at_directory::remove> remove_;
+    const procedure<at_directory::set> set_;
+    const procedure<at_directory::find> find_;
+    const procedure<at_directory::find_long> find_long_;
+    const procedure<at_directory::find_elsewhere> find_elsewhere_;
+    const procedure<at_directory::search> search_;
+    const procedure<at_directory::next> next_;
+    const procedure<at_directory::stop> stop_;
+    const procedure<at_directory::watch> watch_;
+    const procedure<at_directory::unwatch> unwatch_;
+    const procedure<at_context::message> message_;
+    const procedure<at_context::message_in_turn> message_in_turn_;
+    const procedure<at_context::long_message> long_message_;
+    const procedure<at_context::room> room_;
+    const procedure<at_context::undelivered> undelivered_;
+
+    buffer_pool short_buffers_;
+    bulk_cache long_buffers_;
+    message_store messages_;
+    locations where_;
+    send_lanes lanes_;
+
+    mutable std::mutex kept_lock_;
+    std::unordered_map<resource_id, attribute_list> kept_;  // Resources registered by this context.
+    attribute_list own_changes_;                            // Changes to its own attributes.
+    std::vector<resource_id> removed_;                      // Removed while the directory was lost.
+    std::uint64_t kept_changes_ = 0;
+    bool reopens_ = false;
+    event reopened_;  // Or abandoned.
+    event closing_;
+    std::atomic<std::uint32_t> last_search_{0};       // Over all its directories ...
+    std::atomic<std::uint32_t> searches_of_lost_{0};  // ... except the current one.
+
+    std::mutex watches_lock_;
+    std::uint32_t last_watch_ = 0;
+    std::unordered_map<std::uint32_t, std::shared_ptr<watch_state>> watches_;
+    // Watches that were restarted, and the number from doubt().
+    std::vector<std::pair<std::shared_ptr<watch_state>, unsigned>> in_doubt_;
+};
+
+}  // namespace amalgam::detail

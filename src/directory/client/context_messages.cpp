@@ -1,0 +1,287 @@
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/bulk/expose.hpp>
+#include <amalgam/core/log.hpp>
+#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/tasks/detail/deadline.hpp>
+
+#include "directory/client/context_core.hpp"
+
+namespace amalgam::detail {
+
+// Messages between resources: their destination, path and outcome.
+
+namespace {
+
+std::vector<std::string> lines_of(std::string_view text) {
+    std::vector<std::string> all;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        if (end != 0) all.emplace_back(text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return all;
+}
+
+}  // namespace
+
+message_buffer context_core::take_buffer(std::size_t bytes) {
+    if (bytes > options_.eager_bytes) return long_buffers_.take(bytes);
+    return short_buffers_.take(bytes);
+}
+
+peer context_core::locate(resource_id which, traffic what) {
+    if (const auto known = where_.find(which, what)) return *known;
+    const auto missing = [&] {
+        return error(errc::not_found, fmt::format("there is no resource {}", number(which)));
+    };
+    const part_answer answer = ask(which, attribute_list().ask(context_addresses));
+    const found_values& found = answer.found;
+    if (found.id == resource_id::none && answer.silent != 0)
+        throw error(errc::timed_out,
+                    fmt::format("resource {} was not found, and {} directories that may have it "
+                                "did not answer",
+                                number(which), answer.silent));
+    if (found.id == resource_id::none) throw missing();
+    const resource_id context = found.context == resource_id::none ? which : found.context;
+    const std::vector<std::string> addresses = lines_of(found.values.text(context_addresses));
+    // Two servers may have given out the same id: then only the address distinguishes their
+    // contexts.
+    const auto known_there = where_.find_context(context);
+    if (context == id_ && addresses == on_.addresses()) {
+        where_.learn_context(context, ways_there(self_of(on_.core())));
+    } else if (!known_there || std::find(addresses.begin(), addresses.end(),
+                                         known_there->address()) == addresses.end()) {
+        const peer there = on_.lookup(addresses);
+        gate_->enter(there, context_gate_role);
+        for (const peer_way& each : on_.ways(there)) {
+            try {
+                gate_->enter(each.by, context_gate_role);
+            } catch (const error& why) {  // Such a path is not used.
+                log(log_level::info, "directory", "one way to a context does not work",
+                    {{"address", each.address}, {"why", why.what()}});
+            }
+        }
+        where_.learn_context(context, ways_to(there));
+    }
+    where_.learn(which, context);
+    if (const auto known = where_.find(which, what)) return *known;
+    throw error(errc::disconnected,
+                fmt::format("the context of resource {} is gone", number(which)));
+}
+
+ways_there context_core::ways_to(const peer& context) {
+    std::vector<peer_way> ways = on_.ways(context);
+    std::erase_if(ways, [&](const peer_way& each) { return !gate_->trusts(each.by); });
+    ways_there chosen(context);
+    if (ways.size() < 2) return chosen;
+    for (const traffic what : {traffic::small, traffic::bulk, traffic::control}) {
+        const std::size_t which = options_.choose(what, ways);
+        if (which >= ways.size())
+            throw error(errc::invalid,
+                        fmt::format("context_options::choose gave way {} of {}; expected an index "
+                                    "from 0",
+                                    which, ways.size()));
+        chosen.by[static_cast<std::size_t>(what)] = ways[which].by;
+    }
+    return chosen;
+}
+
+bool context_core::learn_sender(resource_id which) {
+    const peer& from = call_context::current().from();
+    // Nobody else may claim a resource of this context.
+    if (const auto known = where_.find(which, traffic::small))
+        return from.is_self() || !known->is_self();
+    if (!from.is_self() && messages_.has(which)) return false;
+    try {
+        where_.learn_sender(which, ways_to(from));
+    } catch (const std::exception& why) {  // A user's choice function.
+        log(log_level::warn, "directory", "no way was chosen to who sends", {{"why", why.what()}});
+        where_.learn_sender(which, ways_there(from));
+    }
+    return true;
+}
+
+context_core::nanoseconds context_core::left_until(time_point deadline) const {
+    if (deadline == time_point::max()) return nanoseconds::max();
+    return std::max(nanoseconds(0), nanoseconds(deadline - on_.now()));
+}
+
+bool context_core::may_be_elsewhere(resource_id to, const peer& there, errc became) {
+    // Otherwise it may have been stored there, and resending would duplicate it.
+    if (became != errc::not_found && became != errc::unreachable) return false;
+    became == errc::unreachable ? where_.forget(there) : where_.forget(to);
+    return true;
+}
+
+error context_core::not_arrived(resource_id to, const result<errc>& became) {
+    const errc how = became ? *became : became.code().code;
+    return {how, how == errc::not_found
+                     ? fmt::format("there is no resource {} any more", number(to))
+                     : fmt::format("the message to resource {} did not arrive: {}", number(to),
+                                   became ? name(how) : became.sentence())};
+}
+
+template <typename Deliver>
+void context_core::send_by(resource_id to, traffic what, std::size_t bytes, time_point deadline,
+                           Deliver deliver) {
+    bool again = false;
+    for (;;) {
+        const peer there = locate(to, what);
+        const result<errc> became = deliver(there, left_until(deadline));
+        const errc how = became ? *became : became.code().code;
+        if (how == errc::ok) return;
+        if (!again && may_be_elsewhere(to, there, how)) {
+            again = true;
+            continue;
+        }
+        if (!became || how != errc::overloaded) throw not_arrived(to, became);
+        room_.on(locate(to, traffic::control)).within(left_until(deadline))(to, bytes);
+    }
+}
+
+void context_core::send(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                        nanoseconds within) {
+    const time_point deadline = deadline_after(within, on_.now());
+    if (lanes_.idle()) [[likely]]
+        return send_now(from, to, tag, content, deadline);
+    const send_turn mine(lanes_, from, to, deadline);
+    send_now(from, to, tag, content, deadline);
+}
+
+void context_core::send_now(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                            time_point deadline) {
+    if (content.size() > options_.eager_bytes) {
+        const exposed lent = expose(on_, const_segments(content));
+        return send_long(from, to, tag, lent, deadline);
+    }
+    send_by(to, traffic::small, content.size(), deadline, [&](const peer& there, nanoseconds left) {
+        return message_.on(there).within(left).try_call(from, to, tag, content);
+    });
+}
+
+void context_core::check_own(resource_id which) const {
+    if (messages_.has(which)) return;
+    throw error(errc::invalid,
+                fmt::format("a message cannot be from {}, which is no resource of this context; "
+                            "example: from {}, the context itself",
+                            number(which), number(id_)));
+}
+
+void context_core::finish_sends() {
+    messages_.close_all();
+    lanes_.wait_until_idle();
+}
+
+std::optional<resource_message> context_core::receive(resource_id to, const message_choice& which,
+                                                      nanoseconds within) {
+    if (within == nanoseconds(0)) return messages_.try_take(to, which);
+    return messages_.take(to, which, deadline_after(within));
+}
+
+void context_core::send_long(resource_id from, resource_id to, std::int32_t tag,
+                             const amalgam::bulk& content, time_point deadline) {
+    send_by(to, traffic::bulk, content.bytes(), deadline, [&](const peer& there, nanoseconds left) {
+        return long_message_.on(there).within(left).try_call(from, to, tag, content);
+    });
+}
+
+void context_core::post(resource_id from, resource_id to, std::int32_t tag, const_bytes content) {
+    if (content.size() > options_.eager_bytes) {
+        message_buffer copy = take_buffer(content.size());
+        std::copy(content.begin(), content.end(), copy.data());
+        return post(from, to, tag, std::move(copy));
+    }
+    if (!lanes_.idle()) [[unlikely]] {
+        message_buffer copy = take_buffer(content.size());
+        std::copy(content.begin(), content.end(), copy.data());
+        return post(from, to, tag, std::move(copy));
+    }
+    message_.on(locate(to, traffic::small)).post(from, to, tag, content);
+}
+
+void context_core::post(resource_id from, resource_id to, std::int32_t tag,
+                        message_buffer content) {
+    if (lanes_.idle()) [[likely]]
+        return post_now(from, to, tag, std::move(content));
+    const auto behind = std::make_shared<posted_send>(tag, std::move(content));
+    if (!lanes_.push_if_open(from, to, behind, options_.store_bytes))
+        post_now(from, to, tag, std::move(behind->content()));
+}
+
+void context_core::post_now(resource_id from, resource_id to, std::int32_t tag,
+                            message_buffer content) {
+    if (!content.is_registered() && content.size() <= options_.eager_bytes)
+        return message_.on(locate(to, traffic::small)).post(from, to, tag, content.bytes());
+    if (!content.is_registered()) {
+        message_buffer copy = take_buffer(content.size());
+        std::copy(content.bytes().begin(), content.bytes().end(), copy.data());
+        content = std::move(copy);
+    }
+    const peer there = locate(to, traffic::bulk);
+    long_message_.on(there).post(from, to, tag, expose_owned(on_, content.take_registered()));
+}
+
+// To the caller being served.
+void context_core::tell_undelivered(resource_id from, resource_id to, std::int32_t tag, errc why) {
+    const auto back = where_.find(from, traffic::control);
+    undelivered_.on(back.value_or(call_context::current().from())).post(from, to, tag, why);
+}
+
+errc context_core::message(resource_id from, resource_id to, std::int32_t tag,
+                           const_bytes content) {
+    return arrived(from, to, tag, content, message_store::turn::alone);
+}
+
+errc context_core::message_in_turn(resource_id from, resource_id to, std::int32_t tag,
+                                   const_bytes content, bool begins) {
+    using turn = message_store::turn;
+    return arrived(from, to, tag, content, begins ? turn::begins : turn::follows);
+}
+
+errc context_core::arrived(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
+                           message_store::turn in) {
+    const call_context& call = call_context::current();
+    if (!learn_sender(from)) return errc::denied;
+    resource_message arrived{from, to, tag, short_buffers_.take(content.size())};
+    std::copy(content.begin(), content.end(), arrived.content.data());
+    const errc how = messages_.put(arrived, in);
+    if (how != errc::ok && call.one_way()) tell_undelivered(from, to, tag, how);
+    return how;
+}
+
+errc context_core::long_message(resource_id from, resource_id to, std::int32_t tag,
+                                amalgam::bulk content) {
+    const call_context& call = call_context::current();
+    if (!learn_sender(from)) return errc::denied;
+    const time_point deadline = call.deadline().value_or(time_point::max());
+    resource_message arrived{from, to, tag, {}};
+    errc how = errc::ok;
+    do {
+        how = messages_.wait_for_room(to, content.bytes(), deadline);
+        if (how != errc::ok) break;
+        if (arrived.content.size() != content.bytes()) {
+            arrived.content = take_buffer(content.bytes());
+            how = content.try_pull(arrived.content.bytes()).code().code;
+            if (how != errc::ok) break;
+        }
+        how = messages_.put(arrived);
+    } while (how == errc::overloaded);
+    if (how != errc::ok && call.one_way()) tell_undelivered(from, to, tag, how);
+    return how == errc::overloaded ? errc::timed_out : how;
+}
+
+errc context_core::room(resource_id to, std::uint64_t bytes) {
+    const auto deadline = call_context::current().deadline().value_or(time_point::max());
+    return messages_.wait_for_room(to, bytes, deadline);
+}
+
+void context_core::undelivered(resource_id from, resource_id to, std::int32_t tag, errc why) {
+    if (why == errc::not_found) where_.forget(to);
+    if (options_.on_undelivered) options_.on_undelivered({from, to, tag, why});
+}
+
+}  // namespace amalgam::detail

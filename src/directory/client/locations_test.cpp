@@ -1,0 +1,94 @@
+#include "directory/client/locations.hpp"
+
+#include <gtest/gtest.h>
+
+#include <amalgam/fabric/loop.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+/// Peers that are never contacted.
+class locations_test : public testing::Test {
+protected:
+    peer at(const char* name) {
+        const auto other = net.port(name);
+        return on.lookup(std::string("loop://") + name);
+    }
+
+    loop_network net;
+    engine on{net.port("here")};
+    const peer a = at("a"), b = at("b"), c = at("c");
+    static constexpr resource_id one{1}, two{2}, three{3}, four{4};
+};
+
+TEST_F(locations_test, a_resource_is_where_its_context_is) {
+    locations all;
+    EXPECT_FALSE(all.find(one, traffic::small));
+    all.learn(one, two);
+    EXPECT_FALSE(all.knows(one)) << "of a context that is not known nothing is learnt";
+    ways_there ways(a);
+    ways.by[static_cast<std::size_t>(traffic::bulk)] = b;
+    all.learn_context(two, ways);
+    EXPECT_EQ(all.find_context(two), a);
+    all.learn(one, two);
+    EXPECT_EQ(all.find(one, traffic::small), a);
+    EXPECT_EQ(all.find(one, traffic::bulk), b);
+    EXPECT_EQ(all.find(one, traffic::control), a);
+    all.learn_context(two, ways_there(c));
+    all.learn(one, two);
+    EXPECT_EQ(all.find(one, traffic::bulk), c);
+    all.forget(one);
+    EXPECT_FALSE(all.knows(one));
+    EXPECT_TRUE(all.find_context(two));
+}
+
+TEST_F(locations_test, who_sends_changes_nothing_that_is_known) {
+    locations all;
+    all.learn_sender(one, ways_there(a));
+    all.learn_sender(one, ways_there(b));
+    EXPECT_EQ(all.find(one, traffic::small), a);
+    EXPECT_FALSE(all.find_context(one));
+}
+
+TEST_F(locations_test, a_context_that_is_gone_takes_its_resources_with_it_and_no_others) {
+    locations all;
+    ways_there ways(a);
+    ways.by[static_cast<std::size_t>(traffic::control)] = c;
+    all.learn_context(two, ways);
+    all.learn_context(four, ways_there(b));
+    all.learn(one, two);
+    all.learn(three, four);
+    all.learn_sender(two, ways_there(c));
+    all.forget(c);
+    for (const resource_id each : {one, two})
+        EXPECT_FALSE(all.knows(each)) << "one of its ways is";
+    EXPECT_FALSE(all.find_context(two));
+    EXPECT_EQ(all.find(three, traffic::small), b);
+    EXPECT_EQ(all.find_context(four), b);
+}
+
+TEST_F(locations_test, so_many_are_kept_of_each) {
+    locations all(2);
+    for (const resource_id each : {one, two})
+        all.learn_context(each, ways_there(a));
+    all.learn_context(two, ways_there(b));
+    EXPECT_TRUE(all.find_context(one)) << "it was known";
+    all.learn(one, one);
+    all.learn_sender(two, ways_there(b));
+    all.learn(one, two);
+    all.learn_sender(two, ways_there(c));
+    EXPECT_TRUE(all.knows(one) && all.knows(two));
+    all.learn_sender(three, ways_there(c));
+    EXPECT_FALSE(all.knows(one) || all.knows(two));
+    EXPECT_TRUE(all.knows(three));
+    all.learn(one, one);
+    all.learn(two, one);
+    EXPECT_FALSE(all.knows(one) || all.knows(three));
+    all.learn_context(three, ways_there(c));
+    EXPECT_FALSE(all.find_context(one) || all.find_context(two));
+    EXPECT_TRUE(all.find_context(three));
+}
+
+}  // namespace
+}  // namespace amalgam::detail

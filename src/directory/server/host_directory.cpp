@@ -1,0 +1,53 @@
+#include <exception>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/directory/host_directory.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+#include "directory/protocol/gate.hpp"
+#include "directory/protocol/procedures.hpp"
+#include "directory/server/record.hpp"
+
+namespace amalgam {
+
+void remember_host_directory(const std::vector<std::string>& words, bool has_secret) noexcept {
+    try {
+        detail::directory_record().keep({words, has_secret});
+    } catch (const std::exception& why) {
+        log(log_level::warn, "directory", why.what());
+    }
+}
+
+void forget_host_directory() noexcept {
+    try {
+        detail::directory_record().forget();
+    } catch (const std::exception&) {
+        // Out of memory for its name.
+    }
+}
+
+makes_way ask_to_make_way(const std::string& address, const std::string& secret) {
+    constexpr std::chrono::seconds limit{2};
+    namespace at = detail::at_directory;
+    try {
+        engine asks("shm://", {.name = "makes-way"});
+        const auto knows =
+            std::make_shared<detail::gate>(asks, detail::gate_role, detail::secret_of(secret));
+        knows->start();
+        return asks.run([&] {
+            const result<peer> there = asks.try_lookup(address);
+            if (!there) return makes_way::nobody;
+            knows->enter(*there, detail::gate_role, limit);
+            const auto answer =
+                asks.procedure<at::make_way>(at::make_way_name).on(*there).within(limit).try_call();
+            if (!answer) return makes_way::nobody;
+            return *answer ? makes_way::yes : makes_way::no;
+        });
+    } catch (const error& why) {
+        log(log_level::info, "directory", "a directory was not asked to make way",
+            {{"address", address}, {"why", why.what()}});
+        return why.code() == errc::denied ? makes_way::no : makes_way::nobody;
+    }
+}
+
+}  // namespace amalgam

@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/log.hpp>
+
+#include "directory/server/core.hpp"
+
+namespace amalgam::detail {
+
+// Arrivals and departures of contexts, returning contexts, and other servers.
+
+namespace {
+constexpr std::size_t few_ids = resource_store::ids_per_range / 4;  // Below it, claim a range.
+constexpr const char* has_just_begun = "the directory has no ids yet: it has just begun";
+}  // namespace
+
+reply<resource_id> directory_core::open(attribute_view what) {
+    // The first id range may still be pending.
+    if (!ring_->wait_until_ready(options_.ring.answer_limit))
+        return {errc::overloaded, has_just_begun, {}};
+    return alone([&] { return open_for_caller(what, resource_id::none); });
+}
+
+resource_id directory_core::open_for_caller(const attribute_view& what, resource_id wanted) {
+    const call_context& call = call_context::current();
+    if (ended_) throw error(errc::not_found, "the directory has ended");
+    claim_if_few();
+    const resource_id id = registry_.open(what, wanted);
+    try {
+        clients_[id].who = call.from();
+        keep_looking();
+    } catch (...) {
+        registry_.close(id);
+        throw;
+    }
+    if (call.canceled()) {  // It disconnected meanwhile, and no further notice will come.
+        clients_.erase(id);
+        registry_.close(id);
+        throw error(errc::canceled, "the context is gone");
+    }
+    return id;
+}
+
+reply<bool> directory_core::reopen(resource_id context, resource_id which, attribute_view what) {
+    if (!ring_->wait_until_ready(options_.ring.answer_limit))
+        return {errc::overloaded, has_just_begun, {}};
+    if (which != context) {  // So that a stranger cannot make us claim ranges for others'
+                             // resources.
+        const auto known = alone([&] {
+            check_is(context);
+            return true;
+        });
+        if (known.code != errc::ok) return known;
+    }
+    const auto range = static_cast<std::uint32_t>(which) / resource_store::ids_per_range;
+    if (range >= resource_store::ranges || !ring_->own_again(range))
+        return {errc::denied,
+                fmt::format("the id {} is not this directory's, nor can it have it", number(which)),
+                {}};
+    return alone([&] {
+        if (which == context) {
+            const auto at = clients_.find(context);  // It may still be registered.
+            if (at == clients_.end() || !(at->second.who == call_context::current().from()))
+                (void)open_for_caller(what, context);
+            return true;
+        }
+        check_is(context);
+        const found_values there = registry_.find(which, {});
+        if (there.id == resource_id::none || there.context != context)
+            (void)registry_.add(context, what, which);
+        return true;
+    });
+}
+
+void directory_core::close(resource_id context) {
+    const auto done = alone([&] {
+        check_is(context);
+        close_one(context);
+        return true;
+    });
+    if (done.code == errc::ok) far_->remove_all(context);
+}
+
+reply<resource_id> directory_core::open_guest() {
+    return alone([&] {
+        const peer& who = call_context::current().from();
+        // A returning server has forgotten its earlier registration.
+        if (const auto before = servers_.find(who); before != servers_.end())
+            close_one(before->second);
+        const resource_id id = registry_.open_guest();
+        client& guest = clients_[id];
+        guest.who = who;
+        guest.is_server = true;
+        servers_[who] = id;
+        return id;
+    });
+}
+
+// Only for callers on this host, which share the name.
+bool directory_core::make_way() {
+    if (!options_.on_make_way || !is_local(call_context::current().from().address())) return false;
+    options_.on_make_way();
+    return true;
+}
+
+void directory_core::close_one(resource_id context) {
+    const auto at = clients_.find(context);
+    if (at->second.is_server) servers_.erase(at->second.who);
+    clients_.erase(at);
+    spread_.erase(spread_.lower_bound({context, 0}), spread_.upper_bound({context, ~0u}));
+    registry_.close(context);
+}
+
+void directory_core::close_all_of(const peer& gone) {
+    std::vector<resource_id> closed;
+    (void)alone([&] {
+        for (const auto& [context, whose] : clients_)
+            if (whose.who == gone) closed.push_back(context);
+        for (const resource_id each : closed) {
+            log(log_level::debug, "directory", "a context is gone",
+                {{"context", static_cast<std::uint32_t>(each)}});
+            close_one(each);
+        }
+        return true;
+    });
+    for (const resource_id each : closed)
+        far_->remove_all(each);
+}
+
+// ---- unresponsive contexts
+
+void directory_core::keep_looking() {
+    if (options_.silence.count() <= 0 || std::exchange(looking_, true)) return;
+    amalgam::post(on_.pool(), [self = shared_from_this()] { self->look_after_contexts(); });
+}
+
+void directory_core::look_after_contexts() {
+    while (!stopping_.wait_for(options_.silence / 4)) {
+        try {
+            std::vector<std::pair<resource_id, peer>> silent;
+            {
+                const std::lock_guard one(lock_);
+                looking_ = !clients_.empty();
+                if (!looking_) return;
+                for (auto& [id, each] : clients_)
+                    if (!std::exchange(each.heard, false) && !each.is_server && !each.who.is_self())
+                        silent.emplace_back(id, each.who);
+            }
+            look_at(silent);
+        } catch (const std::exception& why) {  // Out of memory for now.
+            log(log_level::warn, "directory", "contexts were not looked after",
+                {{"why", why.what()}});
+        }
+    }
+}
+
+void directory_core::look_at(const std::vector<std::pair<resource_id, peer>>& silent) {
+    constexpr std::size_t at_once = 1024;
+    for (std::size_t first = 0; first < silent.size(); first += at_once) {
+        std::vector<future<std::uint64_t>> asked;
+        const std::size_t end = std::min(silent.size(), first + at_once);
+        for (std::size_t i = first; i < end; ++i)
+            asked.push_back(ping_.on(silent[i].second).within(options_.silence / 2).start(0));
+        for (std::size_t i = first; i < end; ++i)
+            if (asked[i - first].wait().code == errc::timed_out)
+                drop(silent[i].first, silent[i].second);
+    }
+}
+
+void directory_core::drop(resource_id context, const peer& who) {
+    const auto done = alone([&] {
+        const auto at = clients_.find(context);
+        if (at == clients_.end() || !(at->second.who == who) || at->second.heard) return false;
+        close_one(context);
+        return true;
+    });
+    if (!done.value) return;
+    log(log_level::warn, "directory", "a context does not answer, and is taken for gone",
+        {{"context", number(context)}});
+    far_->remove_all(context);
+    try {
+        dropped_.on(who).post();  // It will see this when it resumes.
+    } catch (const error&) {
+        // Its connection is lost, which it will notice, too.
+    }
+}
+
+void directory_core::claim_if_few() {
+    if (registry_.free_ids() < few_ids) ring_->want_range();
+}
+
+}  // namespace amalgam::detail

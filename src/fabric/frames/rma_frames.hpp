@@ -1,0 +1,62 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/region.hpp>
+
+#include "fabric/frames/frame.hpp"
+
+namespace amalgam::detail {
+
+/// A put or get longer than this is split into several frames.
+inline constexpr std::size_t rma_piece_bytes = std::size_t{256} << 10;
+/// Limit of unanswered pieces to one peer. Both sides rely on it: replies to a peer that respects
+/// it always fit in the target's queue, so two ports that serve each other cannot deadlock.
+inline constexpr std::size_t rma_window = 64;
+
+inline constexpr std::size_t rma_request_bytes = sizeof(rma_request);
+inline constexpr std::size_t rma_data_prefix_bytes = 8;  ///< Offset before get_data's bytes.
+inline constexpr std::size_t rma_status_bytes = 8;
+
+/// Always little-endian. Precondition for reading: the sizes above are available.
+void write_request(std::byte* to, const rma_request& request) noexcept;
+rma_request read_request(const std::byte* from) noexcept;
+void write_status(std::byte* to, status what) noexcept;
+status read_status(const std::byte* from) noexcept;
+
+struct rma_operation;
+
+/// A frame of the port itself whose payload a link may borrow: a piece of an outgoing put, or the
+/// reply to a get. The link identifies it by this completion, which never runs.
+struct lent_piece : completion {
+    lent_piece() noexcept : completion([](completion&, status, std::size_t) noexcept {}) {}
+
+    std::array<std::byte, rma_request_bytes> head;  ///< The first bytes of the payload.
+    std::vector<const_bytes> segments;              ///< The whole payload.
+    rma_operation* operation = nullptr;             ///< For a put; else null.
+    std::uint64_t region = 0;                       ///< The region that a get reads; else 0.
+    lent_piece* next_free = nullptr;
+};
+
+/// A pool of pieces, which keep the memory of their vectors.
+/// Failure: take() returns nullptr if out of memory.
+class piece_pool {
+public:
+    piece_pool() = default;
+    piece_pool(const piece_pool&) = delete;
+    piece_pool& operator=(const piece_pool&) = delete;
+    ~piece_pool();
+
+    lent_piece* take() noexcept;
+    void give_back(lent_piece& piece) noexcept;
+
+private:
+    lent_piece* free_ = nullptr;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,324 @@
+#include "fabric/packets/connection.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <amalgam/core/log.hpp>
+
+#include "fabric/frames/wire_header.hpp"
+#include "fabric/packets/port.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+// The rest is left for replies that carry credit anyway.
+constexpr unsigned credit_at = packet_connection::window / 2;
+
+}  // namespace
+
+packet_connection::packet_connection(packet_port& home, std::string address)
+    : home_(home),
+      address_(std::move(address)),
+      parser_(packet_port::max_frame_bytes),
+      queue_(home.memory()) {}
+
+void packet_connection::begin(packet_link& by) noexcept {
+    by_ = &by;
+    by.user = this;
+    home_.has_work(*this);
+}
+
+// ---- sending
+
+posted packet_connection::send(const frame_header& header, gather payload,
+                               completion* on_sent) noexcept {
+    if (over_) return posted::full;
+    const std::size_t bytes = total_bytes(payload);
+    const std::size_t room = home_.packets().packet_bytes() - packet_header::wire_bytes;
+    const wire_header wire = to_wire(header);
+    if (queue_.empty() && may_send() && bytes + wire.size() <= room) {
+        packet* one = home_.packets().take();
+        if (one != nullptr) {
+            std::byte* to = one->data + packet_header::wire_bytes;
+            std::memcpy(to, wire.data(), wire.size());
+            copy_out(payload, to + wire.size());
+            one->bytes =
+                static_cast<std::uint32_t>(packet_header::wire_bytes + wire.size() + bytes);
+            if (transmit_frames(*one)) return posted::done;
+            home_.packets().give_back(*one);
+            if (over_) return posted::full;
+        }
+    }
+    // Until the other end has answered, nothing is reported as done that it might never see.
+    const bool small = bytes <= send_queue::max_copy_bytes && (heard_hello_ || on_sent == nullptr);
+    const bool kept = small ? queue_.copy(wire, payload) : queue_.lend(wire, payload, *on_sent);
+    if (may_send()) home_.has_work(*this);  // Else credit or room triggers it.
+    if (!kept) {
+        was_full_ = true;
+        return posted::full;
+    }
+    return small ? posted::done : posted::pending;
+}
+
+/// False: the carrier did not take it.
+bool packet_connection::transmit(packet& one, packet_kind kind) noexcept {
+    packet_header{kind, static_cast<std::uint16_t>(used_)}.encode(one.data);
+    switch (by_->send(one)) {
+        case posted::done:
+            home_.packets().give_back(one);
+            break;
+        case posted::pending:
+            break;
+        case posted::full:
+            full_ = true;
+            return false;
+    }
+    used_ = 0;
+    return true;
+}
+
+bool packet_connection::transmit_frames(packet& one) noexcept {
+    if (!transmit(one, packet_kind::frames)) return false;
+    --window_left_;
+    return true;
+}
+
+void packet_connection::say_hello() noexcept {
+    packet* one = home_.packets().take();
+    if (one == nullptr) return home_.has_work(*this);
+    packet_hello hello;
+    hello.packet_bytes = static_cast<std::uint32_t>(home_.packets().packet_bytes());
+    hello.incarnation = home_.incarnation();
+    hello.encode(one->data + packet_header::wire_bytes);
+    one->bytes = packet_header::wire_bytes + packet_hello::wire_bytes;
+    said_hello_ = transmit(*one, packet_kind::hello);
+    if (!said_hello_) home_.packets().give_back(*one);
+}
+
+/// Sends queued frames while the carrier and the window have room.
+void packet_connection::pump() noexcept {
+    if (!said_hello_ && !full_) say_hello();
+    while (may_send() && !queue_.empty()) {
+        packet* one = home_.packets().take();
+        if (one == nullptr) return home_.has_work(*this);
+        std::array<iovec, 64> pieces;
+        const std::size_t count = queue_.fill(pieces);
+        std::byte* to = one->data + packet_header::wire_bytes;
+        std::size_t room = home_.packets().packet_bytes() - packet_header::wire_bytes;
+        std::size_t taken = 0;
+        for (std::size_t i = 0; i < count && room > 0; ++i) {
+            const std::size_t some = std::min(room, pieces[i].iov_len);
+            std::memcpy(to + taken, pieces[i].iov_base, some);
+            taken += some;
+            room -= some;
+        }
+        one->bytes = static_cast<std::uint32_t>(packet_header::wire_bytes + taken);
+        if (!transmit_frames(*one)) return home_.packets().give_back(*one);
+        while (taken > 0)
+            if (completion* through = queue_.advance(taken)) remember_sent(*through);
+    }
+}
+
+void packet_connection::remember_sent(completion& op) noexcept {
+    op.port_words[3] = 0;
+    if (last_sent_ != nullptr)
+        last_sent_->port_words[3] = reinterpret_cast<std::uintptr_t>(&op);
+    else
+        first_sent_ = &op;
+    last_sent_ = &op;
+}
+
+void packet_connection::tell_senders() noexcept {
+    while (home_.budget() > 0 && first_sent_ != nullptr && !over_) {
+        completion& op = *first_sent_;
+        first_sent_ = reinterpret_cast<completion*>(op.port_words[3]);
+        if (first_sent_ == nullptr) last_sent_ = nullptr;
+        home_.used_budget(1);
+        home_.sent(op, {});
+    }
+}
+
+void packet_connection::detach(completion& on_sent) noexcept {
+    // If it was sent and only not reported yet, just forget it.
+    completion* before = nullptr;
+    for (completion* at = first_sent_; at != nullptr;) {
+        auto* next = reinterpret_cast<completion*>(at->port_words[3]);
+        if (at == &on_sent) {
+            if (before != nullptr)
+                before->port_words[3] = at->port_words[3];
+            else
+                first_sent_ = next;
+            if (last_sent_ == at) last_sent_ = before;
+            return;
+        }
+        before = std::exchange(at, next);
+    }
+    if (!queue_.detach(on_sent)) down({errc::no_memory, ENOMEM});
+}
+
+// ---- receiving
+
+void packet_connection::received(const_bytes bytes) noexcept {
+    if (over_) return;
+    if (bytes.size() < packet_header::wire_bytes) return down({errc::disconnected, EPROTO});
+    const packet_header header = packet_header::decode(bytes.data());
+    bytes = bytes.subspan(packet_header::wire_bytes);
+    window_left_ += header.credit;
+    if (header.credit > 0 && (!queue_.empty() || was_full_)) home_.has_work(*this);
+    switch (header.kind) {
+        [[likely]] case packet_kind::frames
+            : if (heard_hello_ && window_left_ <= window) return take_frames(bytes);
+        break;
+        case packet_kind::credit:
+            if (heard_hello_ && window_left_ <= window && bytes.empty()) return;
+            break;
+        case packet_kind::hello:
+            if (!heard_hello_ && take_hello(bytes)) return;
+            break;
+    }
+    if (over_) return;
+    log(log_level::warn, home_.can().transport, "a peer broke the protocol and was dropped",
+        {{"peer", address_}});
+    down({errc::disconnected, EPROTO});
+}
+
+bool packet_connection::take_hello(const_bytes bytes) noexcept {
+    packet_hello hello;
+    if (!hello.decode(bytes)) return false;
+    if (hello.version != packet_hello::current_version ||
+        hello.packet_bytes != home_.packets().packet_bytes()) {
+        log(log_level::warn, home_.can().transport,
+            "a peer of another version, or with other packets, was dropped",
+            {{"peer", address_},
+             {"its_version", hello.version},
+             {"our_version", packet_hello::current_version},
+             {"its_packet_bytes", hello.packet_bytes},
+             {"our_packet_bytes", home_.packets().packet_bytes()}});
+        down({errc::mismatch});
+        return true;
+    }
+    heard_hello_ = true;
+    home_.has_work(*this);
+    return true;
+}
+
+void packet_connection::take_frames(const_bytes bytes) noexcept {
+    if (!may_read() || !held_.empty()) return hold(bytes);
+    switch (parser_.feed(bytes, *this)) {
+        case verdict::taken:
+            return used_one();
+        case verdict::pause:
+            return bytes.empty() ? used_one() : hold(bytes);
+        case verdict::malformed:
+            if (over_) return;  // Ended by us, not its fault.
+            log(log_level::warn, home_.can().transport, "a peer broke the protocol and was dropped",
+                {{"peer", address_}});
+            return down({errc::disconnected, EPROTO});
+        case verdict::gone:
+            return;
+    }
+}
+
+/// Keeps the rest of a packet until it may be read. The window bounds how many there are.
+void packet_connection::hold(const_bytes bytes) noexcept try {
+    buffer kept = home_.memory().try_take(std::max<std::size_t>(bytes.size(), 1));
+    if (kept.empty()) throw std::bad_alloc();
+    if (!bytes.empty()) std::memcpy(kept.data(), bytes.data(), bytes.size());
+    kept.resize(bytes.size());
+    held_.push_back(std::move(kept));
+    if (!paused_) home_.has_work(*this);
+} catch (const std::bad_alloc&) {
+    down({errc::no_memory, ENOMEM});
+}
+
+bool packet_connection::may_read() const noexcept {
+    return !paused_ && !over_ && home_.budget() > 0;
+}
+
+void packet_connection::read_held() noexcept {
+    while (may_read() && !held_.empty()) {
+        const const_bytes all = std::as_const(held_.front()).bytes();
+        const_bytes rest = all.subspan(held_used_);
+        switch (parser_.feed(rest, *this)) {
+            case verdict::taken:
+                held_.pop_front();
+                held_used_ = 0;
+                used_one();
+                break;
+            case verdict::pause:
+                held_used_ = all.size() - rest.size();
+                break;
+            case verdict::malformed:
+                down({errc::disconnected, EPROTO});
+                break;
+            case verdict::gone:
+                break;
+        }
+    }
+}
+
+/// Verdict for the parser about a delivered frame.
+verdict packet_connection::use_budget(verdict found) noexcept {
+    home_.used_budget(1);
+    if (found == verdict::pause) paused_ = true;
+    return found == verdict::taken && home_.budget() == 0 ? verdict::pause : found;
+}
+
+verdict packet_connection::on_frame(const frame_header& header, const_bytes payload) noexcept {
+    return use_budget(home_.deliver(*this, header, payload));
+}
+
+landing* packet_connection::on_part(const frame_header& header, const_bytes prefix) noexcept {
+    return home_.begin_landing(*this, header, prefix);
+}
+
+verdict packet_connection::on_part_end() noexcept {
+    return use_budget(home_.end_landing(*this));
+}
+
+void packet_connection::used_one() noexcept {
+    if (++used_ >= credit_at) home_.has_work(*this);
+}
+
+void packet_connection::return_credit() noexcept {
+    packet* one = home_.packets().take();
+    if (one == nullptr) return home_.has_work(*this);
+    one->bytes = packet_header::wire_bytes;
+    if (!transmit(*one, packet_kind::credit)) home_.packets().give_back(*one);
+}
+
+// ---- rounds
+
+void packet_connection::work_off() noexcept {
+    tell_senders();
+    read_held();
+    if (over_) return;
+    pump();
+    if (over_) return;
+    if (used_ >= credit_at && heard_hello_ && said_hello_ && !full_) return_credit();
+    if (was_full_ && may_send() && queue_.has_room()) {
+        was_full_ = false;
+        home_.note_room();
+        home_.writable(*this);
+    }
+    if (!over_ && (first_sent_ != nullptr || (!paused_ && !held_.empty()))) home_.has_work(*this);
+}
+
+void packet_connection::down(status why) noexcept {
+    if (std::exchange(over_, true)) return;
+    by_->close();
+    home_.link_lost(*this, why);
+}
+
+void packet_connection::shut() noexcept {
+    if (over_) return;
+    pump();
+    over_ = true;
+    by_->close();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include <amalgam/fabric/packets.hpp>
+
+#include "fabric/packets/connection.hpp"
+#include "fabric/packets/pool.hpp"
+#include "fabric/port/framed_port.hpp"
+
+namespace amalgam::detail {
+
+/// A port over a packet carrier.
+///
+/// Threads: the port's thread.
+class packet_port final : public framed_port, private packet_events {
+public:
+    static constexpr std::size_t max_message_bytes = std::size_t{1} << 30;
+    /// A message, or a piece of a transfer with its header.
+    static constexpr std::uint32_t max_frame_bytes = max_message_bytes + 4096;
+
+    packet_port(std::unique_ptr<packet_carrier> carrier, const packet_port_traits& traits,
+                const port_options& options);
+    ~packet_port() override;
+
+    std::string address() const override { return carrier_->address(); }
+    std::string explain() const override { return carrier_->explain(); }
+    int wait_handle() const noexcept override { return carrier_->wait_handle(); }
+    /// Refuses memory that cannot be accessed: packets are copied without guards, so a fault would
+    /// hit the process.
+    result<region> open_region(scatter segments, access rights) noexcept override;
+    using framed_port::open_region;
+
+    // ---- for its connections
+    using framed_port::begin_landing;
+    using framed_port::deliver;
+    using framed_port::end_landing;
+    using framed_port::sent;
+    using framed_port::writable;
+
+    packet_pool& packets() noexcept { return packets_; }
+    buffer_pool& memory() noexcept { return buffers(); }
+    void has_work(packet_connection& who) noexcept;
+    /// A refused sender may post again: do not sleep before it was told.
+    void note_room() noexcept { has_new_room_ = true; }
+    /// How many frames and completions may still be delivered in this round.
+    std::size_t budget() const noexcept { return budget_; }
+    void used_budget(std::size_t count) noexcept { budget_ -= std::min(count, budget_); }
+    void link_lost(packet_connection& who, status why) noexcept;
+
+private:
+    // ---- framed_port
+    result<frame_link*> connect(std::string_view address) noexcept override;
+    result<std::string> canonical(std::string_view address) const noexcept override;
+    std::size_t move_frames(std::size_t budget) noexcept override;
+    bool arm() noexcept override;
+    void release(frame_link& link) noexcept override;
+    void resume(frame_link& link) noexcept override;
+
+    // ---- packet_events
+    bool accepted(packet_link&, std::string address) noexcept override;
+    void received(packet_link&, const_bytes) noexcept override;
+    void room(packet_link&) noexcept override;
+    void down(packet_link&, status why) noexcept override;
+    void returned(packet& one) noexcept override { packets_.give_back(one); }
+    void abandoned(packet& one) noexcept override { packets_.abandon(one); }
+    void due() noexcept override { has_due_work_ = true; }
+
+    void leave_to_parent() noexcept;
+    packet_connection& make_connection(std::string address);
+    void remove(packet_connection& who) noexcept;
+    void work_off() noexcept;
+
+    const pid_t process_;
+    packet_pool packets_;
+    std::vector<std::unique_ptr<packet_connection>> connections_;
+    std::vector<packet_connection*> with_work_;
+    std::vector<packet_connection*> working_;  ///< Those of with_work_ being processed now.
+    std::size_t budget_ = 0;
+    bool has_new_room_ = false;
+    bool has_due_work_ = false;
+    std::unique_ptr<packet_carrier> carrier_;  ///< Last: returns packets when destroyed.
+};
+
+}  // namespace amalgam::detail

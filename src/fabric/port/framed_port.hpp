@@ -1,0 +1,227 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <amalgam/core/buffer.hpp>
+#include <amalgam/core/counter.hpp>
+#include <amalgam/core/random.hpp>
+#include <amalgam/fabric/port.hpp>
+#include <amalgam/fabric/transport.hpp>
+
+#include "fabric/frames/chain.hpp"
+#include "fabric/frames/frame.hpp"
+#include "fabric/peers/matching.hpp"
+#include "fabric/peers/operations.hpp"
+#include "fabric/peers/peer_table.hpp"
+#include "fabric/rma/initiator.hpp"
+#include "fabric/rma/region_table.hpp"
+#include "fabric/rma/target.hpp"
+
+namespace amalgam::detail {
+
+/// Common part of the native transports: peers, matching of expected messages, the region table and
+/// its checks, put and get over frames, exactly-once completion. A transport derives from it, moves
+/// frames, and calls the functions under "from the transport".
+///
+/// Threads: the port's thread. Upcalls happen only inside move_frames(), except where noted.
+class framed_port : public port, private peer_ender {
+public:
+    /// Completes remaining operations with `closed`, without touching links: see end_everything().
+    ~framed_port() override;
+
+    const capabilities& can() const noexcept final;
+    std::uint64_t incarnation() const noexcept final;
+    result<peer_id> lookup(std::string_view address) noexcept final;
+    std::string peer_address(peer_id) const final;
+    void close(peer_id) noexcept final;
+    void set_sink(message_sink*) noexcept final;
+    posted post_send(peer_id, std::uint64_t tag, gather, completion&) noexcept final;
+    posted post_send_expected(peer_id, std::uint64_t tag, gather, completion&) noexcept final;
+    posted post_receive(peer_id, std::uint64_t tag, mutable_bytes, completion&) noexcept final;
+    using port::open_region;
+    result<region> open_region(scatter, access) noexcept override;
+    posted post_put(peer_id, gather, const remote_key&, std::uint64_t, completion&) noexcept final;
+    posted post_get(peer_id, scatter, const remote_key&, std::uint64_t, completion&) noexcept final;
+    void cancel(completion&) noexcept final;
+    std::size_t progress(std::size_t budget) noexcept final;
+    bool prepare_to_sleep() noexcept final;  ///< False while completions are due; else arm().
+    std::size_t open_operations() const noexcept final;
+    port_usage usage() const noexcept final;
+
+protected:
+    /// Pass `incarnation` only where runs must be reproducible.
+    framed_port(const port_options& options, capabilities can,
+                std::uint64_t incarnation = random_nonzero_u64());
+    /// Shuts and releases every link and completes everything with `closed`. A transport's
+    /// destructor calls it first, while its links still exist.
+    void end_everything() noexcept;
+
+    // ---- implemented by each transport
+
+    /// Creates a link to this address, connecting or connected. Frames sent before it is up are
+    /// `pending` (or copied) up to some bound, then `full`. On failure to connect:
+    /// link_down(unreachable), but not inside this call.
+    virtual result<frame_link*> connect(std::string_view address) noexcept = 0;
+    /// Canonical form of an address, so that two spellings of one peer compare equal.
+    virtual result<std::string> canonical(std::string_view address) const noexcept = 0;
+    /// Reads and writes without blocking; delivers about `budget` frames at most. Returns how many
+    /// frames and completions it processed.
+    virtual std::size_t move_frames(std::size_t budget) noexcept = 0;
+    /// Arms the wait handle. False: there is already something to read or write.
+    virtual bool arm() noexcept = 0;
+    /// framed_port no longer uses the link: free it. Called inside progress(), never inside
+    /// move_frames(). The transport frees links that still exist when the port is destroyed.
+    virtual void release(frame_link&) noexcept = 0;
+
+    /// Transfers memory to memory without the target's help (shm); optional to override. nullopt:
+    /// not possible for this key or peer, use frames. Otherwise the transfer is complete with this
+    /// status, and the key was checked.
+    virtual std::optional<status> direct_put(frame_link&, gather, const remote_key&,
+                                             std::uint64_t offset) noexcept;
+    virtual std::optional<status> direct_get(frame_link&, scatter, const remote_key&,
+                                             std::uint64_t offset) noexcept;
+    /// For transports with direct transfers: publishes or withdraws a region, which peers check.
+    virtual void region_opened(const remote_key&, scatter) noexcept {}
+    virtual void region_closed(const remote_key&) noexcept {}
+
+    // ---- from the transport
+
+    /// A peer connected to us; assigns it an id. `address` is for logs and peer_address(). Failure:
+    /// peer_id{} if out of memory; the transport then drops the connection.
+    peer_id accepted(frame_link&, std::string address) noexcept;
+    /// A whole frame arrived. `payload` may be in the transport's memory and is not used after the
+    /// return. Runs user callbacks, which may post, close and cancel.
+    verdict deliver(frame_link&, const frame_header&, const_bytes payload) noexcept;
+    /// A frame too large to buffer whole arrives: `prefix` is its first bytes, at least min(64,
+    /// header.bytes) of them. The transport then fills the landing with the rest and calls
+    /// end_landing() before it delivers anything else from this link. At most one landing per link.
+    /// nullptr: malformed, as the verdict; or the link was shut because there is no memory or room
+    /// for the frame. Runs no callbacks.
+    landing* begin_landing(frame_link&, const frame_header&, const_bytes prefix) noexcept;
+    /// The landing is full but its frame continues: makes room for more, as grow_landings()
+    /// promised. False: out of memory or over a limit; the link is ended.
+    bool extend_landing(frame_link&) noexcept;
+    /// The whole payload was read. Runs callbacks, as deliver() does.
+    verdict end_landing(frame_link&) noexcept;
+    /// A borrowed payload is no longer in use. Runs callbacks.
+    void sent(completion&, status) noexcept;
+    /// Borrowed payload memory cannot be read; `begun` tells whether part of its frame was sent.
+    /// The operation fails with `invalid`, EFAULT. Runs no callbacks.
+    enum class remedy : std::uint8_t {
+        leave_out,  ///< Drop the frame, as if never sent.
+        blank,      ///< Send zeros for the rest; do not report completion.
+        break_off   ///< The frame cannot be repaired: end the connection.
+    };
+    remedy unreadable(completion&, bool begun) noexcept;
+    /// Memory of the open landing cannot be written. The landing discards from now on, and its
+    /// operation fails with `invalid`, EFAULT. Runs no callbacks.
+    void unwritable(frame_link&) noexcept;
+    /// A link that returned `full` has room again. Sends queued frames of the port itself.
+    void writable(frame_link&) noexcept;
+    /// The link is gone. Called once per link, never after shut(). Everything on it completes with
+    /// `why` from the next progress() on, then release() is called. Open landings and borrowed
+    /// sends are forgotten: no sent() for them. Callable anywhere, even inside send().
+    void link_down(frame_link&, status why) noexcept;
+    /// Called when the verdict was `pause` and there is room again, from any function of the port.
+    /// Only record it: deliver in the next move_frames(), and make prepare_to_sleep() aware.
+    virtual void resume(frame_link&) noexcept = 0;
+
+    /// progress() has work that did not come through move_frames(); may be called repeatedly. For
+    /// transports that do not call prepare_to_sleep().
+    virtual void due() noexcept {}
+    /// Whether such work is pending.
+    bool has_due() const noexcept {
+        return !completions_.empty() || (!unasked_.empty() && sink_ != nullptr);
+    }
+
+    const port_options& options() const noexcept { return options_; }
+    buffer_pool& buffers() noexcept { return buffers_; }
+    /// Enables guarded copies for transfers. For transports that pay a system call per frame
+    /// anyway.
+    /// Failure: throws std::bad_alloc.
+    void guard_memory() {
+        initiator_.guard_memory();
+        target_.guard_memory();
+    }
+    /// For transports that call extend_landing(): messages longer than this get memory as they
+    /// arrive.
+    void grow_landings() noexcept { landing_step_ = std::size_t{1} << 20; }
+    /// No operation of ours is pending on this link, and nothing from the peer is queued.
+    static bool is_idle(const frame_link&) noexcept;
+    /// Counts a connection that ended because it exceeded a bound of the transport.
+    void count_evicted() noexcept { evicted_.add(); }
+
+private:
+    // Calls from the user: framed_port.cpp.
+    posted send_message(frame_kind, peer_id, std::uint64_t tag, gather, completion&) noexcept;
+    posted lent(peer_record&, completion&, std::size_t size) noexcept;
+    posted no_room(peer_record&, completion&) noexcept;
+    posted refuse(peer_record*, completion&) noexcept;
+    posted complete_later(peer_record*, completion&, status) noexcept;
+    bool may_access(const remote_key&, std::uint64_t offset, std::size_t bytes,
+                    access) const noexcept;
+    void close_region(std::uint64_t id) noexcept final;
+    static void on_first_due(void* self) noexcept;
+
+    // Arrivals: framed_port_arrivals.cpp.
+    verdict deliver_unexpected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
+    verdict deliver_expected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
+    verdict keep(peer_record&, std::uint64_t tag, const_bytes, buffer*, bool expected) noexcept;
+    verdict settle(peer_record&) noexcept;
+    std::size_t deliver_unasked(std::size_t budget) noexcept;
+    void deliver_notice(peer_record&) noexcept;
+    void deliver_early(early_message&) noexcept;
+    void unqueued(peer_record&, early_message&) noexcept;
+    bool begin_expected(peer_record&, const frame_header&, const_bytes prefix) noexcept;
+    bool begin_owned(peer_record&, const frame_header&, const_bytes prefix) noexcept;
+    void resume_if_room(peer_record&) noexcept;
+    bool must_pause(const peer_record&, std::size_t share) const noexcept;
+
+    // Memory held for peers: framed_port_bounds.cpp.
+    void queue_more(peer_record&, std::size_t bytes) noexcept;
+    void queue_less(std::size_t bytes) noexcept;
+    void discard(early_message&) noexcept;
+    bool take_room(peer_record&, std::size_t bytes) noexcept;
+    buffer take_landed(landing_state&) noexcept;
+    void leave_room(landing_state&) noexcept;
+    void evict_largest() noexcept;
+    void give_memory_back() noexcept;
+
+    // How peers end: framed_port_endings.cpp.
+    void end_peer(peer_record&, status why) noexcept final;
+    void take_down(peer_record&, status why) noexcept;
+    void forget_landing(peer_record&, status why) noexcept;
+    void told_down(peer_record&) noexcept;
+    bool is_told_later(const peer_record&) const noexcept;
+    bool has_unasked(peer_id) const noexcept;
+    void drop_unasked(peer_id) noexcept;
+    static void on_down(completion& self, status, std::size_t) noexcept;
+
+    const port_options options_;
+    const capabilities can_;
+    const std::uint64_t incarnation_;
+    message_sink* sink_ = nullptr;
+    bool ending_ = false;      // Nothing is accepted any more; the sink is not called.
+    bool links_stand_ = true;  // False in the base destructor, when the transport is gone.
+    buffer_pool buffers_;
+    completion_queue completions_;
+    peer_table peers_;
+    early_pool early_;
+    chain<early_message> unasked_;  // Unexpected messages of all peers that arrived without a sink.
+    std::size_t untold_ = 0;        // How many of them are peer-down notices.
+    std::size_t landing_step_ = ~std::size_t{0};
+    owned_counter queued_bytes_;  // Of all peers: early messages and landings in our memory.
+    owned_counter evicted_;
+    bool some_wait_for_all_ = false;  // A link is paused as the port as a whole holds too much.
+    bool has_used_much_ = false;      // Since memory was last returned.
+    region_table regions_;
+    piece_pool pieces_;
+    rma_initiator initiator_;
+    rma_target target_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,161 @@
+#include "fabric/registry/plugin_folders.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/fabric/plugin.hpp>
+
+#include "fabric/memory/kept_signals.hpp"
+#include "fabric/registry/plugin_abi.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view before_name = "amalgam-transport-";
+constexpr std::string_view after_name = ".so";
+
+/// A plug-in's transport, wrapped so that its library leaves the program's signal handlers alone.
+class foreign_transport final : public transport {
+public:
+    explicit foreign_transport(std::unique_ptr<transport> inner) : inner_(std::move(inner)) {}
+    std::string_view name() const noexcept override { return inner_->name(); }
+    transport_info describe() const override {
+        const kept_signals kept;
+        return inner_->describe();
+    }
+    result<std::unique_ptr<port>> open(const uri& where,
+                                       const port_options& options) const override {
+        const kept_signals kept;
+        return inner_->open(where, options);
+    }
+
+private:
+    const std::unique_ptr<transport> inner_;
+};
+
+/// Loads one shared object. It stays loaded even if refused, because its code may have run.
+result<std::unique_ptr<transport>> load_file(const std::string& file, std::string_view name) {
+    const auto otherwise = [&](std::string_view abi) -> failure {
+        return {{errc::mismatch},
+                fmt::format("{} was built otherwise than this program: {}: build both with one "
+                            "Amalgam, one compiler and the same options.",
+                            file, plugin_abi_differences(abi, plugin_abi.text))};
+    };
+    if (const auto abi = plugin_abi_of(file); abi && *abi != plugin_abi.text)
+        return otherwise(*abi);
+    const kept_signals kept;
+    void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) return {errc::unsupported, fmt::format("{}.", ::dlerror())};
+    using entry = const transport_plugin* (*)();
+    const auto ask = reinterpret_cast<entry>(::dlsym(handle, "amalgam_transport_plugin"));
+    if (ask == nullptr)
+        return {errc::mismatch,
+                fmt::format("{} is no transport of Amalgam: it has no amalgam_transport_plugin; "
+                            "see AMALGAM_TRANSPORT_PLUGIN in amalgam/fabric/plugin.hpp.",
+                            file)};
+    const transport_plugin* plugin = ask();
+    if (plugin->interface_version != plugin_interface_version)
+        return {errc::mismatch,
+                fmt::format("{} was built for version {} of the plug-in interface, this program "
+                            "for {}: build both with one Amalgam.",
+                            file, plugin->interface_version, plugin_interface_version)};
+    if (std::string_view(plugin->abi) != plugin_abi.text) return otherwise(plugin->abi);
+    try {
+        std::unique_ptr<transport> made(plugin->make());
+        if (made != nullptr && made->name() == name)
+            return {std::make_unique<foreign_transport>(std::move(made))};
+        return {
+            errc::mismatch,
+            fmt::format("{} brings a transport called \"{}\", which its file name does not say.",
+                        file, made == nullptr ? "" : made->name())};
+    } catch (const std::exception& why) {
+        return {errc::unsupported, fmt::format("{} did not start: {}", file, why.what())};
+    }
+}
+
+}  // namespace
+
+std::string plugin_folder_beside(const void* code) {
+    Dl_info found{};
+    link_map* object = nullptr;
+    if (::dladdr1(code, &found, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0 ||
+        object->l_name == nullptr || *object->l_name == '\0')
+        return {};
+    std::error_code ignored;
+    const fs::path library = fs::canonical(object->l_name, ignored);
+    if (library.empty()) return {};
+    return library.parent_path() / "amalgam";
+}
+
+plugin_folders::plugin_folders() {
+    if (const char* path = std::getenv("AMALGAM_PLUGIN_PATH")) {
+        std::string_view rest(path);
+        while (!rest.empty()) {
+            const std::string_view one = rest.substr(0, rest.find(':'));
+            if (!one.empty()) folders_.emplace_back(one);
+            rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+        }
+    }
+    std::error_code ignored;
+    const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
+    if (!program.empty())
+        folders_.push_back(program.parent_path().parent_path() / AMALGAM_PLUGIN_SUBFOLDER);
+    if (std::string beside = plugin_folder_beside(reinterpret_cast<void*>(&plugin_folder_beside));
+        !beside.empty())
+        folders_.push_back(std::move(beside));
+    folders_.emplace_back(AMALGAM_PLUGIN_FOLDER);
+}
+
+std::vector<std::string> plugin_folders::names() const {
+    std::set<std::string> names;
+    for (const std::string& folder : folders_) {
+        std::error_code ignored;
+        for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+            std::string name = entry.path().filename();
+            if (name.size() <= before_name.size() + after_name.size() ||
+                !name.starts_with(before_name) || !name.ends_with(after_name))
+                continue;
+            name.resize(name.size() - after_name.size());
+            names.insert(name.substr(before_name.size()));
+        }
+    }
+    return {names.begin(), names.end()};
+}
+
+std::string plugin_folders::file_of(std::string_view name) const {
+    for (const std::string& folder : folders_) {
+        std::string file = fmt::format("{}/{}{}{}", folder, before_name, name, after_name);
+        std::error_code ignored;
+        if (fs::exists(file, ignored)) return file;
+    }
+    return {};
+}
+
+result<const transport*> plugin_folders::load(std::string_view name) noexcept try {
+    const std::lock_guard lock(mutex_);
+    auto known = loaded_.find(name);
+    if (known == loaded_.end()) {
+        const std::string file = file_of(name);
+        if (file.empty()) return {errc::not_found, fmt::format("there is no plug-in \"{}\"", name)};
+        auto fresh = load_file(file, name);
+        if (!fresh) log(log_level::info, "fabric", fresh.sentence());
+        known = loaded_.emplace(std::string(name), std::move(fresh)).first;
+    }
+    if (!known->second) return known->second.why();
+    return static_cast<const transport*>(known->second->get());
+} catch (const std::bad_alloc&) {
+    return {errc::no_memory, ""};
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,223 @@
+#include "fabric/registry/plugin_folders.hpp"
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <amalgam/fabric/plugin.hpp>
+
+#include "fabric/memory/kept_signals.hpp"
+#include "fabric/memory/signals_testing.hpp"
+#include "fabric/registry/plugin_abi.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+bool contains(std::string_view text, std::string_view part) {
+    return text.find(part) != std::string_view::npos;
+}
+
+std::string refusal(std::string_view name) {
+    plugin_folders all({PLUGIN_FOLDER});
+    const auto loaded = all.load(name);
+    return loaded ? "loaded" : loaded.sentence();
+}
+
+/// A folder with one file that is not a shared object.
+class broken_folder {
+public:
+    broken_folder() : path_("/tmp/amalgam-plugins-XXXXXX") {
+        if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no folder");
+        std::ofstream(file()) << "not a shared object\n";
+    }
+    ~broken_folder() {
+        ::unlink(file().c_str());
+        ::rmdir(path_.c_str());
+    }
+    const std::string& path() const { return path_; }
+    std::string file() const { return path_ + "/amalgam-transport-broken.so"; }
+
+private:
+    std::string path_;
+};
+
+TEST(plugin_folders, right_one_is_loaded_once_and_opens) {
+    plugin_folders all({"/nowhere", PLUGIN_FOLDER});
+    const auto loaded = all.load("for-test-right");
+    ASSERT_TRUE(loaded) << loaded.sentence();
+    EXPECT_EQ((*loaded)->name(), "for-test-right");
+    EXPECT_EQ(*all.load("for-test-right"), *loaded);
+    EXPECT_EQ((*loaded)->open(uri{}, {}).sentence(), "this one opens nothing");
+}
+
+struct plugin_signals : testing::Test {
+    void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+        GTEST_SKIP() << "ThreadSanitizer puts a handler of its own in front of each";
+#endif
+    }
+};
+
+TEST_F(plugin_signals, those_that_a_plug_in_takes_stay_the_programs) {
+    const programs_signals own;
+    plugin_folders all({PLUGIN_FOLDER});
+    const transport& loaded = *all.load("for-test-right").value();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+    EXPECT_FALSE(loaded.open(uri{}, {}));
+    EXPECT_EQ(own.changed(), std::vector<int>());
+    (void)loaded.describe();
+    EXPECT_EQ(own.changed(), std::vector<int>());
+}
+
+TEST_F(plugin_signals, a_handler_that_the_program_sets_meanwhile_stays) {
+    const programs_signals own;
+    {
+        const kept_signals kept;
+        std::signal(SIGUSR1, [](int) {});
+        // A C library function stands in for a foreign library's handler.
+        std::signal(SIGUSR2, reinterpret_cast<void (*)(int)>(::dlsym(RTLD_DEFAULT, "labs")));
+    }
+    EXPECT_EQ(own.changed(), std::vector<int>{SIGUSR1});
+}
+
+TEST(plugin_folders, threads_that_ask_at_once_get_the_same_and_load_it_once) {
+    plugin_folders all({PLUGIN_FOLDER});
+    std::array<const transport*, 6> found{};
+    std::vector<std::thread> threads;
+    for (const transport*& each : found) {
+        threads.emplace_back([&] {
+            const auto loaded = all.load("for-test-right");
+            each = loaded ? *loaded : nullptr;
+            EXPECT_FALSE(all.load("for-test-version"));
+            EXPECT_EQ(all.names().size(), 7u);
+        });
+    }
+    for (std::thread& each : threads)
+        each.join();
+    EXPECT_NE(found[0], nullptr);
+    for (const transport* each : found)
+        EXPECT_EQ(each, found[0]);
+}
+
+TEST(plugin_folders, names_are_those_of_the_files) {
+    const std::vector<std::string> expected{
+        "for-test-abi",   "for-test-debug",     "for-test-entry",  "for-test-layout",
+        "for-test-right", "for-test-sanitizer", "for-test-version"};
+    EXPECT_EQ(plugin_folders({PLUGIN_FOLDER}).names(), expected);
+    EXPECT_TRUE(plugin_folders({"/nowhere"}).names().empty());
+}
+
+TEST(plugin_folders, they_lie_beside_the_library_that_amalgam_is_in_too) {
+    const std::string folder = plugin_folder_beside(::dlsym(RTLD_DEFAULT, "labs"));
+    ASSERT_TRUE(folder.ends_with("/amalgam")) << folder;
+    EXPECT_EQ(::access((folder.substr(0, folder.rfind('/')) + "/libc.so.6").c_str(), R_OK), 0);
+    EXPECT_EQ(plugin_folder_beside(reinterpret_cast<void*>(&refusal)), "") << "it is the program's";
+}
+
+TEST(plugin_folders, wrong_version_is_refused_with_both_numbers) {
+    const std::string told = refusal("for-test-version");
+    EXPECT_TRUE(contains(told,
+                         "for version 9 of the plug-in interface, this program for 2: build "
+                         "both with one Amalgam."))
+        << told;
+}
+
+TEST(plugin_folders, one_that_tells_how_it_was_built_only_when_loaded_is_refused) {
+    const std::string told = refusal("for-test-abi");
+    EXPECT_TRUE(
+        contains(told, "was built otherwise than this program: interface is not told, here"))
+        << told;
+}
+
+TEST(plugin_folders, another_layout_is_refused_before_its_code_runs) {
+    const std::string told = refusal("for-test-layout");
+    EXPECT_TRUE(contains(told,
+                         "was built otherwise than this program: size of something new is 8, here "
+                         "not told: build both with one Amalgam, one compiler and the same "
+                         "options."))
+        << told;
+}
+
+TEST(plugin_folders, containers_with_checks_are_refused) {
+#ifdef _GLIBCXX_DEBUG
+    GTEST_SKIP() << "this program has them, too";
+#endif
+    const std::string told = refusal("for-test-debug");
+    EXPECT_TRUE(contains(told, "_GLIBCXX_DEBUG is on, here off")) << told;
+}
+
+TEST(plugin_folders, a_sanitizer_is_refused_before_it_ends_the_program) {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "no plug-in of another sanitizer is built beside ThreadSanitizer";
+#endif
+    if (contains(plugin_abi.text, "sanitizer=address")) GTEST_SKIP() << "this program has it, too";
+    const std::string told = refusal("for-test-sanitizer");
+    EXPECT_TRUE(contains(told, "sanitizer is address, here ")) << told;
+}
+
+TEST(plugin_folders, each_field_that_differs_is_told) {
+    EXPECT_EQ(plugin_abi_differences("a=1;b=2;", "a=1;b=2;"), "");
+    EXPECT_EQ(plugin_abi_differences("a=1;b=2;", "a=1;b=3;"), "b is 2, here 3");
+    EXPECT_EQ(plugin_abi_differences("a=1;", "b=3;"),
+              "b is not told, here 3; a is 1, here not told");
+    EXPECT_EQ(plugin_abi_differences("", "a=1;b=1;c=1;d=1;e=1;f=1;"),
+              "a is not told, here 1; b is not told, here 1; c is not told, here 1; "
+              "d is not told, here 1; and 2 more");
+}
+
+TEST(plugin_folders, missing_entry_is_refused) {
+    const std::string told = refusal("for-test-entry");
+    EXPECT_TRUE(contains(told, "is no transport of Amalgam: it has no amalgam_transport_plugin"))
+        << told;
+}
+
+TEST(plugin_folders, file_that_cannot_be_loaded_is_named) {
+    const broken_folder folder;
+    plugin_folders all({folder.path()});
+    EXPECT_TRUE(contains(all.load("broken").sentence(), folder.file()));
+}
+
+TEST(plugin_folders, file_that_is_not_there_is_not_found) {
+    EXPECT_EQ(plugin_folders({PLUGIN_FOLDER}).load("elsewhere").code(), errc::not_found);
+}
+
+TEST(plugin_folders, registry_tells_of_all_and_goes_on_without_the_broken) {
+    const broken_folder folder;
+    ::setenv("AMALGAM_PLUGIN_PATH", (folder.path() + ":" + PLUGIN_FOLDER).c_str(), 1);
+    const transport_registry all = transport_registry::installed();
+    ::unsetenv("AMALGAM_PLUGIN_PATH");
+
+    EXPECT_NE(all.find("for-test-right"), nullptr);
+    EXPECT_EQ(all.find("broken"), nullptr);
+    EXPECT_EQ(all.open("for-test-right://x").sentence(), "this one opens nothing");
+    const auto refused = all.open("broken://x");
+    EXPECT_EQ(refused.code(), errc::unsupported);
+    EXPECT_TRUE(contains(refused.sentence(), "the transport \"broken\" cannot be loaded: "))
+        << refused.sentence();
+    EXPECT_TRUE(all.open("tcp://127.0.0.1:0"));
+    int found = 0;
+    for (const transport_info& one : all.describe()) {
+        if (one.name == "broken") {
+            ++found;
+            EXPECT_FALSE(one.usable);
+            EXPECT_TRUE(contains(one.why_not, folder.file()));
+        }
+        if (one.name == "for-test-right") {
+            ++found;
+            EXPECT_TRUE(one.usable);
+        }
+    }
+    EXPECT_EQ(found, 2);
+    EXPECT_TRUE(contains(all.open("nowhere://x").sentence(), "for-test-right"));
+}
+
+}  // namespace
+}  // namespace amalgam::detail

@@ -1,0 +1,350 @@
+#include "fabric/rma/initiator.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace amalgam::detail {
+
+std::size_t rma_operation::piece_bytes(std::uint64_t done) const noexcept {
+    return static_cast<std::size_t>(std::min<std::uint64_t>(rma_piece_bytes, total - done));
+}
+
+posted rma_initiator::put(peer_record& peer, gather from, const remote_key& key,
+                          std::uint64_t offset, completion& user) noexcept {
+    rma_operation* op = start(peer, key, offset, user);
+    if (op == nullptr) return posted::pending;
+    op->is_put = true;
+    op->from = from;
+    op->total = total_bytes(from);
+    return launch(*op);
+}
+
+posted rma_initiator::get(peer_record& peer, scatter into, const remote_key& key,
+                          std::uint64_t offset, completion& user) noexcept {
+    rma_operation* op = start(peer, key, offset, user);
+    if (op == nullptr) return posted::pending;
+    op->is_put = false;
+    op->into = into;
+    op->total = total_bytes(into);
+    return launch(*op);
+}
+
+rma_operation* rma_initiator::start(peer_record& peer, const remote_key& key, std::uint64_t offset,
+                                    completion& user) noexcept {
+    completions_.opened();
+    try {
+        if (ids_.make_room() >= slots_.size()) slots_.push_back(std::make_unique<rma_operation>());
+    } catch (const std::bad_alloc&) {
+        completions_.push(user, {errc::no_memory}, 0);
+        return nullptr;
+    }
+    const std::uint64_t id = ids_.take();
+    rma_operation& op = *slots_[slot_ids::slot(id)];
+    op = rma_operation{};
+    op.id = id;
+    op.user = &user;
+    op.peer = &peer;
+    op.key = key;
+    op.offset = offset;
+    mark(user, op_kind::transfer, &peer);
+    user.port_words[1] = reinterpret_cast<std::uintptr_t>(&op);
+    return &op;
+}
+
+posted rma_initiator::launch(rma_operation& op) noexcept {
+    peer_record& peer = *op.peer;
+    const bool queue = !peer.to_ask.empty() || peer.unanswered >= rma_window;
+    peer.to_ask.append(op);
+    if (!queue) pump(peer);
+    // Nothing was sent, as the first frame did not fit: as if never posted.
+    if (!queue && peer.up() && op.user != nullptr && op.pieces_asked == 0) {
+        completions_.withdraw(retire(op));
+        return posted::full;
+    }
+    return posted::pending;
+}
+
+rma_operation* rma_initiator::find(const peer_record& peer, std::uint64_t id) noexcept {
+    if (id == 0 || slot_ids::slot(id) >= slots_.size()) return nullptr;
+    rma_operation* op = slots_[slot_ids::slot(id)].get();
+    return op->id == id && op->peer == &peer ? op : nullptr;
+}
+
+void rma_initiator::pump(peer_record& peer) noexcept {
+    while (peer.up() && peer.unanswered < rma_window) {
+        rma_operation* op = peer.to_ask.first();
+        if (op == nullptr) return;
+        // Full; otherwise the operation failed for lack of memory, and the next one is tried.
+        if (send_piece(*op) == posted::full && peer.to_ask.first() == op) return;
+    }
+}
+
+posted rma_initiator::send_piece(rma_operation& op) noexcept {
+    peer_record& peer = *op.peer;
+    const std::size_t bytes = op.piece_bytes(op.asked);
+    const posted how = op.is_put ? send_put(op, bytes) : send_get(op, bytes);
+    if (how == posted::full) return how;
+    op.asked += bytes;
+    ++op.pieces_asked;
+    ++peer.unanswered;
+    if (op.all_asked()) list_as_asked(op);
+    return how;
+}
+
+posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
+    peer_record& peer = *op.peer;
+    lent_piece* piece = pieces_.take();
+    const segment_cursor before = op.at;
+    try {
+        if (piece == nullptr) throw std::bad_alloc();
+        piece->segments.emplace_back(piece->head);
+        slice(op.from, op.at, bytes, piece->segments);
+    } catch (const std::bad_alloc&) {
+        if (piece != nullptr) pieces_.give_back(*piece);
+        if (stop(op, {errc::no_memory})) completions_.push(retire(op), {errc::no_memory}, 0);
+        return posted::full;
+    }
+    // If the link will copy the data, read it now, by a copy that cannot fault. A longer frame is
+    // borrowed.
+    const std::byte* const theirs = bytes == 0 ? nullptr : piece->segments[1].data();
+    if (rma_request_bytes + bytes <= user_memory::scratch_bytes &&
+        !memory_.fetch_small(piece->segments, 1, bytes)) {
+        pieces_.give_back(*piece);
+        if (stop(op, no_access)) completions_.push(retire(op), no_access, 0);
+        return posted::full;
+    }
+    const bool fetched = bytes != 0 && piece->segments[1].data() != theirs;
+    write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
+    piece->operation = &op;
+
+    mark(*piece, op_kind::piece, &peer);
+    const frame_header header = header_of(frame_kind::put, op.id, rma_request_bytes + bytes);
+    posted how = peer.link->send(header, piece->segments, piece);
+    if (how == posted::pending && fetched) {
+        // The link borrows this one after all, as it is not connected yet. The fetched copy is in
+        // memory that the next transfer overwrites, so lend it the user's memory instead.
+        if (peer.link->forget(*piece)) {
+            piece->segments.resize(1);  // No allocation: it has held all of these before.
+            segment_cursor at = before;
+            slice(op.from, at, bytes, piece->segments);
+            how = peer.link->send(header, piece->segments, piece);
+        } else {
+            peer.link->detach(*piece);
+            how = peer.up() ? posted::done : posted::full;
+        }
+    }
+    if (how == posted::pending) {
+        peer.sends.append(*piece);
+        ++op.pieces_lent;
+        return how;
+    }
+    pieces_.give_back(*piece);
+    if (how == posted::full) op.at = before;
+    return how;
+}
+
+posted rma_initiator::send_get(rma_operation& op, std::size_t bytes) noexcept {
+    std::byte request[rma_request_bytes];
+    write_request(request, {op.key, op.offset + op.asked, bytes});
+    const const_bytes payload(request);
+    return op.peer->link->send(header_of(frame_kind::get, op.id, rma_request_bytes), {&payload, 1},
+                               nullptr);
+}
+
+verdict rma_initiator::on_done(peer_record& peer, const frame_header& header,
+                               const_bytes payload) noexcept {
+    if (payload.size() != rma_status_bytes) return verdict::malformed;
+    if (peer.unanswered > 0) --peer.unanswered;
+    rma_operation* op = find(peer, header.tag);
+    status what = read_status(payload.data());
+    if (what == no_access && what.native == EFAULT) what = no_access_there;
+    if (op != nullptr && op->pieces_answered < op->pieces_asked) {
+        if (what.ok() && !op->is_put)
+            return verdict::malformed;  // A successful get is answered by data.
+        ++op->pieces_answered;
+        if (!what.ok() && !op->stopped) {
+            if (stop(*op, what)) completions_.finish(retire(*op), what, 0);
+        } else if (op->is_quiet() && (op->stopped || op->all_asked())) {
+            const status why = op->why;
+            const std::uint64_t total = op->total;
+            completions_.finish(retire(*op), why, total);
+        }
+    }
+    pump(peer);
+    return verdict::taken;
+}
+
+rma_operation* rma_initiator::expect_data(peer_record& peer, const frame_header& header,
+                                          std::uint64_t offset, bool& malformed) noexcept {
+    malformed = false;
+    if (peer.unanswered > 0) --peer.unanswered;
+    rma_operation* op = find(peer, header.tag);
+    if (op == nullptr) return nullptr;
+    // Links are ordered and targets reply in order, so only one reply is valid.
+    malformed = op->is_put || op->pieces_answered == op->pieces_asked ||
+                offset != op->offset + op->landed ||
+                header.bytes != rma_data_prefix_bytes + op->piece_bytes(op->landed);
+    return malformed ? nullptr : op;
+}
+
+verdict rma_initiator::on_data(peer_record& peer, const frame_header& header,
+                               const_bytes payload) noexcept {
+    if (payload.size() < rma_data_prefix_bytes) return verdict::malformed;
+    bool malformed = false;
+    rma_operation* op =
+        expect_data(peer, header, load_le<std::uint64_t>(payload.data()), malformed);
+    if (malformed) return verdict::malformed;
+    if (op != nullptr) {
+        const const_bytes data = payload.subspan(rma_data_prefix_bytes);
+        if (memory_.copy_in(op->into, op->at, data))
+            data_arrived(*op, data.size());
+        else
+            completions_.finish(retire(*op), no_access, 0);
+    }
+    pump(peer);
+    return verdict::taken;
+}
+
+bool rma_initiator::begin_data(peer_record& peer, const frame_header& header,
+                               const_bytes prefix) noexcept {
+    if (prefix.size() < rma_data_prefix_bytes) return false;
+    bool malformed = false;
+    rma_operation* op = expect_data(peer, header, load_le<std::uint64_t>(prefix.data()), malformed);
+    if (malformed) return false;
+    landing_state& landing = peer.landing;
+    landing.what = landing_state::kind::get;
+    landing.operation = op;
+    if (op == nullptr) {
+        landing.drop();
+        return true;
+    }
+    const const_bytes data = prefix.subspan(rma_data_prefix_bytes);
+    if (!memory_.copy_in(op->into, op->at, data)) {
+        fail(*op, no_access);
+        landing.drop();
+        return true;
+    }
+    try {
+        slice(op->into, op->at, op->piece_bytes(op->landed) - data.size(), landing.segments);
+    } catch (const std::bad_alloc&) {
+        completions_.push(retire(*op), {errc::no_memory}, 0);
+        landing.drop();
+        return true;
+    }
+    landing.shown.into = landing.segments;
+    return true;
+}
+
+void rma_initiator::end_data(peer_record& peer) noexcept {
+    rma_operation* op = peer.landing.operation;
+    peer.landing.operation = nullptr;
+    if (op != nullptr) data_arrived(*op, op->piece_bytes(op->landed));
+    pump(peer);
+}
+
+void rma_initiator::data_arrived(rma_operation& op, std::size_t bytes) noexcept {
+    op.landed += bytes;
+    ++op.pieces_answered;
+    if (op.landed < op.total) return;
+    const std::uint64_t total = op.total;
+    completions_.finish(retire(op), {}, total);
+}
+
+void rma_initiator::cancel(completion& user) noexcept {
+    auto& op = *reinterpret_cast<rma_operation*>(user.port_words[1]);
+    peer_record& peer = *op.peer;
+    if (op.stopped) return;
+    if (stop(op, {errc::canceled})) completions_.finish(retire(op), {errc::canceled}, 0);
+    pump(peer);
+}
+
+/// Sends no more of it. True: it may end now. False: it ends with its last reply, or was ended with
+/// the connection.
+bool rma_initiator::stop(rma_operation& op, status why) noexcept {
+    if (!op.is_put) return true;
+    op.stopped = true;
+    op.why = why;
+    if (!op.listed_asked) list_as_asked(op);
+    take_back(op);
+    return op.peer->up() && op.is_quiet();
+}
+
+void rma_initiator::list_as_asked(rma_operation& op) noexcept {
+    op.peer->to_ask.remove(op);
+    op.peer->asked.append(op);
+    op.listed_asked = true;
+}
+
+void rma_initiator::sent(lent_piece& piece) noexcept {
+    if (piece.operation != nullptr) --piece.operation->pieces_lent;
+    pieces_.give_back(piece);
+}
+
+void rma_initiator::unreadable(lent_piece& piece, status why, bool left) noexcept {
+    rma_operation& op = *piece.operation;
+    --op.pieces_lent;
+    if (!op.stopped) {
+        op.stopped = true;
+        op.why = why;
+        if (!op.listed_asked) list_as_asked(op);
+    }
+    pieces_.give_back(piece);
+    if (left) return;
+    if (op.peer->unanswered > 0) --op.peer->unanswered;
+    --op.pieces_asked;
+    if (op.is_quiet()) fail(op, op.why);
+}
+
+void rma_initiator::fail(rma_operation& op, status why) noexcept {
+    completions_.push(retire(op), why, 0);
+}
+
+void rma_initiator::peer_down(peer_record& peer, status why) noexcept {
+    while (rma_operation* op = peer.to_ask.first())
+        completions_.push(retire(*op), why, 0);
+    while (rma_operation* op = peer.asked.first())
+        completions_.push(retire(*op), why, 0);
+    peer.unanswered = 0;
+}
+
+completion& rma_initiator::retire(rma_operation& op) noexcept {
+    peer_record& peer = *op.peer;
+    completion& user = *op.user;
+    (op.listed_asked ? peer.asked : peer.to_ask).remove(op);
+    if (peer.landing.operation == &op) {
+        peer.landing.operation = nullptr;
+        peer.landing.drop();
+    }
+    const std::uint64_t id = std::exchange(op.id, 0);
+    op.user = nullptr;
+    if (peer.up()) take_back(op);
+    ids_.give_back(id);
+    return user;
+}
+
+void rma_initiator::take_back(rma_operation& op) noexcept {
+    peer_record& peer = *op.peer;
+    completion* next = peer.sends.first();
+    while (op.pieces_lent > 0 && next != nullptr) {
+        completion* one = next;
+        next = one->port_next;
+        if (kind_of(*one) != op_kind::piece) continue;
+        auto& piece = static_cast<lent_piece&>(*one);
+        if (piece.operation != &op) continue;
+        peer.sends.remove(piece);
+        --op.pieces_lent;
+        if (peer.link->forget(piece)) {
+            // It was never sent, so no reply will come, unless the peer fabricates one.
+            if (peer.unanswered > 0) --peer.unanswered;
+            --op.pieces_asked;
+        } else {
+            peer.link->detach(piece);
+        }
+        pieces_.give_back(piece);
+        // Running out of memory in detach() ends the connection and with it all other entries.
+        if (!peer.up()) return;
+    }
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,75 @@
+#include "fabric/rma/region_table.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+
+#include <amalgam/core/random.hpp>
+
+namespace amalgam::detail {
+
+segment_cursor region_entry::at(std::uint64_t offset) const noexcept {
+    if (segments.size() <= 1) return {0, static_cast<std::size_t>(offset)};
+    const auto after = std::upper_bound(starts.begin(), starts.end(), offset);
+    const auto index = static_cast<std::size_t>(after - starts.begin()) - 1;
+    return {index, static_cast<std::size_t>(offset - starts[index])};
+}
+
+remote_key region_entry::key(std::uint64_t incarnation) const noexcept {
+    remote_key told;
+    told.secret = secret;
+    told.region = id;
+    told.incarnation = incarnation;
+    told.bytes = bytes;
+    told.rights = rights;
+    return told;
+}
+
+result<remote_key> region_table::open(scatter segments, access rights) noexcept try {
+    region_entry entry;
+    entry.segments.assign(segments.begin(), segments.end());
+    entry.starts.reserve(segments.size());
+    for (const mutable_bytes& one : segments) {
+        if (one.size() > std::numeric_limits<std::size_t>::max() - entry.bytes)
+            return {errc::invalid, "the segments of a region are longer than the address space"};
+        entry.starts.push_back(entry.bytes);
+        entry.bytes += one.size();
+    }
+    const std::size_t slot = ids_.make_room();
+    if (slot >= slots_.size()) slots_.emplace_back();
+    entry.id = ids_.take();
+    entry.secret = random_u64();
+    entry.rights = rights;
+    slots_[slot] = std::move(entry);
+    return slots_[slot].key(incarnation_);
+} catch (const std::bad_alloc&) {
+    return {errc::no_memory, ""};
+}
+
+bool region_table::close(std::uint64_t id) noexcept {
+    region_entry* entry = find(id);
+    if (entry == nullptr) return false;
+    *entry = region_entry{};
+    ids_.give_back(id);
+    return true;
+}
+
+region_entry* region_table::find(std::uint64_t id) noexcept {
+    const std::size_t slot = slot_ids::slot(id);
+    if (id == 0 || slot >= slots_.size() || slots_[slot].id != id) return nullptr;
+    return &slots_[slot];
+}
+
+region_entry* region_table::check(const remote_key& key, std::uint64_t offset, std::uint64_t bytes,
+                                  access asked) noexcept {
+    region_entry* entry = find(key.region);
+    if (entry == nullptr || entry->secret != key.secret || key.incarnation != incarnation_ ||
+        key.bytes != entry->bytes || key.rights != entry->rights)
+        return nullptr;
+    if (!allows(entry->rights, asked)) return nullptr;
+    // Not `offset + bytes <= entry->bytes`: the sum may wrap around.
+    if (offset > entry->bytes || bytes > entry->bytes - offset) return nullptr;
+    return entry;
+}
+
+}  // namespace amalgam::detail

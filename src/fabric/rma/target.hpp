@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+
+#include "fabric/frames/frame.hpp"
+#include "fabric/frames/rma_frames.hpp"
+#include "fabric/memory/guarded_memory.hpp"
+#include "fabric/peers/peer_table.hpp"
+#include "fabric/rma/region_table.hpp"
+
+namespace amalgam::detail {
+
+/// The target side of put and get: checks every frame's key, then reads or writes memory.
+///
+/// A reply that finds its link full waits in the peer's record. Beyond `answer_limit` of them the
+/// link is paused; a peer that respects rma_window never gets there.
+/// Threads: the port's thread.
+class rma_target {
+public:
+    static constexpr std::size_t answer_limit = 2 * rma_window;
+
+    rma_target(region_table& regions, piece_pool& pieces, peer_ender& ender) noexcept
+        : regions_(regions), pieces_(pieces), ender_(ender) {}
+
+    /// As rma_initiator::guard_memory().
+    void guard_memory() { memory_.guard(); }
+
+    /// Carries out a frame received whole.
+    verdict on_put(peer_record&, const frame_header&, const_bytes payload) noexcept;
+    verdict on_get(peer_record&, const frame_header&, const_bytes payload) noexcept;
+
+    /// A put with only its first bytes received: sets up the landing. False: malformed, or the peer
+    /// was ended because memory ran out.
+    bool begin_put(peer_record&, const frame_header&, const_bytes prefix) noexcept;
+    void end_put(peer_record&) noexcept;
+    /// Memory of an open landing cannot be written: the reply to its put says so.
+    void unwritable(peer_record&) noexcept;
+    /// Drops an open landing together with its link.
+    void forget_put(peer_record&) noexcept;
+
+    /// Sends waiting replies while the link has room.
+    void pump(peer_record&) noexcept;
+    /// The link no longer uses the piece.
+    void sent(lent_piece& piece) noexcept;
+    /// Afterwards nothing refers to the region's memory.
+    void close(std::uint64_t region, const peer_table& peers) noexcept;
+
+private:
+    void answer(peer_record&, const rma_answer&) noexcept;
+    bool send(peer_record&, const rma_answer&) noexcept;
+    bool send_data(peer_record&, const rma_answer&, region_entry&) noexcept;
+
+    region_table& regions_;
+    piece_pool& pieces_;
+    user_memory memory_;
+    peer_ender& ender_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,40 @@
+#include "fabric/sockets/poller.hpp"
+
+#include <array>
+#include <cerrno>
+
+#include <amalgam/core/status.hpp>
+
+namespace amalgam::detail {
+
+poller::poller() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {
+    if (!fd_)
+        throw error(status{errc::no_memory, errno},
+                    "no epoll set for a tcp port: the limit on open files (ulimit -n) is reached");
+}
+
+bool poller::watch(int fd, event_source& source, std::uint32_t events) noexcept {
+    epoll_event event{events, {&source}};
+    return ::epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void poller::change(int fd, event_source& source, std::uint32_t events) noexcept {
+    epoll_event event{events, {&source}};
+    ::epoll_ctl(fd_.get(), EPOLL_CTL_MOD, fd, &event);
+}
+
+void poller::forget(int fd) noexcept {
+    // Closing is not enough: a fork() child may hold the same connection open.
+    epoll_event unused{};
+    ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, &unused);
+}
+
+void poller::poll() noexcept {
+    std::array<epoll_event, 64> events;
+    const int count = ::epoll_wait(fd_.get(), events.data(), static_cast<int>(events.size()), 0);
+    for (int i = 0; i < count; ++i)
+        static_cast<event_source*>(events[static_cast<std::size_t>(i)].data.ptr)
+            ->ready(events[static_cast<std::size_t>(i)].events);
+}
+
+}  // namespace amalgam::detail

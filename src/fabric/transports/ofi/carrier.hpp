@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/packets/introduced_carrier.hpp"
+#include "fabric/transports/ofi/library.hpp"
+
+namespace amalgam::detail {
+
+class ofi_carrier;
+class ofi_link;
+
+/// A packet held by libfabric: an outgoing one, or a posted receive.
+struct ofi_operation {
+    fi_context2 of_the_library;  ///< First: libfabric returns its address.
+    packet* out = nullptr;       ///< nullptr: a receive.
+    ofi_link* link = nullptr;    ///< Of an outgoing packet.
+    std::byte* into = nullptr;   ///< Of a receive.
+    ofi_operation* next_free = nullptr;
+};
+
+/// One connection over libfabric.
+class ofi_link : public introduced_link {
+public:
+    posted send(packet& one) noexcept final;
+
+protected:
+    friend class ofi_carrier;
+
+    ofi_carrier* carrier_ = nullptr;
+    fid_ep* by_ = nullptr;  ///< Endpoint that sends; nullptr: not yet, or no longer.
+    fi_addr_t to_ = FI_ADDR_UNSPEC;
+    std::size_t lent_ = 0;  ///< Packets held by libfabric.
+    bool closing_ = false;
+    bool refused_ = false;  ///< A send was refused; room() is due.
+    bool failed_ = false;
+    status why_failed_;
+};
+
+/// Sends packets as libfabric messages. Each carries its receiver's id of the connection as
+/// immediate data, so all connections of a port share the receive memory.
+///
+/// Owner:   libfabric's objects and the receive memory.
+/// Threads: the port's thread.
+class ofi_carrier : public introduced_carrier {
+public:
+    static constexpr std::size_t packet_bytes = 65536;
+
+    ~ofi_carrier() override;
+
+protected:
+    /// Failure: throws error with libfabric's message.
+    ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info info, std::string chosen);
+    /// Call once the receiving endpoint exists. Failure: as above.
+    void begin_to_receive(fid_ep* by, std::size_t packets);
+    /// Call first in the destructor: gives sent packets a moment to leave.
+    void end_packets() noexcept;
+    /// Call after that, once the sending endpoints are closed.
+    void take_back_all_packets() noexcept;
+
+    /// Processes some completions; false: there were none.
+    bool read_completions() noexcept;
+    /// Work that is not allowed while a completion is being processed.
+    virtual void tend() noexcept = 0;
+    /// Whether an unreferenced link whose packets libfabric has released may be destroyed.
+    virtual bool may_destroy(ofi_link&) noexcept = 0;
+    /// Whether everything else permits sleeping.
+    virtual bool may_sleep() noexcept = 0;
+    void take_back_packets_of(ofi_link&) noexcept;
+    /// Registers a new link; afterwards, recording its events cannot fail.
+    void expect(ofi_link& made);
+    /// Its connection is lost: reported in the next round.
+    void fail(ofi_link& link, status why) noexcept;
+
+    const fi_info& info() const noexcept { return *info_; }
+    fid_fabric* fabric() const noexcept { return fabric_.get(); }
+    fid_domain* domain() const noexcept { return domain_.get(); }
+    fid_cq* completions() const noexcept { return completions_.get(); }
+
+private:
+    friend class ofi_link;
+
+    std::string explain_paths() const final { return chosen_; }
+    void release_path(std::unique_ptr<introduced_link>) noexcept final;
+    std::size_t move_packets(std::size_t budget) noexcept final;
+    bool arm_paths() noexcept final;
+
+    posted send(ofi_link& by, packet& one) noexcept;
+    posted refused(ofi_link& by, long how) noexcept;
+    ofi_operation* take_operation() noexcept;
+    void complete(ofi_operation& one, std::uint64_t id, std::size_t bytes) noexcept;
+    void complete_failed() noexcept;
+    void return_packet(ofi_operation& one) noexcept;
+    void receive_again(ofi_operation& one) noexcept;
+    void tell_refused() noexcept;
+    void tell_failed() noexcept;
+    void destroy_released() noexcept;
+
+    ofi_info info_;
+    std::string chosen_;
+    ofi_handle<fid_fabric> fabric_;
+    ofi_handle<fid_domain> domain_;
+    ofi_handle<fid_cq> completions_;
+    bool sleeps_on_descriptor_ = false;
+    std::size_t inject_bytes_ = 0;  ///< Packets up to this length are copied by libfabric.
+    fid_ep* receives_by_ = nullptr;
+    std::unique_ptr<std::byte[]> memory_;
+    std::vector<ofi_operation> incoming_;
+    std::vector<ofi_operation*> unposted_;  ///< Of incoming_: libfabric had no room for them.
+    std::deque<ofi_operation> outgoing_;
+    ofi_operation* free_ = nullptr;  ///< Of outgoing_.
+    std::size_t came_ = 0;
+    std::vector<ofi_link*> refused_;
+    std::vector<ofi_link*> failed_;
+    std::vector<std::unique_ptr<ofi_link>> released_;
+    std::size_t links_ = 0;  ///< Existing links.
+    std::size_t lent_ = 0;   ///< Packets held by libfabric, over all links.
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,180 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "fabric/frames/frame.hpp"
+
+/// Data structures shared by two processes that communicate over shm://. docs/wire/shm.md describes
+/// and explains them; change both together.
+namespace amalgam::detail {
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "words are shared by processes");
+static_assert(std::endian::native == std::endian::little, "frames are little-endian");
+
+/// A word shared by two processes.
+using shm_word = std::atomic<std::uint64_t>;
+
+inline constexpr std::uint32_t shm_version = 4;
+inline constexpr std::size_t shm_line_bytes = 64;
+inline constexpr std::size_t shm_page_bytes = 4096;
+/// Size of each of the two rings between two ports.
+inline constexpr std::size_t shm_ring_bytes = std::size_t{256} << 10;
+inline constexpr std::size_t shm_ring_lines = shm_ring_bytes / shm_line_bytes;
+/// Longest payload sent contiguously as one record. An eighth of the ring, so that a consumer that
+/// returns space in quarters never starves a producer that waits for it.
+inline constexpr std::size_t shm_whole_bytes = shm_ring_bytes / 8;
+/// Part of a longer payload sent with its header; the rest follows in pieces or is offered.
+inline constexpr std::size_t shm_prefix_bytes = 64;
+/// Longest piece. Half of the longest whole record: the reader starts sooner.
+inline constexpr std::size_t shm_piece_bytes = shm_ring_bytes / 16;
+
+/// Size of the bounce buffer, which carries an offered payload if its reader turns out not to be
+/// allowed to copy it.
+inline constexpr std::size_t shm_tray_bytes = std::size_t{64} << 10;
+
+/// Record kinds in addition to those of framed_port.
+inline constexpr frame_kind shm_piece_kind{16};  ///< More of a payload that began before.
+inline constexpr frame_kind shm_offer_kind{17};  ///< payload: shm_offer; for the reader to copy.
+inline constexpr frame_kind shm_start_over_kind{18};  ///< The next record is at line 0.
+
+/// Start of a record, at the beginning of a line.
+struct shm_record_header {
+    std::uint64_t sequence;  ///< Equal to the position of its line once the record is there.
+    frame_header frame;
+};
+static_assert(sizeof(shm_record_header) == 24);
+/// Longest payload that shares a line with its header.
+inline constexpr std::size_t shm_short_bytes = shm_line_bytes - sizeof(shm_record_header);
+
+/// Offset of the payload in a record. Long payloads start on their own line: copying aligned lines
+/// is faster, and readers may use them in place.
+constexpr std::size_t shm_payload_offset(std::size_t bytes) noexcept {
+    return bytes < 1024 ? sizeof(shm_record_header) : shm_line_bytes;
+}
+
+/// Number of lines of a record with that payload.
+constexpr std::size_t shm_record_lines(std::size_t bytes) noexcept {
+    return (shm_payload_offset(bytes) + bytes + shm_line_bytes - 1) / shm_line_bytes;
+}
+
+/// A range of another process's memory.
+struct shm_foreign_range {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+};
+
+/// The payload of an offer record, followed by `segment_count` ranges.
+struct shm_offer {
+    static constexpr std::size_t max_segments = 16;
+    static constexpr std::size_t max_open = 8;  ///< Unanswered offers of one side.
+
+    frame_header frame;               ///< Header of the offered frame.
+    std::uint32_t slot = 0;           ///< Number of the offer, modulo max_open.
+    std::uint32_t segment_count = 0;  ///< 1 to max_segments.
+    std::byte prefix[shm_prefix_bytes] = {};
+};
+static_assert(sizeof(shm_offer) == 88);
+
+/// Identifies what one side is copying from or to the other's memory, so that closing one region
+/// does not wait for the copying of another.
+struct shm_touched {
+    static constexpr std::uint64_t writes = std::uint64_t{1} << 31;  ///< Added to a region's id.
+
+    /// The low half of an id is a slot number, far below that bit.
+    static constexpr std::uint64_t region(std::uint64_t id, bool for_writing) noexcept {
+        return (id & ~writes) | (for_writing ? writes : 0);
+    }
+    static constexpr std::uint64_t offer(std::uint32_t slot) noexcept {
+        return ~std::uint64_t{slot};
+    }
+    static constexpr bool is_offer(std::uint64_t what) noexcept {
+        return ~what < shm_offer::max_open;
+    }
+};
+
+/// State that one side of a connection shows to the other. Only the owning side writes it. Grouped
+/// by cache line: frequently changed words are apart from rarely written ones.
+struct shm_side {
+    alignas(shm_line_bytes) shm_word consumed;  ///< Position up to which its inward ring is free.
+    shm_word pulled;                            ///< Number of offers it has answered.
+
+    alignas(shm_line_bytes) shm_word wants;  ///< Odd: ring me when the words above change.
+    shm_word closed;                         ///< Not 0: copy nothing from or to my memory.
+    shm_word pulls;                          ///< Not 0: I can answer offers.
+
+    alignas(shm_line_bytes) shm_word touching;  ///< Odd: copying from or to your memory.
+    shm_word asked;                             ///< How many bounce-buffer fills it has requested.
+    shm_word asked_from;  ///< Start of the request, in the oldest unanswered offer.
+    shm_word brought;     ///< How many requests of the other side it has served.
+    shm_word touched;     ///< What it copies: see shm_touched. Written before `touching`.
+
+    /// Current address of an offer's bytes if they moved; else 0.
+    alignas(shm_line_bytes) std::array<shm_word, shm_offer::max_open> moved;
+};
+static_assert(sizeof(shm_side) == 4 * shm_line_bytes);
+
+/// Memory of one connection: state of both sides, bounce buffers, then rings.
+struct shm_pair_layout {
+    static constexpr std::size_t sides_offset = 0;  ///< The connector's, then the acceptor's.
+    static constexpr std::size_t tray_to_acceptor = shm_page_bytes;
+    static constexpr std::size_t tray_to_connector = tray_to_acceptor + shm_tray_bytes;
+    static constexpr std::size_t ring_to_acceptor = tray_to_connector + shm_tray_bytes;
+    static constexpr std::size_t ring_to_connector = ring_to_acceptor + shm_ring_bytes;
+    static constexpr std::size_t bytes = ring_to_connector + shm_ring_bytes;
+};
+
+/// A region as published by its owner.
+struct shm_region_slot {
+    static constexpr std::size_t max_segments = 5;
+    static constexpr std::size_t words = 16;
+    enum word_of : std::size_t { version, region, secret, length, shape, blocks, segments };
+
+    /// version: odd while the others change. shape: access rights, and the segment count from bit 8
+    /// on. blocks: 12 bits per segment with the block that contains it, counted from 1; 0: none.
+    /// segments: address and length, alternating.
+    std::array<shm_word, words> word;
+
+    static constexpr unsigned block_bits = 12;
+};
+static_assert(sizeof(shm_region_slot) == 128);
+static_assert(shm_region_slot::segments + 2 * shm_region_slot::max_segments ==
+              shm_region_slot::words);
+static_assert(shm_region_slot::max_segments * shm_region_slot::block_bits <= 64);
+
+/// Memory that peers can map, as published by its owner.
+struct shm_block_slot {
+    static constexpr std::size_t words = 8;
+    enum word_of : std::size_t { version, address, length, descriptor, device, inode };
+
+    /// version: odd while the others change, or if the slot is free. address: in the owner's
+    /// memory. descriptor: its number in the owner's process. device and inode tell whether that
+    /// number still refers to this memory.
+    std::array<shm_word, words> word;
+};
+static_assert(sizeof(shm_block_slot) == shm_line_bytes);
+
+/// The memory that a port shares with all its peers, who cannot write it.
+struct shm_board_layout {
+    static constexpr std::size_t slot_count = 4096;
+    static constexpr std::size_t block_count = 1024;
+    static constexpr std::size_t bytes = shm_page_bytes + slot_count * sizeof(shm_region_slot) +
+                                         block_count * sizeof(shm_block_slot);
+
+    static constexpr std::uint64_t asleep = 1;  ///< Ring after writing a record.
+    static constexpr std::uint64_t fences =
+        2;  ///< Execute a full barrier before checking `sleeping`.
+    static constexpr std::uint64_t a_sleep = 4;  ///< Counts sleeps, to tell them apart.
+
+    alignas(shm_line_bytes) shm_word sleeping;
+    alignas(shm_line_bytes) shm_word blocks_freed;  ///< How many blocks have been withdrawn.
+    alignas(shm_page_bytes) std::array<shm_region_slot, slot_count> slots;
+    std::array<shm_block_slot, block_count> blocks;
+};
+static_assert(sizeof(shm_board_layout) == shm_board_layout::bytes);
+static_assert(shm_board_layout::block_count < 1u << shm_region_slot::block_bits);
+
+}  // namespace amalgam::detail

@@ -1,0 +1,41 @@
+#include "flow/graph/reach.hpp"
+
+#include <algorithm>
+
+#include <amalgam/core/uri.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+namespace amalgam::detail {
+
+std::string calling_port(const std::string& address) {
+    const uri there = uri::parse(address);
+    return there.scheme + (there.protocol.empty() ? "" : "+" + there.protocol) + "://";
+}
+
+bool may_come(errc code) noexcept {
+    return code == errc::unreachable || code == errc::disconnected || code == errc::timed_out ||
+           code == errc::not_found;
+}
+
+result<peer> reach(
+    engine& over, const std::string& address, clock::time_point deadline,
+    const std::function<result<void>(const peer& who, std::chrono::nanoseconds patience)>& ask,
+    const std::function<bool()>& is_over) {
+    constexpr clock::duration longest_pause = std::chrono::milliseconds(200);
+    clock::duration pause = std::chrono::milliseconds(5);
+    for (;;) {
+        result<peer> found = over.try_lookup(address);
+        if (found) {
+            const auto patience = std::max<clock::duration>(deadline - over.now(), pause);
+            const result<void> answer = ask(*found, patience);
+            if (answer) return found;
+            found = answer.why();
+        }
+        const bool late = over.now() + pause >= deadline;
+        if (is_over() || late || !may_come(found.why().what.code)) return found;
+        this_task::sleep_for(pause);
+        pause = std::min(pause * 2, longest_pause);
+    }
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "conformance/child_process.hpp"
+#include "flow/run/reports_testing.hpp"
+
+namespace amalgam {
+
+using conformance::child_process;
+
+/// Runs test_program.cpp under the tool, in a folder of the test.
+class launcher : public testing::Test {
+protected:
+    void SetUp() override {
+        const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+        folder_ = testing::TempDir() + "amalgam_" + std::to_string(::getpid()) + "_" + test->name();
+        std::replace(folder_.begin() + static_cast<long>(testing::TempDir().size()), folder_.end(),
+                     '/', '_');
+        ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
+        write_config(R"({"groups": {"G1": {"endpoint": "shm://"}, "G2": {"endpoint": "shm://"},
+                                    "G3": {"endpoint": "shm://"}}})");
+    }
+    void TearDown() override {
+        if (!HasFailure()) [[maybe_unused]]
+            int rc = std::system(("rm -rf " + folder_).c_str());
+    }
+
+    void write_config(const std::string& text) { std::ofstream(folder_ + "/c.json") << text; }
+
+    /// amalgam run -c config OPTIONS -- program ARGUMENTS
+    child_process start(const std::vector<std::string>& arguments,
+                        const std::vector<std::string>& options = {}) {
+        std::vector<std::string> argv{AMALGAM_TOOL, "run", "-c", folder_ + "/c.json"};
+        argv.insert(argv.end(), options.begin(), options.end());
+        argv.insert(argv.end(), {"--", FLOW_TEST_PROGRAM});
+        argv.insert(argv.end(), arguments.begin(), arguments.end());
+        return child_process::run(argv);
+    }
+
+    struct outcome {
+        int code;
+        std::string output;
+    };
+    outcome run(const std::vector<std::string>& arguments,
+                const std::vector<std::string>& options = {}) {
+        child_process launched = start(arguments, options);
+        std::string output = launched.output();
+        return {launched.join(), output};
+    }
+
+    std::string folder_;
+};
+
+/// Runs that report their processes.
+class launcher_with_reports : public launcher {
+protected:
+    void SetUp() override {
+        launcher::SetUp();
+        reports_.emplace(folder_ + "/fifo");
+    }
+    std::multimap<std::string, pid_t> wait_for_processes(long count) {
+        return reports_->wait_for(count);
+    }
+    void wait_until_nothing_is_left() { reports_->wait_until_nothing_is_left(); }
+    child_process start(const std::string& mode, const std::vector<std::string>& options = {}) {
+        return launcher::start({mode, reports_->path()}, options);
+    }
+
+private:
+    std::optional<detail::test_reports> reports_;
+};
+
+inline bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+inline std::size_t lines_with(const std::string& text, const std::string& part) {
+    std::istringstream lines(text);
+    std::size_t found = 0;
+    for (std::string line; std::getline(lines, line);)
+        if (has(line, part)) ++found;
+    return found;
+}
+
+}  // namespace amalgam

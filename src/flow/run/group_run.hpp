@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include <amalgam/flow/detail/graph_core.hpp>
+#include <amalgam/flow/run.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "flow/channel/exchange.hpp"
+#include "flow/channel/part.hpp"
+#include "flow/channel/streams.hpp"
+
+namespace amalgam::detail {
+
+/// One process's run of one group, from joining the others to the end of every node.
+///
+/// Owner:   borrows everything passed in. The engine must be stopped first.
+/// Threads: start() and destruction by one; it runs as ULTs of the engine and of `streams`.
+class group_run {
+public:
+    /// Starts serving the other processes' calls, so the engine's address may be published.
+    /// Precondition: graph and config fit (graph_core::check()).
+    group_run(graph_core& graph, const flow_config& config, seat here, engine& over,
+              const node_streams& streams, const run_options& options);
+
+    /// Called first when this run fails. Set before start().
+    void tell_failure_to(std::function<void(const run_failure&)> tell) {
+        part_.tell_failure_to(std::move(tell));
+    }
+    /// Joins the others, then starts the nodes. Does not wait.
+    void start(address_book addresses);
+    /// Ends the run early, as if a node had failed.
+    void fail(run_failure why) noexcept { part_.fail(std::move(why)); }
+
+    /// Set when everything has ended.
+    event& over() noexcept { return over_here_; }
+    std::optional<run_failure> failed() const { return part_.failed(); }
+    /// Of this process's nodes; empty before they start. Any thread.
+    run_report report() const { return part_.has_started() ? part_.report() : run_report{}; }
+
+private:
+    void supervise(const address_book& addresses);
+
+    engine& over_;
+    const run_options options_;
+    part part_;
+    exchange exchange_;
+    event over_here_;
+    ult supervisor_;
+};
+
+/// Indices of the nodes of group `group`.
+std::vector<std::size_t> nodes_of(const graph_core& graph, std::size_t group);
+
+}  // namespace amalgam::detail

@@ -1,0 +1,350 @@
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/flow/detail/node_body.hpp>
+#include <amalgam/flow/run.hpp>
+#include <amalgam/rpc/engine.hpp>
+
+#include "flow/channel/streams.hpp"
+#include "flow/graph/reach.hpp"
+#include "flow/launcher/rendezvous.hpp"
+#include "flow/run/group_run.hpp"
+
+namespace amalgam {
+namespace {
+
+using detail::run_failure;
+using detail::told_error;
+
+/// Thrown when the graph has run and failed: not a refusal.
+class ended_error : public error {
+public:
+    using error::error;
+};
+
+/// The run is refused before any node starts: the graph, the config or an address does not fit.
+[[noreturn]] void refuse(detail::rendezvous& others, status what, const std::string& sentence,
+                         const std::string& told) {
+    if (others.tell_refusal(told)) throw told_error(what, sentence);
+    throw error(what, sentence);
+}
+
+void check(const run_options& options) {
+    const auto expect = [](const char* what, std::size_t is, std::size_t most, std::size_t usual) {
+        if (is >= 1 && is <= most) return;
+        throw error(errc::invalid,
+                    fmt::format("run_options::{} is {}, expected a number from 1 to {}; "
+                                "example: {}",
+                                what, is, most, usual));
+    };
+    constexpr std::size_t four_gib = std::size_t{1} << 32;
+    const run_options usual;
+    expect("queue_items", options.queue_items, detail::most_queue_items, usual.queue_items);
+    expect("batch_bytes", options.batch_bytes, four_gib - 1, usual.batch_bytes);
+    expect("window_bytes", options.window_bytes, four_gib << 10, usual.window_bytes);
+    // 0: automatic.
+    const auto expect_threads = [&](const std::string& what, unsigned is) {
+        if (is != 0) expect(what.c_str(), is, flow_config::max_threads, 2);
+    };
+    expect_threads("threads", options.threads);
+    for (const auto& [name, pool] : options.pools)
+        expect_threads(fmt::format("pools[\"{}\"].threads", detail::printable(name)), pool.threads);
+    if (options.silence_limit.count() < 0)
+        throw error(errc::invalid, fmt::format("run_options::silence_limit is {} ms, expected 0 or "
+                                               "more; example: 5000",
+                                               options.silence_limit.count()));
+}
+
+run_failure stopped_by_user() {
+    return {{{errc::canceled}, "the run was stopped by its own program"}};
+}
+
+/// A graph has one run at a time.
+class graph_use {
+public:
+    explicit graph_use(detail::graph_core& of) : of_(of) {
+        if (!of_.begin_use())
+            throw error(errc::invalid,
+                        "the graph runs already, expected that its run has ended: "
+                        "running_graph::wait() returns then");
+    }
+    graph_use(const graph_use&) = delete;
+    graph_use& operator=(const graph_use&) = delete;
+    ~graph_use() { of_.end_use(); }
+
+private:
+    detail::graph_core& of_;
+};
+
+/// `started`: from then on, the running part stops the nodes when it ends early.
+run_report run_whole(detail::graph_core& graph, const run_options& options, std::stop_token stop,
+                     bool& started) {
+    std::string sentence;
+    status fits = graph.check(nullptr, sentence);
+    if (!fits.ok()) throw error(fits, sentence);
+    std::vector<std::size_t> all(graph.nodes().size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    detail::node_streams streams(graph, all, options);
+    detail::part part(graph, all, place{}, streams, options);
+    started = true;
+    part.start();
+    const std::stop_callback when_stopped(stop, [&] { part.fail(stopped_by_user()); });
+    part.ended().wait();
+    if (auto failed = part.failed()) throw error(failed->what.what, failed->what.sentence);
+    return part.report();
+}
+
+std::size_t number_of(const detail::graph_core& graph, const std::string& group) {
+    const auto& names = graph.group_names();
+    return static_cast<std::size_t>(std::find(names.begin(), names.end(), group) - names.begin());
+}
+
+/// The group's endpoint, then a calling port for every other transport it needs: to send, or to ask
+/// others whether a loop has ended.
+std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_config& config,
+                                  const detail::seat& here) {
+    const auto& names = graph.group_names();
+    std::vector<std::string> ports{config.find(names[here.group])->endpoints[here.replica]};
+    std::set<std::string> opened{detail::calling_port(ports.front())};
+    const auto call = [&](std::size_t group) {
+        for (const std::string& endpoint : config.find(names[group])->endpoints)
+            if (const auto [port, is_new] = opened.insert(detail::calling_port(endpoint)); is_new)
+                ports.push_back(*port);
+    };
+    for (const detail::graph_edge& edge : graph.edges()) {
+        const std::size_t to = graph.nodes()[edge.to].groups.front();
+        if (graph.nodes()[edge.from].groups.front() == here.group && to != here.group) call(to);
+    }
+    for (std::size_t i = 0; i < graph.loops(); ++i) {
+        const std::vector<std::size_t> groups = detail::groups_of_loop(graph, i);
+        if (groups.size() > 1 && here == detail::seat{groups.front(), 0})
+            std::for_each(groups.begin(), groups.end(), call);
+    }
+    return ports;
+}
+
+/// Stops an engine on every exit: its handlers use objects created before this.
+struct engine_stop {
+    engine& over;
+    ~engine_stop() { over.stop(); }
+};
+
+/// Reports the nodes' progress to the launcher, if requested, while it lives.
+class report_teller {
+public:
+    report_teller(const detail::group_run& running, detail::rendezvous& others) {
+        if (others.report_interval().count() == 0) return;
+        thread_ = std::jthread([&running, &others](const std::stop_token& stop) {
+            std::mutex lock;
+            std::condition_variable_any ended;
+            std::unique_lock hold(lock);
+            while (!ended.wait_for(hold, stop, others.report_interval(), [] { return false; }) &&
+                   !stop.stop_requested())
+                others.tell_report(running.report());
+        });
+    }
+
+private:
+    std::jthread thread_;
+};
+
+/// Addresses of all processes, by the graph's groups.
+detail::address_book meet(detail::rendezvous& others, const detail::graph_core& graph,
+                          const std::string& own_address, const run_options& options) {
+    const auto by_config = others.meet(own_address, graph.fingerprint(), options.join_limit);
+    detail::address_book addresses(graph.group_names().size());
+    for (std::size_t i = 0; i < by_config.size(); ++i)
+        addresses[number_of(graph, others.config().groups[i].name)] = by_config[i];
+    return addresses;
+}
+
+/// As run_whole().
+run_report run_group(detail::graph_core& graph, const run_options& options, std::stop_token stop,
+                     detail::rendezvous& others, bool& started) {
+    const flow_config& config = others.config();
+    std::string sentence;
+    status fits = graph.check(&config, sentence);
+    if (!fits.ok()) refuse(others, fits, sentence, sentence);  // The same in every process.
+    detail::seat here{number_of(graph, others.group()), others.replica()};
+
+    std::size_t threads =
+        options.threads != 0 ? options.threads : config.find(others.group())->threads;
+    const std::vector<std::size_t> nodes = detail::nodes_of(graph, here.group);
+    engine_options how;
+    how.name = others.label();
+    // The engine's own stream is separate: a node that computes for long must not block its
+    // answers, or others would consider this process dead.
+    const std::size_t stream_count = 1 + detail::streams_for(threads, graph, nodes);
+    how.streams = static_cast<unsigned>(stream_count);
+    // A spinning one would keep another stream of this process from running.
+    if (stream_count > detail::usable_cores()) how.spin = std::chrono::nanoseconds(0);
+    engine over(ports_of(graph, config, here), how);
+    std::vector<execution_stream*> shared;
+    for (std::size_t i = 1; i < over.stream_count(); ++i)
+        shared.push_back(&over.stream(i));
+    const detail::node_streams streams(graph, nodes, options, std::move(shared));
+
+    std::optional<run_failure> failed;
+    std::atomic<bool> told{false};
+    run_report report;
+    {
+        detail::group_run running(graph, config, here, over, streams, options);
+        const engine_stop before_it_ends{over};
+        running.tell_failure_to([&](const run_failure& why) { told = others.tell_failure(why); });
+        started = true;
+        try {
+            running.start(meet(others, graph, over.address(), options));
+        } catch (const std::exception& refused) {
+            running.fail({{{errc::canceled}, refused.what()}, true});
+            throw;
+        }
+        const std::stop_callback when_stopped(stop, [&] { running.fail(stopped_by_user()); });
+        {
+            const report_teller teller(running, others);
+            running.over().wait();
+        }
+        failed = running.failed();
+        report = running.report();
+        others.tell_report(report);
+    }
+    if (!failed) return report;
+    if (told) throw told_error(failed->what.what, failed->what.sentence);
+    throw ended_error(failed->what.what, failed->what.sentence);
+}
+
+run_report run_part(detail::graph_core& graph, const run_options& options, std::stop_token stop,
+                    bool& started) {
+    check(options);
+    std::unique_ptr<detail::rendezvous> others = detail::rendezvous_from_environment();
+    if (!others) return run_whole(graph, options, std::move(stop), started);
+    try {
+        return run_group(graph, options, std::move(stop), *others, started);
+    } catch (const told_error&) {
+        throw;
+    } catch (const ended_error&) {
+        throw;
+    } catch (const error& wrong) {
+        refuse(*others, wrong.code(), wrong.what(),
+               fmt::format("group {}: {}", others->label(), wrong.what()));
+    }
+}
+
+run_report run_until_stopped(detail::graph_core& graph, const run_options& options,
+                             std::stop_token stop) {
+    bool started = false;
+    try {
+        return run_part(graph, options, std::move(stop), started);
+    } catch (...) {
+        // Otherwise users of a node's channel would wait forever.
+        if (!started)
+            for (const detail::graph_node& node : graph.nodes())
+                node.body->stop();
+        throw;
+    }
+}
+
+}  // namespace
+
+run_report run(graph& what, const run_options& options) {
+    const graph_use use(what.core());
+    return run_until_stopped(what.core(), options, {});
+}
+
+struct running_graph::state {
+    std::exception_ptr failed;
+    run_report report;
+    std::jthread thread;  ///< Last: ends before what it uses.
+};
+
+running_graph::running_graph(std::unique_ptr<state> made) : state_(std::move(made)) {}
+running_graph::running_graph(running_graph&&) noexcept = default;
+running_graph& running_graph::operator=(running_graph&&) noexcept = default;
+running_graph::~running_graph() = default;
+
+run_report running_graph::wait() {
+    if (state_ == nullptr)
+        throw error(errc::invalid, "this running_graph was moved from; wait for the one it is in");
+    if (state_->thread.joinable()) state_->thread.join();
+    if (state_->failed) std::rethrow_exception(state_->failed);
+    return state_->report;
+}
+
+void running_graph::stop() noexcept {
+    if (state_ != nullptr) state_->thread.request_stop();
+}
+
+running_graph start(graph& what, const run_options& options) {
+    auto made = std::make_unique<running_graph::state>();
+    std::unique_ptr<graph_use> use;
+    try {
+        use = std::make_unique<graph_use>(what.core());
+    } catch (const error&) {
+        made->failed = std::current_exception();
+        return running_graph(std::move(made));
+    }
+    made->thread = std::jthread([&core = what.core(), options, into = made.get(),
+                                 use = std::move(use)](const std::stop_token& stop) {
+        try {
+            into->report = run_until_stopped(core, options, stop);
+        } catch (...) {
+            into->failed = std::current_exception();
+        }
+    });
+    return running_graph(std::move(made));
+}
+
+namespace {
+
+/// As requested by environment variables.
+void show(const run_report& report) {
+    if (const char* stats = std::getenv("AMALGAM_STATS"); stats != nullptr && *stats == '1')
+        std::fputs(report.text().c_str(), stderr);
+    const char* file = std::getenv("AMALGAM_REPORT");
+    if (file == nullptr || *file == 0) return;
+    std::ofstream to(file);
+    to << report.json() << std::endl;
+    if (!to)
+        throw error(errc::not_found,
+                    fmt::format("AMALGAM_REPORT is \"{}\", which cannot be written, "
+                                "expected a file in a folder that exists",
+                                file));
+}
+
+}  // namespace
+
+int run_main(graph& what, const run_options& options) noexcept {
+    try {
+        if (const char* show = std::getenv("AMALGAM_SHOW"); show != nullptr && *show != 0) {
+            const std::string as = show;
+            if (as != "dot" && as != "json")
+                throw error(errc::invalid,
+                            fmt::format("AMALGAM_SHOW is \"{}\", expected dot or json", as));
+            std::fputs((as == "dot" ? what.dot() : what.json()).c_str(), stdout);
+            return 0;
+        }
+        show(run(what, options));
+        return 0;
+    } catch (const told_error&) {
+        return 1;
+    } catch (const std::exception& failed) {
+        std::fprintf(stderr, "amalgam: %s\n", detail::printable(failed.what()).c_str());
+        return 1;
+    }
+}
+
+}  // namespace amalgam

@@ -1,0 +1,236 @@
+// Files, keys and failures of code_image.hpp and build_image.hpp.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/inject/code_image.hpp>
+
+#include "inject/image/compiled_image.hpp"
+#include "inject/image/contents.hpp"
+
+namespace amalgam {
+namespace {
+
+namespace files = std::filesystem;
+
+/// A folder that is deleted with its contents.
+class own_folder {
+public:
+    explicit own_folder(const std::string& name)
+        : path_(testing::TempDir() + name + std::to_string(::getpid())) {
+        files::create_directories(path_);
+    }
+    own_folder(const own_folder&) = delete;
+    own_folder& operator=(const own_folder&) = delete;
+    ~own_folder() { files::remove_all(path_); }
+    std::string with(const std::string& file) const { return path_ + "/" + file; }
+    std::string with(const std::string& file, const std::string& content) const {
+        std::ofstream(with(file)) << content;
+        return with(file);
+    }
+    const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+template <typename Call>
+std::pair<errc, std::string> thrown_by(Call call) {
+    try {
+        call();
+    } catch (const error& why) {
+        return {why.code().code, why.what()};
+    }
+    return {errc::ok, "nothing was thrown"};
+}
+
+template <typename Call>
+errc code_thrown_by(Call call) {
+    return thrown_by(call).first;
+}
+
+code_image answering(const std::string& name, int what) {
+    return compiled_image("#include <stddef.h>\nvoid " + name +
+                              "_main(void* p, size_t n, void* target) { *(int*)target = " +
+                              std::to_string(what) + "; }\n",
+                          {.path = ".c", .name = name});
+}
+
+TEST(signing_key, is_kept_in_a_new_file_that_only_its_owner_reads) {
+    const own_folder folder("keys");
+    const std::string path = folder.with("one.key");
+    const signing_key key = signing_key::generate();
+    key.save(path);
+    struct stat how {};
+    ASSERT_EQ(::stat(path.c_str(), &how), 0);
+    EXPECT_EQ(how.st_mode & 0777u, 0600u);
+    EXPECT_EQ(code_thrown_by([&] { signing_key::generate().save(path); }), errc::denied);
+    EXPECT_EQ(signing_key::load(path).signer(), key.signer()) << "nothing is written over";
+    EXPECT_EQ(code_thrown_by([&] { key.save(folder.with("nowhere/one.key")); }), errc::denied);
+    EXPECT_EQ(code_thrown_by([&] { (void)signing_key::load(folder.with("other.key")); }),
+              errc::not_found);
+    const std::string no_key = folder.with("none.key", "not a key\n");
+    EXPECT_EQ(code_thrown_by([&] { (void)signing_key::load(no_key); }), errc::invalid);
+    EXPECT_EQ(code_thrown_by([&] { (void)signing_key::load("/dev/zero"); }), errc::invalid);
+}
+
+TEST(signing_key, wipes_its_memory_at_its_end) {
+    const auto wiped_after = [](auto make) {
+        alignas(signing_key) std::array<std::byte, sizeof(signing_key)> memory{};
+        auto* const key = new (memory.data()) signing_key(make());
+        EXPECT_NE(memory, decltype(memory){});
+        key->~signing_key();
+        return memory == decltype(memory){};
+    };
+    EXPECT_TRUE(wiped_after([] { return signing_key::generate(); }));
+    const signing_key whole = signing_key::generate();
+    EXPECT_TRUE(wiped_after([&] { return whole; })) << "of copies, too";
+}
+
+TEST(code_image, is_found_in_the_first_folder_that_has_it) {
+    const own_folder first("first"), second("second"), third("third");
+    answering("both", 1).save(second.with("both.image"));
+    answering("both", 2).save(third.with("both.image"));
+    answering("only", 3).save(third.with("only.image"));
+    ::setenv("AMALGAM_IMAGE_PATH",
+             (first.path() + ":" + second.path() + ":" + third.path()).c_str(), 1);
+    EXPECT_EQ(code_image::find("both").hash(), code_image::load(second.with("both.image")).hash());
+    EXPECT_EQ(code_image::find("only").name(), "only");
+    const auto [code, sentence] = thrown_by([] { (void)code_image::find("none"); });
+    EXPECT_EQ(code, errc::not_found);
+    for (const own_folder* each : {&first, &second, &third})
+        EXPECT_NE(sentence.find(each->path()), std::string::npos) << sentence;
+    EXPECT_EQ(code_thrown_by([] { (void)code_image::find("../none"); }), errc::invalid);
+
+    ::unsetenv("AMALGAM_IMAGE_PATH");
+    const files::path before = files::current_path();
+    files::current_path(third.path());
+    EXPECT_EQ(code_image::find("only").name(), "only") << "in the current one";
+    files::current_path(before);
+}
+
+TEST(code_image, says_by_its_code_why_it_is_not_read_or_written) {
+    const own_folder folder("images");
+    EXPECT_EQ(code_thrown_by([&] { (void)code_image::load(folder.with("none.image")); }),
+              errc::not_found);
+    const std::string text = folder.with("text.image", "no image");
+    EXPECT_EQ(code_thrown_by([&] { (void)code_image::load(text); }), errc::invalid);
+    const auto [code, why] = thrown_by([&] { (void)code_image::load(folder.path()); });
+    EXPECT_EQ(code, errc::not_found);
+    EXPECT_EQ(why.find("the image " + folder.path() + " cannot be read (Is a directory)"), 0u)
+        << why;
+    files::resize_file(text, detail::image_contents::most_file_bytes + 1);
+    const auto [too_long, how] = thrown_by([&] { (void)code_image::load(text); });
+    EXPECT_EQ(too_long, errc::invalid);
+    EXPECT_EQ(how.find("the image " + text + " is longer than 256 MiB"), 0u) << how;
+    const code_image image = answering("some", 1);
+    EXPECT_EQ(code_thrown_by([&] { image.save(folder.with("nowhere/some.image")); }), errc::denied);
+    EXPECT_EQ(code_thrown_by([&] { image.save("/dev/full"); }), errc::denied);
+}
+
+TEST(code_image, joined_is_refused_for_parts_that_do_not_fit_and_is_signed_as_a_whole) {
+    const auto elsewhere = [](const code_image& image) {
+        detail::image_contents contents = image.contents();
+        contents.architecture = this_architecture() == architecture::x86_64 ? architecture::aarch64
+                                                                            : architecture::x86_64;
+        return *code_image::parse(detail::image_contents::to_bytes(contents));
+    };
+    const code_image mine = answering("mine", 1), other = elsewhere(mine);
+    const code_image named_otherwise = elsewhere(answering("another", 1));
+    const code_image both = code_image::joined({mine, other});
+    const std::vector<code_image> wrong[] = {
+        {}, {mine, mine}, {mine, named_otherwise}, {both}, {both, mine}};
+    for (const auto& parts : wrong)
+        EXPECT_EQ(code_thrown_by([&] { (void)code_image::joined(parts); }), errc::invalid)
+            << parts.size();
+    const signing_key key = signing_key::generate();
+    EXPECT_FALSE(code_image::joined({mine.signed_by(key), other.signed_by(key)}).signer());
+    EXPECT_TRUE(both.signed_by(key).verify());
+}
+
+TEST(build_image, says_by_its_code_why_there_is_no_image) {
+    const own_folder folder("sources");
+    const std::string good =
+        folder.with("good.c", "void good_main(void* p, unsigned long n, void* t) {}\n");
+    EXPECT_EQ(code_thrown_by([&] { (void)build_image({.path = folder.with("none.c")}); }),
+              errc::not_found);
+    EXPECT_EQ(
+        code_thrown_by([&] { (void)build_image({.path = good, .compiler = "no-such-compiler"}); }),
+        errc::not_found);
+    testing::internal::CaptureStderr();
+    const std::string wrong = folder.with("wrong.c", "this is no C\n");
+    EXPECT_EQ(code_thrown_by([&] { (void)build_image({.path = wrong}); }), errc::invalid);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("wrong.c:1"), std::string::npos)
+        << "what the compiler says is there";
+    EXPECT_EQ(code_thrown_by([&] { (void)build_image({.path = good, .name = "other"}); }),
+              errc::invalid)
+        << "it has no other_main";
+    const auto [misnamed, words] =
+        thrown_by([&] { (void)build_image({.path = good, .name = "a b"}); });
+    EXPECT_EQ(misnamed, errc::invalid);
+    EXPECT_TRUE(words.starts_with("an image cannot be called \"a b\", expected")) << words;
+    for (const std::size_t alignment : {0ul, 3ul, 8192ul, (1ul << 32) + 8}) {
+        const auto [code, sentence] =
+            thrown_by([&] { (void)build_image({.path = good, .payload_alignment = alignment}); });
+        EXPECT_EQ(code, errc::invalid) << alignment;
+        EXPECT_NE(sentence.find("a power of two up to 4096"), std::string::npos) << sentence;
+    }
+    const code_image image = build_image({.path = good, .payload_alignment = 4096});
+    EXPECT_EQ(image.name(), "good") << "that of the file";
+    EXPECT_EQ(image.payload_alignment(), 4096u);
+}
+
+TEST(build_image, static_libraries_become_part_of_it_and_others_are_refused) {
+    const own_folder folder("libraries");
+    const std::string seven = folder.with("seven.c", "long seven(void) { return 7; }\n");
+    const std::string uses =
+        folder.with("uses.c",
+                    "long seven(void);\n"
+                    "void uses_main(void* p, unsigned long n, void* target) {\n"
+                    "    *(long*)target = seven();\n}\n");
+    const auto system = [](const std::string& command) { return std::system(command.c_str()); };
+    ASSERT_EQ(
+        system("cd " + folder.path() + " && gcc -fPIC -c seven.c && ar rc libseven.a seven.o" +
+               " && gcc -shared -o libseven.so seven.o"),
+        0);
+    const code_image image = build_image({.path = uses, .libraries = {folder.with("libseven.a")}});
+    EXPECT_EQ(image.imports(), std::vector<std::string_view>{});
+    EXPECT_EQ(image.exports(), std::vector<std::string_view>{"uses_main"});
+    const auto [code, sentence] = thrown_by(
+        [&] { (void)build_image({.path = uses, .libraries = {folder.with("libseven.so")}}); });
+    EXPECT_EQ(code, errc::unsupported);
+    EXPECT_NE(sentence.find("it needs libraries"), std::string::npos) << sentence;
+}
+
+TEST(build_image, refuses_what_processes_have_for_themselves_only) {
+    const own_folder folder("refused");
+    for (const auto& [call, said] : {std::pair{"dlopen(0, 1)", "it loads libraries itself"},
+                                     {"pthread_atfork(0, 0, 0)", "pthread_atfork()"},
+                                     {"at_quick_exit(0)", "at_quick_exit()"}}) {
+        // As imports: some systems link these functions statically.
+        const std::string name(call, std::string(call).find('('));
+        const std::string path = folder.with(
+            "asks.c", "void* " + name + "();\nvoid asks_main(void* p, unsigned long n, " +
+                          "void* t) { " + call + "; }\n");
+        const auto [code, sentence] = thrown_by([&] {
+            (void)build_image({.path = path, .flags = {"-w", "-fno-builtin"}});
+        });
+        EXPECT_EQ(code, errc::unsupported) << sentence;
+        EXPECT_NE(sentence.find(said), std::string::npos) << sentence;
+    }
+}
+
+}  // namespace
+}  // namespace amalgam

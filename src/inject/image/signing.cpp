@@ -1,0 +1,142 @@
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <amalgam/core/detail/read_file.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/inject/code_image.hpp>
+#include <amalgam/rpc/archive.hpp>
+
+#include "inject/image/contents.hpp"
+
+namespace amalgam {
+
+namespace {
+
+static_assert(std::tuple_size_v<signer_key> == crypto_sign_PUBLICKEYBYTES);
+
+void use_sodium() {
+    if (::sodium_init() < 0) throw error(errc::unsupported, "libsodium cannot be used here");
+}
+
+/// The signed text: its purpose, and the hash of the image.
+std::string signed_text(const image_hash& hash) {
+    std::string text = "amalgam image ";
+    text.append(hash.begin(), hash.end());
+    return text;
+}
+
+const std::uint8_t* data_of(const std::string& text) noexcept {
+    return reinterpret_cast<const std::uint8_t*>(text.data());
+}
+
+template <std::size_t N>
+std::string to_digits(const std::array<std::uint8_t, N>& bytes) {
+    std::string text;
+    for (const std::uint8_t each : bytes)
+        text += fmt::format("{:02x}", each);
+    return text;
+}
+
+template <std::size_t N>
+bool parse_digits(std::string_view text, std::array<std::uint8_t, N>& bytes) {
+    std::size_t got = 0;
+    const char* end = nullptr;
+    return ::sodium_hex2bin(bytes.data(), N, text.data(), text.size(), nullptr, &got, &end) == 0 &&
+           got == N && end == text.data() + text.size();
+}
+
+}  // namespace
+
+std::string to_text(const signer_key& key) {
+    return to_digits(key);
+}
+
+signer_key parse_signer_key(std::string_view text) {
+    signer_key key{};
+    if (!parse_digits(text, key))
+        throw error(errc::invalid,
+                    fmt::format("\"{}\" is no key of a signer; expected 64 digits in base 16, as "
+                                "amalgam inject key prints them",
+                                text));
+    return key;
+}
+
+signing_key signing_key::generate() {
+    use_sodium();
+    signing_key key;
+    signer_key open{};
+    ::crypto_sign_keypair(open.data(), key.secret_.data());
+    return key;
+}
+
+signing_key signing_key::load(const std::string& path) {
+    constexpr std::size_t most_bytes = 4096;
+    auto read = detail::read_file(path, most_bytes);
+    if (!read) throw error(read.code(), fmt::format("the key {} {}", path, read.sentence()));
+    std::string_view text(reinterpret_cast<const char*>(read->data()), read->size());
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))
+        text.remove_suffix(1);
+    signing_key key;
+    const bool good = parse_digits(text, key.secret_);
+    ::sodium_memzero(read->data(), read->size());
+    if (!good)
+        throw error(errc::invalid,
+                    fmt::format("{} is no signing key; amalgam inject key makes one", path));
+    return key;
+}
+
+signing_key::~signing_key() {
+    ::sodium_memzero(secret_.data(), secret_.size());
+}
+
+void signing_key::save(const std::string& path) const {
+    const unique_fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    std::string text = to_digits(secret_) + "\n";
+    const bool written =
+        file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    ::sodium_memzero(text.data(), text.size());
+    if (!written)
+        throw error(errc::denied,
+                    fmt::format("the key {} cannot be written: {}", path, std::strerror(errno)));
+}
+
+signer_key signing_key::signer() const noexcept {
+    signer_key open{};
+    ::crypto_sign_ed25519_sk_to_pk(open.data(), secret_.data());
+    return open;
+}
+
+code_image code_image::signed_by(const signing_key& key) const {
+    if (contents_ == nullptr)
+        throw error(errc::invalid, "there is no image to sign: load() or find() gives one");
+    use_sodium();
+    detail::image_signature made{key.signer(), {}};
+    const std::string text = signed_text(hash());
+    ::crypto_sign_detached(made.proof.data(), nullptr, data_of(text), text.size(),
+                           key.secret_.data());
+    body into;
+    archive_writer write(into);
+    write.raw(contents_->bytes.data(), contents_->unsigned_bytes);
+    write(detail::image_signature::magic, made);
+    auto image = parse({into.bytes().begin(), into.bytes().end()});
+    if (!image) throw error(image.code(), image.sentence());
+    return std::move(*image);
+}
+
+bool code_image::verify() const noexcept {
+    if (contents_ == nullptr || !contents_->signature) return false;
+    const std::string text = signed_text(hash());
+    const auto& [by, proof] = *contents_->signature;
+    return ::crypto_sign_verify_detached(proof.data(), data_of(text), text.size(), by.data()) == 0;
+}
+
+}  // namespace amalgam

@@ -1,0 +1,322 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/detail/one_way.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "rpc/call/extras.hpp"
+#include "rpc/engine/core.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+/// A one-way call posted by another thread to the stream. Lives in front of its arguments, in one
+/// buffer.
+struct handed_one_way final : work_unit {
+    handed_one_way(buffer held, const call_target& target, clock::time_point until) noexcept
+        : work_unit(&run_it), message(target, until), home(std::move(held)) {}
+
+    static void run_it(work_unit& self) noexcept {
+        auto& me = static_cast<handed_one_way&>(self);
+        engine_core& core = *me.message.core;
+        core.taken_over();
+        if (peer_state* const there = core.way_to(me.message.to)) {
+            if (!core.calls().post(*there, me.message)) core.calls().lost_one_way();
+        } else {
+            core.calls().lost_one_way();
+        }
+        destroy(me);
+    }
+    static void destroy(handed_one_way& self) noexcept {
+        const buffer until_the_end = std::move(self.home);
+        self.~handed_one_way();
+    }
+
+    one_way_message message;
+    std::vector<std::byte> extras;
+    lent_list loans;
+    buffer home;
+};
+
+/// Whether calls of this target need dress_call().
+bool needs_dress(const engine_core& core, const call_target& target,
+                 const call_context* serving) noexcept {
+    return target.trace || (serving != nullptr && serving->trace() != nullptr) ||
+           !core.interceptors(target.what->library).empty();
+}
+
+constexpr std::string_view peer_is_gone = "the peer is gone; look its address up again";
+
+[[noreturn]] void cannot_post(const call_target& target, errc code, std::string_view why) {
+    throw error(code,
+                fmt::format("one-way call of \"{}\": {}", printable_name(target.what->name), why));
+}
+
+}  // namespace
+
+core_reference::core_reference(engine_core& core) noexcept : kept_alive_(core) {
+    core.add_reference();
+}
+core_reference::~core_reference() {
+    kept_alive_.drop_reference();
+}
+
+call_record::call_record(const call_target& target)
+    : outgoing(&call_record::on_sent),
+      arguments(&target.core->buffers()),
+      core_(target.core),
+      what_(target.what),
+      target_(&target),
+      provider_(target.provider),
+      xdr_(target.as == encoding::xdr) {
+    to = target.to;
+    urgent = target.urgent;
+}
+
+void call_record::submit_in_turn() noexcept {
+    try {
+        if (to && to.owner() == core_) core_->admit(to);
+    } catch (...) {
+        return refuse(thrown_here("the wait for room"));
+    }
+    submit();
+}
+
+void call_record::submit() noexcept {
+    const call_context* const serving = call_context::try_current();
+    deadline_ = core_->deadline_after(target_->timeout, serving);
+    const auto begin = [this]() noexcept {
+        // On the stream: its driver calls settle().
+        if (execution_stream::current() == &core_->stream()) return core_->calls().begin(*this);
+        if (core_->on_owner()) {
+            engine_core& core = *core_;
+            core.calls().begin(*this);  // This may be gone afterwards.
+            return core.settle_idle();
+        }
+        if (core_->hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
+        refuse({{errc::closed}, core_->why_closed()});
+    };
+    if (target_->attempts > 1 || window != 0 || !loans_.empty() ||
+        arguments.size() > core_->eager_bytes(to) || needs_dress(*core_, *target_, serving))
+        [[unlikely]] {
+        const core_reference alive(*core_);  // An interceptor may destroy the engine.
+        try {
+            dress(serving);
+        } catch (...) {
+            return refuse(thrown_here("what was to go with the call"));
+        }
+        return begin();
+    }
+    begin();
+}
+
+void call_record::dress(const call_context* serving) {
+    extras_.reset(new call_extras);
+    extras_->wire = dress_call(*core_, *target_, false, deadline_, serving);
+    if (!core_->interceptors(what_->library).empty()) {
+        extras_->watched = true;
+        extras_->began = core_->now();
+    }
+    if (!loans_.empty()) add_loans(extras_->wire, loans_);
+    if (window != 0) {
+        std::byte items[8] = {};
+        store_le(items, window);
+        add_extra(extras_->wire, extra::window, items);
+    }
+    if (arguments.size() > core_->eager_bytes(to)) {
+        to = core_->way_now(to);
+        const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
+        extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
+        add_elsewhere(extras_->wire, extras_->arguments->key(to.port()), arguments.bytes(),
+                      core_->adds_checksums());
+    }
+    if (target_->attempts == 1) return;
+    extras_->attempts_left = target_->attempts - 1u;
+    extras_->pause = target_->pause;
+    core_->on_stream([&] { extras_->address = core_->looked_up_at(to); });
+}
+
+/// Exposes rendezvous arguments again, through the port of the current path.
+void call_record::show_arguments() {
+    const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
+    extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
+    const const_bytes old_key = find_extra(extras_->wire, extra::elsewhere);
+    const auto key = extras_->arguments->key(to.port()).encode();
+    std::copy(key.begin(), key.end(), const_cast<std::byte*>(old_key.data()));
+}
+
+/// Ends a call that the engine's stream has not seen yet.
+void call_record::refuse(const failure& wrong) noexcept {
+    if (extras_ != nullptr && extras_->watched) {
+        tell_called(*core_, *what_, to, wrong.what, core_->now() - extras_->began);
+    }
+    why = in_words(wrong.what, [&] {
+        return fmt::format("call of \"{}\": {}", printable_name(what_->name), wrong.sentence);
+    });
+    ended_ = true;
+    over();
+}
+
+void drop_extras::operator()(call_extras* which) const noexcept {
+    delete which;
+}
+
+void call_record::request_cancel() noexcept {
+    // A value being deserialized may cancel its call, which is then in use below us.
+    if (core_->on_owner() && !core_->is_busy()) {
+        engine_core& core = *core_;
+        core.calls().cancel(*this);
+        return core.settle_idle();
+    }
+    // If the engine has ended, so has this call.
+    if (!core_->hand_over(cancel_.emplace(&call_record::run_cancel, *this))) release();
+}
+
+void call_record::run_submit(work_unit& self) noexcept {
+    call_record& call = static_cast<errand&>(self).call;
+    call.core_->calls().begin(call);
+}
+
+void call_record::run_cancel(work_unit& self) noexcept {
+    call_record& call = static_cast<errand&>(self).call;
+    call.core_->calls().cancel(call);
+}
+
+void call_record::on_sent(completion& self, status what, std::size_t) noexcept {
+    auto& call = static_cast<call_record&>(self);
+    call.core_->calls().sent(call, what);
+}
+
+void call_record::raise() const {
+    throw error(why.what, why.sentence);
+}
+
+void waited_call::wait() {
+    core_->check_may_wait();
+    who_.waits_for("rpc reply");
+    submit();
+    core_->wait_for_end(who_, [this] { core_->calls().cancel_waited(*this); });
+}
+
+buffer_pool* one_way::pool_of(const call_target& target) {
+    return &target.core->buffers();
+}
+
+bool one_way::may_hold(const const_bytes& last) const {
+    // Copying less is faster than holding it; in XDR, padding follows it.
+    constexpr std::size_t worth_holding = 2048;
+    return last.size() >= worth_holding && target_.as == encoding::native &&
+           arguments.size() + rest_of_message::alignment + last.size() <= most_in_message();
+}
+
+void one_way::hold(std::shared_ptr<const void> owner, const_bytes last) {
+    archive_writer(arguments, target_.as).count(last.size());
+    held_ = {std::move(owner), last};
+}
+
+void one_way::hold(std::shared_ptr<const void> owner, const rest_of_message& last) {
+    archive_writer(arguments, target_.as).align(rest_of_message::alignment);
+    held_ = {std::move(owner), last.bytes};
+}
+
+std::size_t one_way::most_in_message() const {
+    const std::size_t whole = target_.core->max_message_bytes(target_.to);
+    const std::size_t overhead = request_bytes + target_.what->wire_text.size() + max_extras_bytes;
+    return whole - std::min(whole, overhead);
+}
+
+void one_way::send_elsewhere(std::vector<std::byte>& extras) {
+    engine_core& core = *target_.core;
+    const peer way = core.way_now(target_.to);
+    auto values = std::make_shared<lent_values>(core, std::move(arguments), way);
+    add_elsewhere(extras, values->key(way.port()), values->bytes(), core.adds_checksums());
+    const origin between{&core, target_.to, &loans_, nullptr};
+    const std::size_t bytes = values->bytes().size();
+    lend(&between, std::move(values), bytes);
+}
+
+void one_way::send() {
+    engine_core& core = *target_.core;
+    if (!target_.to || target_.to.owner() != &core) {
+        cannot_post(target_, errc::invalid,
+                    "the peer is nobody, or of another engine; take one from engine::lookup()");
+    }
+    const call_context* const serving = call_context::try_current();
+    const clock::time_point deadline = core.deadline_after(target_.timeout, serving);
+    std::vector<std::byte> extras;
+    std::optional<core_reference> alive;
+    if (needs_dress(core, target_, serving)) {
+        alive.emplace(core);  // An interceptor may destroy the engine.
+        extras = dress_call(core, target_, true, deadline, serving);
+    }
+    // Calls that fit a message are sent as one, so that they stay in order.
+    if (held_.owner == nullptr && arguments.size() > most_in_message()) send_elsewhere(extras);
+    if (!loans_.empty()) add_loans(extras, loans_);
+    core.admit(target_.to);
+    one_way_message message(target_, deadline);
+    message.arguments = arguments.bytes();
+    message.extras = extras;
+    message.held = std::move(held_);
+    message.loans = &loans_;
+    if (core.on_owner()) {
+        peer_state* const there = core.way_to(target_.to);
+        if (there == nullptr) {
+            cannot_post(target_, core.why_lost(target_.to).code, peer_is_gone);
+        }
+        if (!core.calls().post(*there, message)) {
+            if (!core.calls().is_closed()) {
+                cannot_post(target_, errc::no_memory, "there was no memory for it");
+            }
+            cannot_post(target_, errc::closed, core.why_closed());
+        }
+        return;
+    }
+    if (core.is_lost(target_.to)) {
+        status why;
+        core.on_stream([&] { why = core.why_lost(target_.to); });
+        cannot_post(target_, why.code, peer_is_gone);
+    }
+    buffer held = core.buffers().take(sizeof(handed_one_way) + arguments.size());
+    std::byte* const home = held.data();
+    auto* const handed = ::new (home) handed_one_way(std::move(held), target_, deadline);
+    std::byte* const bytes = home + sizeof(handed_one_way);
+    if (arguments.size() != 0) std::memcpy(bytes, arguments.bytes().data(), arguments.size());
+    handed->extras = std::move(extras);
+    handed->message.arguments = {bytes, arguments.size()};
+    handed->message.extras = handed->extras;
+    handed->message.held = std::move(message.held);
+    handed->loans = std::move(loans_);
+    handed->message.loans = &handed->loans;
+    core.handing_one_way();
+    if (core.hand_over(*handed)) return;
+    core.taken_over();
+    handed_one_way::destroy(*handed);
+    cannot_post(target_, errc::closed, core.why_closed());
+}
+
+void require_idempotent(const call_target& target) {
+    if (target.idempotent) return;
+    throw error(
+        errc::invalid,
+        fmt::format("\"{0}\" cannot be retried, since a call whose answer was lost may have "
+                    "run: if running twice does no harm, say so; example: "
+                    "procedure<int(int)>(\"{0}\", {{.idempotent = true}})",
+                    printable_name(target.what->name)));
+}
+
+encoding encoding_of(const engine_core& core) noexcept {
+    return core.encodes_as();
+}
+
+peer look_up(engine_core& core, std::string_view address) {
+    return core.lookup(address).value();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,399 @@
+#include "rpc/call/caller.hpp"
+
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/detail/printable.hpp>
+
+#include "rpc/call/extras.hpp"
+#include "rpc/engine/core.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+/// Advice for the user, if the peer sent no message.
+std::string_view advice(errc code) noexcept {
+    switch (code) {
+        case errc::timed_out:
+            return "no answer came before its deadline; allow more time, or see whether the "
+                   "server is overloaded";
+        case errc::unreachable:
+            return "nobody answers there; see that the server runs and that the address is its own";
+        case errc::unavailable:
+            return "the server is stopping and did not run it; try again, or another server";
+        case errc::disconnected:
+            return "the peer is gone; look its address up again once it is back";
+        case errc::canceled:
+            return "the caller canceled it";
+        case errc::closed:
+            return "an engine is stopped and takes no more calls";
+        case errc::not_found:
+            return "no procedure of this name and signature is defined there";
+        case errc::too_large:
+            return "its arguments are more than one message of this transport holds; send them "
+                   "in parts";
+        case errc::corrupt:
+            return "its answer was damaged on the way: the checksum is wrong; call again";
+        case errc::no_memory:
+            return "there was no memory for it";
+        default:
+            return "it failed";
+    }
+}
+
+std::uint8_t request_flags(bool naming, const_bytes extras, bool urgent, bool xdr,
+                           bool checked) noexcept {
+    return static_cast<std::uint8_t>((naming ? wire_flag::named : 0) |
+                                     (extras.empty() ? 0 : wire_flag::extras) |
+                                     (urgent ? wire_flag::urgent : 0) | (xdr ? wire_flag::xdr : 0) |
+                                     (checked ? wire_flag::checked : 0));
+}
+
+}  // namespace
+
+bool caller::take_slot(call_record& call) noexcept {
+    if (first_free_ == none) {
+        try {
+            slots_.emplace_back().next_free = none;
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+        first_free_ = static_cast<std::uint32_t>(slots_.size() - 1);
+    }
+    const std::uint32_t index = first_free_;
+    slot& mine = slots_[index];
+    first_free_ = mine.next_free;
+    mine.call = &call;
+    call.id_ = static_cast<std::uint64_t>(mine.generation) << 32 | index;
+    ++pending_;
+    return true;
+}
+
+call_record* caller::find(std::uint64_t id) noexcept {
+    const auto index = static_cast<std::uint32_t>(id);
+    if (index >= slots_.size() || slots_[index].generation != id >> 32) return nullptr;
+    return slots_[index].call;
+}
+
+/// Removes the call from every list: no reply, timer or loss finds it afterwards.
+void caller::detach(call_record& call) noexcept {
+    const auto index = static_cast<std::uint32_t>(call.id_);
+    slot& mine = slots_[index];
+    mine.call = nullptr;
+    if (++mine.generation == 0) mine.generation = 1;  // Id 0 means none.
+    mine.next_free = std::exchange(first_free_, index);
+    call.id_ = 0;
+    --pending_;
+    if (call.next_pending_ != nullptr)
+        call.next_pending_->previous_pending_ = call.previous_pending_;
+    if (call.previous_pending_ != nullptr) {
+        call.previous_pending_->next_pending_ = call.next_pending_;
+    } else {
+        call.callee_->pending = call.next_pending_;
+    }
+    if (call.timer_) call.timer_.reset();
+}
+
+/// Ends a call that begin() cannot accept.
+[[gnu::noinline]] void caller::refuse(call_record& call) noexcept {
+    if (closed_) return fail_unsent(call, {errc::closed});
+    if (call.canceled_early_) return fail_unsent(call, {errc::canceled});
+    fail_unsent(call, {errc::invalid},
+                call.to ? "the peer belongs to another engine; look its address up with the "
+                          "engine that calls"
+                        : "the peer is nobody; take one from engine::lookup()");
+}
+
+void caller::begin(call_record& call) noexcept {
+    if (closed_ || call.canceled_early_ || call.to.owner() != &core_) [[unlikely]]
+        return refuse(call);
+    peer_state* there = peers_.find(call.to);
+    if (there == nullptr) there = turn(call);
+    if (there == nullptr) return fail_unsent(call, core_.why_lost(call.to));
+    if (call.deadline_ != clock::time_point::max() && core_.now() >= call.deadline_) {
+        return fail_unsent(call, {errc::timed_out}, "its deadline had passed before it was sent");
+    }
+    if (!take_slot(call)) return fail_unsent(call, {errc::no_memory});
+    counts_.calls.add();
+    call.callee_ = there;
+    call.previous_pending_ = nullptr;
+    call.next_pending_ = std::exchange(there->pending, &call);
+    if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
+    if (!call.loans_.empty() && !core_.lending().keep(there->name, call.loans_)) {
+        return end(call, {errc::no_memory});
+    }
+    frame(*there, call);
+    if (call.deadline_ != clock::time_point::max()) {
+        arm(call, call.deadline_, [](timer& self) noexcept {
+            call_record& late = *static_cast<deadline_timer&>(self).call;
+            caller& calls = late.core_->calls();
+            calls.counts_.timed_out.add();
+            calls.give_up(late, {errc::timed_out});
+        });
+    }
+    if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
+}
+
+/// The call's path is lost: uses another one, if any. A call that may be retried goes to the engine
+/// now at that address.
+peer_state* caller::turn(call_record& call) noexcept {
+    try {
+        peer_state* there = core_.way_to(call.to);
+        if (there == nullptr && call.extras_ != nullptr && !call.extras_->address.empty()) {
+            const result<peer> again = core_.route_to(call.extras_->address);
+            if (again) there = peers_.find(*again);
+        }
+        if (there == nullptr) return nullptr;
+        call.to = there->name;
+        if (call.extras_ != nullptr && call.extras_->arguments != nullptr) call.show_arguments();
+        return there;
+    } catch (const std::exception&) {
+        return nullptr;
+    }
+}
+
+void caller::frame(peer_state& there, call_record& call) noexcept {
+    std::uint32_t left = 0;
+    if (call.deadline_ != clock::time_point::max()) {
+        left = to_microseconds(call.deadline_ - core_.now());
+    }
+    call.naming_ = !there.verified(call.what_->index);
+    const const_bytes extras = call.extras_ != nullptr ? call.extras_->wire : const_bytes{};
+    call.checked_ = core_.adds_checksums();
+    const std::uint8_t flags =
+        request_flags(call.naming_, extras, call.urgent, call.xdr_, call.checked_);
+    std::byte* const header = call.arguments.front(request_bytes);
+    write_request(header, {.flags = flags,
+                           .provider = call.provider_,
+                           .microseconds = left,
+                           .procedure = call.what_->id});
+    call.tag = call.id_;
+    if (call.naming_ || !extras.empty()) {
+        const const_bytes names = call.naming_ ? as_bytes(call.what_->wire_text) : const_bytes{};
+        const bool elsewhere = call.extras_ != nullptr && call.extras_->arguments != nullptr;
+        const const_bytes values = elsewhere ? const_bytes{} : call.arguments.bytes();
+        call.pieces = {const_bytes(header, request_bytes), extras, names, values};
+        call.piece_count = 4;
+    } else {
+        call.pieces[0] = {header, request_bytes + call.arguments.size()};
+        call.piece_count = 1;
+    }
+    if (!call.checked_) return;
+    call.checksum_ = checksum_of({call.pieces.data(), call.piece_count});
+    call.pieces[call.piece_count++] = call.checksum_;
+}
+
+void caller::arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept) {
+    call.timer_.emplace(core_.stream(), then);
+    call.timer_->call = &call;
+    call.timer_->arm(when);
+}
+
+/// Ends a call that was never sent.
+void caller::fail_unsent(call_record& call, status what, std::string_view text) noexcept {
+    counts_.failed.add();
+    explain(call, what, text);
+    call.ended_ = true;
+    finish(call);
+}
+
+/// The call is in no list, and the port has released it.
+void caller::finish(call_record& call) noexcept {
+    const engine_core::busy callbacks_run(core_);
+    if (call.extras_ != nullptr && !finish_extras(call)) [[unlikely]]
+        return;
+    call.over();
+    if (!core_.driven()) core_.stay_in_parent();  // If driven, the child may be the caller.
+}
+
+[[gnu::noinline]] bool caller::finish_extras(call_record& call) noexcept {
+    if (result_fetch* const under_way = std::exchange(call.extras_->result, nullptr)) {
+        under_way->give_up();
+    }
+    if (!call.why.what.ok() && try_again_later(call)) return false;
+    if (call.extras_->watched) {
+        tell_called(core_, *call.what_, call.to, call.why.what, core_.now() - call.extras_->began);
+    }
+    call.extras_->arguments.reset();
+    return true;
+}
+
+void caller::end(call_record& call, status what, std::string_view text) noexcept {
+    if (!what.ok()) {
+        counts_.failed.add();
+        explain(call, what, text);
+    }
+    detach(call);
+    call.ended_ = true;
+    if (call.where == outgoing::at::nowhere) {
+        finish(call);
+        core_.look_whether_quiet();
+    } else if (!what.ok()) {
+        out_.withdraw(call);  // sent() will call over().
+    }
+}
+
+void caller::explain(call_record& call, status what, std::string_view text) noexcept {
+    call.why = in_words(what, [&] {
+        std::string own;
+        const std::string_view reason = core_.reason(call.to, what);
+        if (text.empty() && !reason.empty()) {
+            text = own = fmt::format("{} ({})", advice(what.code), reason);
+        } else if (text.empty() && what == errc::timed_out && call.window != 0) {
+            text = "its deadline passed before the stream had ended; allow more time";
+        }
+        if (text.empty()) text = advice(what.code);
+        return fmt::format("call of \"{}\" at {}: {}", printable_name(call.what_->name),
+                           core_.text_of(call.to), text);
+    });
+}
+
+void caller::sent(call_record& call, status what) noexcept {
+    call.where = outgoing::at::nowhere;
+    if (!what.ok() && !call.loans_.empty()) core_.lending().withdraw(call.to, call.loans_);
+    if (call.ended_) {
+        finish(call);
+        core_.look_whether_quiet();
+    } else if (!what.ok()) {
+        end(call, what);
+    }
+}
+
+void caller::cancel(call_record& call) noexcept {
+    cancel_waited(call);
+    call.release();
+}
+
+void caller::cancel_waited(call_record& call) noexcept {
+    if (call.pausing_) {
+        leave_pause(call);
+        fail_unsent(call, {errc::canceled});
+    } else if (call.ended_) {
+        // Too late.
+    } else if (call.id_ == 0) {
+        call.canceled_early_ = true;  // Still being handed over; begin() checks this.
+    } else {
+        give_up(call, {errc::canceled});
+    }
+}
+
+void caller::give_up(call_record& call, status what, std::string_view text) noexcept {
+    const std::uint64_t id = call.id_;
+    peer_state& there = *call.callee_;
+    const bool left = call.where != outgoing::at::queue;
+    end(call, what, text);
+    if (!left) return;
+    std::byte bytes[cancel_bytes];
+    write_cancel(bytes);
+    if (out_.send_copy(there, id, {bytes}) || closed_) return;
+    there.name.is_self() ? core_.serves().on_cancel(there, id) : core_.end_untold(there);
+}
+
+void caller::send_credit(call_record& call, std::uint32_t items) noexcept {
+    if (call.id_ == 0) return;
+    std::byte bytes[credit_bytes];
+    write_credit(bytes, items);
+    peer_state& there = *call.callee_;
+    if (out_.send_copy(there, call.id_, {bytes}) || closed_) return;
+    there.name.is_self() ? core_.serves().on_credit(there, call.id_, items)
+                         : core_.end_untold(there);
+}
+
+bool caller::post(peer_state& there, one_way_message& message) noexcept {
+    if (closed_) return false;
+    const remote_procedure& what = *message.what;
+    std::uint32_t left = 0;
+    if (message.deadline != clock::time_point::max()) {
+        left = to_microseconds(message.deadline - core_.now());
+    }
+    const bool naming = !there.verified(what.index);
+    const const_bytes names = naming ? as_bytes(what.wire_text) : const_bytes{};
+    const bool checked = core_.adds_checksums();
+    std::byte header[request_bytes];
+    write_request(header, {.kind = message_kind::one_way,
+                           .flags = request_flags(naming, message.extras, message.urgent,
+                                                  message.xdr, checked),
+                           .provider = message.provider,
+                           .microseconds = left,
+                           .procedure = what.id});
+    counts_.one_ways.add();
+    const bool lends = message.loans != nullptr && !message.loans->empty();
+    if (lends && !core_.lending().keep(there.name, *message.loans)) return false;
+    const const_bytes pieces[] = {header, message.extras, names, message.arguments,
+                                  message.held.bytes};
+    const auto sum = checked ? checksum_of(pieces) : std::array<std::byte, checksum_bytes>{};
+    const bool taken = out_.send_copy(there, 0, {pieces[0], pieces[1], pieces[2], pieces[3]},
+                                      {.urgent = message.urgent,
+                                       .held = std::move(message.held),
+                                       .behind = const_bytes(sum).first(checked ? sum.size() : 0),
+                                       .counts_loss = &counts_.one_ways_lost});
+    if (lends && !taken) core_.lending().withdraw(there.name, *message.loans);
+    return taken;
+}
+
+void caller::on_peer_down(peer_state& gone, status why) noexcept {
+    while (gone.pending != nullptr)
+        end(*gone.pending, why);
+}
+
+void caller::close() noexcept {
+    closed_ = true;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (slots_[i].call != nullptr) end(*slots_[i].call, {errc::closed});
+    }
+    while (call_record* const call = pausing_) {
+        leave_pause(*call);
+        fail_unsent(*call, {errc::closed});
+    }
+}
+
+// ---- retries. A pausing call is in no list but pausing_, and counts as pending.
+
+bool caller::try_again_later(call_record& call) noexcept {
+    call_extras& more = *call.extras_;
+    const errc why = call.why.what.code;
+    const bool may_pass = why == errc::overloaded || why == errc::corrupt ||
+                          why == errc::unavailable || why == errc::unreachable ||
+                          why == errc::disconnected;
+    if (!may_pass || more.attempts_left == 0 || closed_) return false;
+    const clock::time_point now = core_.now();
+    if (call.deadline_ != clock::time_point::max() && more.pause >= call.deadline_ - now) {
+        return false;
+    }
+    --more.attempts_left;
+    call.ended_ = false;
+    call.pausing_ = true;
+    call.previous_pending_ = nullptr;
+    call.next_pending_ = std::exchange(pausing_, &call);
+    if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
+    ++pending_;
+    arm(call, now + more.pause, [](timer& self) noexcept {
+        call_record& waits = *static_cast<deadline_timer&>(self).call;
+        waits.core_->calls().try_again(waits);
+    });
+    more.pause = more.pause < std::chrono::minutes(1) ? 2 * more.pause : more.pause;
+    return true;
+}
+
+void caller::leave_pause(call_record& call) noexcept {
+    call.pausing_ = false;
+    --pending_;
+    call.timer_.reset();
+    if (call.next_pending_ != nullptr)
+        call.next_pending_->previous_pending_ = call.previous_pending_;
+    (call.previous_pending_ != nullptr ? call.previous_pending_->next_pending_ : pausing_) =
+        call.next_pending_;
+}
+
+void caller::try_again(call_record& call) noexcept {
+    leave_pause(call);
+    counts_.retried.add();
+    call.why = {};
+    begin(call);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/counter.hpp>
+#include <amalgam/rpc/detail/call.hpp>
+
+#include "rpc/peers/known_peers.hpp"
+#include "rpc/peers/outbox.hpp"
+#include "rpc/wire/wire.hpp"
+
+namespace amalgam::detail {
+
+class stream_call;
+struct values_elsewhere;
+
+/// Counters of a caller.
+struct caller_counts {
+    owned_counter calls;          ///< Started calls that expect an answer.
+    owned_counter one_ways;       ///< Sent.
+    owned_counter retried;        ///< Retries.
+    owned_counter failed;         ///< Calls that ended without a value.
+    owned_counter timed_out;      ///< Of those, by their deadline.
+    owned_counter late_replies;   ///< Replies to calls that had ended; dropped.
+    owned_counter one_ways_lost;  ///< Not sent because their peers were gone by then.
+    owned_counter refused;        ///< One-way calls refused by the peer: it has no such procedure.
+};
+
+/// A one-way call without its types. Borrows its bytes.
+struct one_way_message {
+    one_way_message(const call_target& target, clock::time_point until) noexcept
+        : core(target.core),
+          what(target.what),
+          to(target.to),
+          deadline(until),
+          provider(target.provider),
+          xdr(target.as == encoding::xdr),
+          urgent(target.urgent) {}
+
+    engine_core* core;
+    const remote_procedure* what;
+    peer to;
+    clock::time_point deadline;
+    std::uint16_t provider;
+    bool xdr;
+    bool urgent;
+    const_bytes extras;
+    const_bytes arguments;
+    held_range held{};  ///< The last part of the arguments.
+    const lent_list* loans = nullptr;
+};
+
+/// The calling side of an engine: pending calls, by id.
+///
+/// Every call passed to begin() ends exactly once: by its reply, its deadline, cancellation, loss
+/// of its peer, or the end of the engine. An id combines a slot with the slot's generation, so a
+/// late reply never reaches another call.
+///
+/// Threads: the engine's stream.
+class caller {
+public:
+    caller(engine_core& core, known_peers& peers, outbox& out) noexcept
+        : core_(core), peers_(peers), out_(out) {}
+
+    void begin(call_record& call) noexcept;
+    void cancel(call_record& call) noexcept;
+    /// The same for a call whose caller waits here until it has ended.
+    void cancel_waited(call_record& call) noexcept;
+    void on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept;
+    void send_credit(call_record& call, std::uint32_t items) noexcept;
+    /// Sends a one-way call. False: the engine is stopped, or out of memory.
+    bool post(peer_state& there, one_way_message& message) noexcept;
+    bool is_closed() const noexcept { return closed_; }
+    /// Counts a one-way call that was not sent, with nobody left to tell.
+    void lost_one_way() noexcept { counts_.one_ways_lost.add(); }
+
+    void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
+    /// The result of a call, or the next value of its stream, was fetched; or why that failed.
+    void fetched(call_record& call, const failure& why, const_bytes result,
+                 loan_ids& loans) noexcept;
+    /// An answer arrived with a wrong checksum.
+    void on_damaged(peer_state& from, std::uint64_t id) noexcept;
+    /// An answer arrived that this version cannot parse: no other will come.
+    void on_malformed(peer_state& from, std::uint64_t id, std::string_view wrong) noexcept;
+    void on_verdict(peer_state& from, const parsed_message& verdict) noexcept;
+    /// Ends every call to this peer.
+    void on_peer_down(peer_state& gone, status why) noexcept;
+    /// From here on new calls end with `closed`.
+    void refuse_new() noexcept { closed_ = true; }
+    /// All pending calls end with `closed`.
+    void close() noexcept;
+
+    /// Includes calls between two attempts.
+    std::size_t pending() const noexcept { return pending_; }
+    const caller_counts& counts() const noexcept { return counts_; }
+
+private:
+    friend class call_record;
+    struct slot {
+        call_record* call = nullptr;
+        std::uint32_t generation = 1;
+        std::uint32_t next_free = 0;
+    };
+    static constexpr std::uint32_t none = 0xffffffff;
+
+    bool take_slot(call_record& call) noexcept;
+    void refuse(call_record& call) noexcept;
+    call_record* find(std::uint64_t id) noexcept;
+    peer_state* turn(call_record& call) noexcept;
+    void frame(peer_state& there, call_record& call) noexcept;
+    void arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept);
+    void end(call_record& call, status what, std::string_view text = {}) noexcept;
+    /// The same, decided here: tells the handler that its result is not wanted.
+    void give_up(call_record& call, status what, std::string_view text = {}) noexcept;
+    void fail_unsent(call_record& call, status what, std::string_view text = {}) noexcept;
+    void detach(call_record& call) noexcept;
+    void explain(call_record& call, status what, std::string_view text) noexcept;
+    void sent(call_record& call, status what) noexcept;
+    void finish(call_record& call) noexcept;
+    /// False: the call has not ended, but will be retried.
+    bool finish_extras(call_record& call) noexcept;
+    void fetch(call_record& call, peer_state& from, const values_elsewhere& what, loan_ids loans);
+    static const char* wrong_item(const call_record& call, const parsed_message& item) noexcept;
+    void read_item(stream_call& call, const_bytes item, loan_ids& loans) noexcept;
+    void read_result(call_record& call, const_bytes result, loan_ids& loans) noexcept;
+    static bool is_plain(const call_record& call, const parsed_message& reply) noexcept;
+    void on_special_reply(call_record& call, peer_state& from, const parsed_message& reply,
+                          std::uint64_t id) noexcept;
+    void drop_reply(peer_state& from, const parsed_message& reply) noexcept;
+    bool try_again_later(call_record& call) noexcept;
+    void try_again(call_record& call) noexcept;
+    void leave_pause(call_record& call) noexcept;
+
+    engine_core& core_;
+    known_peers& peers_;
+    outbox& out_;
+    std::vector<slot> slots_;
+    std::uint32_t first_free_ = none;
+    std::size_t pending_ = 0;
+    call_record* pausing_ = nullptr;  // Between two attempts.
+    bool closed_ = false;
+    caller_counts counts_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,216 @@
+#include <exception>
+#include <new>
+#include <utility>
+
+#include <amalgam/core/limited_log.hpp>
+#include <amalgam/rpc/detail/stream_call.hpp>
+
+#include "rpc/call/caller.hpp"
+#include "rpc/call/extras.hpp"
+#include "rpc/engine/core.hpp"
+
+// Handling of answers.
+
+namespace amalgam::detail {
+
+namespace {
+
+constexpr std::string_view too_long =
+    "its result is longer than engine_options::max_values_bytes here";
+
+/// Codes a server sends only after the names have matched.
+bool comes_after_the_names(errc answer) noexcept {
+    return answer == errc::ok || answer == errc::handler_failed || answer == errc::timed_out ||
+           answer == errc::too_large || answer == errc::overloaded;
+}
+
+}  // namespace
+
+void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept {
+    call_record* const call = find(id);
+    if (call == nullptr || call->callee_ != &from) return drop_reply(from, reply);
+    if (!is_plain(*call, reply)) [[unlikely]]
+        return on_special_reply(*call, from, reply, id);
+    loan_ids nothing;
+    read_result(*call, reply.body, nothing);
+}
+
+/// A plain value for a plain call, so on_special_reply() would do nothing but read it.
+bool caller::is_plain(const call_record& call, const parsed_message& reply) noexcept {
+    return reply.what.ok() && reply.extras.empty() && !call.naming_ && !call.checked_ &&
+           reply.has(wire_flag::xdr) == call.xdr_;
+}
+
+[[gnu::noinline]] void caller::on_special_reply(call_record& call, peer_state& from,
+                                                const parsed_message& reply,
+                                                std::uint64_t id) noexcept {
+    const std::uint32_t index = call.what_->index;
+    if (call.naming_ && comes_after_the_names(reply.what.code)) from.set_verified(index, true);
+    if (!reply.what.ok()) {
+        if (reply.what == errc::not_found) from.set_verified(index, false);
+        return end(call, reply.what, as_text(reply.body));
+    }
+    if (call.checked_ && !reply.has(wire_flag::checked)) {
+        drop_reply(from, reply);
+        return on_damaged(from, id);  // The answer to a checked call must have a checksum.
+    }
+    if (reply.has(wire_flag::xdr) != call.xdr_) {
+        drop_reply(from, reply);
+        return end(call, {errc::mismatch}, "the reply is not encoded as the request was");
+    }
+    if (reply.extras.empty()) {
+        loan_ids nothing;
+        return read_result(call, reply.body, nothing);
+    }
+    try {
+        loan_ids lent_to_us = to_ids(loans_of(reply.extras));
+        if (const auto elsewhere = elsewhere_in(reply.extras)) {
+            if (call.window != 0) {
+                core_.lending().release(from, lent_to_us);
+                return end(call, {errc::mismatch}, "the end of a stream brings no value");
+            }
+            return fetch(call, from, *elsewhere, std::move(lent_to_us));
+        }
+        read_result(call, reply.body, lent_to_us);
+        core_.lending().release(from, lent_to_us);
+    } catch (const std::bad_alloc&) {
+        core_.lending().release(from, loans_of(reply.extras));
+        end(call, {errc::no_memory});
+    }
+}
+
+void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept {
+    counts_.late_replies.add();
+    core_.lending().release(from, loans_of(reply.extras));
+}
+
+void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_to_us) noexcept {
+    if (result.size() > core_.max_values_bytes()) return end(call, {errc::too_large}, too_long);
+    const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
+    archive_reader reader(result, call.xdr_ ? encoding::xdr : encoding::native, &between);
+    try {
+        call.decode(reader);
+    } catch (...) {
+        const failure why = thrown_here("reading the result", errc::mismatch);
+        return end(call, why.what, why.sentence);
+    }
+    if (!reader.ok() || reader.remaining() != 0) {
+        return end(call, {errc::mismatch},
+                   reader.ok() ? "the reply is longer than the result type"
+                               : "the reply is no value of the result type");
+    }
+    end(call, {});
+}
+
+/// The call stays pending meanwhile, so ending it ends the fetch, too.
+void caller::fetch(call_record& call, peer_state& from, const values_elsewhere& what,
+                   loan_ids lent_to_us) {
+    if (call.extras_ == nullptr) call.extras_.reset(new call_extras);
+    if (call.extras_->result != nullptr || what.key.bytes > core_.max_values_bytes()) {
+        core_.lending().release(from, lent_to_us);
+        return give_up(call, {errc::too_large}, too_long);
+    }
+    buffer room = core_.buffers().try_take(what.key.bytes);
+    if (room.size() != what.key.bytes) {
+        core_.lending().release(from, lent_to_us);
+        return give_up(call, {errc::no_memory});
+    }
+    auto* const get =
+        new result_fetch(core_, from.name, what, call, std::move(room), std::move(lent_to_us));
+    call.extras_->result = get;
+    get->begin();
+}
+
+void caller::fetched(call_record& call, const failure& why, const_bytes result,
+                     loan_ids& lent_to_us) noexcept {
+    call.extras_->result = nullptr;
+    if (!why.what.ok()) return give_up(call, why.what, why.sentence);
+    if (call.window == 0) return read_result(call, result, lent_to_us);
+    auto& stream = static_cast<stream_call&>(call);
+    stream.fetching_ = false;
+    read_item(stream, result, lent_to_us);
+}
+
+void caller::on_damaged(peer_state& from, std::uint64_t id) noexcept {
+    call_record* const call = find(id);
+    if (call != nullptr && call->callee_ == &from) give_up(*call, {errc::corrupt});
+}
+
+void caller::on_malformed(peer_state& from, std::uint64_t id, std::string_view wrong) noexcept {
+    call_record* const call = find(id);
+    if (call != nullptr && call->callee_ == &from) give_up(*call, {errc::mismatch}, wrong);
+}
+
+void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {
+    const remote_procedure* const what = core_.procedure_of(verdict.procedure);
+    if (what == nullptr) return;
+    from.set_verified(what->index, comes_after_the_names(verdict.what.code));
+    if (verdict.what.ok()) return;
+    counts_.refused.add();
+    // A server may stop without notice, and a one-way call may always arrive too late.
+    const bool too_late = verdict.what == errc::unavailable || verdict.what == errc::closed;
+    try {
+        limited_log(too_late ? log_level::debug : log_level::warn, "rpc",
+                    "a one-way call was refused",
+                    {{"procedure", what->name},
+                     {"peer", core_.text_of(from.name)},
+                     {"status", verdict.what.code},
+                     {"why", as_text(verdict.body).substr(0, max_sentence_bytes)}});
+    } catch (const std::bad_alloc&) {
+        // It is only counted.
+    }
+}
+
+void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept {
+    call_record* const call = find(id);
+    if (call == nullptr || call->callee_ != &from) return drop_reply(from, item);
+    const std::uint32_t index = call->what_->index;
+    if (call->naming_) from.set_verified(index, true);
+    const char* const wrong = wrong_item(*call, item);
+    if (wrong != nullptr) {
+        core_.lending().release(from, loans_of(item.extras));
+        return give_up(*call, {errc::mismatch}, wrong);
+    }
+    auto& stream = static_cast<stream_call&>(*call);
+    if (item.extras.empty()) {
+        loan_ids nothing;
+        return read_item(stream, item.body, nothing);
+    }
+    try {
+        loan_ids lent_to_us = to_ids(loans_of(item.extras));
+        if (const auto elsewhere = elsewhere_in(item.extras)) {
+            stream.fetching_ = true;
+            return fetch(stream, from, *elsewhere, std::move(lent_to_us));
+        }
+        read_item(stream, item.body, lent_to_us);
+        core_.lending().release(from, lent_to_us);
+    } catch (const std::bad_alloc&) {
+        core_.lending().release(from, loans_of(item.extras));
+        give_up(*call, {errc::no_memory});
+    }
+}
+
+const char* caller::wrong_item(const call_record& call, const parsed_message& item) noexcept {
+    if (call.window == 0 || !item.what.ok()) return "a value came that is none of the stream's";
+    const auto& stream = static_cast<const stream_call&>(call);
+    if (stream.expected_ == 0) return "more values came than were asked for";
+    if (stream.fetching_) return "a value came before the one that is fetched was released";
+    return item.has(wire_flag::xdr) == call.xdr_ ? nullptr
+                                                 : "a value is not encoded as the request was";
+}
+
+void caller::read_item(stream_call& call, const_bytes item, loan_ids& lent_to_us) noexcept {
+    if (item.size() > core_.max_values_bytes()) return give_up(call, {errc::too_large}, too_long);
+    const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
+    archive_reader reader(item, call.xdr_ ? encoding::xdr : encoding::native, &between);
+    try {
+        if (call.take_item(reader)) return;
+        give_up(call, {errc::mismatch},
+                reader.ok() ? "a value came that is none of the stream's" : reader.why());
+    } catch (...) {
+        const failure why = thrown_here("reading a value of the stream", errc::mismatch);
+        give_up(call, why.what, why.sentence);
+    }
+}
+
+}  // namespace amalgam::detail

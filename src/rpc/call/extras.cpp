@@ -1,0 +1,86 @@
+#include "rpc/call/extras.hpp"
+
+#include <fmt/format.h>
+
+#include <amalgam/rpc/interceptor.hpp>
+
+#include "rpc/engine/core.hpp"
+#include "rpc/wire/wire.hpp"
+
+namespace amalgam {
+
+void outgoing_call::attach(std::string_view key, std::string_view value) {
+    if (key.empty() || key.size() > detail::max_name_bytes) {
+        throw error(errc::invalid,
+                    fmt::format("the key of metadata has 1 to {} bytes, not {}; example: \"user\"",
+                                detail::max_name_bytes, key.size()));
+    }
+    detail::add_metadata(extras_, key, value);
+}
+
+namespace detail {
+
+namespace {
+
+/// A constructible outgoing_call.
+struct dressed_call final : outgoing_call {
+    dressed_call(const call_target& target, bool one_way, clock::time_point deadline) {
+        procedure_ = target.what->name;
+        to_ = target.to;
+        provider_ = target.provider;
+        one_way_ = one_way;
+        deadline_ = deadline;
+    }
+    std::vector<std::byte> take() {
+        if (trace_) add_trace(extras_, *trace_);
+        return std::move(extras_);
+    }
+};
+
+}  // namespace
+
+void add_loans(std::vector<std::byte>& extras, const lent_list& what) {
+    std::vector<std::byte> ids(8 * what.size());
+    for (std::size_t i = 0; i < what.size(); ++i)
+        store_le(ids.data() + 8 * i, what[i].id);
+    add_extra(extras, extra::loans, ids);
+}
+
+std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
+                                  clock::time_point deadline, const call_context* serving) {
+    dressed_call call(target, one_way, deadline);
+    if (target.trace) {
+        call.set_trace(*target.trace);
+    } else if (serving != nullptr && serving->trace() != nullptr) {
+        call.set_trace(serving->trace()->child());
+    }
+    const auto& all = core.interceptors(target.what->library);
+    std::size_t asked = 0;
+    try {
+        for (; asked < all.size(); ++asked)
+            all[asked]->calling(call);
+        return call.take();
+    } catch (...) {
+        const failure why = thrown_here("calling() of an interceptor");
+        if (!one_way) {
+            tell_called(core, *target.what, target.to, why.what, {}, all.size() - asked);
+        }
+        throw error(why.what, why.sentence);
+    }
+}
+
+void tell_called(engine_core& core, const remote_procedure& what, const peer& to, status how,
+                 clock::duration took, std::size_t skipped) noexcept {
+    const auto& all = core.interceptors(what.library);
+    for (std::size_t i = all.size() - skipped; i-- > 0;) {
+        try {
+            all[i]->called(what.name, to, how, took);
+        } catch (...) {
+            log_thrown("called() of an interceptor", what.name);
+        }
+    }
+}
+
+}  // namespace detail
+
+}  // namespace amalgam

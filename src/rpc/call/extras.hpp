@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/tasks/timer.hpp>
+
+#include "rpc/memory/elsewhere.hpp"
+
+namespace amalgam::detail {
+
+/// What few calls need: a trace, metadata, interceptors, retries, rendezvous.
+struct call_extras {
+    std::vector<std::byte> wire;  ///< As written by add_extra().
+
+    // For interceptors.
+    clock::time_point began{};
+    bool watched = false;  ///< called() is still to run.
+
+    // For retries.
+    unsigned attempts_left = 0;
+    std::chrono::nanoseconds pause{0};  ///< Before the next attempt; doubles each time.
+    std::string address;                ///< To look the peer up again.
+
+    // For arguments or results by rendezvous.
+    std::unique_ptr<exposure> arguments;  ///< Exposed until the call has ended.
+    result_fetch* result = nullptr;       ///< While the fetch is in flight.
+};
+
+/// Runs the interceptors of `core`, and returns the extras of a call. Throws what an interceptor
+/// throws, after called() of those before it.
+std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
+                                  clock::time_point deadline, const call_context* serving);
+void add_loans(std::vector<std::byte>& extras, const lent_list& what);
+/// Runs called() of the engine's interceptors in reverse order, leaving out the first `skipped`.
+void tell_called(engine_core& core, const remote_procedure& what, const peer& to, status how,
+                 clock::duration took, std::size_t skipped = 0) noexcept;
+
+}  // namespace amalgam::detail

@@ -1,0 +1,212 @@
+#include "rpc/call/invocation.hpp"
+
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/rpc/interceptor.hpp>
+#include <amalgam/tasks/detail/local.hpp>
+
+#include "rpc/call/answer_record.hpp"
+#include "rpc/call/item_sender.hpp"
+#include "rpc/call/late_answer.hpp"
+#include "rpc/call/server.hpp"
+#include "rpc/engine/core.hpp"
+#include "rpc/memory/elsewhere.hpp"
+#include "rpc/wire/wire.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+/// Sets the current call while one lives.
+class running_call {
+public:
+    explicit running_call(call_context& call) noexcept
+        : slot_(task_local()), outer_(std::exchange(slot_, &call)) {}
+    ~running_call() { slot_ = outer_; }
+    running_call(const running_call&) = delete;
+    running_call& operator=(const running_call&) = delete;
+
+private:
+    void*& slot_;
+    void* outer_;
+};
+
+}  // namespace
+
+served_call::served_call(const arrived_call& call) noexcept
+    : owner_(call.owner), what_(call.what), id_(call.id), flags_(call.flags) {
+    from_ = call.from;
+    where_ = &call.where;
+    procedure_ = call.what.name;
+    provider_ = call.provider;
+    one_way_ = call.one_way;
+    deadline_ = call.deadline;
+}
+
+request_extras::request_extras(const_bytes wire)
+    : bytes(wire.begin(), wire.end()), lent_to_us(to_ids(loans_of(wire))) {
+    const const_bytes span = find_extra(wire, extra::trace);
+    if (!span.empty()) trace = read_trace(span);
+    const const_bytes first = find_extra(wire, extra::window);
+    if (!first.empty()) window = load_le<std::uint32_t>(first.data());
+    elsewhere = elsewhere_in(wire);
+}
+
+request_extras::~request_extras() = default;
+
+invocation::invocation(const arrived_call& call, ult_core* runs_in) noexcept
+    : served_call(call), runs_in_(runs_in) {}
+
+void invocation::keep_extras(const_bytes wire) {
+    extras_ = std::make_unique<request_extras>(wire);
+    extras_wire_ = extras_->bytes;
+    if (extras_->trace) trace_ = &*extras_->trace;
+}
+
+void invocation::cancel() noexcept {
+    // seq_cst, for handlers on another thread: either the handler sees the flag before it begins,
+    // or we see that it has begun.
+    set_canceled(std::memory_order_seq_cst);
+    if (runs_in_ != nullptr && begun_.load(std::memory_order_seq_cst)) cancel_ult(*runs_in_);
+}
+
+void invocation::add_credit(std::uint32_t items) noexcept {
+    if (item_sender* const to = items_.load(std::memory_order_acquire)) to->add_credit(items);
+}
+
+void invocation::serve() noexcept {
+    if (late_ != nullptr) return serve_late();
+    answer_values values(&owner_.core().buffers());
+    std::string text;
+    status what;
+    try {
+        what = run(values, text);
+    } catch (...) {
+        what = {errc::no_memory};
+    }
+    release_loans();
+    waited_answer answer(*this, values);
+    answer.frame(what, text);
+    owner_.conclude(*this, answer);
+}
+
+/// The responder answers, unless the handler never got it.
+void invocation::serve_late() noexcept {
+    answer_values unused(nullptr);
+    std::string text;
+    status what;
+    try {
+        what = run(unused, text);
+    } catch (...) {
+        what = {errc::no_memory};
+    }
+    release_loans();
+    if (!what.ok() && late_->claim()) late_->send(what, text);
+    late_->handler_done();
+}
+
+status invocation::run(answer_values& into, std::string& text) {
+    // If the handler shares the stream with cancel(), no ordering is needed.
+    const bool elsewhere = !owner_.core().on_owner();
+    begun_.store(true, elsewhere ? std::memory_order_seq_cst : std::memory_order_relaxed);
+    status what{errc::canceled};
+    if (canceled()) {
+        text = "it was canceled before it began";
+    } else if (deadline_ != clock::time_point::max() && owner_.core().now() >= deadline_) {
+        text = "its deadline passed before it could begin; the server is behind";
+        what = {errc::timed_out};
+    } else {
+        const running_call mine(*this);
+        what = owner_.core().interceptors(this->what().library).empty() ? run_handler(into, text)
+                                                                        : run_watched(into, text);
+        owner_.core().stay_in_parent();
+    }
+    return what;
+}
+
+void invocation::release_loans() noexcept {
+    if (extras_ == nullptr) return;
+    for (const std::uint64_t each : extras_->lent_to_us)
+        release_loan(owner_.core(), from_, each);
+}
+
+status invocation::run_watched(answer_values& into, std::string& text) {
+    const auto& all = owner_.core().interceptors(this->what().library);
+    const clock::time_point began = owner_.core().now();
+    std::size_t asked = 0;
+    status what;
+    try {
+        for (; asked < all.size(); ++asked)
+            all[asked]->serving(*this);
+        what = run_handler(into, text);
+    } catch (const error& refused) {
+        what = refused.code();
+        text = text_of(refused);
+        // These codes would wrongly tell the caller that the procedure is missing or different.
+        if (what.ok() || what == errc::not_found || what == errc::mismatch) what = {errc::denied};
+    } catch (...) {
+        failure why = thrown_there("serving() of an interceptor");
+        what = why.what;
+        text = std::move(why.sentence);
+    }
+    const clock::duration took = owner_.core().now() - began;
+    while (asked-- > 0) {
+        try {
+            all[asked]->served(*this, what, took);
+        } catch (...) {
+            log_thrown("served() of an interceptor", procedure());
+        }
+    }
+    return what;
+}
+
+status invocation::get_arguments(std::string& text) {
+    engine_core& core = owner_.core();
+    large = core.buffers().take(extras_->elsewhere->key.bytes);
+    const failure why = fetch_values(core, from_, *extras_->elsewhere, large);
+    arguments = large.bytes();
+    if (!why.what.ok()) text = "its arguments could not be fetched: " + why.sentence;
+    return why.what;
+}
+
+status invocation::run_handler(answer_values& into, std::string& text) {
+    try {
+        if (extras_ != nullptr && extras_->elsewhere) {
+            const status got = get_arguments(text);
+            if (!got.ok()) return got;
+        }
+        engine_core& core = owner_.core();
+        const origin came{&core, from_, nullptr, lent_to_us()};
+        const origin goes{&core, from_, &into.lends, nullptr};
+        archive_reader reader(arguments, values_as(), &came);
+        archive_writer writer(into.values, values_as(), &goes);
+        answer_way way;
+        way.late = late_;
+        if (what().form == answer_form::items) {
+            if (extras_ == nullptr || extras_->window == 0) {
+                text =
+                    "its answer is a stream, and the request does not say how many values to send";
+                return {errc::mismatch};
+            }
+            // Credit may arrive until the call ends.
+            extras_->items = std::make_unique<item_sender>(*this, extras_->window);
+            way.items = extras_->items.get();
+            items_.store(extras_->items.get(), std::memory_order_release);
+        }
+        if (what().run->invoke(reader, writer, way)) return {};
+        text = fmt::format("the arguments do not fit {}: {}", what().signature,
+                           reader.ok() ? "there are bytes left over" : reader.why());
+        return {errc::mismatch};
+    } catch (...) {
+        failure why = thrown_there("the handler");
+        if (canceled() && why.what.handler_code() == errc::canceled) return {errc::canceled};
+        text = std::move(why.sentence);
+        return why.what;
+    }
+}
+
+}  // namespace amalgam::detail

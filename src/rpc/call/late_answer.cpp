@@ -1,0 +1,49 @@
+#include "rpc/call/late_answer.hpp"
+
+#include <exception>
+#include <utility>
+
+#include "rpc/call/server.hpp"
+#include "rpc/engine/core.hpp"
+
+namespace amalgam::detail {
+
+late_answer::late_answer(const arrived_call& call, invocation& handler)
+    : served_call(call),
+      alive_(call.owner.core()),
+      values_(&call.owner.core().buffers()),
+      record_(*this, values_,
+              [](answer_record& self) noexcept {
+                  static_cast<late_answer&>(self.call).drop_reference();
+              }),
+      handler_(&handler) {}
+
+engine_core& late_answer::core() noexcept {
+    return owner_.core();
+}
+
+bool late_answer::handler_unwinds() const noexcept {
+    return std::uncaught_exceptions() != 0 && call_context::try_current() == handler_;
+}
+
+void late_answer::send(status what, std::string_view text) noexcept {
+    record_.frame(what, text);
+    if (core().on_owner()) return answer_record::run_send(record_);
+    if (!core().hand_over(record_)) drop_reference();  // The engine has ended.
+}
+
+void late_answer::handler_done() noexcept {
+    {
+        const std::lock_guard hold(busy_);
+        handler_ = nullptr;
+    }
+    drop_reference();
+}
+
+void late_answer::cancel() noexcept {
+    set_canceled();
+    const std::lock_guard hold(busy_);
+    if (handler_ != nullptr) handler_->cancel();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string_view>
+
+#include <amalgam/rpc/detail/answers.hpp>
+#include <amalgam/rpc/detail/call.hpp>
+
+#include "rpc/call/answer_record.hpp"
+#include "rpc/call/invocation.hpp"
+
+namespace amalgam::detail {
+
+/// A call answered through a responder. Tracked in place of its invocation, because either may end
+/// first.
+///
+/// Owner:   reference-counted: by the invocation, by the engine until the answer is sent, and by
+///          the responder, if the handler got one.
+/// Threads: as served_call; the answer comes from any thread.
+class late_answer final : public served_call, public late_answer_base {
+public:
+    late_answer(const arrived_call& call, invocation& handler);
+
+    const call_context& about() const noexcept override { return *this; }
+    bool claim() noexcept override { return !answered_.exchange(true, std::memory_order_relaxed); }
+    answer_values& room() noexcept override { return values_; }
+    engine_core& core() noexcept override;
+    encoding values_as() const noexcept override { return served_call::values_as(); }
+    void send(status what, std::string_view text) noexcept override;
+    void add_reference() noexcept override { references_.fetch_add(1, std::memory_order_relaxed); }
+    void drop_reference() noexcept override {
+        if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
+    bool handler_unwinds() const noexcept override;
+
+    /// The invocation has ended: the handler can no longer be canceled.
+    void handler_done() noexcept;
+    void cancel() noexcept override;
+
+private:
+    ~late_answer() = default;
+
+    core_reference alive_;
+    answer_values values_;
+    answer_record record_;
+    std::atomic<unsigned> references_{2};
+    std::atomic<bool> answered_{false};
+    std::mutex busy_;
+    invocation* handler_;
+};
+
+}  // namespace amalgam::detail

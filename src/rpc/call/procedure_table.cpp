@@ -1,0 +1,130 @@
+#include "rpc/call/procedure_table.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/printable.hpp>
+
+#include "rpc/wire/wire.hpp"
+
+namespace amalgam::detail {
+
+void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
+    if (fresh->name.empty() || fresh->name.size() > max_name_bytes) {
+        throw error(errc::invalid,
+                    fmt::format("a procedure's name has 1 to {} bytes, not {}; example: \"sum\"",
+                                max_name_bytes, fresh->name.size()));
+    }
+    if (fresh->signature.size() > max_signature_bytes) {
+        throw error(
+            errc::invalid,
+            fmt::format("the signature of \"{}\" has {} bytes as text, more than {}: give "
+                        "its types short names by amalgam_type_name",
+                        printable_name(fresh->name), fresh->signature.size(), max_signature_bytes));
+    }
+    const std::uint16_t provider = fresh->options.provider;
+    for (const auto& other : all_) {
+        if (!other->defined) continue;
+        if (other->name == fresh->name && other->options.provider == provider) {
+            throw error(errc::invalid,
+                        fmt::format("\"{}\" is defined already, as {}: undefine() it first, or "
+                                    "choose another name or provider",
+                                    printable_name(other->name), other->signature));
+        }
+        if (other->name == fresh->name && other->signature != fresh->signature) {
+            throw error(errc::invalid,
+                        fmt::format("\"{}\" is {} at provider {}, so it cannot be {} at provider "
+                                    "{}: choose another name for one of them",
+                                    printable_name(other->name), other->signature,
+                                    other->options.provider, fresh->signature, provider));
+        }
+        if (other->name != fresh->name && other->id == fresh->id) {
+            throw error(errc::invalid,
+                        fmt::format("\"{}\" and \"{}\" have the same id by chance: "
+                                    "choose another name for one of them",
+                                    printable_name(fresh->name), printable_name(other->name)));
+        }
+    }
+    // Allocations come first, so that a name is either present and findable, or neither.
+    std::vector<entry> larger(std::bit_ceil(2 * (all_.size() + 1) + 2));
+    all_.push_back(std::move(fresh));
+    table_ = std::move(larger);
+    fill();
+}
+
+bool procedure_table::remove(std::string_view name, std::uint16_t provider) noexcept {
+    const auto known = std::find_if(all_.begin(), all_.end(), [&](const auto& each) {
+        return each->defined && each->name == name && each->options.provider == provider;
+    });
+    if (known == all_.end()) return false;
+    (*known)->defined = false;
+    fill();  // First, so that it cannot find what is freed next.
+    collect();
+    return true;
+}
+
+namespace {
+
+// Ids are spread over all 64 bits; providers are few and small.
+std::uint64_t key_of(std::uint64_t id, std::uint16_t provider) noexcept {
+    return id + provider * 0x9E3779B97F4A7C15u;
+}
+
+}  // namespace
+
+served_procedure* procedure_table::find(std::uint64_t id, std::uint16_t provider) const noexcept {
+    if (table_.empty()) return nullptr;
+    const std::uint64_t key = key_of(id, provider);
+    const std::size_t mask = table_.size() - 1;
+    for (std::size_t at = key & mask; table_[at].what != nullptr; at = (at + 1) & mask) {
+        served_procedure* const what = table_[at].what;
+        if (table_[at].key == key && what->id == id && what->options.provider == provider) {
+            return what;
+        }
+    }
+    return nullptr;
+}
+
+served_procedure* procedure_table::find(std::string_view name) const noexcept {
+    const auto at = std::find_if(all_.begin(), all_.end(), [name](const auto& each) {
+        return each->defined && each->name == name;
+    });
+    return at == all_.end() ? nullptr : at->get();
+}
+
+std::string procedure_table::providers_of(std::uint64_t id) const {
+    std::string all;
+    for (const auto& each : all_) {
+        if (!each->defined || each->id != id) continue;
+        all += all.empty() ? "" : ", ";
+        all += std::to_string(each->options.provider);
+    }
+    return all;
+}
+
+void procedure_table::release(served_procedure& used) noexcept {
+    --used.running;
+    if (!used.defined && used.running == 0) collect();
+}
+
+void procedure_table::fill() noexcept {
+    std::fill(table_.begin(), table_.end(), entry{});
+    const std::size_t mask = table_.size() - 1;
+    for (const auto& each : all_) {
+        if (!each->defined) continue;
+        const std::uint64_t key = key_of(each->id, each->options.provider);
+        std::size_t at = key & mask;
+        while (table_[at].what != nullptr)
+            at = (at + 1) & mask;
+        table_[at] = {key, each.get()};
+    }
+}
+
+void procedure_table::collect() noexcept {
+    std::erase_if(all_, [](const auto& each) { return !each->defined && each->running == 0; });
+}
+
+}  // namespace amalgam::detail

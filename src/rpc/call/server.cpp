@@ -1,0 +1,489 @@
+#include "rpc/call/server.hpp"
+
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/core/hash.hpp>
+#include <amalgam/core/limited_log.hpp>
+
+#include "rpc/call/late_answer.hpp"
+#include "rpc/engine/core.hpp"
+#include "rpc/memory/elsewhere.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+// A ULT's closure is an invocation followed by its bytes.
+void destroy_invocation(void* closure) noexcept {
+    static_cast<invocation*>(closure)->~invocation();
+}
+
+void serve_invocation(void* closure) {
+    struct destroy {
+        void* closure;
+        ~destroy() { destroy_invocation(closure); }
+    } at_end{closure};
+    static_cast<invocation*>(closure)->serve();
+}
+
+constexpr closure_type invocation_closure{&serve_invocation, &destroy_invocation,
+                                          inline_closure_bytes, alignof(invocation)};
+
+constexpr std::size_t argument_alignment = 16;
+constexpr std::size_t inline_arguments_at =
+    (sizeof(invocation) + argument_alignment - 1) / argument_alignment * argument_alignment;
+static_assert(inline_arguments_at + invocation::inline_bytes <= inline_closure_bytes);
+
+/// Keeps the arguments of `call`: copied to `room`, or in their original buffer.
+void keep_arguments(invocation& call, std::byte* room, message& arrived, const_bytes body) {
+    if (body.size() <= invocation::inline_bytes) {
+        if (!body.empty()) std::memcpy(room, body.data(), body.size());
+        call.arguments = {room, body.size()};
+    } else {
+        const auto at = static_cast<std::size_t>(body.data() - arrived.bytes().data());
+        call.large = arrived.take();
+        call.arguments = const_bytes(call.large.bytes()).subspan(at, body.size());
+    }
+}
+
+/// Inline handlers finish before the next message is looked at, so they cannot fetch arguments.
+bool is_run_in_ult(const served_procedure& what, const parsed_message& request) noexcept {
+    if (what.options.run != handler::inline_) return true;
+    return !request.extras.empty() && !find_extra(request.extras, extra::elsewhere).empty();
+}
+
+}  // namespace
+
+server::server(engine_core& core, engine& where, outbox& out, const engine_options& options)
+    : core_(core),
+      where_(where),
+      out_(out),
+      max_running_(options.max_running),
+      max_one_ways_(options.max_one_ways),
+      max_unread_(options.max_unread_bytes),
+      max_unread_total_(options.max_unread_bytes_total),
+      max_values_(options.max_values_bytes),
+      index_(64) {}
+
+void server::on_request(peer_state& from, message& arrived,
+                        const parsed_message& request) noexcept {
+    const std::uint64_t id = arrived.tag();
+    if (out_.unread_bytes().value() > max_unread_total_) [[unlikely]]
+        cut_off_who_reads_least();
+    try {
+        served_procedure* const what = choose(from, id, request);
+        if (what == nullptr) return;
+        counts_.served.add();
+        is_run_in_ult(*what, request) ? launch(from, *what, arrived, request)
+                                      : run_inline(from, *what, arrived, request);
+    } catch (const error& why) {
+        refuse(from, id, request, why.code(), text_of(why));
+    } catch (const std::exception& why) {
+        refuse(from, id, request, {errc::no_memory}, text_of(why));
+    }
+}
+
+served_procedure* server::choose(peer_state& from, std::uint64_t id,
+                                 const parsed_message& request) {
+    served_procedure* const what = procedures_.find(request.procedure, request.provider);
+    if (what != nullptr && is_welcome(from, *what, request)) [[likely]]
+        return what;
+    return judge(from, id, request, what);
+}
+
+/// Fast check, which most requests pass: judge() would have no objection.
+bool server::is_welcome(const peer_state& from, const served_procedure& what,
+                        const parsed_message& request) const noexcept {
+    if (closed_ || request.named() || !request.extras.empty()) return false;
+    if (request.body.size() > max_values_) return false;
+    if (request.kind == message_kind::one_way) {
+        return counts_.one_ways.value() < max_one_ways_ && what.form != answer_form::items;
+    }
+    return running() < max_running_ && from.unread_bytes <= max_unread_;
+}
+
+[[gnu::noinline]] served_procedure* server::judge(peer_state& from, std::uint64_t id,
+                                                  const parsed_message& request,
+                                                  served_procedure* what) {
+    const bool one_way = request.kind == message_kind::one_way;
+    if (closed_) {
+        refuse(from, id, request, {errc::unavailable}, {});
+    } else if (what == nullptr) {
+        refuse_unknown(from, id, request);
+    } else if (request.named() &&
+               (request.name != what->name || request.signature != what->signature)) {
+        refuse(from, id, request, {errc::mismatch},
+               fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
+                           "one of them",
+                           printable_name(request.name), printable_name(request.signature),
+                           printable_name(what->name), what->signature));
+    } else if (!one_way && running() - counts_.one_ways.value() >=
+                               (request.has(wire_flag::urgent) ? 2 : 1) * max_running_) {
+        counts_.overloaded.add();
+        refuse(from, id, request, {errc::overloaded}, "too many calls run there; try again later");
+    } else if (one_way && counts_.one_ways.value() >= max_one_ways_ &&
+               has_no_room_for_one_way(from) && is_run_in_ult(*what, request)) {
+        counts_.overloaded.add();
+        refuse(from, id, request, {errc::overloaded},
+               "too many one-way calls run there; send fewer at once, or wait for answers");
+    } else if (leaves_unread(from, max_unread_) && !one_way) {
+        counts_.overloaded.add();
+        refuse(from, id, request, {errc::overloaded},
+               "too many answers wait there to be read; read them, then try again");
+    } else if (too_large(request)) {
+        refuse(from, id, request, {errc::too_large},
+               fmt::format("its arguments are more than engine_options::max_values_bytes ({}) "
+                           "there; send them in parts, or as a bulk descriptor",
+                           max_values_));
+    } else if (one_way && what->form == answer_form::items) {
+        // It would wait forever for credit.
+        refuse(from, id, request, {errc::mismatch},
+               fmt::format("\"{}\" answers with a stream: call it, it cannot be posted",
+                           printable_name(what->name)));
+    } else {
+        if (request.named() && one_way) send_verdict(from, {}, request.procedure, {});
+        return what;
+    }
+    return nullptr;
+}
+
+bool server::too_large(const parsed_message& request) const noexcept {
+    if (request.body.size() > max_values_) return true;
+    if (request.extras.empty()) return false;
+    const auto elsewhere = elsewhere_in(request.extras);
+    return elsewhere && elsewhere->key.bytes > max_values_;
+}
+
+void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request) {
+    const std::string providers = procedures_.providers_of(request.procedure);
+    const served_procedure* const other = procedures_.find(request.name);
+    if (!providers.empty()) {
+        refuse(from, id, request, {errc::not_found},
+               fmt::format("provider {} does not serve it there; these do: {}", request.provider,
+                           providers));
+    } else if (!request.named()) {
+        refuse(from, id, request, {errc::not_found}, {});
+    } else if (other != nullptr) {
+        refuse(from, id, request, {errc::mismatch},
+               fmt::format("\"{}\" is {} there, and {} here", printable_name(other->name),
+                           other->signature, printable_name(request.signature)));
+    } else {
+        refuse(from, id, request, {errc::not_found},
+               fmt::format("no procedure \"{}\" is defined there", printable_name(request.name)));
+    }
+}
+
+void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
+                    std::string_view text) noexcept {
+    counts_.refused.add();
+    core_.lending().release(from, loans_of(request.extras));
+    text = text.substr(0, max_sentence_bytes);
+    if (request.kind == message_kind::one_way) {
+        send_verdict(from, what, request.procedure, text);
+    } else if (leaves_unread(from, 2 * max_unread_)) {
+        cut_off(from);
+    } else {
+        const std::uint8_t flags = answer_flags(request.flags, what);
+        std::byte bytes[reply_bytes];
+        write_reply(bytes, what, flags);
+        if (!send_text(from, id, bytes, text, flags)) answer_bare(from, id, flags, what);
+    }
+}
+
+void server::send_verdict(peer_state& to, status what, std::uint64_t procedure,
+                          std::string_view text) noexcept {
+    if (leaves_unread(to, max_unread_)) return;  // The peer then sends the names again.
+    const std::uint8_t flags = answer_flags(0, what);
+    std::byte bytes[verdict_bytes];
+    write_verdict(bytes, what, procedure, flags);
+    send_text(to, 0, bytes, text, flags);
+}
+
+/// Requests with a checksum get answers with one; so do all if this engine adds them.
+std::uint8_t server::answer_flags(std::uint8_t request, status what) const noexcept {
+    const bool checked = core_.adds_checksums() || (request & wire_flag::checked) != 0;
+    return static_cast<std::uint8_t>((what.ok() ? request & wire_flag::xdr : 0) |
+                                     (checked ? wire_flag::checked : 0));
+}
+
+void server::answer_bare(peer_state& to, std::uint64_t id, std::uint8_t request,
+                         status what) noexcept {
+    if (what == errc::overloaded) counts_.overloaded.add();
+    const std::uint8_t flags = answer_flags(request, what);
+    std::byte bytes[reply_bytes];
+    write_reply(bytes, what, flags);
+    const std::string_view text = what == errc::overloaded
+                                      ? "results that were not fetched or released are as much as "
+                                        "engine_options::max_borrowed_bytes there; read those first"
+                                      : std::string_view{};
+    if (send_text(to, id, bytes, text, flags) || send_text(to, id, bytes, {}, flags)) return;
+    if (to.name.is_self()) {
+        parsed_message bare;
+        bare.kind = message_kind::reply;
+        bare.what = what;
+        return core_.calls().on_reply(to, id, bare);
+    }
+    core_.end_untold(to);
+}
+
+bool server::send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
+                       std::uint8_t flags) noexcept {
+    const const_bytes pieces[] = {header, as_bytes(text)};
+    const bool checked = (flags & wire_flag::checked) != 0;
+    const auto sum = checked ? checksum_of(pieces) : std::array<std::byte, checksum_bytes>{};
+    return out_.send_copy(to, id,
+                          {pieces[0], pieces[1], const_bytes(sum).first(checked ? sum.size() : 0)},
+                          {.is_answer = true});
+}
+
+void server::cut_off(peer_state& from) noexcept {
+    counts_.cut_off.add();
+    try {
+        limited_log(log_level::warn, "rpc", "a peer that does not read its answers was cut off",
+                    {{"peer", core_.text_of(from.name)}, {"unread_bytes", from.unread_bytes}});
+    } catch (const std::bad_alloc&) {
+        // Then without a log entry.
+    }
+    out_.cut_off(from.name);
+}
+
+/// Drops its queue at once: the loss is reported later, and until then no other peer must be
+/// disconnected in its place.
+void server::cut_off_who_reads_least() noexcept {
+    peer_state* least = nullptr;
+    core_.peers().for_each([&least](peer_state& each) {
+        const bool reads_less = least == nullptr || each.unread_bytes > least->unread_bytes;
+        if (reads_less && !each.name.is_self()) least = &each;
+    });
+    if (least == nullptr) return;
+    cut_off(*least);
+    out_.drop(*least, {errc::disconnected});
+}
+
+clock::time_point server::deadline_of(const parsed_message& request) const noexcept {
+    if (request.microseconds == 0) return clock::time_point::max();
+    return core_.now() + std::chrono::microseconds(request.microseconds);
+}
+
+arrived_call server::arrival_of(peer_state& from, served_procedure& what, const message& arrived,
+                                const parsed_message& request) noexcept {
+    return {*this,
+            where_,
+            what,
+            from.name,
+            arrived.tag(),
+            request.provider,
+            request.flags,
+            request.kind == message_kind::one_way,
+            deadline_of(request)};
+}
+
+void server::launch(peer_state& from, served_procedure& what, message& arrived,
+                    const parsed_message& request) {
+    const arrived_call how = arrival_of(from, what, arrived, request);
+    pool& where = what.options.in != nullptr ? *what.options.in : core_.streams().handlers();
+    ult_core& runs_it = prepare_ult(where, invocation_closure, false);
+    void* const closure = closure_of(&runs_it);
+    auto* const call = ::new (closure) invocation(how, &runs_it);
+    served_call* tracked = call;
+    try {
+        keep_arguments(*call, static_cast<std::byte*>(closure) + inline_arguments_at, arrived,
+                       request.body);
+        if (!request.extras.empty()) call->keep_extras(request.extras);
+        if (what.form == answer_form::late) {
+            auto* const later = new late_answer(how, *call);
+            call->answer_by(*later);
+            tracked = later;
+        }
+    } catch (...) {
+        call->~invocation();
+        drop_ult(runs_it);
+        throw;
+    }
+    track(*tracked);
+    if (how.one_way && !from.name.is_self()) count_one_way(from, *tracked);
+    request.has(wire_flag::urgent) ? start_ult_first(runs_it) : start_ult(runs_it);
+}
+
+void server::run_inline(peer_state& from, served_procedure& what, message& arrived,
+                        const parsed_message& request) {
+    const arrived_call how = arrival_of(from, what, arrived, request);
+    invocation call(how, nullptr);
+    alignas(argument_alignment) std::byte room[invocation::inline_bytes];
+    if (reinterpret_cast<std::uintptr_t>(request.body.data()) % 8 == 0) {
+        call.arguments = request.body;  // Aligned as required by views of them.
+    } else {
+        keep_arguments(call, room, arrived, request.body);
+    }
+    if (!request.extras.empty()) call.keep_extras(request.extras);
+    if (what.form == answer_form::late) {
+        auto* const later = new late_answer(how, call);
+        call.answer_by(*later);
+        track(*later);
+    } else {
+        track(call);
+    }
+    call.serve();
+}
+
+// Before its callers, so that it is inlined.
+inline void server::untrack(served_call& call) noexcept {
+    if (call.link != nullptr) *call.link = call.next;
+    if (call.next != nullptr) call.next->link = call.link;
+    counts_.running.subtract();
+    if (call.counts_as_one_way) [[unlikely]]
+        one_way_is_over(call);
+    procedures_.release(call.what());
+    core_.look_whether_quiet();
+}
+
+void server::conclude(invocation& call, waited_answer& answer) noexcept {
+    call.is_inline() ? conclude_inline(call, answer) : answer.send();
+}
+
+[[gnu::noinline]] void server::conclude_inline(invocation& call, waited_answer& answer) noexcept {
+    // This cannot wait, so what the port does not take at once must be copied.
+    peer_state* const there = core_.peers().find(answer.to);
+    if (there != nullptr && !call.one_way()) {
+        status why = core_.lending().keep_answer(answer.to, answer.values.lends);
+        if (why.ok() && !out_.send_copy(*there, answer.tag,
+                                        {answer.pieces[0], answer.pieces[1], answer.pieces[2],
+                                         answer.pieces[3]},
+                                        {.is_answer = true})) {
+            core_.lending().withdraw(answer.to, answer.values.lends);
+            why = {errc::no_memory};
+        }
+        if (!why.ok()) answer_bare(*there, answer.tag, call.flags(), why);
+    }
+    untrack(call);
+}
+
+bool server::send_answer(answer_record& answer) noexcept {
+    const bool wanted = !answer.call.one_way() && !answer.call.canceled();
+    if (answer.is_last) untrack(answer.call);
+    if (!wanted) return true;
+    peer_state* const there = core_.peers().find(answer.to);
+    if (there == nullptr) return true;
+    const status kept = core_.lending().keep_answer(answer.to, answer.values.lends);
+    if (!kept.ok()) {
+        if (!answer.is_last) answer.call.cancel();  // A stream must not skip a value.
+        answer_bare(*there, answer.tag, answer.call.flags(), kept);
+        return true;
+    }
+    const outbox::result sent = out_.send(*there, answer);
+    if (sent == outbox::result::closed) {
+        core_.lending().withdraw(answer.to, answer.values.lends);  // Nobody else will.
+    }
+    return sent != outbox::result::pending;
+}
+
+std::size_t server::bucket(const peer& from, std::uint64_t id) const noexcept {
+    return (id + from.slot() * 0x9E3779B97F4A7C15u) & (index_.size() - 1);
+}
+
+/// Peers below their fair share may exceed the limit, so that those who fill it cannot shut them
+/// out; twice the limit is final.
+bool server::has_no_room_for_one_way(const peer_state& from) const noexcept {
+    if (from.name.is_self()) return false;
+    return counts_.one_ways.value() / 2 >= max_one_ways_ ||
+           from.one_ways >= max_one_ways_ / (one_way_peers_ + 1);
+}
+
+void server::count_one_way(peer_state& from, served_call& call) noexcept {
+    call.counts_as_one_way = true;
+    counts_.one_ways.add();
+    if (from.one_ways++ == 0) ++one_way_peers_;
+}
+
+[[gnu::noinline]] void server::one_way_is_over(const served_call& call) noexcept {
+    counts_.one_ways.subtract();
+    peer_state* const from = core_.peers().find(call.from());
+    if (from != nullptr && from->one_ways != 0 && --from->one_ways == 0) --one_way_peers_;
+}
+
+void server::track(served_call& call) noexcept {
+    counts_.running.add();
+    ++call.what().running;
+    if (running() > 2 * index_.size()) grow();
+    served_call*& head = index_[bucket(call.from(), call.id())];
+    call.next = head;
+    call.link = &head;
+    if (head != nullptr) head->link = &call.next;
+    head = &call;
+}
+
+void server::cancel_streams() noexcept {
+    for (served_call* first : index_) {
+        for (served_call* each = first; each != nullptr; each = each->next) {
+            if (each->what().form == answer_form::items) each->cancel();
+        }
+    }
+}
+
+void server::forget_all() noexcept {
+    for (served_call*& head : index_) {
+        while (head != nullptr) {
+            served_call& one = *std::exchange(head, head->next);
+            one.next = nullptr;
+            one.link = nullptr;
+        }
+    }
+}
+
+void server::grow() {
+    std::vector<served_call*> before;
+    try {
+        before.resize(4 * index_.size());
+    } catch (const std::bad_alloc&) {
+        return;  // Chains just get longer.
+    }
+    before.swap(index_);
+    for (served_call* each : before) {
+        while (each != nullptr) {
+            served_call* const next = each->next;
+            served_call*& head = index_[bucket(each->from(), each->id())];
+            each->next = head;
+            each->link = &head;
+            if (head != nullptr) head->link = &each->next;
+            head = each;
+            each = next;
+        }
+    }
+}
+
+served_call* server::find(peer_state& from, std::uint64_t id) noexcept {
+    served_call* each = index_[bucket(from.name, id)];
+    while (each != nullptr && (each->id() != id || each->one_way() || !(each->from() == from.name)))
+        each = each->next;
+    return each;
+}
+
+void server::on_cancel(peer_state& from, std::uint64_t id) noexcept {
+    served_call* const call = find(from, id);
+    if (call == nullptr) return;
+    counts_.canceled.add();
+    call->cancel();
+}
+
+void server::on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept {
+    if (served_call* const call = find(from, id)) call->add_credit(items);
+}
+
+void server::on_peer_down(peer_state& gone) noexcept {
+    if (std::exchange(gone.one_ways, 0) != 0) --one_way_peers_;
+    for (served_call* first : index_) {
+        for (served_call* each = first; each != nullptr; each = each->next) {
+            if (each->from() == gone.name && !each->one_way()) each->cancel();
+        }
+    }
+}
+
+}  // namespace amalgam::detail

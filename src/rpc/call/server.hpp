@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/counter.hpp>
+#include <amalgam/fabric/message.hpp>
+
+#include "rpc/call/answer_record.hpp"
+#include "rpc/call/invocation.hpp"
+#include "rpc/call/procedure_table.hpp"
+#include "rpc/peers/known_peers.hpp"
+#include "rpc/peers/outbox.hpp"
+#include "rpc/wire/wire.hpp"
+
+namespace amalgam::detail {
+
+class engine_core;
+
+/// Counters of a server.
+struct server_counts {
+    owned_counter running;     ///< Now; includes those to be answered late.
+    owned_counter one_ways;    ///< Of those, one-way calls of peers, in ULTs.
+    owned_counter served;      ///< Calls passed to a handler.
+    owned_counter refused;     ///< Requests and one-way calls that were not.
+    owned_counter overloaded;  ///< Of those, because too many ran.
+    owned_counter cut_off;     ///< Disconnected because they did not read their answers.
+    owned_counter canceled;    ///< Cancels that found their call running.
+};
+
+/// The serving side of an engine: takes requests to their handlers, and sends replies.
+///
+/// Threads: the engine's stream, except conclude().
+class server {
+public:
+    server(engine_core& core, engine& where, outbox& out, const engine_options& options);
+
+    procedure_table& procedures() noexcept { return procedures_; }
+    engine_core& core() noexcept { return core_; }
+
+    void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
+    void on_cancel(peer_state& from, std::uint64_t id) noexcept;
+    /// The peer's calls need no answers any more.
+    void on_peer_down(peer_state& gone) noexcept;
+    /// New requests are refused with `unavailable`.
+    void close() noexcept { closed_ = true; }
+    /// Ends streaming handlers: no more credit will come.
+    void cancel_streams() noexcept;
+    /// The engine ends: running calls are removed from the index, since they may now end on any
+    /// thread, which must not access it. After close().
+    void forget_all() noexcept;
+
+    void on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept;
+
+    /// The handler has returned: replies and releases the call. Parks the caller until the reply
+    /// was sent. Any thread that runs handlers.
+    void conclude(invocation& call, waited_answer& answer) noexcept;
+    /// True: sent (or not wanted any more); else its on_sent will run.
+    bool send_answer(answer_record& answer) noexcept;
+
+    void refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
+                std::string_view text) noexcept;
+
+    /// Flags of the answer to a request with these flags.
+    std::uint8_t answer_flags(std::uint8_t request, status what) const noexcept;
+
+    std::size_t running() const noexcept { return counts_.running.value(); }
+    /// How many of those run in pools for which `is_outside`.
+    template <typename Predicate>
+    std::size_t running_outside(Predicate is_outside) const {
+        std::size_t count = 0;
+        for (const served_call* each : index_) {
+            for (; each != nullptr; each = each->next) {
+                const pool* const where = each->what().options.in;
+                count += where != nullptr && is_outside(*where);
+            }
+        }
+        return count;
+    }
+    const server_counts& counts() const noexcept { return counts_; }
+
+private:
+    served_procedure* choose(peer_state& from, std::uint64_t id, const parsed_message& request);
+    bool is_welcome(const peer_state& from, const served_procedure& what,
+                    const parsed_message& request) const noexcept;
+    /// `what`, or null if refused.
+    served_procedure* judge(peer_state& from, std::uint64_t id, const parsed_message& request,
+                            served_procedure* what);
+    void conclude_inline(invocation& call, waited_answer& answer) noexcept;
+    bool too_large(const parsed_message& request) const noexcept;
+    void refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request);
+    void launch(peer_state& from, served_procedure& what, message& arrived,
+                const parsed_message& request);
+    void run_inline(peer_state& from, served_procedure& what, message& arrived,
+                    const parsed_message& request);
+    bool send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
+                   std::uint8_t flags) noexcept;
+    /// Answers with a status only; if there is no memory for that either, disconnects, so that the
+    /// peer does not wait forever. `request`: its flags.
+    void answer_bare(peer_state& to, std::uint64_t id, std::uint8_t request, status what) noexcept;
+    void send_verdict(peer_state& to, status what, std::uint64_t procedure,
+                      std::string_view text) noexcept;
+    /// Whether more than `bytes` of answers are queued because the peer does not read.
+    bool leaves_unread(const peer_state& from, std::size_t bytes) const noexcept {
+        return from.unread_bytes > bytes && !from.name.is_self();
+    }
+    void cut_off(peer_state& from) noexcept;
+    void cut_off_who_reads_least() noexcept;
+    clock::time_point deadline_of(const parsed_message& request) const noexcept;
+    bool has_no_room_for_one_way(const peer_state& from) const noexcept;
+    void count_one_way(peer_state& from, served_call& call) noexcept;
+    void one_way_is_over(const served_call& call) noexcept;
+    void track(served_call& call) noexcept;
+    void untrack(served_call& call) noexcept;
+    served_call* find(peer_state& from, std::uint64_t id) noexcept;
+    arrived_call arrival_of(peer_state& from, served_procedure& what, const message& arrived,
+                            const parsed_message& request) noexcept;
+    std::size_t bucket(const peer& from, std::uint64_t id) const noexcept;
+    void grow();
+
+    engine_core& core_;
+    engine& where_;
+    outbox& out_;
+    procedure_table procedures_;
+    std::size_t max_running_;
+    std::size_t max_one_ways_;
+    std::size_t one_way_peers_ = 0;  // Peers with one-way calls in counts_.one_ways.
+    std::size_t max_unread_;
+    std::size_t max_unread_total_;
+    std::size_t max_values_;
+    bool closed_ = false;
+    std::vector<served_call*> index_;  // Running calls by caller and id; chained.
+    server_counts counts_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,114 @@
+#include <algorithm>
+
+#include <amalgam/rpc/detail/stream_call.hpp>
+
+#include "rpc/engine/core.hpp"
+
+namespace amalgam::detail {
+
+stream_call::stream_call(const call_target& target)
+    : core_reference(*target.core),
+      call_record(target),
+      window_(target.window),
+      credit_(&stream_call::run_credit, *this) {
+    window = window_;
+    expected_ = window_;
+}
+
+void refuse_empty_stream() {
+    throw error(errc::invalid,
+                "this stream is empty: it was moved from; read it where it was moved to");
+}
+
+void stream_call::launch() noexcept {
+    submit_in_turn();
+}
+
+void stream_call::over() noexcept {
+    {
+        const std::lock_guard hold(busy_);
+        ended_ = true;
+        if (reader_ != nullptr) std::exchange(reader_, nullptr)->unpark();
+    }
+    drop_reference();
+}
+
+void stream_call::cancel() noexcept {
+    {
+        const std::lock_guard hold(busy_);
+        if (ended_ || canceled_) return;
+        canceled_ = true;
+        add_reference();  // Until release(); taken before the reader wakes, which may return at
+                          // once.
+        if (reader_ != nullptr) std::exchange(reader_, nullptr)->unpark();
+    }
+    request_cancel();
+}
+
+void stream_call::leave() noexcept {
+    cancel();
+    drop_reference();
+}
+
+bool stream_call::wait_for_value() {
+    for (;;) {
+        waiter me;
+        me.waits_for("value of an rpc stream");
+        {
+            const std::lock_guard hold(busy_);
+            if (has_value()) return true;
+            if (ended_) break;
+            if (canceled_) throw error(errc::canceled, "the reader of this stream canceled it");
+            core_->check_may_wait();
+            reader_ = &me;
+        }
+        me.allow_cancel();
+        if (me.park_until(waiter::time_point::max())) continue;
+        bool unparked = false;
+        {
+            const std::lock_guard hold(busy_);
+            unparked = reader_ != &me;
+            reader_ = nullptr;
+        }
+        if (unparked) {
+            me.park();
+        } else {
+            throw_if_canceled();
+        }
+    }
+    if (!why.what.ok()) raise();
+    return false;
+}
+
+void stream_call::value_was_read() noexcept {
+    if (++read_ < (window_ + 1) / 2) return;
+    const std::uint32_t more = std::exchange(read_, 0);
+    // The first to add credit hands it over, including what others add meanwhile.
+    if (granted_.fetch_add(more, std::memory_order_acq_rel) != 0) return;
+    add_reference();
+    if (core_->on_owner()) return run_credit(credit_);
+    if (!core_->hand_over(credit_)) drop_reference();
+}
+
+void stream_call::run_credit(work_unit& self) noexcept {
+    stream_call& mine = static_cast<credit_errand&>(self).whose;
+    const std::uint32_t more = mine.granted_.exchange(0, std::memory_order_acq_rel);
+    mine.expected_ += more;
+    mine.core_->calls().send_credit(mine, more);
+    mine.drop_reference();
+}
+
+void stream_call::decode(archive_reader& from) {
+    if (fetching_) from.fail("the stream ended before its last value was released");
+}
+
+bool stream_call::take_item(archive_reader& from) {
+    --expected_;
+    decode_item(from);
+    if (!from.ok() || from.remaining() != 0) return false;
+    const std::lock_guard hold(busy_);
+    if (reader_ != nullptr) std::exchange(reader_, nullptr)->unpark();
+    return true;
+}
+
+}  // namespace amalgam::detail

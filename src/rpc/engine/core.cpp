@@ -1,0 +1,338 @@
+#include "rpc/engine/core.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/uri.hpp>
+#include <amalgam/rpc/interceptor.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+// Construction of an engine, and dispatch of messages. Names and addresses are in engine_names.cpp,
+// the end in engine_stop.cpp.
+
+namespace amalgam::detail {
+
+namespace {
+
+/// Registry of engines that were given none. One per process, so that the machine is probed once,
+/// and loop:// ports of different engines can connect.
+const transport_registry& default_transports() {
+    static const transport_registry installed = transport_registry::installed();
+    return installed;
+}
+
+}  // namespace
+
+engine_core::engine_core(engine& owner, endpoints where, engine_options options)
+    : owner_(owner),
+      options_(std::move(options)),
+      peers_(*this),
+      out_(buffers_, std::max<std::size_t>(options_.max_queued, 1)),
+      calls_(*this, peers_, out_),
+      serves_(*this, owner, out_, options_),
+      transfers_(*this, peers_, exposures_),
+      listeners_(std::make_shared<peer_listeners>(*this)) {
+    std::copy_if(options_.interceptors.begin(), options_.interceptors.end(),
+                 std::back_inserter(library_interceptors_), [](const auto& each) {
+                     return each != nullptr && each->sees_library_procedures();
+                 });
+    open_ports(std::move(where));
+    try {
+        start_streams();
+        expose_counters();
+        enlist();
+    } catch (...) {
+        // The streams may already be polling the ports, and have answered peers.
+        stop_streams();
+        out_.close();
+        throw;
+    }
+}
+
+engine_core::~engine_core() {
+    delist();
+    listeners_->forget_engine();
+}
+
+void engine_core::open_ports(endpoints where) {
+    ports_ = std::move(where.ports);
+    if (!where.uris.empty()) {
+        const transport_registry& known =
+            options_.transports == nullptr ? default_transports() : *options_.transports;
+        for (const std::string& each : where.uris)
+            ports_.push_back(std::move(known.open(each, options_.ports)).value());
+    }
+    if (std::count(ports_.begin(), ports_.end(), nullptr) != 0) {
+        throw error(errc::invalid,
+                    "an engine was given a port that is null; take one from a transport's open()");
+    }
+    if (ports_.empty()) {
+        throw error(errc::invalid,
+                    "an engine needs a port: give it a URI; example: tcp://127.0.0.1:0");
+    }
+    if (ports_.size() >= peer::self_port) {
+        throw error(errc::invalid, fmt::format("an engine has fewer than {} ports, not {}",
+                                               peer::self_port, ports_.size()));
+    }
+    driven_ = ports_.front()->can().driven;
+    clock_ = driven_ ? &ports_.front()->time() : &clock::steady();
+    for (const auto& each : ports_) {
+        if (each->can().driven != driven_) {
+            throw error(errc::invalid,
+                        "ports that run in virtual time and ports that do not cannot share an "
+                        "engine: make one engine for each kind");
+        }
+        port_addresses_.push_back(each->can().listens ? each->address() : std::string());
+        if (each->can().listens) addresses_.push_back(port_addresses_.back());
+        uris_.push_back(each->can().listens ? each->address()
+                                            : fmt::format("{}://", each->can().transport));
+        limits_.push_back(each->can().max_message_bytes);
+        eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
+    }
+    out_.open(ports_);
+    transfers_.open(ports_);
+    self_ = peers_.meet(peer::self_port, self_link::id).name;
+}
+
+void engine_core::start_streams() {
+    streams_.start(options_, driven_ ? clock_ : nullptr);
+    if (streams_.driven_by_caller()) loop_thread_ = this_thread();
+    driver_.emplace(*this, stream());
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
+        port_link& link = links_.emplace_back(*this, static_cast<std::uint16_t>(i), *ports_[i]);
+        ports_[i]->set_sink(&link);
+    }
+    for (port_link& each : links_)
+        stream().add_poller(each);
+    for (const auto& each : ports_)
+        each->attach_driver(&*driver_);
+}
+
+void engine_core::expose_counters() {
+    const auto show = [this](const char* name, const owned_counter& number) {
+        watches_.push_back(counters_.expose(name, [&number] { return number.value(); }));
+    };
+    show("rpc.calls", calls_.counts().calls);
+    show("rpc.one_ways", calls_.counts().one_ways);
+    show("rpc.one_ways_lost", calls_.counts().one_ways_lost);
+    show("rpc.one_ways_refused", calls_.counts().refused);
+    show("rpc.retried", calls_.counts().retried);
+    show("rpc.failed", calls_.counts().failed);
+    show("rpc.timed_out", calls_.counts().timed_out);
+    show("rpc.late_replies", calls_.counts().late_replies);
+    show("rpc.running", serves_.counts().running);
+    show("rpc.running_one_ways", serves_.counts().one_ways);
+    show("rpc.unread_bytes", out_.unread_bytes());
+    show("rpc.lent", loans_.size());
+    show("rpc.borrowed_bytes", loans_.borrowed_bytes());
+    show("rpc.taken_back", loans_.taken_back());
+    show("rpc.served", serves_.counts().served);
+    show("rpc.refused", serves_.counts().refused);
+    show("rpc.overloaded", serves_.counts().overloaded);
+    show("rpc.cut_off", serves_.counts().cut_off);
+    show("rpc.canceled", serves_.counts().canceled);
+    show("rpc.transfers", transfers_.counts().begun);
+    show("rpc.transfers_failed", transfers_.counts().failed);
+    show("rpc.transferred_bytes", transfers_.counts().bytes);
+    for (const auto& each : ports_) {  // Counters of the same name add up.
+        const auto show_usage = [this, &each](const char* name, std::uint64_t port_usage::*what) {
+            port_watches_.push_back(
+                counters_.expose(name, [&each, what] { return each->usage().*what; }));
+        };
+        show_usage("ports.queued_bytes", &port_usage::queued_bytes);
+        show_usage("ports.pooled_bytes", &port_usage::pooled_bytes);
+        show_usage("ports.evicted", &port_usage::evicted);
+    }
+    show("rpc.malformed", malformed_);
+    show("rpc.corrupt", corrupt_);
+    show("rpc.peers_lost", peers_lost_);
+    show("rpc.untold", untold_);
+}
+
+clock::time_point engine_core::deadline_after(std::chrono::nanoseconds timeout,
+                                              const call_context* serving) const noexcept {
+    clock::time_point deadline = clock::time_point::max();
+    if (timeout != std::chrono::nanoseconds::max()) {
+        const clock::time_point begin = now();
+        if (timeout < deadline - begin) deadline = begin + std::max(timeout, timeout.zero());
+    }
+    if (serving != nullptr) {
+        if (const auto outer = serving->deadline()) deadline = std::min(deadline, *outer);
+    }
+    return deadline;
+}
+
+bool engine_core::hand_over(work_unit& unit) noexcept {
+    if (driven_) {
+        if (closed_.load(std::memory_order_relaxed)) return false;
+        stream().main_pool().push(unit);
+        ports_.front()->driver_ready();
+        return true;
+    }
+    const bool open = begin_handing_over();
+    if (open) stream().main_pool().push(unit);
+    end_handing_over();
+    return open;
+}
+
+void engine_core::admit(const peer& there) {
+    const auto enter = [&](admission& me) {
+        peer_state* const state = way_to(there);
+        return state == nullptr || out_.admit(*state, me);
+    };
+    if (on_owner()) {
+        peer_state* const state = way_to(there);
+        if (state == nullptr || !out_.must_wait(*state)) return;
+        if (!this_task::in_ult()) {
+            throw error(errc::overloaded,
+                        fmt::format("{} messages to {} wait for room already, and the caller is "
+                                    "no ULT or thread that could wait: call from a ULT, send "
+                                    "less at once, or raise engine_options::max_queued",
+                                    state->queued, text_of(there)));
+        }
+        admission me;
+        if (!enter(me)) me.who.park();
+    } else if (out_.queued() + handed_over_.load(std::memory_order_relaxed) >=
+               options_.max_queued) {
+        // Queued behind the work already handed over, which is done when this runs.
+        admission me;
+        bool go_on = false;
+        on_stream([&] { go_on = enter(me); });
+        if (!go_on) me.who.park();
+    }
+}
+
+shared_block engine_core::allocate(std::size_t bytes) {
+    if (ports_.empty()) throw error(errc::closed, why_closed());
+    for (const std::unique_ptr<port>& each : ports_) {
+        result<shared_block> block = each->allocate(bytes);
+        if (!block) {
+            throw error(block.code(), block.sentence().empty()
+                                          ? fmt::format("no memory for a block of {} bytes", bytes)
+                                          : block.sentence());
+        }
+        if (block->is_shared() || each == ports_.back()) return std::move(*block);
+    }
+    return {};
+}
+
+void engine_core::expose(exposure& mine, const peer* only) {
+    if (ports_.empty()) throw error(errc::closed, why_closed());
+    exposures_.open(mine, ports_, only);
+}
+
+void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
+    peer_state* from = peers_.find(port, arrived.from());
+    if (from == nullptr) [[unlikely]] {
+        from = meet(port, arrived.from());
+        if (from == nullptr) return;
+    }
+    parsed_message parsed;
+    if (const char* wrong = parse(arrived.bytes(), parsed)) [[unlikely]] {
+        on_malformed(*from, arrived.tag(), parsed, wrong);
+    } else if (is_request(parsed.kind)) {
+        serves_.on_request(*from, arrived, parsed);
+    } else if (parsed.kind == message_kind::reply) {
+        calls_.on_reply(*from, arrived.tag(), parsed);
+    } else {
+        on_other(*from, arrived.tag(), parsed);
+    }
+}
+
+// Out of line, like the next two, so that on_message() saves few registers.
+[[gnu::noinline]] peer_state* engine_core::meet(std::uint16_t port, peer_id who) noexcept {
+    try {
+        return &peers_.meet(port, who);
+    } catch (const std::bad_alloc&) {
+        untold_.add();
+        ports_[port]->close(who);  // A peer waiting for an answer must not wait forever.
+        return nullptr;
+    }
+}
+
+[[gnu::noinline]] void engine_core::on_malformed(peer_state& from, std::uint64_t tag,
+                                                 const parsed_message& parsed,
+                                                 const char* wrong) noexcept {
+    (parsed.corrupt ? corrupt_ : malformed_).add();
+    if (parsed.kind == message_kind::request && tag != 0) {
+        const errc why = parsed.corrupt ? errc::corrupt : errc::mismatch;
+        serves_.refuse(from, tag, parsed, {why}, wrong);
+    } else if (parsed.corrupt && parsed.kind != message_kind::one_way) {
+        calls_.on_damaged(from, tag);
+    } else if (parsed.kind == message_kind::reply || parsed.kind == message_kind::item) {
+        calls_.on_malformed(from, tag, wrong);
+    }
+}
+
+[[gnu::noinline]] void engine_core::on_other(peer_state& from, std::uint64_t tag,
+                                             const parsed_message& parsed) noexcept {
+    switch (parsed.kind) {
+        case message_kind::cancel:
+            return serves_.on_cancel(from, tag);
+        case message_kind::verdict:
+            return calls_.on_verdict(from, parsed);
+        case message_kind::release:
+            return on_release(from, parsed.body);
+        case message_kind::item:
+            return calls_.on_item(from, tag, parsed);
+        case message_kind::credit:
+            return serves_.on_credit(from, tag, parsed.items);
+        default:
+            return;
+    }
+}
+
+void engine_core::end_untold(const peer_state& there) noexcept {
+    untold_.add();
+    out_.cut_off(there.name);
+}
+
+void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexcept {
+    peer_state* const gone = peers_.find(port, id);
+    if (gone == nullptr) return;
+    peers_lost_.add();
+    if (why == errc::closed) why = {errc::disconnected};  // We disconnected it; nobody stopped.
+    keep_lost(*gone, why);
+    const auto engine = gone->introduced ? routes_.lose(*gone) : nullptr;
+    serves_.on_peer_down(*gone);
+    calls_.on_peer_down(*gone, why);
+    transfers_.on_peer_down(*gone, why);
+    out_.drop(*gone, why);
+    if (engine == nullptr) {
+        forget_name(gone->name, gone->untold, why);
+    } else if (engine->routes.empty()) {
+        for (const known_engine::name& each : engine->lost)
+            forget_name(each.who, each.untold, why);
+    } else if (const auto oldest = routes_.drop_oldest(*engine)) {
+        forget_name(oldest->who, oldest->untold, why);
+    }
+    peers_.forget(*gone);
+    look_whether_quiet();
+}
+
+void engine_core::keep_lost(const peer_state& gone, status why) noexcept {
+    const std::uint32_t through = gone.name.port();
+    if (through >= ports_.size()) return;
+    try {
+        const bool looked_up = !gone.address.empty();
+        lost_.keep(gone.name,
+                   {looked_up ? gone.address : ports_[through]->peer_address(gone.name.id()),
+                    looked_up, why});
+    } catch (const std::bad_alloc&) {
+        // Messages about it omit the address.
+    }
+}
+
+/// No path is left to this name.
+void engine_core::forget_name(const peer& gone, bool untold, status why) noexcept {
+    lost_.give_up(gone);
+    loans_.on_peer_down(gone);
+    if (!untold) listeners_->tell(gone, why);
+}
+
+}  // namespace amalgam::detail

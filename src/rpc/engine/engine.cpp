@@ -1,0 +1,238 @@
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/detail/local.hpp>
+
+#include "rpc/engine/core.hpp"
+#include "rpc/wire/wire.hpp"
+
+namespace amalgam {
+
+namespace {
+
+/// The name, if users may define it.
+std::string_view checked(const detail::procedure_name& name) {
+    if (name.by_library() || !is_library_procedure(name.text())) return name.text();
+    throw error(errc::denied,
+                fmt::format("\"{}\" is the library's, as are all names that begin with "
+                            "\"amalgam.\": choose another one; example: \"my.{}\"",
+                            detail::printable_name(name.text()),
+                            detail::printable_name(name.text().substr(std::strlen("amalgam.")))));
+}
+
+}  // namespace
+
+engine::engine(endpoints where, engine_options options)
+    : core_(new detail::engine_core(*this, std::move(where), std::move(options))) {
+    try {
+        // Called by `amalgam ping`; every engine answers it.
+        define(detail::library_name{"amalgam.ping"}, [](std::uint64_t number) { return number; },
+               {.run = handler::inline_});
+        detail::engine_core* const core = core_;
+        define(detail::library_name{detail::introduction::procedure},
+               [core](const detail::introduction& asked) {
+                   return core->introduced(call_context::current().from(), asked);
+               },
+               {.run = handler::inline_});
+        define(detail::library_name{"amalgam.part"},
+               [core](std::uint32_t number) { core->part(call_context::current().from(), number); },
+               {.run = handler::inline_});
+    } catch (...) {
+        end();
+        throw;
+    }
+}
+
+engine::engine(const engine_config& config) : engine(config.endpoints, config.options) {}
+
+engine::~engine() {
+    end();
+}
+
+void engine::end() {
+    core_->destroy();
+}
+
+std::string engine::address() const {
+    return core_->addresses().empty() ? std::string() : core_->addresses().front();
+}
+
+std::vector<std::string> engine::addresses() const {
+    return core_->addresses();
+}
+
+peer engine::lookup(std::string_view address) {
+    return core_->lookup(address).value();
+}
+
+result<peer> engine::try_lookup(std::string_view address) {
+    try {
+        return core_->lookup(address);
+    } catch (const error& why) {
+        return failure{why.code(), why.what()};
+    }
+}
+
+peer engine::lookup(std::span<const std::string> addresses) {
+    core_->check_may_wait();
+    return start_lookup(addresses).get();
+}
+
+peer engine::lookup(std::initializer_list<std::string_view> addresses) {
+    return lookup(std::vector<std::string>(addresses.begin(), addresses.end()));
+}
+
+result<peer> engine::try_lookup(std::span<const std::string> addresses) {
+    try {
+        return lookup(addresses);
+    } catch (const error& why) {
+        return failure{why.code(), why.what()};
+    }
+}
+
+future<peer> engine::start_lookup(std::span<const std::string> addresses) {
+    return core_->start_lookup({addresses.begin(), addresses.end()});
+}
+
+std::vector<peer_way> engine::ways(const peer& who) {
+    std::vector<peer_way> all;
+    core_->on_stream([&] { all = core_->ways(who); });
+    return all;
+}
+
+bool engine::undefine(detail::procedure_name given, std::uint16_t provider) {
+    const std::string_view name = checked(given);
+    bool known = false;
+    try {
+        core_->on_stream([&] { known = core_->serves().procedures().remove(name, provider); });
+    } catch (const error& why) {
+        if (why.code() != errc::closed) throw;
+        return false;  // A stopped engine serves nothing.
+    }
+    core_->streams().reap();
+    return known;
+}
+
+void engine::add_handler(detail::procedure_name given, std::string signature,
+                         procedure_options options, detail::answer_form form,
+                         std::unique_ptr<detail::handler_base> handler) {
+    const std::string_view name = checked(given);
+    if (form == detail::answer_form::items && options.run == handler::inline_) {
+        throw error(errc::invalid,
+                    fmt::format("\"{}\" streams its answer, so it waits for its caller, which an "
+                                "inline handler cannot: leave procedure_options::run as it is",
+                                name));
+    }
+    auto fresh = std::make_unique<detail::served_procedure>();
+    fresh->id = detail::procedure_id(name, signature);
+    fresh->name = name;
+    fresh->library = is_library_procedure(name);
+    fresh->signature = std::move(signature);
+    fresh->streams = core_->streams().place(name, options);
+    fresh->options = options;
+    fresh->form = form;
+    fresh->run = std::move(handler);
+    try {
+        core_->on_stream([&] { core_->serves().procedures().add(std::move(fresh)); });
+    } catch (...) {
+        fresh.reset();  // Its streams are idle.
+        core_->streams().reap();
+        throw;
+    }
+    core_->streams().reap();
+}
+
+const detail::remote_procedure& engine::intern(std::string_view name, std::string signature) {
+    return core_->intern(name, std::move(signature));
+}
+
+execution_stream& engine::stream(std::size_t index) {
+    return core_->streams().at(index);
+}
+std::size_t engine::stream_count() const noexcept {
+    return core_->streams().count();
+}
+amalgam::pool& engine::pool(std::string_view name) {
+    return core_->streams().find(name);
+}
+void engine::set_progress(progress_options how) {
+    core_->streams().set_progress(how);
+}
+std::string engine::configuration() const {
+    return to_json(core_->configuration());
+}
+std::size_t engine::progress(std::size_t most) {
+    return core_->progress(most);
+}
+int engine::wait_handle() const {
+    return core_->stream().wait_handle();
+}
+std::optional<clock::time_point> engine::next_timer() const noexcept {
+    return core_->stream().next_timer();
+}
+peer_lost_subscription engine::on_peer_lost(std::function<void(const peer&, status)> function) {
+    if (!function) throw error(errc::invalid, "on_peer_lost() was given an empty function");
+    return core_->listeners().add(std::move(function));
+}
+engine::stays_open::stays_open(detail::engine_core& core) : core_(core) {
+    if (core_.begin_handing_over()) return;
+    core_.end_handing_over();
+    core_.check_runs();
+}
+engine::stays_open::~stays_open() {
+    core_.end_handing_over();
+}
+void engine::check_runs() const {
+    core_->check_runs();
+}
+void engine::check_may_wait() const {
+    core_->check_may_wait();
+}
+clock::time_point engine::now() const noexcept {
+    return core_->now();
+}
+counter_set& engine::counters() noexcept {
+    return core_->counters();
+}
+void engine::stop() {
+    core_->stop();
+}
+
+std::string peer::address() const {
+    if (owner_ == nullptr) return {};
+    std::string address;
+    owner_->on_stream([&] { address = owner_->address_of(*this); });
+    return address;
+}
+
+std::string peer::explain() const {
+    if (owner_ == nullptr) return "nobody: no address was looked up";
+    std::string text;
+    owner_->on_stream([&] { text = owner_->explain(*this); });
+    return text;
+}
+
+call_context* call_context::try_current() noexcept {
+    return static_cast<call_context*>(detail::task_local());
+}
+
+std::optional<std::string_view> call_context::metadata(std::string_view key) const noexcept {
+    return detail::find_metadata(extras_wire_, key);
+}
+
+call_context& call_context::current() {
+    call_context* const here = try_current();
+    if (here == nullptr) {
+        throw error(errc::invalid,
+                    "there is no call here: call_context::current() is for handlers, while they "
+                    "run; a ULT that a handler spawned is none");
+    }
+    return *here;
+}
+
+}  // namespace amalgam

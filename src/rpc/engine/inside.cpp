@@ -1,0 +1,92 @@
+#include <exception>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/tasks/parking.hpp>
+
+#include "rpc/engine/core.hpp"
+
+namespace amalgam::detail {
+
+peer self_of(const engine_core& core) noexcept {
+    return core.self();
+}
+std::uint64_t home_of(const engine_core& core) noexcept {
+    return core.home();
+}
+std::size_t port_count(const engine_core& core) noexcept {
+    return core.port_addresses().size();
+}
+const std::string& port_address(const engine_core& core, std::size_t port) noexcept {
+    return core.port_addresses()[port];
+}
+bool is_lost(const engine_core& core, const peer& who) noexcept {
+    return core.is_lost(who);
+}
+result<peer> find_peer(engine_core& core, std::string_view address) {
+    try {
+        return core.lookup(address);
+    } catch (const error& why) {
+        return failure{why.code(), why.what()};
+    }
+}
+bool knows_routes(const engine_core& core) noexcept {
+    return core.knows_routes();
+}
+clock::time_point now_of(const engine_core& core) noexcept {
+    return core.now();
+}
+void check_may_wait(const engine_core& core) {
+    core.check_may_wait();
+}
+
+void define_first(engine_core& core, std::string_view first, std::string_view what,
+                  const std::function<void()>& define) {
+    std::exception_ptr failed;
+    try {
+        return define();
+    } catch (const error& why) {
+        if (why.code() != errc::invalid) throw;
+        failed = std::current_exception();
+    }
+    bool is_taken = false;
+    core.on_stream([&] { is_taken = core.serves().procedures().find(first) != nullptr; });
+    if (!is_taken) std::rethrow_exception(failed);
+    throw error(errc::invalid,
+                fmt::format("this engine has {} already, expected one for each engine: use that "
+                            "one, or make another engine",
+                            what));
+}
+
+namespace {
+
+/// A block belongs to its port's thread while the port lives.
+struct block_holder {
+    explicit block_holder(engine_core& where) noexcept : alive(where), core(where) {}
+    block_holder(const block_holder&) = delete;
+    ~block_holder() {
+        const cancel_later it_must_not_throw;
+        try {
+            core.on_stream([this] { block = shared_block(); });
+        } catch (...) {
+            // The engine has ended, and so has the port: the block is an ordinary value now.
+        }
+    }
+
+    core_reference alive;
+    engine_core& core;
+    shared_block block;
+};
+
+}  // namespace
+
+port_memory allocate_port_memory(engine_core& core, std::size_t bytes) {
+    const auto holder = std::make_shared<block_holder>(core);
+    core.on_stream([&] { holder->block = core.allocate(bytes); });
+    return {holder, holder->block.bytes()};
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,76 @@
+#include <mutex>
+#include <new>
+
+#include <pthread.h>
+
+#include "rpc/engine/core.hpp"
+
+// All engines of the process, for what concerns several.
+//
+// In a child of fork(), an engine's threads are missing, and its sockets and shared memory belong
+// to the parent. So every request to it is refused, and nothing waits for its end.
+
+namespace amalgam::detail {
+
+namespace {
+
+// Engines may be static: this mutex has a trivial destructor.
+constinit std::mutex lock_of_all;
+engine_core* first_of_all = nullptr;
+
+}  // namespace
+
+void engine_core::enlist() {
+    count_forks();
+    static const bool watching = [] {
+        const auto lock = [] { lock_of_all.lock(); };
+        const auto unlock = [] { lock_of_all.unlock(); };
+        const auto unlock_child = [] {
+            for (engine_core* each = first_of_all; each != nullptr; each = each->next_of_all_)
+                each->is_forked();
+            lock_of_all.unlock();
+        };
+        if (::pthread_atfork(lock, unlock, unlock_child) != 0) throw std::bad_alloc();
+        return true;
+    }();
+    static_cast<void>(watching);
+    const std::lock_guard hold(lock_of_all);
+    next_of_all_ = first_of_all;
+    if (first_of_all != nullptr) first_of_all->previous_of_all_ = this;
+    first_of_all = this;
+}
+
+void engine_core::delist() noexcept {
+    const std::lock_guard hold(lock_of_all);
+    if (next_of_all_ != nullptr) next_of_all_->previous_of_all_ = previous_of_all_;
+    if (previous_of_all_ != nullptr) {
+        previous_of_all_->next_of_all_ = next_of_all_;
+    } else if (first_of_all == this) {
+        first_of_all = next_of_all_;
+    }
+}
+
+bool engine_core::any_busy_here() noexcept {
+    const std::lock_guard hold(lock_of_all);
+    for (const engine_core* each = first_of_all; each != nullptr; each = each->next_of_all_) {
+        if (each->on_owner() && each->is_busy()) return true;
+    }
+    return false;
+}
+
+/// Runs in the child.
+void engine_core::is_forked() noexcept {
+    forked_.store(true, std::memory_order_relaxed);
+    closed_.store(true, std::memory_order_relaxed);
+    loop_thread_.store(nullptr, std::memory_order_relaxed);
+    calls_.refuse_new();
+    serves_.close();
+}
+
+const char* engine_core::why_closed() const noexcept {
+    return forked_.load(std::memory_order_relaxed)
+               ? "this engine belongs to the process that forked this one; make a new one here"
+               : "this engine is stopped; make a new one";
+}
+
+}  // namespace amalgam::detail

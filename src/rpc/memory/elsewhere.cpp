@@ -1,0 +1,97 @@
+#include "rpc/memory/elsewhere.hpp"
+
+#include <new>
+#include <utility>
+
+#include <amalgam/core/crc32c.hpp>
+
+#include "rpc/engine/core.hpp"
+#include "rpc/wire/wire.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+transfer_target target_of(engine_core& core, const peer& from, const remote_key& key) noexcept {
+    transfer_target target;
+    target.core = &core;
+    target.there = from;
+    target.key = key;
+    return target;
+}
+
+}  // namespace
+
+bool values_elsewhere::are(const_bytes fetched) const noexcept {
+    return !checksum || *checksum == crc32c(fetched);
+}
+
+void add_elsewhere(std::vector<std::byte>& extras, const remote_key& key, const_bytes values,
+                   bool checked) {
+    add_extra(extras, extra::elsewhere, key.encode());
+    if (checked) add_extra(extras, extra::checksum, checksum_of({&values, 1}));
+}
+
+std::optional<values_elsewhere> elsewhere_in(const_bytes extras) noexcept {
+    const const_bytes wire = find_extra(extras, extra::elsewhere);
+    if (wire.empty()) return std::nullopt;
+    values_elsewhere found{remote_key::decode(wire.first<remote_key::wire_bytes>())};
+    const const_bytes sum = find_extra(extras, extra::checksum);
+    if (!sum.empty()) found.checksum = load_le<std::uint32_t>(sum.data());
+    return found;
+}
+
+lent_values::lent_values(engine_core& core, body&& values, const peer& only,
+                         std::shared_ptr<event> returned)
+    : alive_(core), values_(values.take()), returned_(std::move(returned)) {
+    // The type of a region's bytes is not const; its rights are read-only.
+    const mutable_bytes all(const_cast<std::byte*>(values_.values.data()), values_.values.size());
+    shown_ = std::make_unique<exposure>(core, scatter(&all, 1), access::read, only);
+}
+
+failure fetch_values(engine_core& core, const peer& from, const values_elsewhere& what,
+                     buffer& into) {
+    const mutable_bytes all = into.bytes();
+    waited_transfer get(target_of(core, from, what.key));
+    get.get(scatter(&all, 1));
+    if (const failure& why = get.run(); !why.what.ok()) return why;
+    if (what.are(all)) return {};
+    core.on_stream([&core] { core.found_damage(); });
+    return {{errc::corrupt}, std::string(damaged_elsewhere)};
+}
+
+result_fetch::result_fetch(engine_core& core, const peer& from, const values_elsewhere& what,
+                           call_record& whose, buffer room, loan_ids loans)
+    : transfer_record(target_of(core, from, what.key)),
+      from_(from),
+      what_(what),
+      call_(&whose),
+      room_(std::move(room)),
+      into_(room_.bytes()),
+      loans_(std::move(loans)) {
+    get(scatter(&into_, 1));
+}
+
+void result_fetch::give_up() noexcept {
+    call_ = nullptr;
+    ++holds_;
+    request_cancel();
+}
+
+void result_fetch::over() noexcept {
+    if (why.what.ok() && !what_.are(room_.bytes())) {
+        core_->found_damage();
+        why = {{errc::corrupt}, std::string(damaged_elsewhere)};
+    }
+    if (call_ != nullptr) core_->calls().fetched(*call_, why, room_.bytes(), loans_);
+    if (peer_state* const there = core_->way_to(from_)) {
+        core_->lending().release(*there, loans_);
+    }
+    drop_hold();
+}
+
+void result_fetch::release() noexcept {
+    drop_hold();
+}
+
+}  // namespace amalgam::detail

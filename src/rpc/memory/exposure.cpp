@@ -1,0 +1,134 @@
+#include <atomic>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include <amalgam/core/detail/returned_child.hpp>
+#include <amalgam/core/random.hpp>
+#include <amalgam/rpc/detail/exposure.hpp>
+
+#include "rpc/engine/core.hpp"
+#include "rpc/memory/exposure_table.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+std::uint64_t length_of(scatter segments) {
+    std::uint64_t bytes = 0;
+    for (const mutable_bytes& each : segments) {
+        if (each.size() > std::numeric_limits<std::uint64_t>::max() - bytes) {
+            throw error(errc::invalid,
+                        "the segments to expose are longer than the address space: name each "
+                        "byte once");
+        }
+        bytes += each.size();
+    }
+    return bytes;
+}
+
+}  // namespace
+
+exposure::exposure(engine_core& core, scatter segments, access rights)
+    : core_(core), segments_(segments.begin(), segments.end()), close_(&run_close, *this) {
+    own_key_.bytes = length_of(segments);
+    own_key_.rights = rights;
+    core_.on_stream([this] { core_.expose(*this, nullptr); });
+}
+
+exposure::exposure(engine_core& core, scatter segments, access rights, const peer& only)
+    : core_(core), segments_(segments.begin(), segments.end()), close_(&run_close, *this) {
+    own_key_.bytes = length_of(segments);
+    own_key_.rights = rights;
+    core_.on_stream([this, &only] { core_.expose(*this, &only); });
+}
+
+void exposure::close() noexcept {
+    if (!is_open()) return;
+    const cancel_later it_must_not_throw;
+    try {
+        core_.on_stream([this] { core_.exposures().close(*this); });
+    } catch (...) {
+        // The caller cannot park, but must wait: the bytes may be freed next. Unless the engine has
+        // ended, which closed it.
+        std::atomic<bool> closed{false};
+        then_context_ = &closed;
+        then_ = [](exposure& mine) noexcept {
+            static_cast<std::atomic<bool>*>(mine.then_context_)->store(true);
+        };
+        if (!core_.hand_over(close_)) return;
+        while (!closed.load())
+            std::this_thread::yield();
+    }
+}
+
+const remote_key& exposure::key(std::size_t port) const noexcept {
+    static const remote_key none;
+    if (port == peer::self_port) return own_key_;
+    return port < keys_.size() ? keys_[port] : none;
+}
+
+void exposure::close(void (*then)(exposure&) noexcept) noexcept {
+    then_ = then;
+    if (core_.on_owner()) return run_close(close_);
+    if (!core_.hand_over(close_)) then(*this);
+}
+
+void exposure::run_close(work_unit& self) noexcept {
+    exposure& mine = static_cast<errand&>(self).whose;
+    mine.core_.exposures().close(mine);
+    const ends_children of_what_it_held;
+    mine.then_(mine);
+}
+
+exposure_table::exposure_table() noexcept : incarnation_(random_nonzero_u64()) {}
+
+void exposure_table::open(exposure& mine, std::span<const std::unique_ptr<port>> ports,
+                          const peer* only) {
+    std::vector<region> regions;
+    std::vector<remote_key> keys(ports.size());
+    regions.reserve(ports.size());
+    for (std::size_t i = 0; i < ports.size(); ++i) {
+        if (only != nullptr && only->port() != i) continue;
+        result<region> one = ports[i]->open_region(scatter(mine.segments_), mine.own_key_.rights);
+        if (!one) {
+            throw error(one.code(), one.sentence().empty()
+                                        ? "no memory was left to register the segments with a port"
+                                        : one.sentence());
+        }
+        regions.push_back(std::move(*one));
+        keys[i] = regions.back().key();
+    }
+    const std::uint64_t secret = random_u64();
+    by_secret_.emplace(secret, &mine);
+    mine.own_key_.secret = secret;
+    mine.own_key_.incarnation = incarnation_;
+    mine.keys_ = std::move(keys);
+    mine.regions_ = std::move(regions);
+    mine.open_.store(true, std::memory_order_release);
+}
+
+void exposure_table::close(exposure& mine) noexcept {
+    if (!mine.is_open()) return;
+    by_secret_.erase(mine.own_key_.secret);
+    mine.regions_.clear();
+    mine.open_.store(false, std::memory_order_release);
+}
+
+void exposure_table::close_all() noexcept {
+    while (!by_secret_.empty())
+        close(*by_secret_.begin()->second);
+}
+
+const exposure* exposure_table::find(const remote_key& key, std::uint64_t offset,
+                                     std::uint64_t bytes, access asked) const noexcept {
+    if (key.incarnation != incarnation_) return nullptr;
+    const auto at = by_secret_.find(key.secret);
+    if (at == by_secret_.end()) return nullptr;
+    const remote_key& right = at->second->own_key_;
+    if (!allows(right.rights, asked)) return nullptr;
+    if (offset > right.bytes || bytes > right.bytes - offset) return nullptr;
+    return at->second;
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,122 @@
+#include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "rpc/engine/core.hpp"
+#include "rpc/memory/transfers.hpp"
+
+namespace amalgam::detail {
+
+transfer_record::transfer_record(const transfer_target& target)
+    : core_(target.core),
+      there_(target.there),
+      key_(target.key),
+      offset_(target.offset),
+      timeout_(target.timeout),
+      piece_bytes_(target.piece_bytes != 0 ? target.piece_bytes : transfers::default_piece_bytes),
+      submit_(&transfer_record::run_submit, *this),
+      cancel_(&transfer_record::run_cancel, *this) {}
+
+void transfer_record::get(scatter into) noexcept {
+    into_ = into;
+    is_put_ = false;
+    total_ = 0;
+    for (const mutable_bytes& each : into)
+        total_ += each.size();
+}
+
+void transfer_record::put(gather from) noexcept {
+    from_ = from;
+    is_put_ = true;
+    total_ = 0;
+    for (const const_bytes& each : from)
+        total_ += each.size();
+}
+
+void transfer_record::submit() noexcept {
+    deadline_ = core_->deadline_after(timeout_, call_context::try_current());
+    if (core_->on_owner()) {
+        engine_core& core = *core_;
+        core.moves().begin(*this);  // This may be gone afterwards.
+        return core.settle_idle();
+    }
+    if (core_->hand_over(submit_)) return;
+    why = in_words({errc::closed}, core_->why_closed());
+    state_ = state::ended;
+    over();
+}
+
+bool transfer_record::request_cancel() noexcept {
+    if (core_->on_owner()) {
+        engine_core& core = *core_;
+        core.moves().cancel(*this);
+        core.settle_idle();
+        return true;
+    }
+    if (core_->hand_over(cancel_)) return true;
+    // An ended engine has ended this transfer, or ends it before it moves a byte. In a child of
+    // fork() the parent's transfers move nothing.
+    release();
+    return false;
+}
+
+void transfer_record::run_submit(work_unit& self) noexcept {
+    transfer_record& mine = static_cast<errand&>(self).whose;
+    mine.core_->moves().begin(mine);
+}
+
+void transfer_record::run_cancel(work_unit& self) noexcept {
+    transfer_record& mine = static_cast<errand&>(self).whose;
+    mine.core_->moves().cancel(mine);
+}
+
+const failure& waited_transfer::run() {
+    core_->check_may_wait();
+    who_.waits_for("rpc transfer");
+    submit();
+    core_->wait_for_end(who_, [this] { core_->moves().cancel(*this); });
+    return why;
+}
+
+void future_transfer::get_copy(scatter into) {
+    if (into.size() == 1) {
+        one_into_ = into.front();
+        return get({&one_into_, 1});
+    }
+    many_into_.assign(into.begin(), into.end());
+    get(many_into_);
+}
+
+void future_transfer::put_copy(gather from) {
+    if (from.size() == 1) {
+        one_from_ = from.front();
+        return put({&one_from_, 1});
+    }
+    many_from_.assign(from.begin(), from.end());
+    put(many_from_);
+}
+
+future<void> future_transfer::launch() noexcept {
+    on_abandon([](void* self) noexcept { static_cast<future_transfer*>(self)->abandoned(); }, this);
+    add_reference();  // The future's reference; ours is dropped in over().
+    future<void> later(*this);
+    submit();
+    return later;
+}
+
+bool future_transfer::abandoned() noexcept {
+    add_reference();  // Until release().
+    return request_cancel();
+}
+
+void future_transfer::over() noexcept {
+    if (why.what.ok()) {
+        set();
+    } else {
+        fail(std::move(why));
+    }
+    drop_reference();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/counter.hpp>
+#include <amalgam/fabric/port.hpp>
+#include <amalgam/rpc/detail/transfer.hpp>
+
+#include "rpc/memory/exposure_table.hpp"
+#include "rpc/peers/known_peers.hpp"
+
+namespace amalgam::detail {
+
+/// A piece of a transfer in flight at a port, with its part of the local segment list.
+struct transfer_piece : completion {
+    /// Pieces with more segments are made shorter.
+    static constexpr std::size_t max_segments = 16;
+
+    transfer_piece() noexcept : completion(&on_done) {}
+    static void on_done(completion& self, status what, std::size_t bytes) noexcept;
+
+    transfer_record* whose = nullptr;
+    transfer_piece* next = nullptr;  ///< In the transfer's list, or the free list.
+    std::size_t bytes = 0;
+    std::size_t count = 0;  ///< Segments.
+    bool canceled = false;
+    std::array<mutable_bytes, max_segments> into;
+    std::array<const_bytes, max_segments> from;
+};
+
+/// Counters of transfers.
+struct transfer_counts {
+    owned_counter begun;
+    owned_counter failed;
+    owned_counter bytes;
+};
+
+/// The transfers started by an engine. Each ends exactly once: by its last piece, a failure, its
+/// deadline, cancellation, loss of the peer, or the end of the engine.
+///
+/// Threads: the engine's stream.
+class transfers {
+public:
+    static constexpr std::size_t default_piece_bytes = std::size_t{1} << 20;
+    /// Limit of one transfer for bytes in flight ...
+    static constexpr std::size_t window_bytes = std::size_t{4} << 20;
+    static constexpr unsigned max_window = 16;
+    /// ... and for bytes per turn, if posting copies.
+    static constexpr std::size_t turn_bytes = std::size_t{1} << 20;
+
+    transfers(engine_core& core, known_peers& peers, const exposure_table& own) noexcept
+        : core_(core), peers_(peers), own_(own) {}
+
+    void open(std::span<const std::unique_ptr<port>> ports);
+    void begin(transfer_record& mine) noexcept;
+    void cancel(transfer_record& mine) noexcept;
+    /// Continues transfers waiting for this port, or for their turn. Returns how many pieces moved.
+    /// peer::self_port: those to ourselves.
+    std::size_t flush(std::uint16_t port) noexcept {
+        return waiting_ == 0 ? 0 : flush(list_of(port));
+    }
+    /// Some can continue without anything arriving.
+    bool runnable() const noexcept { return runnable_ != 0; }
+    void on_peer_down(peer_state& gone, status why) noexcept;
+    /// Ends all; new ones end with `closed`.
+    void close() noexcept;
+
+    /// A transfer made of several counts as pending from here,
+    void hold() noexcept { ++pending_; }
+    /// to here.
+    void let_go() noexcept;
+    std::size_t pending() const noexcept { return pending_; }
+    /// At rest: no record waits, and every piece is free. For tests.
+    bool is_at_rest() const noexcept;
+    bool is_closed() const noexcept { return closed_; }
+    const transfer_counts& counts() const noexcept { return counts_; }
+
+private:
+    friend struct transfer_piece;
+    struct waiting_list {
+        transfer_record* first = nullptr;
+        transfer_record* last = nullptr;
+    };
+    enum class step : std::uint8_t { moved, posted, full, stuck };
+
+    waiting_list& list_of(std::uint16_t port) noexcept {
+        return port == peer::self_port ? lists_.back() : lists_[port];
+    }
+    std::size_t flush(waiting_list& those) noexcept;
+    void link(transfer_record& mine, peer_state& there) noexcept;
+    void unlink(transfer_record& mine) noexcept;
+    void wait(transfer_record& mine, bool for_its_turn) noexcept;
+    void stop_waiting(transfer_record& mine) noexcept;
+    void arm(transfer_record& mine);
+    std::size_t advance(transfer_record& mine) noexcept;
+    step post_piece(transfer_record& mine) noexcept;
+    bool copy_own(transfer_record& mine, const transfer_piece& piece) noexcept;
+    void fill(transfer_record& mine, transfer_piece& piece) noexcept;
+    transfer_piece* take_piece() noexcept;
+    void give_back(transfer_piece& piece) noexcept;
+    void arrived(transfer_record& mine, std::size_t bytes) noexcept;
+    void piece_done(transfer_piece& piece, status what) noexcept;
+    void end(transfer_record& mine, status what, std::string_view text = {}) noexcept;
+    void let_go(transfer_record& mine) noexcept;
+    void limit_wait(transfer_record& mine) noexcept;
+    void cut_off(transfer_record& stuck) noexcept;
+    void explain(transfer_record& mine, status what, std::string_view text) noexcept;
+    const char* refuse(const transfer_record& mine, status& what) const noexcept;
+
+    engine_core& core_;
+    known_peers& peers_;
+    const exposure_table& own_;
+    std::vector<port*> ports_;
+    std::vector<waiting_list> lists_;  // One per port, then one for ourselves.
+    std::vector<std::unique_ptr<transfer_piece>> all_pieces_;
+    transfer_piece* free_pieces_ = nullptr;
+    std::size_t pending_ = 0;
+    std::size_t waiting_ = 0;
+    std::size_t runnable_ = 0;
+    bool closed_ = false;
+    transfer_counts counts_;
+};
+
+}  // namespace amalgam::detail

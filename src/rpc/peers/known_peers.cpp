@@ -1,0 +1,57 @@
+#include "rpc/peers/known_peers.hpp"
+
+#include <new>
+#include <utility>
+
+namespace amalgam::detail {
+
+void peer_state::set_verified(std::uint32_t procedure, bool yes) noexcept {
+    const std::size_t word = procedure / 64;
+    if (word >= verified_.size()) {
+        if (!yes) return;
+        try {
+            verified_.resize(word + 1);
+        } catch (const std::bad_alloc&) {
+            return;  // The names are sent once more.
+        }
+    }
+    const std::uint64_t bit = std::uint64_t{1} << procedure % 64;
+    verified_[word] = yes ? verified_[word] | bit : verified_[word] & ~bit;
+}
+
+peer_state& known_peers::meet(std::uint16_t port, peer_id id) {
+    if (peer_state* known = find(port, id)) return *known;
+    if (free_.empty()) {
+        // So that forget() never allocates.
+        if (free_.capacity() <= slots_.size()) free_.reserve(2 * slots_.size() + 8);
+        slots_.push_back(std::make_unique<peer_state>());
+        free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+    }
+    const std::uint32_t slot = free_.back();
+    by_id_.emplace(key{id, port}, slot);
+    free_.pop_back();
+    peer_state& fresh = *slots_[slot];
+    fresh.name = peer(owner_, port, slot, id);
+    return fresh;
+}
+
+peer_state* known_peers::look_up(std::uint16_t port, peer_id id) noexcept {
+    const auto at = by_id_.find(key{id, port});
+    if (at == by_id_.end()) return nullptr;
+    latest_ = slots_[at->second].get();
+    return latest_;
+}
+
+void known_peers::forget(peer_state& gone) noexcept {
+    by_id_.erase(key{gone.name.id(), static_cast<std::uint16_t>(gone.name.port())});
+    const std::uint32_t slot = gone.name.slot();
+    if (latest_ == &gone) latest_ = nullptr;
+    gone.name = peer();
+    gone.address.clear();
+    gone.verified_.clear();
+    gone.introduced = false;
+    gone.untold = false;
+    free_.push_back(slot);
+}
+
+}  // namespace amalgam::detail

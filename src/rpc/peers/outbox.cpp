@@ -1,0 +1,254 @@
+#include "rpc/peers/outbox.hpp"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <amalgam/core/detail/returned_child.hpp>
+
+namespace amalgam::detail {
+
+namespace {
+
+/// A message without completion: lives in front of its own bytes, in one buffer.
+struct copied_message final : outgoing {
+    copied_message(buffer around, std::shared_ptr<const void> held, owned_counter* lost) noexcept
+        : outgoing(&copied_message::on_sent),
+          home(std::move(around)),
+          owner(std::move(held)),
+          counts_loss(lost) {}
+
+    static void on_sent(completion& self, status what, std::size_t) noexcept {
+        auto& me = static_cast<copied_message&>(self);
+        if (!what.ok() && me.counts_loss != nullptr) me.counts_loss->add();
+        if (me.owner != nullptr) {
+            const ends_children of_the_owner;
+            me.owner.reset();
+        }
+        destroy(me);
+    }
+    static void destroy(copied_message& self) noexcept {
+        const buffer until_the_end = std::move(self.home);
+        self.~copied_message();
+    }
+
+    buffer home;
+    std::shared_ptr<const void> owner;  ///< Of a piece outside the buffer.
+    owned_counter* counts_loss;
+};
+
+std::size_t weight(const outgoing& answer) noexcept {
+    std::size_t bytes = outbox::answer_overhead_bytes;
+    for (std::size_t i = 0; i < answer.piece_count; ++i)
+        bytes += answer.pieces[i].size();
+    return bytes;
+}
+
+}  // namespace
+
+void outbox::open(std::span<const std::unique_ptr<port>> ports) {
+    for (const std::unique_ptr<port>& each : ports)
+        links_.push_back({each.get(), nullptr});
+    links_.push_back({});
+    spare_ = buffers_.take(spare_bytes);
+    closed_ = false;
+}
+
+outbox::link& outbox::link_to(std::uint16_t port) noexcept {
+    return port == peer::self_port ? links_.back() : links_[port];
+}
+
+posted outbox::post(const peer& to, outgoing& out) noexcept {
+    const gather pieces(out.pieces.data(), out.piece_count);
+    if (to.is_self()) return self_.post(out.tag, pieces);
+    return links_[to.port()].where->post_send(to.id(), out.tag, pieces, out);
+}
+
+outbox::result outbox::send(peer_state& there, outgoing& out) noexcept {
+    if (closed_) return result::closed;
+    out.to = there.name;
+    if (there.queue_first == nullptr) {
+        switch (post(there.name, out)) {
+            case posted::done:
+                return result::done;
+            case posted::pending:
+                out.where = outgoing::at::port;
+                return result::pending;
+            case posted::full:
+                break;
+        }
+    }
+    append(there, out);
+    return result::pending;
+}
+
+void outbox::append(peer_state& there, outgoing& out) noexcept {
+    out.where = outgoing::at::queue;
+    out.queue_of = &there;
+    outgoing* before = there.queue_last;
+    if (out.urgent) {
+        while (before != nullptr && !before->urgent)
+            before = before->previous;
+    }
+    out.previous = before;
+    out.next = before != nullptr ? before->next : there.queue_first;
+    (out.next != nullptr ? out.next->previous : there.queue_last) = &out;
+    (before != nullptr ? before->next : there.queue_first) = &out;
+    ++there.queued;
+    if (out.is_answer) count_unread(there, out, true);
+    queued_.fetch_add(1, std::memory_order_relaxed);
+    if (there.listed) return;
+    link& through = link_to(static_cast<std::uint16_t>(there.name.port()));
+    there.listed = true;
+    there.next_queued = std::exchange(through.first_queued, &there);
+}
+
+void outbox::count_unread(peer_state& there, const outgoing& out, bool more) noexcept {
+    const std::size_t bytes = weight(out);
+    there.unread_bytes += more ? bytes : -bytes;
+    if (there.name.is_self()) return;
+    more ? unread_bytes_.add(bytes) : unread_bytes_.subtract(bytes);
+}
+
+void outbox::unlink(peer_state& there, outgoing& out) noexcept {
+    (out.previous != nullptr ? out.previous->next : there.queue_first) = out.next;
+    (out.next != nullptr ? out.next->previous : there.queue_last) = out.previous;
+    out.where = outgoing::at::nowhere;
+    --there.queued;
+    if (out.is_answer) count_unread(there, out, false);
+    queued_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+[[gnu::noinline]] void outbox::fill_spare() noexcept {
+    spare_ = buffers_.try_take(spare_bytes);
+}
+
+[[gnu::noinline]] buffer outbox::take_spare(std::size_t bytes) noexcept {
+    return bytes <= spare_bytes ? std::move(spare_) : buffer();
+}
+
+bool outbox::send_copy(peer_state& there, std::uint64_t tag,
+                       std::initializer_list<const_bytes> pieces, copy_options how) noexcept {
+    if (closed_) return false;
+    std::size_t bytes = 0;
+    for (const const_bytes& piece : pieces)
+        bytes += piece.size();
+    const std::size_t room = sizeof(copied_message) + bytes + how.behind.size();
+    if (spare_.empty()) [[unlikely]]
+        fill_spare();
+    buffer around = buffers_.try_take(room);
+    if (around.empty()) [[unlikely]] {
+        around = take_spare(room);
+        if (around.empty()) return false;
+    }
+    std::byte* const home = around.data();
+    auto* const out =
+        ::new (home) copied_message(std::move(around), std::move(how.held.owner), how.counts_loss);
+    std::byte* at = home + sizeof(copied_message);
+    const auto copy = [&at](const const_bytes& piece) {
+        if (!piece.empty()) std::memcpy(at, piece.data(), piece.size());
+        at += piece.size();
+    };
+    out->tag = tag;
+    out->pieces[0] = {at, bytes};
+    out->piece_count = 1;
+    for (const const_bytes& piece : pieces)
+        copy(piece);
+    if (!how.held.bytes.empty()) out->pieces[out->piece_count++] = how.held.bytes;
+    if (!how.behind.empty()) out->pieces[out->piece_count++] = {at, how.behind.size()};
+    copy(how.behind);
+    out->is_answer = how.is_answer;
+    out->urgent = how.urgent;
+    if (send(there, *out) != result::pending) copied_message::destroy(*out);
+    return true;
+}
+
+void outbox::cut_off(const peer& there) noexcept {
+    if (!closed_ && !there.is_self()) links_[there.port()].where->close(there.id());
+}
+
+void outbox::withdraw(outgoing& out) noexcept {
+    if (out.where == outgoing::at::port) {
+        links_[out.to.port()].where->cancel(out);
+    } else if (out.where == outgoing::at::queue) {
+        // The peer table keeps a state while anything is queued there.
+        peer_state& there = *out.queue_of;
+        unlink(there, out);
+        if (there.queued <= max_queued_ / 2) release(there);
+        out.finish({errc::canceled}, 0);
+    }
+}
+
+void outbox::flush(link& through) noexcept {
+    for (peer_state** at = &through.first_queued; *at != nullptr;) {
+        peer_state& there = **at;
+        while (outgoing* const out = there.queue_first) {
+            const posted how = post(there.name, *out);
+            if (how == posted::full) break;
+            unlink(there, *out);
+            if (how == posted::pending) {
+                out->where = outgoing::at::port;
+            } else {
+                out->finish({}, 0);
+            }
+        }
+        if (there.queued <= max_queued_ / 2) release(there);
+        if (there.queue_first == nullptr) {
+            there.listed = false;
+            *at = std::exchange(there.next_queued, nullptr);
+        } else {
+            at = &there.next_queued;
+        }
+    }
+}
+
+void outbox::drop(peer_state& gone, status why) noexcept {
+    while (outgoing* const out = gone.queue_first) {
+        unlink(gone, *out);
+        out->finish(why, 0);
+    }
+    release(gone);
+    if (!std::exchange(gone.listed, false)) return;
+    link& through = link_to(static_cast<std::uint16_t>(gone.name.port()));
+    peer_state** at = &through.first_queued;
+    while (*at != &gone)
+        at = &(*at)->next_queued;
+    *at = std::exchange(gone.next_queued, nullptr);
+}
+
+void outbox::close() noexcept {
+    closed_ = true;
+    for (link& each : links_) {
+        while (each.first_queued != nullptr)
+            drop(*each.first_queued, {errc::closed});
+    }
+    self_.clear();
+}
+
+bool outbox::admit(peer_state& there, admission& me) noexcept {
+    if (closed_ || !must_wait(there)) return true;
+    admission** at = &there.admissions;
+    while (*at != nullptr)
+        at = &(*at)->next;
+    *at = &me;
+    return false;
+}
+
+void outbox::release(peer_state& there) noexcept {
+    admission* each = std::exchange(there.admissions, nullptr);
+    while (each != nullptr) {
+        admission* const next = each->next;  // Read first: the waiter is destroyed once unparked.
+        each->who.unpark();
+        each = next;
+    }
+}
+
+bool outbox::idle() const noexcept {
+    if (queued() != 0 || !self_.empty()) return false;
+    for (const link& each : links_) {
+        if (each.where != nullptr && each.where->open_operations() != 0) return false;
+    }
+    return true;
+}
+
+}  // namespace amalgam::detail

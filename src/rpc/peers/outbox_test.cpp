@@ -1,0 +1,214 @@
+#include "rpc/peers/outbox.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/fabric/loop.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "rpc/engine/core.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+/// A message that records how it ended, and when.
+struct traced final : outgoing {
+    traced(std::string what, std::vector<std::string>& into)
+        : outgoing(&on_sent), text(std::move(what)), log(into) {
+        pieces[0] = {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+        piece_count = 1;
+    }
+    static void on_sent(completion& self, status what, std::size_t) noexcept {
+        auto& me = static_cast<traced&>(self);
+        me.where = at::nowhere;
+        me.log.push_back(me.text + " " + std::string(name(what.code)));
+    }
+    std::string text;
+    std::vector<std::string>& log;
+};
+
+struct collects final : message_sink {
+    void on_message(message& arrived) noexcept override {
+        const const_bytes bytes = arrived.bytes();
+        got.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    std::vector<std::string> got;
+};
+
+/// An outbox over a port whose link is full after one message of 8 bytes; moves only when driven.
+struct narrow {
+    loop_network net{{.inline_bytes = 64, .link_bytes = 8}};
+    engine owner{net.port("owner")};  // Only to provide an owner for peers.
+    std::vector<std::unique_ptr<port>> ports;
+    std::unique_ptr<port> far = net.port("far");
+    collects sink;
+    buffer_pool buffers;
+    known_peers peers{owner.core()};
+    outbox out{buffers, 4};
+    peer_state* there = nullptr;
+    std::vector<std::string> log;
+
+    narrow() {
+        ports.push_back(net.port("near"));
+        far->set_sink(&sink);
+        out.open(ports);
+        there = &peers.meet(0, ports[0]->lookup("loop://far").value());
+    }
+    ~narrow() { out.close(); }
+    void settle() {
+        for (int i = 0; i < 20; ++i) {
+            net.run_until_idle();
+            out.flush(0);
+        }
+    }
+};
+
+TEST(outbox, what_a_full_port_refuses_goes_out_later_in_order) {
+    narrow n;
+    std::vector<std::unique_ptr<traced>> all;
+    std::vector<std::string> sent;
+    std::size_t waiting = 0;
+    for (char c = 'a'; c <= 'f'; ++c) {
+        sent.emplace_back(8, c);
+        all.push_back(std::make_unique<traced>(sent.back(), n.log));
+        waiting += n.out.send(*n.there, *all.back()) == outbox::result::pending ? 1 : 0;
+    }
+    EXPECT_GE(waiting, 4u);
+    EXPECT_EQ(n.out.queued(), waiting);
+    EXPECT_FALSE(n.out.idle());
+    n.settle();
+    EXPECT_EQ(n.sink.got, sent);
+    EXPECT_EQ(n.log.size(), waiting);
+    EXPECT_EQ(n.out.queued(), 0u);
+    EXPECT_TRUE(n.out.idle());
+}
+
+TEST(outbox, a_withdrawn_message_is_not_sent_and_completes_as_canceled) {
+    narrow n;
+    traced first(std::string(8, '1'), n.log), second("second", n.log), third("third", n.log);
+    (void)n.out.send(*n.there, first);
+    ASSERT_EQ(n.out.send(*n.there, second), outbox::result::pending);
+    ASSERT_EQ(n.out.send(*n.there, third), outbox::result::pending);
+    n.out.withdraw(second);
+    EXPECT_EQ(n.log.back(), "second canceled");
+    n.settle();
+    EXPECT_EQ(n.sink.got, (std::vector<std::string>{std::string(8, '1'), "third"}));
+    EXPECT_EQ(n.log.back(), "third ok");
+}
+
+TEST(outbox, messages_to_a_lost_peer_complete_with_the_reason) {
+    narrow n;
+    traced first(std::string(8, '1'), n.log), second("second", n.log);
+    (void)n.out.send(*n.there, first);
+    ASSERT_EQ(n.out.send(*n.there, second), outbox::result::pending);
+    n.out.drop(*n.there, {errc::disconnected});
+    EXPECT_EQ(n.log.back(), "second disconnected");
+    EXPECT_EQ(n.out.queued(), 0u);
+}
+
+TEST(outbox, closing_completes_what_is_queued_and_refuses_the_rest) {
+    narrow n;
+    traced first(std::string(8, '1'), n.log), second("second", n.log), third("third", n.log);
+    (void)n.out.send(*n.there, first);
+    ASSERT_EQ(n.out.send(*n.there, second), outbox::result::pending);
+    n.out.close();
+    EXPECT_EQ(n.log.back(), "second closed");
+    EXPECT_EQ(n.out.send(*n.there, third), outbox::result::closed);
+    EXPECT_FALSE(n.out.send_copy(*n.there, 1, {third.pieces[0]}));
+}
+
+TEST(outbox, copies_are_sent_whole_and_behind_what_waits) {
+    narrow n;
+    traced first(std::string(8, '1'), n.log);
+    (void)n.out.send(*n.there, first);
+    const std::string head = "head,", tail(500, 't');
+    EXPECT_TRUE(n.out.send_copy(*n.there, 3, {as_bytes(head), const_bytes{}, as_bytes(tail)}));
+    n.settle();
+    EXPECT_EQ(n.sink.got, (std::vector<std::string>{std::string(8, '1'), head + tail}));
+}
+
+TEST(outbox, who_waits_for_room_goes_on_when_half_of_it_is_there) {
+    narrow n;
+    std::vector<std::unique_ptr<traced>> all;
+    for (char c = 'a'; c <= 'f'; ++c) {
+        all.push_back(std::make_unique<traced>(std::string(8, c), n.log));
+        (void)n.out.send(*n.there, *all.back());
+    }
+    ASSERT_TRUE(n.out.must_wait(*n.there));
+    admission me;
+    ASSERT_FALSE(n.out.admit(*n.there, me));
+    while (n.out.queued() > 2) {
+        EXPECT_FALSE(me.who.park_until(clock::time_point{}));
+        n.out.withdraw(*all[all.size() - 1]);
+        all.pop_back();
+    }
+    me.who.park();  // Returns.
+    EXPECT_TRUE(n.out.admit(*n.there, me));
+    n.settle();
+}
+
+TEST(outbox, who_waits_for_room_goes_on_when_the_peer_is_lost_or_this_is_closed) {
+    for (const bool closes : {false, true}) {
+        narrow n;
+        std::vector<std::unique_ptr<traced>> all;
+        for (char c = 'a'; c <= 'f'; ++c) {
+            all.push_back(std::make_unique<traced>(std::string(8, c), n.log));
+            (void)n.out.send(*n.there, *all.back());
+        }
+        admission me, other;
+        ASSERT_FALSE(n.out.admit(*n.there, me));
+        ASSERT_FALSE(n.out.admit(*n.there, other));
+        closes ? n.out.close() : n.out.drop(*n.there, {errc::disconnected});
+        // Fails unless both have been unparked.
+        EXPECT_TRUE(me.who.park_until(clock::time_point{}));
+        EXPECT_TRUE(other.who.park_until(clock::time_point{}));
+    }
+}
+
+TEST(self_link, delivers_copies_in_order_and_is_full_at_its_limit) {
+    buffer_pool buffers;
+    self_link link(buffers);
+    collects sink;
+    std::string text = "one";
+    const_bytes piece = as_bytes(text);
+    EXPECT_EQ(link.post(1, gather(&piece, 1)), posted::done);
+    text = "two";
+    EXPECT_EQ(link.post(2, gather(&piece, 1)), posted::done);
+    text = "xxx";
+    EXPECT_FALSE(link.empty());
+    EXPECT_EQ(link.deliver(sink), 2u);
+    EXPECT_EQ(sink.got, (std::vector<std::string>{"one", "two"}));
+    EXPECT_TRUE(link.empty());
+    EXPECT_EQ(link.deliver(sink), 0u);
+    for (std::size_t i = 0; i < self_link::max_waiting; ++i)
+        ASSERT_EQ(link.post(i, gather(&piece, 1)), posted::done);
+    EXPECT_EQ(link.post(0, gather(&piece, 1)), posted::full);
+}
+
+TEST(known_peers, a_forgotten_peer_is_not_found_and_its_slot_serves_another) {
+    loop_network net;
+    engine owner{net.port("owner")};
+    known_peers peers(owner.core());
+    peer_state& first = peers.meet(0, peer_id{10});
+    const peer name = first.name;
+    first.set_verified(70, true);
+    EXPECT_TRUE(first.verified(70));
+    EXPECT_FALSE(first.verified(69));
+    EXPECT_EQ(&peers.meet(0, peer_id{10}), &first);
+    EXPECT_NE(&peers.meet(1, peer_id{10}), &first);
+    EXPECT_EQ(peers.find(name), &first);
+    peers.forget(first);
+    EXPECT_EQ(peers.find(name), nullptr);
+    EXPECT_EQ(peers.find(0, peer_id{10}), nullptr);
+    peer_state& next = peers.meet(0, peer_id{11});
+    EXPECT_EQ(&next, &first);
+    EXPECT_FALSE(next.verified(70));
+    EXPECT_EQ(peers.find(name), nullptr);
+}
+
+}  // namespace
+}  // namespace amalgam::detail

@@ -1,0 +1,52 @@
+#include "rpc/peers/port_link.hpp"
+
+#include "rpc/engine/core.hpp"
+
+namespace amalgam::detail {
+
+std::size_t port_link::poll() noexcept {
+    const engine_core::busy handlers_run(core_);
+    std::size_t happened = where_.progress(budget);
+    outbox& out = core_.out();
+    out.flush(index_);
+    happened += core_.moves().flush(index_);
+    if (index_ == 0) {
+        if (!out.self().empty()) happened += out.self().deliver(core_.self_sink());
+        out.flush(peer::self_port);
+    }
+    if (index_ == 0) happened += core_.moves().flush(peer::self_port);
+    core_.look_whether_quiet();
+    return happened;
+}
+
+int port_link::wait_handle() const noexcept {
+    return where_.wait_handle();
+}
+
+bool port_link::prepare_to_sleep() noexcept {
+    // Messages to ourselves come only from this stream. Any queued without one in delivery wait for
+    // memory, which nobody signals.
+    outbox& out = core_.out();
+    return out.self().empty() && !out.is_queued_to_self() && !core_.moves().runnable() &&
+           where_.prepare_to_sleep();
+}
+
+void port_link::on_message(message& arrived) noexcept {
+    core_.on_message(index_, arrived);
+}
+
+void port_link::on_peer_down(peer_id gone, status why) noexcept {
+    core_.on_peer_down(index_, gone, why);
+}
+
+std::size_t stream_driver::run_ready() noexcept {
+    const std::size_t happened = stream_.run_ready();
+    core_.settle();  // This may be gone afterwards.
+    return happened;
+}
+
+void self_sink::on_message(message& arrived) noexcept {
+    core_.on_message(peer::self_port, arrived);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,218 @@
+#include "rpc/wire/wire.hpp"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/random.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+using namespace std::chrono_literals;
+using bytes = std::vector<std::byte>;
+
+bytes request(bool named, std::string_view names, std::string_view arguments) {
+    bytes all(request_bytes);
+    write_request(all.data(), {.flags = named ? wire_flag::named : std::uint8_t{0},
+                               .provider = 3,
+                               .microseconds = 7,
+                               .procedure = 0x1122334455667788});
+    for (const std::string_view part : {names, arguments}) {
+        for (char c : part)
+            all.push_back(static_cast<std::byte>(c));
+    }
+    return all;
+}
+
+TEST(rpc_wire, a_request_is_laid_out_as_documented) {
+    const bytes all = request(false, "", "ab");
+    const unsigned char expected[] = {0x21, 0,    3,    0,    7,    0,    0,    0,   0x88,
+                                      0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 'a', 'b'};
+    ASSERT_EQ(all.size(), sizeof expected);
+    EXPECT_EQ(std::memcmp(all.data(), expected, sizeof expected), 0);
+}
+
+TEST(rpc_wire, two_ints_fit_an_inline_slot_with_their_header) {
+    EXPECT_LE(request_bytes + 2 * sizeof(int), 48u);
+    EXPECT_LE(reply_bytes + sizeof(int), 48u);
+}
+
+TEST(rpc_wire, a_named_request_says_both_texts_and_keeps_arguments_aligned) {
+    const std::string names = names_text("sum", "i32(i32,i32)");
+    EXPECT_EQ(names.size() % 8, 0u);
+    const bytes all = request(true, names, "arguments");
+    parsed_message parsed;
+    ASSERT_EQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::request);
+    EXPECT_EQ(parsed.provider, 3u);
+    EXPECT_EQ(parsed.microseconds, 7u);
+    EXPECT_EQ(parsed.procedure, 0x1122334455667788u);
+    EXPECT_EQ(parsed.name, "sum");
+    EXPECT_EQ(parsed.signature, "i32(i32,i32)");
+    EXPECT_EQ(as_text(parsed.body), "arguments");
+    EXPECT_EQ((parsed.body.data() - all.data()) % 8, 0);
+}
+
+TEST(rpc_wire, replies_verdicts_and_cancels_come_back) {
+    std::byte all[verdict_bytes];
+    parsed_message parsed;
+    write_reply(all, {errc::handler_failed, -5});
+    ASSERT_EQ(parse(const_bytes(all, reply_bytes), parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::reply);
+    EXPECT_EQ(parsed.what, errc::handler_failed);
+    EXPECT_EQ(parsed.what.native, -5);
+    write_verdict(all, {errc::mismatch}, 99);
+    ASSERT_EQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::verdict);
+    EXPECT_EQ(parsed.what, errc::mismatch);
+    EXPECT_EQ(parsed.procedure, 99u);
+    write_cancel(all);
+    ASSERT_EQ(parse(const_bytes(all, cancel_bytes), parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::cancel);
+}
+
+TEST(rpc_wire, a_code_that_is_none_of_ours_goes_as_handler_failed_with_it_inside) {
+    std::byte all[verdict_bytes];
+    parsed_message parsed;
+    write_reply(all, {static_cast<errc>(200), 5});
+    ASSERT_EQ(parse(const_bytes(all, reply_bytes), parsed), nullptr);
+    EXPECT_EQ(parsed.what, errc::handler_failed);
+    EXPECT_EQ(parsed.what.handler_code(), static_cast<errc>(200));
+    write_verdict(all, {static_cast<errc>(200)}, 3);
+    ASSERT_EQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.what.handler_code(), static_cast<errc>(200));
+}
+
+TEST(rpc_wire, what_is_no_message_is_refused) {
+    parsed_message parsed;
+    EXPECT_STREQ(parse({}, parsed), "it is empty");
+    const auto refused = [&](bytes all) { return parse(all, parsed) != nullptr; };
+    for (std::size_t length = 0; length < request_bytes; ++length) {
+        bytes all = request(false, "", "");
+        all.resize(length);
+        EXPECT_TRUE(refused(all)) << length;
+    }
+    const std::string names = names_text("f", "void()");
+    for (std::size_t length = request_bytes; length < request_bytes + names.size(); ++length) {
+        bytes all = request(true, names, "");
+        all.resize(length);
+        EXPECT_TRUE(refused(all)) << length;
+    }
+    const auto changed = [](std::size_t at, int value) {
+        bytes all = request(false, "", "");
+        all[at] = static_cast<std::byte>(value);
+        return all;
+    };
+    EXPECT_TRUE(refused(changed(0, 0x11)));  // Another version.
+    EXPECT_TRUE(refused(changed(0, 0x2f)));  // Another kind.
+    EXPECT_TRUE(refused(changed(1, 128)));   // An unknown flag.
+    EXPECT_TRUE(refused({std::byte{0x23}, std::byte{200}, {}, {}, {}, {}, {}, {}}));  // The status.
+    EXPECT_TRUE(refused({std::byte{0x23}, {}, std::byte{1}, {}, {}, {}, {}, {}}));    // Flags.
+    EXPECT_TRUE(refused({std::byte{0x23}, {}, {}, std::byte{1}, {}, {}, {}, {}}));    // Reserved.
+    for (std::size_t at = 1; at < cancel_bytes; ++at) {
+        bytes cancel(cancel_bytes);
+        write_cancel(cancel.data());
+        cancel[at] = std::byte{1};
+        EXPECT_TRUE(refused(cancel)) << at;
+    }
+}
+
+TEST(rpc_wire, extras_are_found_by_key_and_unknown_ones_are_skipped) {
+    std::vector<std::byte> extras;
+    const bytes trace(32, std::byte{7});
+    add_extra(extras, static_cast<extra>(999), as_bytes("of a later version"));
+    add_metadata(extras, "user", "ann");
+    add_metadata(extras, "us", "b");
+    add_extra(extras, extra::trace, trace);
+    EXPECT_EQ(extras.size() % 8, 0u);
+    bytes all(request_bytes);
+    write_request(all.data(), {.flags = wire_flag::named | wire_flag::extras});
+    all.insert(all.end(), extras.begin(), extras.end());
+    const std::string names = names_text("f", "void()");
+    all.insert(all.end(), as_bytes(names).begin(), as_bytes(names).end());
+    all.push_back(std::byte{42});
+    parsed_message parsed;
+    ASSERT_STREQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(find_metadata(parsed.extras, "user"), "ann");
+    EXPECT_EQ(find_metadata(parsed.extras, "us"), "b");
+    EXPECT_EQ(find_metadata(parsed.extras, "u"), std::nullopt);
+    EXPECT_EQ(find_extra(parsed.extras, extra::trace).size(), 32u);
+    EXPECT_TRUE(find_extra(parsed.extras, extra::loans).empty());
+    EXPECT_EQ(parsed.name, "f");
+    EXPECT_EQ(parsed.body.size(), 1u);
+    for (std::size_t length = request_bytes; length + 1 < all.size(); ++length) {
+        EXPECT_NE(parse(const_bytes(all).first(length), parsed), nullptr) << length;
+    }
+}
+
+TEST(rpc_wire, extras_of_the_wrong_shape_are_refused) {
+    const auto refused = [](extra key, std::size_t size) {
+        std::vector<std::byte> extras;
+        add_extra(extras, key, bytes(size));
+        bytes all(reply_bytes);
+        write_reply(all.data(), {}, wire_flag::extras);
+        all.insert(all.end(), extras.begin(), extras.end());
+        parsed_message parsed;
+        return parse(all, parsed) != nullptr;
+    };
+    EXPECT_TRUE(refused(extra::trace, 31));
+    EXPECT_TRUE(refused(extra::loans, 12));
+    EXPECT_TRUE(refused(extra::elsewhere, 48));
+    EXPECT_TRUE(refused(extra::window, 4));
+    EXPECT_TRUE(refused(extra::checksum, 8));
+    EXPECT_FALSE(refused(extra::loans, 16));
+    std::vector<std::byte> extras;
+    EXPECT_THROW(add_extra(extras, extra::metadata, bytes(max_extras_bytes)), error);
+}
+
+TEST(rpc_wire, extra_whose_length_changed_after_it_was_parsed_is_not_found) {
+    for (const extra key : {extra::trace, extra::elsewhere, extra::checksum, extra::window}) {
+        std::vector<std::byte> extras;
+        const std::vector<std::byte> value(key == extra::trace       ? 32
+                                           : key == extra::elsewhere ? 40
+                                           : key == extra::window    ? 8
+                                                                     : 4);
+        add_extra(extras, key, value);
+        ASSERT_EQ(find_extra(extras, key).size(), value.size());
+        // A sender over shared memory can do this; the length is 4 bytes after the key.
+        store_le(extras.data() + 8 + 4, std::uint32_t{1});
+        EXPECT_TRUE(find_extra(extras, key).empty());
+    }
+}
+
+TEST(rpc_wire, credits_and_releases_come_back) {
+    bytes all(credit_bytes);
+    parsed_message parsed;
+    write_credit(all.data(), 12);
+    ASSERT_STREQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::credit);
+    EXPECT_EQ(parsed.items, 12u);
+    all.resize(release_bytes + 16);
+    write_release(all.data());
+    ASSERT_STREQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.body.size(), 16u);
+    all.resize(release_bytes + 15);
+    EXPECT_STREQ(parse(all, parsed), "it has the wrong length");
+}
+
+TEST(rpc_wire, ids_differ_by_name_and_by_signature) {
+    EXPECT_EQ(procedure_id("f", "void()"), procedure_id("f", "void()"));
+    EXPECT_NE(procedure_id("f", "void()"), procedure_id("g", "void()"));
+    EXPECT_NE(procedure_id("f", "void()"), procedure_id("f", "void(i32)"));
+    EXPECT_NE(procedure_id("fv", "oid()"), procedure_id("f", "void()"));
+}
+
+TEST(rpc_wire, time_left_travels_in_whole_microseconds_and_never_as_none) {
+    EXPECT_EQ(to_microseconds(0ns), 1u);
+    EXPECT_EQ(to_microseconds(-5s), 1u);
+    EXPECT_EQ(to_microseconds(1ns), 1u);
+    EXPECT_EQ(to_microseconds(1001ns), 2u);
+    EXPECT_EQ(to_microseconds(1h), 3'600'000'000u);
+    EXPECT_EQ(to_microseconds(1h + 1ns), 0u);
+}
+
+}  // namespace
+}  // namespace amalgam::detail

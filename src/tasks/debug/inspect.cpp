@@ -1,0 +1,247 @@
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <amalgam/core/detail/pinned_library.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/tasks/inspect.hpp>
+
+#include "tasks/debug/running_trace.hpp"
+#include "tasks/debug/stack_trace.hpp"
+#include "tasks/streams/stream.hpp"
+#include "tasks/ult/core.hpp"
+#include "tasks/ult/registry.hpp"
+
+namespace amalgam {
+
+const char* name(ult_state state) noexcept {
+    switch (state) {
+        case ult_state::ready:
+            return "ready";
+        case ult_state::running:
+            return "running";
+        case ult_state::parked:
+            return "parked";
+    }
+    return "unknown";
+}
+
+namespace {
+
+using frames = std::array<std::uintptr_t, 64>;
+
+void keep(const frames& seen, std::size_t count, ult_info& of) {
+    for (std::size_t i = 0; i < count; ++i)
+        of.trace.push_back({seen[i], {}});
+}
+
+}  // namespace
+
+struct detail::ult_registry::listing {
+    std::vector<ult_info> all;
+    /// Those that were running. They are traced last: their threads may take a while to answer.
+    std::vector<std::pair<std::size_t, running_ult>> running;
+};
+
+// A hold freezes what is on a stack; a ULT that was inspected may continue at once.
+void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces, listing& into) {
+    const hold still(at);
+    for (ult_core* each : at) {
+        ult_info one;
+        one.id = each;
+        one.home = each->home();
+        if (one.home == nullptr) continue;  // it has just ended
+        one.name = each->name_seen();
+        if (const stream* where = still.running(*each)) {
+            one.state = ult_state::running;
+            one.stream = where->options().name;
+            into.running.push_back({into.all.size(), {where, where->thread_seen(), each}});
+        } else {
+            if (const stream* of = still.stream_of(*one.home)) one.stream = of->options().name;
+            const waiter* const what = each->waiting_on.load(std::memory_order_relaxed);
+            if (what != nullptr && what->state_.load(std::memory_order_acquire) == waiter::parked) {
+                one.state = ult_state::parked;
+                one.waits_for = what->what_;
+                one.waited = time_since(each->parked_at);
+            }
+            if (with_traces) {
+                frames seen;
+                keep(seen, trace_suspended(each->saved.stack.pointer, each->memory().top(), seen),
+                     one);
+            }
+        }
+        hold::let_go(*each);
+        into.all.push_back(std::move(one));
+    }
+}
+
+// The lock keeps stacks mapped. ULTs are held in batches: those of a server must keep running.
+std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
+    constexpr std::size_t held_at_once = 256;
+    listing found;
+    std::vector<ult_core*> some;
+    some.reserve(held_at_once);
+    std::unique_lock hold_list(lock_);
+    for (ult_core* each = first_; each != nullptr; each = each->next_known_) {
+        if (each->home() != nullptr && !each->was_left_behind()) some.push_back(each);
+        if (some.size() < held_at_once) continue;
+        look(some, with_traces, found);
+        some.clear();
+    }
+    if (!some.empty()) look(some, with_traces, found);
+    hold_list.unlock();
+    if (with_traces) {
+        for (const auto& [index, what] : found.running) {
+            frames seen;
+            keep(seen, trace_running(what, seen), found.all[index]);
+        }
+    }
+    return std::move(found.all);
+}
+
+std::vector<ult_info> list_ults(bool with_traces) {
+    auto all = detail::ult_registry::list(with_traces);
+    for (ult_info& each : all) {
+        for (ult_frame& frame : each.trace)
+            frame.text = detail::describe_address(frame.address);
+    }
+    return all;
+}
+
+namespace {
+
+/// While it exists, writing to a pipe without a reader only gives EPIPE, no signal.
+class no_broken_pipe_signal {
+public:
+    no_broken_pipe_signal() noexcept {
+        sigemptyset(&broken_pipe_);
+        sigaddset(&broken_pipe_, SIGPIPE);
+        was_pending_ = is_pending();
+        ::pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
+    }
+    ~no_broken_pipe_signal() {
+        constexpr timespec now{};
+        if (!was_pending_ && is_pending()) ::sigtimedwait(&broken_pipe_, nullptr, &now);
+        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    no_broken_pipe_signal(const no_broken_pipe_signal&) = delete;
+    no_broken_pipe_signal& operator=(const no_broken_pipe_signal&) = delete;
+
+private:
+    static bool is_pending() noexcept {
+        sigset_t pending;
+        return ::sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
+    }
+    sigset_t broken_pipe_;
+    sigset_t before_;
+    bool was_pending_;
+};
+
+}  // namespace
+
+void print_ults(int fd) {
+    std::string text;
+    for (const ult_info& each : list_ults(true)) {
+        text += fmt::format("ULT '{}' ({}) {}", each.name, each.id, name(each.state));
+        if (each.state == ult_state::parked) {
+            const std::chrono::duration<double> seconds = each.waited;
+            text += fmt::format(" for {:.3f} s, waits for {}", seconds.count(), each.waits_for);
+        }
+        text += each.stream.empty()
+                    ? fmt::format(", pool {}\n", static_cast<const void*>(each.home))
+                    : fmt::format(", stream '{}'\n", each.stream);
+        for (std::size_t i = 0; i < each.trace.size(); ++i)
+            text += fmt::format("    #{} {:#x} {}\n", i, each.trace[i].address, each.trace[i].text);
+    }
+    const no_broken_pipe_signal survives;
+    for (std::string_view left = text; !left.empty();) {
+        const ssize_t written = ::write(fd, left.data(), left.size());
+        if (written > 0) {
+            left.remove_prefix(static_cast<std::size_t>(written));
+        } else if (written == 0 || errno != EINTR) {
+            return;
+        }
+    }
+}
+
+namespace {
+
+std::atomic<int> asks_to_print{-1};
+std::atomic<pid_t> printing_process{0};
+
+// A fork() child has the handler and the descriptor, but not the thread: writing there would make
+// its parent print.
+extern "C" void amalgam_ask_to_print(int) {
+    const int before = errno;
+    if (::getpid() != printing_process.load(std::memory_order_relaxed)) return;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written =
+        ::write(asks_to_print.load(std::memory_order_relaxed), &one, sizeof one);
+    errno = before;
+}
+
+void start_printer() {
+    unique_fd asked(::eventfd(0, EFD_CLOEXEC));
+    if (!asked) {
+        throw error(status{errc::no_memory, errno},
+                    "no descriptor to print ULTs on a signal: the process has too many open files; "
+                    "raise its limit (ulimit -n)");
+    }
+    const int fd = asked.get();
+    try {
+        std::thread([fd] {
+            for (std::uint64_t times = 0; ::read(fd, &times, sizeof times) > 0 || errno == EINTR;) {
+                try {
+                    if (times != 0) print_ults(STDERR_FILENO);
+                } catch (const std::exception&) {
+                    continue;  // out of memory for the list: ask again
+                }
+            }
+        }).detach();
+    } catch (const std::system_error& why) {
+        throw error(status{errc::no_memory, why.code().value()},
+                    fmt::format("no thread to print ULTs on a signal: {}; raise the limit on "
+                                "processes (ulimit -u)",
+                                why.what()));
+    }
+    asks_to_print.store(asked.release(), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void print_ults_on_signal(int signal_number) {
+    static std::mutex one_at_a_time;
+    const std::lock_guard hold(one_at_a_time);
+    detail::pin_library();
+    // A fork() child that asks gets its own printing thread.
+    if (printing_process.load(std::memory_order_relaxed) != ::getpid()) {
+        const int of_parent = asks_to_print.exchange(-1, std::memory_order_relaxed);
+        if (of_parent >= 0) ::close(of_parent);
+        start_printer();
+        printing_process.store(::getpid(), std::memory_order_relaxed);
+    }
+    struct sigaction wanted {};
+    wanted.sa_handler = amalgam_ask_to_print;
+    wanted.sa_flags = SA_RESTART | SA_ONSTACK;
+    sigemptyset(&wanted.sa_mask);
+    if (::sigaction(signal_number, &wanted, nullptr) == 0) return;
+    const int why = errno;
+    throw error(status{errc::invalid, why},
+                fmt::format("signal {} cannot print ULTs ({}): give one that a program may handle, "
+                            "as SIGUSR1",
+                            signal_number, std::strerror(why)));
+}
+
+}  // namespace amalgam

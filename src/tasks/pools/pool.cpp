@@ -1,0 +1,138 @@
+#include <memory>
+
+#include <amalgam/tasks/pool.hpp>
+
+#include "tasks/streams/bell.hpp"
+#include "tasks/streams/stream.hpp"
+#include "tasks/ult/core.hpp"
+#include "tasks/ult/left_behind.hpp"
+
+namespace amalgam {
+
+void work_unit::move_to(pool& where) noexcept {
+    pool* const before = home();
+    if (before == &where) return;
+    if (run_ == &detail::ult_core::run_unit) {
+        where.count_ults(1);
+        if (before != nullptr) before->count_ults(-1);
+    }
+    home_.store(&where, std::memory_order_relaxed);
+}
+
+void work_unit::make_ready() noexcept {
+    pool* where = home();
+    if (where == nullptr) {
+        detail::stream* const here = detail::stream::current();
+        if (here == nullptr) return run();
+        where = &here->main_pool();
+    }
+    where->push(*this);
+}
+
+pool::~pool() {
+    detail::left_behind::end_homeless(*this);
+    for (server* each = own_.next.load(std::memory_order_relaxed); each != nullptr;) {
+        const std::unique_ptr<server> freed(each);
+        each = each->next.load(std::memory_order_relaxed);
+    }
+}
+
+bool pool::served() const noexcept {
+    for (const server* each = &own_; each != nullptr;
+         each = each->next.load(std::memory_order_acquire)) {
+        if (each->who.load(std::memory_order_relaxed) != nullptr) return true;
+    }
+    return false;
+}
+
+[[gnu::noinline]] bool pool::on_own_stream() const noexcept {
+    return detail::stream::calls_for(*this);
+}
+
+void pool::notify() noexcept {
+    wake(claim_sleeper());
+}
+
+detail::bell* pool::claim_sleeper() noexcept {
+    for (server* each = &own_; each != nullptr; each = each->next.load(std::memory_order_acquire)) {
+        detail::bell* const bell = each->bell.load(std::memory_order_acquire);
+        if (bell != nullptr && bell->claim()) return bell;
+    }
+    return nullptr;
+}
+
+void pool::wake(detail::bell* claimed) noexcept {
+    if (claimed != nullptr) claimed->strike();
+}
+
+bool pool::attach(detail::stream& who, detail::bell& bell, bool as_main) {
+    const auto take = [&](server& slot) {
+        detail::stream* expected = nullptr;
+        if (!slot.who.compare_exchange_strong(expected, &who)) return false;
+        slot.bell.store(&bell);
+        slot.stays.store(who.stays());
+        return true;
+    };
+    if ((as_main || access_ == pool_access::one_stream) && take(own_)) {
+        server_changed();
+        return true;
+    }
+    if (access_ == pool_access::one_stream) return false;
+    std::atomic<server*>* end = &own_.next;
+    for (server* each = end->load(); each != nullptr; each = end->load()) {
+        if (take(*each)) return true;
+        end = &each->next;
+    }
+    auto more = std::make_unique<server>();
+    take(*more);
+    server* last = nullptr;
+    while (!end->compare_exchange_strong(last, more.get())) {
+        end = &last->next;
+        last = nullptr;
+    }
+    more.release();
+    return true;
+}
+
+void pool::prepare_to_detach(const detail::stream& who) noexcept {
+    for (server* each = &own_; each != nullptr; each = each->next.load()) {
+        if (each->who.load() == &who) each->stays.store(false);
+    }
+}
+
+bool pool::served_on_after(const detail::stream& who) const noexcept {
+    for (const server* each = &own_; each != nullptr; each = each->next.load()) {
+        const detail::stream* const other = each->who.load();
+        if (other != nullptr && other != &who && each->stays.load()) return true;
+    }
+    return false;
+}
+
+bool pool::served_by(const detail::stream& who) const noexcept {
+    for (const server* each = &own_; each != nullptr; each = each->next.load()) {
+        if (each->who.load() == &who) return true;
+    }
+    return false;
+}
+
+void pool::detach(const detail::stream& who) noexcept {
+    for (server* each = &own_; each != nullptr; each = each->next.load()) {
+        if (each->who.load() != &who) continue;
+        each->bell.store(nullptr);  // a thread that has just read it may ring it: harmless
+        server_changed();
+        each->stays.store(false);
+        each->who.store(nullptr);
+        return;
+    }
+}
+
+void pool::detach_in_child(const detail::stream& who) noexcept {
+    in_parent_.store(true, std::memory_order_relaxed);
+    detach(who);
+}
+
+void pool::count_ults(std::ptrdiff_t more) noexcept {
+    detail::stream::count_ults(*this, more, detail::stream::current());
+}
+
+}  // namespace amalgam

@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/shared_pools.hpp>
+
+#include "tasks/streams/stream.hpp"
+
+namespace amalgam {
+
+using detail::stream;
+
+namespace {
+
+bool take_out(detail::unit_list& of, work_unit& unit) noexcept {
+    if (!of.holds(unit)) return false;
+    of.remove(unit);
+    return true;
+}
+
+}  // namespace
+
+void shared_pool::add(work_unit& unit, as what) noexcept {
+    detail::bell* sleeping = nullptr;
+    {
+        // Once unlocked, the unit may run, and end the life of this pool.
+        const std::lock_guard hold(busy_);
+        if (what == as::by_priority) {
+            link_by_priority(unit);
+        } else {
+            link(unit, what == as::yielded);
+        }
+        size_.store(size_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        sleeping = claim_sleeper();
+    }
+    wake(sleeping);
+}
+
+void shared_pool::push(work_unit& unit) noexcept {
+    add(unit, as::ready);
+}
+
+void shared_pool::push_by_priority(work_unit& unit) noexcept {
+    add(unit, as::by_priority);
+}
+
+void shared_pool::requeue(work_unit& unit) noexcept {
+    add(unit, as::yielded);
+}
+
+work_unit* shared_pool::pop() noexcept {
+    if (size_.load(std::memory_order_relaxed) == 0) return nullptr;
+    const std::lock_guard hold(busy_);
+    work_unit* const unit = unlink();
+    if (unit != nullptr) {
+        size_.store(size_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+    }
+    return unit;
+}
+
+bool shared_pool::remove(work_unit& unit) noexcept {
+    const std::lock_guard hold(busy_);
+    if (!unlink(unit)) return false;
+    size_.store(size_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+    return true;
+}
+
+// Under the lock: of a push and a stream going to sleep, the later one sees the other.
+bool shared_pool::empty() const noexcept {
+    const std::lock_guard hold(busy_);
+    return size_.load(std::memory_order_relaxed) == 0;
+}
+
+bool shared_fifo_pool::unlink(work_unit& unit) noexcept {
+    return take_out(units_, unit);
+}
+
+void lifo_pool::link(work_unit& unit, bool yielded) noexcept {
+    yielded ? units_.push_back(unit) : units_.push_front(unit);
+}
+
+bool lifo_pool::unlink(work_unit& unit) noexcept {
+    return take_out(units_, unit);
+}
+
+priority_pool::priority_pool(std::size_t levels) {
+    if (levels == 0 || levels > 256) {
+        throw error(errc::invalid,
+                    fmt::format("a priority pool has 1 to 256 levels, not {}: say how many there "
+                                "are, as in priority_pool(4)",
+                                levels));
+    }
+    levels_.resize(levels);
+}
+
+detail::unit_list& priority_pool::level_of(const work_unit& unit) noexcept {
+    return levels_[std::min<std::size_t>(unit.priority, levels_.size() - 1)];
+}
+
+work_unit* priority_pool::unlink() noexcept {
+    for (auto each = levels_.rbegin(); each != levels_.rend(); ++each) {
+        if (!each->empty()) return each->pop_front();
+    }
+    return nullptr;
+}
+
+bool priority_pool::unlink(work_unit& unit) noexcept {
+    return take_out(level_of(unit), unit);
+}
+
+void work_stealing_pool::link(work_unit& unit, bool yielded) noexcept {
+    !yielded&& stream::calls_for(*this) ? made_.push_front(unit) : queue_.push_back(unit);
+}
+
+work_unit* work_stealing_pool::unlink() noexcept {
+    constexpr unsigned fairness = 16;
+    if (!first_.empty()) return first_.pop_front();
+    const bool own = stream::calls_for(*this);
+    const bool queue_first = !own || ++turn_ % fairness == 0;
+    if (queue_first && !queue_.empty()) return queue_.pop_front();
+    work_unit* const made = own ? made_.pop_front() : made_.pop_back();
+    return made != nullptr ? made : queue_.pop_front();
+}
+
+bool work_stealing_pool::unlink(work_unit& unit) noexcept {
+    return take_out(made_, unit) || take_out(queue_, unit) || take_out(first_, unit);
+}
+
+}  // namespace amalgam

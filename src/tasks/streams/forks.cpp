@@ -1,0 +1,66 @@
+#include "tasks/streams/forks.hpp"
+
+#include <new>
+
+#include <pthread.h>
+
+#include <amalgam/tasks/detail/local.hpp>
+
+#include "tasks/streams/bell.hpp"
+#include "tasks/streams/stream.hpp"
+#include "tasks/streams/timer_heap.hpp"
+#include "tasks/ult/block_cache.hpp"
+#include "tasks/ult/core.hpp"
+#include "tasks/ult/registry.hpp"
+#include "tasks/ult/stack_memory.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+constinit std::mutex served_pools;
+
+template <typename What>
+void for_each_lock(What what) {
+    what(served_pools);
+    ult_registry::for_each_lock(what);
+    timer_heap::for_each_lock(what);
+    what(bell::shelf_lock());
+    what(kept_stacks_lock());
+    what(ult_core::stack_depot.lock());
+    block_cache::for_each_lock(what);
+}
+
+void before() noexcept {
+    for_each_lock([](auto& each) { each.lock(); });
+}
+
+void in_parent() noexcept {
+    for_each_lock([](auto& each) { each.unlock(); });
+}
+
+void in_child() noexcept {
+    void* const local = task_local();  // Keeps a ULT's value, as it continues as the thread.
+    stream* const here = stream::set_current(nullptr);
+    task_local() = local;
+    if (here != nullptr && here->running() != nullptr) here->running()->end_with_child();
+    for (stream* each : ult_registry::streams_locked())
+        each->is_forked();
+    in_parent();
+}
+
+}  // namespace
+
+std::mutex& lock_of_served() noexcept {
+    return served_pools;
+}
+
+void watch_forks() {
+    static const bool watching = [] {
+        if (::pthread_atfork(before, in_parent, in_child) != 0) throw std::bad_alloc();
+        return true;
+    }();
+    static_cast<void>(watching);
+}
+
+}  // namespace amalgam::detail

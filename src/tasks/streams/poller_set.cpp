@@ -1,0 +1,96 @@
+#include "tasks/streams/poller_set.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tasks/streams/stream.hpp"
+
+namespace amalgam::detail {
+
+void poller_set::add(poller& what) {
+    const std::lock_guard hold(lock_);
+    next_.reserve(wanted_.size() + 1);
+    wanted_.push_back(&what);
+    version_.fetch_add(1, std::memory_order_release);
+}
+
+bool poller_set::any() {
+    const std::lock_guard hold(lock_);
+    return !wanted_.empty();
+}
+
+bool poller_set::erase(poller& what) {
+    const auto found = std::find(wanted_.begin(), wanted_.end(), &what);
+    if (found == wanted_.end()) return false;
+    wanted_.erase(found);
+    version_.fetch_add(1, std::memory_order_release);
+    return true;
+}
+
+void poller_set::blank(poller& what) noexcept {
+    // poll() may be iterating over the copy: it skips null entries.
+    std::replace(current_.begin(), current_.end(), &what, static_cast<poller*>(nullptr));
+}
+
+bool poller_set::remove(poller& what, stream& of) {
+    if (stream::current() == &of) {
+        const std::lock_guard hold(lock_);
+        blank(what);
+        return erase(what);
+    }
+    remover me;
+    {
+        const std::lock_guard hold(lock_);
+        if (!erase(what)) return false;
+        if (!running_) {
+            blank(what);
+            return true;
+        }
+        me.next = removers_;
+        removers_ = &me;
+    }
+    of.wake();
+    me.who.waits_for("poller to be removed");
+    me.who.park();
+    return true;
+}
+
+void poller_set::renew() noexcept {
+    remover* told = nullptr;
+    {
+        const std::lock_guard hold(lock_);
+        if (current_.capacity() < wanted_.size()) current_.swap(next_);
+        current_ = wanted_;  // No allocation: add() reserved capacity.
+        current_version_ = version_.load(std::memory_order_relaxed);
+        told = std::exchange(removers_, nullptr);
+    }
+    while (told != nullptr)
+        std::exchange(told, told->next)->who.unpark();
+}
+
+std::size_t poller_set::poll() noexcept {
+    if (version_.load(std::memory_order_acquire) != current_version_) renew();
+    std::size_t happened = 0;
+    for (std::size_t i = 0; i < current_.size(); ++i) {
+        if (current_[i] == nullptr) continue;
+        happened += current_[i]->poll();
+        stream::stay_in_parent();
+    }
+    return happened;
+}
+
+bool poller_set::prepare_to_sleep() noexcept {
+    if (version_.load(std::memory_order_acquire) != current_version_) return false;
+    return std::all_of(current_.begin(), current_.end(),
+                       [](poller* each) { return each == nullptr || each->prepare_to_sleep(); });
+}
+
+void poller_set::set_running(bool running) noexcept {
+    {
+        const std::lock_guard hold(lock_);
+        running_ = running;
+    }
+    renew();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include <amalgam/core/unique_fd.hpp>
+
+#include "tasks/streams/bell.hpp"
+
+namespace amalgam::detail {
+
+/// Where an idle stream sleeps: on its bell and on its pollers' wait handles.
+///
+/// Threads: watch() and forget() from any; sleep() from the stream.
+class sleeper {
+public:
+    /// Throws error{no_memory} if the OS grants no descriptor.
+    explicit sleeper(bell& wakes);
+
+    /// Throws error{invalid} for a descriptor that cannot be waited on, or is already watched.
+    void watch(int fd);
+    void forget(int fd) noexcept;
+    /// Readable if any of them is.
+    int handle() const noexcept { return epoll_.get(); }
+
+    /// Sleeps until something is readable, the bell rings, or `longest` has passed (empty: no
+    /// limit).
+    void sleep(std::optional<std::chrono::nanoseconds> longest) noexcept;
+
+private:
+    int wait(std::optional<std::chrono::nanoseconds> longest) noexcept;
+
+    bell& wakes_;
+    unique_fd epoll_;
+    bool has_pwait2_ = true;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,93 @@
+#include <utility>
+
+#include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/tasks/detail/future_state.hpp>
+
+#include "tasks/streams/stream.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+struct parked_waiter : continuation {
+    parked_waiter() : continuation{&on_complete} {}
+    static void on_complete(continuation& self) noexcept {
+        static_cast<parked_waiter&>(self).who.unpark();
+    }
+    waiter who;
+};
+
+}  // namespace
+
+void future_core::wait() {
+    wait_until(time_point::max());
+}
+
+bool future_core::wait_until(time_point deadline) {
+    if (ready()) return true;
+    parked_waiter me;
+    me.who.allow_cancel();
+    me.who.waits_for("future");
+    if (!attach(me) || me.who.park_until(deadline)) return true;
+    continuation* expected = &me;
+    if (next_.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) {
+        throw_if_canceled();
+        return false;
+    }
+    me.who.park();  // complete() has taken `me`: the permit will come
+    return true;
+}
+
+bool future_core::attach(continuation& then) {
+    continuation* expected = nullptr;
+    if (next_.compare_exchange_strong(expected, &then, std::memory_order_acq_rel)) return true;
+    if (expected == done_mark()) return false;
+    throw error(errc::invalid,
+                "somebody waits for this future already: a future has one user at a time; share "
+                "the value, or use an event");
+}
+
+void future_core::complete() noexcept {
+    continuation* const then = next_.exchange(done_mark(), std::memory_order_acq_rel);
+    if (then != nullptr) then->resume(*then);
+}
+
+void future_core::fail(failure why) noexcept {
+    why_ = std::move(why);
+    complete();
+}
+
+void future_core::fail(std::exception_ptr why) noexcept {
+    try {
+        std::rethrow_exception(why);
+    } catch (const error& known) {
+        why_ = in_words(known.code(), text_of(known));
+    } catch (...) {
+        why_ = in_words({errc::handler_failed}, [&] { return describe(why); });
+    }
+    exception_ = std::move(why);
+    complete();
+}
+
+void future_core::fail_as_broken() noexcept {
+    why_ = in_words(
+        {errc::canceled},
+        "the promise was destroyed before it had a value: whoever should have brought it ended "
+        "early");
+    complete();
+}
+
+void future_core::throw_if_failed() const {
+    if (exception_) std::rethrow_exception(exception_);
+    if (!why_.what.ok()) throw error(why_.what, why_.sentence);
+}
+
+void future_core::reset() noexcept {
+    next_.store(nullptr, std::memory_order_relaxed);
+    references_.store(1, std::memory_order_relaxed);
+    abandon_ = nullptr;
+    why_ = {};
+    exception_ = nullptr;
+}
+
+}  // namespace amalgam::detail

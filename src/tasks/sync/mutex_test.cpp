@@ -1,0 +1,196 @@
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/mutex.hpp>
+#include <amalgam/tasks/recursive_mutex.hpp>
+
+#include "tasks/streams/stream_testing.hpp"
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+using timed_mutex = driven_stream_test;
+using recursive_lock = driven_stream_test;
+
+TEST_F(timed_mutex, gives_up_at_the_deadline_and_is_free_for_others) {
+    mutex guard;
+    guard.lock();
+    run([&] { seen += guard.try_lock_for(10ms) ? "locked " : "late "; });
+    advance(9ms);
+    EXPECT_EQ(news(), "");
+    advance(1ms);
+    EXPECT_EQ(news(), "late ");
+    guard.unlock();  // it looks for waiters and finds none
+    EXPECT_TRUE(guard.try_lock());
+    guard.unlock();
+}
+
+TEST_F(timed_mutex, one_that_gives_up_leaves_the_turn_to_those_behind) {
+    mutex guard;
+    guard.lock();
+    run([&] { seen += guard.try_lock_for(10ms) ? "a" : "late "; });
+    run([&] {
+        seen += guard.try_lock_for(1h) ? "b" : "late ";
+        guard.unlock();
+    });
+    advance(10ms);
+    EXPECT_EQ(news(), "late ");
+    guard.unlock();
+    run();
+    EXPECT_EQ(news(), "b");
+    EXPECT_TRUE(guard.try_lock());
+    guard.unlock();
+}
+
+TEST_F(timed_mutex, one_that_is_handed_the_mutex_in_time_has_it) {
+    mutex guard;
+    guard.lock();
+    run([&] { seen += guard.try_lock_for(10ms) ? "locked" : "late"; });
+    guard.unlock();
+    advance(10ms);  // handed over before, though it runs only now
+    EXPECT_EQ(news(), "locked");
+    EXPECT_FALSE(guard.try_lock());
+    guard.unlock();
+}
+
+detached_coroutine lock_in_turn(mutex& guard, char name, std::string& seen) {
+    co_await guard.start_lock();
+    const std::lock_guard hold(guard, std::adopt_lock);
+    seen += name;
+}
+
+TEST_F(timed_mutex, coroutines_and_ults_get_it_in_the_order_of_arrival) {
+    mutex guard;
+    guard.lock();
+    run([&] { lock_in_turn(guard, 'a', seen); });
+    run([&] {
+        const std::lock_guard hold(guard);
+        seen += 'b';
+        this_task::yield();
+    });
+    run([&] { lock_in_turn(guard, 'c', seen); });
+    EXPECT_EQ(news(), "");
+    guard.unlock();
+    run();
+    EXPECT_EQ(news(), "abc");
+    EXPECT_TRUE(guard.try_lock());
+    guard.unlock();
+}
+
+TEST(mutex, may_die_with_the_last_who_locked_it) {
+    execution_stream stream;
+    for (int i = 0; i < 3000; ++i) {
+        auto guard = std::make_unique<mutex>();
+        int users = 2;
+        const auto leave = [&users, i, at = guard.get()] {
+            if (i % 2 == 0) {
+                at->lock();
+            } else {
+                while (!at->try_lock_for(i % 50 * 100ns)) {
+                    this_task::yield();
+                }
+            }
+            const bool last = --users == 0;
+            at->unlock();
+            return last;
+        };
+        bool other_was_last = false;
+        ult other = spawn(stream, [&] {
+            other_was_last = leave();
+            if (other_was_last) guard.reset();
+        });
+        if (leave()) guard.reset();
+        other.join();
+        ASSERT_EQ(guard, nullptr);
+    }
+}
+
+TEST_F(recursive_lock, is_free_when_its_owner_unlocked_it_as_often) {
+    recursive_mutex guard;
+    const auto other_gets_it = [&] {
+        bool got = false;
+        run([&] {
+            got = guard.try_lock();
+            if (got) guard.unlock();
+        });
+        return got;
+    };
+    guard.lock();
+    guard.lock();
+    EXPECT_TRUE(guard.try_lock());
+    EXPECT_TRUE(guard.try_lock_for(1ms));
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_FALSE(other_gets_it());
+        guard.unlock();
+    }
+    EXPECT_TRUE(other_gets_it());
+}
+
+TEST_F(recursive_lock, belongs_to_a_ult_and_not_to_its_stream) {
+    recursive_mutex guard;
+    run([&] {
+        const std::lock_guard hold(guard);
+        this_task::sleep_for(5ms);
+        const std::lock_guard again(guard);
+        seen += "a ";
+    });
+    run([&] {
+        EXPECT_FALSE(guard.try_lock());
+        EXPECT_FALSE(guard.try_lock_for(2ms));
+        seen += "late ";
+        const std::lock_guard hold(guard);
+        seen += "b ";
+    });
+    advance(2ms);
+    advance(3ms);
+    EXPECT_EQ(news(), "late a b ");
+}
+
+TEST(recursive_mutex, keeps_ults_and_threads_apart) {
+    execution_stream left, right;
+    recursive_mutex guard;
+    long counter = 0;
+    const auto count = [&] {
+        for (int i = 0; i < 2000; ++i) {
+            const std::lock_guard hold(guard);
+            const long before = counter;
+            if (i % 100 == 0) this_task::yield();
+            const std::lock_guard again(guard);
+            counter = before + 1;
+        }
+    };
+    ult a = spawn(left, count);
+    ult b = spawn(right, count);
+    ult c = spawn(right, count);
+    count();
+    a.join();
+    b.join();
+    c.join();
+    EXPECT_EQ(counter, 4 * 2000);
+}
+
+TEST(recursive_mutex, may_die_with_the_last_who_locked_it) {
+    execution_stream stream;
+    for (int i = 0; i < 1000; ++i) {
+        auto guard = std::make_unique<recursive_mutex>();
+        int users = 2;
+        const auto leave = [&guard, &users, at = guard.get()] {
+            at->lock();
+            at->lock();
+            const bool last = --users == 0;
+            at->unlock();
+            at->unlock();
+            if (last) guard.reset();
+        };
+        ult other = spawn(stream, leave);
+        leave();
+        other.join();
+        ASSERT_EQ(guard, nullptr);
+    }
+}
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,31 @@
+// Small recycled blocks for the states of futures and for tasklets.
+
+#include "tasks/ult/block_cache.hpp"
+
+#include <amalgam/tasks/detail/future_state.hpp>
+
+#include "tasks/ult/thread_store.hpp"
+
+namespace amalgam::detail {
+
+constinit block_cache::block_depot block_cache::depots[classes];
+
+void block_cache::give_all() noexcept {
+    for (std::size_t i = 0; i < classes; ++i)
+        stocks_[i].give_all(depots[i]);
+}
+
+block_cache* block_cache::of_thread() noexcept {
+    thread_store* const own = thread_store::own::get();
+    return own == nullptr ? nullptr : &own->blocks;
+}
+
+void* allocate_block(std::size_t bytes) {
+    return block_cache::allocate(bytes, block_cache::of_thread());
+}
+
+void free_block(void* memory, std::size_t bytes) noexcept {
+    block_cache::free(memory, bytes, block_cache::of_thread());
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,279 @@
+#include "tasks/ult/core.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/status.hpp>
+
+#include "tasks/streams/stream.hpp"
+#include "tasks/ult/registry.hpp"
+#include "tasks/ult/thread_store.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+constexpr std::size_t closure_align = 64;
+
+// Stacks of one size all start at the same offset in a page, so their hottest lines would compete
+// for the same few cache sets. Each starts at a slightly different offset, but not so far down that
+// a ULT which does little before it waits touches a second page.
+constexpr std::size_t colours = 10;
+constexpr std::size_t colour_bytes = 256;
+std::atomic<std::size_t> next_colour{0};
+
+void release_ult(free_node& node) noexcept {
+    ult_core::unmap(static_cast<ult_core&>(node));
+}
+
+constexpr std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
+    return (bytes + to - 1) / to * to;
+}
+
+}  // namespace
+
+constinit depot ult_core::stack_depot(release_ult);
+
+ult_core::ult_core(stack_memory memory, std::size_t stack_bytes) noexcept
+    : work_unit(&ult_core::run_unit),
+      free_node{nullptr},
+      pooled_(stack_bytes == default_stack_bytes),
+      memory_(memory),
+      stack_bytes_(stack_bytes) {
+    auto* const top = static_cast<std::byte*>(closure());
+    const auto usable = static_cast<std::size_t>(top - memory.bottom());
+    saved.owner = this;
+    saved.stack = make_stack<&stream::ult_main>(top, usable);
+    saved.sanitizer.create(memory.bottom(), usable);
+}
+
+ult_core::ult_core(of_thread, std::string_view what) noexcept
+    : work_unit(&ult_core::run_unit), free_node{nullptr}, stack_bytes_(0) {
+    saved.owner = this;
+    rename(what);
+}
+
+ult_core& ult_core::map(std::size_t stack_bytes) {
+    static_assert(inline_closure_bytes % closure_align == 0);
+    constexpr std::size_t own_bytes = round_up(sizeof(ult_core), closure_align);
+    const stack_memory memory =
+        map_stack(stack_bytes + own_bytes + inline_closure_bytes + colours * colour_bytes);
+    const std::size_t colour = next_colour.fetch_add(1, std::memory_order_relaxed) % colours;
+    std::byte* const at = memory.top() - own_bytes - colour * colour_bytes;
+    ult_core& made = *::new (at) ult_core(memory, stack_bytes);
+    ult_registry::add(made);
+    return made;
+}
+
+void ult_core::leave_behind() noexcept {
+    requests.fetch_or(left_for_good, std::memory_order_relaxed);
+    pooled_ = false;
+    if (type == nullptr) saved.sanitizer.keep();
+}
+
+void ult_core::unmap(ult_core& core) noexcept {
+    if (core.was_left_behind()) {
+        if (core.type == nullptr) return;  // its stack may still be referred to
+        core.type->destroy(core.closure());
+    }
+    const stack_memory memory = core.memory_;
+    ult_registry::remove(core);
+    core.saved.sanitizer.destroy();
+    core.~ult_core();
+    unmap_stack(memory);
+}
+
+thread_store::~thread_store() {
+    stacks.give_all(ult_core::stack_depot);
+    blocks.give_all();
+}
+
+free_stock* ult_core::thread_stock() noexcept {
+    thread_store* const own = thread_store::own::get();
+    return own == nullptr ? nullptr : &own->stacks;
+}
+
+inline ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
+    if (stack_bytes != default_stack_bytes || from == nullptr) return map(stack_bytes);
+    if (free_node* node = from->pop(stack_depot)) return static_cast<ult_core&>(*node);
+    return map(stack_bytes);
+}
+
+void ult_core::cancel_unbegun(const closure_type& body) {
+    body.destroy(closure());
+    throw error(errc::canceled, "this ULT was canceled before it began");
+}
+
+void ult_core::keep_thrown() noexcept {
+    failed = std::current_exception();
+    if (is_detached()) log_lost_exception();
+}
+
+// Byte by byte and atomic: list_ults() may read the name of a ULT that is ending, and of the next
+// one on its stack.
+void ult_core::rename(std::string_view to) noexcept {
+    const std::size_t kept = std::min(to.size(), name.size() - 1);
+    for (std::size_t i = 0; i < kept; ++i)
+        std::atomic_ref(name[i]).store(to[i], std::memory_order_relaxed);
+    std::atomic_ref(name[kept]).store('\0', std::memory_order_relaxed);
+}
+
+std::string ult_core::name_seen() const {
+    std::string seen;
+    for (const char& each : name) {
+        const char one = std::atomic_ref(const_cast<char&>(each)).load(std::memory_order_relaxed);
+        if (one == '\0') break;
+        seen += one;
+    }
+    return seen;
+}
+
+void ult_core::run_unit(work_unit& self) noexcept {
+    stream::current()->enter(static_cast<ult_core&>(self));
+}
+
+void ult_core::log_lost_exception() noexcept {
+    log(log_level::error, "tasks", "an exception escaped from a ULT that nobody joins",
+        {{"ult", name[0] != '\0' ? name.data() : "unnamed"}, {"what", describe(failed)}});
+    failed = nullptr;
+}
+
+void log_thrown(const char* what) noexcept {
+    log(log_level::error, "tasks", what, {{"what", describe(std::current_exception())}});
+}
+
+void refuse_empty_handle(std::string_view of, std::string_view act) {
+    throw error(errc::invalid,
+                fmt::format("this {} handle is empty: it was joined, detached or moved from "
+                            "before; {} once, and ask joinable() when in doubt",
+                            of, act));
+}
+
+std::string describe(const std::exception_ptr& what) noexcept {
+    try {
+        try {
+            std::rethrow_exception(what);
+        } catch (const std::exception& known) {
+            return text_of(known);
+        } catch (...) {
+            return "an exception that is no std::exception";
+        }
+    } catch (...) {
+        return {};  // Out of memory for the text.
+    }
+}
+
+[[noreturn]] static void refuse_small_stack(std::size_t bytes) {
+    throw error(errc::invalid,
+                fmt::format("a ULT's stack of {} bytes is too small: give at least {}, or leave "
+                            "stack_bytes at 0 for the pooled default of {}",
+                            bytes, smallest_stack_bytes, default_stack_bytes));
+}
+
+[[noreturn]] static void refuse_large_stack(std::size_t bytes) {
+    throw error(errc::invalid,
+                fmt::format("a ULT's stack of {} bytes is more than any process can address: give "
+                            "at most {}, or leave stack_bytes at 0 for the pooled default of {}",
+                            bytes, largest_stack_bytes, default_stack_bytes));
+}
+
+void refuse_unserved(const pool& where) {
+    if (stream::is_left_to_parent(&where)) {
+        throw error(errc::closed,
+                    "the streams of this pool run in the process that forked this one, and nothing "
+                    "runs here: make a new execution_stream in the child");
+    }
+    throw error(errc::invalid,
+                "no stream serves this pool, so the ULT would never run: make an "
+                "execution_stream whose scheduler has the pool, and do not stop it before");
+}
+
+void refuse_to_join(const pool* home) {
+    if (!stream::is_left_to_parent(home)) return;
+    throw error(errc::closed,
+                "this ULT or tasklet was made by the process that forked this one, and ends there: "
+                "join only what the child has made, by a stream of its own");
+}
+
+void refuse_pinned() {
+    throw error(errc::invalid,
+                "a pinned ULT stays with one stream: it is made in a pool that only one stream may "
+                "serve, such as a stream's own, and does not migrate");
+}
+
+ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable,
+                            std::size_t stack_bytes) {
+    stream* const here = stream::current_in_line();
+    if ((here == nullptr || !here->owns(&where)) && !where.served()) refuse_unserved(where);
+    ult_core& core = take(stack_bytes, stream::stock_of(here));
+    // A hold may exist that meant the previous ULT on this stack.
+    if (core.requests.load(std::memory_order_relaxed) != 0) core.requests.fetch_and(held);
+    core.saved.stack.floats.make_usual();
+    core.begin(where, type, joinable);
+    return core;
+}
+
+ult_core* ult_core::prepare_quickly(stream& here, pool& where, const closure_type& type,
+                                    bool joinable) noexcept {
+    if (!here.owns(&where) && stream::main_server_of(where) == nullptr) return nullptr;
+    free_stock* const stock = stream::stock_of(&here);  // null while the thread ends
+    auto* const core = stock == nullptr ? nullptr : static_cast<ult_core*>(stock->first());
+    if (core == nullptr || core->requests.load(std::memory_order_relaxed) != 0 ||
+        !core->saved.stack.floats.is_usual() || core->name[0] != '\0') {
+        return nullptr;
+    }
+    stock->pop_quickly();
+    core->begin(where, type, joinable);
+    return core;
+}
+
+// Rare paths are separate and tail-called, so that common ones save no registers.
+[[gnu::noinline]] ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable) {
+    if (stream* const here = stream::current_in_line()) {
+        ult_core* const core = ult_core::prepare_quickly(*here, where, type, joinable);
+        if (core != nullptr) return *core;
+    }
+    return prepare_ult(where, type, joinable, {});
+}
+
+[[gnu::noinline]] ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable,
+                                        const ult_options& options) {
+    const std::size_t stack_bytes =
+        options.stack_bytes == 0 ? default_stack_bytes : options.stack_bytes;
+    if (stack_bytes < smallest_stack_bytes) refuse_small_stack(stack_bytes);
+    if (stack_bytes > largest_stack_bytes) refuse_large_stack(stack_bytes);
+    if (options.pinned && where.access() != pool_access::one_stream) refuse_pinned();
+    ult_core& core = ult_core::prepare(where, type, joinable, stack_bytes);
+    core.priority = options.priority;
+    if (options.pinned) core.requests.fetch_or(ult_core::pinned, std::memory_order_relaxed);
+    core.rename(options.name);
+    return core;
+}
+
+void drop_ult(ult_core& core) noexcept {
+    core.leave_home();
+    ult_core::give_back(core, stream::stock_of(stream::current()));
+}
+
+[[gnu::noinline]] void start_ult(ult_core& core) noexcept {
+    stream* const here = stream::current_in_line();
+    if (here != nullptr && here->start_own(core)) return;
+    core.made_at_home = false;
+    stream::count_ults(*core.home(), 1, here);
+    core.home()->push(core);
+}
+
+void start_ult_first(ult_core& core) noexcept {
+    core.priority = std::numeric_limits<decltype(core.priority)>::max();
+    core.made_at_home = false;
+    stream::count_ults(*core.home(), 1, stream::current());
+    core.home()->push_by_priority(core);
+}
+
+}  // namespace amalgam::detail

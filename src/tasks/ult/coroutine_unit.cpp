@@ -1,0 +1,23 @@
+#include <amalgam/tasks/detail/coroutine_unit.hpp>
+
+#include "tasks/streams/stream.hpp"
+
+namespace amalgam::detail {
+
+void coroutine_unit::prepare(std::coroutine_handle<> who) noexcept {
+    who_ = who;
+    if (stream* const here = stream::current()) move_to(here->main_pool());
+}
+
+void coroutine_unit::prepare_in(pool& where, std::coroutine_handle<> who) noexcept {
+    who_ = who;
+    move_to(where);
+}
+
+void coroutine_unit::run_unit(work_unit& self) noexcept {
+    const bool on_stream = stream::current_in_line() != nullptr;  // else on a plain thread
+    static_cast<coroutine_unit&>(self).who_.resume();
+    if (on_stream) stream::stay_in_parent();
+}
+
+}  // namespace amalgam::detail

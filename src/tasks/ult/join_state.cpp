@@ -1,0 +1,28 @@
+#include "tasks/ult/join_state.hpp"
+
+#include "tasks/ult/registry.hpp"
+
+namespace amalgam::detail {
+
+bool join_state::finish() noexcept {
+    if (is_detached()) return true;
+    const std::uintptr_t told = joiner.exchange(finished_mark, std::memory_order_acq_rel);
+    if (told == detached_mark) return true;
+    if (told > finished_alone_mark) reinterpret_cast<waiter*>(told)->unpark();
+    return false;
+}
+
+bool join_state::overwritten() const noexcept {
+    ult_registry::let_end(*this);
+    return joiner.load(std::memory_order_acquire) == finished_alone_mark;
+}
+
+// In two steps, because the ender frees it once it sees that it is detached.
+bool join_state::detach_from_elsewhere() noexcept {
+    std::uintptr_t was = nobody;
+    if (!joiner.compare_exchange_strong(was, detaching_mark) || overwritten()) return true;
+    was = detaching_mark;
+    return !joiner.compare_exchange_strong(was, detached_mark);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,141 @@
+#include "tasks/ult/stack_memory.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <amalgam/core/status.hpp>
+
+#if defined(AMALGAM_HAS_VALGRIND_HEADER)
+#include <valgrind/valgrind.h>
+#endif
+
+namespace amalgam::detail {
+
+namespace {
+
+// Costs a few no-op instructions unless the program runs under valgrind.
+stack_memory made_known(stack_memory what) noexcept {
+#if defined(AMALGAM_HAS_VALGRIND_HEADER)
+    what.known_as = static_cast<unsigned>(VALGRIND_STACK_REGISTER(what.bottom(), what.top()));
+#endif
+    return what;
+}
+
+void forget(const stack_memory& what) noexcept {
+#if defined(AMALGAM_HAS_VALGRIND_HEADER)
+    VALGRIND_STACK_DEREGISTER(what.known_as);
+#endif
+    static_cast<void>(what);
+}
+
+constexpr int madv_guard_install = 102;  // <linux/mman.h> of Linux 6.13
+
+std::atomic<bool> shares_mappings{true};
+
+/// A stack whose address space could not be returned, see unmap_stack(). Stored in its own memory.
+struct kept_stack {
+    stack_memory memory;
+    kept_stack* next;
+};
+
+struct kept_shelf {
+    std::mutex lock;
+    std::atomic<kept_stack*> first{nullptr};  // changed under the lock
+};
+constinit kept_shelf kept;
+static_assert(std::is_trivially_destructible_v<kept_shelf>, "threads may end after main()");
+
+// Checks only the first: nearly all stacks have the same size.
+stack_memory take_kept(std::size_t bytes) noexcept {
+    if (kept.first.load(std::memory_order_relaxed) == nullptr) return {};
+    const std::lock_guard hold(kept.lock);
+    const kept_stack* const first = kept.first.load(std::memory_order_relaxed);
+    if (first == nullptr || first->memory.bytes != bytes) return {};
+    kept.first.store(first->next, std::memory_order_relaxed);
+    return first->memory;
+}
+
+// A mapping has just ended, so there may be room for another hole.
+void retry_kept() noexcept {
+    if (kept.first.load(std::memory_order_relaxed) == nullptr) return;
+    const std::lock_guard hold(kept.lock);
+    const kept_stack* const first = kept.first.load(std::memory_order_relaxed);
+    if (first == nullptr) return;
+    kept_stack* const next = first->next;
+    if (::munmap(first->memory.low, first->memory.bytes) == 0) {
+        kept.first.store(next, std::memory_order_relaxed);
+    }
+}
+
+void keep(stack_memory memory) noexcept {
+    // The guard stays.
+    ::madvise(memory.bottom(), memory.bytes - stack_memory::guard_bytes, MADV_DONTNEED);
+    const std::lock_guard hold(kept.lock);
+    void* const at = memory.top() - sizeof(kept_stack);
+    kept.first.store(::new (at) kept_stack{memory, kept.first.load(std::memory_order_relaxed)},
+                     std::memory_order_relaxed);
+}
+
+bool install_guard(void* low) noexcept {
+    if (shares_mappings.load(std::memory_order_relaxed)) {
+        if (::madvise(low, stack_memory::guard_bytes, madv_guard_install) == 0) return true;
+        if (errno != EINVAL) return false;
+        // An older kernel, or memory that mlockall() locks as it is mapped.
+        shares_mappings.store(false, std::memory_order_relaxed);
+    }
+    return ::mprotect(low, stack_memory::guard_bytes, PROT_NONE) == 0;
+}
+
+[[noreturn]] void throw_no_stack(std::size_t usable_bytes, int why) {
+    throw error(
+        status{errc::no_memory, why},
+        fmt::format("no stack of {} bytes for a new ULT ({}): run fewer at a time, or {}",
+                    usable_bytes, std::strerror(why),
+                    guards_share_mappings() ? "let the process have more address space (ulimit -v)"
+                                            : "raise vm.max_map_count, of which each takes two"));
+}
+
+}  // namespace
+
+std::mutex& kept_stacks_lock() noexcept {
+    return kept.lock;
+}
+
+bool guards_share_mappings() noexcept {
+    return shares_mappings.load(std::memory_order_relaxed);
+}
+
+stack_memory map_stack(std::size_t usable_bytes) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t bytes = stack_memory::guard_bytes + (usable_bytes + page - 1) / page * page;
+    if (const stack_memory old = take_kept(bytes); old.low != nullptr) return made_known(old);
+    // MAP_STACK: no huge pages, whose first touch would commit 2 MiB. The kernel merges adjacent
+    // stacks into one mapping unless their attributes differ.
+    void* const low = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (low == MAP_FAILED) throw_no_stack(usable_bytes, errno);
+    if (!install_guard(low)) {
+        const int why = errno;
+        ::munmap(low, bytes);
+        throw_no_stack(usable_bytes, why);
+    }
+    return made_known({static_cast<std::byte*>(low), bytes});
+}
+
+void unmap_stack(stack_memory memory) noexcept {
+    // A hole splits a mapping in two. At the limit of vm.max_map_count the kernel refuses that:
+    // then only the pages are returned, and the next stack reuses this one.
+    forget(memory);
+    if (::munmap(memory.low, memory.bytes) != 0) return keep(memory);
+    retry_kept();
+}
+
+}  // namespace amalgam::detail

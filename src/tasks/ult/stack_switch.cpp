@@ -1,0 +1,54 @@
+#include "tasks/ult/stack_switch.hpp"
+
+#if defined(__x86_64__) && defined(__ELF__)
+
+#include <cstdint>
+#include <cstring>
+
+// The first code on a new stack: passes the data of the switch to the entry function, which
+// begin_stack() left in rbp. It has no caller: unwinding ends here. The unwinder looks up the byte
+// before a stack's resume address, so a new stack resumes after a nop.
+asm(R"(
+    .pushsection .text
+    .type amalgam_begin_stack, @function
+    .hidden amalgam_begin_stack
+    .cfi_startproc
+    .cfi_undefined rip
+    nop
+amalgam_begin_stack:
+    movq %rbp, %rax
+    xorl %ebp, %ebp
+    call *%rax
+    ud2
+    .cfi_endproc
+    .size amalgam_begin_stack, .-amalgam_begin_stack
+    .popsection
+)");
+
+extern "C" void amalgam_begin_stack();
+
+namespace amalgam::detail {
+
+float_control float_control::now() noexcept {
+    float_control read;
+    asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(read.mxcsr), "=m"(read.x87));
+    constexpr std::uint32_t exceptions_seen = 0x3f;
+    read.mxcsr &= ~exceptions_seen;
+    return read;
+}
+
+suspended_stack begin_stack(void* top, void (*entry)(arrival)) noexcept {
+    struct frame {
+        std::uint64_t rbp, rip;
+    };
+    const frame first{reinterpret_cast<std::uint64_t>(entry),
+                      reinterpret_cast<std::uint64_t>(&amalgam_begin_stack)};
+    // The frame ends 16-byte aligned, as the stack is before a call pushes 8 bytes.
+    const auto end = reinterpret_cast<std::uintptr_t>(top) & ~std::uintptr_t{15};
+    return {std::memcpy(reinterpret_cast<void*>(end - sizeof first), &first, sizeof first),
+            float_control::now()};
+}
+
+}  // namespace amalgam::detail
+
+#endif

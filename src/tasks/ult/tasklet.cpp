@@ -1,0 +1,165 @@
+#include <utility>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/detail/future_state.hpp>
+#include <amalgam/tasks/tasklet.hpp>
+
+#include "tasks/streams/stream.hpp"
+#include "tasks/ult/core.hpp"
+#include "tasks/ult/join_state.hpp"
+#include "tasks/ult/left_behind.hpp"
+
+namespace amalgam {
+
+namespace detail {
+
+/// The closure follows in the same block.
+class alignas(std::max_align_t) tasklet_core final : public work_unit, public join_state {
+public:
+    tasklet_core(pool& where, const closure_type& what, bool joinable) noexcept
+        : work_unit(&run_unit), type(&what) {
+        set_home(&where);
+        if (!joinable) joiner.store(detached_mark, std::memory_order_relaxed);
+    }
+
+    void* closure() noexcept { return this + 1; }
+    static void free(tasklet_core& self, stream* here) noexcept {
+        const std::size_t bytes = sizeof(tasklet_core) + self.type->bytes;
+        std::destroy_at(&self);
+        block_cache::free(&self, bytes, stream::blocks_of(here));
+    }
+    void log_lost() noexcept {
+        log(log_level::error, "tasks", "an exception escaped from a tasklet",
+            {{"what", describe(failed)}});
+    }
+    /// Its pool was destroyed before it ran; its body is destroyed when it is freed.
+    void leave_behind() noexcept { set_home(nullptr); }
+    void destroy_body_left() noexcept {
+        if (home() == nullptr) type->destroy(closure());
+    }
+    /// Also frees it.
+    [[noreturn]] static void rethrow(tasklet_core& self) {
+        const std::exception_ptr why = std::exchange(self.failed, nullptr);
+        self.destroy_body_left();
+        free(self, stream::current());
+        std::rethrow_exception(why);
+    }
+
+    static void run_unit(work_unit& unit) noexcept {
+        auto& self = static_cast<tasklet_core&>(unit);
+        try {
+            self.type->run(self.closure());
+        } catch (...) {
+            self.failed = std::current_exception();
+        }
+        stream::stay_in_parent();
+        stream& here = *stream::current_in_line();
+        if (here.end(self)) end_detached(self, &here);
+    }
+    [[gnu::noinline]] static void end_detached(tasklet_core& self, stream* here) noexcept {
+        if (self.failed) self.log_lost();
+        free(self, here);
+    }
+
+    const closure_type* type;
+};
+
+bool runs_tasklets(work_unit::run_function how) noexcept {
+    return how == &tasklet_core::run_unit;
+}
+
+join_state& state_of_tasklet(work_unit& unit) noexcept {
+    return static_cast<tasklet_core&>(unit);
+}
+
+void end_left_tasklet(work_unit& unit) noexcept {
+    auto& self = static_cast<tasklet_core&>(unit);
+    self.leave_behind();
+    if (!self.is_detached()) self.failed = pool_destroyed("tasklet");
+    if (!self.finish()) return;
+    self.destroy_body_left();
+    tasklet_core::free(self, stream::current());
+}
+
+// Rare paths are separate and tail-called, so that common ones save no registers.
+
+static prepared_tasklet make_tasklet(void* block, pool& where, const closure_type& type,
+                                     bool joinable) noexcept {
+    auto* made = ::new (block) tasklet_core(where, type, joinable);
+    return {made, made->closure()};
+}
+
+[[gnu::noinline]] static prepared_tasklet prepare_tasklet_slowly(pool& where,
+                                                                 const closure_type& type,
+                                                                 bool joinable) {
+    if (stream::is_left_to_parent(&where)) refuse_unserved(where);
+    void* const block = block_cache::allocate(sizeof(tasklet_core) + type.bytes,
+                                              stream::blocks_of(stream::current_in_line()));
+    return make_tasklet(block, where, type, joinable);
+}
+
+[[gnu::noinline]] prepared_tasklet prepare_tasklet(pool& where, const closure_type& type,
+                                                   bool joinable) {
+    stream* const here = stream::current_in_line();
+    void* const block = here == nullptr
+                            ? nullptr
+                            : block_cache::allocate_quickly(sizeof(tasklet_core) + type.bytes,
+                                                            stream::blocks_of(here));
+    if (block == nullptr) return prepare_tasklet_slowly(where, type, joinable);
+    return make_tasklet(block, where, type, joinable);
+}
+
+void drop_tasklet(tasklet_core& made) noexcept {
+    tasklet_core::free(made, stream::current());
+}
+
+[[gnu::noinline]] void start_tasklet(tasklet_core& made) noexcept {
+    stream* const here = stream::current_in_line();
+    if (here != nullptr && here->push_own(made)) {
+        made.made_at_home = true;  // it cannot run before the caller leaves
+    } else {
+        made.home()->push(made);
+    }
+}
+
+}  // namespace detail
+
+using detail::stream;
+using detail::tasklet_core;
+
+void tasklet::end() noexcept {
+    if (!core_->is_finished() && stream::is_left_to_parent(core_->home())) return;
+    detail::join_or_detach(*this, "a tasklet's handle was destroyed without join()");
+}
+
+[[gnu::noinline]] void tasklet::join() {
+    stream* const here = stream::current_in_line();
+    if (here == nullptr || core_ == nullptr || !core_->is_finished() || core_->failed)
+        return join_slowly();
+    tasklet_core::free(*std::exchange(core_, nullptr), here);
+}
+
+[[gnu::noinline]] void tasklet::join_slowly() {
+    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
+    if (!core_->is_finished()) detail::refuse_to_join(core_->home());
+    const stream* const here = stream::current();
+    core_->wait(here != nullptr && here->owns(core_->home()));
+    tasklet_core& core = *std::exchange(core_, nullptr);
+    if (core.failed) tasklet_core::rethrow(core);
+    tasklet_core::free(core, stream::current());
+}
+
+void tasklet::detach() {
+    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "detach");
+    tasklet_core& core = *std::exchange(core_, nullptr);
+    stream* const here = stream::current();
+    if (!core.detach(here != nullptr && here->owns(core.home()))) return;
+    if (core.failed) {
+        core.log_lost();
+        core.destroy_body_left();
+    }
+    tasklet_core::free(core, here);
+}
+
+}  // namespace amalgam

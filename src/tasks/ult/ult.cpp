@@ -1,0 +1,180 @@
+#include <cerrno>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "tasks/streams/stream.hpp"
+#include "tasks/ult/core.hpp"
+#include "tasks/ult/left_behind.hpp"
+#include "tasks/ult/registry.hpp"
+
+namespace amalgam {
+
+using detail::stream;
+using detail::ult_core;
+
+void ult::end() noexcept {
+    // Belongs to the parent of a fork: it never ends here.
+    if (!core_->is_finished() && stream::is_left_to_parent(core_->home())) return;
+    detail::join_or_detach(*this, "a ULT's handle was destroyed without join()");
+}
+
+[[gnu::noinline]] void ult::join() {
+    stream* const here = stream::current_in_line();
+    if (here == nullptr || core_ == nullptr || !core_->is_finished() || core_->failed)
+        return join_slowly();
+    ult_core::give_back(*std::exchange(core_, nullptr), stream::stock_of(here));
+}
+
+[[gnu::noinline]] void ult::join_slowly() {
+    if (core_ == nullptr) detail::refuse_empty_handle("ult", "join");
+    stream* here = stream::current();
+    if (here != nullptr && here->running() == core_) {
+        throw error(errc::invalid, "a ULT cannot join itself: let another ULT or thread join it");
+    }
+    if (!core_->is_finished()) {
+        detail::refuse_to_join(core_->home());
+        if (here != nullptr) here = here->join_here(*core_);
+        if (here == nullptr) {
+            core_->wait(false);
+            here = stream::current();
+        }
+    }
+    ult_core& core = *std::exchange(core_, nullptr);
+    if (!core.failed) return ult_core::give_back(core, stream::stock_of(here));
+    const std::exception_ptr failed = std::exchange(core.failed, nullptr);
+    ult_core::give_back(core, stream::stock_of(here));
+    std::rethrow_exception(failed);
+}
+
+void ult::detach() {
+    if (core_ == nullptr) detail::refuse_empty_handle("ult", "detach");
+    ult_core& core = *std::exchange(core_, nullptr);
+    stream* const here = stream::current();
+    if (!core.detach(here != nullptr && here->owns(core.home()))) return;
+    if (core.failed) core.log_lost_exception();
+    ult_core::give_back(core, stream::stock_of(here));
+}
+
+void ult::migrate(pool& where) {
+    if (core_ == nullptr) detail::refuse_empty_handle("ult", "migrate");
+    if (core_->is_pinned()) detail::refuse_pinned();
+    if (!where.served()) detail::refuse_unserved(where);
+    detail::left_behind::expect_ult(where);
+    core_->wanted_home.store(&where, std::memory_order_relaxed);
+    core_->requests.fetch_or(ult_core::asked_to_move, std::memory_order_release);
+}
+
+void ult::cancel() {
+    if (core_ == nullptr) detail::refuse_empty_handle("ult", "cancel");
+    detail::cancel_ult(*core_);
+}
+
+void detail::cancel_ult(ult_core& core) noexcept {
+    core.requests.fetch_or(ult_core::asked_to_end, std::memory_order_seq_cst);
+    ult_core* const one = &core;
+    const ult_registry::hold still({&one, 1});
+    if (still.running(core) != nullptr) return;  // it sees the request at its next wait
+    waiter* const at = core.waiting_on.load(std::memory_order_relaxed);
+    if (at != nullptr && at->cancelable_ && core.may_be_canceled()) at->expire();
+}
+
+namespace this_task {
+
+namespace {
+
+/// The stream that runs the calling ULT.
+stream& stream_of_ult(const char* what) {
+    stream* const here = stream::current();
+    if (here != nullptr && here->running() != nullptr) return *here;
+    throw error(errc::invalid,
+                fmt::format("only a ULT can {}, and this is a {}; use spawn() or post() to make it "
+                            "a ULT",
+                            what,
+                            here == nullptr ? "plain thread"
+                                            : "tasklet, timer callback or poller, which runs on "
+                                              "the stream's own stack"));
+}
+
+}  // namespace
+
+bool in_ult() noexcept {
+    const stream* here = stream::current();
+    return here != nullptr && here->running() != nullptr;
+}
+
+void yield() {
+    stream* const here = stream::current();
+    if (here == nullptr) return std::this_thread::yield();
+    ult_core* const self = here->running();
+    if (self == nullptr) stream_of_ult("yield");
+    here->leave_to_yield();
+    if (self->requests.load(std::memory_order_relaxed) != 0) detail::throw_if_canceled();
+}
+
+bool yield_to(ult& next) {
+    if (next.core_ == nullptr) detail::refuse_empty_handle("ult", "yield to it");
+    stream& here = stream_of_ult("yield to another");
+    ult_core& self = *here.running();
+    const bool was_ready = here.leave_to(*next.core_);
+    if (!was_ready) here.leave_to_yield();
+    if (self.requests.load(std::memory_order_relaxed) != 0) detail::throw_if_canceled();
+    return was_ready;
+}
+
+void migrate(pool& where) {
+    stream& here = stream_of_ult("migrate");
+    if (here.is_primary(*here.running())) {
+        throw error(errc::invalid,
+                    "the ULT of a primary stream stays on its thread: spawn another ULT in the "
+                    "pool where the work should run");
+    }
+    if (here.running()->is_pinned()) detail::refuse_pinned();
+    if (!where.served()) detail::refuse_unserved(where);
+    here.leave_to_move(where);
+}
+
+[[gnu::noinline]] pool& home() {
+    stream* const calling = stream::current_in_line();
+    stream& here = calling != nullptr && calling->running() != nullptr
+                       ? *calling
+                       : stream_of_ult("have a home pool");
+    // The primary ULT's own home is reserved for it.
+    return here.is_primary(*here.running()) ? here.main_pool() : *here.running()->home();
+}
+
+// Not inlined, so that the address of errno is computed anew.
+[[gnu::noinline]] int last_error() noexcept {
+    asm volatile("");
+    return errno;
+}
+
+[[gnu::noinline]] void set_last_error(int number) noexcept {
+    asm volatile("");
+    errno = number;
+}
+
+void sleep_until(std::chrono::steady_clock::time_point when) {
+    waiter me;
+    me.allow_cancel();
+    me.waits_for("sleep");
+    if (!me.park_until(when)) detail::throw_if_canceled();
+}
+
+void exit() {
+    const stream& here = stream_of_ult("exit");
+    if (here.is_primary(*here.running())) {
+        throw error(errc::invalid,
+                    "the ULT of a primary stream is the thread itself: it ends by returning from "
+                    "the thread's function");
+    }
+    throw detail::exit_ult{};
+}
+
+}  // namespace this_task
+
+}  // namespace amalgam

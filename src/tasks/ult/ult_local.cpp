@@ -1,0 +1,87 @@
+#include <atomic>
+#include <memory>
+#include <new>
+
+#include <amalgam/tasks/ult_local.hpp>
+
+#include "tasks/streams/stream.hpp"
+#include "tasks/ult/local_values.hpp"
+#include "tasks/ult/thread_store.hpp"
+
+namespace amalgam::detail {
+
+// They stay reachable meanwhile: a destructor may use, and so create, others.
+void ult_core::end_locals() noexcept {
+    if (stream::current() == nullptr) end_returned_child();
+    const cancel_later destructors_wait_in_peace;
+    delete locals;
+    locals = nullptr;
+    if (stream::current() == nullptr) end_returned_child();
+}
+
+// Without `locals`, the check at the end of the body would be skipped.
+void ult_core::end_with_child() noexcept {
+    if (locals == nullptr) locals = new (std::nothrow) local_values;
+}
+
+local_values::~local_values() {
+    // The youngest first.
+    while (!entries_.empty()) {
+        const entry last = entries_.back();
+        entries_.pop_back();
+        last.destroy(last.value);
+    }
+}
+
+void* local_values::find(std::uint64_t key) const noexcept {
+    for (const entry& each : entries_) {
+        if (each.key == key) return each.value;
+    }
+    return nullptr;
+}
+
+void local_values::add(std::uint64_t key, void* value, void (*destroy)(void*) noexcept) {
+    entries_.push_back({key, value, destroy});
+}
+
+namespace {
+
+/// Null: the thread has already destroyed its own.
+local_values* of_thread() noexcept {
+    thread_store* const own = thread_store::own::get();
+    return own == nullptr || !own->locals ? nullptr : &*own->locals;
+}
+
+ult_core* running_ult() noexcept {
+    stream* const here = stream::current();
+    return here == nullptr ? nullptr : here->running();
+}
+
+}  // namespace
+
+std::uint64_t new_local_key() noexcept {
+    static std::atomic<std::uint64_t> next{1};
+    return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+void* find_local(std::uint64_t key) noexcept {
+    ult_core* const self = running_ult();
+    if (self == nullptr) {
+        const local_values* const own = of_thread();
+        return own == nullptr ? nullptr : own->find(key);
+    }
+    return self->locals == nullptr ? nullptr : self->locals->find(key);
+}
+
+void add_local(std::uint64_t key, void* value, void (*destroy)(void*) noexcept) {
+    ult_core* const self = running_ult();
+    if (self == nullptr) {
+        local_values* const own = of_thread();
+        if (own == nullptr) throw std::bad_alloc();
+        return own->add(key, value, destroy);
+    }
+    if (self->locals == nullptr) self->locals = new local_values;
+    self->locals->add(key, value, destroy);
+}
+
+}  // namespace amalgam::detail
