@@ -13,20 +13,27 @@ help:
 	@echo "make test     build everything and run all tests"
 	@echo "make soak     hostile peers and random programs with fresh seeds (SECONDS=3600 for an hour, BUILD=build/asan)"
 	@echo "make bench    compare with rivals in one run; writes build/bench/report.md and report.json"
-	@echo "make build    build the library and $(RELEASE)/bin/amalgam"
+	@echo "make build    build the library, $(RELEASE)/bin/amalgam, the tests and the examples"
 	@echo "make check    the checks that CI runs beside the tests: format, layers, headers, README, scripts"
 	@echo "make format   format all sources"
 	@echo "make install  install to PREFIX (now $(PREFIX))"
 
+configure = cmake --preset release $(1) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+
 configured:
 	@scripts/install_packages build
 	@mkdir -p build
-	@test -f $(RELEASE)/build.ninja || cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@grep -qs '^AMALGAM_TESTS:BOOL=ON' $(RELEASE)/CMakeCache.txt || { $(call configure,-DAMALGAM_TESTS=ON -DAMALGAM_PEERS=ON); }
 
 build: configured
 	@cmake --build $(RELEASE) -j $(JOBS)
 
-demo: build
+# Without the tests, unless they are there already.
+demo:
+	@scripts/install_packages demo
+	@mkdir -p build
+	@test -f $(RELEASE)/build.ninja || { $(call configure,-DAMALGAM_TESTS=OFF -DAMALGAM_PEERS=OFF); }
+	@cmake --build $(RELEASE) -j $(JOBS) --target amalgam_demo
 	@scripts/demo $(RELEASE) $(FILES)
 
 test: build

@@ -4,7 +4,10 @@
 file(WRITE ${PROJECT_BINARY_DIR}/soak_programs.txt "")
 add_library(amalgam_flags INTERFACE)
 target_compile_options(amalgam_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-                                               -Werror -fno-semantic-interposition)
+                                               -fno-semantic-interposition)
+if(AMALGAM_WERROR)
+  target_compile_options(amalgam_flags INTERFACE -Werror)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports these from inside its own library headers when it inlines.
   target_compile_options(amalgam_flags INTERFACE -Wno-stringop-overflow -Wno-stringop-overread
@@ -27,8 +30,8 @@ if(AMALGAM_SANITIZE)
   endif()
 endif()
 
-# What nearly every source includes. CI's instrumented builds read it once
-# (AMALGAM_PRECOMPILED_HEADERS); in the others each source shows that it includes what it uses.
+# What nearly every source includes. With AMALGAM_PRECOMPILED_HEADERS, which most presets set, it is
+# read once; without (presets dev and clang) each source shows that it includes what it uses.
 set(amalgam_common_headers <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map>
                            <memory> <mutex> <optional> <span> <string> <string_view> <thread>
                            <vector> <fmt/format.h>)
@@ -67,10 +70,10 @@ function(amalgam_precompile_test target)
   endif()
 endfunction()
 
-# In CI's instrumented builds a layer's sources are compiled a few at a time, too: most of their time
-# goes into what they include. Names in their anonymous namespaces must differ.
+# There a layer's sources are compiled a few at a time, too: most of their time goes into what they
+# include. Names in their anonymous namespaces must differ.
 function(amalgam_compile_a_few_at_once target)
-  if(NOT AMALGAM_PRECOMPILED_HEADERS OR NOT AMALGAM_SANITIZE)
+  if(NOT AMALGAM_PRECOMPILED_HEADERS)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)

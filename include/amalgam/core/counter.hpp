@@ -47,7 +47,7 @@ struct counter_value {
     friend bool operator==(const counter_value&, const counter_value&) = default;
 };
 
-/// The counters of one engine, port or program, by name ("shm.messages_sent"). Passed to whatever
+/// The counters of one engine, port or program, by name ("rpc.calls"). Passed to whatever
 /// counts; there is no global set.
 ///
 /// Owner:   owns its counters; a reference from get() is valid while the set lives.
