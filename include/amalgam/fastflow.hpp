@@ -96,11 +96,10 @@ private:
             }
             if (archive.ok() && archive.remaining() == 0) return true;
             in_.fail({{errc::corrupt},
-                      "a batch of items cannot be read (" + std::string(archive.why()) +
+                      "cannot decode a batch of items (" + std::string(archive.why()) +
                           "): build both ends from the same sources"});
         } catch (const std::exception& why) {
-            in_.fail(
-                {{errc::handler_failed}, std::string("an item cannot be read: ") + why.what()});
+            in_.fail({{errc::handler_failed}, std::string("cannot decode an item: ") + why.what()});
         }
         return false;
     }
@@ -109,7 +108,7 @@ private:
             return std::make_unique<T>(T::amalgam_load(archive));
         } else {
             static_assert(std::is_default_constructible_v<T>,
-                          "this type cannot be received: give it a default constructor, or "
+                          "this type cannot be deserialized: give it a default constructor, or "
                           "static T amalgam_load(amalgam::archive_reader&)");
             auto item = std::make_unique<T>();
             archive(*item);
@@ -138,8 +137,7 @@ private:
 ///          into FastFlow's queues, which are unbounded by default.
 template <typename T>
 class fastflow_sender : public ff::ff_node_t<T> {
-    static_assert(serializable<T>,
-                  "items that leave the process must be serializable: see codec.hpp");
+    static_assert(serializable<T>, "T must be serializable to leave the process: see codec.hpp");
 
 public:
     using router = std::function<std::size_t(const T&)>;
@@ -167,7 +165,7 @@ public:
             out_.send(to, [item](auto& archive) { archive(*item); });
         } catch (const std::exception& why) {
             out_.fail(
-                {{errc::handler_failed}, std::string("an item cannot be sent: ") + why.what()});
+                {{errc::handler_failed}, std::string("cannot encode an item: ") + why.what()});
         }
         return this->GO_ON;
     }

@@ -34,7 +34,7 @@ failure told(const std::function<void(std::uint64_t)>& whom, std::uint64_t bytes
                         [&] { return fmt::format("on_progress threw: {}", text_of(why)); });
     } catch (...) {
         return in_words({errc::handler_failed},
-                        "on_progress threw something that is no std::exception");
+                        "on_progress threw an exception not derived from std::exception");
     }
 }
 
@@ -83,22 +83,21 @@ failure refusal(const char* verb, const amalgam::bulk& what, access asked, std::
                 std::uint64_t bytes) {
     if (!what && bytes != 0) {
         return {{errc::invalid},
-                fmt::format("{} of {} bytes: the bulk names no memory; take one from expose() or "
-                            "from a call's arguments",
+                fmt::format("{} of {} bytes: the bulk is empty; get one from expose() or from a "
+                            "call's arguments",
                             verb, bytes)};
     }
     if (offset > what.bytes() || bytes > what.bytes() - offset) {
         return {{errc::invalid},
-                fmt::format("{} of {} bytes at offset {}: the bulk has {} bytes; ask for a range "
-                            "within it",
+                fmt::format("{} of {} bytes at offset {}: out of range, as the bulk has {} bytes",
                             verb, bytes, offset, what.bytes())};
     }
     if (!allows(what.rights(), asked)) {
         return {{errc::denied},
-                fmt::format("{} of {} bytes: the memory was exposed for {} only; expose it with "
-                            "access::{}",
-                            verb, bytes, asked == access::write ? "reading" : "writing",
-                            asked == access::write ? "write" : "read")};
+                fmt::format(
+                    "{} of {} bytes: the memory is exposed for {} only; expose it with access::{}",
+                    verb, bytes, asked == access::write ? "reading" : "writing",
+                    asked == access::write ? "write" : "read")};
     }
     return {};
 }

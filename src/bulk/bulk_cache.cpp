@@ -94,11 +94,11 @@ public:
 
 private:
     [[noreturn]] void refuse(std::size_t bytes) const {
-        throw error(errc::no_memory,
-                    fmt::format("a buffer of {} bytes is more than the cache may hold ({} bytes in "
-                                "all); give buffers back first, or raise "
-                                "bulk_cache_options::max_bytes",
-                                bytes, options_.max_bytes));
+        throw error(
+            errc::no_memory,
+            fmt::format("a buffer of {} bytes exceeds the cache's limit of {} bytes in total; "
+                        "return buffers first, or raise bulk_cache_options::max_bytes",
+                        bytes, options_.max_bytes));
     }
 
     std::shared_ptr<cache_block> pop(std::size_t of) noexcept {
@@ -201,8 +201,9 @@ bulk expose_owned(engine& where, bulk_buffer&& bytes) {
     const std::uint64_t size = bytes.size();
     auto source = detail::source_of(bytes.block_->source->memory);
     if (source->core != &where.core()) {
-        throw error(errc::invalid,
-                    "the buffer's cache belongs to another engine; expose it with that one");
+        throw error(
+            errc::invalid,
+            "the buffer's cache belongs to another engine; expose the buffer with that engine");
     }
     source->holder = std::make_shared<bulk_buffer>(std::move(bytes));
     return {std::move(source), 0, size};

@@ -39,8 +39,8 @@ void copy_range(const std::vector<mutable_bytes>& list, std::uint64_t offset, mu
 result<bulk_route> route_of(const bulk_source& source) {
     if (source.core == nullptr) {
         return {errc::invalid,
-                "the descriptor came by an archive that belongs to no engine; send it as an "
-                "argument or result of a procedure"};
+                "the descriptor was read from an archive without an engine; send it as an argument "
+                "or result of a procedure"};
     }
     if (source.home.incarnation == home_of(*source.core)) {
         return bulk_route{self_of(*source.core), source.home};
@@ -57,9 +57,8 @@ result<bulk_route> route_of(const bulk_source& source) {
         tried += there.sentence();
     }
     if (from_owner) return direct();
-    return {errc::unreachable,
-            fmt::format("the process that exposed the memory cannot be reached from here: {}",
-                        tried.empty() ? "it does not listen" : tried)};
+    return {errc::unreachable, fmt::format("cannot reach the process that exposed the memory: {}",
+                                           tried.empty() ? "it does not listen" : tried)};
 }
 
 }  // namespace detail
@@ -95,10 +94,10 @@ peer bulk::from() const {
 
 bulk bulk::part(std::uint64_t offset, std::uint64_t bytes) const {
     if (offset > bytes_ || bytes > bytes_ - offset) {
-        throw error(errc::invalid,
-                    fmt::format("a part of {} bytes at offset {} ends past the end of a bulk of {} "
-                                "bytes; ask for one within it",
-                                bytes, offset, bytes_));
+        throw error(
+            errc::invalid,
+            fmt::format("a part of {} bytes at offset {} is out of range for a bulk of {} bytes",
+                        bytes, offset, bytes_));
     }
     return {source_, offset_ + offset, bytes};
 }
@@ -106,8 +105,8 @@ bulk bulk::part(std::uint64_t offset, std::uint64_t bytes) const {
 std::size_t bulk::elements(std::size_t bytes_each) const {
     if (bytes_ % bytes_each != 0) {
         throw error(errc::invalid,
-                    fmt::format("a bulk of {} bytes is no whole number of elements of {} bytes; "
-                                "pull it as the type that was exposed",
+                    fmt::format("the size of a bulk, {} bytes, is not a multiple of the element "
+                                "size, {} bytes; pull it as the type that was exposed",
                                 bytes_, bytes_each));
     }
     return static_cast<std::size_t>(bytes_ / bytes_each);
@@ -126,9 +125,10 @@ bulk_image bulk::to_send(const detail::origin* between) const {
     }
     const bool own = source_->what == bulk_source::kind::own;
     if (own && !source_->memory->is_open()) {
-        throw error(errc::invalid,
-                    "the memory is not exposed any more, so its descriptor cannot be sent: keep "
-                    "what expose() returned until the far side is done, or use expose_owned()");
+        throw error(
+            errc::invalid,
+            "the memory is no longer exposed, so its descriptor cannot be sent: keep the object "
+            "returned by expose() alive until the peer is done, or use expose_owned()");
     }
     if (own && image.rights == access::read && bytes_ <= bulk_image::inside_bytes) {
         image.kind = bulk_kind::inside;
@@ -148,10 +148,10 @@ bulk_image bulk::to_send(const detail::origin* between) const {
     const bool can_be_found = std::any_of(image.ways.begin(), image.ways.end(),
                                           [](const auto& way) { return !way.address.empty(); });
     if (!own && !back_home && !can_be_found) {
-        throw error(errc::invalid,
-                    "the descriptor cannot be passed on, because the engine that exposed the "
-                    "memory does not listen; give that engine a URI that does, as "
-                    "tcp://127.0.0.1:0");
+        throw error(
+            errc::invalid,
+            "the descriptor cannot be forwarded, as the engine that exposed the memory does not "
+            "listen; give that engine a URI that listens; example: tcp://127.0.0.1:0");
     }
     if (source_->is_owned()) {
         image.loan = detail::lend(between, std::const_pointer_cast<bulk_source>(source_), 0);
@@ -162,7 +162,7 @@ bulk_image bulk::to_send(const detail::origin* between) const {
 const char* bulk::receive(detail::received_bulk& image, const detail::origin* between, bulk& into) {
     into = bulk();
     if (image.kind == bulk_kind::nothing) return nullptr;
-    if (!detail::is_right(image.rights)) return "a descriptor's rights are none there are";
+    if (!detail::is_right(image.rights)) return "a bulk descriptor has invalid access rights";
     auto source = std::make_shared<bulk_source>();
     source->rights = image.rights;
     source->direct = bulk_image::no_way;
@@ -178,17 +178,17 @@ const char* bulk::receive(detail::received_bulk& image, const detail::origin* be
         into = bulk(std::move(source), 0, bytes);
         return nullptr;
     }
-    if (image.kind != bulk_kind::elsewhere) return "a descriptor of a kind there is not";
+    if (image.kind != bulk_kind::elsewhere) return "a bulk descriptor is of an unknown kind";
     const std::uint64_t all = image.home.bytes;
     if (image.offset > all || image.bytes > all - image.offset) {
-        return "a descriptor names bytes past the end of its memory";
+        return "a bulk descriptor's range exceeds its memory";
     }
     if (image.direct != bulk_image::no_way && image.direct >= image.own_ways.size()) {
-        return "a descriptor comes a way that it does not name";
+        return "a bulk descriptor's direct path is not in its list of paths";
     }
     for (detail::bulk_way& each : image.own_ways) {
         if (each.address.size() > bulk_image::max_address_bytes) {
-            return "a descriptor's address is too long";
+            return "a bulk descriptor's address is too long";
         }
         each.key.bytes = all;
         each.key.rights = image.rights;
@@ -199,7 +199,7 @@ const char* bulk::receive(detail::received_bulk& image, const detail::origin* be
     source->ways = std::move(image.own_ways);
     if (image.loan != 0) {
         if (source->core == nullptr || !detail::take_loan(between, image.loan)) {
-            return "a descriptor names a loan that its message does not make";
+            return "a bulk descriptor refers to borrowed memory that its message does not lend";
         }
         source->loan.take(*source->core, source->sender, image.loan);
     }

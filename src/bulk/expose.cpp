@@ -24,9 +24,9 @@ shown_memory::shown_memory(engine_core& where, scatter segments, access rights,
 std::shared_ptr<shown_memory> show(engine_core& core, scatter segments, access rights,
                                    std::shared_ptr<void> holder) {
     if (!is_right(rights)) {
-        throw error(errc::invalid,
-                    "the rights to memory that is exposed are access::read, access::write or "
-                    "access::read_write");
+        throw error(
+            errc::invalid,
+            "invalid access rights, expected access::read, access::write or access::read_write");
     }
     const auto close_then_free = [](shown_memory* gone) {
         gone->exposure::close(
@@ -37,13 +37,14 @@ std::shared_ptr<shown_memory> show(engine_core& core, scatter segments, access r
 
 void check_shared(const void* memory, access of_const) {
     if (memory == nullptr) {
-        throw error(errc::invalid,
-                    "expose_owned() of a null std::shared_ptr: give one that holds a container");
+        throw error(
+            errc::invalid,
+            "expose_owned() was given a null std::shared_ptr, expected one that holds a container");
     }
     if (of_const != access::read) {
         throw error(errc::invalid,
-                    "expose_owned() of a const container for writing: expose it with "
-                    "access::read, or hold one that is not const");
+                    "expose_owned() cannot expose a const container for writing: use access::read, "
+                    "or a non-const container");
     }
 }
 

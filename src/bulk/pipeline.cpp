@@ -27,8 +27,8 @@ public:
         : what_(what), core_(core), chunk_(chunk) {
         if (chunk == 0 || depth == 0) {
             throw error(errc::invalid,
-                        fmt::format("a pipeline needs a chunk and a depth of at least 1, not {} "
-                                    "and {}; example: pull_pipelined(1 << 20, 4, work)",
+                        fmt::format("the chunk and depth of a pipeline are {} and {}, expected at "
+                                    "least 1; example: pull_pipelined(1 << 20, 4, work)",
                                     chunk, depth));
         }
         if (core != nullptr) check_may_wait(*core);

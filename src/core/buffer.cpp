@@ -99,8 +99,8 @@ void pause(std::size_t tries) noexcept {
 }
 
 [[noreturn]] void throw_no_memory(std::size_t size) {
-    throw error(errc::no_memory, "no memory for a buffer of " + std::to_string(size) +
-                                     " bytes; free some, or send in smaller pieces");
+    throw error(errc::no_memory, "cannot allocate a buffer of " + std::to_string(size) +
+                                     " bytes; free memory, or send smaller pieces");
 }
 
 }  // namespace
@@ -326,7 +326,7 @@ std::size_t buffer::capacity() const noexcept {
 }
 
 void buffer::resize(std::size_t size) noexcept {
-    assert(size <= capacity() && "buffer::resize past its capacity");
+    assert(size <= capacity() && "buffer::resize() beyond its capacity");
     size_ = size;
 }
 

@@ -189,7 +189,7 @@ void logger::configure(std::string_view settings) {
         rest.remove_prefix(std::min(part.size() + 1, rest.size()));
         if (part.empty()) continue;
         std::size_t equals = part.find('=');
-        if (equals == 0) refuse(settings, part, "names no component in front of \"=\"");
+        if (equals == 0) refuse(settings, part, "has no component before \"=\"");
         std::string_view word = equals == part.npos ? part : part.substr(equals + 1);
         std::optional<log_level> level = level_named(word);
         if (level && equals != part.npos) {

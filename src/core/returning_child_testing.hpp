@@ -26,7 +26,7 @@ inline int ended(pid_t child) {
 class child_that_returns {
 public:
     child_that_returns() {
-        if (::pipe(error_.data()) != 0) throw error(errc::no_memory, "no pipe");
+        if (::pipe(error_.data()) != 0) throw error(errc::no_memory, "cannot create a pipe");
     }
     ~child_that_returns() { ::close(error_[0]); }
     child_that_returns(const child_that_returns&) = delete;
@@ -47,7 +47,7 @@ public:
             said.append(some, static_cast<std::size_t>(got));
         const int how = ended(child_);
         EXPECT_EQ(how, EXIT_FAILURE) << said;
-        EXPECT_TRUE(said.starts_with("amalgam: a child of fork() came back")) << said;
+        EXPECT_TRUE(said.starts_with("amalgam: terminating a child of fork()")) << said;
         EXPECT_EQ(said.find('\n'), said.size() - 1) << said;
         return how == EXIT_FAILURE;
     }

@@ -112,8 +112,8 @@ private:
         return refuse(fmt::format("the {} \"{}\" is not {}", part, shown(text), expected));
     }
     bool surplus(std::string_view part, std::string_view text) {
-        return refuse(fmt::format("the {} \"{}\" does not belong here, expected {}", part,
-                                  shown(text), form_->shape));
+        return refuse(
+            fmt::format("unexpected {} \"{}\", expected {}", part, shown(text), form_->shape));
     }
     bool refuse(std::string_view why) {
         sentence_ = fmt::format("uri \"{}\": {}; example: {}", shown(text_), why, form_->example);
@@ -140,7 +140,7 @@ private:
     bool parse_scheme(std::string_view text, bool slashes) {
         std::size_t plus = text.find('+');
         std::string_view scheme = text.substr(0, plus);
-        if (scheme.empty()) return missing("scheme", "a transport's name in front of \"://\"");
+        if (scheme.empty()) return missing("scheme", "a transport's name before \"://\"");
         if (!is_alpha(scheme.front()) || !all_of(scheme, "-.")) {
             return wrong("scheme", scheme, "a transport's name (letters, digits, \"-\", \".\")");
         }
@@ -159,7 +159,7 @@ private:
         form_ = &form_of("shm");
         out_.scheme = "shm";
         if (protocol.empty()) return missing("protocol", "na+sm");
-        if (protocol != "sm") return wrong("protocol", protocol, "sm, the only one of na");
+        if (protocol != "sm") return wrong("protocol", protocol, "sm, the only protocol of na");
         return slashes || missing_slashes();
     }
 
@@ -220,7 +220,7 @@ private:
         if (slash == rest.npos) return parse_authority(rest);
         std::string_view device = rest.substr(0, slash);
         std::string_view part = out_.scheme == "ofi" ? "domain" : "device";
-        if (device.empty()) return missing(part, "a name in front of \"/\"");
+        if (device.empty()) return missing(part, "a name before \"/\"");
         if (!all_of(device, "._-:")) {
             return wrong(part, device, "a name (letters, digits, \"._-:\")");
         }
@@ -236,7 +236,7 @@ private:
         std::int32_t rank = -1;
         auto [end, bad] = std::from_chars(digits.begin(), digits.end(), rank);
         if (bad != std::errc{} || end != digits.end() || rank < 0) {
-            return wrong("rank", digits, "a number from 0");
+            return wrong("rank", digits, "a non-negative number");
         }
         out_.host = std::to_string(rank);
         return parse_port(text.substr(colon));
@@ -249,11 +249,12 @@ private:
         }
         if (text.starts_with('[')) {
             std::size_t end = text.find(']');
-            if (end == text.npos) return missing("\"]\"", "an IPv6 address in brackets like [::1]");
+            if (end == text.npos)
+                return missing("\"]\"", "an IPv6 address in brackets, as in [::1]");
             if (!parse_ipv6(text.substr(1, end - 1))) return false;
             text.remove_prefix(end + 1);
             if (!text.empty() && text.front() != ':') {
-                return wrong("text after \"]\"", text, "a port like :7000");
+                return wrong("text after \"]\"", text, "a port, as in :7000");
             }
             return parse_port(text);
         }
@@ -279,7 +280,7 @@ private:
         out_.host = shortest;
         if (percent == text.npos) return true;
         std::string_view zone = text.substr(percent + 1);
-        if (zone.empty()) return missing("zone", "an interface after \"%\" like [fe80::1%eth0]");
+        if (zone.empty()) return missing("zone", "an interface after \"%\", as in [fe80::1%eth0]");
         if (!all_of(zone, "._-") || zone.size() > 15) {
             return wrong("zone", zone, "an interface's name of at most 15 bytes");
         }
@@ -345,7 +346,7 @@ private:
     bool parse_option(std::string_view text) {
         std::size_t equals = text.find('=');
         std::string_view key = text.substr(0, equals);
-        if (text.empty()) return missing("option", "key=value around each \"&\"");
+        if (text.empty()) return missing("option", "key=value on both sides of each \"&\"");
         if (equals == text.npos || key.empty() || !all_of(key, "._-")) {
             return wrong("option", text, "key=value");
         }

@@ -35,10 +35,10 @@ struct server_options {
 /// Continues in a new process, in its own session; the first process exits.
 void detach() {
     const pid_t child = ::fork();
-    if (child == -1) throw error(errc::no_memory, "the system gives no process to detach to");
+    if (child == -1) throw error(errc::no_memory, "cannot create a process to detach to");
     if (child != 0) ::_exit(0);
     ::setsid();
-    if (::chdir("/") != 0) throw error(errc::denied, "cannot go to the root folder");
+    if (::chdir("/") != 0) throw error(errc::denied, "cannot change to the root directory");
 }
 
 bool is_of_host(const server_options& options) {
@@ -72,11 +72,12 @@ std::unique_ptr<engine> open_engine(const server_options& options) {
             if (why.code() != errc::in_use || options.makes_way || !is_of_host(options)) throw;
             const makes_way answer = ask_to_make_way(std::string(host_directory));
             if (answer == makes_way::no)
-                throw error(errc::in_use,
-                            fmt::format("{}; a directory that was started by hand is at {} "
-                                        "already, or one with another secret: end it first (kill "
-                                        "the process)",
-                                        why.what(), host_directory));
+                throw error(
+                    errc::in_use,
+                    fmt::format(
+                        "{}; a directory that was started by hand, or one with another secret, is "
+                        "already running at {}: stop it first (kill the process)",
+                        why.what(), host_directory));
             if (answer == makes_way::yes) most_attempts = 500;
             if (attempts >= most_attempts) throw;
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -126,36 +127,37 @@ void serve(const server_options& options) {
 
 void add_directory(CLI::App& app) {
     auto options = std::make_shared<server_options>();
-    auto* command = app.add_subcommand(
-        "directory",
-        "Serve the directory of this host until Ctrl-C; contexts find it by itself, and start "
-        "it again as it was when it is lost");
+    auto* command =
+        app.add_subcommand("directory",
+                           "Run this host's directory until Ctrl-C; contexts find it "
+                           "automatically, and restart it with the same options if it is lost");
     command->footer(
-        "AMALGAM_SECRET_FILE names the file of a secret that contexts and other directories must "
-        "know, too; example: amalgam directory shm://amalgam-directory tcp://127.0.0.1:7100");
-    command->add_option("uri", options->uris, "Where it listens")->capture_default_str();
+        "AMALGAM_SECRET_FILE names a file with a secret that contexts and other directories must "
+        "share; example: amalgam directory shm://amalgam-directory tcp://127.0.0.1:7100");
+    command->add_option("uri", options->uris, "URIs to listen on")->capture_default_str();
     command->add_option("--join", options->join,
-                        "Another directory's address: its resources are found from here, and those "
-                        "of all that it knows; may be given several times");
-    command->add_option("--broadcast", options->broadcast,
-                        "Find other directories, and ask them, by UDP: the broadcast address of a "
-                        "network, or a multicast group; example: udp://10.0.0.255:7101 or "
-                        "udp://239.1.2.3:7101?interface=10.0.0.1");
-    command->add_flag("--by-tree", options->by_tree,
-                      "Only find others by --broadcast, and ask them by trees of calls");
-    command->add_flag("--detach", options->detach, "Serve in the background");
+                        "Address of another directory, whose resources can be found from here, as "
+                        "can those of all directories it knows; may be repeated");
+    command->add_option(
+        "--broadcast", options->broadcast,
+        "Find and query other directories by UDP: a network's broadcast address, or a multicast "
+        "group; example: udp://10.0.0.255:7101 or udp://239.1.2.3:7101?interface=10.0.0.1");
+    command->add_flag(
+        "--by-tree", options->by_tree,
+        "Use --broadcast only to find other directories, and query them by trees of calls");
+    command->add_flag("--detach", options->detach, "Run in the background");
     command->add_flag("--makes-way", options->makes_way,
-                      "End when another one is started here, and leave no trace: contexts that "
-                      "find no directory start one so");
+                      "Exit when another directory is started on this host, and do not record this "
+                      "one for a restart: used by contexts that find no directory");
     command
         ->add_option("--end-after", options->end_after,
-                     "End when there was no context for so many seconds; 0: never")
+                     "Exit after this many seconds without a context; 0: never")
         ->check(CLI::Range(0, 86400))
         ->capture_default_str();
     command
-        ->add_option("--silence", options->silence_s,
-                     "Seconds after which a process that does not answer is taken for gone; 0: "
-                     "never")
+        ->add_option(
+            "--silence", options->silence_s,
+            "Seconds after which a process that does not answer is considered gone; 0: never")
         ->check(CLI::Range(0.0, 86400.0))
         ->capture_default_str();
     command->callback([options] { serve(*options); });

@@ -42,14 +42,14 @@ void find(const find_options& options) {
     for (const found_resource& each : search) {
         if (each.id == here.id()) continue;
         if (++found > options.most) {
-            fmt::print("… and more; see --most\n");
+            fmt::print("… and more; raise --most to list them\n");
             break;
         }
         fmt::print("{} of {}: {}\n", static_cast<unsigned>(each.id),
                    static_cast<unsigned>(each.context), to_string(each.what));
     }
     if (search.missed() != 0)
-        fmt::print(stderr, "{} directories, at least, did not answer: there may be more\n",
+        fmt::print(stderr, "at least {} directories did not answer: there may be more resources\n",
                    search.missed());
     if (found == 0) throw exit_code{1};
 }
@@ -59,13 +59,14 @@ void find(const find_options& options) {
 void add_find(CLI::App& app) {
     auto options = std::make_shared<find_options>();
     auto* command = app.add_subcommand(
-        "find", "List the resources that have certain attributes; exit code 1 when none has");
+        "find", "List the resources with given attributes; exit code 1 if there are none");
     command->footer("example: amalgam find type=server rack");
-    command->add_option("attribute", options->attributes,
-                        "NAME=VALUE: they have it; NAME: it is shown. None: all resources");
+    command->add_option(
+        "attribute", options->attributes,
+        "NAME=VALUE: resources must have it; NAME: show its value. Without any: all resources");
     command->add_option("--at", options->at,
-                        "The directory's address; without, AMALGAM_DIRECTORY or this host's own");
-    command->add_option("--most", options->most, "How many are listed")
+                        "The directory's address; default: AMALGAM_DIRECTORY, or this host's own");
+    command->add_option("--most", options->most, "Maximum number of resources to list")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
     command->callback([options] { find(*options); });

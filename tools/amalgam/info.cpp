@@ -18,13 +18,13 @@ struct info_options {
 };
 
 void print_table(const transport_registry& registry) {
-    fmt::print("{:<8} {:<6} {}\n", "name", "here", "what it does");
+    fmt::print("{:<8} {:<6} {}\n", "name", "here", "description");
     for (const auto& one : registry.describe()) {
         fmt::print("{:<8} {:<6} {}\n", one.name, one.usable ? "yes" : "no",
                    one.usable ? one.summary : one.why_not);
         for (const auto& detail : one.details)
             fmt::print("{:<15} - {}\n", "", detail);
-        if (!one.example.empty()) fmt::print("{:<15} - for example {}\n", "", one.example);
+        if (!one.example.empty()) fmt::print("{:<15} - example: {}\n", "", one.example);
     }
 }
 
@@ -45,7 +45,7 @@ void print_json(const transport_registry& registry) {
 
 const char* reach_of(const capabilities& can) {
     return can.between_hosts       ? "other hosts"
-           : can.between_processes ? "other processes of this host"
+           : can.between_processes ? "other processes on this host"
                                    : "this process only";
 }
 
@@ -69,10 +69,12 @@ void explain(const transport_registry& registry, const std::string& where, bool 
     }
     fmt::print("{}\n", opened->explain());
     fmt::print("  address:   {}\n",
-               can.listens ? opened->address() : "none: it can call, others cannot look it up");
-    fmt::print("  put, get:  {}\n", can.rma == rma_mode::cross_memory
-                                        ? "from memory to memory by the kernel, one copy"
-                                        : "as messages that the target's progress carries out");
+               can.listens ? opened->address()
+                           : "none: it can connect to peers, but peers cannot look it up");
+    fmt::print("  put, get:  {}\n",
+               can.rma == rma_mode::cross_memory
+                   ? "copied directly between processes by the kernel, one copy"
+                   : "emulated by messages, processed by the target's progress");
     fmt::print("  messages:  copied up to {} bytes, at most {} bytes\n", can.inline_bytes,
                can.max_message_bytes);
     fmt::print("  reaches:   {}\n", reach_of(can));
@@ -82,10 +84,11 @@ void explain(const transport_registry& registry, const std::string& where, bool 
 
 void add_info(CLI::App& app) {
     auto options = std::make_shared<info_options>();
-    auto* command = app.add_subcommand("info", "List the transports and what each can do here");
+    auto* command =
+        app.add_subcommand("info", "List the transports and what each supports on this host");
     command->footer("example: amalgam info --explain tcp://127.0.0.1:0");
     command->add_option("--explain", options->explain,
-                        "Open this URI and say what was chosen, and why");
+                        "Open this URI and report what was chosen, and why");
     command->add_flag("--json", options->json, "Print JSON");
     command->callback([options] {
         const auto registry = transport_registry::installed();

@@ -65,7 +65,7 @@ void show(const std::string& path) {
                in_a_row(processors), image.bytes().size(), to_text(image.hash()));
     fmt::print("signed by  {}\n", !image.signer()  ? "nobody"
                                   : image.verify() ? to_text(*image.signer())
-                                                   : "somebody else than it says");
+                                                   : "invalid signature");
     fmt::print("exports    {}\nimports    {}\n", in_a_row(image.exports()),
                in_a_row(image.imports()));
 }
@@ -85,81 +85,83 @@ void make_key(const std::string& path) {
 
 void add_build(CLI::App& inject) {
     auto options = std::make_shared<build_options>();
-    auto* command =
-        inject.add_subcommand("build", "Compile a file of C or C++ into an image that can travel");
+    auto* command = inject.add_subcommand("build", "Compile a C or C++ file into an image");
     command->footer("example: amalgam inject build codec.cpp -o codec.image --flag -O3");
     image_source& from = options->from;
-    command->add_option("file", from.path, "It has NAME_main; see amalgam/inject/image.h")
+    command
+        ->add_option("file", from.path,
+                     "Source file that defines NAME_main; see amalgam/inject/image.h")
         ->required();
-    command->add_option("-o,--output", options->to, "The image; without, NAME.image");
-    command->add_option("--name", from.name, "NAME; without, that of the file")
+    command->add_option("-o,--output", options->to, "The image to write; default: NAME.image");
+    command->add_option("--name", from.name, "The image's NAME; default: the file's name")
         ->check(CLI::Validator(
             [](const std::string& text) {
                 return is_image_name(text)
                            ? std::string()
-                           : fmt::format("\"{}\" is no name of C, expected one such as codec",
-                                         text);
+                           : fmt::format("\"{}\" is not a C identifier; example: codec", text);
             },
             ""));
-    command->add_option("--compiler", from.compiler, "Without, gcc or g++");
+    command->add_option("--compiler", from.compiler, "Compiler; default: gcc or g++");
     command
         ->add_option_function<std::string>(
             "--processor",
             [&from](const std::string& text) { from.target = *processor_named(text); },
-            "What it is for: x86-64 or aarch64; without, this machine's")
+            "Target processor: x86-64 or aarch64; default: this host's")
         ->check(CLI::Validator(
             [](const std::string& text) {
                 return processor_named(text)
                            ? std::string()
-                           : fmt::format("there is no processor \"{}\", expected x86-64 or aarch64",
+                           : fmt::format("unknown processor \"{}\", expected x86-64 or aarch64",
                                          text);
             },
             ""));
-    command->add_option("--flag", from.flags, "More for the compiler; may be given several times");
+    command->add_option("--flag", from.flags, "Flag for the compiler; may be repeated");
     command->add_option("--library", from.libraries,
-                        "A static library that becomes part of it; may be given several times");
+                        "A static library to link into the image; may be repeated");
     command
         ->add_option("--align", from.payload_alignment,
-                     "Its payloads lie at multiples of this: a power of two up to 4096")
+                     "Alignment of payloads: a power of two up to 4096")
         ->check(CLI::Validator(
             [](const std::string& text) {
                 std::size_t given = 0;
                 const bool good = CLI::detail::lexical_cast(text, given) &&
                                   std::has_single_bit(given) && given <= 4096;
                 return good ? std::string()
-                            : fmt::format("\"{}\" is no power of two up to 4096", text);
+                            : fmt::format("\"{}\" is not a power of two up to 4096", text);
             },
             ""));
-    command->add_option("--sign", options->key, "Sign it with this key: see amalgam inject key");
+    command->add_option("--sign", options->key,
+                        "Sign the image with this key; see amalgam inject key");
     command->callback([options] { build(*options); });
 }
 
 }  // namespace
 
 void add_inject(CLI::App& app) {
-    auto* inject = app.add_subcommand("inject", "Code that travels: make it, sign it, look at it");
+    auto* inject = app.add_subcommand("inject", "Build, sign and inspect images of code to inject");
     inject->require_subcommand(1);
     add_build(*inject);
 
     auto path = std::make_shared<std::string>();
-    auto* shown = inject->add_subcommand("show", "What an image is, needs and offers");
+    auto* shown =
+        inject->add_subcommand("show", "Show an image's processors, imports, exports and signer");
     shown->footer("example: amalgam inject show codec.image");
-    shown->add_option("image", *path, "A file")->required();
+    shown->add_option("image", *path, "The image to show")->required();
     shown->callback([path] { show(*path); });
 
     auto parts = std::make_shared<std::vector<std::string>>();
     auto to = std::make_shared<std::string>();
-    auto* joined = inject->add_subcommand("join", "Make one image of some for several processors");
+    auto* joined = inject->add_subcommand("join", "Join images for several processors into one");
     joined->footer("example: amalgam inject join codec.x86-64 codec.aarch64 -o codec.image");
-    joined->add_option("image", *parts, "One for each processor")->required();
+    joined->add_option("image", *parts, "Images to join, one per processor")->required();
     joined->add_option("-o,--output", *to, "The image")->required();
     joined->callback([parts, to] { join(*parts, *to); });
 
     auto key_path = std::make_shared<std::string>();
     auto* key = inject->add_subcommand(
-        "key", "Make a key to sign images with, and print the one to trust them by");
+        "key", "Generate a key to sign images with, and print its public key");
     key->footer("example: amalgam inject key mine.key");
-    key->add_option("file", *key_path, "Where the secret goes; it must not be there yet")
+    key->add_option("file", *key_path, "File to write the private key to; must not exist yet")
         ->required();
     key->callback([key_path] { make_key(*key_path); });
 }

@@ -23,10 +23,10 @@ std::string explain_choice(const CLI::App& at, const std::string& path) {
         names += (names.empty() ? "" : ", ") + one->get_name();
     }
     const auto unknown = at.remaining();
-    return fmt::format("{}{}; expected one of: {}; {}", path.empty() ? "" : path + ": ",
-                       unknown.empty() ? "no command was given"
-                                       : fmt::format("there is no command \"{}\"", unknown.front()),
-                       names, path.empty() ? "example: amalgam info" : first->get_footer());
+    return fmt::format(
+        "{}{}; expected one of: {}; {}", path.empty() ? "" : path + ": ",
+        unknown.empty() ? "no command" : fmt::format("unknown command \"{}\"", unknown.front()),
+        names, path.empty() ? "example: amalgam info" : first->get_footer());
 }
 
 /// What is wrong with a command line, what was expected, and an example, which each command has as
@@ -50,8 +50,8 @@ int run(int argc, char** argv) {
     app.require_subcommand(1);
     app.set_version_flag("--version", AMALGAM_VERSION);
     app.footer(
-        "Exit codes: 0: it did what was asked; 1: it could not, or what was asked about is "
-        "not so; 2: the command line is wrong. `amalgam run` ends with its groups' own.");
+        "Exit codes: 0: success; 1: failure, or nothing found; 2: invalid command line. `amalgam "
+        "run` exits with the code of its groups.");
     amalgam::tool::add_info(app);
     amalgam::tool::add_ping(app);
     amalgam::tool::add_perf(app);
@@ -93,8 +93,8 @@ int main(int argc, char** argv) {
     const bool failed = std::ferror(stdout) != 0;
     if (std::fflush(stdout) == 0 && !failed) return code;
     std::fprintf(stderr,
-                 "amalgam: standard output cannot be written to its end%s%s%s, expected room for "
-                 "what was asked; example: amalgam info >info.txt\n",
+                 "amalgam: cannot write all output to standard output%s%s%s; example: amalgam info "
+                 ">info.txt\n",
                  failed ? "" : " (", failed ? "" : std::strerror(errno), failed ? "" : ")");
     return code == 0 ? 1 : code;
 }

@@ -34,11 +34,11 @@ std::span<const perf_test> all_tests() {
          &put_block_bandwidth, bandwidth, "put-block-bandwidth"},
         {"get-block-bandwidth", "one-sided reads between allocated blocks", 1 << 20, 1,
          &get_block_bandwidth, bandwidth, "get-block-bandwidth"},
-        {"bulk-pull", "bulks of another process read", 1 << 20, 4, &bulk_pull, bandwidth,
+        {"bulk-pull", "pulls of another process's bulks", 1 << 20, 4, &bulk_pull, bandwidth,
          "get-bandwidth"},
-        {"bulk-pull-pooled", "likewise, between buffers of caches", 1 << 20, 4, &bulk_pull_pooled,
+        {"bulk-pull-pooled", "pulls between buffers of bulk caches", 1 << 20, 4, &bulk_pull_pooled,
          bandwidth, "get-block-bandwidth"},
-        {"bulk-push", "bulks of another process written", 1 << 20, 4, &bulk_push, bandwidth,
+        {"bulk-push", "pushes into another process's bulks", 1 << 20, 4, &bulk_push, bandwidth,
          "put-bandwidth"},
         {"stream-rate", "items through a flow from one process to another", 64, 1, &stream_rate,
          rate, ""}};
@@ -71,16 +71,12 @@ std::string refusal_of_test(const std::string& name) {
     if (name == "all") return "";
     for (const auto& one : perf::all_tests())
         if (one.name == name) return "";
-    return fmt::format("there is no test \"{}\", expected all or one of: {}", name,
-                       names_of_tests());
+    return fmt::format("unknown test \"{}\", expected all or one of: {}", name, names_of_tests());
 }
 
 std::string refusal_of_plot(const std::string& path) {
     if (path.ends_with(".svg")) return "";
-    return fmt::format(
-        "the image is SVG, and \"{}\" does not end in .svg, expected a name like "
-        "perf.svg",
-        path);
+    return fmt::format("\"{}\" does not end in .svg; example: perf.svg", path);
 }
 
 /// The tests, URIs and libraries of a command line, and the output of their results.
@@ -161,9 +157,8 @@ void perf_command(const perf_options& options) {
         // Reports a malformed URI before anything forks.
         if (parse_uri(uri).value().scheme == "loop")
             throw error(errc::unsupported,
-                        fmt::format("{} stays within one process, and this measures between two: "
-                                    "give a transport that leaves it; example: amalgam perf {} "
-                                    "--uri shm://",
+                        fmt::format("{} stays within one process, but a measurement needs two; "
+                                    "example: amalgam perf {} --uri shm://",
                                     uri, options.test));
     }
     std::vector<const perf::perf_test*> chosen;
@@ -174,8 +169,7 @@ void perf_command(const perf_options& options) {
         image.open(options.plot);
         if (!image)
             throw error(errc::invalid,
-                        fmt::format("the file \"{}\" cannot be written, expected one for the "
-                                    "image; example: --plot perf.svg",
+                        fmt::format("cannot write to the file \"{}\"; example: --plot perf.svg",
                                     options.plot));
     }
 
@@ -190,7 +184,7 @@ void perf_command(const perf_options& options) {
     image << perf::to_svg(panels) << std::flush;
     if (!image)
         throw error(errc::invalid,
-                    fmt::format("the file \"{}\" cannot be written to its end", options.plot));
+                    fmt::format("cannot write all of the file \"{}\"", options.plot));
 }
 
 }  // namespace
@@ -203,28 +197,27 @@ void add_perf(CLI::App& app) {
     command->add_option("test", options->test, "all, or one of: " + names_of_tests())
         ->required()
         ->check(CLI::Validator(&refusal_of_test, ""));
-    command
-        ->add_option("--uri", options->uris, "Where the peer listens; may be given several times")
+    command->add_option("--uri", options->uris, "URI for the peer to listen on; may be repeated")
         ->expected(1)
         ->take_all()
         ->capture_default_str();
     command
-        ->add_option("--vs", options->vs,
-                     "Bare libraries to compare with, by their programs amalgam-peer-NAME: "
-                     "ucx,ofi,mpi")
+        ->add_option(
+            "--vs", options->vs,
+            "Libraries to compare with, measured by the programs amalgam-peer-NAME: ucx,ofi,mpi")
         ->delimiter(',');
     command
         ->add_option("--plot", options->plot,
-                     "Draws latency and bandwidth by size into this SVG file, NAME.svg")
+                     "Plot latency and bandwidth by size to this SVG file, NAME.svg")
         ->check(CLI::Validator(&refusal_of_plot, ""));
     command->add_option("--size", options->asked.size_bytes, "Bytes per operation")
         ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 30));
     command->add_option("--depth", options->asked.depth, "Operations in flight")
         ->check(CLI::Range(1, 4096));
-    command->add_option("--seconds", options->asked.seconds, "How long to measure")
+    command->add_option("--seconds", options->asked.seconds, "Duration of each measurement")
         ->check(CLI::Range(0.01, 3600.0))
         ->capture_default_str();
-    command->add_flag("--json", options->json, "One JSON object a line");
+    command->add_flag("--json", options->json, "Print one JSON object per line");
     command->callback([options] { perf_command(*options); });
 }
 

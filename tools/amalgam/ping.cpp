@@ -83,14 +83,15 @@ void ping(const ping_options& options) {
 void add_ping(CLI::App& app) {
     auto options = std::make_shared<ping_options>();
     auto* command = app.add_subcommand(
-        "ping", "Call an engine and show the round trips; exit code 1 when one is not answered");
+        "ping",
+        "Call an engine and show the round-trip times; exit code 1 if a call is not answered");
     command->footer("example: amalgam ping tcp://127.0.0.1:7000");
     command
         ->add_option("uri", options->uris,
-                     "The engine's address; given several, as engine::addresses() lists them, it "
-                     "says which is used and why")
+                     "The engine's address; given several, as listed by engine::addresses(), also "
+                     "reports which is used and why")
         ->required();
-    command->add_option("--count", options->count, "How many calls")
+    command->add_option("--count", options->count, "Number of calls")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
     command->add_option("--interval", options->interval_ms, "Milliseconds between calls")

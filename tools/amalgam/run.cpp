@@ -39,8 +39,8 @@ CLI::Validator seconds(double least, double most) {
             const bool good =
                 CLI::detail::lexical_cast(text, given) && given >= least && given <= most;
             return good ? std::string()
-                        : fmt::format("\"{}\" is no number of seconds from {} to {}", text, least,
-                                      most);
+                        : fmt::format("\"{}\" is not a number of seconds from {} to {}", text,
+                                      least, most);
         },
         fmt::format("SECONDS in [{} - {}]", least, most));
 }
@@ -75,30 +75,31 @@ void run(const run_options& options) {
 
 void add_run(CLI::App& app) {
     auto options = std::make_shared<run_options>();
-    CLI::App* sub = app.add_subcommand("run", "Starts every group of a flow program");
+    CLI::App* sub = app.add_subcommand("run", "Start every group of a flow program");
     sub->footer("example: amalgam run --config groups.json -- ./program");
     sub->add_option("-c,--config", options->config, "JSON file that names each group's endpoint");
-    sub->add_option("--view", options->view, "Shows only these groups: G1,G2")->delimiter(',');
+    sub->add_option("--view", options->view, "Show the output of these groups only: G1,G2")
+        ->delimiter(',');
     sub->add_option("--grace", options->grace_s,
-                    "Seconds the other groups get to end by themselves when one has failed")
+                    "Seconds that the other groups have to exit by themselves after one has failed")
         ->check(seconds(0, 86400))
         ->capture_default_str();
     sub->add_option("--stats", options->stats_s,
-                    "Says so often how far the run is and what holds it up, and at its end what "
-                    "each node did; every second if no number is given")
+                    "Report progress and bottlenecks at this interval, and each node's statistics "
+                    "at the end; every second if no number is given")
         ->check(seconds(0.001, 86400))
         ->expected(0, 1)
         ->default_str("1");
     sub->add_option("--report", options->report_file,
-                    "Writes at the end what each node did, as JSON, to this file");
-    sub->add_option("--ssh", options->ssh,
-                    "How a group's host is reached: \"ssh -p 2222 -i key\"; may not ask for a "
-                    "password")
+                    "Write each node's statistics as JSON to this file at the end");
+    sub->add_option(
+           "--ssh", options->ssh,
+           "Command to reach a group's host: \"ssh -p 2222 -i key\"; must not ask for a password")
         ->capture_default_str();
     sub->add_option("--remote-amalgam", options->remote_amalgam,
-                    "Where amalgam is on the hosts; as here if not given");
+                    "Path of amalgam on the hosts; default: as on this host");
     sub->add_option("--silence", options->silence_s,
-                    "Seconds after which a host that is not heard of is lost")
+                    "Seconds without a sign of life after which a host is considered lost")
         ->check(seconds(0.1, 86400))
         ->capture_default_str();
     sub->add_flag("--agent", options->agent)->group("");  // The remote end of --ssh.

@@ -136,7 +136,7 @@ public:
     /// them.
     template <typename T = std::byte>
     std::vector<T> pull_all(const bulk_options& how = {}) const {
-        static_assert(std::is_trivially_copyable_v<T>, "its bytes are not its value");
+        static_assert(std::is_trivially_copyable_v<T>, "T must be trivially copyable");
         std::vector<T> all(elements(sizeof(T)));
         pull(0, all, how);
         return all;

@@ -51,7 +51,7 @@ const_bytes as_bytes_of(const T& x) noexcept {
     if constexpr (detail::contiguous_trivial<const T>) {
         return std::as_bytes(std::span(x));
     } else {
-        static_assert(std::is_trivially_copyable_v<T>, "its bytes are not its value");
+        static_assert(std::is_trivially_copyable_v<T>, "T must be trivially copyable");
         return std::as_bytes(std::span<const T, 1>(&x, 1));
     }
 }
@@ -62,7 +62,7 @@ mutable_bytes as_writable_bytes_of(T& x) noexcept {
     if constexpr (detail::contiguous_trivial<T>) {
         return std::as_writable_bytes(std::span(x));
     } else {
-        static_assert(std::is_trivially_copyable_v<T>, "its bytes are not its value");
+        static_assert(std::is_trivially_copyable_v<T>, "T must be trivially copyable");
         return std::as_writable_bytes(std::span<T, 1>(&x, 1));
     }
 }

@@ -191,7 +191,7 @@ public:
         using word = detail::wire_word<T>;
         const std::size_t bytes = xdr_ ? sizeof(word) : sizeof(T);
         if (remaining() < bytes) {
-            fail("it ends early");
+            fail("unexpected end of data");
             return T{};
         }
         const std::byte* const from = std::exchange(at_, at_ + bytes);
@@ -202,7 +202,7 @@ public:
             if (!xdr_) return load_le<T>(from);
             T value;
             if (detail::from_xdr(from, value)) return value;
-            fail("a number is out of its type's range");
+            fail("a number is out of range for its type");
             return T{};
         }
     }
@@ -210,7 +210,7 @@ public:
     const_bytes raw(std::size_t bytes) noexcept {
         const std::size_t padding = xdr_ ? (0 - bytes) & 3 : 0;
         if (remaining() < bytes || remaining() - bytes < padding) {
-            fail("it ends early");
+            fail("unexpected end of data");
             return {};
         }
         const_bytes view(at_, bytes);
@@ -229,7 +229,7 @@ public:
         bool good = true;
         for (std::size_t at = 0; at < from.size(); at += detail::xdr_bytes<T>)
             good &= detail::from_xdr(from.data() + at, *to++);
-        if (!good) fail("a number is out of its type's range");
+        if (!good) fail("a number is out of range for its type");
     }
     /// Element count of a block, checked against the input; read them with elements() or view().
     template <detail::bulk T>
@@ -238,7 +238,7 @@ public:
         align(detail::wire_alignment<T>);
         const bool other = xdr_ && !detail::xdr_is_plain<T>;
         if (number * (other ? detail::xdr_bytes<T> : sizeof(T)) <= remaining()) return number;
-        fail("it ends early");
+        fail("unexpected end of data");
         return 0;
     }
     /// The elements of a block: in place if possible, else decoded into memory kept by the reader,
@@ -266,7 +266,7 @@ public:
         // The second bound is for user types that encode to no bytes: nested containers of them
         // could multiply.
         if (elements > remaining() / std::max<std::size_t>(each, 1) || elements > countable_) {
-            fail("a length is larger than the message");
+            fail("a length exceeds the message");
             return 0;
         }
         countable_ -= elements;
@@ -274,7 +274,7 @@ public:
     }
     /// Called on entering each user type: returns false and fails when they nest too deep.
     bool enter() noexcept {
-        if (++depth_ > max_depth) fail("its values nest too deep");
+        if (++depth_ > max_depth) fail("values are nested too deeply");
         return ok();
     }
     void leave() noexcept { --depth_; }

@@ -61,13 +61,13 @@ struct codec {
 private:
     static constexpr void require_user() {
         static_assert(!std::is_pointer_v<T>,
-                      "a pointer means nothing to another process: pass the value, a "
+                      "a pointer is meaningless in another process: pass the value, a "
                       "std::unique_ptr, or a bulk descriptor");
-        static_assert(std::is_pointer_v<T> || detail::user_serializable<T>,
-                      "this type cannot travel yet: give it "
-                      "template <class A> void serialize(A& a) { a(member, another); } "
-                      "or a free serialize(A&, T&) beside it; where those are private, "
-                      "friend class amalgam::serialization_access; too");
+        static_assert(
+            std::is_pointer_v<T> || detail::user_serializable<T>,
+            "this type is not serializable: define template <class A> void serialize(A& a) { "
+            "a(member, another); } in it, or a free serialize(A&, T&) in its namespace; if its "
+            "members are private, also add friend class amalgam::serialization_access;");
     }
 };
 
@@ -92,8 +92,8 @@ T load_new(Archive& a) {
         return T::amalgam_load(a);
     } else {
         static_assert(std::is_default_constructible_v<T>,
-                      "this type cannot be read: give it a default constructor, or "
-                      "static T amalgam_load(amalgam::archive_reader&)");
+                      "this type cannot be deserialized: give it a default constructor, or static "
+                      "T amalgam_load(amalgam::archive_reader&)");
         T fresh{};
         codec<T>::load(a, fresh);
         return fresh;

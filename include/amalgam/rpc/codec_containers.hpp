@@ -259,8 +259,8 @@ struct codec<std::span<const T>> {
     using for_library_type = void;
     static constexpr std::size_t min_bytes = 4;
     static_assert(detail::bulk<T> && alignof(T) <= 64,
-                  "only numbers, enums and trivially serializable types of alignment up to 64 "
-                  "can be borrowed from a message: take a std::vector instead");
+                  "only numbers, enums and trivially serializable types with an alignment of at "
+                  "most 64 can be borrowed from a message: use a std::vector instead");
 
     template <typename Archive>
     static void save(Archive& a, std::span<const T> x) {

@@ -95,8 +95,8 @@ struct pointee_codec {
     template <typename Archive, typename Pointer>
     static void save(Archive& a, const Pointer& x) {
         static_assert(!std::is_polymorphic_v<T> || std::is_final_v<T>,
-                      "a pointer to a base would lose what it points to: send a std::variant of "
-                      "what it may be");
+                      "a pointer to a polymorphic base would be sliced: send a std::variant of the "
+                      "possible types");
         a(x != nullptr);
         if (x) a(static_cast<const value_type&>(*x));
     }
@@ -160,7 +160,7 @@ private:
         std::size_t which = a.template scalar<std::uint8_t>();
         if (!a.ok()) return;
         bool found = ((which == I && load_as<I>(a, x)) || ...);
-        if (!found) a.fail("an index is past a variant's last alternative");
+        if (!found) a.fail("a variant's index is out of range");
     }
     template <std::size_t I, typename Archive>
     static bool load_as(Archive& a, std::variant<T...>& x) {
@@ -230,7 +230,7 @@ struct codec<std::bitset<N>> {
         for (std::size_t i = 0; i < N; ++i)
             x[i] = (bytes[i / 8] >> i % 8 & 1) != 0;
         if constexpr (N % 8 != 0) {
-            if (bytes.back() >> N % 8 != 0) a.fail("a bitset has bits past its end");
+            if (bytes.back() >> N % 8 != 0) a.fail("a bitset has bits set beyond its size");
         }
     }
 };

@@ -120,11 +120,11 @@ class bound_procedure<R(A...)> : public detail::bound_target<bound_procedure<R(A
     friend base;
     using result_type = std::remove_cvref_t<R>;
     static_assert(!detail::is_borrowed<result_type>,
-                  "a result cannot be a view of the reply: return std::string or std::vector");
+                  "a result must not be a view into the reply: return std::string or std::vector");
     static_assert(std::is_void_v<R> || std::is_default_constructible_v<result_type> ||
                       detail::self_loading<result_type>,
-                  "a result needs a default constructor to be read into, or "
-                  "static T amalgam_load(amalgam::archive_reader&)");
+                  "a result type needs a default constructor, or static T "
+                  "amalgam_load(amalgam::archive_reader&)");
 
 public:
     bound_procedure(const detail::call_target& target, const peer& there,
@@ -161,7 +161,7 @@ public:
             call.write(arguments...);
             return call.try_run();
         } catch (...) {  // From serialization, or a caller that cannot wait.
-            return detail::thrown_here("the serialization of an argument or the result");
+            return detail::thrown_here("serializing the arguments or the result");
         }
     }
     /// Starts the call and returns a future for the result. Destroying the future early, or

@@ -38,7 +38,8 @@ public:
     ~responder() {
         if (to_ == nullptr) return;
         if (!to_->handler_unwinds() && to_->claim()) {
-            to_->send({errc::handler_failed}, "the handler let go of it without an answer");
+            to_->send({errc::handler_failed},
+                      "the handler destroyed its responder without answering");
         }
         to_->drop_reference();
     }
@@ -54,7 +55,7 @@ public:
                 to_->room().write(to_->core(), to_->about().from(), to_->values_as(), typed);
             }
         } catch (...) {
-            const failure why = detail::thrown_there("the serialization of the result");
+            const failure why = detail::thrown_there("serializing the result");
             return to_->send(why.what, why.sentence);
         }
         to_->send({});
@@ -73,7 +74,7 @@ public:
 private:
     void claim() {
         if (to_ != nullptr && to_->claim()) return;
-        throw error(errc::invalid, "this call was answered already: answer each call once");
+        throw error(errc::invalid, "this call has been answered already: answer each call once");
     }
 
     detail::late_answer_base* to_;

@@ -37,7 +37,8 @@ namespace detail {
 template <typename T>
 class and_gate {
     static_assert(std::is_object_v<T> && std::is_move_constructible_v<T>);
-    static_assert(!std::is_same_v<T, bool>, "bits have no addresses: use char");
+    static_assert(!std::is_same_v<T, bool>,
+                  "and_gate<bool> is not supported, as std::vector<bool> packs bits: use char");
     using coroutine_wait = detail::wait_operation<event>;
 
 public:

@@ -37,7 +37,8 @@ namespace amalgam {
 ///          task is one jump there and one back.
 template <typename T = void>
 class [[nodiscard]] task {
-    static_assert(!std::is_reference_v<T>, "a task gives a value: use a pointer");
+    static_assert(!std::is_reference_v<T>,
+                  "a task's result must not be a reference: use a pointer");
 
 public:
     using promise_type = detail::task_promise<T>;

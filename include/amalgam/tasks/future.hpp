@@ -99,8 +99,8 @@ private:
     state& checked() const {
         if (state_ == nullptr) {
             throw error(errc::invalid,
-                        "this future is empty: get() was called, or it was moved from; take "
-                        "the value once, and keep it");
+                        "this future is empty: get() was called already, or it was moved from; "
+                        "call get() once and keep the value");
         }
         return *state_;
     }
@@ -137,7 +137,8 @@ public:
 
     future<T> get_future() {
         if (state_ == nullptr || taken_) {
-            throw error(errc::invalid, "this promise's future was taken already; ask for it once");
+            throw error(errc::invalid,
+                        "this promise's future has been taken already; call get_future() once");
         }
         taken_ = true;
         state_->add_reference();
@@ -163,7 +164,8 @@ public:
         set_failure(failure{{code}, std::move(sentence)});
     }
     void set_exception(std::exception_ptr why) {
-        if (why == nullptr) throw error(errc::invalid, "set_exception() was given no exception");
+        if (why == nullptr)
+            throw error(errc::invalid, "set_exception() was given a null exception_ptr");
         unset().fail(std::move(why));
         set_ = true;
     }
@@ -171,7 +173,7 @@ public:
 private:
     state& unset() const {
         if (state_ == nullptr || set_) {
-            throw error(errc::invalid, "this promise has brought its value already; set it once");
+            throw error(errc::invalid, "this promise has been satisfied already; set it once");
         }
         return *state_;
     }

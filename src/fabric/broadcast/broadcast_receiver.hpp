@@ -18,7 +18,7 @@ inline void give_packet(const broadcast_medium::receiver& function, const_bytes 
     } catch (const std::exception& what) {
         tell(text_of(what));
     } catch (...) {
-        tell("something that is no std::exception");
+        tell("an exception not derived from std::exception");
     }
 }
 

@@ -77,7 +77,7 @@ group parse_group(std::string_view text) {
     };
     const uri parsed = uri::parse(text);
     if (parsed.scheme != "udp" || !parsed.protocol.empty())
-        throw refuse("expected one that begins with udp://");
+        throw refuse("expected an address that begins with udp://");
     const std::string_view where = parsed.name;
     const std::size_t colon = where.rfind(':');
     const auto address = parse_address(where.substr(0, colon));
@@ -87,7 +87,7 @@ group parse_group(std::string_view text) {
         colon == std::string_view::npos ? std::string_view() : where.substr(colon + 1);
     const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
     if (failed != std::errc() || end != digits.data() + digits.size() || port == 0 || port > 65535)
-        throw refuse("expected a port from 1 to 65535 behind the address");
+        throw refuse("expected a port from 1 to 65535 after the address");
     group found;
     found.address.sin_family = AF_INET;
     found.address.sin_port = htons(static_cast<std::uint16_t>(port));
@@ -96,15 +96,15 @@ group parse_group(std::string_view text) {
     for (const uri_option& each : parsed.options) {
         const auto interface = parse_address(each.value);
         if (each.key != "interface" || !found.multicast)
-            throw refuse(fmt::format("\"{}\" is no option of it; a multicast group has interface",
-                                     each.key));
+            throw refuse(fmt::format(
+                "unknown option \"{}\", expected interface, for a multicast group", each.key));
         if (!interface) throw refuse("expected interface to be an IPv4 address of this host");
         found.interface = *interface;
     }
     if (!found.multicast && !is_broadcast_of_this_host(*address))
         throw refuse(
-            "this is neither a multicast group nor the broadcast address of a network "
-            "of this host; ip address shows those (brd)");
+            "neither a multicast group nor a broadcast address of one of this host's networks; run "
+            "\"ip address\" to list them (brd)");
     return found;
 }
 
@@ -120,22 +120,22 @@ public:
         };
         socket_ = unique_fd(check(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
                                   "opening a socket"));
-        stop_ = unique_fd(check(::eventfd(0, EFD_CLOEXEC), "making an event"));
+        stop_ = unique_fd(check(::eventfd(0, EFD_CLOEXEC), "creating an eventfd"));
         const auto set = [&](int level, int option, const auto& value, const char* what) {
             check(::setsockopt(socket_.get(), level, option, &value, sizeof(value)), what);
         };
         const int yes = 1, one_hop = 1;
-        set(SOL_SOCKET, SO_REUSEADDR, yes, "sharing the address");
+        set(SOL_SOCKET, SO_REUSEADDR, yes, "setting SO_REUSEADDR");
         set(SOL_SOCKET, SO_BROADCAST, yes, "broadcasting");
         // Bound to the group's address, so that packets sent to this host alone are not received.
         check(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&to_.address),
                      sizeof(to_.address)),
-              "listening there");
+              "binding to it");
         if (to_.multicast) {
             const ip_mreq membership{to_.address.sin_addr, to_.interface};
-            set(IPPROTO_IP, IP_ADD_MEMBERSHIP, membership, "joining the group");
-            set(IPPROTO_IP, IP_MULTICAST_IF, to_.interface, "choosing the interface");
-            set(IPPROTO_IP, IP_MULTICAST_TTL, one_hop, "limiting how far it goes");
+            set(IPPROTO_IP, IP_ADD_MEMBERSHIP, membership, "joining the multicast group");
+            set(IPPROTO_IP, IP_MULTICAST_IF, to_.interface, "setting the multicast interface");
+            set(IPPROTO_IP, IP_MULTICAST_TTL, one_hop, "setting the multicast TTL");
         }
         detail::count_forks();
         const detail::blocked_signals not_ours;

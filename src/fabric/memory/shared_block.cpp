@@ -27,8 +27,8 @@ private:
 
 failure no_memory_for(std::size_t bytes, int error) {
     return {{errc::no_memory, error},
-            fmt::format("a block of {} bytes: the kernel gave no memory (errno {}); ask for less, "
-                        "or look at the limits of memory (ulimit -v)",
+            fmt::format("cannot allocate a block of {} bytes (errno {}); request less, or check "
+                        "the memory limit (ulimit -v)",
                         bytes, error)};
 }
 
@@ -36,9 +36,9 @@ failure no_memory_for(std::size_t bytes, int error) {
 
 result<shared_block> allocate_private(std::size_t bytes) noexcept try {
     if (bytes == 0)
-        return {errc::invalid,
-                "a block of 0 bytes was asked for, expected at least 1; example: "
-                "allocate(1 << 20)"};
+        return {
+            errc::invalid,
+            "cannot allocate a block of 0 bytes, expected at least 1; example: allocate(1 << 20)"};
     void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return no_memory_for(bytes, errno);
     const mutable_bytes memory(static_cast<std::byte*>(at), bytes);

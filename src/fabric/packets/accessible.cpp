@@ -64,7 +64,7 @@ result<void> check_accessible(scatter segments, access rights) noexcept try {
             }
             return failure{{errc::invalid, EFAULT},
                            fmt::format("the memory at {:#x} cannot be {} by this process, so peers "
-                                       "cannot either",
+                                       "cannot access it either",
                                        at, write ? "written" : "read")};
         }
     }

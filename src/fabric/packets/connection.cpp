@@ -181,7 +181,7 @@ void packet_connection::received(const_bytes bytes) noexcept {
             break;
     }
     if (over_) return;
-    log(log_level::warn, home_.can().transport, "a peer broke the protocol and was dropped",
+    log(log_level::warn, home_.can().transport, "dropped a peer that violated the protocol",
         {{"peer", address_}});
     down({errc::disconnected, EPROTO});
 }
@@ -192,7 +192,7 @@ bool packet_connection::take_hello(const_bytes bytes) noexcept {
     if (hello.version != packet_hello::current_version ||
         hello.packet_bytes != home_.packets().packet_bytes()) {
         log(log_level::warn, home_.can().transport,
-            "a peer of another version, or with other packets, was dropped",
+            "dropped a peer with another protocol version or packet size",
             {{"peer", address_},
              {"its_version", hello.version},
              {"our_version", packet_hello::current_version},
@@ -215,7 +215,7 @@ void packet_connection::take_frames(const_bytes bytes) noexcept {
             return bytes.empty() ? used_one() : hold(bytes);
         case verdict::malformed:
             if (over_) return;  // Ended by us, not its fault.
-            log(log_level::warn, home_.can().transport, "a peer broke the protocol and was dropped",
+            log(log_level::warn, home_.can().transport, "dropped a peer that violated the protocol",
                 {{"peer", address_}});
             return down({errc::disconnected, EPROTO});
         case verdict::gone:

@@ -39,7 +39,10 @@ void introduced_link::close() noexcept {
 
 introduced_carrier::introduced_carrier(std::unique_ptr<port> tcp, std::string scheme)
     : tcp_(std::move(tcp)), scheme_(std::move(scheme)), both_(::epoll_create1(EPOLL_CLOEXEC)) {
-    if (!both_) throw error(status{errc::no_memory, errno}, "no descriptor is left for the port");
+    if (!both_)
+        throw error(
+            status{errc::no_memory, errno},
+            "out of file descriptors for the port; raise the limit on open files (ulimit -n)");
     sleep_also_on(tcp_->wait_handle());
 }
 
@@ -47,7 +50,9 @@ void introduced_carrier::sleep_also_on(int fd) {
     epoll_event event{};
     event.events = EPOLLIN;
     if (fd < 0 || ::epoll_ctl(both_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
-        throw error(status{errc::no_memory, errno}, "no descriptor is left for the port");
+        throw error(
+            status{errc::no_memory, errno},
+            "out of file descriptors for the port; raise the limit on open files (ulimit -n)");
 }
 
 void introduced_carrier::sleep_briefly(bool soon) {
@@ -82,7 +87,8 @@ std::string introduced_carrier::address() const {
 }
 
 std::string introduced_carrier::explain() const {
-    return fmt::format("{}; peers are met over tcp, which {}", explain_paths(), tcp_->explain());
+    return fmt::format("{}; connections are set up over tcp, which {}", explain_paths(),
+                       tcp_->explain());
 }
 
 std::string introduced_carrier::to_tcp(std::string_view address) const {
@@ -99,11 +105,12 @@ result<std::string> introduced_carrier::canonical(std::string_view address) cons
             fmt::format("uri \"{}\": {}; example: {}://127.0.0.1:7000", address, what, scheme_)};
     };
     const std::string scheme = parsed->scheme + "+" + parsed->protocol;
-    if (scheme != scheme_) return wrong(fmt::format("a {} port reaches its like only", scheme_));
-    if (!parsed->device.empty()) return wrong("the address to reach has no device");
-    if (parsed->host.empty()) return wrong("the host to reach is missing");
-    if (parsed->port.value_or(0) == 0) return wrong("the port number to reach is missing");
-    if (!parsed->options.empty()) return wrong("addresses have no options");
+    if (scheme != scheme_)
+        return wrong(fmt::format("a {0} port reaches {0} addresses only", scheme_));
+    if (!parsed->device.empty()) return wrong("an address to connect to must not name a device");
+    if (parsed->host.empty()) return wrong("the host is missing");
+    if (parsed->port.value_or(0) == 0) return wrong("the port number is missing");
+    if (!parsed->options.empty()) return wrong("an address to connect to must not have options");
     return to_string(*parsed);
 }
 
@@ -115,7 +122,7 @@ result<packet_link*> introduced_carrier::connect(std::string_view address) {
     result<peer_id> peer = tcp_->lookup(to_tcp(address));
     if (!peer) return peer.why();
     if (of(*peer) != nullptr)
-        return {errc::internal, "the connection to this address is still ending"};
+        return {errc::internal, "the previous connection to this address is still closing"};
     introduced_link& made = add(*peer);
     try {
         greet(made);
@@ -194,7 +201,7 @@ void introduced_carrier::on_message(message& arrived) noexcept {
         link->announced_ = load_le<std::uint64_t>(bytes.data());
         return;
     }
-    log(log_level::warn, "fabric", "a peer broke the protocol and was dropped",
+    log(log_level::warn, "fabric", "dropped a peer that violated the protocol",
         {{"peer", tcp_->peer_address(arrived.from())}});
     lost(*link, {errc::disconnected, EPROTO});
 }
@@ -208,7 +215,7 @@ void introduced_carrier::take_greeting(introduced_link& link, const_bytes bytes)
         return refuse({errc::disconnected, EPROTO});
     const std::string_view theirs(reinterpret_cast<const char*>(rest.data()), scheme_bytes);
     if (theirs != scheme_) {
-        log(log_level::warn, "fabric", "a peer of another kind was dropped",
+        log(log_level::warn, "fabric", "dropped a peer of another transport",
             {{"peer", tcp_->peer_address(link.peer_)},
              {"its_kind", theirs},
              {"our_kind", scheme_}});

@@ -138,6 +138,6 @@ private:
     op_list due_;
     std::size_t open_ = 0;
 };
-static_assert(sizeof(std::uintptr_t) == 8, "a status is kept in a port word");
+static_assert(sizeof(std::uintptr_t) == 8, "a status must fit into a port word");
 
 }  // namespace amalgam::detail

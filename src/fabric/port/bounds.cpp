@@ -80,7 +80,7 @@ void framed_port::evict_largest() noexcept {
     });
     if (largest == nullptr) return;
     evicted_.add();
-    limited_log(log_level::warn, "fabric", "a peer whose messages nobody takes was dropped",
+    limited_log(log_level::warn, "fabric", "dropped a peer whose messages are not consumed",
                 {{"peer", largest->address}, {"bytes", held_for(*largest)}});
     drop_unasked(largest->id);
     end_peer(*largest, {errc::overloaded});

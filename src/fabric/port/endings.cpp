@@ -41,7 +41,7 @@ void framed_port::end_peer(peer_record& peer, status why) noexcept {
 
 void framed_port::take_down(peer_record& peer, status why) noexcept {
     if (why == errc::no_memory)
-        limited_log(log_level::warn, "fabric", "a peer was dropped, as no memory was left for it",
+        limited_log(log_level::warn, "fabric", "dropped a peer for lack of memory",
                     {{"peer", peer.address}});
     peer.dead_link = std::exchange(peer.link, nullptr);
     peer.why = why;

@@ -25,7 +25,7 @@ std::uint64_t framed_port::incarnation() const noexcept {
 }
 
 result<peer_id> framed_port::lookup(std::string_view address) noexcept try {
-    if (ending_) return {errc::closed, "the port is closing: it looks nobody up any more"};
+    if (ending_) return {errc::closed, "the port is closing and accepts no more lookups"};
     result<std::string> key = canonical(address);
     if (!key) return key.why();
     if (const peer_record* known = peers_.find(*key)) return known->id;

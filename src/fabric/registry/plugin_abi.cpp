@@ -75,15 +75,15 @@ std::string plugin_abi_differences(std::string_view theirs, std::string_view our
     const auto value_in = [](const auto& fields, std::string_view name) {
         for (const auto& [each, value] : fields)
             if (each == name) return value;
-        return std::string_view("not told");
+        return std::string_view("unspecified");
     };
     std::vector<std::string> told;
     for (const auto& [name, value] : here)
         if (const auto other = value_in(there, name); other != value)
-            told.push_back(fmt::format("{} is {}, here {}", name, other, value));
+            told.push_back(fmt::format("{} is {}, but {} in this program", name, other, value));
     for (const auto& [name, value] : there)
-        if (value_in(here, name) == "not told")
-            told.push_back(fmt::format("{} is {}, here not told", name, value));
+        if (value_in(here, name) == "unspecified")
+            told.push_back(fmt::format("{} is {}, but unspecified in this program", name, value));
     if (told.size() > most_told) {
         const std::size_t more = told.size() - most_told;
         told.resize(most_told);

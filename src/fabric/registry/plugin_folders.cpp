@@ -48,8 +48,8 @@ private:
 result<std::unique_ptr<transport>> load_file(const std::string& file, std::string_view name) {
     const auto otherwise = [&](std::string_view abi) -> failure {
         return {{errc::mismatch},
-                fmt::format("{} was built otherwise than this program: {}: build both with one "
-                            "Amalgam, one compiler and the same options.",
+                fmt::format("{} is not ABI-compatible with this program: {}: build both with the "
+                            "same Amalgam, compiler and options.",
                             file, plugin_abi_differences(abi, plugin_abi.text))};
     };
     if (const auto abi = plugin_abi_of(file); abi && *abi != plugin_abi.text)
@@ -61,14 +61,15 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
     const auto ask = reinterpret_cast<entry>(::dlsym(handle, "amalgam_transport_plugin"));
     if (ask == nullptr)
         return {errc::mismatch,
-                fmt::format("{} is no transport of Amalgam: it has no amalgam_transport_plugin; "
-                            "see AMALGAM_TRANSPORT_PLUGIN in amalgam/fabric/plugin.hpp.",
-                            file)};
+                fmt::format(
+                    "{} is not an Amalgam transport: it does not export amalgam_transport_plugin; "
+                    "see AMALGAM_TRANSPORT_PLUGIN in amalgam/fabric/plugin.hpp.",
+                    file)};
     const transport_plugin* plugin = ask();
     if (plugin->interface_version != plugin_interface_version)
         return {errc::mismatch,
                 fmt::format("{} was built for version {} of the plug-in interface, this program "
-                            "for {}: build both with one Amalgam.",
+                            "for version {}: build both with the same Amalgam.",
                             file, plugin->interface_version, plugin_interface_version)};
     if (std::string_view(plugin->abi) != plugin_abi.text) return otherwise(plugin->abi);
     try {
@@ -77,10 +78,10 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
             return {std::make_unique<foreign_transport>(std::move(made))};
         return {
             errc::mismatch,
-            fmt::format("{} brings a transport called \"{}\", which its file name does not say.",
+            fmt::format("{} provides a transport named \"{}\", which does not match its file name.",
                         file, made == nullptr ? "" : made->name())};
     } catch (const std::exception& why) {
-        return {errc::unsupported, fmt::format("{} did not start: {}", file, why.what())};
+        return {errc::unsupported, fmt::format("{} failed to initialize: {}", file, why.what())};
     }
 }
 

@@ -32,7 +32,7 @@ transport_registry transport_registry::installed() {
 
 void transport_registry::add(std::unique_ptr<transport> one) {
     if (one == nullptr)
-        throw error(errc::invalid, "transport_registry::add() was given a null one");
+        throw error(errc::invalid, "transport_registry::add() was given a null transport");
     std::erase_if(all_, [&](const auto& old) { return old->name() == one->name(); });
     all_.push_back(std::move(one));
 }
@@ -67,21 +67,20 @@ result<std::unique_ptr<port>> transport_registry::open(std::string_view where,
     result<uri> parsed = parse_uri(where);
     if (!parsed) return parsed.why();
     if (options.silence_limit.count() <= 0) {
-        return {errc::invalid,
-                fmt::format("port_options::silence_limit is {} ms, expected more than "
-                            "nothing; example: 5000 ms",
-                            options.silence_limit.count())};
+        return {errc::invalid, fmt::format("port_options::silence_limit is {} ms, expected a "
+                                           "positive duration; example: 5000 ms",
+                                           options.silence_limit.count())};
     }
     if (options.frame_limit.count() < 0) {
         return {errc::invalid,
-                fmt::format("port_options::frame_limit is {} ms, expected a time, or 0 for ever; "
-                            "example: 60000 ms",
+                fmt::format("port_options::frame_limit is {} ms, expected a positive duration, or "
+                            "0 for no limit; example: 60000 ms",
                             options.frame_limit.count())};
     }
     if (options.max_strangers == 0) {
         return {errc::invalid,
-                "port_options::max_strangers is 0, with which nobody could connect; expected at "
-                "least 1; example: 1024"};
+                "port_options::max_strangers is 0, expected at least 1, as no peer could connect "
+                "otherwise; example: 1024"};
     }
     port_options within = options;
     within.silence_limit = std::min(options.silence_limit, port_options::longest_limit);

@@ -31,7 +31,8 @@ result<remote_key> region_table::open(scatter segments, access rights) noexcept 
     entry.starts.reserve(segments.size());
     for (const mutable_bytes& one : segments) {
         if (one.size() > std::numeric_limits<std::size_t>::max() - entry.bytes)
-            return {errc::invalid, "the segments of a region are longer than the address space"};
+            return {errc::invalid,
+                    "the segments of a region add up to more than the address space"};
         entry.starts.push_back(entry.bytes);
         entry.bytes += one.size();
     }

@@ -35,7 +35,7 @@ binding at_every_address(std::uint16_t port) {
     // One IPv6 socket serves both families; without IPv6 on this machine, use IPv4.
     unique_fd probe(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
     auto any = socket_address::numeric(probe ? "::" : "0.0.0.0", port);
-    return at_address(*any, "every address");
+    return at_address(*any, "all addresses");
 }
 
 bool is_interface(const std::vector<interface_address>& machine, const std::string& name) {
@@ -49,26 +49,25 @@ bool is_interface(const std::vector<interface_address>& machine, const std::stri
 result<binding> choose_binding(const uri& where, const std::vector<interface_address>& machine) {
     if (!where.options.empty())
         return wrong(where, errc::invalid, 0,
-                     fmt::format("the option \"{}\" means nothing to tcp, which has none",
-                                 where.options.front().key));
+                     fmt::format("unknown option \"{}\": tcp has none", where.options.front().key));
     const std::uint16_t port = where.port.value_or(0);
     if (where.host.empty()) return where.port ? at_every_address(port) : binding{};
     if (auto address = socket_address::numeric(where.host, port)) {
         if (address->family() == AF_INET6 && address->is_link_local() && address->zone() == 0)
             return wrong(where, errc::invalid, 0,
-                         fmt::format("the link-local address {0} needs its interface, as in "
-                                     "[{0}%eth0]; here are: {1}",
+                         fmt::format("the link-local address {0} needs an interface, as in "
+                                     "[{0}%eth0]; this host has: {1}",
                                      address->host(), to_text(machine)));
         return at_address(*address, address->is_wildcard()
-                                        ? fmt::format("every {} address", family_name(*address))
-                                        : "the address that was asked for");
+                                        ? fmt::format("all {} addresses", family_name(*address))
+                                        : "the requested address");
     }
     if (is_interface(machine, where.host)) {
         socket_address address = preferred_address(machine, where.host);
         if (!address)
             return wrong(where, errc::unreachable, 0,
-                         fmt::format("the interface {} has no address; here are: {}", where.host,
-                                     to_text(machine)));
+                         fmt::format("the interface {} has no address; this host has: {}",
+                                     where.host, to_text(machine)));
         binding chosen =
             at_address(address.with_port(port),
                        fmt::format("the {} address of {}", family_name(address), where.host));
@@ -77,9 +76,9 @@ result<binding> choose_binding(const uri& where, const std::vector<interface_add
     }
     auto found = resolve(where.host, port);
     if (!found)
-        return wrong(
-            where, errc::unreachable, found.code().native,
-            fmt::format("{}, and no interface; here are: {}", found.sentence(), to_text(machine)));
+        return wrong(where, errc::unreachable, found.code().native,
+                     fmt::format("{}, and no interface has this name; this host has: {}",
+                                 found.sentence(), to_text(machine)));
     std::size_t own = 0;
     while (own < found->size() && !is_own(machine, (*found)[own]))
         ++own;
@@ -104,22 +103,22 @@ result<unique_fd> open_listener(const uri& where, const socket_address& at,
     const int why = errno;
     switch (why) {
         case EADDRINUSE:
-            return wrong(where, errc::in_use, why,
-                         fmt::format("the port {} at {} is in use; choose another, or 0 for any "
-                                     "free one",
-                                     at.port(), at.host()));
+            return wrong(
+                where, errc::in_use, why,
+                fmt::format("port {} at {} is in use; choose another, or 0 for any free port",
+                            at.port(), at.host()));
         case EADDRNOTAVAIL:
             return wrong(where, errc::invalid, why,
-                         fmt::format("{} is not an address of this machine; here are: {}",
+                         fmt::format("{} is not an address of this host; this host has: {}",
                                      at.host(), to_text(machine)));
         case EACCES:
-            return wrong(where, errc::denied, why,
-                         fmt::format("the port {} needs a right this program lacks; choose one "
-                                     "from 1024 on",
-                                     at.port()));
+            return wrong(
+                where, errc::denied, why,
+                fmt::format("no permission to listen on port {}; choose a port of at least 1024",
+                            at.port()));
         case EAFNOSUPPORT:
             return wrong(where, errc::unsupported, why,
-                         fmt::format("this machine has no {}", family_name(at)));
+                         fmt::format("this host does not support {}", family_name(at)));
         default:
             return wrong(where, errc::unreachable, why,
                          fmt::format("cannot listen at {}: {}", at.host(), std::strerror(why)));
@@ -132,25 +131,25 @@ advertisement advertise(const socket_address& listening,
     const int family = listening.family() == AF_INET6 ? AF_UNSPEC : AF_INET;
     interface_address best = advertised_address(machine, family);
     if (!best.address) best = {"lo", *socket_address::numeric("127.0.0.1", 0), true};
-    return {best.address.with_port(listening.port()),
-            best.address.is_loopback()
-                ? "the loopback address, since no other interface is up"
-                : fmt::format("the address of {}, by which this machine reaches others",
-                              best.interface)};
+    return {
+        best.address.with_port(listening.port()),
+        best.address.is_loopback()
+            ? "the loopback address, as no other interface is up"
+            : fmt::format("the address of {}, the interface of the default route", best.interface)};
 }
 
 std::string explain_binding(const binding& chosen, const advertisement& shown) {
     if (!chosen.listen)
-        return "does not listen, since the URI names no host; connections leave as the routing "
-               "table says";
+        return "does not listen, as the URI names no host; outgoing connections follow the routing "
+               "table";
     std::string text =
         chosen.listen->is_wildcard()
-            ? fmt::format("listens at {}, port {}, and tells peers {}, {}", chosen.named,
+            ? fmt::format("listens on {}, port {}, and advertises {}, {}", chosen.named,
                           shown.address.port(), shown.address.uri(), shown.why)
-            : fmt::format("listens at {}, {}", shown.address.uri(), chosen.named);
-    if (!chosen.source) return text + "; connections leave as the routing table says";
-    text += fmt::format("; connections leave from {}", chosen.source.host());
-    return chosen.device.empty() ? text : text + " by " + chosen.device;
+            : fmt::format("listens on {}, {}", shown.address.uri(), chosen.named);
+    if (!chosen.source) return text + "; outgoing connections follow the routing table";
+    text += fmt::format("; outgoing connections use {}", chosen.source.host());
+    return chosen.device.empty() ? text : text + " on " + chosen.device;
 }
 
 dialed open_connection(const binding& from, const socket_address& to) {

@@ -10,7 +10,8 @@ namespace amalgam::detail {
 poller::poller() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {
     if (!fd_)
         throw error(status{errc::no_memory, errno},
-                    "no epoll set for a tcp port: the limit on open files (ulimit -n) is reached");
+                    "out of file descriptors for a tcp port's epoll set; raise the limit on open "
+                    "files (ulimit -n)");
 }
 
 bool poller::watch(int fd, event_source& source, std::uint32_t events) noexcept {

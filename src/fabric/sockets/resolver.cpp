@@ -25,7 +25,7 @@ result<std::vector<socket_address>> resolve(const std::string& host, std::uint16
     if (int why = ::getaddrinfo(host.c_str(), nullptr, &wanted, &first); why != 0) {
         const char* text = why == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(why);
         return failure{{errc::unreachable, why},
-                       fmt::format("no host is called \"{}\" here: {}", host, text)};
+                       fmt::format("cannot resolve the host name \"{}\": {}", host, text)};
     }
     std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(first, &::freeaddrinfo);
     std::vector<socket_address> found;
@@ -78,7 +78,8 @@ struct resolver::state {
 resolver::resolver() : state_(std::make_shared<state>()) {
     if (!state_->answered)
         throw error(status{errc::no_memory, errno},
-                    "no event for a tcp port: the limit on open files (ulimit -n) is reached");
+                    "out of file descriptors for a tcp port's eventfd; raise the limit on open "
+                    "files (ulimit -n)");
 }
 
 resolver::~resolver() {

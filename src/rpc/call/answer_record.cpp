@@ -104,12 +104,12 @@ void waited_answer::send() noexcept {
     if (core.on_owner()) {
         if (call.owner().send_answer(*this)) return;
         waiter me;
-        me.waits_for("rpc answer to leave");
+        me.waits_for("rpc answer to be sent");
         who = &me;
         me.park();
     } else {
         waiter me;
-        me.waits_for("rpc answer to leave");
+        me.waits_for("rpc answer to be sent");
         who = &me;
         if (core.hand_over(*this)) me.park();
     }

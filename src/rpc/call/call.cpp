@@ -52,7 +52,7 @@ bool needs_dress(const engine_core& core, const call_target& target,
            !core.interceptors(target.what->library).empty();
 }
 
-constexpr std::string_view peer_is_gone = "the peer is gone; look its address up again";
+constexpr std::string_view peer_is_gone = "the peer is gone; look up its address again";
 
 [[noreturn]] void cannot_post(const call_target& target, errc code, std::string_view why) {
     throw error(code,
@@ -84,7 +84,7 @@ void call_record::submit_in_turn() noexcept {
     try {
         if (to && to.owner() == core_) core_->admit(to);
     } catch (...) {
-        return refuse(thrown_here("the wait for room"));
+        return refuse(thrown_here("waiting for room in the queue"));
     }
     submit();
 }
@@ -110,7 +110,7 @@ void call_record::submit() noexcept {
         try {
             dress(serving);
         } catch (...) {
-            return refuse(thrown_here("what was to go with the call"));
+            return refuse(thrown_here("adding extras to the call"));
         }
         return begin();
     }
@@ -245,8 +245,9 @@ void one_way::send_elsewhere(std::vector<std::byte>& extras) {
 void one_way::send() {
     engine_core& core = *target_.core;
     if (!target_.to || target_.to.owner() != &core) {
-        cannot_post(target_, errc::invalid,
-                    "the peer is nobody, or of another engine; take one from engine::lookup()");
+        cannot_post(
+            target_, errc::invalid,
+            "the peer is empty or belongs to another engine; get one from engine::lookup()");
     }
     const call_context* const serving = call_context::try_current();
     const clock::time_point deadline = core.deadline_after(target_.timeout, serving);
@@ -272,7 +273,7 @@ void one_way::send() {
         }
         if (!core.calls().post(*there, message)) {
             if (!core.calls().is_closed()) {
-                cannot_post(target_, errc::no_memory, "there was no memory for it");
+                cannot_post(target_, errc::no_memory, "out of memory");
             }
             cannot_post(target_, errc::closed, core.why_closed());
         }
@@ -305,9 +306,9 @@ void require_idempotent(const call_target& target) {
     if (target.idempotent) return;
     throw error(
         errc::invalid,
-        fmt::format("\"{0}\" cannot be retried, since a call whose answer was lost may have "
-                    "run: if running twice does no harm, say so; example: "
-                    "procedure<int(int)>(\"{0}\", {{.idempotent = true}})",
+        fmt::format("\"{0}\" cannot be retried, as a call whose answer was lost may have run "
+                    "already: mark the procedure idempotent if running it twice is harmless; "
+                    "example: procedure<int(int)>(\"{0}\", {{.idempotent = true}})",
                     printable_name(target.what->name)));
 }
 

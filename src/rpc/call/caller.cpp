@@ -19,29 +19,30 @@ namespace {
 std::string_view advice(errc code) noexcept {
     switch (code) {
         case errc::timed_out:
-            return "no answer came before its deadline; allow more time, or see whether the "
-                   "server is overloaded";
+            return "no answer before the deadline; allow more time, or check whether the server is "
+                   "overloaded";
         case errc::unreachable:
-            return "nobody answers there; see that the server runs and that the address is its own";
+            return "no answer at this address; check that the server is running and that the "
+                   "address is correct";
         case errc::unavailable:
-            return "the server is stopping and did not run it; try again, or another server";
+            return "the server is stopping and did not run the call; try again, or use another "
+                   "server";
         case errc::disconnected:
-            return "the peer is gone; look its address up again once it is back";
+            return "the peer is gone; look up its address again once it is back";
         case errc::canceled:
-            return "the caller canceled it";
+            return "canceled by the caller";
         case errc::closed:
-            return "an engine is stopped and takes no more calls";
+            return "the engine has stopped and accepts no more calls";
         case errc::not_found:
-            return "no procedure of this name and signature is defined there";
+            return "the peer defines no procedure with this name and signature";
         case errc::too_large:
-            return "its arguments are more than one message of this transport holds; send them "
-                   "in parts";
+            return "the arguments exceed the transport's maximum message size; send them in parts";
         case errc::corrupt:
-            return "its answer was damaged on the way: the checksum is wrong; call again";
+            return "the answer was corrupted in transit: checksum mismatch; call again";
         case errc::no_memory:
-            return "there was no memory for it";
+            return "out of memory";
         default:
-            return "it failed";
+            return "the call failed";
     }
 }
 
@@ -102,10 +103,10 @@ void caller::detach(call_record& call) noexcept {
 [[gnu::noinline]] void caller::refuse(call_record& call) noexcept {
     if (closed_) return fail_unsent(call, {errc::closed});
     if (call.canceled_early_) return fail_unsent(call, {errc::canceled});
-    fail_unsent(call, {errc::invalid},
-                call.to ? "the peer belongs to another engine; look its address up with the "
-                          "engine that calls"
-                        : "the peer is nobody; take one from engine::lookup()");
+    fail_unsent(
+        call, {errc::invalid},
+        call.to ? "the peer belongs to another engine; look up its address with the calling engine"
+                : "the peer is empty; get one from engine::lookup()");
 }
 
 void caller::begin(call_record& call) noexcept {
@@ -115,7 +116,7 @@ void caller::begin(call_record& call) noexcept {
     if (there == nullptr) there = turn(call);
     if (there == nullptr) return fail_unsent(call, core_.why_lost(call.to));
     if (call.deadline_ != clock::time_point::max() && core_.now() >= call.deadline_) {
-        return fail_unsent(call, {errc::timed_out}, "its deadline had passed before it was sent");
+        return fail_unsent(call, {errc::timed_out}, "the deadline passed before the call was sent");
     }
     if (!take_slot(call)) return fail_unsent(call, {errc::no_memory});
     counts_.calls.add();
@@ -244,7 +245,7 @@ void caller::explain(call_record& call, status what, std::string_view text) noex
         if (text.empty() && !reason.empty()) {
             text = own = fmt::format("{} ({})", advice(what.code), reason);
         } else if (text.empty() && what == errc::timed_out && call.window != 0) {
-            text = "its deadline passed before the stream had ended; allow more time";
+            text = "the deadline passed before the end of the stream; allow more time";
         }
         if (text.empty()) text = advice(what.code);
         return fmt::format("call of \"{}\" at {}: {}", printable_name(call.what_->name),

@@ -16,7 +16,7 @@ namespace amalgam::detail {
 namespace {
 
 constexpr std::string_view too_long =
-    "its result is longer than engine_options::max_values_bytes here";
+    "the result exceeds the caller's engine_options::max_values_bytes";
 
 /// Codes a server sends only after the names have matched.
 bool comes_after_the_names(errc answer) noexcept {
@@ -56,7 +56,7 @@ bool caller::is_plain(const call_record& call, const parsed_message& reply) noex
     }
     if (reply.has(wire_flag::xdr) != call.xdr_) {
         drop_reply(from, reply);
-        return end(call, {errc::mismatch}, "the reply is not encoded as the request was");
+        return end(call, {errc::mismatch}, "the reply's encoding differs from the request's");
     }
     if (reply.extras.empty()) {
         loan_ids nothing;
@@ -67,7 +67,7 @@ bool caller::is_plain(const call_record& call, const parsed_message& reply) noex
         if (const auto elsewhere = elsewhere_in(reply.extras)) {
             if (call.window != 0) {
                 core_.lending().release(from, lent_to_us);
-                return end(call, {errc::mismatch}, "the end of a stream brings no value");
+                return end(call, {errc::mismatch}, "the end of a stream must not carry a value");
             }
             return fetch(call, from, *elsewhere, std::move(lent_to_us));
         }
@@ -96,8 +96,8 @@ void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_t
     }
     if (!reader.ok() || reader.remaining() != 0) {
         return end(call, {errc::mismatch},
-                   reader.ok() ? "the reply is longer than the result type"
-                               : "the reply is no value of the result type");
+                   reader.ok() ? "the reply has trailing bytes after the result"
+                               : "the reply cannot be decoded as the result type");
     }
     end(call, {});
 }
@@ -151,7 +151,7 @@ void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcep
     const bool too_late = verdict.what == errc::unavailable || verdict.what == errc::closed;
     try {
         limited_log(too_late ? log_level::debug : log_level::warn, "rpc",
-                    "a one-way call was refused",
+                    "a one-way call was rejected",
                     {{"procedure", what->name},
                      {"peer", core_.text_of(from.name)},
                      {"status", verdict.what.code},
@@ -191,12 +191,12 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
 }
 
 const char* caller::wrong_item(const call_record& call, const parsed_message& item) noexcept {
-    if (call.window == 0 || !item.what.ok()) return "a value came that is none of the stream's";
+    if (call.window == 0 || !item.what.ok()) return "unexpected value in the stream";
     const auto& stream = static_cast<const stream_call&>(call);
-    if (stream.expected_ == 0) return "more values came than were asked for";
-    if (stream.fetching_) return "a value came before the one that is fetched was released";
+    if (stream.expected_ == 0) return "received more values than requested";
+    if (stream.fetching_) return "received a value while another is still being fetched";
     return item.has(wire_flag::xdr) == call.xdr_ ? nullptr
-                                                 : "a value is not encoded as the request was";
+                                                 : "a value's encoding differs from the request's";
 }
 
 void caller::read_item(stream_call& call, const_bytes item, loan_ids& lent_to_us) noexcept {
@@ -206,7 +206,7 @@ void caller::read_item(stream_call& call, const_bytes item, loan_ids& lent_to_us
     try {
         if (call.take_item(reader)) return;
         give_up(call, {errc::mismatch},
-                reader.ok() ? "a value came that is none of the stream's" : reader.why());
+                reader.ok() ? "unexpected value in the stream" : reader.why());
     } catch (...) {
         const failure why = thrown_here("reading a value of the stream", errc::mismatch);
         give_up(call, why.what, why.sentence);

@@ -12,8 +12,8 @@ namespace amalgam {
 void outgoing_call::attach(std::string_view key, std::string_view value) {
     if (key.empty() || key.size() > detail::max_name_bytes) {
         throw error(errc::invalid,
-                    fmt::format("the key of metadata has 1 to {} bytes, not {}; example: \"user\"",
-                                detail::max_name_bytes, key.size()));
+                    fmt::format("the metadata key has {} bytes, expected 1 to {}; example: \"user\"",
+                                key.size(), detail::max_name_bytes));
     }
     detail::add_metadata(extras_, key, value);
 }

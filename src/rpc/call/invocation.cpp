@@ -115,9 +115,9 @@ status invocation::run(answer_values& into, std::string& text) {
     begun_.store(true, elsewhere ? std::memory_order_seq_cst : std::memory_order_relaxed);
     status what{errc::canceled};
     if (canceled()) {
-        text = "it was canceled before it began";
+        text = "canceled before it started";
     } else if (deadline_ != clock::time_point::max() && owner_.core().now() >= deadline_) {
-        text = "its deadline passed before it could begin; the server is behind";
+        text = "the deadline passed before the call could start; the server is overloaded";
         what = {errc::timed_out};
     } else {
         const running_call mine(*this);
@@ -169,7 +169,7 @@ status invocation::get_arguments(std::string& text) {
     large = core.buffers().take(extras_->elsewhere->key.bytes);
     const failure why = fetch_values(core, from_, *extras_->elsewhere, large);
     arguments = large.bytes();
-    if (!why.what.ok()) text = "its arguments could not be fetched: " + why.sentence;
+    if (!why.what.ok()) text = "cannot fetch the arguments: " + why.sentence;
     return why.what;
 }
 
@@ -189,7 +189,7 @@ status invocation::run_handler(answer_values& into, std::string& text) {
         if (what().form == answer_form::items) {
             if (extras_ == nullptr || extras_->window == 0) {
                 text =
-                    "its answer is a stream, and the request does not say how many values to send";
+                    "the procedure returns a stream, but the request grants no credit for values";
                 return {errc::mismatch};
             }
             // Credit may arrive until the call ends.
@@ -199,7 +199,7 @@ status invocation::run_handler(answer_values& into, std::string& text) {
         }
         if (what().run->invoke(reader, writer, way)) return {};
         text = fmt::format("the arguments do not fit {}: {}", what().signature,
-                           reader.ok() ? "there are bytes left over" : reader.why());
+                           reader.ok() ? "trailing bytes" : reader.why());
         return {errc::mismatch};
     } catch (...) {
         failure why = thrown_there("the handler");

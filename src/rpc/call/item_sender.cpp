@@ -27,7 +27,7 @@ void item_sender::await_credit() {
 
 void item_sender::check_wanted() const {
     if (call_.canceled()) {
-        throw error(errc::canceled, "the caller of this stream wants no more values, or is gone");
+        throw error(errc::canceled, "the caller of this stream canceled it or is gone");
     }
 }
 

@@ -14,15 +14,16 @@ namespace amalgam::detail {
 
 void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
     if (fresh->name.empty() || fresh->name.size() > max_name_bytes) {
-        throw error(errc::invalid,
-                    fmt::format("a procedure's name has 1 to {} bytes, not {}; example: \"sum\"",
-                                max_name_bytes, fresh->name.size()));
+        throw error(
+            errc::invalid,
+            fmt::format("the procedure name has {} bytes, expected 1 to {}; example: \"sum\"",
+                        fresh->name.size(), max_name_bytes));
     }
     if (fresh->signature.size() > max_signature_bytes) {
         throw error(
             errc::invalid,
-            fmt::format("the signature of \"{}\" has {} bytes as text, more than {}: give "
-                        "its types short names by amalgam_type_name",
+            fmt::format("the signature of \"{}\" is {} bytes long as text, expected at most {}: "
+                        "give its types short names with amalgam_type_name",
                         printable_name(fresh->name), fresh->signature.size(), max_signature_bytes));
     }
     const std::uint16_t provider = fresh->options.provider;
@@ -37,14 +38,13 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
         if (other->name == fresh->name && other->signature != fresh->signature) {
             throw error(errc::invalid,
                         fmt::format("\"{}\" is {} at provider {}, so it cannot be {} at provider "
-                                    "{}: choose another name for one of them",
+                                    "{}: rename one of them",
                                     printable_name(other->name), other->signature,
                                     other->options.provider, fresh->signature, provider));
         }
         if (other->name != fresh->name && other->id == fresh->id) {
             throw error(errc::invalid,
-                        fmt::format("\"{}\" and \"{}\" have the same id by chance: "
-                                    "choose another name for one of them",
+                        fmt::format("\"{}\" and \"{}\" hash to the same id: rename one of them",
                                     printable_name(fresh->name), printable_name(other->name)));
         }
     }

@@ -121,32 +121,34 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
     } else if (request.named() &&
                (request.name != what->name || request.signature != what->signature)) {
         refuse(from, id, request, {errc::mismatch},
-               fmt::format("\"{}\" {} here and \"{}\" {} there have the same id by chance; rename "
-                           "one of them",
+               fmt::format("the caller's \"{}\" {} and the server's \"{}\" {} hash to the same id; "
+                           "rename one of them",
                            printable_name(request.name), printable_name(request.signature),
                            printable_name(what->name), what->signature));
     } else if (!one_way && running() - counts_.one_ways.value() >=
                                (request.has(wire_flag::urgent) ? 2 : 1) * max_running_) {
         counts_.overloaded.add();
-        refuse(from, id, request, {errc::overloaded}, "too many calls run there; try again later");
+        refuse(from, id, request, {errc::overloaded},
+               "the server is running too many calls; try again later");
     } else if (one_way && counts_.one_ways.value() >= max_one_ways_ &&
                has_no_room_for_one_way(from) && is_run_in_ult(*what, request)) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded},
-               "too many one-way calls run there; send fewer at once, or wait for answers");
+               "the server is running too many one-way calls; send fewer at once, or make calls "
+               "with an answer");
     } else if (leaves_unread(from, max_unread_) && !one_way) {
         counts_.overloaded.add();
         refuse(from, id, request, {errc::overloaded},
-               "too many answers wait there to be read; read them, then try again");
+               "too many unread answers are queued at the server; read them, then try again");
     } else if (too_large(request)) {
         refuse(from, id, request, {errc::too_large},
-               fmt::format("its arguments are more than engine_options::max_values_bytes ({}) "
-                           "there; send them in parts, or as a bulk descriptor",
+               fmt::format("the arguments exceed the server's engine_options::max_values_bytes "
+                           "({}); send them in parts, or as a bulk descriptor",
                            max_values_));
     } else if (one_way && what->form == answer_form::items) {
         // It would wait forever for credit.
         refuse(from, id, request, {errc::mismatch},
-               fmt::format("\"{}\" answers with a stream: call it, it cannot be posted",
+               fmt::format("\"{}\" returns a stream, so it cannot be posted: call it",
                            printable_name(what->name)));
     } else {
         if (request.named() && one_way) send_verdict(from, {}, request.procedure, {});
@@ -167,17 +169,18 @@ void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_mes
     const served_procedure* const other = procedures_.find(request.name);
     if (!providers.empty()) {
         refuse(from, id, request, {errc::not_found},
-               fmt::format("provider {} does not serve it there; these do: {}", request.provider,
-                           providers));
+               fmt::format("provider {} does not serve it at the peer; these do: {}",
+                           request.provider, providers));
     } else if (!request.named()) {
         refuse(from, id, request, {errc::not_found}, {});
     } else if (other != nullptr) {
         refuse(from, id, request, {errc::mismatch},
-               fmt::format("\"{}\" is {} there, and {} here", printable_name(other->name),
-                           other->signature, printable_name(request.signature)));
+               fmt::format("\"{}\" is {} at the server, but {} at the caller",
+                           printable_name(other->name), other->signature,
+                           printable_name(request.signature)));
     } else {
         refuse(from, id, request, {errc::not_found},
-               fmt::format("no procedure \"{}\" is defined there", printable_name(request.name)));
+               fmt::format("the server defines no procedure \"{}\"", printable_name(request.name)));
     }
 }
 
@@ -221,8 +224,8 @@ void server::answer_bare(peer_state& to, std::uint64_t id, std::uint8_t request,
     std::byte bytes[reply_bytes];
     write_reply(bytes, what, flags);
     const std::string_view text = what == errc::overloaded
-                                      ? "results that were not fetched or released are as much as "
-                                        "engine_options::max_borrowed_bytes there; read those first"
+                                      ? "unread results have reached the server's "
+                                        "engine_options::max_borrowed_bytes; read those first"
                                       : std::string_view{};
     if (send_text(to, id, bytes, text, flags) || send_text(to, id, bytes, {}, flags)) return;
     if (to.name.is_self()) {
@@ -247,7 +250,7 @@ bool server::send_text(peer_state& to, std::uint64_t id, const_bytes header, std
 void server::cut_off(peer_state& from) noexcept {
     counts_.cut_off.add();
     try {
-        limited_log(log_level::warn, "rpc", "a peer that does not read its answers was cut off",
+        limited_log(log_level::warn, "rpc", "disconnected a peer that does not read its answers",
                     {{"peer", core_.text_of(from.name)}, {"unread_bytes", from.unread_bytes}});
     } catch (const std::bad_alloc&) {
         // Then without a log entry.

@@ -16,8 +16,7 @@ stream_call::stream_call(const call_target& target)
 }
 
 void refuse_empty_stream() {
-    throw error(errc::invalid,
-                "this stream is empty: it was moved from; read it where it was moved to");
+    throw error(errc::invalid, "this stream is empty: it was moved from");
 }
 
 void stream_call::launch() noexcept {

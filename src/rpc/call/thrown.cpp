@@ -11,7 +11,7 @@
 namespace amalgam::detail {
 
 namespace {
-constexpr std::string_view no_exception = "something that is no std::exception";
+constexpr std::string_view no_exception = "an exception not derived from std::exception";
 }  // namespace
 
 failure thrown_here(std::string_view what, errc otherwise) noexcept {
@@ -53,7 +53,7 @@ failure thrown_there(std::string_view what) noexcept {
 void log_thrown(std::string_view what, std::string_view procedure) noexcept {
     try {
         const failure why = thrown_here(what, errc::handler_failed);
-        limited_log(log_level::error, "rpc", "a function of the user's threw, and nobody is told",
+        limited_log(log_level::error, "rpc", "a user's function threw; the exception is dropped",
                     {{"function", what}, {"procedure", procedure}, {"why", why.sentence}});
     } catch (...) {
         // Not even logged.

@@ -52,9 +52,10 @@ std::byte* detail::view_room::take(std::size_t bytes, std::size_t alignment) {
 }
 
 void detail::throw_too_many(std::size_t elements) {
-    throw error(errc::too_large, "a container of " + std::to_string(elements) +
-                                     " elements cannot travel: at most 4294967295 are possible; "
-                                     "send it in parts");
+    throw error(
+        errc::too_large,
+        "a container of " + std::to_string(elements) +
+            " elements cannot be serialized, expected at most 4294967295; send it in parts");
 }
 
 }  // namespace amalgam

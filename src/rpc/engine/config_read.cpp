@@ -29,7 +29,7 @@ std::string read_endpoint(const json_reader& from) {
 std::vector<std::string> read_endpoints(const json_reader& from) {
     if (from.value().is_string()) return {read_endpoint(from)};
     if (!from.value().is_array() || from.value().empty()) {
-        from.unexpected("a URI, or a list of them", R"(["shm://", "tcp://127.0.0.1:0"])");
+        from.unexpected("a URI or a list of URIs", R"(["shm://", "tcp://127.0.0.1:0"])");
     }
     std::vector<std::string> all;
     for (std::size_t i = 0; i < from.value().size(); ++i)
@@ -62,9 +62,9 @@ stream_options read_stream(const json_reader& from) {
     if (from.has("cpu")) one.cpu = static_cast<int>(from.at("cpu").number(-1, 1023, 0));
     if (from.has("pools")) {
         const json_reader pools = from.at("pools");
-        if (!pools.value().is_array()) pools.unexpected("a list of names of pools", R"(["io"])");
+        if (!pools.value().is_array()) pools.unexpected("a list of pool names", R"(["io"])");
         for (std::size_t i = 0; i < pools.value().size(); ++i)
-            one.pools.push_back(pools.at(i).text("the name of a pool", R"("io")"));
+            one.pools.push_back(pools.at(i).text("a pool name", R"("io")"));
     }
     if (from.has("scheduler")) one.scheduler = from.at("scheduler").word(detail::scheduler_words);
     return one;
@@ -108,7 +108,7 @@ void read_ports(const json_reader& from, port_options& into) {
                        R"({"silence_limit": "5s"})");
     if (from.has("silence_limit")) into.silence_limit = read_milliseconds(from.at("silence_limit"));
     if (into.silence_limit < std::chrono::milliseconds(1)) {
-        from.at("silence_limit").unexpected("more than nothing", R"("5s")");
+        from.at("silence_limit").unexpected("a positive duration", R"("5s")");
     }
     if (from.has("frame_limit")) into.frame_limit = read_milliseconds(from.at("frame_limit"));
     read_size(from, "max_strangers", into.max_strangers);
@@ -129,9 +129,8 @@ engine_config read_config(const json_reader& from) {
                         "max_values_bytes", "encoding", "checksum", "drain"},
                        config_example);
     if (!from.has("endpoints")) {
-        from.fail(
-            fmt::format("endpoints is missing, expected a URI, or a list of them; example: {}",
-                        config_example));
+        from.fail(fmt::format("endpoints is missing, expected a URI or a list of URIs; example: {}",
+                              config_example));
     }
     engine_config config;
     engine_options& options = config.options;
@@ -140,7 +139,7 @@ engine_config read_config(const json_reader& from) {
     if (from.has("streams")) options.streams = read_streams(from.at("streams"));
     if (from.has("pools")) options.pools = read_pools(from.at("pools"));
     if (from.has("handlers")) {
-        options.handlers = from.at("handlers").text("the name of a pool or stream", R"("io")");
+        options.handlers = from.at("handlers").text("a pool name or stream", R"("io")");
     }
     if (from.has("progress")) read_progress(from.at("progress"), options.progress);
     if (from.has("spin")) options.spin = read_spin(from.at("spin"));

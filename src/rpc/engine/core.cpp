@@ -69,23 +69,24 @@ void engine_core::open_ports(endpoints where) {
     }
     if (std::count(ports_.begin(), ports_.end(), nullptr) != 0) {
         throw error(errc::invalid,
-                    "an engine was given a port that is null; take one from a transport's open()");
+                    "an engine was given a null port; get one from a transport's open()");
     }
     if (ports_.empty()) {
         throw error(errc::invalid,
                     "an engine needs a port: give it a URI; example: tcp://127.0.0.1:0");
     }
     if (ports_.size() >= peer::self_port) {
-        throw error(errc::invalid, fmt::format("an engine has fewer than {} ports, not {}",
-                                               peer::self_port, ports_.size()));
+        throw error(errc::invalid,
+                    fmt::format("an engine cannot have {} ports, expected fewer than {}",
+                                ports_.size(), peer::self_port));
     }
     driven_ = ports_.front()->can().driven;
     clock_ = driven_ ? &ports_.front()->time() : &clock::steady();
     for (const auto& each : ports_) {
         if (each->can().driven != driven_) {
             throw error(errc::invalid,
-                        "ports that run in virtual time and ports that do not cannot share an "
-                        "engine: make one engine for each kind");
+                        "ports in virtual time and in real time cannot share an engine: create one "
+                        "engine for each");
         }
         port_addresses_.push_back(each->can().listens ? each->address() : std::string());
         if (each->can().listens) addresses_.push_back(port_addresses_.back());
@@ -189,11 +190,12 @@ void engine_core::admit(const peer& there) {
         peer_state* const state = way_to(there);
         if (state == nullptr || !out_.must_wait(*state)) return;
         if (!this_task::in_ult()) {
-            throw error(errc::overloaded,
-                        fmt::format("{} messages to {} wait for room already, and the caller is "
-                                    "no ULT or thread that could wait: call from a ULT, send "
-                                    "less at once, or raise engine_options::max_queued",
-                                    state->queued, text_of(there)));
+            throw error(
+                errc::overloaded,
+                fmt::format(
+                    "{} messages to {} are queued already, and the caller cannot wait: call from a "
+                    "ULT, send less at once, or raise engine_options::max_queued",
+                    state->queued, text_of(there)));
         }
         admission me;
         if (!enter(me)) me.who.park();
@@ -212,9 +214,10 @@ shared_block engine_core::allocate(std::size_t bytes) {
     for (const std::unique_ptr<port>& each : ports_) {
         result<shared_block> block = each->allocate(bytes);
         if (!block) {
-            throw error(block.code(), block.sentence().empty()
-                                          ? fmt::format("no memory for a block of {} bytes", bytes)
-                                          : block.sentence());
+            throw error(block.code(),
+                        block.sentence().empty()
+                            ? fmt::format("cannot allocate a block of {} bytes", bytes)
+                            : block.sentence());
         }
         if (block->is_shared() || each == ports_.back()) return std::move(*block);
     }

@@ -19,8 +19,8 @@ namespace {
 std::string_view checked(const detail::procedure_name& name) {
     if (name.by_library() || !is_library_procedure(name.text())) return name.text();
     throw error(errc::denied,
-                fmt::format("\"{}\" is the library's, as are all names that begin with "
-                            "\"amalgam.\": choose another one; example: \"my.{}\"",
+                fmt::format("\"{}\" is reserved, as are all names that begin with \"amalgam.\": "
+                            "choose another; example: \"my.{}\"",
                             detail::printable_name(name.text()),
                             detail::printable_name(name.text().substr(std::strlen("amalgam.")))));
 }
@@ -124,8 +124,8 @@ void engine::add_handler(detail::procedure_name given, std::string signature,
     const std::string_view name = checked(given);
     if (form == detail::answer_form::items && options.run == handler::inline_) {
         throw error(errc::invalid,
-                    fmt::format("\"{}\" streams its answer, so it waits for its caller, which an "
-                                "inline handler cannot: leave procedure_options::run as it is",
+                    fmt::format("\"{}\" returns a stream, so its handler may wait, which an inline "
+                                "handler cannot: do not set procedure_options::run",
                                 name));
     }
     auto fresh = std::make_unique<detail::served_procedure>();
@@ -211,7 +211,7 @@ std::string peer::address() const {
 }
 
 std::string peer::explain() const {
-    if (owner_ == nullptr) return "nobody: no address was looked up";
+    if (owner_ == nullptr) return "an empty peer: no address was looked up";
     std::string text;
     owner_->on_stream([&] { text = owner_->explain(*this); });
     return text;
@@ -229,8 +229,8 @@ call_context& call_context::current() {
     call_context* const here = try_current();
     if (here == nullptr) {
         throw error(errc::invalid,
-                    "there is no call here: call_context::current() is for handlers, while they "
-                    "run; a ULT that a handler spawned is none");
+                    "no call is being served here: use call_context::current() only in a running "
+                    "handler, not in a ULT that it spawned");
     }
     return *here;
 }

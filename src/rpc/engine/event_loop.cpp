@@ -41,29 +41,29 @@ void engine_core::check_runs() const {
 void engine_core::check_may_wait() const {
     if (this_task::in_ult()) return;
     if (driven_) {
-        throw error(errc::invalid,
-                    "nothing on a network in virtual time can be waited for here, because time "
-                    "stands still meanwhile: use start() and loop_network::run_until_idle(), or "
-                    "wait in a ULT of engine::spawn()");
+        throw error(
+            errc::invalid,
+            "cannot wait here on a network in virtual time, as time would stand still: use start() "
+            "and loop_network::run_until_idle(), or wait in a ULT started by engine::spawn()");
     }
     if (on_idle_loop()) {
-        throw error(errc::invalid,
-                    "the thread that is to call this engine's progress() cannot wait for what "
-                    "that brings: use start() or post(), or wait in a ULT of engine::spawn(), or "
-                    "in another thread");
+        throw error(
+            errc::invalid,
+            "the thread that calls this engine's progress() cannot wait for its results: use "
+            "start() or post(), or wait in a ULT started by engine::spawn() or in another thread");
     }
 }
 
 std::size_t engine_core::progress(std::size_t most) {
     if (!streams_.driven_by_caller()) {
         throw error(errc::invalid,
-                    "this engine makes progress by itself: progress() is for engines made with "
-                    "engine_options{.progress = {.by = progress_by::caller}}");
+                    "this engine makes progress by itself: progress() is only for engines created "
+                    "with engine_options{.progress = {.by = progress_by::caller}}");
     }
     if (forked_.load(std::memory_order_relaxed)) check_runs();
     if (execution_stream::current() == &stream()) {
         throw error(errc::invalid,
-                    "progress() cannot be called by what runs inside of it, such as a handler: "
+                    "progress() must not be called from within itself, for example by a handler: "
                     "wait instead, with a future or this_task::yield()");
     }
     // Another thread is stopping the engine, and makes its progress meanwhile.

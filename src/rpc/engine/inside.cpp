@@ -55,10 +55,9 @@ void define_first(engine_core& core, std::string_view first, std::string_view wh
     bool is_taken = false;
     core.on_stream([&] { is_taken = core.serves().procedures().find(first) != nullptr; });
     if (!is_taken) std::rethrow_exception(failed);
-    throw error(errc::invalid,
-                fmt::format("this engine has {} already, expected one for each engine: use that "
-                            "one, or make another engine",
-                            what));
+    throw error(errc::invalid, fmt::format("this engine already has {}, expected at most one per "
+                                           "engine: use that one, or create another engine",
+                                           what));
 }
 
 namespace {

@@ -65,9 +65,9 @@ json json_reader::parse(std::string_view text, std::string_view origin, std::str
                     fmt::format("{}: line {} is not JSON, expected an object; example: {}", origin,
                                 1 + std::count(before.begin(), before.end(), '\n'), example));
     } catch (const json::out_of_range&) {
-        throw error(errc::invalid, fmt::format("{}: it has a number that is too large, expected an "
-                                               "object; example: {}",
-                                               origin, example));
+        throw error(errc::invalid,
+                    fmt::format("{}: a number is too large, expected an object; example: {}",
+                                origin, example));
     }
     if (!finder.repeated.empty()) {
         throw error(errc::invalid,
@@ -92,8 +92,8 @@ void json_reader::expect_object(std::initializer_list<std::string_view> keys,
     if (!value_.is_object()) unexpected("an object", example);
     for (const auto& [key, ignored] : value_.items()) {
         if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-        fail(fmt::format("{}{}{} is not known, expected one of: {}", path_,
-                         path_.empty() ? "" : ".", key, fmt::join(keys, ", ")));
+        fail(fmt::format("unknown key {}{}{}, expected one of: {}", path_, path_.empty() ? "" : ".",
+                         key, fmt::join(keys, ", ")));
     }
 }
 

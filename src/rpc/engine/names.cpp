@@ -58,8 +58,8 @@ result<peer> engine_core::find_route(const std::string& address, std::string_vie
         return dial(static_cast<std::uint16_t>(i), address);
     }
     return {errc::unsupported,
-            fmt::format("no port of this engine speaks {0}, only {1}: give the engine one more "
-                        "URI; example: engine{{{{\"{1}://\", \"{0}://\"}}}}",
+            fmt::format("no port of this engine speaks {0}, only {1}: give the engine another URI; "
+                        "example: engine{{{{\"{1}://\", \"{0}://\"}}}}",
                         transport, have)};
 }
 
@@ -81,7 +81,7 @@ std::string engine_core::address_of(const peer& who) {
 }
 
 std::string engine_core::text_of(const peer& who) {
-    if (!who || who.owner() != this) return "nobody";
+    if (!who || who.owner() != this) return "an empty peer";
     std::string address = address_of(who);
     if (!address.empty()) return address;
     return who.is_self() ? "this engine itself" : "a peer that is gone";
@@ -106,14 +106,15 @@ std::string_view engine_core::reason(const peer& who, status why) const noexcept
 
 const remote_procedure& engine_core::intern(std::string_view name, std::string signature) {
     if (name.empty() || name.size() > max_name_bytes) {
-        throw error(errc::invalid,
-                    fmt::format("a procedure's name has 1 to {} bytes, not {}; example: \"sum\"",
-                                max_name_bytes, name.size()));
+        throw error(
+            errc::invalid,
+            fmt::format("the procedure name has {} bytes, expected 1 to {}; example: \"sum\"",
+                        name.size(), max_name_bytes));
     }
     if (signature.size() > max_signature_bytes) {
         throw error(errc::invalid,
-                    fmt::format("the signature of \"{}\" has {} bytes as text, more than {}: give "
-                                "its types short names by amalgam_type_name",
+                    fmt::format("the signature of \"{}\" is {} bytes long as text, expected at "
+                                "most {}: give its types short names with amalgam_type_name",
                                 printable_name(name), signature.size(), max_signature_bytes));
     }
     const std::uint64_t id = procedure_id(name, signature);
@@ -122,8 +123,7 @@ const remote_procedure& engine_core::intern(std::string_view name, std::string s
     if (at != procedures_by_id_.end()) {
         if (at->second->name == name && at->second->signature == signature) return *at->second;
         throw error(errc::invalid,
-                    fmt::format("\"{}\" and \"{}\" have the same id by chance: "
-                                "choose another name for one of them",
+                    fmt::format("\"{}\" and \"{}\" hash to the same id: rename one of them",
                                 printable_name(name), printable_name(at->second->name)));
     }
     remote_procedure& fresh = procedures_.emplace_back();

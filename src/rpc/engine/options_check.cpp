@@ -61,14 +61,14 @@ void check_pool(const engine_options& options, const pool_options& pool) {
                       [&](const stream_options& each) { return lists(each, pool.name); });
     if (served == 0) {
         refuse(
-            "pools.{0} is served by no stream, expected a stream that lists it; example: "
-            "\"streams\": [{{}}, {{\"pools\": [\"{0}\"]}}]",
+            "no stream serves pools.{0}, expected a stream that lists it; example: \"streams\": "
+            "[{{}}, {{\"pools\": [\"{0}\"]}}]",
             pool.name);
     }
     if (served > 1 && pool.kind == pool_kind::fifo) {
         refuse(
-            "pools.{}.kind is fifo, but {} streams list the pool, expected a kind for several "
-            "streams; example: \"shared_fifo\"",
+            "pools.{}.kind is fifo, but {} streams list the pool, expected a kind that several "
+            "streams can serve; example: \"shared_fifo\"",
             pool.name, served);
     }
 }
@@ -83,9 +83,9 @@ void check_stream(const engine_options& options, std::size_t index) {
             for (const pool_options& each : options.pools)
                 known.push_back(each.name);
             refuse("streams[{}].pools[{}] is \"{}\", expected one of pools: {}", index, i, name,
-                   known.empty() ? "there are none; example: \"pools\": {\"io\": {\"kind\": "
-                                   "\"shared_fifo\"}}"
-                                 : fmt::format("{}", fmt::join(known, ", ")));
+                   known.empty()
+                       ? "none defined; example: \"pools\": {\"io\": {\"kind\": \"shared_fifo\"}}"
+                       : fmt::format("{}", fmt::join(known, ", ")));
         }
         if (!seen.insert(name).second) {
             refuse("streams[{}].pools has \"{}\" twice, expected each pool once; example: [\"{}\"]",
@@ -131,7 +131,7 @@ std::string handlers_on_first(const engine_options& options, progress_by who) {
     }
     if (in != first.name && !lists(first, in)) return {};
     return fmt::format(
-        "handlers is \"{}\", which the first stream serves, expected a pool of another, as "
+        "handlers is \"{}\", which the first stream serves, expected a pool of another stream, as "
         "progress.by is own_stream; example: \"streams\": [{{}}, {{\"name\": \"work\"}}], "
         "\"handlers\": \"work\"",
         in);
@@ -140,15 +140,15 @@ std::string handlers_on_first(const engine_options& options, progress_by who) {
 void check(const engine_options& options) {
     if (std::count(options.interceptors.begin(), options.interceptors.end(), nullptr) != 0) {
         refuse(
-            "interceptors has one that is null, expected objects; example: "
+            "interceptors contains a null pointer, expected objects; example: "
             "{{std::make_shared<my_interceptor>()}}");
     }
     std::set<std::string> seen;
     for (const std::string& each : all_names(options)) {
         if (!seen.insert(each).second) {
             refuse(
-                "pools and streams have \"{}\" twice, expected a name for one pool, or one stream "
-                "that has its own; example: \"io\"",
+                "pools and streams use the name \"{}\" twice, expected unique names; example: "
+                "\"io\"",
                 each);
         }
     }
@@ -157,7 +157,7 @@ void check(const engine_options& options) {
     for (std::size_t i = 0; i < options.streams.each.size(); ++i)
         check_stream(options, i);
     if (!options.handlers.empty() && !seen.contains(options.handlers)) {
-        refuse("handlers is \"{}\", expected one of: {}; or nothing, for the first stream's",
+        refuse("handlers is \"{}\", expected one of: {}; or empty, for the first stream's pool",
                options.handlers, fmt::join(all_names(options), ", "));
     }
     if (const std::string wrong = handlers_on_first(options, options.progress.by); !wrong.empty()) {

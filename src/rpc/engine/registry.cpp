@@ -69,8 +69,8 @@ void engine_core::is_forked() noexcept {
 
 const char* engine_core::why_closed() const noexcept {
     return forked_.load(std::memory_order_relaxed)
-               ? "this engine belongs to the process that forked this one; make a new one here"
-               : "this engine is stopped; make a new one";
+               ? "this engine belongs to the parent process; create a new one after fork()"
+               : "this engine has stopped; create a new one";
 }
 
 }  // namespace amalgam::detail

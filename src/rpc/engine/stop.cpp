@@ -306,7 +306,8 @@ void engine_core::end_elsewhere() noexcept {
         });
     } catch (const std::exception& why) {
         log(log_level::error, "rpc",
-            "no thread to end the streams of an engine that its own work destroyed: they stay",
+            "cannot create a thread to stop the streams of an engine destroyed by its own handler: "
+            "they keep running",
             {{"engine", options_.name}, {"why", detail::text_of(why)}});
     }
 }
@@ -391,7 +392,8 @@ void engine_core::close_now() noexcept {
     serves_.cancel_streams();
     serves_.forget_all();
     if (elsewhere == 0) return;
-    log(log_level::warn, "rpc", "an engine ended while handlers still ran in a pool of the user's",
+    log(log_level::warn, "rpc",
+        "an engine ended while handlers were still running in a user's pool",
         {{"handlers", elsewhere}, {"engine", options_.name}});
     add_reference();  // They will still check it, and find it closed. Never freed.
 }

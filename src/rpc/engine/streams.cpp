@@ -31,7 +31,7 @@ std::unique_ptr<pool> make_pool(pool_kind kind, unsigned levels) {
         case pool_kind::work_stealing:
             return std::make_unique<work_stealing_pool>();
     }
-    throw error(errc::invalid, "a pool of a kind that does not exist; example: pool_kind::fifo");
+    throw error(errc::invalid, "invalid pool_kind; example: pool_kind::fifo");
 }
 
 std::unique_ptr<scheduler> make_scheduler(scheduler_kind kind, std::vector<pool*> pools) {
@@ -43,8 +43,7 @@ std::unique_ptr<scheduler> make_scheduler(scheduler_kind kind, std::vector<pool*
         case scheduler_kind::work_stealing:
             return std::make_unique<work_stealing_scheduler>(std::move(pools));
     }
-    throw error(errc::invalid,
-                "a scheduler of a kind that does not exist; example: scheduler_kind::in_turn");
+    throw error(errc::invalid, "invalid scheduler_kind; example: scheduler_kind::in_turn");
 }
 
 }  // namespace
@@ -78,10 +77,12 @@ void engine_streams::start(engine_options& options, const clock* driven_by) {
     check(options);
     if (driven_by_ != nullptr &&
         (options.streams.each.size() > 1 || options.progress.by != progress_by::shared)) {
-        throw error(errc::invalid,
-                    fmt::format("an engine in virtual time has one stream, which makes progress "
-                                "too, not {}: all of it runs inside loop_network::run_until_idle()",
-                                options.streams.each.size()));
+        throw error(
+            errc::invalid,
+            fmt::format(
+                "an engine in virtual time cannot have {} streams, expected one, which also makes "
+                "progress: everything runs inside loop_network::run_until_idle()",
+                options.streams.each.size()));
     }
     for (const pool_options& each : options.pools)
         pools_.push_back({each.name, make_pool(each.kind, each.levels)});
@@ -192,14 +193,14 @@ pool& engine_streams::handlers_by(progress_by who) {
 
 void engine_streams::set_progress(const progress_options& how) {
     if (driven_by_ != nullptr) {
-        throw error(errc::invalid,
-                    "an engine in virtual time makes progress inside "
-                    "loop_network::run_until_idle(), and in no other way");
+        throw error(
+            errc::invalid,
+            "an engine in virtual time makes progress only inside loop_network::run_until_idle()");
     }
     if ((how.by == progress_by::caller) != by_caller_) {
         throw error(errc::invalid,
-                    fmt::format("who makes this engine's progress cannot change {} its caller: "
-                                "that is said when it is made, by engine_options::progress",
+                    fmt::format("this engine's progress cannot change {} progress_by::caller: set "
+                                "engine_options::progress when creating it",
                                 by_caller_ ? "from" : "to"));
     }
     const std::lock_guard hold(lock_);
@@ -233,7 +234,7 @@ std::shared_ptr<stream_group> engine_streams::place(std::string_view procedure,
                      (how.streams != 0);
     if (ways > 1) {
         throw error(errc::invalid,
-                    fmt::format("\"{}\" is to run in {} places, expected one of: inline, in, "
+                    fmt::format("\"{}\" has {} places to run in, expected one of: inline, in, "
                                 "in_pool, streams; example: {{.in_pool = \"io\"}}",
                                 procedure, ways));
     }
@@ -244,16 +245,14 @@ std::shared_ptr<stream_group> engine_streams::place(std::string_view procedure,
     if (how.streams == 0) return nullptr;
     constexpr unsigned most = 1024;
     if (how.streams > most) {
-        throw error(errc::invalid,
-                    fmt::format("\"{}\" is to have {} streams of its own, expected at most {}; "
-                                "example: {{.streams = 2}}",
-                                procedure, how.streams, most));
+        throw error(errc::invalid, fmt::format("\"{}\" requests {} streams of its own, expected at "
+                                               "most {}; example: {{.streams = 2}}",
+                                               procedure, how.streams, most));
     }
     if (driven_by_ != nullptr) {
-        throw error(errc::invalid,
-                    fmt::format("\"{}\" is to have streams of its own, but an engine in virtual "
-                                "time has one stream",
-                                procedure));
+        throw error(errc::invalid, fmt::format("\"{}\" requests streams of its own, but an engine "
+                                               "in virtual time has only one stream",
+                                               procedure));
     }
     auto fresh = std::make_shared<stream_group>(procedure, how.streams, options_->spin);
     how.in = &fresh->work();

@@ -32,7 +32,7 @@ struct values_elsewhere {
     bool are(const_bytes fetched) const noexcept;
 };
 inline constexpr std::string_view damaged_elsewhere =
-    "its values were damaged when they were fetched: the checksum is wrong; call again";
+    "the values were corrupted in transit: checksum mismatch; call again";
 
 /// `checked`: adds a checksum of `values`, as the message itself has one.
 void add_elsewhere(std::vector<std::byte>& extras, const remote_key& key, const_bytes values,

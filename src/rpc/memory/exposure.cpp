@@ -19,7 +19,7 @@ std::uint64_t length_of(scatter segments) {
     for (const mutable_bytes& each : segments) {
         if (each.size() > std::numeric_limits<std::uint64_t>::max() - bytes) {
             throw error(errc::invalid,
-                        "the segments to expose are longer than the address space: name each "
+                        "the segments to expose add up to more than the address space: list each "
                         "byte once");
         }
         bytes += each.size();
@@ -93,7 +93,7 @@ void exposure_table::open(exposure& mine, std::span<const std::unique_ptr<port>>
         result<region> one = ports[i]->open_region(scatter(mine.segments_), mine.own_key_.rights);
         if (!one) {
             throw error(one.code(), one.sentence().empty()
-                                        ? "no memory was left to register the segments with a port"
+                                        ? "out of memory while registering the segments with a port"
                                         : one.sentence());
         }
         regions.push_back(std::move(*one));

@@ -19,8 +19,8 @@ namespace amalgam::detail {
 std::uint64_t lend(const origin* between, std::shared_ptr<void> what, std::size_t bytes) {
     if (between == nullptr || between->lends == nullptr) {
         throw error(errc::unsupported,
-                    "a bulk descriptor that stands for memory means something to the peer of a "
-                    "call only: send it as an argument or result of a procedure");
+                    "a bulk descriptor can only be serialized for the peer of a call: send it as "
+                    "an argument or result of a procedure");
     }
     static std::atomic<std::uint64_t> latest{random_u64()};
     const std::uint64_t id = latest.fetch_add(1, std::memory_order_relaxed);
@@ -116,7 +116,7 @@ status loans::keep_lent(const peer& to, const lent_list& what) noexcept {
 void loans::take_back(const peer& from) noexcept {
     taken_back_.add();
     limited_log(log_level::warn, "rpc",
-                "a peer that holds results and does not fetch or release them was cut off", {});
+                "disconnected a peer that does not fetch or release its results", {});
     out_.cut_off(from);
     on_peer_down(from);
 }

@@ -26,10 +26,9 @@ failure copy_of(const failure& why) noexcept {
 }
 
 failure lost_all() noexcept {
-    return in_words(
-        {errc::disconnected},
-        "the last way to the peer was lost before it had said that nothing more is written; "
-        "what it has received may still be");
+    return in_words({errc::disconnected},
+                    "lost the last path to the peer before it confirmed that writing has ended; "
+                    "data it has received may still be written");
 }
 failure was_canceled() noexcept {
     return in_words({errc::canceled}, "the transfer was canceled");

@@ -25,29 +25,29 @@ std::string_view advice(status what) noexcept {
     switch (what.code) {
         case errc::invalid:
             if (what.native == EFAULT)
-                return "the memory here cannot be accessed: a file was truncated under its "
-                       "mapping, or pages may not be read or written so";
+                return "the local memory cannot be accessed: a mapped file was truncated, or the "
+                       "pages' protection forbids it";
             if (what.native == EREMOTEIO)
-                return "the memory at the peer cannot be accessed: a file was truncated under its "
-                       "mapping, or pages may not be read or written so";
-            return "it failed";
+                return "the peer's memory cannot be accessed: a mapped file was truncated, or the "
+                       "pages' protection forbids it";
+            return "the transfer failed";
         case errc::timed_out:
-            return "its deadline passed first; allow more time";
+            return "the deadline passed; allow more time";
         case errc::canceled:
-            return "it was canceled";
+            return "the transfer was canceled";
         case errc::closed:
-            return "the engine is stopped; make a new one";
+            return "the engine has stopped; create a new one";
         case errc::unreachable:
-            return "nobody answers there; see that the process runs";
+            return "no answer at this address; check that the process is running";
         case errc::disconnected:
-            return "the peer is gone, and its memory with it";
+            return "the peer and its memory are gone";
         case errc::denied:
-            return "the peer does not show this memory, or not any more; ask it for a new "
+            return "the peer does not expose this memory, or no longer does; request a new "
                    "descriptor";
         case errc::no_memory:
-            return "there was no memory for it";
+            return "out of memory";
         default:
-            return "it failed";
+            return "the transfer failed";
     }
 }
 
@@ -70,17 +70,17 @@ const char* transfers::refuse(const transfer_record& mine, status& what) const n
         what = {errc::canceled};
         return "";
     }
-    if (!mine.there_) return "the peer is nobody; take one from engine::lookup()";
+    if (!mine.there_) return "the peer is empty; get one from engine::lookup()";
     if (mine.there_.owner() != &core_) {
-        return "the peer belongs to another engine; look its address up with this one";
+        return "the peer belongs to another engine; look up its address with this engine";
     }
     if (mine.offset_ > mine.key_.bytes || mine.total_ > mine.key_.bytes - mine.offset_) {
-        return "the range ends past the end of the memory there; ask for a shorter one";
+        return "the range is out of bounds of the peer's memory; request a shorter one";
     }
     if (!allows(mine.key_.rights, mine.is_put_ ? access::write : access::read)) {
         what = {errc::denied};
-        return mine.is_put_ ? "that memory may be read, but not written; expose it for writing"
-                            : "that memory may be written, but not read; expose it for reading";
+        return mine.is_put_ ? "the memory is exposed for reading only; expose it for writing"
+                            : "the memory is exposed for writing only; expose it for reading";
     }
     what = {};
     return nullptr;
@@ -96,7 +96,7 @@ void transfers::begin(transfer_record& mine) noexcept {
         what = core_.why_lost(mine.there_);
     } else if (wrong == nullptr && core_.now() >= mine.deadline_) {
         what = {errc::timed_out};
-        text = "its deadline had passed before it began";
+        text = "the deadline passed before the transfer started";
     }
     if (!what.ok()) {
         counts_.failed.add();
@@ -361,8 +361,8 @@ void transfers::piece_done(transfer_piece& piece, status what) noexcept {
         }
     } else if (mine.is_put_ && is_loss(what.code) && !is_loss(mine.why.what.code)) {
         explain(mine, {errc::disconnected, what.native},
-                "the connection ended before the peer had said that nothing more is written; what "
-                "it has received may still be");
+                "the connection ended before the peer confirmed that writing has ended; data it "
+                "has received may still be written");
     }
     let_go(mine);
 }

@@ -40,12 +40,12 @@ introduction engine_core::introduced(const peer& from, const introduction& asked
         // A ticket is only sent over paths known to lead to this engine.
         engine = routes_.by_ticket(asked.ticket);
         if (engine == nullptr || engine->home != asked.home) {
-            throw error(errc::denied, "no engine of this number was given this ticket");
+            throw error(errc::denied, "invalid ticket for this engine's number");
         }
     } else {
         engine = routes_.engine_of(from);
         if (engine != nullptr && engine->home != asked.home) {
-            throw error(errc::denied, "this way leads to an engine of another number");
+            throw error(errc::denied, "this path leads to another engine");
         }
     }
     if (engine == nullptr) {
@@ -102,24 +102,24 @@ std::vector<peer_way> engine_core::ways(const peer& who) {
 }
 
 std::string engine_core::explain(const peer& who) {
-    if (who.is_self()) return "this engine itself: messages to it take no transport";
+    if (who.is_self()) return "this engine itself: messages to it use no transport";
     const peer_state* const now = ports_.empty() ? nullptr : way_to(who);
-    if (now == nullptr) return "no way leads there any more: look its addresses up again";
+    if (now == nullptr) return "no path to the peer is left: look up its addresses again";
     const std::string used = text_of(now->name);
     const auto engine = routes_.engine_of(now->name);
     const route* const how = engine == nullptr ? nullptr : engine->find(now->name);
     if (how == nullptr || engine->tried.empty()) {
         const capabilities& speaks = can(now->name.port());
         return fmt::format("{} is used ({}): {}", used, describe_rank(rank_of(&speaks, 0)),
-                           now->address.empty() ? "it came from there"
-                                                : "it is the only address that was looked up");
+                           now->address.empty() ? "the peer connected from there"
+                                                : "the only address that was looked up");
     }
     std::string others;
     for (const known_engine::tried_address& each : engine->tried) {
         if (each.way == now->name) continue;
         const route* const other = each.way ? engine->find(each.way) : nullptr;
-        const std::string verdict = other != nullptr ? "works too, " + describe_rank(other->rank)
-                                    : each.way       ? "is lost"
+        const std::string verdict = other != nullptr ? "also works, " + describe_rank(other->rank)
+                                    : each.way       ? "lost"
                                                      : each.why_not;
         fmt::format_to(std::back_inserter(others), "{}{} ({})", others.empty() ? "; " : ", ",
                        each.address, verdict);

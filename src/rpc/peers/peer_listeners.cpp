@@ -65,7 +65,7 @@ void peer_listeners::tell(const peer& who, status why) noexcept {
             post(of_->streams().handlers(), [each, who, why] { each->call(who, why); },
                  {.name = "on_peer_lost"});
         } catch (const std::exception& wrong) {
-            log(log_level::error, "rpc", "a function of on_peer_lost() could not be called",
+            log(log_level::error, "rpc", "cannot call a function registered with on_peer_lost()",
                 {{"why", text_of(wrong)}});
         }
     }

@@ -18,19 +18,19 @@ namespace amalgam::detail {
 
 namespace {
 
-constexpr const char* another_engine = "another engine answers there";
+constexpr const char* another_engine = "another engine answers at this address";
 
 std::string why_no_answer(engine_core& core, const peer& there, const failure& why) {
     switch (why.what.code) {
         case errc::unreachable:
             if (const std::string_view reason = core.reason(there, why.what); !reason.empty())
-                return fmt::format("nobody answers there: {}", reason);
-            return "nobody answers there";
+                return fmt::format("no answer: {}", reason);
+            return "no answer";
         case errc::disconnected:
         case errc::timed_out:
-            return "nobody answers there";
+            return "no answer";
         case errc::not_found:
-            return "who answers there cannot say who it is: its Amalgam is older";
+            return "the peer cannot identify itself, as its version of Amalgam is older";
         default:
             return why.sentence;
     }
@@ -41,7 +41,7 @@ std::string why_no_answer(engine_core& core, const peer& there, const failure& w
 future<peer> engine_core::start_lookup(const std::vector<std::string>& addresses) {
     if (addresses.empty()) {
         throw error(errc::invalid,
-                    "a peer has at least one address, not none; example: "
+                    "no addresses to look up, expected at least one; example: "
                     "lookup({\"shm://server\", \"tcp://10.0.0.1:7000\"})");
     }
     std::vector<route_search::asked_address> asked;
@@ -151,7 +151,7 @@ void route_search::look() {
         }
         return found_.set_failure(
             {{errc::unreachable},
-             fmt::format("none of the addresses leads to an engine that may be meant: {}", tried)});
+             fmt::format("none of the addresses leads to the engine: {}", tried)});
     }
     if (peer_state* const way = core_.peers().find(chosen->way)) way->untold = false;
     found_.set_value(chosen->way);
@@ -200,9 +200,9 @@ void route_search::ask(candidate& one) noexcept {
             who_is_known_.wait();
             if (one.is != state::answered) return;
             if (knows_who()) return join(one);
-            refuse(one,
-                   "who answers there may be another engine: no address that means the same "
-                   "on every host confirms it");
+            refuse(
+                one,
+                "the peer may be another engine: not confirmed by an address valid on every host");
         });
     }
     step(one, [&] { note(); });
@@ -265,7 +265,7 @@ void route_search::settle(candidate& one) {
         return;
     }
     peer_state* const way = core_.peers().find(one.way);
-    if (way == nullptr) return refuse(one, "it was lost as soon as it had answered");
+    if (way == nullptr) return refuse(one, "the connection was lost right after its answer");
     std::shared_ptr<known_engine> engine = core_.routes().engine_of(one.way);
     if (engine == nullptr || engine->home != one.answer.home) {
         engine = std::make_shared<known_engine>();
@@ -297,7 +297,7 @@ void route_search::join(candidate& one) {
         return refuse(one, another_engine);
     peer_state* const way = core_.peers().find(one.way);
     if (way == nullptr || engine_->routes.empty())
-        return refuse(one, "it was lost as soon as it had answered");
+        return refuse(one, "the connection was lost right after its answer");
     answer->number = mine.number;
     core_.add_route(engine_, *way, *answer, one.order);
     one.is = state::works;

@@ -24,7 +24,7 @@ std::string describe_rank(std::uint32_t rank) {
     constexpr const char* where[] = {"this engine itself", "in this process", "on this host",
                                      "over the network"};
     std::string text = where[rank >> distance_shift & 3];
-    if ((rank & by_messages) == 0) text += ", from memory to memory";
+    if ((rank & by_messages) == 0) text += ", direct memory access";
     return text;
 }
 

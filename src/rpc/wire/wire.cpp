@@ -59,13 +59,13 @@ constexpr bool is_size_right(extra key, std::size_t bytes) noexcept {
 }
 
 const char* parse_extras(const_bytes bytes, parsed_message& into) noexcept {
-    if (bytes.size() < extras_head_bytes) return "its extras are cut off";
+    if (bytes.size() < extras_head_bytes) return "truncated extras";
     const std::size_t all = load_le<std::uint32_t>(bytes.data());
-    if (load_le<std::uint32_t>(bytes.data() + 4) != 0) return "a reserved field is not zero";
+    if (load_le<std::uint32_t>(bytes.data() + 4) != 0) return "a reserved field is nonzero";
     if (all < extras_head_bytes || all % 8 != 0 || all > max_extras_bytes) {
-        return "its extras have no valid length";
+        return "invalid length of extras";
     }
-    if (bytes.size() < all) return "its extras are cut off";
+    if (bytes.size() < all) return "truncated extras";
     into.extras = bytes.first(all);
     into.body = bytes.subspan(all);
     bool sizes_are_right = true;
@@ -73,20 +73,20 @@ const char* parse_extras(const_bytes bytes, parsed_message& into) noexcept {
         sizes_are_right &= is_size_right(key, value.size());
         return false;
     };
-    if (!walk_extras(into.extras, look)) return "its extras are not well-formed";
-    return sizes_are_right ? nullptr : "one of its extras has the wrong length";
+    if (!walk_extras(into.extras, look)) return "malformed extras";
+    return sizes_are_right ? nullptr : "an extra has the wrong length";
 }
 
 const char* parse_names(const_bytes bytes, parsed_message& into) noexcept {
     constexpr std::size_t lengths = 8;
-    if (bytes.size() < lengths) return "its names are cut off";
+    if (bytes.size() < lengths) return "truncated names";
     const std::size_t name = load_le<std::uint16_t>(bytes.data());
     const std::size_t signature = load_le<std::uint16_t>(bytes.data() + 2);
-    if (load_le<std::uint32_t>(bytes.data() + 4) != 0) return "a reserved field is not zero";
-    if (name == 0 || name > max_name_bytes) return "its name has no valid length";
-    if (signature > max_signature_bytes) return "its signature is too long";
+    if (load_le<std::uint32_t>(bytes.data() + 4) != 0) return "a reserved field is nonzero";
+    if (name == 0 || name > max_name_bytes) return "invalid length of the name";
+    if (signature > max_signature_bytes) return "the signature is too long";
     const std::size_t all = round_up_8(lengths + name + signature);
-    if (bytes.size() < all) return "its names are cut off";
+    if (bytes.size() < all) return "truncated names";
     into.name = as_text(bytes.subspan(lengths, name));
     into.signature = as_text(bytes.subspan(lengths + name, signature));
     into.body = bytes.subspan(all);
@@ -103,7 +103,7 @@ const char* take_checksum(const_bytes& bytes, parsed_message& into) noexcept {
     }
     into.corrupt = true;
     into.flags = wire_flag::checked;
-    return "it was damaged on the way: its checksum is wrong";
+    return "corrupted in transit: checksum mismatch";
 }
 
 // Rare parts are parsed out of line, since every message passes here.
@@ -118,7 +118,7 @@ const char* take_checksum(const_bytes& bytes, parsed_message& into) noexcept {
 const char* read_request(const_bytes bytes, parsed_message& into) noexcept {
     using namespace wire_flag;
     if ((into.flags & ~(named | xdr | checked | extras | urgent)) != 0) {
-        return "a request has flags of a later version";
+        return "a request has unknown flags";
     }
     into.provider = load_le<std::uint16_t>(bytes.data() + 2);
     into.microseconds = load_le<std::uint32_t>(bytes.data() + 4);
@@ -144,7 +144,7 @@ const char* parse_request(const_bytes bytes, parsed_message& into) noexcept {
 
 [[gnu::noinline]] const char* parse_behind_status(parsed_message& into) noexcept {
     if (!into.what.ok() && name(into.what.code) == "unknown") {
-        return "a reply has a status of a later version";
+        return "a reply has an unknown status";
     }
     return into.has(wire_flag::extras) ? parse_extras(into.body, into) : nullptr;
 }
@@ -154,9 +154,9 @@ template <std::size_t Header>
 const char* read_outcome(const_bytes bytes, parsed_message& into) noexcept {
     using namespace wire_flag;
     const auto code = load_le<errc>(bytes.data() + 1);
-    if (load_le<std::uint8_t>(bytes.data() + 3) != 0) return "a reserved field is not zero";
+    if (load_le<std::uint8_t>(bytes.data() + 3) != 0) return "a reserved field is nonzero";
     if ((into.flags & ~(xdr | checked | extras)) != 0) {
-        return "a reply has flags of a later version";
+        return "a reply has unknown flags";
     }
     into.what = {code, load_le<std::int32_t>(bytes.data() + 4)};
     if constexpr (Header == verdict_bytes)
@@ -184,15 +184,15 @@ const char* parse_outcome(const_bytes bytes, parsed_message& into) noexcept {
 
 // Messages whose first byte and three zeros are followed by just a 32-bit number.
 const char* parse_short(const_bytes bytes, parsed_message& into) noexcept {
-    if (bytes.size() < cancel_bytes) return "it is shorter than its header";
+    if (bytes.size() < cancel_bytes) return "shorter than its header";
     if (load_le<std::uint32_t>(bytes.data()) != first_byte(into.kind)) {
-        return "a reserved field is not zero";
+        return "a reserved field is nonzero";
     }
     into.items = load_le<std::uint32_t>(bytes.data() + 4);
     into.body = bytes.subspan(cancel_bytes);
-    if (into.kind != message_kind::credit && into.items != 0) return "a reserved field is not zero";
+    if (into.kind != message_kind::credit && into.items != 0) return "a reserved field is nonzero";
     if (into.kind == message_kind::release ? into.body.size() % 8 != 0 : !into.body.empty()) {
-        return "it has the wrong length";
+        return "wrong length";
     }
     return nullptr;
 }
@@ -206,7 +206,7 @@ const char* parse_short(const_bytes bytes, parsed_message& into) noexcept {
         case message_kind::release:
             return parse_short(bytes, into);
         default:
-            return "it is of a kind that this version does not know";
+            return "unknown message kind";
     }
 }
 
@@ -218,10 +218,10 @@ void write_short(std::byte* to, message_kind kind, std::uint32_t number) noexcep
 }  // namespace
 
 const char* parse(const_bytes bytes, parsed_message& into) noexcept {
-    if (bytes.empty()) return "it is empty";
+    if (bytes.empty()) return "empty message";
     const auto first = load_le<std::uint8_t>(bytes.data());
     into.kind = static_cast<message_kind>(first & 15);  // The same in every version.
-    if (first >> 4 != version) return "it is of another version of the protocol";
+    if (first >> 4 != version) return "another protocol version";
     if (is_request(into.kind)) return parse_request(bytes, into);
     if (into.kind == message_kind::reply || into.kind == message_kind::item)
         return parse_outcome<reply_bytes>(bytes, into);
@@ -290,9 +290,8 @@ void add_extra(std::vector<std::byte>& extras, extra key, const_bytes value) {
     const std::size_t end = start + extra_head_bytes + round_up_8(value.size());
     if (end > max_extras_bytes) {
         throw error(errc::too_large,
-                    "what is attached to a call, with the loans in its arguments, "
-                    "takes more than 64 KiB: attach less, and send bulk "
-                    "descriptors in several calls");
+                    "the call's extras, including borrowed memory in its arguments, exceed 64 KiB: "
+                    "attach less, or split bulk descriptors over several calls");
     }
     extras.resize(end);
     store_le(extras.data(), static_cast<std::uint32_t>(end));

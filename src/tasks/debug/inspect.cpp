@@ -157,7 +157,7 @@ void print_ults(int fd) {
         text += fmt::format("ULT '{}' ({}) {}", each.name, each.id, name(each.state));
         if (each.state == ult_state::parked) {
             const std::chrono::duration<double> seconds = each.waited;
-            text += fmt::format(" for {:.3f} s, waits for {}", seconds.count(), each.waits_for);
+            text += fmt::format(" for {:.3f} s, waiting for {}", seconds.count(), each.waits_for);
         }
         text += each.stream.empty()
                     ? fmt::format(", pool {}\n", static_cast<const void*>(each.home))
@@ -196,8 +196,8 @@ void start_printer() {
     unique_fd asked(::eventfd(0, EFD_CLOEXEC));
     if (!asked) {
         throw error(status{errc::no_memory, errno},
-                    "no descriptor to print ULTs on a signal: the process has too many open files; "
-                    "raise its limit (ulimit -n)");
+                    "out of file descriptors to print ULTs on a signal; raise the limit on open "
+                    "files (ulimit -n)");
     }
     const int fd = asked.get();
     try {
@@ -212,8 +212,8 @@ void start_printer() {
         }).detach();
     } catch (const std::system_error& why) {
         throw error(status{errc::no_memory, why.code().value()},
-                    fmt::format("no thread to print ULTs on a signal: {}; raise the limit on "
-                                "processes (ulimit -u)",
+                    fmt::format("cannot create a thread to print ULTs on a signal: {}; raise the "
+                                "limit on processes (ulimit -u)",
                                 why.what()));
     }
     asks_to_print.store(asked.release(), std::memory_order_relaxed);
@@ -239,8 +239,8 @@ void print_ults_on_signal(int signal_number) {
     if (::sigaction(signal_number, &wanted, nullptr) == 0) return;
     const int why = errno;
     throw error(status{errc::invalid, why},
-                fmt::format("signal {} cannot print ULTs ({}): give one that a program may handle, "
-                            "as SIGUSR1",
+                fmt::format("signal {} cannot be used to print ULTs ({}), expected one that a "
+                            "program can handle; example: SIGUSR1",
                             signal_number, std::strerror(why)));
 }
 

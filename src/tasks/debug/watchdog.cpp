@@ -44,15 +44,14 @@ std::string place_of(const detail::ult_registry::stream_seen& of) {
 std::string about_holder(const detail::ult_registry::stream_seen& of,
                          std::chrono::nanoseconds time) {
     return fmt::format(
-        "ULT {} has held stream '{}' for {:.3f} s without a yield or a wait of ours{}: it "
-        "computes, "
-        "or waits in the system; let it yield, or give such work a stream of its own",
+        "ULT {} has occupied stream '{}' for {:.3f} s without yielding{}: it computes, or blocks "
+        "in a system call; let it yield, or give it a stream of its own",
         name_or_id(of.running_name, of.running), of.name, seconds(time), place_of(of));
 }
 
 std::string about_wait(const ult_info& who) {
     return fmt::format(
-        "ULT {} has waited for {} ({:.3f} s), and no stream can end that: all sleep, without a "
+        "ULT {} has waited for {} ({:.3f} s) and may be deadlocked: all streams sleep, without a "
         "timer or a poller; only a plain thread could wake it",
         name_or_id(who.name, who.id), who.waits_for, seconds(who.waited));
 }
@@ -67,8 +66,8 @@ bool can_be_woken(const detail::ult_registry::stream_seen& each) {
 watchdog::watchdog(watchdog_options options) : options_(std::move(options)) {
     if (options_.holds_stream_for <= std::chrono::nanoseconds::zero()) {
         throw error(errc::invalid,
-                    "a watchdog needs to know how long a ULT may hold its stream: give "
-                    "holds_stream_for a positive time");
+                    "watchdog_options::holds_stream_for is not positive, expected how long a ULT "
+                    "may occupy its stream");
     }
     if (options_.clock == nullptr) options_.clock = &clock::steady();
     detail::count_forks();
@@ -77,8 +76,8 @@ watchdog::watchdog(watchdog_options options) : options_(std::move(options)) {
         thread_ = std::thread([this] { look_from_time_to_time(); });
     } catch (const std::system_error& why) {
         throw error(status{errc::no_memory, why.code().value()},
-                    fmt::format("no thread for a watchdog: {}; raise the limit on processes "
-                                "(ulimit -u)",
+                    fmt::format("cannot create a thread for a watchdog: {}; raise the limit on "
+                                "processes (ulimit -u)",
                                 why.what()));
     }
 }
@@ -102,7 +101,7 @@ void watchdog::look_from_time_to_time() {
             try {
                 look();
             } catch (...) {
-                detail::log_thrown("a watchdog could not look, or could not tell");
+                detail::log_thrown("a watchdog's check or report failed");
             }
         }
         hold.lock();

@@ -18,10 +18,10 @@ bool scheduler::done() const noexcept {
 
 pool_scheduler::pool_scheduler(std::vector<pool*> pools) : pools_(std::move(pools)) {
     if (pools_.empty()) {
-        throw error(errc::invalid, "a scheduler without pools has nothing to run: give it one");
+        throw error(errc::invalid, "a scheduler needs at least one pool");
     }
     if (std::find(pools_.begin(), pools_.end(), nullptr) != pools_.end()) {
-        throw error(errc::invalid, "a scheduler was given a pool that is null: give it pools only");
+        throw error(errc::invalid, "a scheduler was given a null pool");
     }
 }
 
@@ -84,7 +84,7 @@ struct stacked_unit final : work_unit {
 future<void> post_scheduler(pool& where, std::unique_ptr<scheduler> order) {
     if (order == nullptr) {
         throw error(errc::invalid,
-                    "no scheduler to post: make one, as in "
+                    "the scheduler to post is null; example: "
                     "std::make_unique<priority_scheduler>(std::vector<pool*>{&mine})");
     }
     auto unit = std::make_unique<stacked_unit>(std::move(order));

@@ -87,10 +87,9 @@ bool lifo_pool::unlink(work_unit& unit) noexcept {
 
 priority_pool::priority_pool(std::size_t levels) {
     if (levels == 0 || levels > 256) {
-        throw error(errc::invalid,
-                    fmt::format("a priority pool has 1 to 256 levels, not {}: say how many there "
-                                "are, as in priority_pool(4)",
-                                levels));
+        throw error(errc::invalid, fmt::format("a priority pool cannot have {} levels, expected 1 "
+                                               "to 256; example: priority_pool(4)",
+                                               levels));
     }
     levels_.resize(levels);
 }

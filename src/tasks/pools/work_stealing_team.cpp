@@ -12,8 +12,8 @@ namespace amalgam {
 work_stealing_team::work_stealing_team(std::size_t streams, execution_stream_options options) {
     if (streams == 0) {
         throw error(errc::invalid,
-                    "a team of no stream runs nothing: give at least 1, or as many as there are "
-                    "cores (std::thread::hardware_concurrency())");
+                    "a work-stealing team of 0 streams, expected at least 1; example: "
+                    "std::thread::hardware_concurrency()");
     }
     std::vector<pool*> all;
     for (std::size_t i = 0; i < streams; ++i)

@@ -51,8 +51,8 @@ bell& bell::take(bool can_sleep) {
     made->fd = can_sleep ? ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
     if (can_sleep && made->fd < 0) {
         throw error(status{errc::no_memory, errno},
-                    "no eventfd for a new execution stream: the process has too many open files; "
-                    "raise its limit (ulimit -n) or use fewer streams");
+                    "out of file descriptors for an execution stream's eventfd; raise the limit on "
+                    "open files (ulimit -n) or use fewer streams");
     }
     return *made.release();
 }

@@ -148,8 +148,8 @@ bool first_time(std::uint64_t hash) noexcept {
     path.fill(2);  // report() and its caller
     if (!first_time(path.hash())) return;
     log(log_level::error, "tasks",
-        "a ULT leaves its stream while it holds a mutex of the system, so whoever locks that next "
-        "blocks a whole stream: unlock it first, or make it an amalgam::mutex",
+        "a ULT leaves its stream while it holds a system mutex, so the next ULT to lock it blocks "
+        "a whole stream: unlock it first, or use an amalgam::mutex",
         {{"ult", who.name[0] != '\0' ? who.name.data() : "unnamed"},
          {"to", how},
          {"held", count},

@@ -46,14 +46,14 @@ void stream::check_primary() const {
     if (!options_.primary) return;
     if (options_.driven) {
         throw error(errc::invalid,
-                    fmt::format("stream '{}' cannot be primary and driven: a primary stream has "
-                                "the calling thread for good, a driven one only in run_ready()",
+                    fmt::format("stream '{}' cannot be both primary and driven: a primary stream "
+                                "owns the calling thread, a driven one runs only in run_ready()",
                                 options_.name));
     }
     if (const stream* const here = current()) {
         throw error(errc::invalid,
-                    fmt::format("stream '{}' cannot be primary: the calling thread runs stream "
-                                "'{}' already; make it from a plain thread, such as main()",
+                    fmt::format("stream '{}' cannot be primary: the calling thread already runs "
+                                "stream '{}'; create it on a plain thread, such as main()",
                                 options_.name, here->options_.name));
     }
 }
@@ -66,9 +66,8 @@ void stream::stop_primary() {
     if (primary_ == nullptr) return;
     if (current() != this || running() != &primary_->main) {
         throw error(errc::invalid,
-                    fmt::format("the primary stream '{}' can be stopped, or destroyed, only by the "
-                                "thread that made it, outside of other ULTs: that goes on as a "
-                                "plain thread",
+                    fmt::format("the primary stream '{}' can only be stopped or destroyed by the "
+                                "thread that created it, outside of other ULTs",
                                 options_.name));
     }
     stopping_.store(true, std::memory_order_seq_cst);

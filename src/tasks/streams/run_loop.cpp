@@ -63,8 +63,8 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
 stream::driver::driver(stream& self) : self_(self) {
     if (!self_.driving_.exchange(true, std::memory_order_acquire)) return;
     throw error(errc::invalid,
-                fmt::format("stream '{}' is being run already: one thread at a time, and not "
-                            "from inside its own work",
+                fmt::format("stream '{}' is already running: call run_ready() from one thread at a "
+                            "time, and not from the stream's own work",
                             self_.options_.name));
 }
 
@@ -86,9 +86,8 @@ void stream::check_cpu() const {
     ::pthread_getaffinity_np(::pthread_self(), sizeof allowed, &allowed);
     if (options_.cpu < CPU_SETSIZE && CPU_ISSET(options_.cpu, &allowed)) return;
     throw error(errc::invalid,
-                fmt::format("stream '{}' cannot be bound to core {}: this thread may use {} "
-                            "cores, and that is none of them; see `taskset -p $$`, or give "
-                            "-1 for any",
+                fmt::format("stream '{}' cannot be bound to core {}: it is not among the {} cores "
+                            "that this thread may use; see `taskset -p $$`, or use -1 for any core",
                             options_.name, options_.cpu, CPU_COUNT(&allowed)));
 }
 
@@ -105,11 +104,10 @@ void stream::start() {
         const amalgam::detail::blocked_signals not_ours;
         thread_ = std::thread([this] { thread_main(); });
     } catch (const std::system_error& why) {
-        throw error(
-            status{errc::no_memory, why.code().value()},
-            fmt::format("no thread for stream '{}': {}; raise the limit on processes (ulimit "
-                        "-u) or use fewer streams",
-                        options_.name, why.what()));
+        throw error(status{errc::no_memory, why.code().value()},
+                    fmt::format("cannot create a thread for stream '{}': {}; raise the limit on "
+                                "processes (ulimit -u) or use fewer streams",
+                                options_.name, why.what()));
     }
 }
 
@@ -219,10 +217,9 @@ void stream::wake() noexcept {
 std::size_t stream::run_ready(std::size_t most) {
     refuse_forked();
     if (!options_.driven) {
-        throw error(errc::invalid,
-                    fmt::format("stream '{}' has its own thread: run_ready() is for streams made "
-                                "with .driven = true",
-                                options_.name));
+        throw error(errc::invalid, fmt::format("stream '{}' has its own thread: run_ready() is "
+                                               "only for streams created with .driven = true",
+                                               options_.name));
     }
     const driver only(*this);
     if (wake_up_call_) get_up();
@@ -251,10 +248,9 @@ void stream::remove_poller(poller& what) {
     if (forked()) return;
     const int handle = what.wait_handle();
     if (!pollers_.remove(what, *this)) {
-        throw error(
-            errc::invalid,
-            fmt::format("stream '{}' does not have that poller: remove what was added, once",
-                        options_.name));
+        throw error(errc::invalid, fmt::format("stream '{}' does not have this poller: remove only "
+                                               "pollers that were added, once each",
+                                               options_.name));
     }
     if (sleeper_ && handle >= 0) sleeper_->forget(handle);
 }

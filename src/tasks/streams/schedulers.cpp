@@ -47,7 +47,7 @@ bool stream::serves(const pool* what) const noexcept {
 void stream::attach_pools(const scheduler& of) {
     const auto pools = of.pools();
     if (pools.empty()) {
-        throw error(errc::invalid, "a scheduler without pools has nothing to run: give it one");
+        throw error(errc::invalid, "a scheduler needs at least one pool");
     }
     std::size_t done = 0;
     const std::lock_guard whole_for_forks(lock_of_served());
@@ -63,8 +63,8 @@ void stream::attach_pools(const scheduler& of) {
                     served_.pop_back();
                     throw error(errc::invalid,
                                 fmt::format("stream '{}' cannot serve a pool that another stream "
-                                            "serves already: make it a pool for several streams, "
-                                            "such as shared_fifo_pool, or give each stream its own",
+                                            "already serves: use a pool for several streams, such "
+                                            "as shared_fifo_pool, or give each stream its own",
                                             options_.name));
                 }
             }
@@ -129,7 +129,7 @@ void stream::end_stacked() noexcept {
         promise<void> ended = std::move(orders_[i].ended);
         ended.set_failure(in_words(
             {errc::closed},
-            "the stream that ran this scheduler was stopped before the scheduler was done"));
+            "the stream that ran this scheduler was stopped before the scheduler finished"));
     }
 }
 
@@ -165,11 +165,12 @@ void stream::replace_bottom(std::unique_ptr<scheduler> order) {
         const auto kept = order->pools();
         if (std::find(kept.begin(), kept.end(), old) != kept.end()) continue;
         if (old->access() == pool_access::one_stream && (old->ults() != 0 || !old->empty())) {
-            throw error(errc::invalid,
-                        fmt::format("stream '{}' would leave {} ULTs behind in a pool that its new "
-                                    "scheduler does not have: give it that pool too, or move or "
-                                    "join them before",
-                                    options_.name, old->ults()));
+            throw error(
+                errc::invalid,
+                fmt::format(
+                    "stream '{}' would abandon {} ULTs in a pool that its new scheduler does not "
+                    "serve: give the scheduler that pool too, or migrate or join the ULTs first",
+                    options_.name, old->ults()));
         }
     }
     attach_pools(*order);
@@ -184,9 +185,9 @@ void stream::replace_if_asked() noexcept {
     if (asked == nullptr) return;
     try {
         if (stopping_.load(std::memory_order_relaxed)) {
-            throw error(errc::closed, fmt::format("stream '{}' was stopped before it could change "
-                                                  "its scheduler",
-                                                  options_.name));
+            throw error(errc::closed,
+                        fmt::format("stream '{}' was stopped before its scheduler was replaced",
+                                    options_.name));
         }
         replace_bottom(std::move(asked->order));
     } catch (...) {
@@ -198,7 +199,7 @@ void stream::replace_if_asked() noexcept {
 void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
     if (order == nullptr) {
         throw error(errc::invalid,
-                    "no scheduler to change to: make one, as in "
+                    "the new scheduler is null; example: "
                     "std::make_unique<priority_scheduler>(std::vector<pool*>{&mine})");
     }
     refuse_forked();
@@ -210,10 +211,9 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
     replacement mine{std::move(order), {}, nullptr};
     replacement* expected = nullptr;
     if (!replacing_.compare_exchange_strong(expected, &mine, std::memory_order_seq_cst)) {
-        throw error(errc::invalid,
-                    fmt::format("the scheduler of stream '{}' is being changed already: one at a "
-                                "time",
-                                options_.name));
+        throw error(
+            errc::invalid,
+            fmt::format("the scheduler of stream '{}' is already being replaced", options_.name));
     }
     // Of this and stop(), the later one sees the other.
     if (stopping_.load(std::memory_order_seq_cst)) {
@@ -229,7 +229,7 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
 // Schedulers know the pool and would pop it.
 void stream::lose_pool() noexcept {
     log(log_level::error, "tasks",
-        "a pool was destroyed while a stream served it, so the stream is stopped: destroy the "
+        "a pool was destroyed while a stream served it, so the stream was stopped: destroy the "
         "stream first, or give it another scheduler",
         {{"stream", options_.name}});
     try {

@@ -16,8 +16,8 @@ namespace amalgam::detail {
 sleeper::sleeper(bell& wakes) : wakes_(wakes), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
     if (!epoll_) {
         throw error(status{errc::no_memory, errno},
-                    "no epoll descriptor for a new execution stream: the process has too many open "
-                    "files; raise its limit (ulimit -n) or use fewer streams");
+                    "out of file descriptors for an execution stream's epoll set; raise the limit "
+                    "on open files (ulimit -n) or use fewer streams");
     }
     watch(wakes_.fd);
 }
@@ -28,11 +28,10 @@ void sleeper::watch(int fd) {
     wanted.data.fd = fd;
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted) == 0) return;
     const int why = errno;
-    throw error(
-        status{errc::invalid, why},
-        fmt::format("a stream cannot sleep on the poller's wait handle {} ({}): it takes an "
-                    "open descriptor that epoll can watch, and each only once",
-                    fd, std::strerror(why)));
+    throw error(status{errc::invalid, why},
+                fmt::format("a stream cannot sleep on the poller's wait handle {} ({}), expected "
+                            "an open descriptor that epoll supports, added only once",
+                            fd, std::strerror(why)));
 }
 
 void sleeper::forget(int fd) noexcept {

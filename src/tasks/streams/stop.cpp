@@ -26,8 +26,8 @@ void stream::is_forked() noexcept {
 void stream::refuse_forked() const {
     if (!forked()) return;
     throw error(errc::closed,
-                fmt::format("stream '{}' runs in the process that forked this one, and not here: "
-                            "make a new execution_stream in the child",
+                fmt::format("stream '{}' belongs to the parent process and does not run after "
+                            "fork(): create a new execution_stream in the child",
                             options_.name));
 }
 
@@ -36,8 +36,8 @@ void stream::stop() {
     if (options_.primary) return stop_primary();
     if (current() == this) {
         throw error(errc::invalid,
-                    fmt::format("stream '{}' cannot stop itself: its own work would wait for its "
-                                "own end; stop it from another thread or stream",
+                    fmt::format("stream '{}' cannot stop itself, as its own work would wait for "
+                                "its own end; stop it from another thread or stream",
                                 options_.name));
     }
     bool first = false;
@@ -52,7 +52,7 @@ void stream::stop() {
 void stream::stay() noexcept {
     if (thread_.joinable()) thread_.detach();
     log(log_level::warn, "tasks",
-        "a stream was destroyed by its own work, so it stays until the process ends",
+        "a stream was destroyed by its own work, so it is kept until the process ends",
         {{"stream", options_.name}});
 }
 
@@ -139,7 +139,7 @@ bool stream::may_go_on_stopping() noexcept {
     if (by == time_point::max() || std::chrono::steady_clock::now() < by) return true;
     if (has_work_of_its_own()) {
         gave_up_.store(true, std::memory_order_relaxed);
-        log(log_level::warn, "tasks", "a stopped stream left work that stays ready",
+        log(log_level::warn, "tasks", "a stopped stream left work behind that is still ready",
             {{"stream", options_.name}});
     }
     return false;

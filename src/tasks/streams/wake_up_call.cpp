@@ -12,8 +12,8 @@ namespace amalgam::detail {
 wake_up_call::wake_up_call() : timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
     if (timer_) return;
     throw error(status{errc::no_memory, errno},
-                "no timer descriptor for a new execution stream: the process has too many open "
-                "files; raise its limit (ulimit -n) or use fewer streams");
+                "out of file descriptors for an execution stream's timer; raise the limit on open "
+                "files (ulimit -n) or use fewer streams");
 }
 
 void wake_up_call::set(time_point when) noexcept {

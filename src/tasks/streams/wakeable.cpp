@@ -13,8 +13,8 @@ namespace amalgam::detail {
 void stream::check_wakeable() const {
     if (!options_.wakeable || (options_.driven && options_.clock == nullptr)) return;
     throw error(errc::invalid,
-                fmt::format("stream '{}' cannot be wakeable: that is for streams that are driven, "
-                            "by the steady clock; say .driven = true, and no .clock",
+                fmt::format("stream '{}' cannot be wakeable, as only streams driven by the steady "
+                            "clock can: set .driven = true, and leave .clock unset",
                             options_.name));
 }
 
@@ -26,10 +26,11 @@ void stream::get_wakeable() {
 
 int stream::wait_handle() const {
     if (wake_up_call_ != nullptr) return sleeper_->handle();
-    throw error(errc::invalid,
-                fmt::format("stream '{}' has no wait handle: that is for streams made with "
-                            ".driven = true and .wakeable = true",
-                            options_.name));
+    throw error(
+        errc::invalid,
+        fmt::format(
+            "stream '{}' has no wait handle: create it with .driven = true and .wakeable = true",
+            options_.name));
 }
 
 void stream::get_up() noexcept {

@@ -5,8 +5,8 @@ namespace amalgam::detail {
 
 void refuse_surplus_value() {
     throw error(errc::invalid,
-                "this and_gate has all its values already: make it for as many as will be set, or "
-                "reset() it when everybody has read them");
+                "this and_gate already has all its values: create it for as many as will be set, "
+                "or reset() it once all waiters have read them");
 }
 
 }  // namespace amalgam::detail

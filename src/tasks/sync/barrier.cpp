@@ -12,8 +12,8 @@ barrier::barrier(std::size_t parties) : parties_(parties), missing_(parties) {
 void barrier::check_parties() const {
     if (parties_ != 0) return;
     throw error(errc::invalid,
-                "a barrier without parties has nobody to wait for: give how many will arrive in "
-                "each round, and do not arrive after arrive_and_drop()");
+                "a barrier has no participants: give how many will arrive in each round, and do "
+                "not arrive after arrive_and_drop()");
 }
 
 // False: all parties have arrived.

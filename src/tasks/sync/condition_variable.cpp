@@ -7,10 +7,9 @@ namespace amalgam {
 
 void condition_variable::check_locked(const std::unique_lock<mutex>& lock) {
     if (lock.owns_lock()) return;
-    throw error(
-        errc::invalid,
-        "to wait for a condition its mutex must be locked, or the notice could come between "
-        "the look and the wait: lock it, look, and then wait");
+    throw error(errc::invalid,
+                "waiting for a condition requires its mutex to be locked, or a notification could "
+                "be missed: lock it, check the condition, then wait");
 }
 
 // A ULT or thread locks the mutex itself once it runs. A coroutine cannot do that before it is

@@ -5,8 +5,8 @@ namespace amalgam::detail {
 
 void refuse_second_value() {
     throw error(errc::invalid,
-                "this eventual has its value already: set it once, or reset() it when everybody "
-                "has read it");
+                "this eventual already has its value: set it once, or reset() it once all waiters "
+                "have read it");
 }
 
 }  // namespace amalgam::detail

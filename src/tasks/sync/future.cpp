@@ -43,8 +43,8 @@ bool future_core::attach(continuation& then) {
     if (next_.compare_exchange_strong(expected, &then, std::memory_order_acq_rel)) return true;
     if (expected == done_mark()) return false;
     throw error(errc::invalid,
-                "somebody waits for this future already: a future has one user at a time; share "
-                "the value, or use an event");
+                "another task is already waiting for this future: a future has one user at a time; "
+                "share the value, or use an event");
 }
 
 void future_core::complete() noexcept {
@@ -70,10 +70,8 @@ void future_core::fail(std::exception_ptr why) noexcept {
 }
 
 void future_core::fail_as_broken() noexcept {
-    why_ = in_words(
-        {errc::canceled},
-        "the promise was destroyed before it had a value: whoever should have brought it ended "
-        "early");
+    why_ = in_words({errc::canceled},
+                    "broken promise: the promise was destroyed before its value was set");
     complete();
 }
 

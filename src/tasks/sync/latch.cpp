@@ -13,8 +13,8 @@ void latch::count_down(std::size_t by) {
     do {
         if (by > left) {
             throw error(errc::invalid,
-                        "this latch was counted down by more than is left of its count: make it "
-                        "with as many as will be counted down in all");
+                        "this latch was counted down below zero: create it with the total that "
+                        "will be counted down");
         }
         // Release and acquire: the last count publishes what all others did before.
     } while (!left_.compare_exchange_weak(left, left - by, std::memory_order_acq_rel,

@@ -42,10 +42,10 @@ waiter::waiter() : unit_(nullptr) {
     if (here == nullptr) return;
     unit_ = here->running();
     if (unit_ == nullptr) {
-        throw error(errc::invalid,
-                    "a tasklet, timer callback or poller cannot wait: it runs on the stream's own "
-                    "stack, so the whole stream would stand still; use spawn() or post() to make "
-                    "it a ULT");
+        throw error(
+            errc::invalid,
+            "a tasklet, timer callback or poller cannot wait: it runs on the stream's own stack "
+            "and would block the whole stream; use spawn() or post() to run it as a ULT");
     }
 }
 
@@ -156,7 +156,7 @@ void throw_if_canceled() {
     ult_core* const self = here == nullptr ? nullptr : here->running();
     if (self == nullptr || self->cancels_later != 0 || std::uncaught_exceptions() != 0) return;
     if (!self->take_cancel()) return;
-    throw error(errc::canceled, "this ULT was canceled while it waited: somebody called cancel()");
+    throw error(errc::canceled, "this ULT was canceled while it waited");
 }
 
 cancel_later::cancel_later() noexcept {

@@ -107,7 +107,7 @@ inline ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
 
 void ult_core::cancel_unbegun(const closure_type& body) {
     body.destroy(closure());
-    throw error(errc::canceled, "this ULT was canceled before it began");
+    throw error(errc::canceled, "this ULT was canceled before it started");
 }
 
 void ult_core::keep_thrown() noexcept {
@@ -139,7 +139,7 @@ void ult_core::run_unit(work_unit& self) noexcept {
 }
 
 void ult_core::log_lost_exception() noexcept {
-    log(log_level::error, "tasks", "an exception escaped from a ULT that nobody joins",
+    log(log_level::error, "tasks", "an exception escaped from a detached ULT",
         {{"ult", name[0] != '\0' ? name.data() : "unnamed"}, {"what", describe(failed)}});
     failed = nullptr;
 }
@@ -150,8 +150,8 @@ void log_thrown(const char* what) noexcept {
 
 void refuse_empty_handle(std::string_view of, std::string_view act) {
     throw error(errc::invalid,
-                fmt::format("this {} handle is empty: it was joined, detached or moved from "
-                            "before; {} once, and ask joinable() when in doubt",
+                fmt::format("this {} handle is empty: it was joined, detached or moved from; {} "
+                            "once, and check joinable() when in doubt",
                             of, act));
 }
 
@@ -162,7 +162,7 @@ std::string describe(const std::exception_ptr& what) noexcept {
         } catch (const std::exception& known) {
             return text_of(known);
         } catch (...) {
-            return "an exception that is no std::exception";
+            return "an exception not derived from std::exception";
         }
     } catch (...) {
         return {};  // Out of memory for the text.
@@ -171,40 +171,41 @@ std::string describe(const std::exception_ptr& what) noexcept {
 
 [[noreturn]] static void refuse_small_stack(std::size_t bytes) {
     throw error(errc::invalid,
-                fmt::format("a ULT's stack of {} bytes is too small: give at least {}, or leave "
-                            "stack_bytes at 0 for the pooled default of {}",
+                fmt::format("a ULT's stack of {} bytes is too small, expected at least {}, or "
+                            "stack_bytes = 0 for the pooled default of {}",
                             bytes, smallest_stack_bytes, default_stack_bytes));
 }
 
 [[noreturn]] static void refuse_large_stack(std::size_t bytes) {
     throw error(errc::invalid,
-                fmt::format("a ULT's stack of {} bytes is more than any process can address: give "
-                            "at most {}, or leave stack_bytes at 0 for the pooled default of {}",
+                fmt::format("a ULT's stack of {} bytes exceeds the address space, expected at most "
+                            "{}, or stack_bytes = 0 for the pooled default of {}",
                             bytes, largest_stack_bytes, default_stack_bytes));
 }
 
 void refuse_unserved(const pool& where) {
     if (stream::is_left_to_parent(&where)) {
         throw error(errc::closed,
-                    "the streams of this pool run in the process that forked this one, and nothing "
-                    "runs here: make a new execution_stream in the child");
+                    "the streams of this pool belong to the parent process and do not run after "
+                    "fork(): create a new execution_stream in the child");
     }
-    throw error(errc::invalid,
-                "no stream serves this pool, so the ULT would never run: make an "
-                "execution_stream whose scheduler has the pool, and do not stop it before");
+    throw error(
+        errc::invalid,
+        "no stream serves this pool, so the ULT would never run: create an execution_stream whose "
+        "scheduler serves the pool, and do not stop it before the ULT ends");
 }
 
 void refuse_to_join(const pool* home) {
     if (!stream::is_left_to_parent(home)) return;
     throw error(errc::closed,
-                "this ULT or tasklet was made by the process that forked this one, and ends there: "
-                "join only what the child has made, by a stream of its own");
+                "this ULT or tasklet belongs to the parent process: after fork(), join only ULTs "
+                "and tasklets created in the child");
 }
 
 void refuse_pinned() {
     throw error(errc::invalid,
-                "a pinned ULT stays with one stream: it is made in a pool that only one stream may "
-                "serve, such as a stream's own, and does not migrate");
+                "a pinned ULT stays on one stream: create it in a pool that only one stream may "
+                "serve, such as a stream's own, and do not migrate it");
 }
 
 ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable,

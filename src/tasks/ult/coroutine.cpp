@@ -10,10 +10,9 @@ task<void> task_promise<void>::get_return_object() noexcept {
 }
 
 void refuse_empty_task() {
-    throw error(
-        errc::invalid,
-        "this task is empty: somebody waited for it already, or it was moved from; wait for "
-        "a task once, and keep what it gave");
+    throw error(errc::invalid,
+                "this task is empty: it was awaited already, or moved from; await a task once and "
+                "keep its result");
 }
 
 void check_served(const pool& where) {

@@ -51,8 +51,8 @@ pool& limbo() noexcept {
 std::exception_ptr pool_destroyed(const char* what) noexcept {
     try {
         throw error(errc::canceled,
-                    fmt::format("this {} never runs again: its pool was destroyed before it ended; "
-                                "keep the pool, or the stream that owns it, until then",
+                    fmt::format("this {} will never run again: its pool was destroyed before it "
+                                "ended; keep the pool, or the stream that owns it, until then",
                                 what));
     } catch (...) {
         return std::current_exception();
@@ -81,8 +81,8 @@ void left_behind::end_all(pool& ending, std::string_view stream) noexcept {
 void left_behind::end_homeless(pool& ending) noexcept {
     if (ending.served()) {
         log(log_level::error, "tasks",
-            "a pool was destroyed while a stream serves it, which may use it still: destroy the "
-            "stream first, and call drop_left() in the destructor of a pool of your own");
+            "a pool was destroyed while a stream still serves it: destroy the stream first, and "
+            "call drop_left() in the destructor of a custom pool");
     }
     left_behind left(ending, {});
     if (!left.has_work_elsewhere()) return;
@@ -228,22 +228,22 @@ void left_behind::end_late(ult_core& who) noexcept {
 left_behind::~left_behind() {
     if (expected_ != 0) {
         log(log_level::warn, "tasks",
-            "a pool was destroyed that ULTs were asked to move to: they stay where they are",
+            "a pool was destroyed to which ULTs were about to migrate: they stay where they are",
             {{"ults", expected_}});
     }
     if (ults_ + tasklets_ + others_ == 0) return;
     if (stream_.empty()) {
         log(log_level::warn, "tasks",
-            "a pool was destroyed with work left in it, which never runs again: keep the pool "
-            "until ults() is 0 and it is empty()",
+            "a pool was destroyed with work left in it, which will never run: keep the pool until "
+            "ults() is 0 and it is empty()",
             {{"ults", ults_},
              {"names", names_},
              {"tasklets", tasklets_},
              {"other_units", others_}});
     } else {
         log(log_level::warn, "tasks",
-            "a stream was destroyed with work left in its own pool, which never runs again: keep "
-            "the stream until main_pool().ults() is 0",
+            "a stream was destroyed with work left in its own pool, which will never run: keep the "
+            "stream until main_pool().ults() is 0",
             {{"stream", stream_},
              {"ults", ults_},
              {"names", names_},

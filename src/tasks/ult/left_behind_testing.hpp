@@ -114,6 +114,6 @@ std::string why_canceled(Handle& handle) {
 }
 
 inline const std::string canceled_ult =
-    "this ULT never runs again: its pool was destroyed before it ended";
+    "this ULT will never run again: its pool was destroyed before it ended";
 
 }  // namespace amalgam

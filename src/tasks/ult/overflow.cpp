@@ -65,7 +65,7 @@ void report(const ult_core& who, const void* address) noexcept {
     said << " overflowed its stack of ";
     said.number(who.stack_bytes(), 10) << " bytes, at address 0x";
     said.number(reinterpret_cast<std::uintptr_t>(address), 16)
-        << ": give it more with ult_options::stack_bytes, or recurse less deeply\n";
+        << ": raise ult_options::stack_bytes, or recurse less deeply\n";
     said.write();
 }
 

@@ -97,10 +97,11 @@ bool install_guard(void* low) noexcept {
 [[noreturn]] void throw_no_stack(std::size_t usable_bytes, int why) {
     throw error(
         status{errc::no_memory, why},
-        fmt::format("no stack of {} bytes for a new ULT ({}): run fewer at a time, or {}",
-                    usable_bytes, std::strerror(why),
-                    guards_share_mappings() ? "let the process have more address space (ulimit -v)"
-                                            : "raise vm.max_map_count, of which each takes two"));
+        fmt::format(
+            "cannot allocate a stack of {} bytes for a ULT ({}): run fewer ULTs at a time, or {}",
+            usable_bytes, std::strerror(why),
+            guards_share_mappings() ? "raise the limit on address space (ulimit -v)"
+                                    : "raise vm.max_map_count, as each stack uses two mappings"));
 }
 
 }  // namespace

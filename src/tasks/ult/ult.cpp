@@ -91,13 +91,13 @@ namespace {
 stream& stream_of_ult(const char* what) {
     stream* const here = stream::current();
     if (here != nullptr && here->running() != nullptr) return *here;
-    throw error(errc::invalid,
-                fmt::format("only a ULT can {}, and this is a {}; use spawn() or post() to make it "
-                            "a ULT",
-                            what,
-                            here == nullptr ? "plain thread"
-                                            : "tasklet, timer callback or poller, which runs on "
-                                              "the stream's own stack"));
+    throw error(
+        errc::invalid,
+        fmt::format("only a ULT can {}, but this is a {}; use spawn() or post() to run it as a ULT",
+                    what,
+                    here == nullptr ? "plain thread"
+                                    : "tasklet, timer callback or poller, which runs on "
+                                      "the stream's own stack"));
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ void yield() {
 
 bool yield_to(ult& next) {
     if (next.core_ == nullptr) detail::refuse_empty_handle("ult", "yield to it");
-    stream& here = stream_of_ult("yield to another");
+    stream& here = stream_of_ult("yield to another ULT");
     ult_core& self = *here.running();
     const bool was_ready = here.leave_to(*next.core_);
     if (!was_ready) here.leave_to_yield();
@@ -130,7 +130,7 @@ void migrate(pool& where) {
     stream& here = stream_of_ult("migrate");
     if (here.is_primary(*here.running())) {
         throw error(errc::invalid,
-                    "the ULT of a primary stream stays on its thread: spawn another ULT in the "
+                    "the ULT of a primary stream cannot leave its thread: spawn another ULT in the "
                     "pool where the work should run");
     }
     if (here.running()->is_pinned()) detail::refuse_pinned();
@@ -169,8 +169,8 @@ void exit() {
     const stream& here = stream_of_ult("exit");
     if (here.is_primary(*here.running())) {
         throw error(errc::invalid,
-                    "the ULT of a primary stream is the thread itself: it ends by returning from "
-                    "the thread's function");
+                    "the ULT of a primary stream is the thread itself: return from the thread's "
+                    "function instead");
     }
     throw detail::exit_ult{};
 }

@@ -37,9 +37,10 @@ void serve(const request& asked, bool pooled, channel& talk) {
     }
     server.define("memory", [&] { return pooled ? buffer.descriptor() : shown.descriptor(); });
     if (server.address().empty()) {
-        throw error(errc::invalid, "\"" + asked.uri +
-                                       "\" does not listen, but the peer of a measurement must; "
-                                       "example: tcp://127.0.0.1:0");
+        throw error(
+            errc::invalid,
+            "\"" + asked.uri +
+                "\" does not listen, but the measured peer must; example: tcp://127.0.0.1:0");
     }
     talk.write_line(server.address());
     talk.read_line();

@@ -36,7 +36,7 @@ private:
 };
 
 void fail_unless_ok(status what, std::string_view doing) {
-    if (!what.ok()) throw error(what, fmt::format("{} ended with {}", doing, to_string(what)));
+    if (!what.ok()) throw error(what, fmt::format("{} failed: {}", doing, to_string(what)));
 }
 
 /// Retries `post(op)` until accepted.
@@ -68,8 +68,8 @@ void poll_until(port& at, Done&& done, std::string_view waiting_for) {
         } else if (++idle % look_around_every == 0) {
             if (idle == look_around_every) since = clock_type::now();
             if (seconds_since(since) > patience_s)
-                throw error(errc::timed_out,
-                            fmt::format("waited {} s for {}", patience_s, waiting_for));
+                throw error(errc::timed_out, fmt::format("timed out after {} s waiting for {}",
+                                                         patience_s, waiting_for));
         }
     }
 }
@@ -306,8 +306,9 @@ measurement message_latency(const request& asked) {
         ++expected;
         poll_until(
             *at, [&] { return (sink.count == expected && !op.busy) || sink.down; },
-            "the answer to a message");
-        if (sink.down) throw error(errc::disconnected, "the peer went away while being measured");
+            "the reply to a message");
+        if (sink.down)
+            throw error(errc::disconnected, "the peer disconnected during the measurement");
     });
     m.bytes_per_s = 2 * m.ops_per_s * static_cast<double>(asked.size_bytes);
     return m;

@@ -25,7 +25,7 @@ namespace {
 constexpr char failure_mark = '!';
 
 [[noreturn]] void peer_left() {
-    throw error(errc::disconnected, "the other process of the measurement ended early");
+    throw error(errc::disconnected, "the peer process exited during the measurement");
 }
 
 /// Runs the measured side; reports failures to the other side.
@@ -50,7 +50,8 @@ unique_fd meet(const std::string& name, bool listens) {
     unique_fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (listens) {
         if (::bind(fd.get(), at, length) != 0 || ::listen(fd.get(), 1) != 0)
-            throw error(status{errc::no_memory, errno}, "the ranks got no socket to talk over");
+            throw error(status{errc::no_memory, errno},
+                        "the ranks cannot create a socket between them");
         return unique_fd(::accept4(fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
     }
     while (::connect(fd.get(), at, length) != 0)
@@ -125,12 +126,12 @@ forked_peer::forked_peer(const std::function<void(channel&)>& peer, int processo
 void forked_peer::fork_peer(const std::function<void(channel&)>& peer, int processor) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        throw error(status{errc::no_memory, errno}, "could not make a socket pair for the peer");
+        throw error(status{errc::no_memory, errno}, "cannot create a socket pair for the peer");
     unique_fd ours(ends[0]);
     unique_fd theirs(ends[1]);
     const pid_t parent = ::getpid();
     pid_ = ::fork();
-    if (pid_ < 0) throw error(status{errc::no_memory, errno}, "could not start the peer process");
+    if (pid_ < 0) throw error(status{errc::no_memory, errno}, "cannot start the peer process");
     if (pid_ == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(1);

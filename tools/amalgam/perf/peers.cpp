@@ -38,13 +38,13 @@ struct outcome {
 outcome run_caught(const std::function<int()>& body) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)
-        throw error(status{errc::no_memory, errno}, "the system gives no pipe to a measurement");
+        throw error(status{errc::no_memory, errno}, "cannot create a pipe for the measurement");
     unique_fd ours(ends[0]), theirs(ends[1]);
     const pid_t parent = ::getpid();
     std::fflush(nullptr);
     const pid_t pid = ::fork();
     if (pid < 0)
-        throw error(status{errc::no_memory, errno}, "the system gives no process to a measurement");
+        throw error(status{errc::no_memory, errno}, "cannot create a process for the measurement");
     if (pid == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(1);
@@ -128,15 +128,16 @@ std::vector<std::string> as_ranks(const perf_test& test, const request& asked) {
 int measure_by_ranks(const perf_test& test, const request& asked) {
     if (std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) {
         fmt::print(
-            "amalgam perf starts mpirun itself, expected to be run outside of it; example: "
-            "amalgam perf {} --uri {}\n",
+            "amalgam perf starts mpirun itself: run it outside of mpirun; example: amalgam perf {} "
+            "--uri {}\n",
             test.name, asked.uri);
         return 1;
     }
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // mpirun then ends its ranks, too.
     become(as_ranks(test, asked));
-    fmt::print("mpirun cannot be run ({}), expected Open MPI's; example: Debian's openmpi-bin\n",
-               std::strerror(errno));
+    fmt::print(
+        "cannot run mpirun ({}), expected Open MPI's; example: Debian's package openmpi-bin\n",
+        std::strerror(errno));
     return 1;
 }
 
@@ -162,9 +163,10 @@ measurement run_apart(const perf_test& test, const request& asked) {
     const auto measured = measurement_from_json(answer_in(got.said));
     if (got.code == 0 && measured) return *measured;
     throw error(errc::handler_failed,
-                got.code == 1 ? last_line(got.said)
-                              : fmt::format("the measurement of {} over {} ended with code {}: {}",
-                                            test.name, asked.uri, got.code, last_line(got.said)));
+                got.code == 1
+                    ? last_line(got.said)
+                    : fmt::format("the measurement of {} over {} failed with exit code {}: {}",
+                                  test.name, asked.uri, got.code, last_line(got.said)));
 }
 
 result<measurement> run_peer(std::string_view library, std::string_view test, std::string_view over,
@@ -173,9 +175,9 @@ result<measurement> run_peer(std::string_view library, std::string_view test, st
     const std::string program = find_peer(name);
     if (program.empty())
         return {errc::not_found,
-                fmt::format("there is no program {} beside this one or in PATH, so {} is left out; "
-                            "it is built with Amalgam where the library is installed",
-                            name, library)};
+                fmt::format("skipping {}: no program {} beside this one or in PATH; it is built "
+                            "with Amalgam if the library is installed",
+                            library, name)};
     std::vector<std::string> words{program,
                                    std::string(test),
                                    std::string(over),
@@ -184,10 +186,11 @@ result<measurement> run_peer(std::string_view library, std::string_view test, st
                                    fmt::format("{}", asked.seconds)};
     const outcome got = run_caught([&] { return become(words); });
     if (got.code == not_offered)
-        return {errc::unsupported, fmt::format("{} has no {} over {}", library, test, over)};
+        return {errc::unsupported,
+                fmt::format("{} does not support {} over {}", library, test, over)};
     const auto measured = measurement_from_json(answer_in(got.said));
     if (got.code == 0 && measured) return *measured;
-    return {errc::handler_failed, fmt::format("{} did not measure {} over {} (exit code {}): {}",
+    return {errc::handler_failed, fmt::format("{} failed to measure {} over {} (exit code {}): {}",
                                               name, test, over, got.code, last_line(got.said))};
 }
 

@@ -27,9 +27,10 @@ void serve(const request& asked, channel& talk) {
         return static_cast<std::uint32_t>(bytes.size());
     });
     if (server.address().empty()) {
-        throw error(errc::invalid, "\"" + asked.uri +
-                                       "\" does not listen, but the peer of a measurement must; "
-                                       "example: tcp://127.0.0.1:0");
+        throw error(
+            errc::invalid,
+            "\"" + asked.uri +
+                "\" does not listen, but the measured peer must; example: tcp://127.0.0.1:0");
     }
     talk.write_line(server.address());
     talk.read_line();

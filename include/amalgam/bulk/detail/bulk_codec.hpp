@@ -80,12 +80,13 @@ struct codec<bulk> {
         image.rights = static_cast<access>(a.template scalar<std::uint8_t>());
         const auto ways = a.template scalar<std::uint16_t>();
         image.direct = a.template scalar<std::uint16_t>();
-        if (a.template scalar<std::uint16_t>() != 0) a.fail("a reserved field is not zero");
+        if (a.template scalar<std::uint16_t>() != 0) a.fail("a reserved field is nonzero");
         if (image.kind == detail::bulk_kind::inside) a(image.content);
         if (image.kind == detail::bulk_kind::elsewhere) {
             a(image.bytes, image.offset, image.home.bytes, image.home.secret,
               image.home.incarnation, image.loan);
-            if (ways > detail::bulk_image::max_ways) a.fail("a descriptor has too many ways");
+            if (ways > detail::bulk_image::max_ways)
+                a.fail("a bulk descriptor lists too many paths");
             for (std::size_t i = 0; i < ways && a.ok(); ++i) {
                 detail::bulk_way& each = image.own_ways.emplace_back();
                 a(each.key.secret, each.key.region, each.key.incarnation, each.address);

@@ -26,7 +26,7 @@ inline failure in_words(status what, const char* sentence) noexcept {
 /// what() of a user's exception may be null.
 inline const char* text_of(const std::exception& thrown) noexcept {
     const char* text = thrown.what();
-    return text != nullptr ? text : "an exception without a text";
+    return text != nullptr ? text : "an exception without a message";
 }
 
 }  // namespace amalgam::detail

@@ -232,7 +232,7 @@ private:
         try {
             then_(outcome());
         } catch (...) {
-            log_thrown("a function of call_then()", procedure_name());
+            log_thrown("the continuation of call_then()", procedure_name());
         }
         delete this;
     }

@@ -107,8 +107,8 @@ class typed_handler;
 template <typename Function, typename Way, typename R, typename... A>
 class typed_handler<Function, Way, R(A...)> final : public handler_base {
     static_assert((!is_out_parameter<A> && ...),
-                  "a handler's parameter cannot be a mutable reference: the caller's variable "
-                  "is in another process; return the value instead");
+                  "a handler's parameter must not be a mutable reference, as the caller's variable "
+                  "is in another process: return the value instead");
 
 public:
     explicit typed_handler(Function function) : function_(std::move(function)) {}

@@ -64,7 +64,8 @@ void start_tasklet(tasklet_core& made) noexcept;
 template <typename Function>
 ult_core& launch(pool& where, Function&& body, const ult_options& options, bool joinable) {
     using closure = std::decay_t<Function>;
-    static_assert(std::is_invocable_v<closure>, "a ULT's body takes no arguments");
+    static_assert(std::is_invocable_v<closure>,
+                  "a ULT's function must be callable without arguments");
     if constexpr (sizeof(closure) > inline_closure_bytes || alignof(closure) > 64) {
         auto boxed = std::make_unique<closure>(std::forward<Function>(body));
         return launch(
@@ -93,7 +94,8 @@ ult_core& launch(pool& where, Function&& body, const ult_options& options, bool 
 template <typename Function>
 tasklet_core& launch_tasklet(pool& where, Function&& body, bool joinable) {
     using closure = std::decay_t<Function>;
-    static_assert(std::is_invocable_v<closure>, "a tasklet's body takes no arguments");
+    static_assert(std::is_invocable_v<closure>,
+                  "a tasklet's function must be callable without arguments");
     static_assert(alignof(closure) <= alignof(std::max_align_t));
     const prepared_tasklet made = prepare_tasklet(where, inline_closure<closure>::type, joinable);
     if constexpr (std::is_nothrow_constructible_v<closure, Function>) {

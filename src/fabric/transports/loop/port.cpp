@@ -52,9 +52,9 @@ std::string loop_port::address() const {
 
 std::string loop_port::explain() const {
     return fmt::format(
-        "loop was asked for by the scheme: ports inside this process, {}. Messages are copied once "
-        "into a buffer of the receiver's; put and get travel as messages, as every target is here.",
-        can().driven ? "in virtual time" : "each with a thread of its own if you like");
+        "loop, as the scheme says: ports within this process, {}. Messages are copied once, into a "
+        "buffer of the receiver; put and get are carried as messages.",
+        can().driven ? "in virtual time" : "each usable from its own thread");
 }
 
 result<std::string> loop_port::canonical(std::string_view address) const noexcept try {
@@ -62,8 +62,8 @@ result<std::string> loop_port::canonical(std::string_view address) const noexcep
     if (!parsed) return parsed.why();
     if (parsed->scheme != "loop")
         return {errc::unsupported,
-                fmt::format("\"{}\" is not an address of this port: expected the scheme \"loop\", "
-                            "not \"{}\"; example: loop://server",
+                fmt::format("\"{}\" is not an address that a loop port reaches: expected the "
+                            "scheme \"loop\", not \"{}\"; example: loop://server",
                             address, parsed->scheme)};
     return "loop://" + parsed->name;
 } catch (const std::bad_alloc&) {

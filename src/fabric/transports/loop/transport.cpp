@@ -17,9 +17,9 @@ public:
         transport_info info;
         info.name = "loop";
         info.usable = true;
-        info.summary = "ports inside this process, one thread each";
+        info.summary = "ports within this process, one thread each";
         info.details = {"rma: carried as messages",
-                        "virtual time and faults: amalgam::loop_network"};
+                        "virtual time and fault injection: amalgam::loop_network"};
         info.example = "loop://server";
         return info;
     }
@@ -27,15 +27,15 @@ public:
     result<std::unique_ptr<port>> open(const uri& where,
                                        const port_options& options) const override {
         if (!where.options.empty())
-            return {errc::invalid,
-                    fmt::format("uri \"{}\": loop knows no option \"{}\"; expected none; example: "
-                                "loop://{}",
-                                to_string(where), where.options.front().key, where.name)};
+            return {
+                errc::invalid,
+                fmt::format("uri \"{}\": unknown option \"{}\": loop has none; example: loop://{}",
+                            to_string(where), where.options.front().key, where.name)};
         std::shared_ptr<loop_mailbox> box = hub_->open(where.name);
         if (box == nullptr)
             return {errc::in_use,
-                    fmt::format("uri \"{0}\": another port of this process has the name \"{1}\"; "
-                                "choose another, for example loop://{1}-2",
+                    fmt::format("uri \"{0}\": the name \"{1}\" is in use by another port of this "
+                                "process; choose another; example: loop://{1}-2",
                                 to_string(where), where.name)};
         try {
             box->open_handle();

@@ -20,8 +20,8 @@ std::unique_ptr<amalgam::port> virtual_hub::port(std::string_view name, const po
     std::shared_ptr<loop_mailbox> box = open(where.name);
     if (box == nullptr)
         throw error(errc::in_use,
-                    fmt::format("loop://{0}: another port of this network has the name \"{0}\"; "
-                                "choose another, for example {0}-2, or restart() it",
+                    fmt::format("loop://{0}: the name \"{0}\" is in use by another port of this "
+                                "network; choose another, or restart() that port; example: {0}-2",
                                 where.name));
     auto next = std::make_unique<loop_station>();
     next->name = where.name;
@@ -40,10 +40,9 @@ std::unique_ptr<amalgam::port> virtual_hub::port(std::string_view name, const po
 loop_station& virtual_hub::station_of(std::string_view name) const {
     const auto at = by_name_.find(name);
     if (at == by_name_.end())
-        throw error(errc::not_found,
-                    fmt::format("no port of this network ever had the name \"{}\"; expected one "
-                                "that port() was called with",
-                                name));
+        throw error(errc::not_found, fmt::format("this network has never had a port named \"{}\"; "
+                                                 "expected a name that was passed to port()",
+                                                 name));
     return *at->second;
 }
 

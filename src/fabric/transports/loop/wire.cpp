@@ -77,8 +77,8 @@ void loop_mailbox::open_handle() {
     handle_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!handle_)
         throw error(status{errc::no_memory, errno},
-                    "no descriptor is left for the port's wait handle; raise the limit of open "
-                    "files, for example: ulimit -n 4096");
+                    "out of file descriptors for the port's wait handle; raise the limit on open "
+                    "files; example: ulimit -n 4096");
 }
 
 bool loop_mailbox::arm() {

@@ -27,7 +27,9 @@ void add_to(int set, int fd, std::uint64_t what) {
     event.events = EPOLLIN;
     event.data.u64 = what;
     if (fd < 0 || ::epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) != 0)
-        throw error(status{errc::no_memory, errno}, "no descriptor is left for the port");
+        throw error(
+            status{errc::no_memory, errno},
+            "out of file descriptors for the port; raise the limit on open files (ulimit -n)");
 }
 
 }  // namespace
@@ -148,8 +150,7 @@ std::string mpi_carrier::address() const {
 
 std::string mpi_carrier::explain() const {
     return fmt::format(
-        "{} moves messages between the {} rank{} of this job; this is port {} of "
-        "rank {}",
+        "{} carries messages between the {} rank{} of this job; this is port {} of rank {}",
         mpi_.version(), mpi_.size(), mpi_.size() == 1 ? "" : "s", number_, mpi_.rank());
 }
 
@@ -161,21 +162,20 @@ result<mpi_place> mpi_carrier::read(std::string_view address) const {
                        fmt::format("uri \"{}\": {}; example: mpi+static://0", address, what)};
     };
     if (parsed->scheme != "mpi" || parsed->protocol != "static")
-        return wrong("a port of mpi+static reaches its like only");
-    if (!parsed->options.empty()) return wrong("addresses have no options");
-    if (parsed->host.empty()) return wrong("the rank to reach is missing");
+        return wrong("an mpi+static port reaches mpi+static addresses only");
+    if (!parsed->options.empty()) return wrong("an address to connect to must not have options");
+    if (parsed->host.empty()) return wrong("the rank is missing");
     const long long rank = std::stoll(parsed->host);
     if (rank >= mpi_.size()) {
         if (mpi_.size() == 1)
             return wrong(
-                "this process has no other ranks, expected rank 0 or a start by mpirun, as in "
-                "\"mpirun -n 2 PROGRAM\"");
-        return wrong(
-            fmt::format("the rank {} is not one of this job, expected a number from 0 to {}", rank,
-                        mpi_.size() - 1));
+                "this job has only one rank, expected rank 0, or a start by mpirun, as in \"mpirun "
+                "-n 2 PROGRAM\"");
+        return wrong(fmt::format("this job has no rank {}, expected a number from 0 to {}", rank,
+                                 mpi_.size() - 1));
     }
     if (parsed->port == 0)
-        return wrong("the port to reach is 0, expected a number from 1, or none");
+        return wrong("the port is 0, expected a number from 1 to 65535, or none");
     return mpi_place{static_cast<int>(rank), parsed->port.value_or(mpi_place::first_port)};
 }
 

@@ -108,14 +108,15 @@ mpi_library& mpi_library::start() {
     static mpi_library* const only = new mpi_library;  // Lives as long as MPI may call back.
     if (only->process_ != ::getpid())
         refuse(
-            "MPI was started before this process was forked, and does not work in it; fork first");
+            "MPI was initialized before this process was forked and does not work in the child; "
+            "fork first");
     return *only;
 }
 
 mpi_library::mpi_library() : process_(::getpid()) {
     int is_started = 0, is_over = 0, level = MPI_THREAD_SINGLE;
     MPI_Finalized(&is_over);
-    if (is_over != 0) refuse("MPI has ended in this process (MPI_Finalize)");
+    if (is_over != 0) refuse("MPI was finalized in this process (MPI_Finalize)");
     MPI_Initialized(&is_started);
     if (is_started != 0) {
         MPI_Query_thread(&level);
@@ -129,16 +130,16 @@ mpi_library::mpi_library() : process_(::getpid()) {
             no_folder.emplace("OMPI_MCA_orte_create_session_dirs", "0");
         }
         if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
-            refuse("MPI does not start (MPI_Init_thread failed)");
+            refuse("cannot initialize MPI (MPI_Init_thread failed)");
         is_ours_to_end_ = true;
     }
     if (level < MPI_THREAD_SERIALIZED)
         refuse(
-            "MPI was started for one thread only, and ports run on several; start it with "
+            "MPI was initialized for a single thread, but ports run on several; initialize it with "
             "MPI_Init_thread(…, MPI_THREAD_MULTIPLE, …)");
     takes_turns_ = level < MPI_THREAD_MULTIPLE;
     if (MPI_Comm_dup(MPI_COMM_WORLD, &ours_) != MPI_SUCCESS)
-        refuse("MPI makes no communicator (MPI_Comm_dup failed)");
+        refuse("cannot create a communicator (MPI_Comm_dup failed)");
     MPI_Comm_set_errhandler(ours_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(ours_, &rank_);
     MPI_Comm_size(ours_, &size_);
@@ -152,7 +153,7 @@ void mpi_library::learn_identities() {
     ranks_.resize(static_cast<std::size_t>(size_));
     if (MPI_Allgather(&own, sizeof own, MPI_BYTE, ranks_.data(), sizeof own, MPI_BYTE, ours_) !=
         MPI_SUCCESS)
-        refuse("the ranks cannot exchange who they are (MPI_Allgather failed)");
+        refuse("cannot exchange the ranks' identities (MPI_Allgather failed)");
 }
 
 std::string mpi_library::version() {

@@ -28,34 +28,34 @@ public:
         info.summary = mpi_library::version() + ", between the ranks of one mpirun";
         info.example = "mpi+static";
         info.usable = true;
-        info.details = {"rma: by messages that the target's progress carries out",
-                        "mpi+dynamic: not supported, Open MPI cannot call off waiting for a peer"};
+        info.details = {"rma: emulated by messages, processed by the target's progress",
+                        "mpi+dynamic: not supported, as Open MPI cannot cancel waiting for a peer"};
         return info;
     }
 
     result<std::unique_ptr<port>> open(const uri& where, const port_options& options) const override
         try {
         if (where.protocol != "static")
-            return wrong(
-                where, {errc::unsupported},
-                "processes that were started apart are not served, as Open MPI cannot call "
-                "off waiting for one that died (docs/design/mpi.md); expected mpi+static under "
-                "mpirun, or tcp or ucx");
+            return wrong(where, {errc::unsupported},
+                         "processes started separately are not supported, as Open MPI cannot "
+                         "cancel waiting for a peer that died (docs/design/mpi.md); expected "
+                         "mpi+static under mpirun, or tcp or ucx");
         if (!where.options.empty())
-            return wrong(where, {errc::invalid},
-                         fmt::format("the option \"{}\" is not known, expected none",
-                                     where.options.front().key));
+            return wrong(
+                where, {errc::invalid},
+                fmt::format("unknown option \"{}\": mpi has none", where.options.front().key));
         mpi_library& mpi = mpi_library::start();
         if (!where.host.empty() && where.host != std::to_string(mpi.rank()))
-            return wrong(where, {errc::invalid},
-                         fmt::format("rank {} is another process, expected no rank or {}, which "
-                                     "this one is",
-                                     where.host, mpi.rank()));
+            return wrong(
+                where, {errc::invalid},
+                fmt::format(
+                    "rank {} is another process, expected no rank, or {}, the rank of this process",
+                    where.host, mpi.rank()));
         const std::optional<std::uint16_t> number = mpi.take_number(where.port);
         if (!number)
             return wrong(where, {errc::in_use},
-                         where.port ? fmt::format("port {} of this rank is in use, expected a free "
-                                                  "one, or none to get one",
+                         where.port ? fmt::format("port {} of this rank is in use; choose another, "
+                                                  "or none for any free port",
                                                   *where.port)
                                     : "all 65535 ports of this rank are in use");
         std::unique_ptr<mpi_carrier> carrier;

@@ -26,10 +26,10 @@ ofi_carrier::ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info
       info_(std::move(info)),
       chosen_(std::move(chosen)) {
     fid_fabric* fabric = nullptr;
-    require_ofi(fi_fabric(info_->fabric_attr, &fabric, nullptr), "open its fabric");
+    require_ofi(fi_fabric(info_->fabric_attr, &fabric, nullptr), "open the fabric");
     fabric_.reset(fabric);
     fid_domain* domain = nullptr;
-    require_ofi(fi_domain(fabric, info_.get(), &domain, nullptr), "open its domain");
+    require_ofi(fi_domain(fabric, info_.get(), &domain, nullptr), "open the domain");
     domain_.reset(domain);
 
     fi_cq_attr wanted{};
@@ -207,7 +207,7 @@ void ofi_carrier::begin_to_receive(fid_ep* by, std::size_t packets) {
         incoming_[i].into = memory_.get() + i * packet_bytes;
         receive_again(incoming_[i]);
     }
-    if (unposted_.size() == packets) require_ofi(-FI_EAGAIN, "take memory for packets that come");
+    if (unposted_.size() == packets) require_ofi(-FI_EAGAIN, "post receive buffers");
 }
 
 void ofi_carrier::receive_again(ofi_operation& one) noexcept {

@@ -59,15 +59,19 @@ ofi_connected_carrier::ofi_connected_carrier(std::unique_ptr<port> tcp, std::str
     require_ofi(fi_eq_open(fabric(), &wanted, &queue, nullptr), "open an event queue");
     happenings_.reset(queue);
     int descriptor = -1;
-    require_ofi(fi_control(&queue->fid, FI_GETWAIT, &descriptor), "show a descriptor of events");
+    require_ofi(fi_control(&queue->fid, FI_GETWAIT, &descriptor),
+                "get the event queue's descriptor");
     sleep_also_on(descriptor);
-    if (!alarm_) throw error(status{errc::no_memory, errno}, "no descriptor is left for the port");
+    if (!alarm_)
+        throw error(
+            status{errc::no_memory, errno},
+            "out of file descriptors for the port; raise the limit on open files (ulimit -n)");
     sleep_also_on(alarm_.get());
 
     fi_rx_attr shared_by_all = *info().rx_attr;
     fid_ep* shared = nullptr;
     require_ofi(fi_srx_context(domain(), &shared_by_all, &shared, nullptr),
-                "share memory for packets that come");
+                "open a shared receive context");
     shared_.reset(shared);
     begin_to_receive(shared, packets_posted);
     if (at.listen) listen(at.listen);
@@ -93,7 +97,7 @@ void ofi_connected_carrier::listen(const socket_address& at) {
 
     sockaddr_storage raw{};
     std::size_t bytes = sizeof raw;
-    require_ofi(fi_getname(&listener->fid, &raw, &bytes), "tell where it listens");
+    require_ofi(fi_getname(&listener->fid, &raw, &bytes), "get the listening address");
     socket_address where(reinterpret_cast<const sockaddr&>(raw), static_cast<socklen_t>(bytes));
     if (where.is_wildcard()) {
         const result<uri> shown = parse_uri(address());

@@ -81,19 +81,20 @@ failure why_not(const ofi_wish& wish) {
     const std::string has = fmt::format("{}", fmt::join(here.providers, ", "));
     if (!ask(hints_of({wish.provider, {}, {}}).get(), {})) {
         const char* why = is_built_in(wish.provider)
-                              ? "which finds no device that it can use on this machine"
-                              : "which this build of libfabric does not have";
+                              ? "which finds no usable device on this host"
+                              : "which this build of libfabric does not include";
         return {{errc::unsupported},
-                fmt::format("libfabric has no provider \"{}\" here, {}; it has: {}", wish.provider,
-                            why, has)};
+                fmt::format("libfabric has no provider \"{}\" here, {}; available: {}",
+                            wish.provider, why, has)};
     }
     if (!wish.domain.empty() && !has_domain(wish))
         return {{errc::unreachable},
-                fmt::format("libfabric's \"{}\" has no domain \"{}\" here; all domains are: {}",
+                fmt::format("libfabric's \"{}\" has no domain \"{}\" here; available: {}",
                             wish.provider, wish.domain, fmt::join(here.domains, ", "))};
-    return {{errc::unreachable},
-            fmt::format("libfabric's \"{}\" has no end at {}{}", wish.provider, wish.source.host(),
-                        wish.domain.empty() ? "" : " in the domain " + wish.domain)};
+    return {
+        {errc::unreachable},
+        fmt::format("libfabric's \"{}\" has no endpoint at {}{}", wish.provider, wish.source.host(),
+                    wish.domain.empty() ? "" : " in domain " + wish.domain)};
 }
 
 }  // namespace
@@ -137,10 +138,10 @@ result<ofi_info> find_ofi(const ofi_wish& wish) {
 }
 
 std::string_view flaw_of(std::string_view provider) noexcept {
-    if (provider == "shm") return "has one end a process only; take shm:// instead";
-    if (provider == "net") return "wakes sleepers without end; take ofi+tcp:// instead";
+    if (provider == "shm") return "allows only one endpoint per process; use shm:// instead";
+    if (provider == "net") return "keeps signaling its wait descriptor; use ofi+tcp:// instead";
     if (provider == "tcp;ofi_rxm" || provider == "net;ofi_rxm")
-        return "breaks off when packets are sent while its ends connect; take ofi+tcp:// instead";
+        return "fails when packets are sent while its endpoints connect; use ofi+tcp:// instead";
     return {};
 }
 

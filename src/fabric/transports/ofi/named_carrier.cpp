@@ -18,7 +18,7 @@ ofi_named_carrier::ofi_named_carrier(std::unique_ptr<port> tcp, std::string sche
     fi_av_attr wanted{};
     wanted.type = info().domain_attr->av_type;
     fid_av* names = nullptr;
-    require_ofi(fi_av_open(domain(), &wanted, &names, nullptr), "open a table of addresses");
+    require_ofi(fi_av_open(domain(), &wanted, &names, nullptr), "open an address vector");
     names_.reset(names);
     fid_ep* end = nullptr;
     require_ofi(fi_endpoint(domain(), const_cast<fi_info*>(&info()), &end, nullptr),
@@ -30,7 +30,7 @@ ofi_named_carrier::ofi_named_carrier(std::unique_ptr<port> tcp, std::string sche
 
     std::size_t bytes = max_name_bytes;
     name_.resize(bytes);
-    require_ofi(fi_getname(&end->fid, name_.data(), &bytes), "tell the endpoint's name");
+    require_ofi(fi_getname(&end->fid, name_.data(), &bytes), "get the endpoint's address");
     name_.resize(bytes);
     begin_to_receive(end, packets_posted);
 }

@@ -52,10 +52,10 @@ public:
             fmt::format("libfabric {}.{}, messages", FI_MAJOR(version), FI_MINOR(version));
         info.example = example;
         info.usable = !here.providers.empty();
-        if (!info.usable) info.why_not = "libfabric finds no device it can use here.";
+        if (!info.usable) info.why_not = "libfabric finds no usable device on this host.";
         info.details = {fmt::format("protocols: {}", fmt::join(here.providers, ", ")),
                         fmt::format("domains: {}", fmt::join(here.domains, ", ")),
-                        "rma: by messages that the target's progress carries out"};
+                        "rma: emulated by messages, processed by the target's progress"};
         return info;
     }
 
@@ -63,12 +63,12 @@ public:
         try {
         if (where.protocol.empty())
             return wrong(where, {errc::invalid},
-                         fmt::format("the protocol is missing; libfabric has here: {}",
+                         fmt::format("the protocol is missing; libfabric has: {}",
                                      fmt::join(ofi_on_this_machine().providers, ", ")));
         if (const auto flaw = flaw_of(where.protocol); !flaw.empty())
             return wrong(
                 where, {errc::unsupported},
-                fmt::format("libfabric's \"{}\" is not used, since it {}", where.protocol, flaw));
+                fmt::format("libfabric's \"{}\" is not supported, as it {}", where.protocol, flaw));
         const auto machine = interface_addresses();
         const uri tcp = place_of(where, machine);
         result<binding> bound = choose_binding(tcp, machine);
@@ -78,11 +78,11 @@ public:
         result<ofi_info> found = find_ofi(wish);
         if (!found) return wrong(where, found.why().what, found.why().sentence);
         if ((*found)->ep_attr->max_msg_size < ofi_carrier::packet_bytes)
-            return wrong(where, {errc::unsupported},
-                         fmt::format("libfabric's \"{}\" carries messages of {} bytes only, and "
-                                     "needed are {}",
-                                     where.protocol, (*found)->ep_attr->max_msg_size,
-                                     ofi_carrier::packet_bytes));
+            return wrong(
+                where, {errc::unsupported},
+                fmt::format(
+                    "libfabric's \"{}\" carries messages of up to {} bytes, but {} are needed",
+                    where.protocol, (*found)->ep_attr->max_msg_size, ofi_carrier::packet_bytes));
         auto meeting = make_tcp_transport()->open(tcp, options);
         if (!meeting) return retold(where, meeting.why(), example);
 
@@ -104,12 +104,12 @@ private:
                                                         const binding& bound, const ofi_wish& wish,
                                                         ofi_info found, std::unique_ptr<port> tcp) {
         std::string scheme = "ofi+" + where.protocol;
-        std::string chosen = fmt::format("libfabric moves messages by its provider \"{}\"",
+        std::string chosen = fmt::format("libfabric carries messages with its provider \"{}\"",
                                          found->fabric_attr->prov_name);
         socket_address source = wish.source;
         if (!source && !wish.domain.empty()) source = address_of(*found);
         if (!wish.domain.empty() || source)
-            chosen += fmt::format(" in the domain {}", found->domain_attr->name);
+            chosen += fmt::format(" in domain {}", found->domain_attr->name);
         if (!wish.connected())
             return std::make_unique<ofi_named_carrier>(std::move(tcp), std::move(scheme),
                                                        std::move(found), std::move(chosen));

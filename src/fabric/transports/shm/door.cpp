@@ -34,13 +34,13 @@ result<shm_door> shm_door::open(std::string_view name) {
     const int error = errno;
     if (!made.socket_ && error == EADDRINUSE)
         return failure{{errc::in_use, error},
-                       fmt::format("shm://{}: the name is in use by {}; choose another one, or "
-                                   "none for a random one; example: shm://",
+                       fmt::format("shm://{}: the name is in use by {}; choose another, or none "
+                                   "for a random one; example: shm://",
                                    name, owner_of(name))};
     if (!made.socket_)
         return failure{{errc::no_memory, error},
-                       fmt::format("shm://{}: no socket to listen with (errno {}); look at the "
-                                   "limit of open files (ulimit -n)",
+                       fmt::format("shm://{}: cannot create a listening socket (errno {}); check "
+                                   "the limit on open files (ulimit -n)",
                                    name, error)};
     made.spare_ = any_descriptor();
     return made;
@@ -53,8 +53,7 @@ unique_fd shm_door::accept_one() noexcept {
     unique_fd came = take();
     if (came || (errno != EMFILE && errno != ENFILE)) return came;
     // Left in the backlog, it would keep the wait handle readable: accept it and close it.
-    log(log_level::warn, "shm", "no descriptor left for a new connection, refused it",
-        {{"port", name_}});
+    log(log_level::warn, "shm", "refused a connection: out of file descriptors", {{"port", name_}});
     spare_.reset();
     (void)take();
     spare_ = any_descriptor();
@@ -67,7 +66,7 @@ shm_newcomer* shm_door::let_in(clock::time_point patience) noexcept try {
         if (!came) return nullptr;
         const shm_stranger who = who_is(came.get());
         if (!who.same_user) {
-            log(log_level::warn, "shm", "a process of another user tried to connect, refused it",
+            log(log_level::warn, "shm", "refused a connection from a process of another user",
                 {{"port", name_}, {"pid", who.pid}});
             continue;
         }

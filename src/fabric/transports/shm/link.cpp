@@ -181,10 +181,10 @@ void shm_link::wait_for_end_of(const a_touch& one) noexcept {
             const bool stopped = one.writes() && is_stopped();
             if (!std::exchange(told, true)) {
                 log(log_level::warn, "shm",
-                    stopped ? "a process that was stopped while it wrote to a region holds up the "
-                              "closing of that region until it goes on or ends"
-                            : "a peer stood still while it copied from or to memory of ours, ended "
-                              "the connection",
+                    stopped ? "a process was stopped while it wrote to a region; closing that "
+                              "region waits until it continues or exits"
+                            : "closed the connection to a peer that stalled while it copied from "
+                              "or to local memory",
                     {{"port", name_}, {"pid", pid_}});
                 fail({errc::disconnected, ETIMEDOUT});
             }

@@ -11,10 +11,11 @@ result<shm_pair> shm_pair::map(int fd, side mine, const origins& from) {
     made.to_acceptor_ = shm_mapping::mirrored(fd, layout::ring_to_acceptor, shm_ring_bytes);
     made.to_connector_ = shm_mapping::mirrored(fd, layout::ring_to_connector, shm_ring_bytes);
     if (!made.words_ || !made.to_acceptor_ || !made.to_connector_)
-        return failure{{errc::no_memory, errno}, "shm: no address space for one more connection"};
+        return failure{{errc::no_memory, errno},
+                       "shm: out of address space for another connection"};
 
     if (!reserve_shm_pages(fd, 0, layout::bytes))
-        return failure{{errc::no_memory, errno}, "shm: no memory for one more connection"};
+        return failure{{errc::no_memory, errno}, "shm: out of memory for another connection"};
 
     auto* const sides = reinterpret_cast<shm_side*>(made.words_.data());
     shm_side& connector = sides[0];

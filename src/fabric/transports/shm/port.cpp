@@ -70,8 +70,8 @@ result<std::unique_ptr<port>> shm_port::open(std::string_view name,
     unique_fd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     if (!events || !timer)
         return failure{{errc::no_memory, errno},
-                       fmt::format("shm: no descriptor left for the port (errno {}); raise the "
-                                   "limit of open files (ulimit -n)",
+                       fmt::format("shm: out of file descriptors for the port (errno {}); raise "
+                                   "the limit on open files (ulimit -n)",
                                    errno)};
     return std::unique_ptr<port>(new shm_port(settings, options, std::move(door), std::move(*board),
                                               std::move(events), std::move(timer)));
@@ -100,36 +100,38 @@ std::string shm_port::address() const {
 }
 
 std::string shm_port::explain() const {
-    std::string text = door_.is_open() ? fmt::format(
-                                             "shm: listens as \"{}\" for processes of this user in "
-                                             "this network namespace.",
-                                             door_.name())
-                                       : std::string("shm: calls, and does not listen.");
+    std::string text = door_.is_open()
+                           ? fmt::format(
+                                 "shm: listens as \"{}\" for processes of this user in "
+                                 "this network namespace.",
+                                 door_.name())
+                           : std::string("shm: connects to others, and does not listen.");
     text += fmt::format(" Messages up to {} KiB are copied through a ring in shared memory.",
                         shm_whole_bytes / 1024);
     if (settings_.cross_memory)
         text +=
-            " Larger ones and transfers are copied by the kernel from memory to memory "
+            " Larger messages and transfers are copied directly between processes by the kernel "
             "(cross-memory attach).";
     else
-        text += fmt::format(" Larger ones and transfers go through the ring, too: {}.",
+        text += fmt::format(" Larger messages and transfers also go through the ring: {}.",
                             settings_.why_not);
     if (denied_ > 0)
         text += fmt::format(
-            " With {} of the peers so far they go through the ring: the kernel "
-            "denied it ({}).",
+            " With {} of the peers so far they go through the ring, as the kernel denied "
+            "cross-memory attach ({}).",
             denied_, to_string(denied_why_));
     if (!settings_.shares_blocks) return text;
-    text += " Transfers within allocated blocks are copied by who asks for them, who maps them.";
+    text +=
+        " Transfers within allocated blocks are copied by the initiator, which maps the blocks.";
     if (blocks_denied_ > 0)
         text += fmt::format(
-            " With {} of the peers so far they are not: the kernel does not let us open the "
-            "peer's descriptors in /proc ({}).",
+            " With {} of the peers so far they are not, as the kernel denied access to the peer's "
+            "descriptors in /proc ({}).",
             blocks_denied_, to_string(blocks_denied_why_));
     if (const auto [blocks, why] = blocks_.private_blocks(); blocks > 0)
         text += fmt::format(
-            " Of the blocks so far, {} are private memory ({}); raise the limit of open files "
-            "(ulimit -n), or allocate fewer and larger ones.",
+            " Of the blocks so far, {} are private memory ({}); raise the limit on open files "
+            "(ulimit -n), or allocate fewer and larger blocks.",
             blocks, to_string(why));
     return text;
 }
@@ -139,13 +141,11 @@ result<std::string> shm_port::canonical(std::string_view address) const noexcept
     if (!parsed) return parsed.why();
     if (parsed->scheme != "shm")
         return {errc::unsupported,
-                fmt::format("\"{}\": a port over shm reaches peers over shm only; example: "
-                            "shm://server",
+                fmt::format("\"{}\": an shm port reaches shm addresses only; example: shm://server",
                             address)};
     if (parsed->name.empty())
-        return {errc::invalid, fmt::format("\"{}\": the name of the peer is missing; example: "
-                                           "shm://server",
-                                           address)};
+        return {errc::invalid,
+                fmt::format("\"{}\": the peer's name is missing; example: shm://server", address)};
     return "shm://" + parsed->name;
 } catch (const std::bad_alloc&) {
     return {errc::no_memory, ""};

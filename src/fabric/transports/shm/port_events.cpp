@@ -117,7 +117,7 @@ void shm_port::on_newcomer(shm_newcomer& who) noexcept {
             welcome(who, heard);
             break;
         case shm_hearing::nonsense:
-            log(log_level::warn, "shm", "what connected does not speak our protocol, refused it",
+            log(log_level::warn, "shm", "refused a connection that does not speak the shm protocol",
                 {{"port", door_.name()}, {"pid", who.who.pid}});
             break;
         case shm_hearing::ended:
@@ -216,7 +216,7 @@ void shm_port::on_welcome(shm_link& link) noexcept {
             break;
     }
     if (heard.said.refused != 0 || heard.said.version != shm_version) {
-        log(log_level::warn, "shm", "a port refused the connection",
+        log(log_level::warn, "shm", "the peer refused the connection",
             {{"port", link.name()}, {"its version", heard.said.version}, {"ours", shm_version}});
         return link.fail({errc::unreachable, EPROTO});
     }

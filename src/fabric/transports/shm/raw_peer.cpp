@@ -93,7 +93,8 @@ void shm_raw_peer::greet() {
     say(proper(), pair_memory_.get(), board_memory_.get());
     shm_received_greeting answer;
     wait_for(socket_.get(), POLLIN);
-    check(receive_greeting(socket_.get(), false, answer) == shm_hearing::heard, "hear an answer");
+    check(receive_greeting(socket_.get(), false, answer) == shm_hearing::heard,
+          "receive an answer");
     answer_ = answer.said;
     board_ = shm_board_view(
         shm_mapping::of(answer.board.get(), 0, shm_board_layout::bytes, /*writable=*/false));
@@ -111,7 +112,7 @@ bool shm_raw_peer::try_write(frame_kind kind, std::uint32_t claimed_bytes, const
 void shm_raw_peer::write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
                          std::uint64_t tag) {
     while (!try_write(kind, claimed_bytes, payload, tag)) {
-        check(!writer_.broken(), "the port claims to have read what was never written");
+        check(!writer_.broken(), "the port claims to have read bytes that were never written");
         if (!still_there(socket_.get())) return;
         ring();
         std::this_thread::yield();

@@ -29,17 +29,19 @@ public:
         transport_info info;
         info.name = "shm";
         info.usable = true;
-        info.summary = "shared memory, processes of one user on one host";
+        info.summary = "shared memory between processes of one user on one host";
         info.details.push_back(
             cross_memory_.ok()
                 ? std::string("rma: cross-memory attach")
-                : fmt::format("rma: through the ring, the kernel denies cross-memory attach ({})",
-                              to_string(cross_memory_)));
-        info.details.push_back("allocated blocks: mapped by peers, who copy by themselves");
-        info.details.push_back(join_sleep_barriers()
-                                   ? "wake-up: the sleeper pays for the memory barrier"
-                                   : "wake-up: every message pays for a memory barrier, "
-                                     "membarrier(2) is not to be had");
+                : fmt::format(
+                      "rma: through the ring, as the kernel denies cross-memory attach ({})",
+                      to_string(cross_memory_)));
+        info.details.push_back("allocated blocks: mapped by peers, which copy directly");
+        info.details.push_back(
+            join_sleep_barriers()
+                ? "wake-up: the sleeping side pays for the memory barrier (membarrier)"
+                : "wake-up: every message pays for a memory barrier, as membarrier(2) is "
+                  "unavailable");
         info.details.push_back(fmt::format("rings: {} KiB each way", shm_ring_bytes / 1024));
         info.example = "shm://server";
         return info;
@@ -63,17 +65,16 @@ public:
             } else if (!(option.key == "rma" && option.value == "auto") &&
                        !(option.key == "listen" && option.value == "yes")) {
                 return {errc::invalid,
-                        fmt::format("uri \"{}\": the option \"{}={}\" means nothing to shm, "
-                                    "expected rma=auto, rma=blocks, rma=ring, listen=yes or "
-                                    "listen=no; example: shm://server?rma=ring",
-                                    to_string(where), option.key, option.value)};
+                        fmt::format(
+                            "uri \"{}\": unknown option \"{}={}\", expected rma=auto, rma=blocks, "
+                            "rma=ring, listen=yes or listen=no; example: shm://server?rma=ring",
+                            to_string(where), option.key, option.value)};
             }
         }
         if (!settings.listens && !where.name.empty())
-            return {errc::invalid,
-                    fmt::format("uri \"{}\": a port that does not listen has no name; example: "
-                                "shm://?listen=no",
-                                to_string(where))};
+            return {errc::invalid, fmt::format("uri \"{}\": a port that does not listen must not "
+                                               "have a name; example: shm://?listen=no",
+                                               to_string(where))};
         return shm_port::open(where.name, settings, options);
     }
 

@@ -105,7 +105,7 @@ std::size_t connection::read(std::size_t budget) noexcept {
                 break;
             case frame_reader::state::malformed:
                 if (phase_ == phase::over) break;  // Ended by us, not its fault.
-                limited_log(log_level::warn, "tcp", "a peer broke the protocol and was dropped",
+                limited_log(log_level::warn, "tcp", "dropped a peer that violated the protocol",
                             {{"peer", address_}});
                 down({errc::disconnected, EPROTO});
                 break;
@@ -132,7 +132,7 @@ bool connection::check_frame() noexcept {
         bytes_at_check_ = bytes_read_;
         stuck_checks_ = 0;
     } else if (++stuck_checks_ >= frame_checks) {
-        limited_log(log_level::warn, "tcp", "a peer that did not finish a frame was dropped",
+        limited_log(log_level::warn, "tcp", "dropped a peer that did not finish a frame",
                     {{"peer", address_}});
         home_.count_evicted();
         down({errc::disconnected, ETIMEDOUT});

@@ -15,7 +15,8 @@ namespace amalgam::detail {
 deadlines::deadlines() : fd_(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
     if (!fd_)
         throw error(status{errc::no_memory, errno},
-                    "no timer for a tcp port: the limit on open files (ulimit -n) is reached");
+                    "out of file descriptors for a tcp port's timer; raise the limit on open files "
+                    "(ulimit -n)");
 }
 
 timed::timed() {

@@ -58,8 +58,9 @@ handshake::state handshake::give_up(const failure& why) noexcept {
 
 handshake::state handshake::evict() noexcept {
     return guarded([&] {
-        return fail(errc::overloaded, EMFILE,
-                    fmt::format("{} said no hello, and its place was needed for another", target_));
+        return fail(
+            errc::overloaded, EMFILE,
+            fmt::format("{} sent no hello, and was evicted for another connection", target_));
     });
 }
 
@@ -140,24 +141,23 @@ handshake::state handshake::read_hello() {
             break;
         case hello_reader::state::stranger:
             return fail(errc::unreachable, EPROTO,
-                        fmt::format("{} does not speak Amalgam's protocol: its first bytes are "
-                                    "\"{}\"",
-                                    target_, reader_.beginning()));
+                        fmt::format("{} does not speak Amalgam's protocol: it sent \"{}\"", target_,
+                                    reader_.beginning()));
         case hello_reader::state::ended:
             return fail(errc::unreachable, ECONNRESET,
-                        fmt::format("{} closed the connection before it said hello", target_));
+                        fmt::format("{} closed the connection before its hello", target_));
         case hello_reader::state::broken:
             return fail(errc::unreachable, errno,
-                        fmt::format("{} broke off before it said hello: {}", target_,
+                        fmt::format("{} lost the connection before its hello: {}", target_,
                                     std::strerror(errno)));
     }
     // Sent to other versions too, so that both sides know what is wrong.
     if (accepted_ && !say_hello())
-        return fail(errc::unreachable, errno, fmt::format("{} takes no hello", target_));
+        return fail(errc::unreachable, errno, fmt::format("cannot send a hello to {}", target_));
     if (theirs().version != hello::current_version)
         return fail(errc::mismatch, 0,
-                    fmt::format("{} speaks version {} of the protocol, this program version {}; "
-                                "use the same release of Amalgam at both ends",
+                    fmt::format("{} speaks protocol version {}, this program version {}; use the "
+                                "same release of Amalgam at both ends",
                                 target_, theirs().version, hello::current_version));
     return state::complete;
 }
@@ -165,9 +165,9 @@ handshake::state handshake::read_hello() {
 handshake::state handshake::late(clock::time_point now) noexcept {
     return guarded([&] {
         if (step_ == step::connecting && now < end_) return dial_next(ETIMEDOUT);
-        const char* what = step_ == step::resolving    ? "its name was not resolved"
-                           : step_ == step::connecting ? "nothing answers"
-                                                       : "it says no hello";
+        const char* what = step_ == step::resolving    ? "the host name was not resolved"
+                           : step_ == step::connecting ? "no answer"
+                                                       : "no hello";
         return fail(
             errc::unreachable, ETIMEDOUT,
             fmt::format("cannot reach {}: {} within {} ms", target_, what, setting_.limit.count()));

@@ -78,16 +78,16 @@ result<std::string> tcp_port::canonical(std::string_view address) const noexcept
                        fmt::format("uri \"{}\": {}; example: tcp://127.0.0.1:7000", address, what)};
     };
     if (parsed->scheme != "tcp") return wrong("a tcp port reaches tcp addresses only");
-    if (parsed->host.empty()) return wrong("the host to reach is missing");
-    if (parsed->port.value_or(0) == 0) return wrong("the port number to reach is missing");
-    if (!parsed->options.empty()) return wrong("tcp addresses have no options");
+    if (parsed->host.empty()) return wrong("the host is missing");
+    if (parsed->port.value_or(0) == 0) return wrong("the port number is missing");
+    if (!parsed->options.empty()) return wrong("an address to connect to must not have options");
     auto numeric = socket_address::numeric(parsed->host, *parsed->port);
     if (!numeric) return fmt::format("tcp://{}:{}", parsed->host, *parsed->port);
-    if (numeric->is_wildcard()) return wrong("this address stands for every host, and names none");
+    if (numeric->is_wildcard()) return wrong("a wildcard address cannot be connected to");
     if (chosen_.source && chosen_.source.family() != numeric->family())
         return failure{{errc::unsupported},
-                       fmt::format("uri \"{}\": a port bound to {} cannot reach it: one is IPv4, "
-                                   "the other IPv6",
+                       fmt::format("uri \"{}\": a port bound to {} cannot reach this address: one "
+                                   "is IPv4, the other IPv6",
                                    address, chosen_.source.host())};
     return numeric->uri();
 } catch (const std::bad_alloc&) {
@@ -201,8 +201,8 @@ void tcp_port::report_turned_away() noexcept {
         // A stranger that only leaves, as a killed process or a port scan does, is not unusual.
         const bool odd = who.is_stranger && why.what.native != ECONNRESET;
         if (!why.sentence.empty())
-            limited_log(odd ? log_level::warn : log_level::info, "tcp",
-                        "a connection came to nothing", {{"why", why.sentence}});
+            limited_log(odd ? log_level::warn : log_level::info, "tcp", "connection setup failed",
+                        {{"why", why.sentence}});
         if (who.is_stranger)
             remove(who);
         else
@@ -260,7 +260,7 @@ bool tcp_port::evict_for_newcomer() noexcept {
     }
     if (chosen == nullptr) return false;
     count_evicted();
-    limited_log(log_level::warn, "tcp", "an idle peer was dropped for want of descriptors",
+    limited_log(log_level::warn, "tcp", "dropped an idle peer: out of file descriptors",
                 {{"peer", chosen->address()}, {"idle_ms", longest.count()}});
     chosen->down({errc::overloaded, EMFILE});
     return true;

@@ -104,7 +104,7 @@ public:
         const auto any = socket_address::numeric("127.0.0.1", 0);
         if (::bind(socket_.get(), any->data(), any->bytes()) != 0 ||
             ::listen(socket_.get(), backlog) != 0)
-            throw std::runtime_error("cannot listen on the loopback");
+            throw std::runtime_error("cannot listen on the loopback address");
     }
     std::string address() const { return socket_address::near_end(socket_.get()).uri(); }
     tcp_raw_peer accept() {

@@ -56,7 +56,7 @@ void reception::hold(int why) noexcept {
     held_ = true;
     home_.events().change(listener_.get(), *this, 0);
     home_.times().add(clock::steady().now() + moment, *this);
-    limited_log(log_level::warn, "tcp", "new connections have to wait",
+    limited_log(log_level::warn, "tcp", "cannot accept connections for now",
                 {{"why", std::strerror(why)}});
 }
 

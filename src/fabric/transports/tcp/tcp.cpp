@@ -24,7 +24,7 @@ public:
             static_cast<bool>(unique_fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
         if (!info.usable) info.why_not = "this process may not open IPv4 sockets.";
         info.details = {"interfaces: " + to_text(interface_addresses()),
-                        "rma: by messages that the target's progress carries out"};
+                        "rma: emulated by messages, processed by the target's progress"};
         return info;
     }
 

@@ -127,8 +127,8 @@ void ucx_carrier::give_up() noexcept {
     suspects_queue_ = false;
     is_stuck_ = true;
     log(log_level::error, "ucx",
-        "a peer was killed while it wrote into the shared memory of this port: its connections are "
-        "lost, and it reaches nobody any more; open another port");
+        "a peer was killed while it wrote into this port's shared memory: the port has lost all "
+        "connections and is unusable; open another port");
     for (const auto& each : ends_)
         on_failure(each.get(), each->endpoint, UCS_ERR_CONNECTION_RESET);
 }
@@ -147,8 +147,9 @@ ucx_carrier::ucx_carrier(std::unique_ptr<port> tcp, std::unique_ptr<ucx_worker> 
     handler.arg = this;
     handler.flags = UCP_AM_FLAG_WHOLE_MSG;
     if (ucs_status_t how = ucp_worker_set_am_recv_handler(worker_->get(), &handler); how != UCS_OK)
-        throw error(from_ucx(how, errc::unsupported),
-                    std::string("UCX takes no handler of messages: ") + ucs_status_string(how));
+        throw error(
+            from_ucx(how, errc::unsupported),
+            std::string("UCX cannot set the active message handler: ") + ucs_status_string(how));
     sleep_also_on(worker_->event_fd());
     sleep_briefly(true);
     own_name_ = worker_->name();
@@ -201,8 +202,8 @@ status ucx_carrier::open_path(introduced_link& link, const_bytes name) noexcept 
 /// Logs that its tcp port was connected but none of the addresses UCX has for it can be reached.
 void ucx_carrier::say_unreachable(const ucx_link& link, ucs_status_t why) const noexcept try {
     limited_log(log_level::warn, "ucx",
-                "a peer that was met cannot be reached at the addresses that its UCX has: a filter "
-                "is in between, or it is a server behind address translation",
+                "a peer was reached over tcp, but not at its UCX addresses: check for a firewall "
+                "or network address translation in between",
                 {{"met_at", met_at(link)}, {"reason", ucs_status_string(why)}});
 } catch (const std::bad_alloc&) {  // Not logged then.
 }

@@ -76,7 +76,7 @@ ucs_log_func_rc_t take_line(const char*, unsigned, const char*, ucs_log_level_t 
     const log_level ours = level <= UCS_LOG_LEVEL_ERROR  ? log_level::error
                            : level == UCS_LOG_LEVEL_WARN ? log_level::warn
                                                          : log_level::info;
-    limited_log(ours, "ucx", "UCX says", {{"line", static_cast<const char*>(line)}});
+    limited_log(ours, "ucx", "message from UCX", {{"line", static_cast<const char*>(line)}});
     return UCS_LOG_FUNC_RC_STOP;
 }
 
@@ -111,8 +111,8 @@ ucx_use::ucx_use() {
         const bool has_any = static_cast<std::uint32_t>(before) != 0;
         if (has_any && !is_mine(before))
             throw error(errc::unsupported,
-                        "UCX was in use when this process was forked, and does not work in it; "
-                        "fork before a port of UCX's is opened, or when all are closed");
+                        "UCX was in use when this process was forked and does not work in the "
+                        "child; fork before opening a ucx port, or after closing all");
         after = (has_any ? before : no_uses()) + 1;
     } while (!uses.compare_exchange_weak(before, after));
 }
@@ -200,12 +200,12 @@ ucx_worker::ucx_worker(const std::string& protocol, const std::string& device, b
     take_lines_once();
     ucp_config_t* raw = nullptr;
     if (ucs_status_t how = ucp_config_read(nullptr, nullptr, &raw); how != UCS_OK)
-        fail("read its settings", how);
+        fail("read its configuration", how);
     const std::unique_ptr<ucp_config_t, config_release> config(raw);
     const auto set = [&](const std::string& key, const std::string& value) {
         if (ucs_status_t how = ucp_config_modify(config.get(), key.c_str(), value.c_str());
             how != UCS_OK)
-            fail(fmt::format("be told that {} is {}", key, value), how);
+            fail(fmt::format("set {} to {}", key, value), how);
     };
     set("TLS", protocol);
     if (!device.empty()) set("NET_DEVICES", device);
@@ -240,14 +240,14 @@ ucx_worker::ucx_worker(const std::string& protocol, const std::string& device, b
     if (how == UCS_OK) return;
     if (worker_ != nullptr) ucp_worker_destroy(worker_);
     ucp_cleanup(context_);
-    fail(fmt::format("make a worker for \"{}\"", protocol), how);
+    fail(fmt::format("create a worker for \"{}\"", protocol), how);
 }
 
 std::vector<std::byte> ucx_worker::name() const {
     ucp_address_t* name = nullptr;
     std::size_t bytes = 0;
     if (ucs_status_t how = ucp_worker_get_address(worker_, &name, &bytes); how != UCS_OK)
-        fail("tell its name", how);
+        fail("get its worker address", how);
     const auto* first = reinterpret_cast<const std::byte*>(name);
     std::vector<std::byte> copy(first, first + bytes);
     ucp_worker_release_address(worker_, name);

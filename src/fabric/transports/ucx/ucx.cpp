@@ -59,9 +59,9 @@ public:
         info.summary = fmt::format("UCX {}.{}.{}, active messages", major, minor, release);
         info.example = example;
         info.usable = !all.empty();
-        if (!info.usable) info.why_not = "UCX finds no device it can use here.";
+        if (!info.usable) info.why_not = "UCX finds no usable device on this host.";
         info.details = {"protocols: all, shm, " + transports_of(all), "devices: " + devices_of(all),
-                        "rma: by messages that the target's progress carries out"};
+                        "rma: emulated by messages, processed by the target's progress"};
         return info;
     }
 
@@ -70,15 +70,15 @@ public:
         const auto all = ucx_resources();
         if (where.protocol.empty())
             return wrong(where, {errc::invalid},
-                         "the protocol is missing; UCX has here: all, shm, " + transports_of(all));
+                         "the protocol is missing; UCX has: all, shm, " + transports_of(all));
         if (!serves(all, where.protocol))
-            return wrong(where, {errc::unsupported},
-                         fmt::format("UCX finds no device for \"{}\" on this machine; it has: all, "
-                                     "shm, {}",
-                                     where.protocol, transports_of(all)));
+            return wrong(
+                where, {errc::unsupported},
+                fmt::format("UCX finds no device for \"{}\" on this host; available: all, shm, {}",
+                            where.protocol, transports_of(all)));
         if (!where.device.empty() && !has_device(all, where.device))
             return wrong(where, {errc::unreachable},
-                         fmt::format("UCX has no device \"{}\" here; it has: {}", where.device,
+                         fmt::format("UCX has no device \"{}\" here; available: {}", where.device,
                                      devices_of(all)));
         auto meeting = make_tcp_transport()->open(meeting_place(where), options);
         if (!meeting) return retold(where, meeting.why(), example);
@@ -90,10 +90,10 @@ public:
         const bool ipv6 = where.host.find(':') != std::string::npos;
         auto worker = std::make_unique<ucx_worker>(where.protocol, device, ipv6);
         const bool between_hosts = !stays_on_host(where.protocol);
-        std::string chosen = fmt::format("UCX moves messages by \"{}\"", where.protocol);
+        std::string chosen = fmt::format("UCX carries messages with \"{}\"", where.protocol);
         if (between_hosts)
             chosen += device.empty() ? ", over any device that reaches the peer"
-                                     : fmt::format(", over the network by {} only", device);
+                                     : fmt::format(", over the network through {} only", device);
         packet_port_traits traits;
         traits.transport = "ucx";
         traits.packet_bytes = ucx_carrier::packet_bytes;

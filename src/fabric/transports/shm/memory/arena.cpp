@@ -26,11 +26,11 @@ result<shm_arena> shm_arena::make(std::size_t bytes) {
     result<unique_fd> fd = make_shm_memory(bytes);
     if (!fd) return fd.why();
     if (is_among_the_last(fd->get()))
-        return failure{{errc::overloaded, EMFILE}, "shm: half of the descriptors are in use"};
+        return failure{{errc::overloaded, EMFILE}, "shm: half of the file descriptors are in use"};
     struct stat facts {};
     shm_mapping memory = shm_mapping::of(fd->get(), 0, bytes, /*writable=*/true);
     if (!memory || ::fstat(fd->get(), &facts) != 0)
-        return failure{{errc::no_memory, errno}, "shm: no address space for a block"};
+        return failure{{errc::no_memory, errno}, "shm: out of address space for a block"};
     const shm_shown_block shown{.address = reinterpret_cast<std::uint64_t>(memory.data()),
                                 .bytes = bytes,
                                 .descriptor = static_cast<std::uint64_t>(fd->get()),

@@ -29,7 +29,7 @@ public:
         if (found && !found->arena->reserve(found->bytes)) {
             const int error = errno;
             drop(*found);
-            return failure{{errc::no_memory, error}, "shm: no memory for a block"};
+            return failure{{errc::no_memory, error}, "shm: out of memory for a block"};
         }
         return found;
     }
@@ -97,7 +97,7 @@ private:
     }
 
     result<shm_arena*> add(std::size_t bytes) {
-        if (taken_.all()) return {errc::overloaded, "shm: the board shows no more blocks"};
+        if (taken_.all()) return {errc::overloaded, "shm: too many blocks for the port's board"};
         result<shm_arena> made = shm_arena::make(bytes);
         if (!made) return made.why();
         auto arena = std::make_unique<shm_arena>(std::move(*made));

@@ -24,9 +24,9 @@ result<shm_board> shm_board::make() {
     if (!fd) return fd.why();
     shm_mapping memory = shm_mapping::of(fd->get(), 0, shm_board_layout::bytes, true);
     if (!memory)
-        return failure{{errc::no_memory, errno}, "shm: no address space for the port's board"};
+        return failure{{errc::no_memory, errno}, "shm: out of address space for the port's board"};
     if (!reserve_shm_pages(fd->get(), 0, shm_board_layout::bytes))
-        return failure{{errc::no_memory, errno}, "shm: no memory for the port's board"};
+        return failure{{errc::no_memory, errno}, "shm: out of memory for the port's board"};
     // Without seals (an old kernel), peers could write our board: that harms only those who trust
     // it.
     forbid_new_writers(fd->get());

@@ -12,7 +12,8 @@
 /// and explains them; change both together.
 namespace amalgam::detail {
 
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "words are shared by processes");
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free,
+              "words shared between processes must be lock-free");
 static_assert(std::endian::native == std::endian::little, "frames are little-endian");
 
 /// A word shared by two processes.

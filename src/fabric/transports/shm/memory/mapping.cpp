@@ -106,11 +106,11 @@ result<unique_fd> make_shm_memory(std::size_t bytes) {
         return failure{
             {errc::no_memory, error},
             error == EFBIG
-                ? fmt::format("shm: shared memory of {} bytes is past the limit of file sizes, "
-                              "which counts for it, too; raise it (ulimit -f)",
+                ? fmt::format("shm: shared memory of {} bytes exceeds the file size limit, which "
+                              "applies to it; raise the limit (ulimit -f)",
                               bytes)
-                : fmt::format("shm: the kernel gave no shared memory of {} bytes (errno {}); "
-                              "look at the limits of memory and of open files (ulimit -n)",
+                : fmt::format("shm: cannot allocate {} bytes of shared memory (errno {}); check "
+                              "the limits on memory and open files (ulimit -n)",
                               bytes, error)};
     }
     return fd;
