@@ -44,7 +44,7 @@ void allow_many_descriptors() {
     if (limit.rlim_cur < idle_peers + 200 || ::setrlimit(RLIMIT_NOFILE, &limit) != 0)
         throw error(errc::no_memory,
                     "10,000 peers need as many descriptors in each of two processes; raise the "
-                    "hard limit of open files (ulimit -Hn)");
+                    "hard limit on open files (ulimit -Hn)");
 }
 
 void store(std::byte* to, std::uint64_t value, std::size_t bytes) {

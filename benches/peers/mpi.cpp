@@ -39,10 +39,10 @@ constexpr int work = 1, end = 2;
         arguments.push_back(word.data());
     arguments.push_back(nullptr);
     ::execvp("mpirun", arguments.data());
-    std::fprintf(stderr,
-                 "mpirun cannot be run (%s), expected Open MPI's; example: Debian's "
-                 "openmpi-bin\n",
-                 std::strerror(errno));
+    std::fprintf(
+        stderr,
+        "cannot run mpirun (%s), expected Open MPI's; example: Debian's package openmpi-bin\n",
+        std::strerror(errno));
     std::exit(1);
 }
 

@@ -64,14 +64,14 @@ TEST(bulk_failures, memory_that_cannot_be_accessed_is_said_to_be_here_or_at_the_
         const bulk of_good = held();
         const error here = thrown_by([&] { of_good.pull(fixed.bytes()); });
         EXPECT_EQ(here.code(), errc::invalid);
-        EXPECT_TRUE(std::string(here.what()).find("the memory here") != std::string::npos)
+        EXPECT_TRUE(std::string(here.what()).find("the local memory") != std::string::npos)
             << here.what();
         const exposed bad = expose(client, fixed.bytes(), access::read_write);
         hold(bad);
         const bulk of_bad = held();
         const error at_peer = thrown_by([&] { of_bad.push(memory); });
         EXPECT_EQ(at_peer.code(), errc::invalid);
-        EXPECT_TRUE(std::string(at_peer.what()).find("the memory at the peer") != std::string::npos)
+        EXPECT_TRUE(std::string(at_peer.what()).find("the peer's memory") != std::string::npos)
             << at_peer.what();
     }
 }
@@ -369,23 +369,23 @@ TEST(bulk_failures, a_descriptor_past_a_bound_is_refused_and_one_at_it_is_taken)
     };
     EXPECT_EQ(refusal([](detail::received_bulk&) {}), "");
     EXPECT_EQ(refusal([](detail::received_bulk& image) { image.own_ways[0].address += 'a'; }),
-              "a descriptor's address is too long");
+              "a bulk descriptor's address is too long");
     EXPECT_EQ(refusal([](detail::received_bulk& image) { image.own_ways.resize(2); }), "");
     EXPECT_EQ(refusal([](detail::received_bulk& image) {
                   image.own_ways.push_back({{}, std::string(5000, 'a')});
               }),
-              "a descriptor's address is too long");
+              "a bulk descriptor's address is too long");
     EXPECT_EQ(refusal([](detail::received_bulk& image) { image.direct = 1; }),
-              "a descriptor comes a way that it does not name");
+              "a bulk descriptor's direct path is not in its list of paths");
     EXPECT_EQ(refusal([](detail::received_bulk& image) { image.direct = bulk_image::no_way; }), "");
     EXPECT_EQ(refusal([](detail::received_bulk& image) { ++image.bytes; }),
-              "a descriptor names bytes past the end of its memory");
+              "a bulk descriptor's range exceeds its memory");
     EXPECT_EQ(refusal([](detail::received_bulk& image) { image.offset = ~std::uint64_t{0}; }),
-              "a descriptor names bytes past the end of its memory");
+              "a bulk descriptor's range exceeds its memory");
     EXPECT_EQ(refusal([](detail::received_bulk& image) { image.rights = access{7}; }),
-              "a descriptor's rights are none there are");
+              "a bulk descriptor has invalid access rights");
     EXPECT_EQ(refusal([](detail::received_bulk& image) { image.kind = detail::bulk_kind{0x13}; }),
-              "a descriptor of a kind there is not");
+              "a bulk descriptor is of an unknown kind");
 }
 
 /// Whether `work()` succeeds although this thread's allocation number `n` fails.

@@ -152,14 +152,13 @@ TEST_P(bulk_on, refusals_say_what_was_wrong_and_move_nothing) {
     EXPECT_EQ(writable.rights(), access::write);
     auto why = writable.try_pull(std::span(mine).first(10));
     EXPECT_EQ(why.code(), errc::denied);
-    EXPECT_EQ(why.sentence(),
-              "pull of 10 bytes: the memory was exposed for writing only; expose it with "
-              "access::read");
+    EXPECT_EQ(
+        why.sentence(),
+        "pull of 10 bytes: the memory is exposed for writing only; expose it with access::read");
     why = writable.try_push(4999, std::span(mine).first(2));
     EXPECT_EQ(why.code(), errc::invalid);
     EXPECT_EQ(why.sentence(),
-              "push of 2 bytes at offset 4999: the bulk has 5000 bytes; ask for a range within "
-              "it");
+              "push of 2 bytes at offset 4999: out of range, as the bulk has 5000 bytes");
     const exposed readable = expose(client, std::as_const(memory));
     EXPECT_EQ(sent(readable).try_push(mine).code(), errc::invalid);
     EXPECT_EQ(sent(readable).start_push(std::span(mine).first(1)).wait(), errc::denied);
@@ -307,7 +306,8 @@ TEST_P(bulk_on, progress_is_told_in_chunks_and_may_end_it) {
         << why.sentence();
     const auto other = held.try_pull(mine, {.on_progress = [](std::uint64_t) { throw 7; }});
     EXPECT_EQ(other.code(), errc::handler_failed);
-    EXPECT_NE(other.sentence().find("on_progress threw something"), std::string::npos)
+    EXPECT_NE(other.sentence().find("on_progress threw an exception not derived"),
+              std::string::npos)
         << other.sentence();
 }
 

@@ -126,8 +126,8 @@ TEST(uri, missing_part_is_told_in_one_sentence) {
 
 TEST(uri, part_too_many_is_told_in_one_sentence) {
     EXPECT_EQ(sentence_of("tcp://h:1/x"),
-              "uri \"tcp://h:1/x\": the path \"/x\" does not belong here, expected "
-              "tcp://[HOST][:PORT]; example: tcp://127.0.0.1:7000");
+              "uri \"tcp://h:1/x\": unexpected path \"/x\", expected tcp://[HOST][:PORT]; example: "
+              "tcp://127.0.0.1:7000");
 }
 
 struct refused {

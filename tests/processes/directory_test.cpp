@@ -122,7 +122,7 @@ TEST_F(directory_test, a_killed_directory_is_started_again_as_it_was) {
     child_process third = tool(host, {"directory"});
     const std::string said = third.output();
     EXPECT_EQ(third.join(), 1);
-    EXPECT_NE(said.find("end it first"), std::string::npos) << said;
+    EXPECT_NE(said.find("stop it first"), std::string::npos) << said;
     // No context knows it any more, yet a new one restarts it in the same way.
     box.kill();
     other.kill();

@@ -128,7 +128,7 @@ TEST_F(tool_find, lists_as_many_as_most_says_and_tells_that_there_are_more) {
     const auto two = find(" --most 2 --at " + on.address());
     EXPECT_EQ(two.code, 0) << two.output;
     EXPECT_EQ(std::count(two.output.begin(), two.output.end(), '\n'), 3) << two.output;
-    EXPECT_TRUE(two.output.ends_with("\n… and more; see --most\n")) << two.output;
+    EXPECT_TRUE(two.output.ends_with("\n… and more; raise --most to list them\n")) << two.output;
     EXPECT_FALSE(has(find(" --most 3 --at " + on.address()).output, "and more"));
 }
 

@@ -79,8 +79,8 @@ TEST(tool_info, an_unknown_transport_is_told_which_there_are) {
 
 TEST(tool, a_wrong_command_line_gets_one_sentence_with_an_example) {
     const std::pair<const char*, const char*> cases[] = {
-        {"", "no command was given; expected one of: info, ping, perf, run"},
-        {"fly", "there is no command \"fly\"; expected one of: info, ping, perf, run"},
+        {"", "no command; expected one of: info, ping, perf, run"},
+        {"fly", "unknown command \"fly\"; expected one of: info, ping, perf, run"},
         {"ping", "ping: uri is required"},
         {"perf rpc-latency --seconds soon", "--seconds: Value soon"},
         {"run", "run: --config is required"},
@@ -117,14 +117,15 @@ TEST(tool, a_full_device_is_told_and_ends_with_code_1) {
     for (const char* line : {"info", "info --json", "info --explain loop://x", "--help"}) {
         const auto got = amalgam_tool(std::string(line) + " 2>&1 >/dev/full; exit $?; :");
         EXPECT_EQ(got.code, 1) << line;
-        EXPECT_TRUE(has(got.output, "amalgam: standard output cannot be written")) << got.output;
+        EXPECT_TRUE(has(got.output, "amalgam: cannot write all output to standard output"))
+            << got.output;
         EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
     }
 }
 
 TEST(tool_inject, without_a_command_of_its_own_says_which_there_are) {
-    for (const auto& [line, why] : {std::pair{"inject", "inject: no command was given; expected"},
-                                    {"inject fly", "inject: there is no command \"fly\"; expected"},
+    for (const auto& [line, why] : {std::pair{"inject", "inject: no command; expected"},
+                                    {"inject fly", "inject: unknown command \"fly\"; expected"},
                                     {"inject show", "inject show: image is required"}}) {
         const auto got = amalgam_tool(line);
         EXPECT_TRUE(has(got.output, why)) << got.output;
@@ -242,9 +243,8 @@ TEST(tool_perf_vs, a_missing_library_is_one_line_and_the_rest_goes_on) {
         amalgam_tool("perf all --vs nosuch --seconds 0.02 --uri shm:// --uri tcp://127.0.0.1:0");
     EXPECT_EQ(got.code, 0) << got.output;
     EXPECT_TRUE(has(got.output,
-                    "amalgam perf: there is no program amalgam-peer-nosuch beside this one or in "
-                    "PATH, so nosuch is left out; it is built with Amalgam where the library is "
-                    "installed\n"))
+                    "amalgam perf: skipping nosuch: no program amalgam-peer-nosuch beside this one "
+                    "or in PATH; it is built with Amalgam if the library is installed\n"))
         << got.output;
     EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1 + 1 + 22) << got.output;
 }

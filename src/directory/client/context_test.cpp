@@ -443,7 +443,7 @@ TEST(context, is_one_of_each_engine) {
     } catch (const error& wrong) {
         why = wrong.what();
     }
-    EXPECT_TRUE(why.starts_with("this engine has a context already, expected one")) << why;
+    EXPECT_TRUE(why.starts_with("this engine already has a context, expected at most one")) << why;
     // It keeps working, and others may join.
     context other({.directory = on.address(), .secret = "swordfish"});
     const resource box = first.add({{"type", "box"}});

@@ -17,8 +17,8 @@ TEST(directory_server, is_one_of_each_engine) {
         const error why = error_of([&] { const directory_server second(on, {.secret = secret}); });
         EXPECT_EQ(why.code(), errc::invalid);
         EXPECT_STREQ(why.what(),
-                     "this engine has a directory_server already, expected one for each engine: "
-                     "use that one, or make another engine");
+                     "this engine already has a directory_server, expected at most one per engine: "
+                     "use that one, or create another engine");
         // It keeps working.
         context here{"shm://", {.directory = on.address(), .secret = secret}};
         const resource box = here.add({{"type", "box"}});

@@ -125,24 +125,24 @@ TEST(plugin_folders, they_lie_beside_the_library_that_amalgam_is_in_too) {
 TEST(plugin_folders, wrong_version_is_refused_with_both_numbers) {
     const std::string told = refusal("for-test-version");
     EXPECT_TRUE(contains(told,
-                         "for version 9 of the plug-in interface, this program for 2: build "
-                         "both with one Amalgam."))
+                         "for version 9 of the plug-in interface, this program for version 2: "
+                         "build both with the same Amalgam."))
         << told;
 }
 
 TEST(plugin_folders, one_that_tells_how_it_was_built_only_when_loaded_is_refused) {
     const std::string told = refusal("for-test-abi");
     EXPECT_TRUE(
-        contains(told, "was built otherwise than this program: interface is not told, here"))
+        contains(told, "is not ABI-compatible with this program: interface is unspecified, but"))
         << told;
 }
 
 TEST(plugin_folders, another_layout_is_refused_before_its_code_runs) {
     const std::string told = refusal("for-test-layout");
-    EXPECT_TRUE(contains(told,
-                         "was built otherwise than this program: size of something new is 8, here "
-                         "not told: build both with one Amalgam, one compiler and the same "
-                         "options."))
+    EXPECT_TRUE(contains(
+        told,
+        "is not ABI-compatible with this program: size of something new is 8, but unspecified in "
+        "this program: build both with the same Amalgam, compiler and options."))
         << told;
 }
 
@@ -151,7 +151,7 @@ TEST(plugin_folders, containers_with_checks_are_refused) {
     GTEST_SKIP() << "this program has them, too";
 #endif
     const std::string told = refusal("for-test-debug");
-    EXPECT_TRUE(contains(told, "_GLIBCXX_DEBUG is on, here off")) << told;
+    EXPECT_TRUE(contains(told, "_GLIBCXX_DEBUG is on, but off in this program")) << told;
 }
 
 TEST(plugin_folders, a_sanitizer_is_refused_before_it_ends_the_program) {
@@ -160,22 +160,24 @@ TEST(plugin_folders, a_sanitizer_is_refused_before_it_ends_the_program) {
 #endif
     if (contains(plugin_abi.text, "sanitizer=address")) GTEST_SKIP() << "this program has it, too";
     const std::string told = refusal("for-test-sanitizer");
-    EXPECT_TRUE(contains(told, "sanitizer is address, here ")) << told;
+    EXPECT_TRUE(contains(told, "sanitizer is address, but ")) << told;
 }
 
 TEST(plugin_folders, each_field_that_differs_is_told) {
     EXPECT_EQ(plugin_abi_differences("a=1;b=2;", "a=1;b=2;"), "");
-    EXPECT_EQ(plugin_abi_differences("a=1;b=2;", "a=1;b=3;"), "b is 2, here 3");
+    EXPECT_EQ(plugin_abi_differences("a=1;b=2;", "a=1;b=3;"), "b is 2, but 3 in this program");
     EXPECT_EQ(plugin_abi_differences("a=1;", "b=3;"),
-              "b is not told, here 3; a is 1, here not told");
-    EXPECT_EQ(plugin_abi_differences("", "a=1;b=1;c=1;d=1;e=1;f=1;"),
-              "a is not told, here 1; b is not told, here 1; c is not told, here 1; "
-              "d is not told, here 1; and 2 more");
+              "b is unspecified, but 3 in this program; a is 1, but unspecified in this program");
+    EXPECT_EQ(
+        plugin_abi_differences("", "a=1;b=1;c=1;d=1;e=1;f=1;"),
+        "a is unspecified, but 1 in this program; b is unspecified, but 1 in this program; c is "
+        "unspecified, but 1 in this program; d is unspecified, but 1 in this program; and 2 more");
 }
 
 TEST(plugin_folders, missing_entry_is_refused) {
     const std::string told = refusal("for-test-entry");
-    EXPECT_TRUE(contains(told, "is no transport of Amalgam: it has no amalgam_transport_plugin"))
+    EXPECT_TRUE(
+        contains(told, "is not an Amalgam transport: it does not export amalgam_transport_plugin"))
         << told;
 }
 

@@ -72,7 +72,7 @@ TEST_F(launcher, seconds_that_are_no_number_are_refused) {
             auto [code, output] = run({"count"}, {std::string(option) + "=" + seconds});
             EXPECT_NE(code, 0) << option << " " << seconds;
             EXPECT_TRUE(
-                has(output, std::string("\"") + seconds + "\" is no number of seconds from"))
+                has(output, std::string("\"") + seconds + "\" is not a number of seconds from"))
                 << output;
         }
     }

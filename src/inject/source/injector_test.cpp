@@ -39,7 +39,8 @@ TEST_F(injector_test, an_engine_has_one) {
     } catch (const error& wrong) {
         why = wrong.what();
     }
-    EXPECT_TRUE(why.starts_with("this engine has an injector already, expected one")) << why;
+    EXPECT_TRUE(why.starts_with("this engine already has an injector, expected at most one"))
+        << why;
 }
 
 TEST_F(injector_test, a_post_brings_its_code_along_when_it_is_missing) {

@@ -160,7 +160,7 @@ TEST_F(injector_test, what_it_throws_may_have_no_text) {
                    "extern \"C\" int textless_thrower_payload_init(void*, std::size_t, void*, "
                    "std::size_t) { throw textless(); }\n"
                    "MAIN(textless_thrower) { throw textless(); }\n"));
-    const std::string text = "an exception without a text";
+    const std::string text = "an exception without a message";
     for (const std::string_view args : {"1", "12"}) {
         const error why = error_of([&] { (void)thrower.create(as_bytes_of(args)); });
         EXPECT_EQ(why.code(), errc::handler_failed);

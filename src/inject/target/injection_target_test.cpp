@@ -19,8 +19,8 @@ TEST_F(injector_test, an_engine_has_one_target_which_a_second_does_not_disturb) 
     const error why = error_of([&] { injection_target second(at_target, open_to_all()); });
     EXPECT_EQ(why.code(), errc::invalid);
     EXPECT_STREQ(why.what(),
-                 "this engine has an injection_target already, expected one for each engine: use "
-                 "that one, or make another engine");
+                 "this engine already has an injection_target, expected at most one per engine: "
+                 "use that one, or create another engine");
     const injection message = inject.add(adder()).create(as_bytes_of(ones));
     EXPECT_EQ(text_of(message.call(there)), "6");
     message.post(there);

@@ -60,7 +60,7 @@ TEST(provider, one_name_has_one_signature) {
     EXPECT_EQ(other.code(), errc::invalid);
     EXPECT_STREQ(other.what(),
                  "\"f\" is void(i32) at provider 0, so it cannot be void(f32) at provider 1: "
-                 "choose another name for one of them");
+                 "rename one of them");
 }
 
 TEST(provider, a_handler_knows_the_port_that_a_call_came_by) {
@@ -173,7 +173,7 @@ TEST(responder, let_go_or_thrown_past_it_fails_the_call_once) {
             EXPECT_EQ(how.code(), errc::handler_failed);
             return how.sentence();
         };
-        EXPECT_NE(why("forget").find("let go of it"), std::string::npos);
+        EXPECT_NE(why("forget").find("destroyed its responder"), std::string::npos);
         EXPECT_NE(why("throw").find("no disk"), std::string::npos);
         auto fail = two.client.procedure<void()>("fail").on(two.there());
         EXPECT_NE(fail.try_call().sentence().find("not today"), std::string::npos);

@@ -60,13 +60,14 @@ TEST(call_failure, a_sentence_shows_the_control_bytes_of_names) {
         return two.in_client(
             [&] { return error_of([&] { two.client.procedure<int()>(odd).on(whom)(); }); });
     };
-    EXPECT_TRUE(shows(call(two.there()), "\" is defined there")) << call(two.there()).what();
-    EXPECT_TRUE(shows(call({}), "the peer is nobody")) << call({}).what();
+    EXPECT_TRUE(shows(call(two.there()), "the server defines no procedure \""))
+        << call(two.there()).what();
+    EXPECT_TRUE(shows(call({}), "the peer is empty")) << call({}).what();
     two.server.define(odd, [](int) {});
-    EXPECT_TRUE(shows(call(two.there()), " there, and ")) << call(two.there()).what();
+    EXPECT_TRUE(shows(call(two.there()), " at the server, but ")) << call(two.there()).what();
     EXPECT_TRUE(shows(error_of([&] { two.server.define(odd, [] {}); }), "is defined already"));
     EXPECT_TRUE(shows(error_of([&] { two.client.procedure<int()>(odd).on(peer{}).post(); }),
-                      "the peer is nobody"));
+                      "the peer is empty"));
 }
 
 TEST(call_failure, a_killed_server_ends_calls_whose_handlers_wait) {

@@ -469,15 +469,15 @@ TEST(thrown, a_caller_reads_what_was_thrown) {
     EXPECT_NE(told("int").find("the handler threw something that is no std::exception"),
               std::string::npos);
     EXPECT_NE(told("own").find("no such colour"), std::string::npos);
-    EXPECT_NE(told("empty").find("an exception without a text"), std::string::npos);
+    EXPECT_NE(told("empty").find("an exception without a message"), std::string::npos);
     f.server.define("its own, empty", [] { throw error_without_a_text(); });
-    EXPECT_NE(told("its own, empty").find("an exception without a text"), std::string::npos);
+    EXPECT_NE(told("its own, empty").find("an exception without a message"), std::string::npos);
     for (const action& raises : {action([] { throw exception_without_a_text(); }),
                                  action([] { throw error_without_a_text(); })}) {
         at_save = raises;
         const auto got = f.call<void(fragile)>("own").try_call(fragile(1));
         at_save = nullptr;
-        EXPECT_NE(got.sentence().find("an exception without a text"), std::string::npos);
+        EXPECT_NE(got.sentence().find("an exception without a message"), std::string::npos);
     }
     f.hooks[3]->at_calling = [] { throw std::runtime_error("too late"); };
     EXPECT_NE(told("own").find("calling() of an interceptor threw: too late"), std::string::npos);

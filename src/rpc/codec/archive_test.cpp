@@ -123,7 +123,7 @@ TEST(archive, more_elements_than_a_count_can_say_are_too_large) {
 TEST(archive, an_index_past_the_last_alternative_is_refused) {
     const buffer bytes = encoded(std::uint8_t{3}, 0);
     EXPECT_EQ((refusal<std::variant<int, double>>(bytes, bytes.size())),
-              "an index is past a variant's last alternative");
+              "a variant's index is out of range");
 }
 
 TEST(archive, endless_nesting_is_refused) {
@@ -135,7 +135,7 @@ TEST(archive, endless_nesting_is_refused) {
     archive_reader reader(into.bytes());
     tree root;
     reader(root);
-    EXPECT_EQ(reader.why(), "its values nest too deep");
+    EXPECT_EQ(reader.why(), "values are nested too deeply");
 }
 
 TEST(archive, reading_past_a_fault_gives_zeros_and_ends_loops) {

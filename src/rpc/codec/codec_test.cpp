@@ -135,7 +135,7 @@ TEST(codec, a_length_beyond_the_message_is_refused_for_every_container) {
                 archive_reader reader(into.bytes(), as);
                 type back{};
                 reader(back);
-                EXPECT_EQ(reader.why(), "a length is larger than the message") << type_name<type>();
+                EXPECT_EQ(reader.why(), "a length exceeds the message") << type_name<type>();
             }
         }
     });
@@ -155,7 +155,7 @@ TEST(codec, bits_past_the_end_of_a_bitset_are_refused) {
     std::bitset<11> back;
     archive_reader reader(bytes.bytes());
     reader(back);
-    EXPECT_EQ(reader.why(), "a bitset has bits past its end");
+    EXPECT_EQ(reader.why(), "a bitset has bits set beyond its size");
 }
 
 struct nothing {
@@ -172,7 +172,7 @@ TEST(codec, containers_of_values_without_bytes_cannot_multiply) {
     archive_reader reader(into.bytes());
     std::vector<std::vector<nothing>> back;
     reader(back);
-    EXPECT_EQ(reader.why(), "a length is larger than the message");
+    EXPECT_EQ(reader.why(), "a length exceeds the message");
     EXPECT_LE(back.size(), 3u);
 }
 

@@ -104,7 +104,7 @@ TEST(xdr, structures_are_their_members_and_trivial_ones_opaque) {
 }
 
 TEST(xdr, numbers_out_of_their_range_are_refused) {
-    constexpr std::string_view why = "a number is out of its type's range";
+    constexpr std::string_view why = "a number is out of range for its type";
     EXPECT_EQ(refusal<std::uint8_t>({0, 0, 1, 0}), why);
     EXPECT_EQ(refusal<std::int8_t>({0, 0, 0, 0x80}), why);
     EXPECT_EQ(refusal<std::int8_t>({0xff, 0xff, 0xff, 0x80}), "");

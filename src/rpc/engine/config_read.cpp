@@ -29,7 +29,7 @@ std::string read_endpoint(const json_reader& from) {
 std::vector<std::string> read_endpoints(const json_reader& from) {
     if (from.value().is_string()) return {read_endpoint(from)};
     if (!from.value().is_array() || from.value().empty()) {
-        from.unexpected("a URI or a list of URIs", R"(["shm://", "tcp://127.0.0.1:0"])");
+        from.unexpected("a URI, or a list of them", R"(["shm://", "tcp://127.0.0.1:0"])");
     }
     std::vector<std::string> all;
     for (std::size_t i = 0; i < from.value().size(); ++i)
@@ -129,8 +129,9 @@ engine_config read_config(const json_reader& from) {
                         "max_values_bytes", "encoding", "checksum", "drain"},
                        config_example);
     if (!from.has("endpoints")) {
-        from.fail(fmt::format("endpoints is missing, expected a URI or a list of URIs; example: {}",
-                              config_example));
+        from.fail(
+            fmt::format("endpoints is missing, expected a URI, or a list of them; example: {}",
+                        config_example));
     }
     engine_config config;
     engine_options& options = config.options;

@@ -135,7 +135,7 @@ TEST(engine_config, names_with_control_bytes_are_shown_in_what_is_said_of_them) 
     EXPECT_EQ(said("{\"endpoints\": \"shm://\", \"a\\u0000b\": 1}").find("e.json: a\\x00b is not"),
               0u);
     EXPECT_EQ(said("{\"endpoints\": \"shm://\", \"pools\": {\"a\\nb\": {}}}")
-                  .find("e.json: pools.a\\x0ab is served by no stream"),
+                  .find("e.json: no stream serves pools.a\\x0ab"),
               0u);
     engine here{"shm://"};
     try {
@@ -289,31 +289,29 @@ constexpr wrong_config wrong[] = {
     {R"("streams": [{"core": 2}])",
      "streams[0].core is not known, expected one of: name, cpu, pools, scheduler"},
     {R"("streams": [{}, {"pools": ["wrk"]}], "pools": {"work": {}})",
-     "pools.work is served by no stream, expected a stream that lists it; example: \"streams\": "
+     "no stream serves pools.work, expected a stream that lists it; example: \"streams\": "
      "[{}, {\"pools\": [\"work\"]}]"},
     {R"("streams": [{}, {"pools": ["work", "wrk"]}], "pools": {"work": {}})",
      R"(streams[1].pools[1] is "wrk", expected one of pools: work)"},
     {R"("streams": [{"pools": ["w", "w"]}], "pools": {"w": {}})",
      R"(streams[0].pools has "w" twice, expected each pool once; example: ["w"])"},
     {R"("streams": [{"pools": ["w"]}, {"pools": ["w"]}], "pools": {"w": {"kind": "fifo"}})",
-     R"(pools.w.kind is fifo, but 2 streams list the pool, expected a kind for several streams; )"
-     R"(example: "shared_fifo")"},
+     R"(pools.w.kind is fifo, but 2 streams list the pool, expected a kind that )"
+     R"(several streams can serve; example: "shared_fifo")"},
     {R"("streams": [{"name": "w", "pools": ["w"]}], "pools": {"w": {}})",
-     R"(pools and streams have "w" twice, expected a name for one pool, or one stream that has )"
-     R"(its own; example: "io")"},
+     R"(pools and streams use the name "w" twice, expected unique names; example: "io")"},
     {R"("streams": [{"name": "a"}, {"name": "a"}])",
-     R"(pools and streams have "a" twice, expected a name for one pool, or one stream that has )"
-     R"(its own; example: "io")"},
+     R"(pools and streams use the name "a" twice, expected unique names; example: "io")"},
     {R"("pools": ["a"])",
      R"(pools is ["a"], expected an object of pools by name; example: {"io": {"kind": "fifo"}})"},
     {R"("pools": {"a": {"kind": "fast"}})",
      R"(pools.a.kind is "fast", expected one of "shared_fifo", "fifo", "lifo", "priority", )"
      R"("work_stealing"; example: "shared_fifo")"},
     {R"("handlers": "x", "name": "e")",
-     R"(handlers is "x", expected one of: e; or nothing, for the first stream's)"},
+     R"(handlers is "x", expected one of: e; or empty, for the first stream's pool)"},
     {R"("handlers": "e", "name": "e", "progress": {"by": "own_stream"})",
-     R"(handlers is "e", which the first stream serves, expected a pool of another, as )"
-     R"(progress.by is own_stream; example: "streams": [{}, {"name": "work"}], "handlers": "work")"},
+     R"(handlers is "e", which the first stream serves, expected a pool of another stream, )"
+     R"(as progress.by is own_stream; example: "streams": [{}, {"name": "work"}], "handlers": "work")"},
     {R"("progress": {"by": "magic"})",
      R"(progress.by is "magic", expected one of "shared", "own_stream", "caller"; )"
      R"(example: "shared")"},
@@ -328,7 +326,7 @@ constexpr wrong_config wrong[] = {
     {R"("drain": "99999999s")",
      R"(drain is "99999999s", expected a time in ns, us, ms or s; example: "500ms")"},
     {R"("ports": {"silence_limit": "0s"})",
-     R"(ports.silence_limit is "0s", expected more than nothing; example: "5s")"},
+     R"(ports.silence_limit is "0s", expected a positive duration; example: "5s")"},
     {R"("max_running": 1.5)",
      "max_running is 1.5, expected a number from 0 to 1125899906842624; example: 16384"},
 };

@@ -44,12 +44,13 @@ TEST(engine, what_it_has_one_of_is_said_to_be_there_only_where_it_is) {
     const error there = define_as(fine, [] {});
     EXPECT_EQ(there.code(), errc::invalid);
     EXPECT_STREQ(there.what(),
-                 "this engine has a thing already, expected one for each engine: use that one, or "
-                 "make another engine");
+                 "this engine already has a thing, expected at most one per engine: use that one, "
+                 "or create another engine");
     const std::string too_long(256, 'n');
     const error other = define_as(detail::library_name{too_long}, [] {});
     EXPECT_EQ(other.code(), errc::invalid);
-    EXPECT_STREQ(other.what(), "a procedure's name has 1 to 255 bytes, not 256; example: \"sum\"");
+    EXPECT_STREQ(other.what(),
+                 "the procedure name has 256 bytes, expected 1 to 255; example: \"sum\"");
 }
 
 TEST(engine, an_address_of_a_transport_it_has_no_port_for_is_unsupported) {

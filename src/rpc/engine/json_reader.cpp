@@ -92,8 +92,8 @@ void json_reader::expect_object(std::initializer_list<std::string_view> keys,
     if (!value_.is_object()) unexpected("an object", example);
     for (const auto& [key, ignored] : value_.items()) {
         if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-        fail(fmt::format("unknown key {}{}{}, expected one of: {}", path_, path_.empty() ? "" : ".",
-                         key, fmt::join(keys, ", ")));
+        fail(fmt::format("{}{}{} is not known, expected one of: {}", path_,
+                         path_.empty() ? "" : ".", key, fmt::join(keys, ", ")));
     }
 }
 

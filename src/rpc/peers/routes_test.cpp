@@ -74,11 +74,11 @@ TEST(routes, several_addresses_of_an_engine_name_one_peer) {
     EXPECT_EQ(there.address(), "loop://a");
     EXPECT_EQ(t.twice(there, 21).value(), 42);
     EXPECT_EQ(there.explain(),
-              "loop://a is used (in this process): the best of 2 that work; loop://b (works too, "
+              "loop://a is used (in this process): the best of 2 that work; loop://b (also works, "
               "in this process)");
     EXPECT_EQ(t.find({"loop://b", "loop://a", "loop://b"}).address(), "loop://b");
     EXPECT_EQ(t.client.lookup("loop://client").explain(),
-              "this engine itself: messages to it take no transport");
+              "this engine itself: messages to it use no transport");
     EXPECT_TRUE(t.find({"loop://client"}).is_self());
 }
 
@@ -103,7 +103,7 @@ TEST(routes, an_address_of_another_engine_is_not_used) {
     const peer there = t.find({"loop://a", "loop://other"});
     EXPECT_EQ(there.explain(),
               "loop://a is used (in this process): the best of 1 that works; loop://other (another "
-              "engine answers there)");
+              "engine answers at this address)");
     t.lose("a");
     EXPECT_EQ(t.twice(there, 1).code(), errc::disconnected);
 }
@@ -137,14 +137,13 @@ TEST(routes, addresses_where_nobody_is_are_left_out_and_no_loss_is_told) {
     const auto watch = t.client.on_peer_lost([&](const peer&, status) { ++told; });
     const peer there = t.find({"loop://nobody", "loop://b"});
     EXPECT_EQ(there.address(), "loop://b");
-    EXPECT_NE(there.explain().find("; loop://nobody (nobody answers there)"), std::string::npos)
+    EXPECT_NE(there.explain().find("; loop://nobody (no answer)"), std::string::npos)
         << there.explain();
     const error why = error_of([&] { t.find({"loop://nobody", "tcp://127.0.0.1:1"}); });
     EXPECT_EQ(why.code(), errc::unreachable);
     EXPECT_STREQ(why.what(),
-                 "none of the addresses leads to an engine that may be meant: loop://nobody "
-                 "(nobody answers there), tcp://127.0.0.1:1 (no port of this engine speaks tcp, "
-                 "only loop)");
+                 "none of the addresses leads to the engine: loop://nobody (no answer), "
+                 "tcp://127.0.0.1:1 (no port of this engine speaks tcp, only loop)");
     EXPECT_EQ(told, 0);
 }
 
@@ -177,7 +176,7 @@ TEST(routes, a_silent_address_holds_the_answer_up_for_a_moment_only) {
     // It may still connect, and then becomes another path.
     t.net.heal("a");
     t.net.run_until_idle();
-    EXPECT_NE(there.explain().find("loop://a (works too"), std::string::npos) << there.explain();
+    EXPECT_NE(there.explain().find("loop://a (also works"), std::string::npos) << there.explain();
     t.lose("b");
     EXPECT_EQ(t.twice(there, 2).value(), 4);
     EXPECT_LT(t.net.now() - begun, 60s);
@@ -203,7 +202,7 @@ TEST(routes, when_a_way_is_lost_calls_take_the_next_and_the_peer_is_lost_with_th
     EXPECT_EQ(told, (std::vector<std::pair<peer, errc>>{{there, errc::disconnected}}));
     EXPECT_EQ(told_there.size(), 2u) << "each way that the client came by, once";
     EXPECT_EQ(t.twice(there, 1).code(), errc::disconnected);
-    EXPECT_EQ(there.explain(), "no way leads there any more: look its addresses up again");
+    EXPECT_EQ(there.explain(), "no path to the peer is left: look up its addresses again");
     // Again, with new names.
     const peer again = t.find();
     EXPECT_FALSE(again == there);
@@ -308,7 +307,7 @@ TEST(routes, names_outlive_the_engine_that_is_stopped) {
     two_ways t;
     const peer there = t.find();
     t.client.stop();
-    EXPECT_EQ(there.explain(), "no way leads there any more: look its addresses up again");
+    EXPECT_EQ(there.explain(), "no path to the peer is left: look up its addresses again");
 }
 
 /// A client that moves bytes from and to the server's memory.

@@ -195,7 +195,7 @@ TEST(rpc_wire, credits_and_releases_come_back) {
     ASSERT_STREQ(parse(all, parsed), nullptr);
     EXPECT_EQ(parsed.body.size(), 16u);
     all.resize(release_bytes + 15);
-    EXPECT_STREQ(parse(all, parsed), "it has the wrong length");
+    EXPECT_STREQ(parse(all, parsed), "wrong length");
 }
 
 TEST(rpc_wire, ids_differ_by_name_and_by_signature) {

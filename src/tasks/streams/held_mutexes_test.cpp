@@ -53,7 +53,7 @@ TEST_F(held_mutexes, across_a_yield_are_reported_with_the_name_and_the_place) {
         },
         {.name = "keeper"});
     ASSERT_EQ(said.size(), 1u);
-    EXPECT_TRUE(says(0, "holds a mutex")) << said[0];
+    EXPECT_TRUE(says(0, "holds a system mutex")) << said[0];
     EXPECT_TRUE(says(0, "ult=keeper to=yield held=1 where=")) << said[0];
     EXPECT_TRUE(says(0, "held_mutexes_test+0x")) << said[0];
 }

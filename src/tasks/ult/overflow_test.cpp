@@ -87,8 +87,7 @@ TEST(stack_overflow, is_reported_with_the_name_of_the_ult_and_the_size_of_its_st
         end.says("amalgam: ULT 'deep thought' overflowed its stack of 123456 bytes, at "
                  "address 0x"))
         << end.said;
-    EXPECT_TRUE(end.says(": give it more with ult_options::stack_bytes, or recurse less deeply\n"))
-        << end.said;
+    EXPECT_TRUE(end.says(": raise ult_options::stack_bytes, or recurse less deeply\n")) << end.said;
 }
 
 // As ult_options documents.

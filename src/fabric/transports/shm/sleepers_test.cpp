@@ -77,7 +77,7 @@ TEST(shm_sleepers, peer_that_stands_still_while_it_reads_is_waited_for_once) {
     region target = here.end().open_region(memory, access::read_write).value();
     region other = here.end().open_region(memory, access::read_write).value();
     region last = here.end().open_region(memory, access::read_write).value();
-    const watched_log said("stood still");
+    const watched_log said("stalled while it copied");
     peer.words().touched.store(shm_touched::region(target.key().region, false));
     peer.words().touching.fetch_add(1);
     target = region();
@@ -101,7 +101,7 @@ TEST(shm_sleepers, peer_that_says_for_ever_that_it_writes_is_waited_for_once) {
     std::vector<std::byte> memory(64);
     region target = here.end().open_region(memory, access::read_write).value();
     region other = here.end().open_region(memory, access::read_write).value();
-    const watched_log said("stood still");
+    const watched_log said("stalled while it copied");
     peer.words().touched.store(shm_touched::region(target.key().region, true));
     peer.words().touching.fetch_add(1);
     target = region();  // Its process, which is ours, is not stopped.
@@ -127,7 +127,7 @@ TEST(shm_sleepers, peer_that_stands_still_while_it_reads_an_offer_is_dropped) {
     move_until({&here}, [&] { return !here.tags.empty(); });
     peer.words().touched.store(shm_touched::offer(1));
     peer.words().touching.fetch_add(1);
-    const watched_log said("stood still");
+    const watched_log said("stalled while it copied");
     sources[0] = region();
     EXPECT_EQ(said.lines, 0) << "the peer reads the other one";
     sources[1] = region();
@@ -174,7 +174,7 @@ struct shm_stopped_writer : testing::Test {
 };
 
 TEST_F(shm_stopped_writer, holds_up_its_region_until_it_goes_on_and_no_other) {
-    const watched_log said("holds up", [&] { writer.thaw(); });
+    const watched_log said("was stopped while it wrote", [&] { writer.thaw(); });
     other = region();
     EXPECT_EQ(said.lines, 0);
     target = region();
@@ -192,7 +192,7 @@ TEST_F(shm_stopped_writer, is_known_after_the_end_of_its_connection) {
     here.end().close(here.from);
     while (here.progress() > 0) {
     }
-    const watched_log said("holds up", [&] { writer.thaw(); });
+    const watched_log said("was stopped while it wrote", [&] { writer.thaw(); });
     other = region();
     EXPECT_EQ(said.lines, 0);
     target = region();
@@ -202,7 +202,7 @@ TEST_F(shm_stopped_writer, is_known_after_the_end_of_its_connection) {
 }
 
 TEST_F(shm_stopped_writer, holds_up_nothing_once_it_is_killed) {
-    const watched_log said("holds up", [&] { writer.kill(); });
+    const watched_log said("was stopped while it wrote", [&] { writer.kill(); });
     target = region();
     EXPECT_EQ(said.lines, 1);
     EXPECT_EQ(memory.bytes()[0], std::byte{0});

@@ -80,17 +80,17 @@ TEST(binding, an_interface_without_an_address_is_named) {
 
 TEST(binding, options_and_bare_link_local_addresses_are_refused) {
     says(complaint("tcp://10.0.0.5:1?speed=9", errc::invalid), "\"speed\"");
-    says(complaint("tcp://[fe80::5]:1", errc::invalid), "needs its interface");
+    says(complaint("tcp://[fe80::5]:1", errc::invalid), "needs an interface");
 }
 
 TEST(binding, explains_in_one_sentence_what_was_chosen) {
     EXPECT_EQ(explain_binding(chosen("tcp://eth0:7000"),
                               advertise(*chosen("tcp://eth0:7000").listen, machine)),
-              "listens at tcp://10.0.0.5:7000, the IPv4 address of eth0; connections leave from "
-              "10.0.0.5 by eth0");
-    EXPECT_EQ(explain_binding(chosen("tcp://"), {}),
-              "does not listen, since the URI names no host; connections leave as the routing "
-              "table says");
+              "listens on tcp://10.0.0.5:7000, the IPv4 address of eth0; outgoing connections use "
+              "10.0.0.5 on eth0");
+    EXPECT_EQ(
+        explain_binding(chosen("tcp://"), {}),
+        "does not listen, as the URI names no host; outgoing connections follow the routing table");
 }
 
 std::string refusal(const std::string& where, errc code) {
@@ -105,12 +105,12 @@ TEST(tcp_opening, a_port_in_use_is_said_with_a_way_out) {
     const std::string sentence = refusal(other.address(), errc::in_use);
     says(sentence, "is in use");
     says(sentence, std::to_string(*uri::parse(other.address()).port));
-    says(sentence, "0 for any free one");
+    says(sentence, "0 for any free port");
 }
 
 TEST(tcp_opening, an_address_of_another_machine_is_answered_with_our_own) {
     const std::string sentence = refusal("tcp://192.0.2.77:0", errc::invalid);
-    says(sentence, "192.0.2.77 is not an address of this machine");
+    says(sentence, "192.0.2.77 is not an address of this host");
     says(sentence, "127.0.0.1");
 }
 

@@ -38,8 +38,8 @@ std::string refusal(const std::string& where) {
 TEST(ucx_transport, protocol_that_the_machine_lacks_is_refused_with_those_it_has) {
     const std::string told = refusal("ucx+gdr_copy://127.0.0.1:0");
     EXPECT_TRUE(contains(told,
-                         "uri \"ucx+gdr_copy://127.0.0.1:0\": UCX finds no device for "
-                         "\"gdr_copy\" on this machine; it has: all, shm, "))
+                         "uri \"ucx+gdr_copy://127.0.0.1:0\": UCX finds no device for \"gdr_copy\" "
+                         "on this host; available: all, shm, "))
         << told;
     EXPECT_TRUE(contains(told, "tcp; example: ucx+tcp://127.0.0.1:0")) << told;
 }
@@ -127,8 +127,8 @@ TEST(ucx_transport, child_of_a_process_that_uses_ucx_is_refused_with_what_to_do)
         tcp_test_port one = open_here(where), other = open_here(where);
         one.end.reset();
         EXPECT_TRUE(contains(refusal_in_a_child(where),
-                             "UCX was in use when this process was forked, and does not work in "
-                             "it; fork before a port of UCX's is opened, or when all are closed"));
+                             "UCX was in use when this process was forked and does not work in the "
+                             "child; fork before opening a ucx port, or after closing all"));
         EXPECT_EQ(refusal(where), "opened");
         other.end.reset();
         EXPECT_EQ(refusal_in_a_child(where), "opened");
