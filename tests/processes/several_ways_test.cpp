@@ -189,7 +189,7 @@ TEST(several_ways, on_one_host_shared_memory_is_used_and_a_killed_server_is_lost
     client.line().say(addresses);
     const std::string explained = client.line().hear();
     EXPECT_EQ(explained.rfind("shm://", 0), 0u) << explained;
-    EXPECT_NE(explained.find("works too, over the network"), std::string::npos) << explained;
+    EXPECT_NE(explained.find("also works, over the network"), std::string::npos) << explained;
     const std::string shm = words_of(addresses)[1];
     for (const char* order : {"pull", "push"}) {
         client.line().say(order);

@@ -136,7 +136,7 @@ TEST(tool_inject, without_a_command_of_its_own_says_which_there_are) {
 
 TEST(tool_inject, an_unknown_processor_is_told_which_there_are_by_their_names) {
     const auto got = amalgam_tool("inject build x.cpp --processor mips");
-    EXPECT_TRUE(has(got.output, "no processor \"mips\", expected x86-64 or aarch64;"))
+    EXPECT_TRUE(has(got.output, "unknown processor \"mips\", expected x86-64 or aarch64;"))
         << got.output;
     EXPECT_FALSE(has(got.output, "->")) << got.output;
     EXPECT_FALSE(has(amalgam_tool("inject build --help").output, "->"));
@@ -164,7 +164,7 @@ TEST(tool_ping_several, addresses_of_one_engine_tells_which_is_used_and_why) {
     const auto got = amalgam_tool("ping " + all[0] + " " + all[1] + " --count 2 --interval 0");
     EXPECT_EQ(got.code, 0) << got.output;
     EXPECT_TRUE(has(got.output, all[1] + " is used (on this host")) << got.output;
-    EXPECT_TRUE(has(got.output, all[0] + " (works too, over the network")) << got.output;
+    EXPECT_TRUE(has(got.output, all[0] + " (also works, over the network")) << got.output;
     EXPECT_TRUE(has(got.output, all[1] + ": call 2:")) << got.output;
 }
 

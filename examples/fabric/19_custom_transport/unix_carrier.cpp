@@ -81,7 +81,7 @@ unix_carrier::unix_carrier(std::string path)
     : path_(std::move(path)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       buffer_(std::make_unique<std::byte[]>(packet_bytes)) {
-    if (!epoll_) fail(errc::no_memory, path_, "no descriptor is left");
+    if (!epoll_) fail(errc::no_memory, path_, "out of file descriptors");
     if (path_.empty()) return;
     listener_ = listen_at(path_);
     watch(listener_.get(), nullptr, EPOLLIN);
@@ -96,8 +96,7 @@ std::string unix_carrier::address() const {
 }
 
 std::string unix_carrier::explain() const {
-    return listener_ ? "listens at the path " + path_
-                     : "does not listen, since the URI names no path";
+    return listener_ ? "listens at the path " + path_ : "does not listen, as the URI names no path";
 }
 
 result<std::string> unix_carrier::canonical(std::string_view address) const {

@@ -262,8 +262,8 @@ TEST_P(fastflow, an_item_that_cannot_be_read_fails_both_ends_with_its_words) {
     run(source, to).get();
     reading.get();
     EXPECT_EQ(sink.count, 700u);
-    EXPECT_EQ(there.sentence(), "an item cannot be read: not this one");
-    EXPECT_NE(here.sentence().find("failed: an item cannot be read"), std::string::npos)
+    EXPECT_EQ(there.sentence(), "cannot decode an item: not this one");
+    EXPECT_NE(here.sentence().find("failed: cannot decode an item"), std::string::npos)
         << here.sentence();
 }
 

@@ -466,7 +466,7 @@ TEST(thrown, a_caller_reads_what_was_thrown) {
         return f.in_client([&] { return f.call<void()>(procedure).try_call(); }).sentence();
     };
     EXPECT_NE(told("runtime").find("too blue"), std::string::npos);
-    EXPECT_NE(told("int").find("the handler threw something that is no std::exception"),
+    EXPECT_NE(told("int").find("the handler threw an exception not derived from std::exception"),
               std::string::npos);
     EXPECT_NE(told("own").find("no such colour"), std::string::npos);
     EXPECT_NE(told("empty").find("an exception without a message"), std::string::npos);
