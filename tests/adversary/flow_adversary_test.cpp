@@ -357,7 +357,7 @@ private:
         EXPECT_TRUE(why.find("group ") != std::string::npos ||
                     why.find("node ") != std::string::npos || why.find("loop") != std::string::npos)
             << all_[i].label << " names nobody: " << why;
-        const std::string rules = " breaks the rules";
+        const std::string rules = " violated the protocol";
         if (const std::size_t at = why.find(rules); at != std::string::npos && !liar_poses) {
             EXPECT_TRUE(why.substr(0, at).ends_with("group " + all_[liar_].label))
                 << "another is blamed: " << why;

@@ -68,7 +68,7 @@ private:
 template <typename In, typename Out>
 class accelerator {
     static_assert(!std::is_void_v<In> && !std::is_void_v<Out>,
-                  "an accelerator's block takes items and gives results");
+                  "an accelerator's block must take items and return results");
 
 public:
     /// Adds the nodes "offload" and "collect" around `work` to `g`, and starts the run.

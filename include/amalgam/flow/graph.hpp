@@ -27,13 +27,14 @@ namespace detail {
 template <typename Given, typename Taken>
 constexpr bool fits() {
     static_assert(!std::is_void_v<Given>,
-                  "a sink gives nothing: it is the last of a pipeline, or of combine()");
-    static_assert(!std::is_void_v<Taken>,
-                  "a source takes nothing: it is the first of a pipeline, or of combine()");
-    static_assert(std::is_void_v<Given> || std::is_void_v<Taken> || std::is_same_v<Given, Taken>,
-                  "blocks that do not fit: one gives items of the first type of this fits<>, and "
-                  "the next one takes the second, expected the same type; a stage between them "
-                  "can turn one into the other");
+                  "a sink has no output: it must be the last block of a pipeline, or of combine()");
+    static_assert(
+        !std::is_void_v<Taken>,
+        "a source has no input: it must be the first block of a pipeline, or of combine()");
+    static_assert(
+        std::is_void_v<Given> || std::is_void_v<Taken> || std::is_same_v<Given, Taken>,
+        "blocks with different item types: one outputs the first type of this fits<>, and the next "
+        "one takes the second; a stage between them can convert one into the other");
     return true;
 }
 
@@ -123,9 +124,9 @@ public:
     auto add(std::string_view name, Arguments&&... arguments) {
         static_assert(
             detail::source_node<Node> || detail::stage_node<Node> || detail::sink_node<Node>,
-            "a node derives from source<Out> and has void generate(outlet<Out>&), from "
-            "stage<In, Out> and has void process(In, outlet<Out>&), or from sink<In> "
-            "and has void consume(In)");
+            "a node must derive from source<Out> and have void generate(outlet<Out>&), from "
+            "stage<In, Out> and have void process(In, outlet<Out>&), or from sink<In> and have "
+            "void consume(In)");
         using in = typename Node::input_type;
         using out = typename Node::output_type;
         auto body =
@@ -143,7 +144,7 @@ public:
     template <typename Out, typename Function>
     block<void, Out> add_source(std::string_view name, Function function) {
         static_assert(std::invocable<Function&, outlet<Out>&>,
-                      "a source's function takes an outlet<Out>&");
+                      "a source's function must take an outlet<Out>&");
         return add<detail::function_source<Out, Function>>(name, std::move(function));
     }
     /// Adds a stage that calls `function(In)` and sends the result, or calls `function(In,
@@ -152,13 +153,13 @@ public:
     block<In, Out> add_stage(std::string_view name, Function function) {
         static_assert(
             std::invocable<Function&, In&&, outlet<Out>&> || std::invocable<Function&, In&&>,
-            "a stage's function takes an In, and perhaps an outlet<Out>&");
+            "a stage's function must take an In, and optionally an outlet<Out>&");
         return add<detail::function_stage<In, Out, Function>>(name, std::move(function));
     }
     /// Adds a sink that calls `function(In)` for every item.
     template <typename In, typename Function>
     block<In, void> add_sink(std::string_view name, Function function) {
-        static_assert(std::invocable<Function&, In&&>, "a sink's function takes an In");
+        static_assert(std::invocable<Function&, In&&>, "a sink's function must take an In");
         return add<detail::function_sink<In, Function>>(name, std::move(function));
     }
 
@@ -211,7 +212,7 @@ public:
     template <typename Node, typename... Arguments>
     auto add_ordered_farm(const std::string& name, std::size_t workers,
                           const Arguments&... arguments) {
-        static_assert(detail::stage_node<Node>, "the workers of an ordered farm are stages");
+        static_assert(detail::stage_node<Node>, "the workers of an ordered farm must be stages");
         return ordered<detail::ordered_worker<Node>, typename Node::output_type>(
             name, add<detail::number_items<typename Node::input_type>>(name + ".emitter"), workers,
             arguments...);
@@ -246,7 +247,7 @@ public:
     block<In, Out> feedback(const block<In, Out>& body, Again again) {
         if constexpr (detail::fits<Out, In>()) {
             static_assert(std::is_invocable_r_v<bool, const Again&, const Out&>,
-                          "feedback() takes a function of an item that returns bool");
+                          "feedback() needs a function that takes an item and returns bool");
             core().loop(body.part_,
                         std::make_shared<const std::function<bool(const Out&)>>(std::move(again)));
         }

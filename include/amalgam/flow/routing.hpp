@@ -60,7 +60,7 @@ std::uint64_t hash_of_key(const Key& key) noexcept {
         return fnv1a(std::string_view(key));
     } else {
         static_assert(std::is_integral_v<Key> || std::is_enum_v<Key>,
-                      "a key is a whole number, an enum or text");
+                      "a key must be an integer, an enum or a string");
         // Spreads neighboring numbers over different workers, even for a power of two of them.
         return mix(static_cast<std::uint64_t>(key) + 0x9e3779b97f4a7c15u);
     }
@@ -90,7 +90,7 @@ struct key_policy {
 
     template <typename T>
     std::shared_ptr<const routing_core> for_items() const {
-        static_assert(std::invocable<const Key&, const T&>, "by_key() takes a function of an item");
+        static_assert(std::invocable<const Key&, const T&>, "by_key() needs a function of an item");
         return std::make_shared<chosen_routing<T>>(
             [of = key](const T& item, std::size_t workers) -> std::size_t {
                 return hash_of_key(of(item)) % workers;
@@ -105,7 +105,7 @@ struct choice_policy {
     template <typename T>
     std::shared_ptr<const routing_core> for_items() const {
         static_assert(std::is_invocable_r_v<std::size_t, const Choose&, const T&, std::size_t>,
-                      "route_by() takes a function of an item and the number of workers");
+                      "route_by() needs a function of an item and the number of workers");
         return std::make_shared<chosen_routing<T>>(choose);
     }
 };

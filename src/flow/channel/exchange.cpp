@@ -19,7 +19,7 @@ template <typename Map>
 auto& edge_of(Map& edges, std::uint32_t edge) {
     auto found = edges.find(edge);
     if (found == edges.end())
-        throw error(errc::invalid, fmt::format("edge {} does not cross to here", edge));
+        throw error(errc::invalid, fmt::format("edge {} does not lead to this process", edge));
     return found->second;
 }
 
@@ -149,14 +149,13 @@ void exchange::take_join(const std::string& graph, seat who) {
     companion& one = find(who, true);
     {
         std::unique_lock hold(lock_);
-        if (closed_) throw error(errc::closed, "its run has ended");
+        if (closed_) throw error(errc::closed, "the run has ended");
         const peer from = call_context::current().from();
         if (std::exchange(one.joined, true)) {
             if (one.at == from) return;  // A retry after a lost answer.
-            throw error(errc::denied,
-                        fmt::format("group {} has joined group {} before, from {}, expected one "
-                                    "process of that name",
-                                    one.label, label(here_), one.at.address()));
+            throw error(errc::denied, fmt::format("group {} has already joined group {} from {}, "
+                                                  "expected only one process of that name",
+                                                  one.label, label(here_), one.at.address()));
         }
         one.at = from;
         joined_.notify_all();
@@ -171,8 +170,8 @@ void exchange::take_batch(std::uint32_t edge, std::uint32_t replica, std::uint64
     // The loop has ended, so nobody would take the item: a premature end must not lose it silently.
     if (in.back_in != nullptr && in.back_in->is_over())
         part_.fail({{{errc::mismatch},
-                     fmt::format("an item came back from group {} into a loop that was said to "
-                                 "have ended, expected all groups to count what is in it",
+                     fmt::format("group {} sent an item back into a loop that has already ended, "
+                                 "expected every group to count the items in it",
                                  from.label)}});
     receiver::consumed so_far;
     try {
@@ -198,16 +197,18 @@ void exchange::take_credit(std::uint32_t edge, std::uint32_t replica, std::uint6
 const exchange::companion& exchange::caller(seat who, bool sends_to_us) const {
     const companion& one = find(who, sends_to_us);
     if (one.at == call_context::current().from()) return one;
-    throw error(errc::denied,
-                fmt::format("this is not group {}, which has joined from elsewhere, or not yet",
-                            one.label));
+    throw error(
+        errc::denied,
+        fmt::format(
+            "this is not group {}, which has not joined yet or has joined from another address",
+            one.label));
 }
 
 /// It sent something impossible, so nothing else from it can be trusted.
 void exchange::blame(const companion& one, const error& wrong) {
     if (wrong.code() != errc::invalid) return;  // Just the end of the run here.
     part_.fail({{{errc::mismatch},
-                 fmt::format("group {} breaks the rules of the run: {}", one.label, wrong.what())},
+                 fmt::format("group {} violated the protocol: {}", one.label, wrong.what())},
                 true});
 }
 
@@ -260,13 +261,15 @@ void exchange::join(companion& one, const std::string& address, clock::time_poin
 
 void exchange::fail_to_join(const companion& one, const std::string& address, const failure& why) {
     auto limit = std::chrono::duration<double>(options_.join_limit).count();
-    part_.fail({{why.what, may_come(why.what.code)
-                               ? fmt::format("group {} did not answer at {} within {} s ({}), "
-                                             "expected it to be started",
-                                             one.label, address, limit, why.sentence)
-                               : fmt::format("group {} at {} cannot be joined: {}", one.label,
-                                             address, why.sentence)},
-                true});
+    part_.fail(
+        {{why.what,
+          may_come(why.what.code)
+              ? fmt::format(
+                    "group {} did not answer at {} within {} s ({}), expected it to be running",
+                    one.label, address, limit, why.sentence)
+              : fmt::format("group {} at {} cannot be joined: {}", one.label, address,
+                            why.sentence)},
+         true});
 }
 
 void exchange::expect_senders(clock::time_point deadline) {
@@ -278,7 +281,7 @@ void exchange::expect_senders(clock::time_point deadline) {
         auto limit = std::chrono::duration<double>(options_.join_limit).count();
         hold.unlock();
         part_.fail({{{errc::timed_out},
-                     fmt::format("group {} did not join within {} s, expected it to be started",
+                     fmt::format("group {} did not join within {} s, expected it to be running",
                                  one->label, limit)},
                     true});
         return;
@@ -306,7 +309,7 @@ void exchange::watch(companion& one) {
         }
         if (one.last_words.what.ok() && exchanges_with(one))
             one.last_words = {{errc::disconnected},
-                              "it says that its run is over before all items were exchanged"};
+                              "it reported the end of its run before all items were exchanged"};
         if (!one.last_words.what.ok() && exchanges_with(one)) lose(one, one.last_words);
         one.gone.set();
     });
@@ -365,11 +368,11 @@ void exchange::feel_pulses() {
 void exchange::lose(const companion& one, const failure& why) {
     constexpr std::size_t most_words = 4096;
     bool it_failed = why.what == errc::handler_failed;  // It said so before it ended.
-    part_.fail(
-        {{why.what, it_failed ? fmt::format("group {} failed: {}", one.label,
-                                            why.sentence.substr(0, most_words))
-                              : fmt::format("group {} is lost ({})", one.label, why.sentence)},
-         true});
+    part_.fail({{why.what, it_failed ? fmt::format("group {} failed: {}", one.label,
+                                                   why.sentence.substr(0, most_words))
+                                     : fmt::format("lost contact with group {} ({})", one.label,
+                                                   why.sentence)},
+                true});
 }
 
 void exchange::lose_after_last_words(companion& one, const failure& why) {
@@ -397,8 +400,8 @@ void exchange::close() {
 exchange::companion& exchange::find(seat who, bool sends_to_us) const {
     for (auto& one : companions_)
         if (one->who == who && one->sends_to_us == sends_to_us) return *one;
-    throw error(errc::invalid,
-                fmt::format("group {} replica {} does not send to here", who.group, who.replica));
+    throw error(errc::invalid, fmt::format("group {} replica {} does not send to this process",
+                                           who.group, who.replica));
 }
 
 std::string exchange::label(seat who) const {

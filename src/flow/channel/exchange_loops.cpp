@@ -118,8 +118,8 @@ bool exchange::is_watched(shared_loop& loop, clock::duration pause) {
                         : 2 * std::min<clock::duration>(options_.join_limit, year);
     if (++loop.looks_in_vain * pause < longest) return true;
     part_.fail({{{errc::disconnected},
-                 fmt::format("group {} has not asked for {} s whether a loop has ended, expected "
-                             "its first process to find that out",
+                 fmt::format("group {} has not checked for {} s whether a loop has ended, expected "
+                             "its first process to detect it",
                              label({loop.groups.front(), 0}),
                              std::chrono::duration<double>(longest).count())},
                 true});
@@ -128,11 +128,12 @@ bool exchange::is_watched(shared_loop& loop, clock::duration pause) {
 
 void exchange::fail_to_watch(const shared_loop& loop, const std::string& address,
                              const failure& why) {
-    part_.fail({{why.what,
-                 fmt::format("the process at {} cannot be asked whether its part of a "
-                             "loop has ended ({}), expected that the first process of "
-                             "group {} reaches all that have a part of it",
-                             address, why.sentence, graph_.group_names()[loop.groups.front()])}});
+    part_.fail(
+        {{why.what,
+          fmt::format(
+              "cannot ask the process at {} whether its part of a loop has ended ({}), expected "
+              "the first process of group {} to reach every process with a part of the loop",
+              address, why.sentence, graph_.group_names()[loop.groups.front()])}});
 }
 
 void exchange::end_everywhere(const shared_loop& loop, const std::vector<std::string>& all) {
@@ -151,9 +152,9 @@ void exchange::end_everywhere(const shared_loop& loop, const std::vector<std::st
             // companions report that.
             if (told || has_left(told.code())) break;
             if (told.code() == errc::timed_out && !over_here_.is_set()) continue;
-            part_.fail({{told.code(), fmt::format("the process at {} could not be told that a loop "
-                                                  "has ended ({})",
-                                                  address, told.sentence())},
+            part_.fail({{told.code(),
+                         fmt::format("cannot tell the process at {} that a loop has ended ({})",
+                                     address, told.sentence())},
                         true});
             break;
         }

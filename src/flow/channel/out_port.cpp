@@ -17,15 +17,16 @@ void throw_no_worker(std::size_t chosen, std::size_t workers) {
 }
 
 void throw_twice(std::uint64_t number) {
-    throw error(
-        errc::internal,
-        fmt::format("result number {} of an ordered farm came twice, expected each once", number));
+    throw error(errc::internal,
+                fmt::format("result number {} of an ordered farm arrived twice, expected each once",
+                            number));
 }
 
 void throw_missing(std::uint64_t number, std::size_t held) {
-    throw error(errc::internal, fmt::format("the items have ended, but result number {} of an "
-                                            "ordered farm never came, for which {} later ones wait",
-                                            number, held));
+    throw error(errc::internal,
+                fmt::format("the items have ended, but result number {} of an ordered farm never "
+                            "arrived; {} later results wait for it",
+                            number, held));
 }
 
 void throw_loop_over() {

@@ -265,8 +265,9 @@ void part::run_one(running_node& node) noexcept {
                fmt::format("the node \"{}\" failed: {}", about.name, text_of(thrown))}});
     } catch (...) {
         fail({{{errc::handler_failed},
-               fmt::format("the node \"{}\" failed: it threw something that is no std::exception",
-                           about.name)}});
+               fmt::format(
+                   "the node \"{}\" failed: it threw an exception that is not a std::exception",
+                   about.name)}});
     }
     if (node.ended.load() == 0) node.ended.store(cycles());
     for (const inlet& in : node.ends.in)

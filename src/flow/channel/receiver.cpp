@@ -20,7 +20,7 @@ std::uint64_t weight_of(const channel_in::batch& one) noexcept {
 }
 
 [[noreturn]] void throw_closed() {
-    throw error(errc::closed, "the run has ended here: nothing more is taken");
+    throw error(errc::closed, "the run has ended in this process, which accepts no more items");
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ std::uint64_t weight_of(const channel_in::batch& one) noexcept {
 void throw_bad_batch(std::string_view why) {
     throw error(errc::mismatch,
                 fmt::format("a batch of items cannot be read ({}), expected what serialize() "
-                            "wrote: does it read and write the same members?",
+                            "wrote; check that it reads and writes the same members",
                             why));
 }
 
@@ -40,7 +40,7 @@ bool receiver::next(batch& into) {
         const counted_wait counted(clock_);
         changed_.wait(hold, ready);
     }
-    if (stopped_) throw error(errc::canceled, "the run is being stopped: return");
+    if (stopped_) throw error(errc::canceled, "the run is being stopped; return");
     if (first_ == nullptr) return false;
     take_first(into);
     return true;
@@ -49,7 +49,7 @@ bool receiver::next(batch& into) {
 receiver::found receiver::try_next(batch& into) {
     std::unique_lock hold(lock_);
     give_back_held();
-    if (stopped_) throw error(errc::canceled, "the run is being stopped: return");
+    if (stopped_) throw error(errc::canceled, "the run is being stopped; return");
     if (first_ == nullptr) return all_ended() ? found::end : found::nothing_yet;
     take_first(into);
     return found::batch;
@@ -112,10 +112,11 @@ void receiver::accept(arrival& one, std::uint64_t number) {
     bool known = number < from.expected || from.early.count(number) != 0;
     bool past_the_end = from.ended && number >= from.batches;
     if (known || past_the_end)
-        throw error(errc::invalid,
-                    fmt::format("batch {} cannot be: {} was expected", number, from.expected));
+        throw error(errc::invalid, fmt::format("batch {} is out of sequence, expected batch {}",
+                                               number, from.expected));
     if (one.what.items == 0)
-        throw error(errc::invalid, fmt::format("batch {} has no items, expected some", number));
+        throw error(errc::invalid,
+                    fmt::format("batch {} is empty, expected at least one item", number));
     if (!keeps_) count_held(from, number, one.what);
     if (number != from.expected) {
         from.early.emplace(number, &one);
@@ -137,8 +138,8 @@ void receiver::count_held(link& from, std::uint64_t number, const batch& what) c
     const std::uint64_t items = from.held_items + (is_last ? 0 : what.items - from.last_items);
     if (bytes >= limits_.window_bytes && bytes != 0 && items >= limits_.hungry_items)
         throw error(errc::invalid,
-                    fmt::format("it sends batch {} while {} bytes wait, expected fewer than {} "
-                                "(run_options::window_bytes, the same in every process)",
+                    fmt::format("it sent batch {} while {} bytes were waiting, expected fewer than "
+                                "{} (run_options::window_bytes, the same in every process)",
                                 number, bytes, limits_.window_bytes));
     from.held_bytes += weight_of(what);
     from.held_items += what.items;
@@ -193,12 +194,12 @@ receiver::~receiver() {
 void receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t items) {
     std::unique_lock hold(lock_);
     link& from = checked(sender);
-    if (from.ended) throw error(errc::invalid, "it has ended before");
+    if (from.ended) throw error(errc::invalid, "it has already ended");
     const std::uint64_t came =
         from.early.empty() ? from.expected : std::prev(from.early.end())->first + 1;
     if (batches < came)
-        throw error(errc::invalid,
-                    fmt::format("it ends after {} batches, but number {} came", batches, came - 1));
+        throw error(errc::invalid, fmt::format("it ended after {} batches, but batch {} arrived",
+                                               batches, came - 1));
     // Its last batches may still be in flight.
     from.ended = true;
     from.batches = batches;
@@ -208,7 +209,7 @@ void receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t i
     if (stopped_) throw_closed();  // Even if the last batch was taken: perhaps not completely.
     if (from.consumed_items != items)
         throw error(errc::invalid,
-                    fmt::format("{} items arrived of {}", from.consumed_items, items));
+                    fmt::format("{} of {} items arrived", from.consumed_items, items));
 }
 
 bool receiver::is_open(std::size_t sender) const {

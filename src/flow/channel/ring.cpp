@@ -8,7 +8,7 @@
 namespace amalgam::detail {
 
 void throw_stopped() {
-    throw error(errc::canceled, "the run is being stopped: send no more, and return");
+    throw error(errc::canceled, "the run is being stopped; send no more items and return");
 }
 
 namespace {
@@ -92,7 +92,7 @@ bool ring_core::wait_for_item() {
     give_room_back();
     // Reads closed_ before the last check, so that items pushed earlier come first.
     const auto ready = [this] { return stopped_.load() || closed_.load() || look_for_item(); };
-    constexpr const char* what = "item of a flow queue";
+    constexpr const char* what = "item in a flow queue";
     if (across_streams_)
         consumer_bell_->look_and_wait_until(what, ready);
     else

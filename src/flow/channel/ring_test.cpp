@@ -148,7 +148,7 @@ TEST(ring, says_what_its_ends_wait_for) {
     for (const ult_info& each : list_ults())
         waits[each.name] = each.waits_for;
     EXPECT_EQ(waits["producer"], "room in a flow queue");
-    EXPECT_EQ(waits["consumer"], "item of a flow queue");
+    EXPECT_EQ(waits["consumer"], "item in a flow queue");
     full.stop();
     empty.close();
     stream.run_ready();

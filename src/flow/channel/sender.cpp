@@ -51,8 +51,7 @@ void sender::make_room(std::size_t bytes) {
     std::size_t needed = item_bytes + bytes;
     if (needed > max_item_bytes)
         throw error(errc::too_large,
-                    "an item takes more than 4 GiB, expected less: send it in "
-                    "several items");
+                    "an item takes more than 4 GiB, expected less; split it into several items");
     // Limits copies of an item that grows in small steps.
     if (item_ == begin_) needed = std::min(needed + item_bytes, max_item_bytes);
     std::unique_lock hold(lock_);

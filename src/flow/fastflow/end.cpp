@@ -113,8 +113,8 @@ void fastflow_end::lose(const peer& who, status why) {
 }
 
 failure fastflow_end::loss_of(const far_end& gone, status why) {
-    return {why, fmt::format("{} is lost before the end of the stream ({}): see what it said last, "
-                             "and start all groups again",
+    return {why, fmt::format("lost contact with {} before the end of the stream ({}); see its last "
+                             "output, then start all groups again",
                              gone.name, name(why.code))};
 }
 

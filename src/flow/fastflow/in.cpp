@@ -16,7 +16,8 @@ fastflow_in::fastflow_in(endpoints where, std::size_t senders, std::string type,
       senders_(senders != 0 ? senders : over().addresses().size()),
       type_(std::move(type)) {
     if (over().addresses().empty())
-        throw error(errc::invalid, "a receiver listens: give it an address, as tcp://eth0:7000");
+        throw error(errc::invalid,
+                    "a receiver needs an address to listen on; example: tcp://eth0:7000");
     listen();
     over().define(library_name{fastflow_wire::batch},
                   [this](responder<void> consumed, std::uint64_t number, std::uint32_t items,
@@ -51,8 +52,9 @@ bool fastflow_in::has_all_senders(std::unique_lock<mutex>& hold) {
     const std::size_t joined = links_.size();
     hold.unlock();
     fail({{errc::timed_out},
-          fmt::format("{} of {} senders joined at {} in time: start the others, or expect fewer",
-                      joined, senders_, over().address())});
+          fmt::format(
+              "only {} of {} senders joined at {} in time; start the others, or expect fewer",
+              joined, senders_, over().address())});
     return false;
 }
 
@@ -85,14 +87,13 @@ void fastflow_in::take_join(const std::string& type) {
     const std::lock_guard hold(lock_);
     if (type != type_)
         throw error(errc::mismatch,
-                    fmt::format("its items are {}, expected {}: build both ends for the same type",
+                    fmt::format("its items are {}, expected {}; build both ends for the same type",
                                 type, type_));
     const peer& from = call_context::current().from();
     if (links_.count(from) != 0) return;  // A retry after a lost answer.
     if (links_.size() == senders_ || failed_ || done_)
-        throw error(
-            errc::closed,
-            fmt::format("all of the {} senders that it expects have joined before", senders_));
+        throw error(errc::closed,
+                    fmt::format("all {} senders that it expects have already joined", senders_));
     link& fresh = links_[from];
     fresh.name = fmt::format("sender {} of {}", links_.size(), senders_);
     fresh.who = from;
@@ -109,7 +110,9 @@ void fastflow_in::take(responder<void> consumed, std::uint64_t number, std::uint
     if (refused_) throw error(errc::closed, *refused_);
     const auto found = links_.find(from);
     if (found == links_.end() || !found->second.expects(number))
-        throw error(errc::invalid, fmt::format("batch {} was not expected", number));
+        throw error(
+            errc::invalid,
+            fmt::format("batch {} is out of sequence, or its sender has not joined", number));
     link& of = found->second;
     of.early.emplace(number, arrival{&of, items, std::move(copy), std::move(consumed)});
     while (!of.early.empty() && of.early.begin()->first == of.expected) {
@@ -124,10 +127,10 @@ void fastflow_in::take_end(std::uint64_t batches, std::uint64_t items) {
     if (failed_) throw error(failed_->what, failed_->sentence);
     const auto found = links_.find(call_context::current().from());
     if (found == links_.end() || found->second.ended)
-        throw error(errc::invalid, "this sender has not joined, or has ended before");
+        throw error(errc::invalid, "this sender has not joined, or has already ended");
     link& of = found->second;
     if (of.expected != batches || of.items != items)
-        throw error(errc::internal, fmt::format("{} items arrived of {}", of.items, items));
+        throw error(errc::internal, fmt::format("{} of {} items arrived", of.items, items));
     of.ended = true;
     changed_.notify_all();
 }

@@ -72,8 +72,8 @@ bool fastflow_out::join(link& at, clock::time_point deadline) {
     if (!found) {
         const bool late = may_come(found.code().code);
         fail({found.code(),
-              fmt::format("{} {} ({}): start it, or correct the address", at.name,
-                          late ? "was not there in time" : "cannot be joined", found.sentence())});
+              fmt::format("{} {} ({}); start it, or correct the address", at.name,
+                          late ? "did not answer in time" : "cannot be joined", found.sentence())});
         return false;
     }
     const std::lock_guard hold(lock_);
@@ -85,9 +85,10 @@ bool fastflow_out::join(link& at, clock::time_point deadline) {
 fastflow_out::link* fastflow_out::wait_for_room(std::optional<std::size_t> receiver,
                                                 std::unique_lock<mutex>& hold) {
     if (receiver && *receiver >= links_.size())
-        throw error(errc::invalid,
-                    fmt::format("route() gave {}, expected less than {}, the number of receivers",
-                                *receiver, links_.size()));
+        throw error(
+            errc::invalid,
+            fmt::format("route() returned {}, expected less than {}, the number of receivers",
+                        *receiver, links_.size()));
     link* to = nullptr;
     changed_.wait(hold, [&] {
         to = receiver ? links_[*receiver].get() : &least_busy();
@@ -148,8 +149,8 @@ void fastflow_out::post(link& to, std::unique_lock<mutex>& hold) {
 
 void fastflow_out::fail_to_send(const link& to, const failure& why) {
     if (why.what == errc::disconnected) return fail(loss_of(to, why.what));
-    fail(
-        {why.what, fmt::format("{} took not all that was sent to it ({})", to.name, why.sentence)});
+    fail({why.what, fmt::format("{} did not take everything that was sent to it ({})", to.name,
+                                why.sentence)});
 }
 
 void fastflow_out::end() {

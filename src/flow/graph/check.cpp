@@ -23,10 +23,8 @@ std::string graph_core::find_fault(const flow_config* config) const {
         if (!fault.empty()) return fault;
         for (std::size_t j = 0; j < i; ++j)
             if (nodes_[i].name == nodes_[j].name)
-                return fmt::format(
-                    "two nodes are named \"{}\", expected a name of its own for "
-                    "each",
-                    nodes_[i].name);
+                return fmt::format("two nodes are named \"{}\", expected a unique name for each",
+                                   nodes_[i].name);
     }
     std::string fault = fault_of_cycle();
     if (fault.empty()) fault = fault_of_groups(config);
@@ -49,13 +47,13 @@ std::string graph_core::fault_of_node(const graph_node& node) const {
     const auto gives = node.body->gives();
     if (!takes.empty() && node.in.empty())
         return fmt::format(
-            "the node \"{}\" gets items from nobody, expected a pipeline that "
-            "leads to it; example: graph.pipeline(source, {})",
+            "the node \"{}\" has no input, expected a pipeline that leads to it; example: "
+            "graph.pipeline(source, {})",
             node.name, node.name);
     if (!gives.empty() && node.out.edges.empty())
         return fmt::format(
-            "what the node \"{}\" sends goes to nobody, expected a pipeline that "
-            "leads on; example: graph.pipeline({}, sink)",
+            "the output of the node \"{}\" goes nowhere, expected a pipeline that leads on; "
+            "example: graph.pipeline({}, sink)",
             node.name, node.name);
     return {};
 }
@@ -74,7 +72,7 @@ std::string graph_core::fault_of_cycle() const {
     for (std::size_t i = 0; i < nodes_.size(); ++i)
         if (waits[i] != 0)
             return fmt::format(
-                "the node \"{}\" gets its items from itself, expected a pipeline that starts at a "
+                "the node \"{}\" is in a cycle or behind one, expected a pipeline that starts at a "
                 "source, or feedback()",
                 nodes_[i].name);
     return {};
@@ -90,12 +88,12 @@ std::string graph_core::fault_of_edge(const graph_edge& edge) const {
             to.name, edge.routing->queue_items, most_queue_items);
     if (edge.fused && to.in.size() > 1)
         return fmt::format(
-            "the node \"{}\" was combined with \"{}\" and gets items from others, too, expected "
-            "those from one only",
+            "the node \"{}\" is combined with \"{}\" and also has other inputs, expected only that "
+            "one",
             to.name, from.name);
     if (edge.fused && (from.groups != to.groups || from.pool != to.pool))
         return fmt::format(
-            "the nodes \"{}\" and \"{}\" are one by combine(), expected one {} for both", from.name,
+            "the nodes \"{}\" and \"{}\" are combined, expected the same {} for both", from.name,
             to.name, from.groups != to.groups ? "group" : "pool");
     return {};
 }
@@ -128,15 +126,15 @@ std::string graph_core::fault_of_groups(const flow_config* config) const {
         configured.push_back(group.name);
         if (std::find(groups_.begin(), groups_.end(), group.name) == groups_.end())
             return fmt::format(
-                "the config has a group \"{}\", which the graph has not, expected "
-                "the graph's groups: {}",
+                "the config has a group \"{}\" that the graph does not have, expected the graph's "
+                "groups: {}",
                 group.name, fmt::join(groups_, ", "));
     }
     for (const std::string& name : groups_)
         if (config->find(name) == nullptr)
             return fmt::format(
-                "the graph has a group \"{}\", which the config has not, expected "
-                "one of the config's groups: {}",
+                "the graph has a group \"{}\" that the config does not have, expected one of the "
+                "config's groups: {}",
                 name, fmt::join(configured, ", "));
     return {};
 }
@@ -152,9 +150,8 @@ std::string graph_core::fault_of_choice(const graph_edge& edge, const flow_confi
     const std::size_t processes = config.find(group)->replicas();
     if (processes == 1) return {};
     return fmt::format(
-        "\"{}\" sends by key, by a function or to all, also to \"{}\" in its own group \"{}\", "
-        "which "
-        "has {} processes, each with a \"{}\" of its own: expected one process, or another group "
+        "\"{}\" sends by key, by a function or to all, and also to \"{}\" in its own group \"{}\", "
+        "which has {} processes, each with its own \"{}\"; expected one process, or another group "
         "for one of the two",
         from.name, to.name, group, processes, to.name);
 }
@@ -174,9 +171,8 @@ std::string graph_core::fault_of_order(const ordered_nodes& farm, const flow_con
         if (processes == 1) continue;
         return fmt::format(
             "\"{}\" of an ordered farm is in group \"{}\", which has {} processes, expected one, "
-            "as "
-            "{} there, or all nodes of the farm in that group; example: a group with \"replicas\" "
-            "for its workers only",
+            "because {} there, or all nodes of the farm in that group; example: a group with "
+            "\"replicas\" for its workers only",
             nodes_[node].name, group, processes,
             node == farm.emitter ? "items are numbered" : "results are sorted");
     }
@@ -189,10 +185,9 @@ std::string graph_core::fault_of_cut(const graph_edge& edge) const {
     if (from.groups == to.groups) return {};
     if (from.body->can_be_cut()) return {};
     return fmt::format(
-        "the items between \"{}\" in group \"{}\" and \"{}\" in group \"{}\" "
-        "cannot leave their process, expected a type that can be serialized: give "
-        "it template <class A> void serialize(A& a), or put both nodes into one "
-        "group",
+        "the items between \"{}\" in group \"{}\" and \"{}\" in group \"{}\" cannot be sent to "
+        "another process, expected a serializable type; give it template <class A> void "
+        "serialize(A& a), or put both nodes into one group",
         from.name, groups_[from.groups.front()], to.name, groups_[to.groups.front()]);
 }
 

@@ -116,7 +116,7 @@ private:
         if (!good_name)
             fail(
                 fmt::format("groups has a group named \"{}\", expected a name without spaces, "
-                            "dots, commas, quotes, equal signs and control bytes; example: G1",
+                            "dots, commas, quotes, equal signs and control characters; example: G1",
                             detail::printable_name(name)));
         expect(group.is_object(), path, group, "an object", R"({"endpoint": "shm://g1"})");
         check_keys(group, path, {"endpoint", "replicas", "threads", "env", "host"});
@@ -186,10 +186,10 @@ private:
         }
         std::string one = endpoint(given, path + ".endpoint");
         if (replicas > 1 && has_fixed_address(one))
-            fail(
-                fmt::format("{0}.endpoint is \"{1}\" for {2} replicas, expected a list of {2} "
-                            "or an address each can choose; example: \"tcp://127.0.0.1:0\"",
-                            path, one, replicas));
+            fail(fmt::format(
+                "{0}.endpoint is \"{1}\" for {2} replicas, expected a list of {2}, or one from "
+                "which each gets its own address; example: \"tcp://127.0.0.1:0\"",
+                path, one, replicas));
         into.endpoints.assign(replicas, one);
     }
 
@@ -207,14 +207,14 @@ private:
     }
 
     void read_env(const json& env, const std::string& path, group_config& into) const {
-        expect(env.is_object(), path, env, "an object of texts", R"({"AMALGAM_LOG": "info"})");
+        expect(env.is_object(), path, env, "an object of strings", R"({"AMALGAM_LOG": "info"})");
         for (const auto& [key, value] : env.items()) {
             std::string at = path + "." + key;
             if (key.empty() || key.find('=') != std::string::npos)
                 fail(fmt::format("{} has a variable named \"{}\", expected a name without =", path,
                                  key));
             expect(value.is_string() && value.get<std::string>().find('\0') == std::string::npos,
-                   at, value, "a text", "\"info\"");
+                   at, value, "a string", "\"info\"");
             into.env.emplace_back(key, value.get<std::string>());
         }
     }
@@ -229,8 +229,8 @@ private:
                 for (const auto& [uri_text, label] : taken)
                     if (uri_text == canonical)
                         fail(
-                            fmt::format("groups.{}.endpoint is \"{}\", which {} has already, "
-                                        "expected an address of its own",
+                            fmt::format("groups.{}.endpoint is \"{}\", which {} already uses, "
+                                        "expected a unique address",
                                         group.name, group.endpoints[i], label));
                 taken.emplace_back(std::move(canonical), process_label(group, i));
             }

@@ -138,24 +138,24 @@ constexpr wrong_config wrong[] = {
     {R"({"groups": {"G1": {"endpoint": "shm://", "replicas": "2"}}})",
      R"(groups.G1.replicas is "2", expected a number from 1 to 1024; example: 2)"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "replicas": 2}}})",
-     R"(groups.G1.endpoint is "shm://a" for 2 replicas, expected a list of 2 or an address )"
-     R"(each can choose; example: "tcp://127.0.0.1:0")"},
+     R"(groups.G1.endpoint is "shm://a" for 2 replicas, expected a list of 2, or one from )"
+     R"(which each gets its own address; example: "tcp://127.0.0.1:0")"},
     {R"({"groups": {"G1": {"endpoint": ["shm://a"], "replicas": 2}}})",
      "groups.G1.replicas is 2, expected 1: as many as it has endpoints"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "env": {"A": 1}}}})",
-     R"(groups.G1.env.A is 1, expected a text; example: "info")"},
+     R"(groups.G1.env.A is 1, expected a string; example: "info")"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "env": {"A=B": "1"}}}})",
      "groups.G1.env has a variable named \"A=B\", expected a name without ="},
     {R"({"groups": {"G 1": {"endpoint": "shm://a"}}})",
      R"(groups has a group named "G 1", expected a name without spaces, dots, commas, quotes, )"
-     R"(equal signs and control bytes; example: G1)"},
+     R"(equal signs and control characters; example: G1)"},
     {R"({"groups": {"G\u001b[31m": {"endpoint": "shm://a"}}})",
      R"(groups has a group named "G\x1b[31m", expected a name without spaces, dots, commas, )"
-     R"(quotes, equal signs and control bytes; example: G1)"},
+     R"(quotes, equal signs and control characters; example: G1)"},
     {R"({"groups": {"G1": {"endpoint": "shm://a"}, "G1": {"endpoint": "shm://b"}}})",
      R"(the key "G1" appears twice in one object, expected once)"},
     {R"({"groups": {"G1": {"endpoint": "shm://a"}, "G2": {"endpoint": "na+sm://a"}}})",
-     R"(groups.G2.endpoint is "na+sm://a", which G1 has already, expected an address of its own)"},
+     R"(groups.G2.endpoint is "na+sm://a", which G1 already uses, expected a unique address)"},
 };
 INSTANTIATE_TEST_SUITE_P(flow_config, wrong_configs, testing::ValuesIn(wrong));
 

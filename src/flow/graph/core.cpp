@@ -25,8 +25,8 @@ std::size_t graph_core::add(std::string_view name, std::unique_ptr<node_body> bo
     node.name = printable_name(name);
     if (node.name != name && wrong_.empty())
         wrong_ = fmt::format(
-            "the name of the node \"{}\" has control bytes, expected text that can be shown; "
-            "example: \"split\"",
+            "the name of the node \"{}\" has control characters, expected printable text; example: "
+            "\"split\"",
             node.name);
     node.body = std::move(body);
     nodes_.push_back(std::move(node));
@@ -35,7 +35,7 @@ std::size_t graph_core::add(std::string_view name, std::unique_ptr<node_body> bo
 
 bool graph_core::is_ours(const graph_part& part, std::string_view what) {
     if (part.owner == this) return true;
-    wrong_ = fmt::format("{} a block of another graph, expected blocks of its own", what);
+    wrong_ = fmt::format("{} a block of another graph, expected blocks of this one", what);
     return false;
 }
 
@@ -64,9 +64,8 @@ bool graph_core::is_joined(std::size_t from, const graph_part& to) {
     const std::string& known = nodes_[edges_[out.edges.front()].to].name;
     const std::string& other = nodes_[to.nodes.front()].name;
     wrong_ = fmt::format(
-        "the node \"{0}\" sends items to \"{1}\" already and was joined with \"{2}\", too, "
-        "expected "
-        "one of them, or both as one block; example: graph.farm({{{1}, {2}}})",
+        "the node \"{0}\" already sends items to \"{1}\" and was also joined with \"{2}\", "
+        "expected one of them, or both as one block; example: graph.farm({{{1}, {2}}})",
         nodes_[from].name, known, other);
     return true;
 }
@@ -107,7 +106,7 @@ void graph_core::loop(const graph_part& body, std::shared_ptr<const void> again)
 }
 
 void refuse_moved_graph() {
-    throw error(errc::invalid, "this graph was moved from; use the one it is in");
+    throw error(errc::invalid, "this graph was moved from; use the one it was moved to");
 }
 
 graph_part graph_core::beside(const std::vector<graph_part>& parts,
@@ -115,7 +114,7 @@ graph_part graph_core::beside(const std::vector<graph_part>& parts,
     graph_part all;
     all.owner = this;
     if (parts.empty() && wrong_.empty())
-        wrong_ = "a farm or all_to_all was given no workers, expected one at least";
+        wrong_ = "a farm or all_to_all was given no workers, expected at least one";
     if (routing != nullptr && !parts.empty()) all.in = way_in{0, std::move(routing), {}};
     for (const graph_part& part : parts) {
         if (!is_ours(part, "a farm or all_to_all was given")) continue;
@@ -143,9 +142,8 @@ void graph_core::place(std::string_view pool, int cpu, const graph_part& part) {
     for (std::size_t node : part.nodes) {
         graph_node& one = nodes_[node];
         if (!one.pool.empty() && one.pool != pool && wrong_.empty())
-            wrong_ = fmt::format(
-                "the node \"{}\" is in the pools \"{}\" and \"{}\", expected one of them", one.name,
-                one.pool, pool);
+            wrong_ = fmt::format("the node \"{}\" is in the pools \"{}\" and \"{}\", expected one",
+                                 one.name, one.pool, pool);
         one.pool = pool;
         one.cpu = cpu;
     }

@@ -54,8 +54,8 @@ TEST(graph, a_name_with_control_bytes_is_refused_and_shown_without_them) {
     graph g;
     g.pipeline(g.add<numbers>("from\x1b[31m\n"), g.add<swallow>("to\xc3\xa4"));
     EXPECT_EQ(fault(g),
-              "the name of the node \"from\\x1b[31m\\x0a\" has control bytes, expected "
-              "text that can be shown; example: \"split\"");
+              "the name of the node \"from\\x1b[31m\\x0a\" has control characters, expected "
+              "printable text; example: \"split\"");
     EXPECT_EQ(g.dot().find('\x1b'), std::string::npos);
     EXPECT_NE(g.dot().find("to\xc3\xa4"), std::string::npos);
 }
@@ -88,14 +88,14 @@ TEST(graph, an_ordered_farm_numbers_and_sorts_in_one_process) {
         EXPECT_EQ(fault_of_order({fine[0]}, {fine[1]}, {fine[2]}), "") << fine;
     const std::string emitter =
         "\"work.emitter\" of an ordered farm is in group \"R\", which has 3 processes, expected "
-        "one, as items are numbered there, or all nodes of the farm in that group; example: a "
+        "one, because items are numbered there, or all nodes of the farm in that group; example: a "
         "group with \"replicas\" for its workers only";
     for (const char* wrong : {"RRB", "RAA", "RAR"})
         EXPECT_EQ(fault_of_order({wrong[0]}, {wrong[1]}, {wrong[2]}), emitter) << wrong;
     for (const char* wrong : {"AAR", "ARR"})
         EXPECT_EQ(fault_of_order({wrong[0]}, {wrong[1]}, {wrong[2]})
                       .rfind("\"work.collector\" of an ordered farm is in group \"R\", which has 3 "
-                             "processes, expected one, as results are sorted there",
+                             "processes, expected one, because results are sorted there",
                              0),
                   0u)
             << wrong;
@@ -116,13 +116,12 @@ TEST(graph, a_choice_among_workers_does_not_fit_a_group_of_several_processes) {
         g.group("A").add(from, work, keep);
         g.group("B").add(keep_too);
         flow_config config = parse_flow_config(config_text).value();
-        EXPECT_EQ(
-            fault(g, &config),
-            config.groups[0].replicas() == 1
-                ? ""
-                : "\"work.0\" sends by key, by a function or to all, also to \"keep\" in its own "
-                  "group \"A\", which has 2 processes, each with a \"keep\" of its own: expected "
-                  "one process, or another group for one of the two");
+        EXPECT_EQ(fault(g, &config),
+                  config.groups[0].replicas() == 1
+                      ? ""
+                      : "\"work.0\" sends by key, by a function or to all, and also to \"keep\" in "
+                        "its own group \"A\", which has 2 processes, each with its own \"keep\"; "
+                        "expected one process, or another group for one of the two");
     }
 }
 
@@ -131,7 +130,7 @@ TEST(graph, a_node_in_two_pools_does_not_fit) {
     three.g.in_pool("io", three.middle);
     three.g.pin(1, three.middle);
     EXPECT_EQ(fault(three.g),
-              "the node \"middle\" is in the pools \"io\" and \"cpu1\", expected one of them");
+              "the node \"middle\" is in the pools \"io\" and \"cpu1\", expected one");
 }
 
 TEST(graph, combined_nodes_in_two_pools_do_not_fit) {
@@ -141,7 +140,7 @@ TEST(graph, combined_nodes_in_two_pools_do_not_fit) {
     g.combine(from, to);
     g.in_pool("io", to);
     EXPECT_EQ(fault(g),
-              "the nodes \"from\" and \"to\" are one by combine(), expected one pool for both");
+              "the nodes \"from\" and \"to\" are combined, expected the same pool for both");
 }
 
 TEST(graph, every_node_in_one_group_fits_a_config_with_the_same_groups) {
@@ -177,8 +176,8 @@ TEST(graph, a_group_that_only_the_config_has_is_refused_by_its_name) {
     three.g.group("A").add(three.from, three.middle, three.to);
     flow_config config = config_of("AB");
     EXPECT_EQ(fault(three.g, &config),
-              "the config has a group \"B\", which the graph has not, "
-              "expected the graph's groups: A");
+              "the config has a group \"B\" that the graph does not have, expected the graph's "
+              "groups: A");
 }
 
 TEST(graph, a_group_that_only_the_graph_has_is_refused_by_its_name) {
@@ -187,8 +186,8 @@ TEST(graph, a_group_that_only_the_graph_has_is_refused_by_its_name) {
     three.g.group("B").add(three.to);
     flow_config config = config_of("A");
     EXPECT_EQ(fault(three.g, &config),
-              "the graph has a group \"B\", which the config has not, "
-              "expected one of the config's groups: A");
+              "the graph has a group \"B\" that the config does not have, expected one of the "
+              "config's groups: A");
 }
 
 TEST(graph, a_group_without_nodes_is_refused_by_its_name) {
@@ -215,7 +214,7 @@ TEST(graph, a_pipeline_is_a_block_that_groups_and_pipelines_take) {
 TEST(graph, two_nodes_of_one_name_are_refused) {
     graph g;
     g.pipeline(g.add<numbers>("same"), g.add<swallow>("same"));
-    EXPECT_EQ(fault(g), "two nodes are named \"same\", expected a name of its own for each");
+    EXPECT_EQ(fault(g), "two nodes are named \"same\", expected a unique name for each");
 }
 
 TEST(graph, a_node_without_a_name_is_refused) {
@@ -228,16 +227,16 @@ TEST(graph, a_stage_that_nothing_leads_to_is_refused) {
     graph g;
     g.pipeline(g.add<twice>("lost"), g.add<swallow>("to"));
     EXPECT_EQ(fault(g),
-              "the node \"lost\" gets items from nobody, expected a pipeline that leads "
-              "to it; example: graph.pipeline(source, lost)");
+              "the node \"lost\" has no input, expected a pipeline that leads to it; example: "
+              "graph.pipeline(source, lost)");
 }
 
 TEST(graph, a_stage_that_leads_nowhere_is_refused) {
     graph g;
     g.pipeline(g.add<numbers>("from"), g.add<twice>("lost"));
     EXPECT_EQ(fault(g),
-              "what the node \"lost\" sends goes to nobody, expected a pipeline that "
-              "leads on; example: graph.pipeline(lost, sink)");
+              "the output of the node \"lost\" goes nowhere, expected a pipeline that leads on; "
+              "example: graph.pipeline(lost, sink)");
 }
 
 TEST(graph, several_may_send_to_one_node) {
@@ -253,10 +252,9 @@ TEST(graph, a_node_that_was_joined_twice_is_refused) {
     auto from = g.add<numbers>("from");
     g.pipeline(from, g.add<swallow>("a"));
     g.pipeline(from, g.add<swallow>("b"));
-    EXPECT_EQ(
-        fault(g),
-        "the node \"from\" sends items to \"a\" already and was joined with \"b\", too, expected "
-        "one of them, or both as one block; example: graph.farm({a, b})");
+    EXPECT_EQ(fault(g),
+              "the node \"from\" already sends items to \"a\" and was also joined with \"b\", "
+              "expected one of them, or both as one block; example: graph.farm({a, b})");
 }
 
 TEST(graph, a_circle_without_a_source_is_refused) {
@@ -266,7 +264,7 @@ TEST(graph, a_circle_without_a_source_is_refused) {
     g.pipeline(a, b);
     g.pipeline(b, a);
     EXPECT_EQ(fault(g),
-              "the node \"a\" gets its items from itself, expected a pipeline that starts at a "
+              "the node \"a\" is in a cycle or behind one, expected a pipeline that starts at a "
               "source, or feedback()");
 }
 
@@ -279,8 +277,7 @@ TEST(graph, nodes_that_are_one_in_two_groups_are_refused) {
     g.pipeline(from, g.combine(a, b), to);
     g.group("A").add(from, a, to);
     g.group("B").add(b);
-    EXPECT_EQ(fault(g),
-              "the nodes \"a\" and \"b\" are one by combine(), expected one group for both");
+    EXPECT_EQ(fault(g), "the nodes \"a\" and \"b\" are combined, expected the same group for both");
 }
 
 TEST(graph, only_nodes_are_combined) {
@@ -308,7 +305,7 @@ TEST(graph, more_items_on_demand_than_a_queue_can_have_are_refused) {
 TEST(graph, a_farm_without_workers_is_refused) {
     graph g;
     g.pipeline(g.add<numbers>("from"), g.farm<int, int>({}), g.add<swallow>("to"));
-    EXPECT_EQ(fault(g), "a farm or all_to_all was given no workers, expected one at least");
+    EXPECT_EQ(fault(g), "a farm or all_to_all was given no workers, expected at least one");
 }
 
 TEST(graph, without_nodes_is_refused) {
@@ -320,12 +317,11 @@ TEST(graph, blocks_of_another_graph_are_refused) {
     three_nodes mine, other;
     mine.g.group("A").add(other.from);
     EXPECT_EQ(fault(mine.g),
-              "the group \"A\" was given a block of another graph, expected blocks "
-              "of its own");
+              "the group \"A\" was given a block of another graph, expected blocks of this one");
     graph third;
     third.pipeline(other.from, other.middle);
     EXPECT_EQ(fault(third),
-              "a pipeline joins a block of another graph, expected blocks of its own");
+              "a pipeline joins a block of another graph, expected blocks of this one");
 }
 
 TEST(graph, items_that_cannot_be_serialized_stay_within_a_group) {
@@ -339,7 +335,7 @@ TEST(graph, items_that_cannot_be_serialized_stay_within_a_group) {
     flow_config config = config_of("AB");
     EXPECT_EQ(fault(g, &config)
                   .rfind("the items between \"from\" in group \"A\" and \"to\" in "
-                         "group \"B\" cannot leave their process",
+                         "group \"B\" cannot be sent to another process",
                          0),
               0u);
 }

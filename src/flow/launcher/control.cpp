@@ -68,7 +68,7 @@ result<control_message> decode_control(std::string_view line) {
             message.what = what;
             known = true;
         }
-        if (!known) return {errc::invalid, "a control message of an unknown kind"};
+        if (!known) return {errc::invalid, "a control message has an unknown kind"};
         message.group = in.value("group", "");
         message.replica = in.value("replica", std::size_t{0});
         message.config = in.value("config", "");

@@ -70,8 +70,8 @@ bool reap_all() noexcept {
 void adopt_orphans() {
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         throw error(status{errc::unsupported, errno},
-                    "the kernel does not let the launcher adopt orphans, expected Linux 3.4 or "
-                    "later: without it processes could be left behind");
+                    "the kernel does not let the launcher adopt orphaned processes, which could be "
+                    "left behind; expected Linux 3.4 or later");
 }
 
 std::size_t kill_descendants(std::chrono::milliseconds patience) noexcept {

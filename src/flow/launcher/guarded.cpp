@@ -56,7 +56,7 @@ int wait_for(pid_t inner, const sigset_t& signals) {
         // Its surviving descendants are our children now.
         kill_descendants(std::chrono::seconds(10));
         std::fprintf(stderr, "amalgam run: %s; stopped all groups\n",
-                     asked_to_end > 1 ? "asked to end twice"
+                     asked_to_end > 1 ? "received a second signal to end"
                                       : "the process that supervised the groups was killed");
         return 128 + WTERMSIG(status);
     }
@@ -68,7 +68,7 @@ int run_guarded(const std::function<int(unique_fd guard)>& body) {
     // The kernel closes our end however we end, which tells the inner process.
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)
-        throw error(status{errc::no_memory, errno}, "the system gives no pipe to the launcher");
+        throw error(status{errc::no_memory, errno}, "cannot create a pipe for the launcher");
     unique_fd theirs(ends[0]);
     unique_fd ours(ends[1]);
 
@@ -77,7 +77,7 @@ int run_guarded(const std::function<int(unique_fd guard)>& body) {
     std::fflush(nullptr);
     pid_t inner = ::fork();
     if (inner < 0)
-        throw error(status{errc::no_memory, errno}, "the system gives no process to the launcher");
+        throw error(status{errc::no_memory, errno}, "cannot create a process for the launcher");
     if (inner == 0) {
         ours.reset();
         run_inner(body, std::move(theirs));

@@ -14,7 +14,7 @@ protected:
 };
 
 TEST_F(hostile_control_line, of_what_is_no_message_ends_the_run) {
-    expect_failure("nonsense", "says on its control line what is no message");
+    expect_failure("nonsense", "wrote an invalid message to its control socket");
 }
 
 TEST_F(hostile_control_line, without_a_line_end_ends_the_run) {
@@ -22,11 +22,11 @@ TEST_F(hostile_control_line, without_a_line_end_ends_the_run) {
 }
 
 TEST_F(hostile_control_line, that_says_more_and_more_keeps_nobody_waiting) {
-    expect_failure("much", "has not begun to run its part of the graph within 0.2 s");
+    expect_failure("much", "did not start its part of the graph within 0.2 s");
 }
 
 TEST_F(hostile_control_line, with_an_absurd_address_ends_the_run) {
-    expect_failure("far", "says that its address has 100000 bytes");
+    expect_failure("far", "reported an address of 100000 bytes");
 }
 
 TEST_F(hostile_control_line, with_a_negative_limit_sets_none) {

@@ -173,9 +173,8 @@ TEST_F(launcher_hosts, nothing_is_left_when_ssh_is_killed) {
     std::string output = launched.output();
     EXPECT_EQ(launched.join(), 255);
     EXPECT_TRUE(has(output,
-                    "group G2 (on 10.9.0.2) ended with exit code 255: the connection to "
-                    "10.9.0.2 is lost: ssh ended with signal 9 (killed); stopped the "
-                    "others\n"))
+                    "group G2 (on 10.9.0.2) ended with exit code 255: lost the connection to "
+                    "10.9.0.2: ssh ended with signal 9 (killed); stopped the others\n"))
         << output;
     reports.wait_until_nothing_is_left();
 }
@@ -200,9 +199,9 @@ TEST_F(launcher_hosts, a_host_that_is_not_there_is_told_with_a_command_to_try) {
     auto [code, output] = run({FLOW_TEST_PROGRAM, "count"});
     EXPECT_EQ(code, 255);
     EXPECT_TRUE(has(output,
-                    "amalgam run: group G2 (on me@nowhere.invalid) ended with exit code "
-                    "255: ssh does not get to me@nowhere.invalid, expected a login "
-                    "without a password, and amalgam as new as here; try: "))
+                    "amalgam run: group G2 (on me@nowhere.invalid) ended with exit code 255: ssh "
+                    "cannot reach me@nowhere.invalid, expected a login without a password and the "
+                    "same version of amalgam; try: "))
         << output;
 }
 
@@ -210,10 +209,10 @@ TEST_F(launcher_hosts, an_amalgam_that_is_not_there_is_told) {
     auto [code, output] =
         run({FLOW_TEST_PROGRAM, "count"}, {"--remote-amalgam", "/no/such/amalgam"});
     EXPECT_EQ(code, 127);
-    EXPECT_TRUE(has(output,
-                    ": there is no program \"/no/such/amalgam\" on 10.9.0.2, expected "
-                    "amalgam there as here; example: --remote-amalgam "
-                    "/usr/local/bin/amalgam; stopped the others\n"))
+    EXPECT_TRUE(has(
+        output,
+        ": there is no program \"/no/such/amalgam\" on 10.9.0.2, expected amalgam to be installed "
+        "there; example: --remote-amalgam /usr/local/bin/amalgam; stopped the others\n"))
         << output;
 }
 

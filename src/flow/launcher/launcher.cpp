@@ -26,16 +26,16 @@ void check(const launch_options& options) {
     for (const std::string& shown : options.view)
         if (options.config.find(shown) == nullptr)
             throw error(errc::invalid, fmt::format("--view names the group \"{}\", which the "
-                                                   "config has not, expected some of: {}",
+                                                   "config does not have, expected some of: {}",
                                                    shown, fmt::join(names, ", ")));
     for (const group_config& group : options.config.groups)
         for (const std::string& endpoint : group.endpoints)
             if (uri::parse(endpoint).scheme == "loop")
-                throw error(errc::invalid,
-                            fmt::format("groups.{}.endpoint is \"{}\", which stays inside one "
-                                        "process, expected one that reaches others; "
-                                        "example: \"shm://\"",
-                                        group.name, endpoint));
+                throw error(
+                    errc::invalid,
+                    fmt::format("groups.{}.endpoint is \"{}\", which stays inside one process, "
+                                "expected one that reaches other processes; example: \"shm://\"",
+                                group.name, endpoint));
     if (options.command.empty())
         throw error(errc::invalid,
                     "there is no program to run, expected one after --; "
@@ -55,8 +55,8 @@ void check_needs_no_ranks(const launch_options& options) {
         for (const std::string& endpoint : group.endpoints)
             if (uri::parse(endpoint).scheme == "mpi")
                 throw error(errc::invalid,
-                            fmt::format("groups.{}.endpoint is \"{}\", for processes that mpirun "
-                                        "starts, expected to be started by it; example: "
+                            fmt::format("groups.{}.endpoint is \"{}\", which is only for processes "
+                                        "that mpirun starts, expected a start by mpirun; example: "
                                         "mpirun -n {} amalgam run -c config.json -- {}",
                                         group.name, endpoint, detail::process_count(options.config),
                                         fmt::join(options.command, " ")));

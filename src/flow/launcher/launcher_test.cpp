@@ -53,7 +53,7 @@ TEST_F(launcher, a_group_that_view_names_wrongly_is_refused) {
     auto [code, output] = run({"count"}, {"--view", "G1,G9"});
     EXPECT_EQ(code, 2);
     EXPECT_EQ(output,
-              "amalgam: --view names the group \"G9\", which the config has not, expected "
+              "amalgam: --view names the group \"G9\", which the config does not have, expected "
               "some of: G1, G2, G3\n");
 }
 
@@ -96,9 +96,9 @@ TEST_F(launcher, endpoints_of_ranks_outside_of_mpirun_are_refused_with_the_right
     write_config(R"({"groups": {"G1": {"endpoint": "mpi+static"}, "G2": {"endpoint": "shm://"}}})");
     auto [code, output] = run({"count"});
     EXPECT_EQ(code, 2);
-    EXPECT_EQ(output, std::string("amalgam: groups.G1.endpoint is \"mpi+static\", for processes "
-                                  "that mpirun starts, expected to be started by it; example: "
-                                  "mpirun -n 2 amalgam run -c config.json -- ") +
+    EXPECT_EQ(output, std::string("amalgam: groups.G1.endpoint is \"mpi+static\", which is only "
+                                  "for processes that mpirun starts, expected a start by mpirun; "
+                                  "example: mpirun -n 2 amalgam run -c config.json -- ") +
                           FLOW_TEST_PROGRAM + " count\n");
 }
 
@@ -290,7 +290,8 @@ TEST_F(launcher_with_reports, asked_twice_to_end_it_waits_for_nobody) {
     wait_for_processes(3);
     launched.signal(SIGTERM);
     launched.signal(SIGINT);
-    EXPECT_TRUE(has(launched.output(), "amalgam run: asked to end twice; stopped all groups\n"));
+    EXPECT_TRUE(has(launched.output(),
+                    "amalgam run: received a second signal to end; stopped all groups\n"));
     EXPECT_EQ(launched.join(), 128 + SIGKILL);
     wait_until_nothing_is_left();
 }

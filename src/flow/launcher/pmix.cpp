@@ -50,12 +50,12 @@ struct pmix_exchange::library {
 
     library() : handle(::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL)) {
         if (handle == nullptr)
-            throw error(errc::unsupported,
-                        fmt::format("the processes cannot tell each other their addresses, as "
-                                    "PMIx is not installed ({}), expected Debian's package "
-                                    "libpmix2, or fixed addresses in the config; example: "
-                                    "\"tcp://127.0.0.1:7000\"",
-                                    ::dlerror()));
+            throw error(
+                errc::unsupported,
+                fmt::format("the processes cannot exchange their addresses, because PMIx is not "
+                            "installed ({}), expected Debian's package libpmix2, or fixed "
+                            "addresses in the config; example: \"tcp://127.0.0.1:7000\"",
+                            ::dlerror()));
         find(init, "PMIx_Init");
         find(finalize, "PMIx_Finalize");
         find(put, "PMIx_Put");
@@ -76,7 +76,7 @@ struct pmix_exchange::library {
     void check(status_code code, errc what, std::string_view doing) const {
         if (code != 0)
             throw error(status{what, code},
-                        fmt::format("{} by PMIx failed ({})", doing, text_of(code)));
+                        fmt::format("{} through PMIx failed ({})", doing, text_of(code)));
     }
 
     // Never closed: it has its own threads.
@@ -97,7 +97,7 @@ bool pmix_exchange::is_here() {
 
 pmix_exchange::pmix_exchange() : pmix_(std::make_unique<library>()) {
     pmix_->check(pmix_->init(&pmix_->self, nullptr, 0), errc::unreachable,
-                 "reaching what started this process");
+                 "connecting to the launcher");
 }
 
 pmix_exchange::~pmix_exchange() {

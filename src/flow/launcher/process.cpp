@@ -21,9 +21,8 @@ namespace amalgam::detail {
 namespace {
 
 [[noreturn]] void no_room(const char* what, const std::string& label) {
-    throw error(
-        status{errc::no_memory, errno},
-        fmt::format("the system gives no {} for group {} ({})", what, label, std::strerror(errno)));
+    throw error(status{errc::no_memory, errno}, fmt::format("cannot create a {} for group {} ({})",
+                                                            what, label, std::strerror(errno)));
 }
 
 std::pair<unique_fd, unique_fd> make_pipe(const std::string& label) {

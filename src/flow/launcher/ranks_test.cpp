@@ -116,8 +116,8 @@ TEST_F(launcher_ranks, of_a_wrong_count_are_told_once_which_command_is_right) {
     outcome got = run_program(2, "count");
     EXPECT_NE(got.code, 0);
     EXPECT_EQ(got.count("amalgam: " + starter + " started 2 processes, but " + config_ +
-                        " has 3 (G1, G2, G3), expected as many; example: " + right + " -n 3 " +
-                        FLOW_TEST_PROGRAM + " count"),
+                        " has 3 (G1, G2, G3), expected the same number; example: " + right +
+                        " -n 3 " + FLOW_TEST_PROGRAM + " count"),
               1)
         << got.output;
     got = run_tool(2, "count");
@@ -153,8 +153,8 @@ TEST_F(launcher_ranks, run_one_graph_once) {
     const outcome got = run_program(3, "again");
     EXPECT_NE(got.code, 0);
     const std::string starter = words_.substr(0, words_.find(' '));
-    EXPECT_GE(got.count("amalgam: a graph was run for the second time in a process that " +
-                        starter + " has started, expected one run for each process: put all " +
+    EXPECT_GE(got.count("amalgam: a graph was run a second time in a process that " + starter +
+                        " started, expected one run per process; put everything " +
                         "into one graph, or start " + starter + " again"),
               1)
         << got.output;

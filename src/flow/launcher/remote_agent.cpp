@@ -140,12 +140,13 @@ private:
     void start(const std::string& bytes) {
         try {
             auto asked = decode_remote_start(bytes);
-            if (!asked || process_) throw std::runtime_error("the launcher asks for nothing known");
+            if (!asked || process_)
+                throw std::runtime_error("the launcher sent an unknown request");
             if (::chdir(asked->folder.c_str()) != 0)
-                throw std::runtime_error(fmt::format(
-                    "there is no folder \"{}\" ({}), expected the one that amalgam run was "
-                    "started in on every host",
-                    asked->folder, std::strerror(errno)));
+                throw std::runtime_error(
+                    fmt::format("there is no folder \"{}\" ({}), expected the folder that amalgam "
+                                "run was started in to exist on every host",
+                                asked->folder, std::strerror(errno)));
             for (const std::string& one : asked->environment) {
                 const std::size_t equals = std::min(one.find('='), one.size() - 1);
                 ::setenv(one.substr(0, equals).c_str(), one.c_str() + equals + 1, 1);

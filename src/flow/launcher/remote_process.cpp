@@ -103,7 +103,7 @@ private:
 
         int down[2], up[2];
         if (::pipe2(down, O_CLOEXEC) != 0 || ::pipe2(up, O_CLOEXEC) != 0)
-            throw std::runtime_error("the system gives no pipe to ssh");
+            throw std::runtime_error("cannot create a pipe for ssh");
         unique_fd in_there(down[0]), out_there(up[1]);
         to_ssh_.reset(down[1]);
         from_ssh_.reset(up[0]);
@@ -111,7 +111,7 @@ private:
 
         const pid_t self = ::getpid();
         ssh_ = ::fork();
-        if (ssh_ < 0) throw std::runtime_error("the system gives no process to ssh");
+        if (ssh_ < 0) throw std::runtime_error("cannot create a process for ssh");
         if (ssh_ > 0) return;
         // Its own session: signals for this process do not reach ssh, and without a terminal it
         // cannot prompt for a password.
@@ -206,7 +206,7 @@ private:
         }
         if (frames_.nonsense() && !ended_)
             fail(cannot_reach,
-                 fmt::format("what {} sends is not what an agent of amalgam says", host_));
+                 fmt::format("{} sent data that does not come from an amalgam agent", host_));
     }
 
     void explain_the_loss() {
@@ -215,17 +215,17 @@ private:
         const int code = exit_code_of(status);
         const std::string way = options_.ssh.front();
         if (frames_.greeted())
-            return fail(cannot_reach, fmt::format("the connection to {} is lost: {} ended with {}",
+            return fail(cannot_reach, fmt::format("lost the connection to {}: {} ended with {}",
                                                   host_, way, describe_end(status)));
         if (code == 126 || code == 127)
-            return fail(code, fmt::format("there is no program \"{0}\" on {1}, expected amalgam "
-                                          "there as here; example: --remote-amalgam "
-                                          "/usr/local/bin/amalgam",
-                                          options_.remote_amalgam, host_));
-        fail(cannot_reach,
-             fmt::format("{2} does not get to {1}, expected a login without a password, and "
-                         "amalgam as new as here; try: {0} {1} true",
-                         fmt::join(options_.ssh, " "), host_, way));
+            return fail(
+                code,
+                fmt::format("there is no program \"{0}\" on {1}, expected amalgam to be installed "
+                            "there; example: --remote-amalgam /usr/local/bin/amalgam",
+                            options_.remote_amalgam, host_));
+        fail(cannot_reach, fmt::format("{2} cannot reach {1}, expected a login without a password "
+                                       "and the same version of amalgam; try: {0} {1} true",
+                                       fmt::join(options_.ssh, " "), host_, way));
     }
 
     void say(remote_frame_kind kind, std::string_view bytes) {

@@ -62,8 +62,8 @@ public:
         auto welcome = line_.receive();
         if (!welcome || welcome->what != control_message::kind::welcome)
             throw error(errc::invalid,
-                        fmt::format("{} is set, but no launcher answers there: start the program "
-                                    "by amalgam run, or unset it",
+                        fmt::format("{} is set, but no launcher answers there; start the program "
+                                    "with amalgam run, or unset it",
                                     control_variable));
         config_ = parse_flow_config(welcome->config).value();
         group_ = welcome->group;
@@ -89,7 +89,7 @@ public:
         send(ready);
         auto go = line_.receive();
         if (!go || go->what != control_message::kind::go)
-            throw error(errc::disconnected, "the launcher has ended the run before its start");
+            throw error(errc::disconnected, "the launcher ended the run before it started");
         watch_ = std::thread([this] { end_with_the_launcher(); });
         return go->addresses;
     }
@@ -209,11 +209,9 @@ public:
                                       all.front().label(config_), one.label(config_)));
             std::string& address = addresses[one.group][one.replica];
             if (!address.empty())
-                refuse_as(
-                    here_.rank,
-                    fmt::format("two processes say that they are {}, expected one for each of "
-                                "{}",
-                                one.label(config_), list_processes(config_)));
+                refuse_as(here_.rank,
+                          fmt::format("two processes claim to be {}, expected one for each of {}",
+                                      one.label(config_), list_processes(config_)));
             address = one.said.address.empty() ? "-" : one.said.address;
         }
         return addresses;
@@ -261,8 +259,8 @@ private:
             if (!said || one.group == config_.groups.size() ||
                 one.replica >= config_.groups[one.group].replicas())
                 throw error(errc::mismatch,
-                            fmt::format("one of the processes has another config, as it says that "
-                                        "it is {}.{}, expected one of {}",
+                            fmt::format("one of the processes has another config, because it "
+                                        "claims to be {}.{}, expected one of {}",
                                         group, one.replica, list_processes(config_)));
             one.said = std::move(said).value();
             all.push_back(std::move(one));
@@ -309,8 +307,8 @@ std::unique_ptr<rendezvous> rendezvous_of_config(flow_config config, const std::
         replica = nth;
     } else {
         throw error(errc::invalid,
-                    "AMALGAM_CONFIG is set without AMALGAM_GROUP, expected the "
-                    "group this process is; example: AMALGAM_GROUP=G1");
+                    "AMALGAM_CONFIG is set without AMALGAM_GROUP, expected the group of this "
+                    "process; example: AMALGAM_GROUP=G1");
     }
 
     const auto unknown = unknown_endpoint(config);
@@ -320,11 +318,11 @@ std::unique_ptr<rendezvous> rendezvous_of_config(flow_config config, const std::
         has_met_by = here.starter;
         return std::make_unique<by_rank>(std::move(config), std::move(group), replica, here);
     }
-    throw error(errc::invalid, fmt::format("{}: groups.{}.endpoint is \"{}\", which nobody knows "
-                                           "beforehand, expected a fixed one, or a start by "
-                                           "amalgam run, mpirun or srun --mpi=pmix; "
-                                           "example: \"tcp://127.0.0.1:7000\"",
-                                           origin, unknown->first, unknown->second));
+    throw error(errc::invalid,
+                fmt::format("{}: groups.{}.endpoint is \"{}\", which is not known in advance, "
+                            "expected a fixed address, or a start by amalgam run, mpirun or srun "
+                            "--mpi=pmix; example: \"tcp://127.0.0.1:7000\"",
+                            origin, unknown->first, unknown->second));
 }
 
 }  // namespace
@@ -355,7 +353,7 @@ void check_rank_count(const job_rank& here, const flow_config& config, const std
     if (here.size == process_count(config)) return;
     const bool slurm = std::string_view(here.starter) == "srun";
     const std::string sentence = fmt::format(
-        "{} started {} process{}, but {} has {}, expected as many; example: {} -n {} {}",
+        "{} started {} process{}, but {} has {}, expected the same number; example: {} -n {} {}",
         here.starter, here.size, here.size == 1 ? "" : "es", origin, list_processes(config),
         slurm ? "srun --mpi=pmix -K" : here.starter, process_count(config), own_command());
     refuse_as(here.rank, sentence);
@@ -367,18 +365,18 @@ std::unique_ptr<rendezvous> rendezvous_from_environment() {
         return std::make_unique<launched>(static_cast<int>(read_number(control_variable, control)));
     }
     if (const char* starter = has_met_by)
-        throw error(errc::invalid,
-                    fmt::format("a graph was run for the second time in a process that {} has "
-                                "started, expected one run for each process: put all into one "
-                                "graph, or start {} again",
-                                starter, starter));
+        throw error(
+            errc::invalid,
+            fmt::format("a graph was run a second time in a process that {} started, expected one "
+                        "run per process; put everything into one graph, or start {} again",
+                        starter, starter));
     const char* config = std::getenv("AMALGAM_CONFIG");
     const char* group = std::getenv("AMALGAM_GROUP");
     if (config == nullptr && group == nullptr) return nullptr;
     if (config == nullptr)
         throw error(errc::invalid,
                     fmt::format("AMALGAM_GROUP is \"{}\" without AMALGAM_CONFIG, expected both, or "
-                                "a start by amalgam run, where a process runs one graph once",
+                                "a start by amalgam run, where each process runs one graph once",
                                 group));
     if (std::string_view(config).starts_with('{'))
         return rendezvous_of_config(parse_flow_config(config, "AMALGAM_CONFIG").value(),

@@ -72,12 +72,12 @@ int supervisor::run() {
     show_report();
     std::size_t left = kill_descendants(patience_with_the_kernel);
     if (left > 0 && !stopping_)
-        say(fmt::format("the groups had left {} process{} running; stopped", left,
+        say(fmt::format("the groups left {} process{} running; stopped", left,
                         left == 1 ? "" : "es"));
     show_the_rest();
     if (out_.lost_for() != 0 && exit_code_.value_or(0) == 0) {
         say(
-            fmt::format("standard output cannot be written to its end ({}), expected room for what "
+            fmt::format("standard output cannot be written completely ({}), expected room for what "
                         "the groups print",
                         std::strerror(out_.lost_for())));
         show_the_rest();
@@ -158,11 +158,11 @@ bool supervisor::take_messages(launched_process& from) {
         }
         if (gone) from.control.reset();
         if (const std::string& why = from.talk.nonsense(); gone && !why.empty())
-            stop_the_others(1,
-                            fmt::format("group {} ({}) says on its control line what is no message "
-                                        "({:.200}), expected that only the library writes to "
-                                        "descriptors it has not opened; stopped all groups",
-                                        from.label, from.where, why));
+            stop_the_others(
+                1, fmt::format("group {} ({}) wrote an invalid message to its control socket "
+                               "({:.200}), expected only the library to write to descriptors that "
+                               "the program did not open; stopped all groups",
+                               from.label, from.where, why));
         return false;
     }
     return static_cast<bool>(from.control);
@@ -173,8 +173,8 @@ void supervisor::take(launched_process& from, const control_message& message) {
         case control_message::kind::ready:
             if (message.address.size() > most_words)
                 return stop_the_others(2,
-                                       fmt::format("group {} ({}) says that its address has {} "
-                                                   "bytes, expected one as tcp://node7:7000",
+                                       fmt::format("group {} ({}) reported an address of {} bytes, "
+                                                   "expected one such as tcp://node7:7000",
                                                    from.label, from.where, message.address.size()));
             from.ready = true;
             from.address = message.address;
@@ -264,9 +264,9 @@ void supervisor::check_that_nobody_is_late() {
     for (const launched_process& one : processes_)
         if (!one.ready)
             return stop_the_others(
-                1, fmt::format("group {} ({}) has not begun to run its part of the graph within "
-                               "{} s, expected every process to call run() (run_options::"
-                               "join_limit says until when); stopped the others",
+                1, fmt::format("group {} ({}) did not start its part of the graph within {} s, "
+                               "expected every process to call run() (run_options::join_limit is "
+                               "the limit); stopped the others",
                                one.label, one.where,
                                std::chrono::duration<double>(join_limit_).count()));
 }

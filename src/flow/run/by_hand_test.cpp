@@ -70,7 +70,7 @@ TEST_F(by_hand, a_group_that_is_killed_ends_the_others_with_its_name) {
     EXPECT_NE(first.join(), 0);
     EXPECT_NE(last.join(), 0);
     for (child_process* one : {&first, &last})
-        EXPECT_EQ(one->output().rfind("amalgam: group G2 is lost (", 0), 0u);
+        EXPECT_EQ(one->output().rfind("amalgam: lost contact with group G2 (", 0), 0u);
 }
 
 TEST_F(by_hand, a_node_that_throws_ends_every_group_with_its_words) {
@@ -116,14 +116,14 @@ TEST_F(by_hand, a_group_that_is_not_in_the_config_is_refused) {
 
 TEST_F(by_hand, a_config_without_a_group_is_refused) {
     EXPECT_EQ(refusal({"AMALGAM_CONFIG=" + config_}),
-              "amalgam: AMALGAM_CONFIG is set without AMALGAM_GROUP, expected the group this "
-              "process is; example: AMALGAM_GROUP=G1\n");
+              "amalgam: AMALGAM_CONFIG is set without AMALGAM_GROUP, expected the group of this "
+              "process; example: AMALGAM_GROUP=G1\n");
 }
 
 TEST_F(by_hand, a_group_without_a_config_is_refused) {
     EXPECT_EQ(refusal({"AMALGAM_GROUP=G1"}),
               "amalgam: AMALGAM_GROUP is \"G1\" without AMALGAM_CONFIG, expected both, or a start "
-              "by amalgam run, where a process runs one graph once\n");
+              "by amalgam run, where each process runs one graph once\n");
 }
 
 TEST_F(by_hand, a_replica_that_the_group_has_not_is_refused) {

@@ -285,7 +285,7 @@ TEST(group_run, a_sender_that_never_starts_is_named_after_the_limit) {
     all.start(all[1]);
     all.net.run_until_idle();
     EXPECT_TRUE(all[1].running->over().is_set());
-    EXPECT_EQ(all.failure_of(1), "group G0 did not join within 3 s, expected it to be started");
+    EXPECT_EQ(all.failure_of(1), "group G0 did not join within 3 s, expected it to be running");
 }
 
 TEST(group_run, processes_that_built_different_graphs_do_not_start) {
@@ -346,8 +346,8 @@ TEST_F(broken_run, a_killed_group_ends_the_others_with_its_name) {
                        EXPECT_GT(last_, 0);
                        all.net.kill("G1");
                    });
-    EXPECT_EQ(failures_[0].rfind("group G1 is lost (", 0), 0u) << failures_[0];
-    EXPECT_EQ(failures_[2].rfind("group G1 is lost (", 0), 0u) << failures_[2];
+    EXPECT_EQ(failures_[0].rfind("lost contact with group G1 (", 0), 0u) << failures_[0];
+    EXPECT_EQ(failures_[2].rfind("lost contact with group G1 (", 0), 0u) << failures_[2];
 }
 
 TEST(broken_graph, ends_everywhere_when_any_of_its_groups_is_killed) {
@@ -384,8 +384,8 @@ TEST_F(broken_run, a_group_that_is_silent_for_too_long_ends_the_others_with_its_
                        all.net.cut("G1");
                        all.net.run_for(60s);
                    });
-    EXPECT_EQ(failures_[0].rfind("group G1 is lost (", 0), 0u) << failures_[0];
-    EXPECT_EQ(failures_[2].rfind("group G1 is lost (", 0), 0u) << failures_[2];
+    EXPECT_EQ(failures_[0].rfind("lost contact with group G1 (", 0), 0u) << failures_[0];
+    EXPECT_EQ(failures_[2].rfind("lost contact with group G1 (", 0), 0u) << failures_[2];
 }
 
 TEST_F(broken_run, a_node_that_throws_ends_every_group_with_its_words) {

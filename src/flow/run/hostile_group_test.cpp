@@ -159,7 +159,7 @@ TEST_F(hostile_group, a_sender_whose_count_is_wrong_ends_the_run_with_its_name) 
                   send(0, {1}, 1);
                   ended_ = end(1, 2);
               }),
-              "group G0 breaks the rules of the run: 1 items arrived of 2");
+              "group G0 violated the protocol: 1 of 2 items arrived");
 }
 
 TEST_F(hostile_group, a_sender_that_repeats_itself_ends_the_run_with_its_name) {
@@ -167,7 +167,7 @@ TEST_F(hostile_group, a_sender_that_repeats_itself_ends_the_run_with_its_name) {
                   send(0, {1}, 1);
                   send(0, {1}, 1);
               }),
-              "group G0 breaks the rules of the run: batch 0 cannot be: 1 was expected");
+              "group G0 violated the protocol: batch 0 is out of sequence, expected batch 1");
 }
 
 TEST_F(hostile_group, an_end_that_leaves_batches_out_ends_the_run_with_its_name) {
@@ -175,7 +175,7 @@ TEST_F(hostile_group, an_end_that_leaves_batches_out_ends_the_run_with_its_name)
                   send(5, {1}, 1);  // Out of order, so it waits for the earlier ones.
                   ended_ = end(0, 0);
               }),
-              "group G0 breaks the rules of the run: it ends after 0 batches, but number 5 came");
+              "group G0 violated the protocol: it ended after 0 batches, but batch 5 arrived");
 }
 
 TEST_F(hostile_group, a_sender_that_says_it_is_over_before_its_end_is_lost) {
@@ -185,8 +185,8 @@ TEST_F(hostile_group, a_sender_that_says_it_is_over_before_its_end_is_lost) {
     auto joined = join_as_source();
     all_.net.run_for(10ms);
     EXPECT_EQ(all_.failure_of(1),
-              "group G0 is lost (it says that its run is over before all items "
-              "were exchanged)");
+              "lost contact with group G0 (it reported the end of its run before all items were "
+              "exchanged)");
 }
 
 TEST_F(hostile_group, last_words_are_cut) {
@@ -224,7 +224,7 @@ TEST(hostile_loop, an_item_that_comes_back_after_the_end_is_not_lost_in_silence)
     EXPECT_TRUE(all.over());
     stranger.stop();
     EXPECT_NE(
-        all.failure_of(0).find("came back from group G1 into a loop that was said to have ended"),
+        all.failure_of(0).find("group G1 sent an item back into a loop that has already ended"),
         std::string::npos)
         << all.failure_of(0);
 }
@@ -252,7 +252,7 @@ TEST(hostile_loop, that_nobody_watches_any_more_ends_the_run) {
                           .on(silent.lookup("loop://G1"))
                           .start(all[1].built.core().fingerprint(), 0, 0);
     all.net.run_for(2min);
-    EXPECT_NE(all.failure_of(1).find("has not asked for 60 s whether a loop has ended"),
+    EXPECT_NE(all.failure_of(1).find("has not checked for 60 s whether a loop has ended"),
               std::string::npos)
         << all.failure_of(1);
     silent.stop();

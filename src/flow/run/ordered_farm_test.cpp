@@ -152,10 +152,10 @@ std::string fault_of(const std::vector<std::uint64_t>& numbers) {
 TEST(ordered_farm, that_holds_results_at_its_end_or_got_one_twice_fails) {
     EXPECT_EQ(fault_of({1, 0, 2}), "");
     EXPECT_EQ(fault_of({0, 2, 3}),
-              "the items have ended, but result number 1 of an ordered farm never came, for which "
-              "2 later ones wait");
+              "the items have ended, but result number 1 of an ordered farm never arrived; 2 later "
+              "results wait for it");
     for (const auto& numbers : {std::vector<std::uint64_t>{0, 0}, {0, 2, 2}, {1, 0, 1}})
-        EXPECT_NE(fault_of(numbers).find("came twice"), std::string::npos);
+        EXPECT_NE(fault_of(numbers).find("arrived twice"), std::string::npos);
 }
 
 TEST(ordered_farm, a_worker_has_no_others_to_send_to) {

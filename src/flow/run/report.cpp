@@ -128,8 +128,8 @@ std::string run_report::bottleneck() const {
         const double in = share(to->waited_for_input, whole);
         if (out >= waits_much && in >= waits_much)
             return fmt::format(
-                "the way from \"{}\"{} to \"{}\"{}: the first waits for room {} of the time, the "
-                "other for items {}",
+                "the channel from \"{}\"{} to \"{}\"{}: the sender waits for room {} of the time, "
+                "the receiver for items {}",
                 from->name, where(from->process), to->name, where(to->process), percent(out),
                 percent(in));
     }
@@ -229,9 +229,9 @@ result<run_report> parse_run_report(std::string_view text) {
         }
         return report;
     } catch (const json::exception& wrong) {
-        return {errc::invalid, fmt::format("this is no report of a run: {}", wrong.what())};
+        return {errc::invalid, fmt::format("this is not a report of a run: {}", wrong.what())};
     } catch (const error& wrong) {
-        return {errc::invalid, fmt::format("this is no report of a run: {}", wrong.what())};
+        return {errc::invalid, fmt::format("this is not a report of a run: {}", wrong.what())};
     }
 }
 

@@ -56,8 +56,8 @@ TEST(run_report, names_the_last_of_nodes_that_are_as_busy) {
 TEST(run_report, names_the_way_between_two_groups_that_both_wait_for) {
     const run_report report = two_groups(node("read", "A", 0, 8), node("filter", "B", 7, 0));
     EXPECT_EQ(report.bottleneck(),
-              "the way from \"read\" in A to \"filter\" in B: the first waits for room 80 % of the "
-              "time, the other for items 70 %");
+              "the channel from \"read\" in A to \"filter\" in B: the sender waits for room 80 % "
+              "of the time, the receiver for items 70 %");
 }
 
 TEST(run_report, of_nothing_names_nothing) {

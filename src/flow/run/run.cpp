@@ -80,8 +80,8 @@ public:
     explicit graph_use(detail::graph_core& of) : of_(of) {
         if (!of_.begin_use())
             throw error(errc::invalid,
-                        "the graph runs already, expected that its run has ended: "
-                        "running_graph::wait() returns then");
+                        "the graph is already running, expected its run to have ended; "
+                        "running_graph::wait() waits for that");
     }
     graph_use(const graph_use&) = delete;
     graph_use& operator=(const graph_use&) = delete;
@@ -278,7 +278,8 @@ running_graph::~running_graph() = default;
 
 run_report running_graph::wait() {
     if (state_ == nullptr)
-        throw error(errc::invalid, "this running_graph was moved from; wait for the one it is in");
+        throw error(errc::invalid,
+                    "this running_graph was moved from; wait for the one it was moved to");
     if (state_->thread.joinable()) state_->thread.join();
     if (state_->failed) std::rethrow_exception(state_->failed);
     return state_->report;

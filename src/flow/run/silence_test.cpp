@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 const char* const three_groups = R"({"groups": {"G0": {"endpoint": "loop://a"},
                                                 "G1": {"endpoint": "loop://b"},
                                                 "G2": {"endpoint": "loop://c"}}})";
-const char* const silent = "group G1 is lost (it has not answered for 5 s)";
+const char* const silent = "lost contact with group G1 (it has not answered for 5 s)";
 
 /// One number every 20 milliseconds from G0 through G1 to G2.
 void endless(graph& g, const seat&) {
@@ -130,8 +130,8 @@ std::string failure_when_the_last_is_at(const std::string& address) {
 TEST(loop_over_groups, that_cannot_be_asked_for_its_end_says_so) {
     for (const char* address : {"tcp://127.0.0.1:1", "loop://nobody"}) {
         const std::string failure = failure_when_the_last_is_at(address);
-        EXPECT_EQ(failure.rfind(std::string("the process at ") + address +
-                                    " cannot be asked whether its part of a loop has ended (",
+        EXPECT_EQ(failure.rfind(std::string("cannot ask the process at ") + address +
+                                    " whether its part of a loop has ended (",
                                 0),
                   0u)
             << failure;

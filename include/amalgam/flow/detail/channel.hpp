@@ -190,7 +190,7 @@ public:
             tidy(item_);  // load() may leave members untouched.
         }
         if (left_ == 0 && !rest_.empty() && !from.is_stopped())
-            throw_bad_batch("it goes on after its last item");
+            throw_bad_batch("it has trailing bytes after its last item");
     }
 
 private:

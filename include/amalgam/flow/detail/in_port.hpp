@@ -171,7 +171,7 @@ void take_all_of_several(node_ends& ends, Use& use, Ended& ended) {
         const auto any_ready = [&] {
             return std::any_of(ins.begin(), ins.end(), [](auto& each) { return each.is_ready(); });
         };
-        ends.in_bell.look_and_wait_until("item of one of several flow queues", any_ready);
+        ends.in_bell.look_and_wait_until("item in one of several flow queues", any_ready);
     }
 }
 

@@ -209,7 +209,7 @@ private:
         };
         // Never wait on feedback: the node could be waiting for itself.
         if (!found() && ends_.back_in == nullptr)
-            bell_.look_and_wait_until("a worker that has little to do", found);
+            bell_.look_and_wait_until("room at a worker", found);
         of.turn = (best + 1) % of.parts.size();
         return best;
     }
