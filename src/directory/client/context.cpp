@@ -69,10 +69,10 @@ result<found_resource> context::try_find(attribute_list query) {
     try {
         auto [found, silent] = core_->find(resource_id::none, std::move(query));
         if (found) return std::move(*found);
-        if (silent == 0) return {errc::not_found, "no resource fits the query"};
+        if (silent == 0) return {errc::not_found, "no resource matches the query"};
         return {errc::timed_out,
-                fmt::format("no resource was found that fits the query, and {} directories, at "
-                            "least, did not answer: ask again, or do without them",
+                fmt::format("no resource was found that matches the query, and at least {} "
+                            "directories did not answer; query again, or do without them",
                             silent)};
     } catch (const error& why) {
         return {why.code().code, why.what()};

@@ -133,7 +133,7 @@ void context_core::open_at(const std::string& directory, bool start) {
     }
     if (!id)
         throw error(id.code(),
-                    fmt::format("no context at the directory {}: {}",
+                    fmt::format("cannot open a context at the directory {}: {}",
                                 directory.empty() ? "of this process" : directory, id.sentence()));
     id_ = *id;
 }
@@ -166,8 +166,8 @@ void context_core::check_open() {
     check_not_closed();
     if (lost_)
         throw error(errc::disconnected,
-                    "the directory of this context is gone, and all that was "
-                    "registered there: make a new context");
+                    "the directory of this context is gone, with everything registered there; make "
+                    "a new context");
 }
 
 void context_core::lose(const peer& who, status) {
@@ -180,7 +180,8 @@ void context_core::lose(const peer& who, status) {
         if (lost_.exchange(true)) return;
         reopens = begin_to_reopen();
     }
-    log(log_level::warn, "directory", "the directory is lost", {{"context", number(id_)}});
+    log(log_level::warn, "directory", "lost contact with the directory",
+        {{"context", number(id_)}});
     if (!reopens) change(0, resource_change::kind::ended, {});
 }
 
@@ -194,7 +195,7 @@ void context_core::dropped() {
         if (lost_.exchange(true)) return;
         reopens = begin_to_reopen();
     }
-    log(log_level::warn, "directory", "the directory has ended, or had taken this process for gone",
+    log(log_level::warn, "directory", "the directory has ended, or considered this process gone",
         {{"context", number(id_)}});
     if (!reopens) change(0, resource_change::kind::ended, {});
 }
@@ -240,7 +241,7 @@ void context_core::remove(resource_id which) noexcept {
     try {
         remove_.on(directory())(id_, which).take();
     } catch (const std::exception& why) {
-        log(log_level::debug, "directory", "a resource was not deleted",
+        log(log_level::debug, "directory", "cannot delete a resource",
             {{"resource", number(which)}, {"why", text_of(why)}});
     }
 }
@@ -276,7 +277,7 @@ std::optional<found_resource> context_core::next(std::uint32_t search, const att
     check_open();
     const std::uint32_t of_lost = searches_of_lost_;
     if (search <= of_lost)
-        throw error(errc::disconnected, "the directory that this query was at is gone: ask anew");
+        throw error(errc::disconnected, "the directory of this query is gone; start a new query");
     const next_answer answer = next_.on(directory())(id_, search - of_lost).take();
     silent = answer.silent;
     if (answer.over) return std::nullopt;

@@ -81,10 +81,11 @@ ways_there context_core::ways_to(const peer& context) {
     for (const traffic what : {traffic::small, traffic::bulk, traffic::control}) {
         const std::size_t which = options_.choose(what, ways);
         if (which >= ways.size())
-            throw error(errc::invalid,
-                        fmt::format("context_options::choose gave way {} of {}; expected an index "
-                                    "from 0",
-                                    which, ways.size()));
+            throw error(
+                errc::invalid,
+                fmt::format(
+                    "context_options::choose returned way {} of {}, expected an index from 0",
+                    which, ways.size()));
         chosen.by[static_cast<std::size_t>(what)] = ways[which].by;
     }
     return chosen;
@@ -99,7 +100,8 @@ bool context_core::learn_sender(resource_id which) {
     try {
         where_.learn_sender(which, ways_to(from));
     } catch (const std::exception& why) {  // A user's choice function.
-        log(log_level::warn, "directory", "no way was chosen to who sends", {{"why", why.what()}});
+        log(log_level::warn, "directory", "cannot choose a way to the sender",
+            {{"why", why.what()}});
         where_.learn_sender(which, ways_there(from));
     }
     return true;
@@ -120,7 +122,7 @@ bool context_core::may_be_elsewhere(resource_id to, const peer& there, errc beca
 error context_core::not_arrived(resource_id to, const result<errc>& became) {
     const errc how = became ? *became : became.code().code;
     return {how, how == errc::not_found
-                     ? fmt::format("there is no resource {} any more", number(to))
+                     ? fmt::format("resource {} no longer exists", number(to))
                      : fmt::format("the message to resource {} did not arrive: {}", number(to),
                                    became ? name(how) : became.sentence())};
 }
@@ -166,8 +168,8 @@ void context_core::send_now(resource_id from, resource_id to, std::int32_t tag, 
 void context_core::check_own(resource_id which) const {
     if (messages_.has(which)) return;
     throw error(errc::invalid,
-                fmt::format("a message cannot be from {}, which is no resource of this context; "
-                            "example: from {}, the context itself",
+                fmt::format("a message cannot be sent from {}, which is not a resource of this "
+                            "context; example: from {}, the context itself",
                             number(which), number(id_)));
 }
 

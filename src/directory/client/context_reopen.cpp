@@ -70,18 +70,17 @@ void context_core::reopen() {
             how = try_to_reopen();
         } catch (const no_gate& why) {  // Its engine is still running.
             how = attempt::failed;
-            log(log_level::debug, "directory", "the directory is not there again",
+            log(log_level::debug, "directory", "the directory is not back yet",
                 {{"why", why.what()}});
         } catch (const error& why) {
             how = failure(why.code().code);
-            log(log_level::debug, "directory", "the directory is not there again",
+            log(log_level::debug, "directory", "the directory is not back yet",
                 {{"why", why.what()}});
         } catch (const std::bad_alloc&) {
             how = attempt::failed;
         }
         if (how == attempt::done) {
-            log(log_level::info, "directory", "the directory is there again",
-                {{"context", number(id_)}});
+            log(log_level::info, "directory", "the directory is back", {{"context", number(id_)}});
             return settle_watches();
         }
         if (how == attempt::refused || on_.now() >= until) break;
@@ -155,7 +154,7 @@ context_core::attempt context_core::watch_again_at(const peer& there) {
         if (begun->code == errc::ok) {
             in_doubt_.emplace_back(state, time);
         } else if (watches_.erase(state->number()) != 0) {
-            log(log_level::warn, "directory", "a watch was not begun again",
+            log(log_level::warn, "directory", "cannot restart a watch",
                 {{"watch", state->number()}, {"why", begun->sentence}});
             state->note(on_.pool(), resource_change::kind::ended, {});
         }
@@ -184,7 +183,7 @@ context_core::attempt context_core::reopen_at(const peer& there, resource_id whi
     const auto call = on_.procedure<at_directory::reopen>(at_directory::reopen_name);
     const auto answer = call.on(there).within(call_limit).try_call(id_, which, what);
     if (answer && answer->code == errc::ok) return attempt::done;
-    log(log_level::info, "directory", "the directory did not take back what it had",
+    log(log_level::info, "directory", "the directory did not take a resource back",
         {{"resource", number(which)}, {"why", answer ? answer->sentence : answer.sentence()}});
     return failure(answer ? answer->code : answer.code().code);
 }

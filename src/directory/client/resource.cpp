@@ -7,7 +7,7 @@ namespace amalgam {
 detail::context_core& resource::whose() const {
     if (id_ == resource_id::none || core_ == nullptr)
         throw error(errc::invalid,
-                    "this resource is none: it was moved from, released, or never given one; "
+                    "this resource is empty: it was moved from, released, or default-constructed; "
                     "example: resource mine = here.add({{\"type\", \"server\"}})");
     core_->check_not_closed();
     return *core_;

@@ -141,7 +141,7 @@ std::shared_ptr<context> current() {
     process_state& all = process();
     const std::lock_guard one(all.lock);
     if (all.here) return all.here;
-    throw error(errc::closed, "there is no context: call rocl_init() first");
+    throw error(errc::closed, "there is no context; call rocl_init() first");
 }
 
 std::shared_ptr<buffer_state> buffer_at(void* ptr) {
@@ -150,8 +150,7 @@ std::shared_ptr<buffer_state> buffer_at(void* ptr) {
     const auto at = all.buffers.find(ptr);
     if (at != all.buffers.end()) return at->second;
     throw error(errc::invalid,
-                "this is no buffer of rocl_bfget() or rocl_recv(), or it was given "
-                "back already");
+                "this is not a buffer from rocl_bfget() or rocl_recv(), or was already returned");
 }
 
 void* keep(message_buffer memory) {
@@ -213,7 +212,7 @@ int rocl_init(void) {
     return guarded("rocl_init", [] {
         process_state& all = process();
         const std::lock_guard one(all.lock);
-        check(all.here == nullptr, "this process has a context already: call rocl_exit() first");
+        check(all.here == nullptr, "this process already has a context; call rocl_exit() first");
         all.here = std::make_shared<context>();
         return static_cast<int>(all.here->id());
     });
@@ -236,7 +235,7 @@ int rocl_exit(void) {
 rocl_attrl_t* rocl_new_attrl(int maxlen) {
     rocl_attrl* made = nullptr;
     (void)guarded("rocl_new_attrl", [&] {
-        check(maxlen >= 0, "a list's room is not negative; 0 is the most there is");
+        check(maxlen >= 0, "a list's capacity must not be negative; 0 means the maximum");
         made = new rocl_attrl;
         if (maxlen > 0) made->most = static_cast<std::size_t>(maxlen);
         return 0;
@@ -297,7 +296,7 @@ int rocl_delete(int gid) {
 
 int rocl_query(int* gid, rocl_attrl_t* attrs) {
     return guarded("rocl_query", [&] {
-        check(gid != nullptr, "rocl_query() needs a place for the identifier");
+        check(gid != nullptr, "rocl_query() needs a pointer to the identifier");
         const auto here = current();
         const auto [found, silent] =
             here->core().find(*gid > 0 ? id_of(*gid) : resource_id::none, query_of(attrs));
@@ -333,7 +332,7 @@ int rocl_query_stop(rocl_handler_t* handler) {
 void* rocl_bfget(int len) {
     void* got = nullptr;
     (void)guarded("rocl_bfget", [&] {
-        check(len >= 0, "a buffer's length is not negative");
+        check(len >= 0, "a buffer's length must not be negative");
         got = keep(current()->take_buffer(static_cast<std::size_t>(len)));
         return 0;
     });
@@ -375,8 +374,9 @@ int rocl_send(int ogid, int dgid, int tag, void* ptr, int len) {
         auto state = buffer_at(ptr);
         const auto bytes = static_cast<std::size_t>(len);
         check(len >= 0 && bytes <= state->asked,
-              "a message is longer than its buffer was asked for, or its length is negative");
-        check(tag >= 0 && ogid > 0 && dgid > 0, "tags are not negative, and identifiers positive");
+              "a message is longer than its buffer, or its length is negative");
+        check(tag >= 0 && ogid > 0 && dgid > 0,
+              "tags must not be negative, and identifiers must be positive");
         context_core& core = here->core();
         core.check_own(id_of(ogid));
         core.find_way(id_of(dgid));
@@ -394,8 +394,8 @@ int rocl_send(int ogid, int dgid, int tag, void* ptr, int len) {
 int rocl_recv(int dgid, int ogid, int tag, void** ptr, int* aogid, int* atag, int* alen,
               int timeout) {
     return guarded("rocl_recv", [&] {
-        check(ptr != nullptr, "rocl_recv() needs a place for the buffer");
-        check(tag >= 0 || tag == ROCL_ANY, "tags are not negative; ROCL_ANY takes any");
+        check(ptr != nullptr, "rocl_recv() needs a pointer for the buffer");
+        check(tag >= 0 || tag == ROCL_ANY, "a tag must not be negative; ROCL_ANY matches any tag");
         const auto here = current();
         message_choice which{id_of(ogid), {}};
         if (tag != ROCL_ANY) which.tag = tag;

@@ -29,8 +29,8 @@ bool send_lanes::push_if_open(resource_id from, resource_id to, item what, std::
     const std::size_t bytes = posted(*what);
     if (bytes != 0 && at->second.posted_bytes + bytes > most_bytes)
         throw error(errc::overloaded,
-                    fmt::format("messages of {} bytes that were posted to resource {} wait behind "
-                                "one that finds no room there: wait for that first",
+                    fmt::format("messages of {} bytes posted to resource {} already wait behind "
+                                "one that has no room there; wait for that one first",
                                 at->second.posted_bytes, static_cast<std::uint32_t>(to)));
     at->second.items.push_back(std::move(what));
     at->second.posted_bytes += bytes;
@@ -102,8 +102,7 @@ send_turn::send_turn(send_lanes& lanes, resource_id from, resource_id to,
     try {
         if (!mine->given.wait_until(deadline) && leave())
             throw error(errc::timed_out,
-                        fmt::format("the message to resource {} waited behind others until its "
-                                    "time was over",
+                        fmt::format("the message to resource {} timed out behind others",
                                     static_cast<std::uint32_t>(to)));
     } catch (...) {  // Includes cancellation.
         if (!leave()) mine->done.set();

@@ -91,7 +91,7 @@ void watch_state::overflow(pool& where) {
     untold_.emplace_back().what = resource_change::kind::ended;
     untold_bytes_ = untold_.front().which.what.bytes().size();
     there_.clear();
-    log(log_level::warn, "directory", "the function of a watch is too slow: the watch ends",
+    log(log_level::warn, "directory", "a watch's function is too slow; ending the watch",
         {{"watch", number_}});
     amalgam::post(where, [self = shared_from_this()] {
         if (const auto whose = self->context_.lock()) whose->unwatch(self->number_);
@@ -115,8 +115,7 @@ void watch_state::tell_all() {
         try {
             what_(change);
         } catch (const std::exception& why) {
-            log(log_level::error, "directory", "the function of a watch threw",
-                {{"why", text_of(why)}});
+            log(log_level::error, "directory", "a watch's function threw", {{"why", text_of(why)}});
         }
     }
 }

@@ -112,7 +112,7 @@ void directory_ring::meet(const broadcast_packet& stranger) {
             meet_.on(*there).within(until - on_.now())(self().addresses);
             break;
         } catch (const error& why) {
-            log(log_level::info, "directory", "a server that was heard was not met",
+            log(log_level::info, "directory", "cannot reach a server that was heard",
                 {{"address", each}, {"why", why.what()}});
         }
     }
@@ -132,7 +132,7 @@ void directory_ring::met(std::vector<std::string> addresses) {
             try {
                 return me.join_by(each);
             } catch (const error& why) {
-                log(log_level::info, "directory", "a server that asked for it was not joined",
+                log(log_level::info, "directory", "cannot join a server that asked for it",
                     {{"address", each}, {"why", why.what()}});
             }
         }
@@ -159,7 +159,7 @@ void directory_ring::answer(const broadcast_packet& asked) {
     try {
         if (const auto there = reach(asked.from)) answer_.on(*there).post(asked.number, mine);
     } catch (const error& why) {
-        log(log_level::debug, "directory", "what was asked by broadcast was not answered",
+        log(log_level::debug, "directory", "cannot answer a broadcast query",
             {{"key", asked.from}, {"why", why.what()}});
     }
 }
@@ -246,7 +246,8 @@ void directory_ring::note_broadcast(bool missed) {
 }
 
 void directory_ring::rest_from_broadcasts() {
-    log(log_level::info, "directory", "broadcasts do not reach the others: asking them by trees");
+    log(log_level::info, "directory",
+        "broadcasts do not reach the other directories; asking them by trees");
     const std::lock_guard one(lock_);
     rests_until_ = on_.now() + rest_periods * options_.period;
 }

@@ -69,7 +69,7 @@ void directory_ring::claim() {
     for (;;) {
         const auto range = some_free_range();
         if (!range) {
-            log(log_level::error, "directory", "there are no ids left");
+            log(log_level::error, "directory", "out of ids");
             const std::lock_guard one(lock_);
             claiming_ = false;
             return;

@@ -76,7 +76,7 @@ void directory_ring::look_after_next() {
                     while (me.look_after(each) && !me.stopping_.wait_for(me.options_.period / 4)) {
                     }
                 } catch (const std::exception& why) {  // Most likely out of memory.
-                    log(log_level::warn, "directory", "another directory was not looked after",
+                    log(log_level::warn, "directory", "cannot check another directory",
                         {{"key", each.key}, {"why", why.what()}});
                 }
                 const std::lock_guard one(me.lock_);
@@ -306,7 +306,7 @@ void directory_ring::look_at_departed() {
 }
 
 void directory_ring::say_that_it_is_here() {
-    log(log_level::info, "directory", "the others had taken this directory for gone");
+    log(log_level::info, "directory", "the other directories considered this one gone");
     ring_news news;
     {
         const std::lock_guard one(lock_);

@@ -45,7 +45,7 @@ directory_ring::directory_ring(engine& on, const ring_options& options,
       suspected_(options.period * 3 / 4, options.period * 6) {
     if (options.fanout == 0)
         throw error(errc::invalid,
-                    "ring_options::fanout is 0, so no server would be asked: expected 1 or more; "
+                    "ring_options::fanout is 0, so no server would be asked, expected 1 or more; "
                     "example: 8");
     self_.key = chance_() | 1;
     self_.version = 1;
@@ -123,7 +123,7 @@ void directory_ring::join() {
         try {
             join_by(each);
         } catch (const error& why) {
-            log(log_level::warn, "directory", "another directory was not joined",
+            log(log_level::warn, "directory", "cannot join another directory",
                 {{"address", each}, {"why", why.what()}});
         }
     }
@@ -133,8 +133,8 @@ void directory_ring::check_can_be_reached() const {
     const std::vector<std::string> addresses = self().addresses;
     if (std::all_of(addresses.begin(), addresses.end(), is_local))
         throw error(errc::invalid,
-                    "this directory listens at no address that another host could "
-                    "reach: give it one; example: tcp://10.0.0.2:7100");
+                    "this directory listens at no address that another host can reach, expected "
+                    "one; example: tcp://10.0.0.2:7100");
 }
 
 void directory_ring::join_by(const std::string& address) {
@@ -257,8 +257,8 @@ void directory_ring::tell_now() {
 void directory_ring::check_is_in(const ring_part& part) const {
     if (part.holds(self_key())) return;
     throw error(errc::not_found,
-                "this directory is not in that part of the ring: the one that "
-                "was there is gone from this address");
+                "this directory is not in that part of the ring; the directory that was at this "
+                "address is gone");
 }
 
 void directory_ring::told(ring_part part, ring_news news) {
@@ -312,7 +312,7 @@ std::optional<peer> directory_ring::reach(std::uint64_t key, std::chrono::nanose
         try {
             gate_->enter(*found, gate_role, within);
         } catch (const error& why) {
-            log(log_level::info, "directory", "another directory is not asked",
+            log(log_level::info, "directory", "cannot ask another directory",
                 {{"address", each}, {"why", why.what()}});
             continue;
         }

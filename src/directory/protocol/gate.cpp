@@ -43,11 +43,10 @@ std::string secret_of(const std::string& said) {
     if (!said.empty() || path == nullptr || *path == '\0') return said;
     const auto read = read_file(path, std::size_t{64} << 10);
     if (!read)
-        throw error(
-            read.code(),
-            fmt::format("AMALGAM_SECRET_FILE is {}, which {}; expected the file of a secret; "
-                        "example: openssl rand -hex 32 > secret",
-                        path, read.sentence()));
+        throw error(read.code(),
+                    fmt::format("AMALGAM_SECRET_FILE is {}, which {}; expected a file with a "
+                                "secret; example: openssl rand -hex 32 > secret",
+                                path, read.sentence()));
     std::string secret(reinterpret_cast<const char*>(read->data()), read->size());
     while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r'))
         secret.pop_back();
@@ -65,7 +64,7 @@ gate::gate(engine& on, std::string_view role, const std::string& secret)
       open_(secret.empty()),
       refused_(on.counters().get(fmt::format("{}.refused", role))) {
     if (!is_open() && ::sodium_init() < 0)
-        throw error(errc::unsupported, "libsodium cannot be used here");
+        throw error(errc::unsupported, "cannot initialize libsodium");
     ::crypto_generichash(key_.data(), key_.size(),
                          reinterpret_cast<const std::uint8_t*>(secret.data()), secret.size(),
                          nullptr, 0);
@@ -157,8 +156,8 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
     const auto refusal = [&](std::string_view why) {
         refused_.add();
         return fmt::format(
-            "{} at {} {}: give both the same one, by a file that AMALGAM_SECRET_FILE names", role,
-            there.address(), why);
+            "{} at {} {}; give both the same secret, in a file that AMALGAM_SECRET_FILE names",
+            role, there.address(), why);
     };
     const auto ask = on_.procedure<gate_answer(gate_nonce)>(challenge_name(role));
     const auto show = on_.procedure<bool(gate_proof)>(prove_name(role));
@@ -174,10 +173,10 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
         throw no_gate(errc::denied, refusal("has no secret"));
     if (!answer) throw error(answer.code(), answer.sentence());
     if (!same(answer->proof, prove(role, false, ours, answer->nonce)))
-        throw error(errc::denied, refusal("has another secret"));
+        throw error(errc::denied, refusal("has a different secret"));
     if (!show.on(there).within(within)(prove(role, true, answer->nonce, ours)))
 
-        throw error(errc::denied, refusal("does not take the secret"));
+        throw error(errc::denied, refusal("rejected the secret"));
     const std::lock_guard one(lock_);
     entered_[there].emplace(role);
     trusted_.insert(there);  // The peer has proved it, too.
@@ -203,8 +202,8 @@ void gate::check_caller() {
     if (is_open() || trusts(call_context::current().from())) return;
     refused_.add();
     throw error(errc::denied,
-                "denied: the caller has not shown that it knows the secret of "
-                "this directory; AMALGAM_SECRET_FILE names its file");
+                "denied: the caller has not proved that it knows this directory's secret; "
+                "AMALGAM_SECRET_FILE names its file");
 }
 
 }  // namespace amalgam::detail

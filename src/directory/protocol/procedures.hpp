@@ -32,7 +32,7 @@ struct codec<attribute_view> {
         const auto words = a.template view<std::uint64_t>(a.template block<std::uint64_t>());
         if (words.empty()) return;
         const auto parsed = attribute_view::parse(std::as_bytes(words));
-        if (!parsed) return a.fail("it has no proper list of attributes");
+        if (!parsed) return a.fail("its list of attributes is malformed");
         x = *parsed;
     }
 };

@@ -49,7 +49,7 @@ void far_watches::bring_up_to_date(std::uint64_t server) {
         while (tell_one(server)) {
         }
     } catch (const error& why) {  // Retried when the servers are next seen.
-        log(log_level::debug, "directory", "another directory was not told of a watch",
+        log(log_level::debug, "directory", "cannot tell another directory about a watch",
             {{"server", server}, {"why", why.what()}});
     }
     const std::lock_guard one(lock_);

@@ -54,7 +54,7 @@ attribute attribute_at(const std::byte* from) noexcept {
 }
 
 failure malformed(std::string_view what) {
-    return {{errc::invalid}, fmt::format("not a list of attributes: {}", what)};
+    return {{errc::invalid}, fmt::format("malformed list of attributes: {}", what)};
 }
 
 const_bytes bytes_of(std::string_view text) noexcept {
@@ -93,7 +93,7 @@ std::optional<attribute> attribute_view::find(std::string_view name) const noexc
 
 result<attribute_view> attribute_view::parse(const_bytes bytes) {
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % 8 != 0)
-        return malformed("its memory is not aligned to 8");
+        return malformed("its memory is not aligned to 8 bytes");
     if (bytes.size() < list_head || bytes.size() > attribute_list::max_bytes ||
         load_le<std::uint32_t>(bytes.data() + 4) != bytes.size())
         return malformed("its length is wrong");
@@ -109,15 +109,15 @@ result<attribute_view> attribute_view::parse(const_bytes bytes) {
         const bool known =
             head.state == is_given || (head.state == is_asked && head.value_bytes == 0);
         if (!known || head.name_bytes == 0 || head.name_bytes > attribute_list::max_name_bytes)
-            return malformed("an attribute has no proper head");
+            return malformed("an attribute has a malformed header");
         const std::string_view name = attribute_at(bytes.data() + at).name;
         std::size_t before = list_head;
         for (; before != at; before += entry::at(bytes.data() + before).bytes())
             if (attribute_at(bytes.data() + before).name == name)
-                return malformed("two attributes have one name");
+                return malformed("two attributes have the same name");
         at += head.bytes();
     }
-    if (at != bytes.size()) return malformed("it goes on after its last attribute");
+    if (at != bytes.size()) return malformed("it has trailing bytes after its last attribute");
     return all;
 }
 
@@ -159,9 +159,9 @@ void attribute_list::append(std::string_view name, const_bytes value, std::size_
         throw error(errc::invalid, fmt::format("an attribute's name has {} bytes, expected 1 to {}",
                                                name.size(), max_name_bytes));
     if (view().find(name))
-        throw error(errc::invalid, fmt::format("there are two attributes \"{}\", expected each "
-                                               "name once",
-                                               name));
+        throw error(
+            errc::invalid,
+            fmt::format("two attributes are named \"{}\", expected a unique name for each", name));
     if (size() == max_attributes)
         throw error(errc::too_large, fmt::format("there are more than {} attributes with \"{}\"",
                                                  max_attributes, name));
@@ -170,9 +170,8 @@ void attribute_list::append(std::string_view name, const_bytes value, std::size_
     if (room > max_bytes || before + more > max_bytes)
         throw error(
             errc::too_large,
-            fmt::format("attributes take {} bytes with \"{}\", which has {}, expected {} at "
-                        "most for all of a resource or query; what is longer is sent as a "
-                        "message",
+            fmt::format("attributes take {} bytes with \"{}\", which has {}, expected at most {} "
+                        "for all of a resource or query; send longer data as a message",
                         before + more, name, room, max_bytes));
     // Name and value may point into this list, so its old memory is freed last.
     std::vector<std::uint64_t> old;

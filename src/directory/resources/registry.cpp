@@ -24,15 +24,16 @@ void check_complete(const attribute_view& what) {
 error no_id(const char* what, resource_id wanted) {
     if (wanted == resource_id::none)
         return {errc::overloaded, fmt::format("the directory has no id left for a {}", what)};
-    return {errc::overloaded,
-            fmt::format("the id {} is not free for the {} that had it", number(wanted), what)};
+    return {errc::overloaded, fmt::format("the id {} is no longer free for the {} that had it",
+                                          number(wanted), what)};
 }
 
 void check_limit(std::size_t now, std::size_t most, const char* of_what) {
     if (now < most) return;
-    throw error(errc::overloaded, fmt::format("this context has {} {} at its directory, the most "
-                                              "that one may have: end some first",
-                                              now, of_what));
+    throw error(
+        errc::overloaded,
+        fmt::format("this context has {} {} at its directory, which is the limit; end some first",
+                    now, of_what));
 }
 
 }  // namespace
@@ -67,13 +68,13 @@ void registry::check_room(const client& whose, const attribute_view& what) const
     if (what.bytes().size() <= limits_.bytes - std::min(limits_.bytes, whose.bytes)) return;
     throw error(errc::overloaded,
                 fmt::format("this context's resources, queries and watches take {} bytes at its "
-                            "directory, and may take {}: end some first",
+                            "directory, which is limited to {}; end some first",
                             whose.bytes, limits_.bytes));
 }
 
 resource_id registry::open(const attribute_view& what, resource_id wanted) {
     check_complete(what);
-    check_limit(contexts(), limits_.contexts, "others");
+    check_limit(contexts(), limits_.contexts, "other contexts");
     const resource_id id = store_.add(resource_id::none, what, wanted);
     if (id == resource_id::none) throw no_id("context", wanted);
     try {
@@ -87,7 +88,7 @@ resource_id registry::open(const attribute_view& what, resource_id wanted) {
 }
 
 resource_id registry::open_guest() {
-    check_limit(guests_, limits_.contexts, "other servers that watch");
+    check_limit(guests_, limits_.contexts, "other watching servers");
     const auto id = static_cast<resource_id>(guest_mark | ++last_guest_);
     clients_.try_emplace(id);
     ++guests_;
@@ -140,7 +141,8 @@ void registry::remove(resource_id context, resource_id id) {
     client& whose = client_of(context);
     if (id == context)
         throw error(errc::denied,
-                    fmt::format("context {} is no resource of its own: close it", number(id)));
+                    fmt::format("context {} cannot be removed as a resource; close it instead",
+                                number(id)));
     const resource_store::found which = own(context, id);
     --whose.resources;
     whose.bytes -= which.what.bytes().size();
@@ -201,7 +203,7 @@ store_search::outcome registry::find_first(const attribute_view& query, std::siz
 
 std::uint32_t registry::start_search(resource_id context, const attribute_view& query) {
     client& whose = client_of(context);
-    check_limit(whose.searches.size(), limits_.searches, "queries under way");
+    check_limit(whose.searches.size(), limits_.searches, "running queries");
     check_room(whose, query);
     auto fresh = make_search(query);
     const std::uint32_t number = ++whose.searched;
@@ -257,7 +259,7 @@ void registry::watch(resource_id context, std::uint32_t number, const attribute_
         watcher{context, number, store_.key_in_all(query), attribute_list(query)});
     watcher& one = *fresh;
     if (!whose.watches.emplace(number, std::move(fresh)).second)
-        throw error(errc::invalid, fmt::format("this context has a watch {} already", number));
+        throw error(errc::invalid, fmt::format("this context already has a watch {}", number));
     whose.bytes += one.query.bytes().size();
     try {
         watchers_.emplace(one.key, &one);
@@ -265,7 +267,7 @@ void registry::watch(resource_id context, std::uint32_t number, const attribute_
         resource_store::found each;
         for (std::size_t told = 0;
              those.next(each, ~std::size_t{0}) == store_search::outcome::found; ++told) {
-            check_limit(told, limits_.untold, "resources to be told of");
+            check_limit(told, limits_.untold, "pending notifications");
             tell_({context, number, resource_change::kind::appeared, answer(each, query)});
         }
     } catch (...) {

@@ -129,8 +129,8 @@ void directory_core::check_is(resource_id context) {
         at->second.heard = true;
         return;
     }
-    throw error(errc::denied,
-                fmt::format("the caller is not context {}, or not any more", number(context)));
+    throw error(errc::denied, fmt::format("the caller is not context {}, or its context was closed",
+                                          number(context)));
 }
 
 void directory_core::far_change(std::uint64_t server, std::uint32_t watch,
@@ -199,8 +199,8 @@ reply<next_answer> directory_core::next(resource_id context, std::uint32_t searc
             if (state == nullptr) state = std::make_shared<spread>();
             if (state->busy)
                 throw error(errc::invalid,
-                            "a query was asked for two answers at once: ask again "
-                            "when there is one");
+                            "a query was asked for two answers at once; wait for one before asking "
+                            "for the next");
             state->busy = true;
             elsewhere = state;
             query = attribute_list(registry_.query_of(context, search));
@@ -442,7 +442,7 @@ void directory_core::tell(resource_id context) {
                 }
             }
         } catch (const error& why) {  // It is gone, or will be.
-            log(log_level::debug, "directory", "a context was not told of a change",
+            log(log_level::debug, "directory", "cannot tell a context about a change",
                 {{"context", number(context)}, {"why", why.what()}});
             return;
         }

@@ -44,7 +44,7 @@ makes_way ask_to_make_way(const std::string& address, const std::string& secret)
             return *answer ? makes_way::yes : makes_way::no;
         });
     } catch (const error& why) {
-        log(log_level::info, "directory", "a directory was not asked to make way",
+        log(log_level::info, "directory", "cannot ask a directory to make way",
             {{"address", address}, {"why", why.what()}});
         return why.code() == errc::denied ? makes_way::no : makes_way::nobody;
     }

@@ -221,11 +221,12 @@ std::optional<resource_message> message_store::take(resource_id to, const messag
         me.who.park();  // Got a message at the last moment.
     }
     if (me.ended != errc::ok) {
-        throw error(me.ended, me.ended == errc::closed
-                                  ? std::string("this context is closed; make a new one")
-                                  : fmt::format("resource {} is gone while a message to it was "
-                                                "waited for",
-                                                static_cast<std::uint32_t>(to)));
+        throw error(
+            me.ended,
+            me.ended == errc::closed
+                ? std::string("this context is closed; make a new one")
+                : fmt::format("resource {} was removed while a receiver waited for its messages",
+                              static_cast<std::uint32_t>(to)));
     }
     return std::move(me.got);
 }

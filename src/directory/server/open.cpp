@@ -14,7 +14,7 @@ namespace amalgam::detail {
 
 namespace {
 constexpr std::size_t few_ids = resource_store::ids_per_range / 4;  // Below it, claim a range.
-constexpr const char* has_just_begun = "the directory has no ids yet: it has just begun";
+constexpr const char* has_just_begun = "the directory has just started and has no ids yet";
 }  // namespace
 
 reply<resource_id> directory_core::open(attribute_view what) {
@@ -58,7 +58,8 @@ reply<bool> directory_core::reopen(resource_id context, resource_id which, attri
     const auto range = static_cast<std::uint32_t>(which) / resource_store::ids_per_range;
     if (range >= resource_store::ranges || !ring_->own_again(range))
         return {errc::denied,
-                fmt::format("the id {} is not this directory's, nor can it have it", number(which)),
+                fmt::format("the id {} does not belong to this directory, which cannot claim it",
+                            number(which)),
                 {}};
     return alone([&] {
         if (which == context) {
@@ -151,8 +152,7 @@ void directory_core::look_after_contexts() {
             }
             look_at(silent);
         } catch (const std::exception& why) {  // Out of memory for now.
-            log(log_level::warn, "directory", "contexts were not looked after",
-                {{"why", why.what()}});
+            log(log_level::warn, "directory", "cannot check the contexts", {{"why", why.what()}});
         }
     }
 }
@@ -178,7 +178,7 @@ void directory_core::drop(resource_id context, const peer& who) {
         return true;
     });
     if (!done.value) return;
-    log(log_level::warn, "directory", "a context does not answer, and is taken for gone",
+    log(log_level::warn, "directory", "a context does not answer and is considered gone",
         {{"context", number(context)}});
     far_->remove_all(context);
     try {

@@ -42,7 +42,7 @@ bool is_ours(const struct stat& what) {
 
 [[noreturn]] void refuse(const std::string& path, const char* what) {
     throw error({errc::denied, errno},
-                fmt::format("how this directory was started cannot be kept: {} {} ({})", path, what,
+                fmt::format("cannot save how this directory was started: {} {} ({})", path, what,
                             std::strerror(errno)));
 }
 }  // namespace
@@ -58,18 +58,21 @@ void directory_record::keep(const start& how) const {
     text += how.has_secret ? "secret\n" : "open\n";
     for (const std::string& each : how.words) {
         if (each.find('\n') != std::string::npos)
-            throw error(errc::invalid, fmt::format("how this directory was started cannot be kept: "
-                                                   "\"{}\" is more than a line",
-                                                   each));
+            throw error(
+                errc::invalid,
+                fmt::format(
+                    "cannot save how this directory was started: \"{}\" has more than one line",
+                    each));
         text += each + '\n';
     }
-    if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) refuse(folder_, "cannot be made");
+    if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST)
+        refuse(folder_, "cannot be created");
     const unique_fd folder(
         ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat its {};
-    if (!folder || ::fstat(folder.get(), &its) != 0) refuse(folder_, "is no folder");
+    if (!folder || ::fstat(folder.get(), &its) != 0) refuse(folder_, "is not a folder");
     errno = EPERM;
-    if (!is_ours(its)) refuse(folder_, "is somebody else's");
+    if (!is_ours(its)) refuse(folder_, "belongs to another user, or is open to others");
     const std::string fresh = fmt::format("{}.{}", name_, ::getpid());
     const unique_fd file(::openat(folder.get(), fresh.c_str(),
                                   O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));

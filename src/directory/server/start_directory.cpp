@@ -49,7 +49,7 @@ unique_fd memory_of(const std::string& secret) {
     unique_fd fd(::memfd_create("amalgam-secret", MFD_CLOEXEC));
     if (!fd ||
         ::write(fd.get(), secret.data(), secret.size()) != static_cast<ssize_t>(secret.size()))
-        throw error({errc::no_memory, errno}, "there is no memory to hand a secret on in");
+        throw error({errc::no_memory, errno}, "cannot create memory to pass the secret in");
     return fd;
 }
 
@@ -61,11 +61,12 @@ void start_directory(const std::string& address, const std::string& secret) {
     std::vector<std::string> words{tool, "directory", "--detach", "--makes-way"};
     const auto before = directory_record().read();
     if (before && before->has_secret && secret.empty())
-        throw error(errc::denied,
-                    fmt::format("the directory of this host, {}, has ended and had a secret, which "
-                                "this process does not know: name its file by {}, or start the "
-                                "directory by hand",
-                                address, secret_variable));
+        throw error(
+            errc::denied,
+            fmt::format(
+                "the directory of this host, {}, has ended and had a secret that this process does "
+                "not know; name the secret's file by {}, or start the directory by hand",
+                address, secret_variable));
     if (before) {
         words.insert(words.end(), before->words.begin(), before->words.end());
     } else {
@@ -96,10 +97,10 @@ void start_directory(const std::string& address, const std::string& secret) {
     if (failed == 0 && WIFEXITED(how) && WEXITSTATUS(how) == 0) return;
     throw error(
         {errc::unreachable, failed},
-        fmt::format("no directory runs at {}, and {} could not start one ({}): start it "
-                    "by hand, put amalgam on the PATH, or name it by AMALGAM_TOOL; "
-                    "example: amalgam directory",
-                    address, tool, failed != 0 ? std::strerror(failed) : "it failed at once"));
+        fmt::format(
+            "no directory runs at {}, and {} could not start one ({}); start it by hand, put "
+            "amalgam on the PATH, or name it by AMALGAM_TOOL; example: amalgam directory",
+            address, tool, failed != 0 ? std::strerror(failed) : "it failed at once"));
 }
 
 }  // namespace amalgam::detail

@@ -138,8 +138,8 @@ TEST_F(by_hand, a_replica_that_the_group_has_not_is_refused) {
 TEST_F(by_hand, an_address_that_others_cannot_know_is_refused) {
     write_config("tcp://127.0.0.1:0?n=");
     std::string output = refusal({"AMALGAM_CONFIG=" + config_, "AMALGAM_GROUP=G1"});
-    EXPECT_NE(output.find("groups.G1.endpoint is \"tcp://127.0.0.1:0?n=1\", which nobody knows "
-                          "beforehand"),
+    EXPECT_NE(output.find("groups.G1.endpoint is \"tcp://127.0.0.1:0?n=1\", which is not known "
+                          "in advance"),
               std::string::npos)
         << output;
 }

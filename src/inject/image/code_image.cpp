@@ -245,7 +245,7 @@ result<code_image> code_image::parse(std::vector<std::byte> bytes) {
     const auto refuse = [](std::string why) -> result<code_image> {
         return {errc::invalid, "this is no image that can be used: " + why};
     };
-    if (::sodium_init() < 0) return {errc::unsupported, "libsodium cannot be used here"};
+    if (::sodium_init() < 0) return {errc::unsupported, "cannot initialize libsodium"};
     auto read = std::make_shared<image_contents>();
     read->bytes = std::move(bytes);
     archive_reader from(read->bytes);

@@ -24,7 +24,7 @@ namespace {
 static_assert(std::tuple_size_v<signer_key> == crypto_sign_PUBLICKEYBYTES);
 
 void use_sodium() {
-    if (::sodium_init() < 0) throw error(errc::unsupported, "libsodium cannot be used here");
+    if (::sodium_init() < 0) throw error(errc::unsupported, "cannot initialize libsodium");
 }
 
 /// The signed text: its purpose, and the hash of the image.
