@@ -83,7 +83,8 @@ public:
         });
         if constexpr (!std::is_void_v<R>) {
             auto value = detail::decoded<R>(got);
-            if (!value) throw std::runtime_error("\"" + name_ + "\" gave another result");
+            if (!value)
+                throw std::runtime_error("\"" + name_ + "\" returned a result of another type");
             return std::move(*value);
         }
     }
@@ -116,7 +117,7 @@ public:
     /// Reads all of it, as elements; drops a partial last element.
     template <typename T = std::byte>
     std::vector<T> pull_all() const {
-        static_assert(std::is_trivially_copyable_v<T>, "its bytes are not its value");
+        static_assert(std::is_trivially_copyable_v<T>, "the type must be trivially copyable");
         std::vector<T> all(bytes() / sizeof(T));
         pull(0, std::as_writable_bytes(std::span(all)));
         return all;
@@ -155,7 +156,7 @@ void run_injected(R (*function)(Target&, A...), void* payload, std::size_t bytes
     std::tuple<std::remove_cvref_t<A>...> arguments;
     std::apply([&](auto&... each) { read(each...); }, arguments);
     if (!read.ok() || read.remaining() != 0)
-        throw std::invalid_argument("its arguments are not those that it was built for");
+        throw std::invalid_argument("its arguments do not match its signature");
     const auto run = [&](auto&... each) -> R {
         return function(*static_cast<Target*>(target), std::forward<A>(each)...);
     };

@@ -151,8 +151,8 @@ private:
             auto value = detail::decoded<R>(result);
             if (!value)
                 throw error(errc::mismatch,
-                            "an injected function gave another result than was "
-                            "expected: is it this image's signature?");
+                            "an injected function returned a result of another type; check that "
+                            "the image has this signature");
             return std::move(*value);
         }
     }

@@ -136,7 +136,7 @@ TEST(ways, a_policy_that_names_none_of_them_is_told_so) {
         FAIL() << "it was taken";
     } catch (const error& why) {
         EXPECT_EQ(why.code(), errc::invalid);
-        EXPECT_NE(std::string(why.what()).find("gave way 3 of 3"), std::string::npos) << why.what();
+        EXPECT_NE(std::string(why.what()).find("returned way 3 of 3"), std::string::npos) << why.what();
     }
 }
 

@@ -35,7 +35,7 @@ public:
         std::string name = (files::temp_directory_path() / "amalgam-image-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr)
             throw error(errc::denied,
-                        fmt::format("{} cannot be made: {}", name, std::strerror(errno)));
+                        fmt::format("{} cannot be created: {}", name, std::strerror(errno)));
         path_ = name;
     }
     brief_folder(const brief_folder&) = delete;
@@ -115,7 +115,8 @@ void compile(const image_source& from, const std::string& name, const brief_fold
         const std::string made = folder.path_of(std::string(file) + ".o");
         if (run({from.compiler.empty() ? c_compiler : from.compiler, "-x", "c", "-fPIC", "-c",
                  folder.with(file, source), "-o", made}) != 0)
-            throw error(errc::invalid, "the compiler does not compile what every image has");
+            throw error(errc::invalid,
+                        "the compiler cannot compile the code that every image contains");
         return made;
     };
     std::vector<std::string> words{compiler_for(from, is_c(from.path)), "-O2"};
@@ -138,7 +139,7 @@ void compile(const image_source& from, const std::string& name, const brief_fold
     words.insert(words.end(), from.libraries.begin(), from.libraries.end());
     words.insert(words.end(), {"-lgcc", part("last.c", last_source), "-o", object});
     if (run(words) != 0)
-        throw error(errc::invalid, fmt::format("{} was not compiled: see what {} says above",
+        throw error(errc::invalid, fmt::format("{} does not compile; see the output of {} above",
                                                from.path, words[0]));
 }
 
@@ -161,16 +162,15 @@ code_image build_image(const image_source& from) {
         from.payload_alignment > detail::image_contents::most_payload_alignment)
         throw error(
             errc::invalid,
-            fmt::format("payloads at multiples of {}; expected a power of two up to {}, "
-                        "such as 64",
-                        from.payload_alignment, detail::image_contents::most_payload_alignment));
+            fmt::format(
+                "the payload alignment is {}, expected a power of two up to {}; example: 64",
+                from.payload_alignment, detail::image_contents::most_payload_alignment));
     const std::string name = from.name.empty() ? files::path(from.path).stem().string() : from.name;
     if (!is_image_name(name))
-        throw error(
-            errc::invalid,
-            fmt::format("an image cannot be called \"{}\", expected a name of C, as that of "
-                        "its function NAME_main; example: codec",
-                        name));
+        throw error(errc::invalid,
+                    fmt::format("an image cannot be named \"{}\", expected a C identifier, as in "
+                                "its function NAME_main; example: codec",
+                                name));
     const brief_folder folder;
     const std::string object = folder.path_of("image.so");
     compile(from, name, folder, object);

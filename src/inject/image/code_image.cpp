@@ -86,7 +86,7 @@ std::optional<std::string> fault_of_segments(const image_contents& image) {
     if (later.bytes == 0) return std::nullopt;
     const image_segment* const where = holder_of(image, later);
     if (where == nullptr || where->rights != image_rights::read_write)
-        return "what is to be read only is not in a segment that is written";
+        return "what becomes read-only is not in a writable segment";
     return std::nullopt;
 }
 
@@ -94,13 +94,13 @@ std::optional<std::string> fault_of_relocations(const image_contents& image) {
     for (const image_relocation& each : image.relocations) {
         const image_segment* const where = holder_of(image, {each.offset, 8});
         if (where == nullptr || where->rights != image_rights::read_write)
-            return "a relocation is not in a segment that is written";
+            return "a relocation is not in a writable segment";
         if (each.what > image_fixup::thread_offset) return "a relocation is of an unknown kind";
         if (each.what == image_fixup::relative &&
             (each.addend < 0 || each.addend > std::int64_t{image.memory_bytes}))
             return "a relocation points outside of the image";
         if (each.what == image_fixup::import && each.symbol >= image.imports.size())
-            return "a relocation names an import that there is not";
+            return "a relocation names an import that does not exist";
         if (each.what == image_fixup::thread_offset &&
             (each.addend < 0 || each.addend > std::int64_t{image.thread_data.bytes}))
             return "a relocation points outside of the thread-local data";
@@ -113,18 +113,18 @@ std::optional<std::string> fault_of_unwind(const image_contents& image) {
     if (image.unwind.offset % 4 != 0) return "its unwind records are not aligned";
     const image_segment* const where = holder_of(image, image.unwind);
     if (where != nullptr && where->rights == image_rights::read_write)
-        return "its unwind records could be written over";
+        return "its unwind records are in a writable segment";
     return fault_of_unwind_records(image, content_of(image, image.unwind));
 }
 
 std::optional<std::string> fault_of_thread_data(const image_contents& image) {
     const image_thread_data& data = image.thread_data;
     if (data.bytes > (1u << 20) || data.initial.bytes > data.bytes)
-        return "its thread-local data are too long; at most 1 MiB";
+        return "its thread-local data is too long, expected at most 1 MiB";
     if (!std::has_single_bit(data.alignment) || data.alignment > image_contents::page)
-        return "the alignment of its thread-local data is none";
+        return "the alignment of its thread-local data is invalid";
     if (data.initial.bytes != 0 && holder_of(image, data.initial) == nullptr)
-        return "its thread-local data are not in the image";
+        return "its thread-local data is not in the image";
     return std::nullopt;
 }
 
@@ -132,14 +132,14 @@ std::optional<std::string> fault_of_functions(const image_contents& image) {
     for (const image_range& each : {image.begin, image.end}) {
         if (each.bytes % 8 != 0 || each.offset % 8 != 0 ||
             (each.bytes != 0 && holder_of(image, each) == nullptr))
-            return "its first or last functions are not in the image";
+            return "its init or fini functions are not in the image";
     }
     for (const image_export& each : image.exports)
         if (each.name.empty() || holder_of(image, {each.offset, 1}) == nullptr)
             return "an export is not in the image";
     for (const image_import& each : image.imports)
         if (each.name.empty() || each.name.find('\0') != std::string_view::npos)
-            return "an import has no proper name";
+            return "an import has an invalid name";
     return std::nullopt;
 }
 
@@ -154,14 +154,14 @@ image_hash hash_of(const_bytes bytes) {
 }  // namespace
 
 std::optional<std::string> image_contents::fault() const {
-    if (!is_name(name)) return "its name is not one of 1 to 64 letters, digits, _, - or .";
+    if (!is_name(name)) return "its name is not 1 to 64 letters, digits, _, - or .";
     if (architecture != amalgam::architecture::x86_64 &&
         architecture != amalgam::architecture::aarch64)
         return "it is for an unknown architecture";
     if (memory_bytes == 0 || memory_bytes > most_bytes)
         return "it takes no memory, or more than 64 MiB";
     if (!std::has_single_bit(payload_alignment) || payload_alignment > most_payload_alignment)
-        return "its payload's alignment is no power of two up to 4096";
+        return "its payload's alignment is not a power of two up to 4096";
     if (segments.empty() || segments.size() > 16) return "it has no segments, or more than 16";
     if (relocations.size() > most_parts || imports.size() > most_parts ||
         exports.size() > most_parts)
@@ -202,7 +202,7 @@ std::optional<std::string> read_one(archive_reader& from, image_contents& into) 
     std::uint16_t version = 0;
     from(version);
     if (version != image_contents::version)
-        return fmt::format("it has version {} of the format; expected {}", version,
+        return fmt::format("it has version {} of the format, expected {}", version,
                            image_contents::version);
     from(into);
     if (!from.ok()) return std::string(from.why());
@@ -216,18 +216,18 @@ std::optional<std::string> read_joined(archive_reader& from, image_contents& int
     from(all);
     if (!from.ok()) return std::string(from.why());
     if (all.parts.empty() || all.parts.size() > detail::joined_images::most)
-        return "it is made of no images, or more than 8";
+        return "it joins no images, or more than 8";
     std::vector<architecture> seen;
     for (const auto& each : all.parts) {
         archive_reader part(std::as_bytes(each));
         image_contents contents;
         std::uint32_t magic = 0;
         part(magic);
-        if (magic != image_contents::magic) return "a part of it is no image";
+        if (magic != image_contents::magic) return "a part of it is not an image";
         if (auto why = read_one(part, contents)) return why;
-        if (part.remaining() != 0) return "there is more behind the end of a part";
+        if (part.remaining() != 0) return "a part has trailing bytes";
         if (std::find(seen.begin(), seen.end(), contents.architecture) != seen.end())
-            return "two parts are for one processor";
+            return "two parts are for the same processor";
         if (!seen.empty() && contents.name != into.name) return "its parts have different names";
         seen.push_back(contents.architecture);
         const bool better = seen.size() == 1 || contents.architecture == this_architecture();
@@ -243,7 +243,7 @@ std::optional<std::string> read_joined(archive_reader& from, image_contents& int
 
 result<code_image> code_image::parse(std::vector<std::byte> bytes) {
     const auto refuse = [](std::string why) -> result<code_image> {
-        return {errc::invalid, "this is no image that can be used: " + why};
+        return {errc::invalid, "this is not a usable image: " + why};
     };
     if (::sodium_init() < 0) return {errc::unsupported, "cannot initialize libsodium"};
     auto read = std::make_shared<image_contents>();
@@ -252,17 +252,17 @@ result<code_image> code_image::parse(std::vector<std::byte> bytes) {
     std::uint32_t magic = 0;
     from(magic);
     if (magic != image_contents::magic && magic != detail::joined_images::magic)
-        return refuse("it does not begin as one; amalgam inject build makes them");
+        return refuse("it does not begin like one; amalgam inject build makes them");
     const auto why =
         magic == image_contents::magic ? read_one(from, *read) : read_joined(from, *read);
     if (why) return refuse(*why);
     const std::size_t unsigned_bytes = read->bytes.size() - from.remaining();
     if (from.remaining() != 0) {
         from(magic, read->signature.emplace());
-        if (magic != detail::image_signature::magic) from.fail("there is more behind its end");
+        if (magic != detail::image_signature::magic) from.fail("it has trailing bytes");
     }
     if (!from.ok() || from.remaining() != 0)
-        return refuse(from.ok() ? "there is more behind its end" : std::string(from.why()));
+        return refuse(from.ok() ? "it has trailing bytes" : std::string(from.why()));
     read->hash = detail::hash_of(const_bytes(read->bytes).first(unsigned_bytes));
     read->unsigned_bytes = unsigned_bytes;
     // A signed image's number depends on its signature: having only the code does not suffice to
@@ -277,7 +277,7 @@ result<code_image> code_image::parse(std::vector<std::byte> bytes) {
 code_image code_image::joined(const std::vector<code_image>& parts) {
     detail::joined_images all;
     for (const code_image& each : parts) {
-        if (!each) throw error(errc::invalid, "one of the images to join is none; load it first");
+        if (!each) throw error(errc::invalid, "one of the images to join is empty; load it first");
         const const_bytes bytes = each.bytes().first(each.contents().unsigned_bytes);
         all.parts.emplace_back(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
     }
@@ -308,24 +308,27 @@ code_image code_image::find(std::string_view name) {
     const char* const said = std::getenv("AMALGAM_IMAGE_PATH");
     const std::string folders = said != nullptr && *said != '\0' ? said : ".";
     if (!detail::is_name(name))
-        throw error(errc::invalid, fmt::format("\"{}\" is no name of an image; expected 1 to 64 "
-                                               "letters, digits, _, - or .",
-                                               name));
+        throw error(
+            errc::invalid,
+            fmt::format(
+                "\"{}\" is not the name of an image, expected 1 to 64 letters, digits, _, - or .",
+                name));
     for (std::string_view left = folders; !left.empty();) {
         const std::string_view folder = left.substr(0, left.find(':'));
         left.remove_prefix(std::min(left.size(), folder.size() + 1));
         const std::string path = fmt::format("{}/{}.image", folder, name);
         if (std::ifstream(path)) return load(path);
     }
-    throw error(errc::not_found,
-                fmt::format("there is no {}.image in {}; AMALGAM_IMAGE_PATH names the folders, "
-                            "with colons between them",
-                            name, folders));
+    throw error(
+        errc::not_found,
+        fmt::format(
+            "there is no {}.image in {}; AMALGAM_IMAGE_PATH names the folders, separated by colons",
+            name, folders));
 }
 
 void code_image::save(const std::string& path) const {
     if (contents_ == nullptr)
-        throw error(errc::invalid, "there is no image to save: load() or find() gives one");
+        throw error(errc::invalid, "there is no image to save; load() or find() returns one");
     std::ofstream file(path, std::ios::binary);
     file.write(reinterpret_cast<const char*>(bytes().data()),
                static_cast<std::streamsize>(bytes().size()));

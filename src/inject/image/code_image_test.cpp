@@ -180,7 +180,7 @@ TEST(build_image, says_by_its_code_why_there_is_no_image) {
     const auto [misnamed, words] =
         thrown_by([&] { (void)build_image({.path = good, .name = "a b"}); });
     EXPECT_EQ(misnamed, errc::invalid);
-    EXPECT_TRUE(words.starts_with("an image cannot be called \"a b\", expected")) << words;
+    EXPECT_TRUE(words.starts_with("an image cannot be named \"a b\", expected")) << words;
     for (const std::size_t alignment : {0ul, 3ul, 8192ul, (1ul << 32) + 8}) {
         const auto [code, sentence] =
             thrown_by([&] { (void)build_image({.path = good, .payload_alignment = alignment}); });

@@ -24,14 +24,14 @@ struct refusal {
 };
 constexpr refusal refused_imports[] = {
     {"__cxa_thread_atexit",
-     "it has a thread_local object with a destructor, which would run when the image may be gone; "
-     "keep a plain value or a pointer there"},
-    {"dlopen", "it loads libraries itself, which need not be where it runs"},
+     "it has a thread_local object with a destructor, which may run after the image is gone; keep "
+     "a plain value or a pointer there"},
+    {"dlopen", "it loads libraries itself, which may not exist where it runs"},
     {"atexit",
-     "it uses atexit(), which processes have for themselves only; use a static object with a "
-     "destructor, or a function with __attribute__((destructor))"},
-    {"at_quick_exit", "it uses at_quick_exit(), which processes have for themselves only"},
-    {"pthread_atfork", "it uses pthread_atfork(), which would call it when the image may be gone"},
+     "it uses atexit(), whose functions run only when the process exits; use a static object with "
+     "a destructor, or a function with __attribute__((destructor))"},
+    {"at_quick_exit", "it uses at_quick_exit(), whose functions run only when the process exits"},
+    {"pthread_atfork", "it uses pthread_atfork(), which may call it after the image is gone"},
 };
 /// Prefixes of functions from compiler-specific runtimes; `why`: the option that needs them.
 constexpr refusal refused_beginnings[] = {
@@ -53,7 +53,7 @@ public:
         if (std::memcmp(header_.e_ident, ELFMAG, SELFMAG) != 0 ||
             header_.e_ident[EI_CLASS] != ELFCLASS64 || header_.e_ident[EI_DATA] != ELFDATA2LSB ||
             header_.e_type != ET_DYN)
-            refuse(errc::invalid, "this is no 64-bit shared object of ELF");
+            refuse(errc::invalid, "this is not a 64-bit ELF shared object");
         for (unsigned i = 0; i < header_.e_phnum; ++i)
             programs_.push_back(at<Elf64_Phdr>(header_.e_phoff + i * sizeof(Elf64_Phdr)));
         for (const Elf64_Phdr& each : programs_)
@@ -113,7 +113,7 @@ public:
     }
     const_bytes content(const Elf64_Phdr& of) const {
         if (of.p_offset > object_.size() || of.p_filesz > object_.size() - of.p_offset)
-            refuse(errc::invalid, "the shared object ends early");
+            refuse(errc::invalid, "the shared object is truncated");
         return object_.subspan(of.p_offset, of.p_filesz);
     }
 
@@ -121,13 +121,13 @@ private:
     template <typename T>
     T at(std::uint64_t offset) const {
         if (offset > object_.size() || sizeof(T) > object_.size() - offset)
-            refuse(errc::invalid, "the shared object ends early");
+            refuse(errc::invalid, "the shared object is truncated");
         T found;
         std::memcpy(&found, object_.data() + offset, sizeof(T));
         return found;
     }
     std::string_view text(std::uint64_t offset) const {
-        if (offset >= object_.size()) refuse(errc::invalid, "the shared object ends early");
+        if (offset >= object_.size()) refuse(errc::invalid, "the shared object is truncated");
         const char* const start = reinterpret_cast<const char*>(object_.data()) + offset;
         return {start, ::strnlen(start, object_.size() - offset)};
     }
@@ -136,7 +136,7 @@ private:
             if (each.p_type == PT_LOAD && address >= each.p_vaddr &&
                 address - each.p_vaddr < each.p_filesz)
                 return each.p_offset + (address - each.p_vaddr);
-        refuse(errc::invalid, "the shared object names an address that is not in it");
+        refuse(errc::invalid, "the shared object refers to an address outside it");
     }
     void read_dynamic(const Elf64_Phdr& where) {
         for (std::uint64_t i = 0; i < where.p_filesz / sizeof(Elf64_Dyn); ++i) {
@@ -188,10 +188,10 @@ elf_fixup fixup_of(std::uint16_t machine, std::uint32_t type) {
 }
 
 [[noreturn]] void refuse_indirect() {
-    refuse(errc::unsupported,
-           "it has indirect functions, among which a loader would choose (ifunc, target_clones): "
-           "choose in a function of your own, by __builtin_cpu_supports(), or build for one kind "
-           "of processor");
+    refuse(
+        errc::unsupported,
+        "it has indirect functions, which a loader would resolve (ifunc, target_clones); choose in "
+        "a function of your own with __builtin_cpu_supports(), or build for one kind of processor");
 }
 
 bool is_indirect(std::uint16_t machine, std::uint32_t type) {
@@ -211,17 +211,14 @@ public:
         const std::uint16_t machine = from_.header().e_machine;
         if (machine != EM_X86_64 && machine != EM_AARCH64)
             refuse(errc::unsupported,
-                   "it is for a processor that images are not made for; "
-                   "expected x86-64 or AArch64");
+                   "it is for an unsupported processor, expected x86-64 or AArch64");
         image_.architecture = machine == EM_X86_64 ? architecture::x86_64 : architecture::aarch64;
         if (from_.entry(DT_TEXTREL))
-            refuse(errc::unsupported,
-                   "its code would have to be changed where it runs: compile "
-                   "all of it with -fPIC");
+            refuse(errc::unsupported, "it has text relocations; compile all of it with -fPIC");
         if (from_.entry(DT_INIT) || from_.entry(DT_FINI))
-            refuse(errc::unsupported, "it has _init or _fini functions of old: use constructors");
+            refuse(errc::unsupported, "it has legacy _init or _fini functions; use constructors");
         if (from_.entry(DT_NEEDED))
-            refuse(errc::unsupported, "it needs libraries, which need not be where it runs");
+            refuse(errc::unsupported, "it needs libraries, which may not exist where it runs");
         take_segments();
         take_thread_data();
         take_exports();
@@ -234,14 +231,14 @@ public:
         if (const auto unwind = from_.section(".eh_frame"))
             image_.unwind = {rebased(unwind->offset), unwind->bytes};
         leave_out_what_is_not_needed();
-        if (const auto why = image_.fault()) refuse(errc::invalid, "the image is wrong: " + *why);
+        if (const auto why = image_.fault()) refuse(errc::invalid, "the image is invalid: " + *why);
         return image_contents::to_bytes(image_);
     }
 
 private:
     std::uint32_t rebased(std::uint64_t address) const {
         if (address < base_ || address - base_ > image_contents::most_bytes)
-            refuse(errc::invalid, "the shared object names an address outside of what is kept");
+            refuse(errc::invalid, "the shared object refers to an address outside the image");
         return static_cast<std::uint32_t>(address - base_);
     }
 
@@ -254,7 +251,7 @@ private:
                                     names - each.p_vaddr < each.p_filesz;
             if (names_only) continue;  // An image has its own symbol names.
             if ((each.p_flags & (PF_W | PF_X)) == (PF_W | PF_X))
-                refuse(errc::unsupported, "it has memory that is written and run");
+                refuse(errc::unsupported, "it has memory that is both writable and executable");
             if (std::exchange(first, false))
                 base_ = each.p_vaddr / image_contents::page * image_contents::page;
             image_segment one;
@@ -323,10 +320,9 @@ private:
             if (each.import == name) refuse(errc::unsupported, std::string(each.why));
         for (const refusal& each : refused_beginnings)
             if (name.starts_with(each.import))
-                refuse(errc::unsupported,
-                       fmt::format("it was compiled with {}, whose functions ({}) no target has: "
-                                   "compile it without",
-                                   each.why, name));
+                refuse(errc::unsupported, fmt::format("it was compiled with {}, whose functions "
+                                                      "({}) no target has; compile it without",
+                                                      each.why, name));
         const auto [at, fresh] =
             imports_.try_emplace(name, static_cast<std::uint32_t>(image_.imports.size()));
         if (fresh) image_.imports.push_back({name, ELF64_ST_BIND(symbol.st_info) == STB_WEAK});
@@ -337,7 +333,7 @@ private:
         if (type == R_X86_64_NONE) return;  // Meaningless on every architecture.
         const std::size_t index = ELF64_R_SYM(from.r_info);
         if (index >= symbols_.size() && index != 0)
-            refuse(errc::invalid, "a relocation names a symbol that there is not");
+            refuse(errc::invalid, "a relocation names a symbol that does not exist");
         const Elf64_Sym symbol = index == 0 ? Elf64_Sym{} : symbols_[index];
         const bool own = symbol.st_shndx != SHN_UNDEF;
         if (is_indirect(from_.header().e_machine, type) ||
@@ -363,7 +359,7 @@ private:
                 if (index != 0 && !own)
                     refuse(errc::unsupported,
                            fmt::format("it uses the thread-local variable {} of the process that "
-                                       "it runs in, which cannot be reached; use a function",
+                                       "it runs in, which it cannot access; use a function",
                                        from_.name_of(symbol)));
                 made.what = fixup_of(from_.header().e_machine, type) == elf_fixup::thread_module
                                 ? image_fixup::thread_module
@@ -373,8 +369,8 @@ private:
                 break;
             case elf_fixup::refused:
                 refuse(errc::unsupported,
-                       fmt::format("it has relocations of type {} that cannot travel: compile all "
-                                   "of it as amalgam inject build does",
+                       fmt::format("it has relocations of type {}, which images do not support; "
+                                   "compile all of it as amalgam inject build does",
                                    type));
         }
         image_.relocations.push_back(made);

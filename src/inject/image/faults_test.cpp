@@ -116,11 +116,10 @@ TEST(image_faults, of_segments) {
 
 TEST(image_faults, of_relocations) {
     expect_refused({
-        {"not in a segment that is written",
-         [](example& e) { e.contents.relocations[0].offset = 0x10; }},
-        {"not in a segment that is written",
+        {"not in a writable segment", [](example& e) { e.contents.relocations[0].offset = 0x10; }},
+        {"not in a writable segment",
          [](example& e) { e.contents.relocations[0].offset = 0x3179; }},
-        {"not in a segment that is written",
+        {"not in a writable segment",
          [](example& e) { e.contents.relocations[0].offset = 0xfffffffc; }},
         {"unknown kind", [](example& e) { e.contents.relocations[0].what = image_fixup(4); }},
         {"points outside of the image", [](example& e) { e.contents.relocations[0].addend = -1; }},
@@ -138,15 +137,15 @@ TEST(image_faults, of_relocations) {
 
 TEST(image_faults, of_functions_names_and_thread_local_data) {
     expect_refused({
-        {"first or last functions",
+        {"init or fini functions",
          [](example& e) {
              e.contents.begin = {0x3040, 7};
          }},
-        {"first or last functions",
+        {"init or fini functions",
          [](example& e) {
              e.contents.end = {0x3044, 8};
          }},
-        {"first or last functions",
+        {"init or fini functions",
          [](example& e) {
              e.contents.end = {0x3178, 16};
          }},
@@ -165,19 +164,19 @@ TEST(image_faults, of_functions_names_and_thread_local_data) {
 
 TEST(image_faults, of_unwind_records) {
     expect_refused({
-        {"claims what is not code", [](example& e) { e.records.code.bytes = 0x201; }},
-        {"claims what is not code", [](example& e) { e.records.code.offset = 0x2000; }},
-        {"claims what is not code",  // A terabyte, if libgcc believed it.
+        {"covers addresses that are not code", [](example& e) { e.records.code.bytes = 0x201; }},
+        {"covers addresses that are not code", [](example& e) { e.records.code.offset = 0x2000; }},
+        {"covers addresses that are not code",  // A terabyte, if libgcc believed it.
          [](example& e) {
              e.records.addresses = 0x1c;
              e.records.code.bytes = std::int64_t{1} << 40;
          }},
-        {"claims what is not code",
+        {"covers addresses that are not code",
          [](example& e) {
              e.records.addresses = 0x1c;
              e.records.code = {-(std::int64_t{1} << 39), std::int64_t{1} << 40};
          }},
-        {"claims what is not code",
+        {"covers addresses that are not code",
          [](example& e) {
              e.records.addresses = 0x1c;
              e.records.code = {INT64_MIN, INT64_MAX};
@@ -194,23 +193,24 @@ TEST(image_faults, of_unwind_records) {
         {"personality", [](example& e) { e.records.personality = 0x50; }},
         {"table outside", [](example& e) { e.records.table = 0x2040; }},
         {"table outside", [](example& e) { e.records.table = -0x10; }},
-        {"cannot travel", [](example& e) { e.records.addresses = 0x00; }},
-        {"cannot travel", [](example& e) { e.records.addresses = 0x9b; }},
-        {"cannot travel", [](example& e) { e.records.tables = 0x50; }},
+        {"not relative", [](example& e) { e.records.addresses = 0x00; }},
+        {"not relative", [](example& e) { e.records.addresses = 0x9b; }},
+        {"not relative", [](example& e) { e.records.tables = 0x50; }},
         {"unknown version", [](example& e) { e.records.version = 2; }},
-        {"does not say what", [](example& e) { e.records.letters = "PLR"; }},
-        {"does not say what", [](example& e) { e.records.letters = ""; }},
-        {"nobody knows", [](example& e) { e.records.letters = "zPLRx"; }},
-        {"ends early", [](example& e) { e.records.letters = "zPL"; }},
-        {"ends early", [](example& e) { e.records.augmentation_bytes = 200; }},
-        {"ends early", [](example& e) { e.records.augmentation_bytes = 3; }},
-        {"ends early", [](example& e) { e.records.range_augmentation_bytes = 200; }},
-        {"refers to none", [](example& e) { e.records.back_by = 4; }},
-        {"refers to none", [](example& e) { e.records.back_by = -0x1000; }},
+        {"no augmentation data", [](example& e) { e.records.letters = "PLR"; }},
+        {"no augmentation data", [](example& e) { e.records.letters = ""; }},
+        {"unknown augmentation", [](example& e) { e.records.letters = "zPLRx"; }},
+        {"is truncated", [](example& e) { e.records.letters = "zPL"; }},
+        {"is truncated", [](example& e) { e.records.augmentation_bytes = 200; }},
+        {"is truncated", [](example& e) { e.records.augmentation_bytes = 3; }},
+        {"is truncated", [](example& e) { e.records.range_augmentation_bytes = 200; }},
+        {"does not precede it", [](example& e) { e.records.back_by = 4; }},
+        {"does not precede it", [](example& e) { e.records.back_by = -0x1000; }},
         {"too long", [](example& e) { e.records.longer = 0x1000; }},
         {"too long", [](example& e) { e.records.longer = 0xf0000000; }},
-        {"have no end", [](example& e) { e.records.end = false; }},
-        {"written over", [](example& e) { e.records.rights = image_rights::read_write; }},
+        {"no terminator", [](example& e) { e.records.end = false; }},
+        {"are in a writable segment",
+         [](example& e) { e.records.rights = image_rights::read_write; }},
     });
 }
 

@@ -64,7 +64,7 @@ signer_key parse_signer_key(std::string_view text) {
     signer_key key{};
     if (!parse_digits(text, key))
         throw error(errc::invalid,
-                    fmt::format("\"{}\" is no key of a signer; expected 64 digits in base 16, as "
+                    fmt::format("\"{}\" is not a signer's key, expected 64 hexadecimal digits, as "
                                 "amalgam inject key prints them",
                                 text));
     return key;
@@ -90,7 +90,7 @@ signing_key signing_key::load(const std::string& path) {
     ::sodium_memzero(read->data(), read->size());
     if (!good)
         throw error(errc::invalid,
-                    fmt::format("{} is no signing key; amalgam inject key makes one", path));
+                    fmt::format("{} is not a signing key; amalgam inject key makes one", path));
     return key;
 }
 
@@ -117,7 +117,7 @@ signer_key signing_key::signer() const noexcept {
 
 code_image code_image::signed_by(const signing_key& key) const {
     if (contents_ == nullptr)
-        throw error(errc::invalid, "there is no image to sign: load() or find() gives one");
+        throw error(errc::invalid, "there is no image to sign; load() or find() returns one");
     use_sodium();
     detail::image_signature made{key.signer(), {}};
     const std::string text = signed_text(hash());

@@ -99,7 +99,7 @@ public:
 
     std::optional<std::string> fault() {
         for (std::size_t at = 0;;) {
-            if (records_.size() - at < 4) return "its unwind records have no end";
+            if (records_.size() - at < 4) return "its unwind records have no terminator";
             const auto bytes =
                 load_le<std::uint32_t>(reinterpret_cast<const std::byte*>(records_.data() + at));
             if (bytes == 0) return std::nullopt;
@@ -147,9 +147,9 @@ private:
         (void)read.leb128();
         version == 1 ? (void)read.byte() : (void)read.leb128();
         if (!read.ok() || letters.empty() || letters.front() != 'z')
-            return "an unwind record does not say what is in it";
+            return "an unwind record has no augmentation data";
         const std::uint64_t bytes = read.leb128();
-        if (!read.ok() || bytes > read.left()) return "an unwind record ends early";
+        if (!read.ok() || bytes > read.left()) return "an unwind record is truncated";
         const std::size_t end = read.at() + bytes;
         for (const char each : letters.substr(1)) {
             if (each == 'R') {
@@ -161,33 +161,33 @@ private:
                 const std::size_t here = read.at();
                 if ((how & by_a_word) == 0 || !is_address(how & 0x7f) ||
                     !names_personality(place(here, read.difference(how))))
-                    return "an unwind record names a personality that is not one of C++ or C";
+                    return "an unwind record names a personality routine that is not of C++ or C";
             } else if (each != 'S' && each != 'B') {
-                return "an unwind record has what nobody knows in it";
+                return "an unwind record has an unknown augmentation";
             }
         }
-        if (!read.ok() || read.at() != end) return "an unwind record ends early";
+        if (!read.ok() || read.at() != end) return "an unwind record is truncated";
         if (!is_address(made.addresses) || (made.tables != left_out && !is_address(made.tables)))
-            return "an unwind record has addresses that cannot travel";
+            return "an unwind record has addresses that are not relative";
         common_.push_back(made);
         return std::nullopt;
     }
 
     std::optional<std::string> fault_of_range(std::size_t here, std::uint32_t back,
                                               record_reader& read) const {
-        if (back > here) return "an unwind record refers to none that is before it";
+        if (back > here) return "an unwind record refers to a record that does not precede it";
         const auto of = std::lower_bound(
             common_.begin(), common_.end(), here - back,
             [](const common_record& each, std::size_t at) { return each.at < at; });
         if (of == common_.end() || of->at != here - back)
-            return "an unwind record refers to none that is before it";
+            return "an unwind record refers to a record that does not precede it";
         const std::size_t start = read.at();
         const std::int64_t from = place(start, read.difference(of->addresses));
         const std::int64_t bytes = read.difference(of->addresses);
         if (!read.ok() || !lies_in(from, bytes, true))
-            return "an unwind record claims what is not code of the image";
+            return "an unwind record covers addresses that are not code of the image";
         const std::uint64_t more = read.leb128();
-        if (!read.ok() || more > read.left()) return "an unwind record ends early";
+        if (!read.ok() || more > read.left()) return "an unwind record is truncated";
         if (of->tables == left_out || more == 0) return std::nullopt;
         record_reader table(records_, read.at(), read.at() + more);
         const std::size_t there = table.at();

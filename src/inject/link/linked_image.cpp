@@ -81,8 +81,7 @@ linked_image::mapping::mapping(std::size_t bytes) : bytes_(page_ceiling(bytes)) 
     void* const got =
         ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (got == MAP_FAILED)
-        throw error(errc::no_memory,
-                    fmt::format("there are no {} bytes of memory for an image", bytes_));
+        throw error(errc::no_memory, fmt::format("cannot allocate {} bytes for an image", bytes_));
     start_ = static_cast<std::byte*>(got);
 }
 
@@ -113,7 +112,7 @@ linked_image::linked_image(const code_image& image, const image_symbols& symbols
     const image_contents& what = image_.contents();
     if (what.architecture != this_architecture())
         throw error(errc::unsupported,
-                    fmt::format("the image {} is for {}, and this process runs on {}", what.name,
+                    fmt::format("the image {} is for {}, but this process runs on {}", what.name,
                                 name(what.architecture), name(this_architecture())));
     copy_segments();
     if (what.thread_data.bytes != 0)
@@ -162,10 +161,10 @@ void linked_image::copy_segments() {
     std::size_t next = 0;
     for (const image_segment& each : image_.contents().segments) {
         if (page_floor(each.offset) < next)
-            throw error(errc::unsupported,
-                        fmt::format("the image {} is for smaller pages than the {} bytes of this "
-                                    "machine",
-                                    image_.name(), page_bytes()));
+            throw error(
+                errc::unsupported,
+                fmt::format("the image {} is for pages smaller than the {} bytes of this machine",
+                            image_.name(), page_bytes()));
         next = page_ceiling(std::size_t{each.offset} + each.bytes);
         if (!each.content.empty())
             std::memcpy(memory_.at(each.offset), each.content.data(), each.content.size());
@@ -191,7 +190,7 @@ void linked_image::relocate(const image_symbols& symbols) {
     }
     if (!missing.empty())
         throw error(errc::not_found,
-                    fmt::format("the image {} needs what this process does not export: {}",
+                    fmt::format("the image {} needs symbols that this process does not export: {}",
                                 what.name, missing));
     const auto base = reinterpret_cast<std::uintptr_t>(memory_.at(0));
     for (const image_relocation& each : what.relocations) {
@@ -218,8 +217,8 @@ void linked_image::protect() {
     const auto set = [&](std::size_t from, std::size_t to, int rights) {
         if (from < to && ::mprotect(memory_.at(from), to - from, rights) != 0)
             throw error(errc::denied,
-                        fmt::format("the system does not let the memory of the image {} be {}",
-                                    what.name, (rights & PROT_EXEC) != 0 ? "run" : "read only"));
+                        fmt::format("cannot make the memory of the image {} {}", what.name,
+                                    (rights & PROT_EXEC) != 0 ? "executable" : "read-only"));
     };
     for (const image_segment& each : what.segments) {
         const std::size_t from = page_floor(each.offset);
@@ -250,10 +249,10 @@ void linked_image::read_functions() {
             std::uintptr_t each = 0;
             std::memcpy(&each, memory_.at(where.offset + at), sizeof(each));
             if (!runs(each))
-                throw error(errc::invalid,
-                            fmt::format("a first or last function of the image {} is none of its "
-                                        "own",
-                                        what.name));
+                throw error(
+                    errc::invalid,
+                    fmt::format("an init or fini function of the image {} is not in its own code",
+                                what.name));
             into->push_back(reinterpret_cast<void (*)()>(each));
         }
     }

@@ -138,7 +138,7 @@ private:
 
 confined_end end_without_answer(int how) {
     if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGALRM || WTERMSIG(how) == SIGXCPU))
-        return {errc::timed_out, "it took longer than this target lets it", {}};
+        return {errc::timed_out, "it took longer than this target allows", {}};
     if (WIFSIGNALED(how))
         return {errc::handler_failed,
                 fmt::format("it was ended by signal {} ({})", WTERMSIG(how),
@@ -167,7 +167,8 @@ std::optional<confined_end> try_once(const confined_work& work, const_bytes payl
                                      std::chrono::nanoseconds patience) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)
-        return confined_end{errc::no_memory, fmt::format("no pipe: {}", std::strerror(errno)), {}};
+        return confined_end{
+            errc::no_memory, fmt::format("cannot create a pipe: {}", std::strerror(errno)), {}};
     const unique_fd from(ends[0]);
     unique_fd to(ends[1]);
     ::fcntl(from.get(), F_SETFL, O_NONBLOCK);
@@ -175,7 +176,9 @@ std::optional<confined_end> try_once(const confined_work& work, const_bytes payl
     const pid_t pid = fork_apart(be_confined, &task);
     if (pid < 0)
         return confined_end{
-            errc::no_memory, fmt::format("no process to run it in: {}", std::strerror(-pid)), {}};
+            errc::no_memory,
+            fmt::format("cannot create a process to run it in: {}", std::strerror(-pid)),
+            {}};
     confined_process child(pid);
     to.reset();
 
@@ -194,8 +197,7 @@ std::optional<confined_end> try_once(const confined_work& work, const_bytes payl
                 if (all.front() != std::byte{static_cast<std::uint8_t>(beginning::confined)})
                     return confined_end{
                         errc::unsupported,
-                        "this system cannot confine it: expected Linux with seccomp "
-                        "and /proc",
+                        "this system cannot confine it, expected Linux with seccomp and /proc",
                         {}};
                 all.erase(all.begin());
                 begun = true;
@@ -203,14 +205,14 @@ std::optional<confined_end> try_once(const confined_work& work, const_bytes payl
             }
             if (all.size() > limits.result_bytes + sizeof(answer_head))
                 return confined_end{
-                    errc::too_large, "its result is longer than this target takes", {}};
+                    errc::too_large, "its result is longer than this target accepts", {}};
             continue;
         }
         if (call != nullptr && call->canceled())
             return confined_end{errc::canceled, "it was canceled", {}};
         if (clock::now() >= until) {
             if (!begun) return std::nullopt;
-            return confined_end{errc::timed_out, "it took longer than this target lets it", {}};
+            return confined_end{errc::timed_out, "it took longer than this target allows", {}};
         }
         this_task::sleep_for(pause);
         pause = std::min(pause * 2, 1000us);
@@ -226,8 +228,8 @@ confined_end run_confined(const confined_work& work, const_bytes payload, std::s
     for (int attempts = 6; attempts != 0; --attempts, patience *= 2)
         if (auto end = try_once(work, payload, alignment, limits, patience)) return std::move(*end);
     return {errc::overloaded,
-            "its process does not begin: a thread of this one holds a lock that it needs, or there "
-            "is no processor for it",
+            "its process does not start: a thread of this process holds a lock that it needs, or "
+            "no processor is free",
             {}};
 }
 

@@ -76,9 +76,9 @@ TEST_F(injector_test, what_confined_code_does_costs_the_target_nothing) {
     EXPECT_EQ(end_of("crashes", "*static_cast<volatile int*>(nullptr) = 1;"),
               "handler_failed: it was ended by signal 11 (Segmentation fault)");
     EXPECT_EQ(end_of("loops", "for (volatile long i = 0;; ++i) {}"),
-              "timed_out: it took longer than this target lets it");
+              "timed_out: it took longer than this target allows");
     EXPECT_EQ(end_of("much", "static char all[2000]; amalgam_inject_result(all, 2000);"),
-              "too_large: its result is longer than this target takes");
+              "too_large: its result is longer than this target accepts");
     EXPECT_EQ(end_of("leaves", "_exit(7);"), "handler_failed: its process ended with 7");
 #if !defined(AMALGAM_ASAN)
     // AddressSanitizer makes system calls for stack bounds on each throw.

@@ -28,16 +28,16 @@ public:
             std::thread([this] { serve(); }).detach();
         } catch (const std::system_error& why) {
             ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-            throw error(errc::no_memory, "there is no thread to run confined code by");
+            throw error(errc::no_memory, "cannot create a thread to run confined code");
         }
         ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
 
     pid_t fork_to(apart what, void* context) {
         if (::getpid() != of_)
-            throw error(
-                errc::unsupported,
-                "a child of fork() runs nothing confined when its parent has: exec() first");
+            throw error(errc::unsupported,
+                        "a child of fork() cannot run confined code when its parent has; call "
+                        "exec() first");
         const std::lock_guard one(one_asks_);
         std::unique_lock hold(lock_);
         what_ = what;

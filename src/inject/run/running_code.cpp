@@ -20,8 +20,8 @@ namespace {
 running_code& code_with_engine() {
     running_code* const mine = running_code::current();
     if (mine == nullptr)
-        throw error(errc::invalid, "only code that was called, or sent, has an engine to ask");
-    if (mine->confined) throw error(errc::denied, "confined code has no engine to ask");
+        throw error(errc::invalid, "only code that runs for a call or a message has an engine");
+    if (mine->confined) throw error(errc::denied, "confined code has no engine");
     return *mine;
 }
 
@@ -33,7 +33,7 @@ peer peer_at(const char* address) {
 
 const bulk& attached(const running_code& mine, unsigned which) {
     if (which < mine.attached.size()) return mine.attached[which];
-    throw error(errc::not_found, "no memory of that number came with the message");
+    throw error(errc::not_found, "the message came with no memory of that number");
 }
 
 void transfer(unsigned which, bool push, std::uint64_t offset, void* bytes, std::size_t size) {
@@ -94,7 +94,7 @@ int amalgam_inject_result(const void* data, std::size_t bytes) {
 
 long amalgam_inject_onward(const char* address, const void* payload, std::size_t payload_size,
                            void* result, std::size_t room) {
-    return or_logged("what was injected did not get onward", [&] {
+    return or_logged("injected code cannot be sent onward", [&] {
         const running_code& mine = code_with_engine();
         const const_bytes message(static_cast<const std::byte*>(payload), payload_size);
         return copy_out(mine.onward.call(peer_at(address), {mine.image.image(), message}), result,
@@ -104,7 +104,7 @@ long amalgam_inject_onward(const char* address, const void* payload, std::size_t
 
 long amalgam_inject_call(const char* address, const char* procedure, const void* argument,
                          std::size_t bytes, void* result, std::size_t room) {
-    return or_logged("a call by what was injected failed", [&] {
+    return or_logged("a call by injected code failed", [&] {
         (void)code_with_engine();
         const auto call =
             call_context::current().where().procedure<std::vector<std::byte>(const_bytes)>(
@@ -121,14 +121,14 @@ long amalgam_inject_attached(unsigned which) {
 }
 
 int amalgam_inject_pull(unsigned which, std::uint64_t offset, void* into, std::size_t bytes) {
-    return static_cast<int>(or_logged("a pull by what was injected failed", [&] {
+    return static_cast<int>(or_logged("a pull by injected code failed", [&] {
         transfer(which, false, offset, into, bytes);
         return 0L;
     }));
 }
 
 int amalgam_inject_push(unsigned which, std::uint64_t offset, const void* from, std::size_t bytes) {
-    return static_cast<int>(or_logged("a push by what was injected failed", [&] {
+    return static_cast<int>(or_logged("a push by injected code failed", [&] {
         transfer(which, true, offset, const_cast<void*>(from), bytes);
         return 0L;
     }));

@@ -166,7 +166,7 @@ std::vector<std::byte> source_core::call(const peer& there, const sent_code& wha
         run_answer answer = run();
         if (!answer.wants_code) return end_of(std::move(answer));
         if (attempts == 0)
-            throw error(errc::overloaded, "the target forgets the image before it can be run");
+            throw error(errc::overloaded, "the target drops the image before it can run");
         (void)end_of(bring_.on(there).within(left())(what.image.bytes()));
     }
 }
@@ -190,8 +190,8 @@ void source_core::post(const peer& there, const source_image& what,
 void refuse_empty(bool is_there, const char* what) {
     if (is_there) return;
     throw error(errc::invalid,
-                fmt::format("this {} is empty: it was made by default, or moved from; "
-                            "injector::add() gives functions, and their create() messages",
+                fmt::format("this {} is empty: it was default-constructed or moved from; "
+                            "injector::add() returns functions, and their create() messages",
                             what));
 }
 
@@ -240,7 +240,7 @@ pool& injected_function::where_started() const {
 void injected_function::check_signature(const std::string& expected) const {
     refuse_empty(image_ != nullptr, "function");
     if (image_->signature.empty() || image_->signature == expected) return;
-    throw error(errc::mismatch, fmt::format("the image {} has the signature {}, and is added as {}",
+    throw error(errc::mismatch, fmt::format("the image {} has the signature {}, but is added as {}",
                                             image_->image.name(), image_->signature, expected));
 }
 
@@ -254,9 +254,9 @@ injection injected_function::create(const_bytes source_args, shipping how) const
     const detail::source_image& by = *image_;
     if (by.payload_init == nullptr)
         throw error(errc::not_found,
-                    fmt::format("the image {0} does not make payloads here: it has no "
+                    fmt::format("the image {0} cannot make payloads here: it has no "
                                 "{0}_payload_get_max_size and {0}_payload_init, or is for another "
-                                "processor; give its message a payload yourself",
+                                "processor; fill its message's payload yourself",
                                 by.image.name()));
     injection made = create(by.most_payload(source_args), how);
     made.payload_->bytes =
@@ -275,7 +275,7 @@ injection injected_function::create(std::size_t payload_bytes, shipping how) con
                                                                  image_->image.payload_alignment());
     } catch (const std::bad_alloc&) {
         throw error(errc::no_memory,
-                    fmt::format("there is no memory for a payload of {} bytes", payload_bytes));
+                    fmt::format("cannot allocate a payload of {} bytes", payload_bytes));
     }
     std::memset(made.payload_->data, 0, payload_bytes);
     return made;
@@ -292,7 +292,7 @@ injector::~injector() {
 injected_function injector::add(code_image image) {
     if (!image)
         throw error(errc::invalid,
-                    "there is no image to add: code_image::load() or find() gives one");
+                    "there is no image to add; code_image::load() or find() returns one");
     injected_function made;
     made.core_ = core_;
     made.image_ = core_->add(image);

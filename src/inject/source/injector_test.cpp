@@ -151,7 +151,7 @@ std::string count(std::map<std::string, int>& where, const std::string& word, st
                  "there is no word");
     const injection wrong = inject.add(image).create(4);
     EXPECT_STREQ(error_of([&] { (void)wrong.call(there); }).what(),
-                 "its arguments are not those that it was built for");
+                 "its arguments do not match its signature");
 }
 
 TEST_F(injector_test, a_function_is_added_by_its_own_signature_only) {
@@ -163,7 +163,7 @@ TEST_F(injector_test, a_function_is_added_by_its_own_signature_only) {
     const error why = error_of([&] { (void)inject.add<std::uint64_t(std::int64_t, bulk)>(image); });
     EXPECT_EQ(why.code(), errc::mismatch);
     EXPECT_STREQ(why.what(),
-                 "the image twice has the signature u64(u64,bulk), and is added as u64(i64,bulk)");
+                 "the image twice has the signature u64(u64,bulk), but is added as u64(i64,bulk)");
     EXPECT_EQ(error_of([&] { (void)inject.add<std::int64_t(std::uint64_t, bulk)>(image); }).code(),
               errc::mismatch);
     EXPECT_EQ(error_of([&] { (void)inject.add<std::uint64_t(std::uint64_t)>(image); }).code(),
@@ -353,7 +353,7 @@ std::uint64_t scale(long& calls, const amalgam::attached_bulk& from, int by, con
     lacks.attach(from);
     lacks.payload()[8] = std::byte{1};
     EXPECT_STREQ(error_of([&] { (void)lacks.call(there); }).what(),
-                 "no memory of that number came with the message");
+                 "the message came with no memory of that number");
 }
 
 TEST_F(injector_test, a_million_injections_leave_nothing_behind) {
@@ -415,17 +415,16 @@ TEST_F(injector_test, only_what_a_trusted_signer_has_signed_runs) {
         EXPECT_EQ(why.code(), errc::denied);
         return std::string(why.what());
     };
-    EXPECT_EQ(refused(adder()), "the image adder does not run here: nobody has signed it")
+    EXPECT_EQ(refused(adder()), "the image adder may not run here: it is not signed")
         << "though the same code is there, signed";
-    EXPECT_EQ(refused(other), "the image other does not run here: nobody has signed it");
+    EXPECT_EQ(refused(other), "the image other may not run here: it is not signed");
     EXPECT_EQ(refused(other.signed_by(stranger)),
-              "the image other does not run here: its signer is none of those that are trusted "
-              "here");
+              "the image other may not run here: its signer is not trusted here");
     const code_image right = other.signed_by(known);
     std::vector<std::byte> forged(right.bytes().begin(), right.bytes().end());
     forged.back() ^= std::byte{1};
     EXPECT_EQ(refused(*code_image::parse(forged)),
-              "the image other does not run here: its signature is wrong");
+              "the image other may not run here: its signature is invalid");
     EXPECT_EQ(target.images(), 1u);
 }
 
@@ -492,10 +491,10 @@ TEST_F(injector_test, names_and_imports_can_be_forbidden) {
         return std::string(error_of([&] { (void)inject.add(image).create(1).call(there); }).what());
     };
     EXPECT_EQ(refused(compiled("other", "MAIN(other) {}")),
-              "the image other does not run here: its name is none of those that may run here");
+              "the image other may not run here: its name is not among those that may run here");
     EXPECT_EQ(refused(compiled("wants",
                                "#include <cstdlib>\nMAIN(wants) { (void)!std::system(\"ls\"); }")),
-              "the image wants does not run here: it wants system, which no image may have here");
+              "the image wants may not run here: it imports system, which is denied here");
     EXPECT_EQ(refused(compiled("wants",
                                "static const char much[200000] = {1};\n"
                                "MAIN(wants) { amalgam_inject_result(much, size); }")),

@@ -26,7 +26,7 @@ TEST_F(injector_test, what_payload_functions_throw_is_told_after_their_image_is_
     for (const char* what : {"own()", "7"}) {
         const std::string fails = std::string("{ throw ") + what + "; }\n";
         const std::string said =
-            what[0] == 'o' ? "out of paper" : "it threw what is no std::exception";
+            what[0] == 'o' ? "out of paper" : "it threw an exception that is not a std::exception";
         const auto create = [&](const std::string& most, const std::string& init) {
             return error_of([&] {
                 (void)inject
@@ -131,7 +131,7 @@ MAIN(endless) {}
 )"));
     const error why = error_of([&] { (void)endless.create(as_bytes_of(ones)); });
     EXPECT_EQ(why.code(), errc::no_memory);
-    EXPECT_STREQ(why.what(), "there is no memory for a payload of 18446744073709551615 bytes");
+    EXPECT_STREQ(why.what(), "cannot allocate a payload of 18446744073709551615 bytes");
 }
 
 TEST(code_image, that_is_none_has_nothing) {

@@ -35,22 +35,21 @@ bool contains(const std::vector<std::string>& those, std::string_view what) {
 void check(const injection_policy& allows, const code_image& image) {
     const auto refuse = [&](const std::string& why) {
         return error(errc::denied,
-                     fmt::format("the image {} does not run here: {}", image.name(), why));
+                     fmt::format("the image {} may not run here: {}", image.name(), why));
     };
     if (const auto signer = image.signer()) {
         const bool known = std::find(allows.trusted.begin(), allows.trusted.end(), *signer) !=
                            allows.trusted.end();
-        if (!known && !allows.unsigned_too)
-            throw refuse("its signer is none of those that are trusted here");
-        if (known && !image.verify()) throw refuse("its signature is wrong");
+        if (!known && !allows.unsigned_too) throw refuse("its signer is not trusted here");
+        if (known && !image.verify()) throw refuse("its signature is invalid");
     } else if (!allows.unsigned_too) {
-        throw refuse("nobody has signed it");
+        throw refuse("it is not signed");
     }
     if (!allows.names.empty() && !contains(allows.names, image.name()))
-        throw refuse("its name is none of those that may run here");
+        throw refuse("its name is not among those that may run here");
     for (const std::string_view each : image.imports())
         if (contains(allows.denied_imports, each))
-            throw refuse(fmt::format("it wants {}, which no image may have here", each));
+            throw refuse(fmt::format("it imports {}, which is denied here", each));
     if (!allows.check) return;
     try {
         allows.check(image);
@@ -59,7 +58,7 @@ void check(const injection_policy& allows, const code_image& image) {
     } catch (const std::exception& why) {
         throw refuse(text_of(why));
     } catch (...) {
-        throw refuse("the target's own check threw what is no std::exception");
+        throw refuse("the target's own check threw an exception that is not a std::exception");
     }
 }
 
@@ -90,7 +89,7 @@ target_core::target_core(engine& on, injection_options options)
 void target_core::start() {
     if (options_.confined.on && options_.run == handler::inline_)
         throw error(errc::invalid,
-                    "confined code cannot run inline, as it is waited for: leave "
+                    "confined code cannot run inline, because the target waits for it; leave "
                     "injection_options::run as handler::ult");
     const auto self = shared_from_this();
     const procedure_options how{.run = options_.run};
@@ -206,19 +205,19 @@ target_core::ready target_core::link(const code_image& image) {
     } catch (const std::exception& why) {
         throw failed(text_of(why));
     } catch (...) {
-        throw failed("it threw what is no std::exception");
+        throw failed("it threw an exception that is not a std::exception");
     }
 }
 
 target_core::ready target_core::take(const_bytes code, std::optional<image_id> which) {
     if (code.size() > options_.max_image_bytes)
         throw error(errc::too_large,
-                    fmt::format("an image of {} bytes; this target takes at most {}", code.size(),
-                                options_.max_image_bytes));
+                    fmt::format("an image has {} bytes, expected at most {} for this target",
+                                code.size(), options_.max_image_bytes));
     auto image = code_image::parse({code.begin(), code.end()});
     if (!image) throw error(image.code(), image.sentence());
     if (which && id_of(*image) != *which)
-        throw error(errc::mismatch, "its source gave another image than was asked for");
+        throw error(errc::mismatch, "its source sent another image than the one requested");
     for (;;) {
         const policy_now now = policy();
         check(*now.allows, *image);  // Also for known images: the policy may have changed.
@@ -226,8 +225,8 @@ target_core::ready target_core::take(const_bytes code, std::optional<image_id> w
             const code_image& there = known->linked.image();
             if (std::ranges::equal(there.bytes(), image->bytes())) return known;
             throw error(errc::mismatch,
-                        fmt::format("the images {} and {} have the same number by chance: build "
-                                    "one of them again, with any change",
+                        fmt::format("the images {} and {} have the same number by chance; change "
+                                    "one of them in any way and build it again",
                                     image->name(), there.name()));
         }
         const ready made = link(*image);
@@ -279,7 +278,7 @@ void target_core::run_main(ready_image& what, const_bytes payload, running_code&
 }
 
 void target_core::log_failure(const ready_image& what, std::string_view why) const {
-    log(log_level::info, "inject", "what was injected failed",
+    log(log_level::info, "inject", "injected code failed",
         {{"image", what.linked.image().name()}, {"why", why}});
 }
 
@@ -293,7 +292,7 @@ run_answer target_core::run_confined_now(ready_image& what, const_bytes payload,
     if (!confined_places_.try_acquire_for(time_left()))
         return {errc::overloaded,
                 false,
-                fmt::format("{} runs are confined here at once, and none of them ended in time",
+                fmt::format("{} confined runs are active here, and none of them ended in time",
                             how.at_once),
                 {}};
     struct gives_back {
@@ -419,7 +418,7 @@ target_core::ready target_core::fetch(waiting_messages::image_fetch& what) {
     if (what.failed) throw error(*what.failed);
     try {
         const std::vector<std::byte> code = fetch_.on(what.from).within(fetch_time)(what.which);
-        if (code.empty()) throw error(errc::not_found, "its source has not got it any more");
+        if (code.empty()) throw error(errc::not_found, "its source no longer has it");
         return take(code, what.which);
     } catch (const error& why) {
         what.failed.emplace(why);  // For all that wait for it, instead of each asking again.
@@ -485,7 +484,7 @@ run_answer target_core::refuse(const error& why) {
     refused_.add();
     const call_context* const call = call_context::try_current();
     if (call == nullptr || call->one_way())
-        limited_log(log_level::warn, "inject", "what was sent was not run", {{"why", why.what()}});
+        limited_log(log_level::warn, "inject", "refused to run a message", {{"why", why.what()}});
     return {why.code().code, false, why.what(), {}};
 }
 

@@ -87,10 +87,10 @@ void check(bool fact, const char* sentence) {
 }
 
 void check_before_target(const amalgam_ifunc_context* context) {
-    check(context != nullptr, "expected a context, as amalgam_ifunc_open() gives it");
-    check(context->target == nullptr,
-          "functions run here already: say whom to trust, and what to export, before the first "
-          "amalgam_poll_ifunc()");
+    check(context != nullptr, "expected a context from amalgam_ifunc_open()");
+    check(
+        context->target == nullptr,
+        "functions already run here; set trust and exports before the first amalgam_poll_ifunc()");
 }
 
 }  // namespace
@@ -103,7 +103,8 @@ const char* amalgam_ifunc_error(void) {
 
 int amalgam_ifunc_open(const char* uri, amalgam_ifunc_context_t** context_p) {
     return code_or([&] {
-        check(uri != nullptr && context_p != nullptr, "expected a URI, and where the context goes");
+        check(uri != nullptr && context_p != nullptr,
+              "expected a URI and a pointer for the context");
         *context_p = new amalgam_ifunc_context(uri);
         return 0;
     });
@@ -121,7 +122,7 @@ int amalgam_ifunc_ep_create(amalgam_ifunc_context_t* context, const char* addres
                             amalgam_ifunc_ep_t** ep_p) {
     return code_or([&] {
         check(context != nullptr && address != nullptr && ep_p != nullptr,
-              "expected a context, an address, and where the endpoint goes");
+              "expected a context, an address, and a pointer for the endpoint");
         *ep_p = new amalgam_ifunc_ep{context->on.lookup(address)};
         return 0;
     });
@@ -135,7 +136,7 @@ int amalgam_register_ifunc(amalgam_ifunc_context_t* context, const char* ifunc_n
                            amalgam_ifunc_t** ifunc_p) {
     return code_or([&] {
         check(context != nullptr && ifunc_name != nullptr && ifunc_p != nullptr,
-              "expected a context, a name, and where the function goes");
+              "expected a context, a name, and a pointer for the function");
         *ifunc_p = new amalgam_ifunc{context->inject.add(code_image::find(ifunc_name))};
         return 0;
     });
@@ -150,7 +151,7 @@ int amalgam_ifunc_msg_create(amalgam_ifunc_t* ifunc, const void* source_args,
     return code_or([&] {
         check(ifunc != nullptr && msg_p != nullptr &&
                   (source_args != nullptr || source_args_size == 0),
-              "expected a function, its arguments, and where the message goes");
+              "expected a function, its arguments, and a pointer for the message");
         const const_bytes args(static_cast<const std::byte*>(source_args), source_args_size);
         *msg_p = new amalgam_ifunc_msg{ifunc->function.create(args)};
         return 0;
@@ -199,10 +200,10 @@ int amalgam_ifunc_export(amalgam_ifunc_context_t* context, const char* name, voi
 
 int amalgam_poll_ifunc(amalgam_ifunc_context_t* context, void* target_args) {
     return code_or([&] {
-        check(context != nullptr, "expected a context, as amalgam_ifunc_open() gives it");
+        check(context != nullptr, "expected a context from amalgam_ifunc_open()");
         // Another thread would deadlock: only this one makes progress.
         check(context->opened_by == std::this_thread::get_id(),
-              "this context was opened by another thread, expected that this one polls it: open "
+              "this context was opened by another thread, expected that thread to poll it; open "
               "one in each thread");
         const injection_policy& allows = context->options.allows;
         if (context->target == nullptr && (allows.unsigned_too || !allows.trusted.empty())) {

@@ -74,7 +74,7 @@ private:
             what.bytes % ring_unit != 0 || what.bytes > left ||
             sizeof(what) + std::uint64_t{what.code_bytes} > what.payload_at ||
             std::uint64_t{what.payload_at} + what.payload_bytes > what.bytes) {
-            log(log_level::warn, "inject", "a ring is closed: what its source wrote is no message",
+            log(log_level::warn, "inject", "closing a ring: its source wrote an invalid message",
                 {{"at", taken_}});
             closed_ = true;
             return taken::nothing;
@@ -102,7 +102,8 @@ namespace amalgam {
 
 injection_ring::injection_ring(const injection_target& runs, std::size_t bytes) {
     if (bytes < detail::least_ring_bytes || bytes > std::size_t{1} << 30)
-        throw error(errc::invalid, fmt::format("a ring of {} bytes; expected 4096 to 2^30", bytes));
+        throw error(errc::invalid,
+                    fmt::format("a ring has {} bytes, expected 4096 to 2^30", bytes));
     memory_ = std::make_unique<detail::ring_memory>(runs.core_,
                                                     detail::rounded_up(bytes, detail::ring_unit));
 }
@@ -122,10 +123,11 @@ std::size_t injection_ring::poll(std::size_t most) {
 
 injection_ring_writer::injection_ring_writer(bulk ring) : ring_(std::move(ring)) {
     if (ring_.bytes() < detail::least_ring_bytes || ring_.bytes() % detail::ring_unit != 0)
-        throw error(errc::invalid,
-                    fmt::format("memory of {} bytes is no ring; expected injection_ring::memory() "
-                                "of the target",
-                                ring_.bytes()));
+        throw error(
+            errc::invalid,
+            fmt::format(
+                "memory of {} bytes is not a ring, expected injection_ring::memory() of the target",
+                ring_.bytes()));
 }
 
 bool injection_ring_writer::has_room(std::uint64_t bytes) {
@@ -141,7 +143,7 @@ bool injection_ring_writer::try_post(const injection& message) {
     using detail::ring_message;
     detail::refuse_empty(message.image_ != nullptr, "message");
     if (!message.attached_.empty())
-        throw error(errc::invalid, "memory cannot be attached to what goes into a ring");
+        throw error(errc::invalid, "memory cannot be attached to a message for a ring");
     const const_bytes code = message.image_->image.bytes(), payload = message.payload();
     const std::uint64_t room = ring_.bytes() - detail::ring_head_bytes;
     const std::uint64_t from = written_ % room;
@@ -153,7 +155,8 @@ bool injection_ring_writer::try_post(const injection& message) {
     if (bytes > room / 2)
         throw error(
             errc::too_large,
-            fmt::format("a message of {} bytes for a ring of {}; at most half of it", bytes, room));
+            fmt::format("a message has {} bytes for a ring of {}, expected at most half of it",
+                        bytes, room));
     const auto write = [&](ring_message head, std::span<const const_bytes> rest) {
         const std::array<std::uint64_t, 1> mark{written_ + 1};
         const const_bytes all(reinterpret_cast<const std::byte*>(&head), sizeof(head));

@@ -38,8 +38,8 @@ waiting_messages::place waiting_messages::enter(const peer& from, image_id which
     if (!fits || (same == nullptr &&
                   (whole.images >= most_images || of_peer.images >= most_images_of_a_peer)))
         throw error(errc::overloaded,
-                    "too many messages wait for images that this target has not got; bring an "
-                    "image by a call before many messages to it, or see "
+                    "too many messages wait for images that this target does not have; send the "
+                    "image by a call before posting many messages to it, or raise "
                     "injection_options::max_waiting_messages");
     if (same == nullptr) same = all_.emplace_back(std::make_shared<image_fetch>(from, which));
     same->messages += 1;
