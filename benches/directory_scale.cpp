@@ -99,10 +99,10 @@ public:
             attribute_list what{{"number", exists ? std::to_string(of) : "none"}};
             what.ask("type");
             const auto found = here.find(what);
-            expect(found.has_value() == exists, "a query is answered wrongly");
+            expect(found.has_value() == exists, "a query gets a wrong answer");
             if (found)
                 expect(found->id == hosts_[of].resource && found->what.text("type") == "host",
-                       "a query finds something else");
+                       "a query finds the wrong resource");
         });
     }
     measured search_all(std::size_t from, std::size_t expected) {
@@ -130,7 +130,7 @@ public:
     double grow() {
         const auto start = net_.now();
         add_host();
-        until([&] { return all_know(alive()); }, "all know that a host has come");
+        until([&] { return all_know(alive()); }, "all know that a host has joined");
         return ms(net_.now() - start);
     }
     std::size_t alive() const {
@@ -173,7 +173,7 @@ private:
         });
         for (int i = 0; i < 100000 && !done.ready(); ++i)
             net_.run_for(1ms);
-        expect(done.ready(), "something never ends");
+        expect(done.ready(), "an operation never ends");
         return done.get();
     }
     bool all_know(std::size_t count) const {
@@ -203,12 +203,12 @@ std::vector<perf::plot_panel> draw(search_way way, const std::vector<std::size_t
     perf::plot_panel messages{
         fmt::format("Messages, by {}", name_of(way)), "messages", {}, "hosts", 10};
     perf::plot_panel times{fmt::format("Time, by {}", name_of(way)), "ms", {}, "hosts", 10};
-    for (const char* what : {"query, found", "query, nowhere", "search of all"})
+    for (const char* what : {"query, found", "query, no match", "search of all"})
         for (perf::plot_panel* each : {&messages, &times})
             each->lines.push_back({what, {}});
     times.lines.push_back({"host gone, all know", {}});
     times.lines.push_back({"host silent, all know", {}});
-    times.lines.push_back({"host come, all know", {}});
+    times.lines.push_back({"host joined, all know", {}});
 
     for (const std::size_t hosts : sizes) {
         simulation all(hosts, way);

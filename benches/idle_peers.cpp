@@ -43,8 +43,8 @@ void allow_many_descriptors() {
     limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, idle_peers + 200);
     if (limit.rlim_cur < idle_peers + 200 || ::setrlimit(RLIMIT_NOFILE, &limit) != 0)
         throw error(errc::no_memory,
-                    "10,000 peers need as many descriptors in each of two processes; raise the "
-                    "hard limit on open files (ulimit -Hn)");
+                    "10,000 peers need as many file descriptors in each of two processes; raise "
+                    "the hard limit of open files (ulimit -Hn)");
 }
 
 void store(std::byte* to, std::uint64_t value, std::size_t bytes) {

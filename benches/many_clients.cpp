@@ -65,7 +65,8 @@ struct unmap {
 std::unique_ptr<board, unmap> share_a_board() {
     void* at =
         ::mmap(nullptr, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) throw error(errc::no_memory, "no memory could be shared with clients");
+    if (at == MAP_FAILED)
+        throw error(errc::no_memory, "cannot map memory to share with the clients");
     return std::unique_ptr<board, unmap>(new (at) board);
 }
 

@@ -42,7 +42,7 @@ public:
         fd_.reset(::mkostemp(name.data(), O_CLOEXEC));
         if (!fd_ || ::unlink(name.c_str()) != 0)
             throw error(status{errc::denied, errno},
-                        "no file can be made in \"" + directory + "\" (" + std::strerror(errno) +
+                        "cannot create a file in \"" + directory + "\" (" + std::strerror(errno) +
                             "), expected a directory to write to; example: /dev/shm");
     }
     /// Makes it like new.

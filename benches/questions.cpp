@@ -18,8 +18,8 @@ length length::parse(const char* text) {
     const std::string_view unit = end;
     if (end == text || !std::isfinite(number) || number <= 0 || (unit != "" && unit != "x"))
         throw std::invalid_argument("\"" + std::string(text) +
-                                    "\" is no length; expected seconds, as 0.1, or a number of "
-                                    "operations, as 20000x");
+                                    "\" is not a length, expected seconds, such as 0.1, or a "
+                                    "number of operations, such as 20000x");
     length parsed;
     if (unit == "x") {
         parsed.operations_ = static_cast<std::size_t>(number);
@@ -58,7 +58,7 @@ std::size_t resident_bytes() {
         std::size_t kibibytes = 0;
         if (word == "Rss:" && lines >> kibibytes) return kibibytes * 1024;
     }
-    throw std::runtime_error("/proc/self/smaps_rollup does not tell the resident memory");
+    throw std::runtime_error("/proc/self/smaps_rollup does not show the resident memory");
 }
 
 }  // namespace amalgam::bench

@@ -28,7 +28,7 @@ def is_here(words):
     missing = [name for name in programs if shutil.which(name) is None]
     for name in missing:
         if name not in left_out:
-            print(f"  left out: {name} is not here", file=sys.stderr)
+            print(f"  skipped: {name} is not installed", file=sys.stderr)
         left_out.add(name)
     return not missing
 

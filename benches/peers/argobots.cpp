@@ -22,7 +22,7 @@ constexpr std::size_t batch = 1000;
 
 void check(int code) {
     if (code != ABT_SUCCESS)
-        throw std::runtime_error("Argobots answers with its error " + std::to_string(code));
+        throw std::runtime_error("Argobots returned error " + std::to_string(code));
 }
 
 /// Argobots with the calling thread as its first stream, and a second one on request.

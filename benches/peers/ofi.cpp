@@ -81,7 +81,7 @@ public:
     void connect(const std::string& hex) {
         const std::string bytes = bench::from_hex(hex);
         if (fi_av_insert(peers_, bytes.data(), 1, &peer_, 0, nullptr) != 1)
-            throw error(errc::internal, "fi_av_insert: the peer's address is refused");
+            throw error(errc::internal, "fi_av_insert: the peer's address was rejected");
     }
 
     fid_mr* map(std::vector<char>& memory, std::uint64_t key) {

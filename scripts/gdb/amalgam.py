@@ -21,7 +21,7 @@ OUTERMOST = ("amalgam_begin_stack", "amalgam::detail::stream::ult_main")
 def global_value(name):
     symbol = gdb.lookup_global_symbol(name) or gdb.lookup_static_symbol(name)
     if symbol is None:
-        raise gdb.GdbError(f"no {name} here: the program has no Amalgam, or one without -g")
+        raise gdb.GdbError(f"no symbol {name}: the program does not use Amalgam, or was built without -g")
     return symbol.value()
 
 
@@ -166,7 +166,7 @@ class Backtrace(gdb.Command):
             raise gdb.GdbError("give the name or the address of a ULT; see: amalgam ults")
         chosen = [core for core in all_ults() if wanted in (name_of(core), hex(int(core)))]
         if not chosen:
-            raise gdb.GdbError(f"no ULT is called '{wanted}', or is there; see: amalgam ults")
+            raise gdb.GdbError(f"no ULT has the name or the address '{wanted}'; see: amalgam ults")
         running = running_ults()
         for core in chosen:
             print(f"ULT {int(core):#x} '{name_of(core)}' {state_of(core, running)}")

@@ -60,8 +60,8 @@ private:
 
 void check_all(std::uint64_t moved, std::uint64_t bytes, const std::string& name) {
     if (moved != bytes)
-        throw std::runtime_error("of \"" + name + "\" " + std::to_string(moved) +
-                                 " bytes were moved, expected " + std::to_string(bytes));
+        throw std::runtime_error(std::to_string(moved) + " bytes of \"" + name +
+                                 "\" were moved, expected " + std::to_string(bytes));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ struct pipe_ends {
     pipe_ends() {
         int both[2];
         if (::pipe2(both, O_CLOEXEC) != 0)
-            throw std::runtime_error(std::string("no pipe can be made (") + std::strerror(errno) +
+            throw std::runtime_error(std::string("cannot create a pipe (") + std::strerror(errno) +
                                      ")");
         out.reset(both[0]);
         in.reset(both[1]);
@@ -63,7 +63,7 @@ pid_t start(const std::function<bool()>& work) {
     std::fflush(nullptr);
     const pid_t child = ::fork();
     if (child < 0)
-        throw std::runtime_error(std::string("no process can be started (") + std::strerror(errno) +
+        throw std::runtime_error(std::string("cannot start a process (") + std::strerror(errno) +
                                  ")");
     if (child > 0) return child;
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -91,7 +91,7 @@ public:
         std::string name =
             (std::filesystem::temp_directory_path() / "remote_write.XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr)
-            throw std::runtime_error("no directory \"" + name + "\" can be made (" +
+            throw std::runtime_error("cannot create the directory \"" + name + "\" (" +
                                      std::strerror(errno) + ")");
         path_ = name;
         std::filesystem::create_directory(path_ / "served");

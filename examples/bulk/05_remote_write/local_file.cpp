@@ -24,13 +24,13 @@ std::string quoted(std::string_view name) {
 
 void write_back(int fd, std::string_view name) {
     while (::fsync(fd) != 0) {
-        if (errno != EINTR) fail("the file " + quoted(name) + " cannot be brought to the disk");
+        if (errno != EINTR) fail("the file " + quoted(name) + " cannot be flushed to the disk");
     }
 }
 
 struct stat look_at(int fd, std::string_view name) {
     struct stat info {};
-    if (::fstat(fd, &info) != 0) fail("the file " + quoted(name) + " cannot be looked at");
+    if (::fstat(fd, &info) != 0) fail("the file " + quoted(name) + " cannot be examined");
     if (!S_ISREG(info.st_mode))
         throw std::runtime_error(quoted(name) + " is not a regular file, expected one");
     return info;
@@ -40,7 +40,7 @@ local_file local_file::open(const std::string& path, open_mode mode) {
     const bool reads = mode == open_mode::read;
     const int flags = reads ? O_RDONLY : O_RDWR | O_CREAT | O_TRUNC;
     amalgam::unique_fd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644));
-    if (!fd) fail("the file " + quoted(path) + " cannot be " + (reads ? "read" : "made"));
+    if (!fd) fail("the file " + quoted(path) + " cannot be " + (reads ? "read" : "created"));
     look_at(fd.get(), path);
     return {std::move(fd), path, mode};
 }

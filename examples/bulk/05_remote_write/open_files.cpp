@@ -17,7 +17,7 @@ void check_name(std::string_view name) {
                        name.find('/') == name.npos && name.find('\0') == name.npos;
     if (!plain)
         throw std::runtime_error("the name " + quoted(name) +
-                                 " is none of a file in the server's directory, expected one "
+                                 " does not name a file in the server's directory, expected one "
                                  "without slashes; example: results.dat");
 }
 
@@ -40,8 +40,8 @@ amalgam::unique_fd open_files::open_in_directory(std::string_view name, int flag
 
 opened_file open_files::open(const amalgam::peer& who, std::string_view name, open_mode mode) {
     if (mode != open_mode::read && mode != open_mode::replace)
-        throw std::runtime_error("the mode to open " + quoted(name) +
-                                 " with is not known, expected read or replace");
+        throw std::runtime_error("the mode for opening " + quoted(name) +
+                                 " is not known, expected read or replace");
     amalgam::unique_fd fd =
         open_in_directory(name, mode == open_mode::read ? O_RDONLY : O_WRONLY | O_CREAT);
     opened_file result;
@@ -55,7 +55,7 @@ opened_file open_files::open(const amalgam::peer& who, std::string_view name, op
     const std::lock_guard hold(lock_);
     if (open_.size() >= max_open)
         throw std::runtime_error("the server has " + std::to_string(max_open) +
-                                 " files open, which is its limit: close some");
+                                 " files open, which is its limit; close some");
     result.handle = ++last_handle_;
     open_.emplace(result.handle, entry{who, std::move(file)});
     return result;
@@ -72,8 +72,8 @@ std::unordered_map<std::uint64_t, open_files::entry>::iterator open_files::owned
     const amalgam::peer& who, std::uint64_t handle) {
     const auto found = open_.find(handle);
     if (found == open_.end() || found->second.owner != who)
-        throw std::runtime_error("this client has no file open by the handle " +
-                                 std::to_string(handle) + ", expected what open gave it");
+        throw std::runtime_error("this client has no open file with the handle " +
+                                 std::to_string(handle) + ", expected one that open returned");
     return found;
 }
 

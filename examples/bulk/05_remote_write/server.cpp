@@ -90,7 +90,7 @@ private:
     static void check_range(std::uint64_t offset, std::uint64_t bytes) {
         constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         if (bytes > most || offset > most - bytes)
-            throw std::runtime_error("no file has an offset of " + std::to_string(offset) +
+            throw std::runtime_error("a file cannot have an offset of " + std::to_string(offset) +
                                      ", expected less than 2^63 with the bytes that follow");
     }
 
@@ -145,9 +145,9 @@ void serve(const server_options& options, const std::function<void(const std::st
 
     am::engine engine(options.uri, streams_of(options));
     if (engine.address().empty())
-        throw std::runtime_error("\"" + options.uri +
-                                 "\" does not listen, expected where to; example: "
-                                 "tcp://127.0.0.1:0");
+        throw std::runtime_error(
+            "\"" + options.uri +
+            "\" does not listen, expected an address to listen on; example: tcp://127.0.0.1:0");
     const auto files = std::make_shared<store>(engine, options);
     define_procedures(engine, files);
     const auto lost = engine.on_peer_lost(

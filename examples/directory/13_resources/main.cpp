@@ -39,7 +39,7 @@ bool ask(am::context& here, const std::string& type, const std::string& both) {
     wanted.ask("version");
     const auto server = here.find(wanted);
     if (!server) {
-        std::cout << "nobody is of type " << type << '\n';
+        std::cout << "no resource is of type " << type << '\n';
         return false;
     }
     const am::resource client = here.add({{"type", "client"}});

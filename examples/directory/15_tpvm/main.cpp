@@ -143,7 +143,7 @@ int lead(const std::string& picture, const std::map<std::string, std::string>& h
     write_png(picture, points);
     std::cout << strips << " strips by " << drawn.size() << " threads of " << tasks.size()
               << " tasks, " << (points == alone ? "identical" : "NOT identical")
-              << " to the picture of one\n";
+              << " to the picture drawn by one thread\n";
     return points == alone ? 0 : 1;
 }
 

@@ -119,7 +119,7 @@ std::vector<std::string> task::hosts() {
 std::string own_program() {
     char path[4096];
     const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-    if (length <= 0) throw am::error(am::errc::internal, "cannot tell what program this is");
+    if (length <= 0) throw am::error(am::errc::internal, "cannot find the path of this program");
     return std::string(path, static_cast<std::size_t>(length));
 }
 
@@ -130,7 +130,8 @@ tid task::spawn_task(const std::string& host, const std::vector<std::string>& co
         wanted.ask("how");
         const auto found = here_.find(std::move(wanted));
         if (!found)
-            throw am::error(am::errc::not_found, "there is no host " + host + ": add_host() it");
+            throw am::error(am::errc::not_found,
+                            "there is no host " + host + "; call add_host() first");
         words = split(found->what.text("how"), '\n');
     }
     for (const std::string& each : {own_program(), std::string(launch_word), text_of(id()), host})

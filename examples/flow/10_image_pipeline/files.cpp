@@ -31,7 +31,7 @@ std::vector<std::string> images_in(const fs::path& folder) {
 }
 
 std::string bytes_of(const std::string& file) {
-    if (!fs::is_regular_file(file)) throw std::runtime_error("it is no file");
+    if (!fs::is_regular_file(file)) throw std::runtime_error("it is not a regular file");
     const std::uint64_t bytes = fs::file_size(file);
     if (bytes > most_file_bytes)
         throw std::runtime_error("it has " + std::to_string(bytes) + " bytes, expected at most " +
@@ -60,7 +60,7 @@ std::vector<std::string> files_of(const options& asked) {
         const std::vector<std::string> inside = images_in(input);
         if (inside.empty())
             throw std::runtime_error("the folder \"" + input +
-                                     "\" has no image, expected files that end in .ppm or .png");
+                                     "\" has no images, expected files that end in .ppm or .png");
         files.insert(files.end(), inside.begin(), inside.end());
     }
     std::map<std::string, std::string> names;
@@ -96,8 +96,8 @@ result_folder::result_folder(std::string folder) : folder_(std::move(folder)) {
     std::error_code why;
     fs::create_directories(folder_, why);
     if (!fs::is_directory(folder_))
-        throw std::runtime_error("the folder \"" + folder_ + "\" cannot be made (" + why.message() +
-                                 ")");
+        throw std::runtime_error("the folder \"" + folder_ + "\" cannot be created (" +
+                                 why.message() + ")");
 }
 
 void result_folder::save(const picture& done) {

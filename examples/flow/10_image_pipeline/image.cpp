@@ -7,7 +7,7 @@ namespace image_pipeline {
 std::size_t pixel_bytes(std::uint64_t width, std::uint64_t height) {
     const std::string size = std::to_string(width) + " x " + std::to_string(height);
     if (width == 0 || height == 0)
-        throw std::runtime_error("it is " + size + " pixels, expected one at least");
+        throw std::runtime_error("it is " + size + " pixels, expected at least one");
     // Checks each side first, so that their product cannot overflow.
     if (width > most_columns_or_rows || height > most_columns_or_rows ||
         width * height > most_pixels)
@@ -25,7 +25,7 @@ image blank(std::uint64_t width, std::uint64_t height) {
 format format_of(std::string_view file) {
     if (file.substr(0, 2) == "P6") return format::ppm;
     if (file.substr(0, 8) == "\x89PNG\r\n\x1a\n") return format::png;
-    throw std::runtime_error("it begins as neither of both, expected a PPM (P6) or PNG file");
+    throw std::runtime_error("its format is unknown, expected a PPM (P6) or PNG file");
 }
 
 image decoded(std::string_view file, format as) {

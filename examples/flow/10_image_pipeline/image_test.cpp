@@ -58,15 +58,15 @@ TEST(ppm, header_may_have_any_space_and_comments) {
 
 TEST(ppm, what_is_wrong_is_told) {
     EXPECT_EQ(wrong_with(of_pixels("P6\n2 3\n255\n", 5)), "it ends after 15 of 18 bytes of pixels");
-    EXPECT_EQ(wrong_with("P6\n2 3\n65535\n"), "its greatest value is 65535, expected 255");
+    EXPECT_EQ(wrong_with("P6\n2 3\n65535\n"), "its maximum value is 65535, expected 255");
     EXPECT_EQ(wrong_with("P6\n2 3\n255"),
-              "its header does not end, expected a space before the pixels");
+              "its header has no end, expected a space before the pixels");
     EXPECT_EQ(wrong_with("P6\n2 x"), "it has no height, expected a number");
     EXPECT_EQ(wrong_with("P6\n-2 3\n255\n"), "it has no width, expected a number");
     EXPECT_EQ(wrong_with("P6 #"), "it has no width, expected a number");
-    EXPECT_EQ(wrong_with("P6 0 3 255\n"), "it is 0 x 3 pixels, expected one at least");
+    EXPECT_EQ(wrong_with("P6 0 3 255\n"), "it is 0 x 3 pixels, expected at least one");
     EXPECT_EQ(wrong_with("P5\n2 3\n255\n"),
-              "it begins as neither of both, expected a PPM (P6) or PNG file");
+              "its format is unknown, expected a PPM (P6) or PNG file");
 }
 
 TEST(ppm, sizes_that_would_overflow_are_refused) {

@@ -30,12 +30,12 @@ struct png_control : png_image {
 image decoded_png(std::string_view file) {
     png_control control;
     png_image_begin_read_from_memory(&control, file.data(), file.size());
-    control.check("it is no whole PNG");
+    control.check("it is not a complete PNG");
     image what = blank(control.width, control.height);
     control.format = PNG_FORMAT_RGB;
     const png_color behind{0, 0, 0};  // Transparent pixels become black.
     png_image_finish_read(&control, &behind, what.pixels.data(), 0, nullptr);
-    control.check("it is no whole PNG");
+    control.check("it is not a complete PNG");
     return what;
 }
 
@@ -48,7 +48,7 @@ std::string encoded_png(const image& what) {
     png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(control);
     std::string file(bytes, '\0');
     png_image_write_to_memory(&control, file.data(), &bytes, 0, what.pixels.data(), 0, nullptr);
-    control.check("it cannot be made a PNG");
+    control.check("it cannot be encoded as PNG");
     file.resize(bytes);
     return file;
 }

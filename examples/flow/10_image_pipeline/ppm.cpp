@@ -28,7 +28,7 @@ public:
     /// After the single character that ends the header.
     std::string_view pixels() {
         if (at_ == file_.size() || !is_space(file_[at_]))
-            throw std::runtime_error("its header does not end, expected a space before the pixels");
+            throw std::runtime_error("its header has no end, expected a space before the pixels");
         return file_.substr(at_ + 1);
     }
 
@@ -56,9 +56,9 @@ image decoded_ppm(std::string_view file) {
     ppm_header header(file);
     const std::uint64_t width = header.number("width");
     const std::uint64_t height = header.number("height");
-    const std::uint64_t brightest = header.number("greatest value");
+    const std::uint64_t brightest = header.number("maximum value");
     if (brightest != 255)
-        throw std::runtime_error("its greatest value is " + std::to_string(brightest) +
+        throw std::runtime_error("its maximum value is " + std::to_string(brightest) +
                                  ", expected 255");
     const std::string_view pixels = header.pixels();
     const std::size_t bytes = pixel_bytes(width, height);

@@ -178,7 +178,7 @@ public:
     }
     void end() {
         if (bands_ != asked_.bands)
-            throw std::runtime_error(std::to_string(bands_) + " bands came, expected " +
+            throw std::runtime_error(std::to_string(bands_) + " bands arrived, expected " +
                                      std::to_string(asked_.bands));
         show(asked_, temperatures_);
     }

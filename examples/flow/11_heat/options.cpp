@@ -52,13 +52,14 @@ std::string read_options(const std::vector<std::string>& arguments, options& int
         }
     }
     if (into.bands > into.size.rows)
-        return std::to_string(into.bands) + " bands have no row each of " +
-               std::to_string(into.size.rows) + ", expected as many at most; example: --bands " +
+        return std::to_string(into.bands) + " bands are too many for " +
+               std::to_string(into.size.rows) +
+               " rows, expected at most as many; example: --bands " +
                std::to_string(into.size.rows);
     if (into.workers > into.bands)
-        return std::to_string(into.workers) + " workers have no band each of " +
-               std::to_string(into.bands) + ", expected as many at most; example: --workers " +
-               std::to_string(into.bands);
+        return std::to_string(into.workers) + " workers are too many for " +
+               std::to_string(into.bands) +
+               " bands, expected at most as many; example: --workers " + std::to_string(into.bands);
     return {};
 }
 

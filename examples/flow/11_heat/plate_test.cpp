@@ -73,9 +73,9 @@ TEST(options, wrong_ones_get_one_sentence) {
     EXPECT_EQ(sentence({"--columns", "0"}),
               "--columns is \"0\", expected a number from 1 to 10000; example: --columns 100");
     EXPECT_EQ(sentence({"--rows", "4"}),
-              "6 bands have no row each of 4, expected as many at most; example: --bands 4");
+              "6 bands are too many for 4 rows, expected at most as many; example: --bands 4");
     EXPECT_EQ(sentence({"--workers", "7"}),
-              "7 workers have no band each of 6, expected as many at most; example: --workers 6");
+              "7 workers are too many for 6 bands, expected at most as many; example: --workers 6");
     EXPECT_EQ(sentence({"--picture"}),
               "--picture has no file, expected one; example: --picture heat.pgm");
     EXPECT_EQ(sentence({"fast"}).rfind("the option fast is not known, expected: heat ", 0), 0u);

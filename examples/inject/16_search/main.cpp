@@ -51,7 +51,7 @@ void serve(const std::string& uri, std::vector<std::string> lines, int address_t
 void search(const std::string& uri, const std::string& address, const std::string& pattern) {
     am::engine on(uri);
     on.define("looked_at", [](std::uint64_t lines) {
-        std::printf("%llu lines looked at\n", static_cast<unsigned long long>(lines));
+        std::printf("%llu lines searched\n", static_cast<unsigned long long>(lines));
     });
     std::string found(1 << 20, '\0');
     const am::exposed into = am::expose(on, found, am::access::write);

@@ -96,7 +96,7 @@ int chase(const std::string& uri, const std::vector<std::string>& addresses, std
     const auto result = message.call(on.lookup(addresses[0]));
     position end;
     if (result.size() != sizeof(end)) {
-        std::fprintf(stderr, "inject_chase: it got lost\n");
+        std::fprintf(stderr, "inject_chase: the message got lost on the way\n");
         return 1;
     }
     std::memcpy(&end, result.data(), sizeof(end));

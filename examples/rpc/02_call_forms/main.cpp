@@ -31,7 +31,7 @@ struct password : am::interceptor {
     explicit password(std::string says) : word(std::move(says)) {}
     void calling(am::outgoing_call& call) override { call.attach("password", word); }
     void serving(am::call_context& call) override {
-        if (call.metadata("password") != word) throw am::error(am::errc::denied, "not you");
+        if (call.metadata("password") != word) throw am::error(am::errc::denied, "wrong password");
     }
     std::string word;
 };
@@ -74,13 +74,14 @@ int main() {
     am::eventual<int> told;
     sum.call_then([&](am::result<int> how) { told.set(how ? *how : 0); }, 2, 3);
     expect(told.wait() == 5, "a call that tells a function");
-    expect(sum.within(1s).retrying(3, 10ms).urgent()(2, 3) == 5, "with a deadline, retried, first");
+    expect(sum.within(1s).retrying(3, 10ms).urgent()(2, 3) == 5,
+           "with a deadline, retries and priority");
 
     auto slow = client.procedure<void()>("slow").on(there);
     expect(slow.within(5ms).try_call().code() == am::errc::timed_out, "a deadline that passed");
     am::future<void> unwanted = slow.start();
     unwanted.cancel();
-    expect(unwanted.wait() == am::errc::canceled, "a call that was canceled, there too");
+    expect(unwanted.wait() == am::errc::canceled, "a call that was canceled, on the server too");
 
     auto store = client.procedure<std::size_t(std::string)>("store").on(there);
     expect(store(std::string(1'000'000, 's')) == 1'000'000, "an early answer to a large argument");

@@ -30,8 +30,8 @@ public:
         wanted.data.fd = fd;
         if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted) != 0) {
             throw std::runtime_error(
-                "standard input cannot be waited for: expected a pipe or a "
-                "terminal; example: echo hello | event_loop");
+                "standard input cannot be polled, expected a pipe or a terminal; example: echo "
+                "hello | event_loop");
         }
         when_readable_[fd] = std::move(when_readable);
     }

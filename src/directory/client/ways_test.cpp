@@ -29,7 +29,7 @@ class several_ways {
         auto done = where.on->spawn([&where, work] { return work(where); });
         for (int i = 0; i < 1000 && !done.ready(); ++i)
             net.run_for(10ms);
-        if (!done.ready()) throw error(errc::timed_out, "something never ends");
+        if (!done.ready()) throw error(errc::timed_out, "an operation never ends");
         return done.get();
     }
 
@@ -136,7 +136,8 @@ TEST(ways, a_policy_that_names_none_of_them_is_told_so) {
         FAIL() << "it was taken";
     } catch (const error& why) {
         EXPECT_EQ(why.code(), errc::invalid);
-        EXPECT_NE(std::string(why.what()).find("returned way 3 of 3"), std::string::npos) << why.what();
+        EXPECT_NE(std::string(why.what()).find("returned way 3 of 3"), std::string::npos)
+            << why.what();
     }
 }
 
