@@ -208,7 +208,7 @@ private:
     bool is_contested(std::uint32_t range) const;
     member self() const;
     template <typename Start>
-    class asking;  // See ring_asking.hpp.
+    class asking;  // See asking.hpp.
     std::chrono::nanoseconds left() const;
 
     /// A broadcast query, until it has its answers.

@@ -167,7 +167,7 @@ private:
     void close_region(std::uint64_t id) noexcept final;
     static void on_first_due(void* self) noexcept;
 
-    // Arrivals: framed_port_arrivals.cpp.
+    // Arrivals: arrivals.cpp.
     verdict deliver_unexpected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
     verdict deliver_expected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
     verdict keep(peer_record&, std::uint64_t tag, const_bytes, buffer*, bool expected) noexcept;
@@ -181,7 +181,7 @@ private:
     void resume_if_room(peer_record&) noexcept;
     bool must_pause(const peer_record&, std::size_t share) const noexcept;
 
-    // Memory held for peers: framed_port_bounds.cpp.
+    // Memory held for peers: bounds.cpp.
     void queue_more(peer_record&, std::size_t bytes) noexcept;
     void queue_less(std::size_t bytes) noexcept;
     void discard(early_message&) noexcept;
@@ -191,7 +191,7 @@ private:
     void evict_largest() noexcept;
     void give_memory_back() noexcept;
 
-    // How peers end: framed_port_endings.cpp.
+    // How peers end: endings.cpp.
     void end_peer(peer_record&, status why) noexcept final;
     void take_down(peer_record&, status why) noexcept;
     void forget_landing(peer_record&, status why) noexcept;

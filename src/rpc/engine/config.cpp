@@ -9,7 +9,7 @@
 #include "rpc/engine/core.hpp"
 #include "rpc/engine/json_reader.hpp"
 
-// From engine_config to JSON; engine_config_read.cpp has the reverse. Writes text rather than
+// From engine_config to JSON; config_read.cpp has the reverse. Writes text rather than
 // nlohmann values, whose destructors allocate, which without memory ends the process.
 
 namespace amalgam {

@@ -8,7 +8,7 @@
 #include "rpc/engine/json_reader.hpp"
 #include "rpc/engine/options_check.hpp"
 
-// From JSON to engine_config; engine_config.cpp has the reverse.
+// From JSON to engine_config; config.cpp has the reverse.
 
 namespace amalgam {
 

@@ -12,8 +12,8 @@
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-// Construction of an engine, and dispatch of messages. Names and addresses are in engine_names.cpp,
-// the end in engine_stop.cpp.
+// Construction of an engine, and dispatch of messages. Names and addresses are in names.cpp,
+// the end in stop.cpp.
 
 namespace amalgam::detail {
 

@@ -4,7 +4,7 @@
 
 #include "tasks/streams/held_mutexes.hpp"
 
-// Switching; the loop is in stream_loop.cpp.
+// Switching; the loop is in run_loop.cpp.
 
 namespace amalgam::detail {
 

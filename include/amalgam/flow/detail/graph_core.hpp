@@ -128,7 +128,7 @@ public:
     bool begin_use() noexcept { return !in_use_.exchange(true); }
     void end_use() noexcept { in_use_.store(false); }
 
-    // See graph. In graph_text.cpp.
+    // See graph. In graph/text.cpp.
     std::string dot() const;
     std::string json() const;
 
