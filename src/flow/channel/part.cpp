@@ -266,7 +266,7 @@ void part::run_one(running_node& node) noexcept {
     } catch (...) {
         fail({{{errc::handler_failed},
                fmt::format(
-                   "the node \"{}\" failed: it threw an exception that is not a std::exception",
+                   "the node \"{}\" failed: it threw an exception not derived from std::exception",
                    about.name)}});
     }
     if (node.ended.load() == 0) node.ended.store(cycles());

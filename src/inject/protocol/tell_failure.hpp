@@ -14,7 +14,7 @@ void tell_failure(Work&& work, Told&& told) {
     } catch (const std::exception& why) {
         told(text_of(why));
     } catch (...) {
-        told("it threw an exception that is not a std::exception");
+        told("it threw an exception not derived from std::exception");
     }
 }
 

@@ -25,8 +25,9 @@ struct own : std::exception { const char* what() const noexcept override { retur
 TEST_F(injector_test, what_payload_functions_throw_is_told_after_their_image_is_gone) {
     for (const char* what : {"own()", "7"}) {
         const std::string fails = std::string("{ throw ") + what + "; }\n";
-        const std::string said =
-            what[0] == 'o' ? "out of paper" : "it threw an exception that is not a std::exception";
+        const std::string said = what[0] == 'o'
+                                     ? "out of paper"
+                                     : "it threw an exception not derived from std::exception";
         const auto create = [&](const std::string& most, const std::string& init) {
             return error_of([&] {
                 (void)inject

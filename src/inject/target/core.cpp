@@ -58,7 +58,7 @@ void check(const injection_policy& allows, const code_image& image) {
     } catch (const std::exception& why) {
         throw refuse(text_of(why));
     } catch (...) {
-        throw refuse("the target's own check threw an exception that is not a std::exception");
+        throw refuse("the target's own check threw an exception not derived from std::exception");
     }
 }
 
@@ -205,7 +205,7 @@ target_core::ready target_core::link(const code_image& image) {
     } catch (const std::exception& why) {
         throw failed(text_of(why));
     } catch (...) {
-        throw failed("it threw an exception that is not a std::exception");
+        throw failed("it threw an exception not derived from std::exception");
     }
 }
 

@@ -129,7 +129,7 @@ TEST_F(injector_test, the_own_check_is_asked_last_and_refuses_by_whatever_it_thr
     EXPECT_EQ(asked, 0);
     const std::string sentences[] = {"not this one", "the image adder may not run here: not today",
                                      "the image adder may not run here: the target's own check "
-                                     "threw an exception that is not a std::exception"};
+                                     "threw an exception not derived from std::exception"};
     for (throws = 1; throws <= 3; ++throws)
         EXPECT_EQ(refusal(adder()), sentences[throws - 1]);
     EXPECT_EQ(asked, 3);
