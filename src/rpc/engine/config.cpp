@@ -7,7 +7,7 @@
 
 #include "rpc/engine/config_words.hpp"
 #include "rpc/engine/core.hpp"
-#include "rpc/engine/json_reader.hpp"
+#include "core/json_reader.hpp"
 
 // From engine_config to JSON; config_read.cpp has the reverse. Writes text rather than
 // nlohmann values, whose destructors allocate, which without memory ends the process.

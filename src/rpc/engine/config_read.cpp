@@ -5,7 +5,7 @@
 #include <amalgam/rpc/engine_config.hpp>
 
 #include "rpc/engine/config_words.hpp"
-#include "rpc/engine/json_reader.hpp"
+#include "core/json_reader.hpp"
 #include "rpc/engine/options_check.hpp"
 
 // From JSON to engine_config; config.cpp has the reverse.
@@ -88,11 +88,11 @@ stream_set read_streams(const json_reader& from) {
 std::chrono::nanoseconds read_spin(const json_reader& from) {
     if (from.value() == "adaptive") return adaptive_spin;
     if (from.value() == "always") return always_spin;
-    return from.time(R"(, "adaptive" or "always")", R"("20us")");
+    return from.time(port_options::longest_limit, R"(, "adaptive" or "always")", R"("20us")");
 }
 
 std::chrono::milliseconds read_milliseconds(const json_reader& from) {
-    const auto exact = from.time("", R"("500ms")");
+    const auto exact = from.time(port_options::longest_limit, "", R"("500ms")");
     return std::chrono::ceil<std::chrono::milliseconds>(exact);
 }
 

@@ -43,9 +43,9 @@ public:
 
     std::string text(std::string_view what, std::string_view example) const;
     std::int64_t number(std::int64_t least, std::int64_t most, std::int64_t example) const;
-    /// "20us": a number and ns, us, ms or s.
-    std::chrono::nanoseconds time(std::string_view or_else, std::string_view example) const;
-
+    /// "20us": a number and ns, us, ms or s, at most `most`.
+    std::chrono::nanoseconds time(std::chrono::nanoseconds most, std::string_view or_else,
+                                  std::string_view example) const;
     bool truth(bool example) const;
 
     /// One of several words.

@@ -1,4 +1,4 @@
-#include "rpc/engine/json_reader.hpp"
+#include "core/json_reader.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include <amalgam/core/detail/printable.hpp>
-#include <amalgam/fabric/transport.hpp>
 
 namespace amalgam::detail {
 
@@ -127,7 +126,7 @@ bool json_reader::truth(bool example) const {
     return value_.get<bool>();
 }
 
-std::chrono::nanoseconds json_reader::time(std::string_view or_else,
+std::chrono::nanoseconds json_reader::time(std::chrono::nanoseconds most, std::string_view or_else,
                                            std::string_view example) const {
     const auto wrong = [&] {
         unexpected(fmt::format("a time in ns, us, ms or s{}", or_else), example);
@@ -139,10 +138,8 @@ std::chrono::nanoseconds json_reader::time(std::string_view or_else,
     const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
     const auto* const in = std::find_if(std::begin(units), std::end(units),
                                         [suffix](const unit& each) { return each.name == suffix; });
-    // So that every clock can add it to now.
-    constexpr std::int64_t most = std::chrono::nanoseconds(port_options::longest_limit).count();
     if (why != std::errc{} || in == std::end(units) || count < 0 ||
-        count > most / in->nanoseconds) {
+        count > most.count() / in->nanoseconds) {
         wrong();
     }
     return std::chrono::nanoseconds(count * in->nanoseconds);
