@@ -299,17 +299,6 @@ protected:
           good_(open_datagram_port(GetParam())),
           there_(good_.look_up(address_)) {}
 
-    bool answers(tcp_test_port& client, peer_id there, std::uint64_t tag, std::size_t bytes) {
-        tcp_test_port::operation op;
-        const std::string text(bytes, 'g');
-        const posted how = client.post(there, tag, text, op);
-        move_until({&client}, [&] { return !client.arrived.empty() || !client.lost.empty(); });
-        if (client.arrived.empty()) return false;
-        move_until({&client}, [&] { return op.over || how != posted::pending; });
-        const bool right = client.arrived.front().tag == tag && client.arrived.front().text == text;
-        client.arrived.clear();
-        return right && client.lost.empty();
-    }
     held ask() {
         victim_.line().say("what do you hold?");
         held all;
@@ -327,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(both_open_at_once, packets_adversary, testing::Values(f
 INSTANTIATE_TEST_SUITE_P(caller_goes_first, packets_adversary, testing::Values(true));
 
 TEST_P(packets_adversary, a_peer_that_lies_harms_nobody_else_and_leaves_nothing_behind) {
-    ASSERT_TRUE(answers(good_, there_, 1, 10));
+    ASSERT_TRUE(echoes(good_, there_, 1, 10));
     const held before = ask();
     std::deque<std::unique_ptr<liar>> staying;
     for (const std::uint64_t seed : seeded_runs(150)) {
@@ -340,19 +329,19 @@ TEST_P(packets_adversary, a_peer_that_lies_harms_nobody_else_and_leaves_nothing_
                 if (dice.chance(0.7)) one->listen();
             }
         }
-        ASSERT_TRUE(answers(good_, there_, seed, 1 + dice.below(20'000))) << "seed " << seed;
+        ASSERT_TRUE(echoes(good_, there_, seed, 1 + dice.below(20'000))) << "seed " << seed;
         if (dice.chance(0.3)) staying.push_back(std::move(one));
         if (staying.size() > 20) staying.pop_front();
         if (seed % 10 == 0) {
             tcp_test_port newcomer(open_datagram_port(GetParam()));
-            ASSERT_TRUE(answers(newcomer, newcomer.look_up(address_), seed, 100));
+            ASSERT_TRUE(echoes(newcomer, newcomer.look_up(address_), seed, 100));
         }
     }
     staying.clear();
     // Its connections are gone by now, or go once the port has noticed.
     held after = ask();
     while (after.queued_bytes > before.queued_bytes || after.descriptors > before.descriptors) {
-        ASSERT_TRUE(answers(good_, there_, 2, 10));
+        ASSERT_TRUE(echoes(good_, there_, 2, 10));
         after = ask();
     }
     victim_.line().say("end");

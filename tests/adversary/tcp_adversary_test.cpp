@@ -369,17 +369,6 @@ protected:
         }
     }
 
-    bool answers(tcp_test_port& client, peer_id there, std::uint64_t tag, std::size_t bytes) {
-        tcp_test_port::operation op;
-        const std::string text(bytes, 'g');
-        const posted how = client.post(there, tag, text, op);
-        move_until({&client}, [&] { return !client.arrived.empty() || !client.lost.empty(); });
-        if (client.arrived.empty()) return false;
-        move_until({&client}, [&] { return op.over || how != posted::pending; });
-        const bool right = client.arrived.front().tag == tag && client.arrived.front().text == text;
-        client.arrived.clear();
-        return right && client.lost.empty();
-    }
     /// The good client reads read-only memory.
     bool memory_is_read() {
         struct reading final : completion {
@@ -415,7 +404,7 @@ protected:
 };
 
 TEST_F(tcp_adversary, a_peer_that_lies_harms_nobody_else_and_leaves_nothing_behind) {
-    ASSERT_TRUE(answers(good_, there_, 1, 10));
+    ASSERT_TRUE(echoes(good_, there_, 1, 10));
     const held before = ask();
     std::deque<liar> staying;
     for (const std::uint64_t seed : seeded_runs(200)) {
@@ -427,7 +416,7 @@ TEST_F(tcp_adversary, a_peer_that_lies_harms_nobody_else_and_leaves_nothing_behi
         one.begin();
         for (std::uint64_t i = dice.below(30); i > 0; --i)
             one.step();
-        ASSERT_TRUE(answers(good_, there_, seed, 1 + dice.below(20'000))) << "seed " << seed;
+        ASSERT_TRUE(echoes(good_, there_, seed, 1 + dice.below(20'000))) << "seed " << seed;
         for (std::uint64_t i = dice.below(10); i > 0; --i)
             one.step();
         ASSERT_TRUE(memory_is_read()) << "seed " << seed;
@@ -435,7 +424,7 @@ TEST_F(tcp_adversary, a_peer_that_lies_harms_nobody_else_and_leaves_nothing_behi
         if (staying.size() > max_staying) staying.pop_front();
         if (seed % 10 == 0) {
             tcp_test_port newcomer("tcp://");
-            ASSERT_TRUE(answers(newcomer, newcomer.look_up(address_), seed, 100));
+            ASSERT_TRUE(echoes(newcomer, newcomer.look_up(address_), seed, 100));
             const held now = ask();
             ASSERT_TRUE(now.memory_is_whole);
             ASSERT_LE(now.queued_bytes, max_queued + (max_staying + 1) * (std::uint64_t{1} << 20));
@@ -447,7 +436,7 @@ TEST_F(tcp_adversary, a_peer_that_lies_harms_nobody_else_and_leaves_nothing_behi
     held after = ask();
     while (after.queued_bytes > before.queued_bytes || after.descriptors > before.descriptors ||
            after.under_way > 0) {
-        ASSERT_TRUE(answers(good_, there_, 2, 10));
+        ASSERT_TRUE(echoes(good_, there_, 2, 10));
         after = ask();
     }
     EXPECT_TRUE(after.memory_is_whole);

@@ -5,9 +5,9 @@
 #include <amalgam/core/detail/json_text.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 
+#include "core/json_reader.hpp"
 #include "rpc/engine/config_words.hpp"
 #include "rpc/engine/core.hpp"
-#include "core/json_reader.hpp"
 
 // From engine_config to JSON; config_read.cpp has the reverse. Writes text rather than
 // nlohmann values, whose destructors allocate, which without memory ends the process.

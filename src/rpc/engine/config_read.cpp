@@ -4,8 +4,8 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 
-#include "rpc/engine/config_words.hpp"
 #include "core/json_reader.hpp"
+#include "rpc/engine/config_words.hpp"
 #include "rpc/engine/options_check.hpp"
 
 // From JSON to engine_config; config.cpp has the reverse.

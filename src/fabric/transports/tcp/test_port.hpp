@@ -89,4 +89,17 @@ inline std::pair<peer_id, peer_id> connect(tcp_test_port& from, tcp_test_port& t
     return {there, back};
 }
 
+/// Whether the peer, which echoes messages, sends back one of `bytes` bytes with its tag.
+inline bool echoes(tcp_test_port& client, peer_id there, std::uint64_t tag, std::size_t bytes) {
+    tcp_test_port::operation op;
+    const std::string text(bytes, 'g');
+    const posted how = client.post(there, tag, text, op);
+    move_until({&client}, [&] { return !client.arrived.empty() || !client.lost.empty(); });
+    if (client.arrived.empty()) return false;
+    move_until({&client}, [&] { return op.over || how != posted::pending; });
+    const bool right = client.arrived.front().tag == tag && client.arrived.front().text == text;
+    client.arrived.clear();
+    return right && client.lost.empty();
+}
+
 }  // namespace amalgam::detail
