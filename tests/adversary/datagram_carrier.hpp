@@ -16,7 +16,7 @@
 #include <amalgam/fabric/packets.hpp>
 
 #include "fabric/packets/introduced_carrier.hpp"
-#include "fabric/packets/meeting.hpp"
+#include "fabric/packets/introduction.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
 
 /// A complete packet plug-in without a library: packets as datagrams between sockets named by the

@@ -65,10 +65,11 @@ public:
         : dice_(seed),
           key_(key),
           peer_(address),
-          board_(shm_mapping::of(peer_.board_memory(), 0, shm_board_layout::bytes, true)),
+          registrations_(shm_mapping::of(peer_.registrations_memory(), 0,
+                                         shm_registrations_layout::bytes, true)),
           pair_(shm_mapping::of(peer_.pair_memory(), 0, shm_pair_layout::bytes, true)),
           private_(2 * shown_bytes) {
-        if (!board_ || !pair_) throw std::runtime_error("no mapping");
+        if (!registrations_ || !pair_) throw std::runtime_error("no mapping");
         show_blocks();
         show_regions();
     }
@@ -98,7 +99,7 @@ public:
 
 private:
     void show_blocks() {
-        auto& all = reinterpret_cast<shm_board_layout*>(board_.data())->blocks;
+        auto& all = reinterpret_cast<shm_registrations_layout*>(registrations_.data())->blocks;
         for (std::size_t i = 0; i < blocks_.size(); ++i) {
             fds_[i] = make_shm_memory(shown_bytes).value();
             blocks_[i] = shm_mapping::of(fds_[i].get(), 0, shown_bytes, true);
@@ -115,7 +116,8 @@ private:
     }
     void show_region(std::size_t index, std::array<mutable_bytes, 2> parts, std::uint64_t blocks) {
         const remote_key key = shown_key(0, index);
-        auto& word = reinterpret_cast<shm_board_layout*>(board_.data())->slots[index].word;
+        auto& word =
+            reinterpret_cast<shm_registrations_layout*>(registrations_.data())->slots[index].word;
         word[shm_region_slot::region] = key.region;
         word[shm_region_slot::secret] = key.secret;
         word[shm_region_slot::length] = key.bytes;
@@ -223,7 +225,7 @@ private:
         const auto pick = [&](std::byte* from, std::size_t bytes) -> shm_word& {
             return reinterpret_cast<shm_word*>(from)[dice.below(bytes / sizeof(shm_word))];
         };
-        auto& board = *reinterpret_cast<shm_board_layout*>(board_.data());
+        auto& registrations = *reinterpret_cast<shm_registrations_layout*>(registrations_.data());
         switch (dice.below(10)) {
             case 0:
             case 1:
@@ -236,11 +238,11 @@ private:
             case 5:
                 return pick(pair_.data(), shm_pair_layout::bytes);
             case 6:
-                return dice.chance(0.5) ? board.blocks_freed : board.sleeping;
+                return dice.chance(0.5) ? registrations.blocks_freed : registrations.sleeping;
             case 7:
-                return board.blocks[dice.below(2)].word[dice.below(shm_block_slot::words)];
+                return registrations.blocks[dice.below(2)].word[dice.below(shm_block_slot::words)];
             default:
-                return board.slots[dice.below(shown_regions)]
+                return registrations.slots[dice.below(shown_regions)]
                     .word[dice.below(shm_region_slot::words)];
         }
     }
@@ -263,10 +265,10 @@ private:
     }
     void move_blocks(std::uint64_t seed) {
         seeded_random dice(seed);
-        auto& board = *reinterpret_cast<shm_board_layout*>(board_.data());
+        auto& registrations = *reinterpret_cast<shm_registrations_layout*>(registrations_.data());
         while (!stop_) {
-            board.blocks[dice.below(2)].word[shm_block_slot::version].fetch_add(2);
-            board.blocks_freed.fetch_add(1);
+            registrations.blocks[dice.below(2)].word[shm_block_slot::version].fetch_add(2);
+            registrations.blocks_freed.fetch_add(1);
             for (std::uint64_t pause = dice.below(5000); pause > 0 && !stop_; --pause) {
             }
         }
@@ -282,7 +284,7 @@ private:
     seeded_random dice_;
     const remote_key key_;  // Of the port's memory.
     shm_raw_peer peer_;
-    shm_mapping board_, pair_;
+    shm_mapping registrations_, pair_;
     std::array<unique_fd, 2> fds_;
     std::array<shm_mapping, 2> blocks_;
     std::vector<std::byte> private_;

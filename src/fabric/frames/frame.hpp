@@ -82,7 +82,7 @@ protected:
 };
 
 /// Result of delivering a frame: what the transport does next with the link.
-enum class [[nodiscard]] verdict : std::uint8_t{
+enum class [[nodiscard]] delivery : std::uint8_t{
     taken,  ///< Continue.
     pause,  ///< Taken, but too much is queued: deliver nothing more from this link until resume().
     malformed,  ///< The peer violated the protocol: end the connection and call link_down().
@@ -91,11 +91,11 @@ enum class [[nodiscard]] verdict : std::uint8_t{
 
 /// Destination for the rest of a large frame's payload, which saves a second copy.
 ///
-/// Owner: framed_port, from begin_landing() until end_landing(), link_down() or shut().
+/// Owner: framed_port, from begin_placement() until end_placement(), link_down() or shut().
 /// Read it again before each write. Whenever user code may have run (between two calls of
 /// move_frames(), inside other upcalls), the port may have set `discard`, because cancel() or
 /// closing a region took the memory back.
-struct landing {
+struct placement {
     scatter into;          ///< In order; total length is the rest of the payload.
     bool discard = false;  ///< Read the bytes and drop them; `into` is empty.
 };

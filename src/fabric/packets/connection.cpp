@@ -209,16 +209,16 @@ bool packet_connection::take_hello(const_bytes bytes) noexcept {
 void packet_connection::take_frames(const_bytes bytes) noexcept {
     if (!may_read() || !held_.empty()) return hold(bytes);
     switch (parser_.feed(bytes, *this)) {
-        case verdict::taken:
+        case delivery::taken:
             return used_one();
-        case verdict::pause:
+        case delivery::pause:
             return bytes.empty() ? used_one() : hold(bytes);
-        case verdict::malformed:
+        case delivery::malformed:
             if (over_) return;  // Ended by us, not its fault.
             log(log_level::warn, home_.can().transport, "dropped a peer that violated the protocol",
                 {{"peer", address_}});
             return down({errc::disconnected, EPROTO});
-        case verdict::gone:
+        case delivery::gone:
             return;
     }
 }
@@ -244,40 +244,40 @@ void packet_connection::read_held() noexcept {
         const const_bytes all = std::as_const(held_.front()).bytes();
         const_bytes rest = all.subspan(held_used_);
         switch (parser_.feed(rest, *this)) {
-            case verdict::taken:
+            case delivery::taken:
                 held_.pop_front();
                 held_used_ = 0;
                 used_one();
                 break;
-            case verdict::pause:
+            case delivery::pause:
                 held_used_ = all.size() - rest.size();
                 break;
-            case verdict::malformed:
+            case delivery::malformed:
                 down({errc::disconnected, EPROTO});
                 break;
-            case verdict::gone:
+            case delivery::gone:
                 break;
         }
     }
 }
 
 /// Verdict for the parser about a delivered frame.
-verdict packet_connection::use_budget(verdict found) noexcept {
+delivery packet_connection::use_budget(delivery found) noexcept {
     home_.used_budget(1);
-    if (found == verdict::pause) paused_ = true;
-    return found == verdict::taken && home_.budget() == 0 ? verdict::pause : found;
+    if (found == delivery::pause) paused_ = true;
+    return found == delivery::taken && home_.budget() == 0 ? delivery::pause : found;
 }
 
-verdict packet_connection::on_frame(const frame_header& header, const_bytes payload) noexcept {
+delivery packet_connection::on_frame(const frame_header& header, const_bytes payload) noexcept {
     return use_budget(home_.deliver(*this, header, payload));
 }
 
-landing* packet_connection::on_part(const frame_header& header, const_bytes prefix) noexcept {
-    return home_.begin_landing(*this, header, prefix);
+placement* packet_connection::on_part(const frame_header& header, const_bytes prefix) noexcept {
+    return home_.begin_placement(*this, header, prefix);
 }
 
-verdict packet_connection::on_part_end() noexcept {
-    return use_budget(home_.end_landing(*this));
+delivery packet_connection::on_part_end() noexcept {
+    return use_budget(home_.end_placement(*this));
 }
 
 void packet_connection::used_one() noexcept {

@@ -55,11 +55,11 @@ public:
     bool has_work = false;  ///< In the port's list.
 
 private:
-    verdict on_frame(const frame_header&, const_bytes payload) noexcept override;
-    landing* on_part(const frame_header&, const_bytes prefix) noexcept override;
-    verdict on_part_end() noexcept override;
+    delivery on_frame(const frame_header&, const_bytes payload) noexcept override;
+    placement* on_part(const frame_header&, const_bytes prefix) noexcept override;
+    delivery on_part_end() noexcept override;
 
-    verdict use_budget(verdict found) noexcept;
+    delivery use_budget(delivery found) noexcept;
     bool may_read() const noexcept;
     bool may_send() const noexcept {
         return heard_hello_ && said_hello_ && window_left_ > 0 && !full_ && !over_;

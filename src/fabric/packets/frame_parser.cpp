@@ -8,15 +8,15 @@
 
 namespace amalgam::detail {
 
-verdict frame_parser::feed(const_bytes& from, frame_taker& to) noexcept {
+delivery frame_parser::feed(const_bytes& from, frame_taker& to) noexcept {
     while (!from.empty()) {
-        const verdict found = into_ != nullptr ? go_on(from, to) : begin(from, to);
-        if (found != verdict::taken) return found;
+        const delivery found = into_ != nullptr ? go_on(from, to) : begin(from, to);
+        if (found != delivery::taken) return found;
     }
-    return verdict::taken;
+    return delivery::taken;
 }
 
-verdict frame_parser::begin(const_bytes& from, frame_taker& to) noexcept {
+delivery frame_parser::begin(const_bytes& from, frame_taker& to) noexcept {
     if (held_bytes_ == 0 && from.size() >= header_bytes) {
         const frame_header header = from_wire(from.data());
         const const_bytes rest = from.subspan(header_bytes);
@@ -33,17 +33,17 @@ verdict frame_parser::begin(const_bytes& from, frame_taker& to) noexcept {
         from = from.subspan(some);
         return held_bytes_ >= until;
     };
-    if (!hold(header_bytes)) return verdict::taken;
+    if (!hold(header_bytes)) return delivery::taken;
     const frame_header header = from_wire(held_.data());
     if (!hold(header_bytes + std::min<std::size_t>(header.bytes, least_prefix)))
-        return verdict::taken;
+        return delivery::taken;
     const_bytes held(held_.data() + header_bytes, std::exchange(held_bytes_, 0) - header_bytes);
     return take_whole_or_part(header, held, to);
 }
 
-verdict frame_parser::take_whole_or_part(const frame_header& header, const_bytes& rest,
-                                         frame_taker& to) noexcept {
-    if (header.bytes > max_bytes_) return verdict::malformed;
+delivery frame_parser::take_whole_or_part(const frame_header& header, const_bytes& rest,
+                                          frame_taker& to) noexcept {
+    if (header.bytes > max_bytes_) return delivery::malformed;
     if (rest.size() >= header.bytes) {
         const const_bytes payload = rest.first(header.bytes);
         rest = rest.subspan(header.bytes);
@@ -52,18 +52,18 @@ verdict frame_parser::take_whole_or_part(const frame_header& header, const_bytes
     const const_bytes prefix = rest;
     rest = {};
     into_ = to.on_part(header, prefix);
-    if (into_ == nullptr) return verdict::malformed;
+    if (into_ == nullptr) return delivery::malformed;
     missing_ = header.bytes - prefix.size();
     at_ = {};
-    return verdict::taken;
+    return delivery::taken;
 }
 
-verdict frame_parser::go_on(const_bytes& from, frame_taker& to) noexcept {
+delivery frame_parser::go_on(const_bytes& from, frame_taker& to) noexcept {
     const const_bytes some = from.first(std::min(missing_, from.size()));
     from = from.subspan(some.size());
     missing_ -= some.size();
     if (!into_->discard) copy_in(into_->into, at_, some);
-    if (missing_ > 0) return verdict::taken;
+    if (missing_ > 0) return delivery::taken;
     into_ = nullptr;
     return to.on_part_end();
 }

@@ -14,11 +14,11 @@ namespace amalgam::detail {
 /// Receives what a frame_parser finds.
 class frame_taker {
 public:
-    virtual verdict on_frame(const frame_header&, const_bytes payload) noexcept = 0;
+    virtual delivery on_frame(const frame_header&, const_bytes payload) noexcept = 0;
     /// Destination for the rest of a frame of which `prefix` has arrived; nullptr: malformed, or
     /// the link was ended.
-    virtual landing* on_part(const frame_header&, const_bytes prefix) noexcept = 0;
-    virtual verdict on_part_end() noexcept = 0;
+    virtual placement* on_part(const frame_header&, const_bytes prefix) noexcept = 0;
+    virtual delivery on_part_end() noexcept = 0;
 
 protected:
     ~frame_taker() = default;
@@ -33,24 +33,24 @@ class frame_parser {
 public:
     explicit frame_parser(std::uint32_t max_frame_bytes) noexcept : max_bytes_(max_frame_bytes) {}
 
-    /// Consumes bytes from `from` until none are left (`taken`) or a verdict stops it; advances
+    /// Consumes bytes from `from` until none are left (`taken`) or a delivery stops it; advances
     /// `from` past what was consumed. After `pause` call again with the rest.
-    verdict feed(const_bytes& from, frame_taker& to) noexcept;
+    delivery feed(const_bytes& from, frame_taker& to) noexcept;
 
 private:
     static constexpr std::size_t header_bytes = sizeof(frame_header);
     static constexpr std::size_t least_prefix = 64;
 
-    verdict begin(const_bytes& from, frame_taker& to) noexcept;
-    verdict go_on(const_bytes& from, frame_taker& to) noexcept;
-    verdict take_whole_or_part(const frame_header&, const_bytes& rest, frame_taker& to) noexcept;
+    delivery begin(const_bytes& from, frame_taker& to) noexcept;
+    delivery go_on(const_bytes& from, frame_taker& to) noexcept;
+    delivery take_whole_or_part(const frame_header&, const_bytes& rest, frame_taker& to) noexcept;
 
     std::uint32_t max_bytes_;
     std::array<std::byte, header_bytes + least_prefix> held_;
     std::size_t held_bytes_ = 0;
-    landing* into_ = nullptr;  ///< Of the unfinished frame.
-    std::size_t missing_ = 0;  ///< Its bytes that have not arrived.
-    segment_cursor at_;        ///< In into_->into.
+    placement* into_ = nullptr;  ///< Of the unfinished frame.
+    std::size_t missing_ = 0;    ///< Its bytes that have not arrived.
+    segment_cursor at_;          ///< In into_->into.
 };
 
 }  // namespace amalgam::detail

@@ -29,24 +29,24 @@ public:
     };
     std::vector<frame> frames;
     std::size_t parts = 0;
-    verdict answer = verdict::taken;
+    delivery answer = delivery::taken;
 
 private:
-    verdict on_frame(const frame_header& header, const_bytes payload) noexcept override {
+    delivery on_frame(const frame_header& header, const_bytes payload) noexcept override {
         frames.push_back({header.tag, {payload.begin(), payload.end()}});
         return answer;
     }
-    landing* on_part(const frame_header& header, const_bytes prefix) noexcept override {
+    placement* on_part(const frame_header& header, const_bytes prefix) noexcept override {
         ++parts;
         EXPECT_GE(prefix.size(), std::min<std::size_t>(header.bytes, 64));
         tag_ = header.tag;
         memory_.assign(prefix.begin(), prefix.end());
         memory_.resize(header.bytes);
         rest_ = mutable_bytes(memory_).subspan(prefix.size());
-        landing_ = {scatter(&rest_, 1), false};
-        return &landing_;
+        placement_ = {scatter(&rest_, 1), false};
+        return &placement_;
     }
-    verdict on_part_end() noexcept override {
+    delivery on_part_end() noexcept override {
         frames.push_back({tag_, memory_});
         return answer;
     }
@@ -54,7 +54,7 @@ private:
     std::uint64_t tag_ = 0;
     std::vector<std::byte> memory_;
     mutable_bytes rest_;
-    landing landing_;
+    placement placement_;
 };
 
 std::vector<std::byte> wire_of(const std::vector<std::size_t>& sizes) {
@@ -82,7 +82,7 @@ TEST(frame_parser, frames_in_one_piece_are_handed_over_where_they_are) {
     frame_parser parser(1 << 20);
     collector got;
     const_bytes rest(wire);
-    EXPECT_EQ(parser.feed(rest, got), verdict::taken);
+    EXPECT_EQ(parser.feed(rest, got), delivery::taken);
     EXPECT_TRUE(rest.empty());
     EXPECT_EQ(got.parts, 0u);
     expect_all(got, sizes);
@@ -99,7 +99,7 @@ TEST(frame_parser, frames_cut_anywhere_come_whole) {
             const std::size_t most = seed % 3 == 0 ? 4 : seed % 3 == 1 ? 90 : 900;
             const std::size_t some = std::min<std::size_t>(1 + dice.below(most), wire.size() - at);
             const_bytes piece(wire.data() + at, some);
-            ASSERT_EQ(parser.feed(piece, got), verdict::taken);
+            ASSERT_EQ(parser.feed(piece, got), delivery::taken);
             at += some;
         }
         expect_all(got, sizes);
@@ -111,10 +111,10 @@ TEST(frame_parser, verdict_stops_it_behind_the_frame) {
     const auto wire = wire_of(sizes);
     frame_parser parser(1 << 20);
     collector got;
-    got.answer = verdict::pause;
+    got.answer = delivery::pause;
     const_bytes rest(wire);
     for (std::size_t i = 1; i <= sizes.size(); ++i) {
-        EXPECT_EQ(parser.feed(rest, got), verdict::pause);
+        EXPECT_EQ(parser.feed(rest, got), delivery::pause);
         EXPECT_EQ(got.frames.size(), i);
     }
     EXPECT_TRUE(rest.empty());
@@ -126,7 +126,7 @@ TEST(frame_parser, frame_longer_than_allowed_is_malformed) {
     frame_parser parser(1000);
     collector got;
     const_bytes rest(wire);
-    EXPECT_EQ(parser.feed(rest, got), verdict::malformed);
+    EXPECT_EQ(parser.feed(rest, got), delivery::malformed);
     EXPECT_TRUE(got.frames.empty());
 }
 

@@ -17,8 +17,8 @@ namespace amalgam::detail {
 namespace {
 
 // Message tags between the tcp ports. Specified in docs/wire/packets.md.
-constexpr std::uint64_t greeting_tag = 0x316f7274'6c616d41u;  // "Amaltro1" on the wire.
-constexpr std::uint64_t farewell_tag = greeting_tag + 1;
+constexpr std::uint64_t introduction_tag = 0x316f7274'6c616d41u;  // "Amaltro1" on the wire.
+constexpr std::uint64_t farewell_tag = introduction_tag + 1;
 constexpr std::size_t max_scheme_bytes = 64;
 
 // How long packets announced in a farewell may take to arrive on their own path.
@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds last_packets{1000};
 
 constexpr long longest_nap_ms = 64;
 
-// greeting = own_id:u64 scheme_bytes:u16 scheme name
+// introduction = own_id:u64 scheme_bytes:u16 scheme name
 constexpr std::size_t greeting_head = 10;
 
 }  // namespace
@@ -164,7 +164,7 @@ void introduced_carrier::greet(introduced_link& link) {
         std::memcpy(out.bytes.data() + greeting_head + scheme_.size(), name.data(), name.size());
     out.piece = out.bytes;
     // The first message on its connection: there is room.
-    const posted how = tcp_->post_send(link.peer_, greeting_tag, {&out.piece, 1}, out);
+    const posted how = tcp_->post_send(link.peer_, introduction_tag, {&out.piece, 1}, out);
     out.pending = how == posted::pending;
     if (how == posted::full) throw std::bad_alloc();
 }
@@ -172,7 +172,7 @@ void introduced_carrier::greet(introduced_link& link) {
 void introduced_carrier::on_message(message& arrived) noexcept {
     introduced_link* link = of(arrived.from());
     const const_bytes bytes = arrived.bytes();
-    if (arrived.tag() == greeting_tag && link == nullptr) {
+    if (arrived.tag() == introduction_tag && link == nullptr) {
         try {
             link = &add(arrived.from());
             const std::string from = tcp_->peer_address(arrived.from());
@@ -194,7 +194,7 @@ void introduced_carrier::on_message(message& arrived) noexcept {
         return take_greeting(*link, bytes);
     }
     if (link == nullptr) return;
-    if (arrived.tag() == greeting_tag && link->state_ == introduced_link::state::greeting)
+    if (arrived.tag() == introduction_tag && link->state_ == introduced_link::state::introduction)
         return take_greeting(*link, bytes);
     if (arrived.tag() == farewell_tag && bytes.size() == 8) {
         link->farewell_ = true;
@@ -252,7 +252,7 @@ introduced_link* introduced_carrier::find(std::uint64_t own_id) noexcept {
 // ---- packets
 
 void introduced_carrier::arrived(introduced_link& link, const_bytes packet) noexcept {
-    if (link.state_ == introduced_link::state::greeting && !link.name_.empty()) {
+    if (link.state_ == introduced_link::state::introduction && !link.name_.empty()) {
         const std::vector<std::byte> name = std::exchange(link.name_, {});
         open(link, name);
     }
@@ -287,7 +287,7 @@ bool introduced_carrier::arm() noexcept {
 void introduced_carrier::say_farewell(introduced_link& link) noexcept {
     auto& out = link.said_;
     if (link.state_ != introduced_link::state::open || tcp_ == nullptr || out.pending) return;
-    out.bytes.resize(sizeof link.sent_);  // Shorter than the greeting was.
+    out.bytes.resize(sizeof link.sent_);  // Shorter than the introduction was.
     store_le(out.bytes.data(), link.sent_);
     out.piece = out.bytes;
     // If it is not sent, the other end notices the end only by the lost connection.

@@ -39,9 +39,9 @@ protected:
 
 private:
     friend class introduced_carrier;
-    enum class state : std::uint8_t { greeting, open, leaving, over };
+    enum class state : std::uint8_t { introduction, open, leaving, over };
 
-    /// The greeting, and later the farewell, while being sent.
+    /// The introduction, and later the farewell, while being sent.
     struct outgoing : completion {
         outgoing() : completion(&on_done) {}
         static void on_done(completion& self, status, std::size_t) noexcept {
@@ -54,7 +54,7 @@ private:
 
     introduced_carrier* home_ = nullptr;
     peer_id peer_{};
-    state state_ = state::greeting;
+    state state_ = state::introduction;
     std::uint64_t own_id_ = 0;
     std::uint64_t their_id_ = 0;
     std::uint64_t sent_ = 0;

@@ -10,7 +10,7 @@ TEST_F(introduced_carrier_test, who_greets_is_greeted_and_connected) {
     EXPECT_EQ(events_.rooms, 1);
     EXPECT_EQ(events_.links[0]->their_id(), 77u);
     ASSERT_EQ(from.out.size(), 1u);
-    EXPECT_EQ(from.out[0].header.tag, greeting_tag);
+    EXPECT_EQ(from.out[0].header.tag, introduction_tag);
 }
 
 TEST_F(introduced_carrier_test, one_of_another_kind_is_a_mismatch) {

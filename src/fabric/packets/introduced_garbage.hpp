@@ -25,24 +25,25 @@ inline void send_wrong_introduction(const std::string& address, std::uint64_t se
         case 0:
             at.send(noise(16 + dice.below(2000)));
             break;
-        case 1: {  // No greeting, but a message with an unknown tag.
+        case 1: {  // No introduction, but a message with an unknown tag.
             at.shake_hands();
             at.send_frame({.kind = frame_kind::unexpected, .tag = dice()}, noise(100));
             ::shutdown(at.fd(), SHUT_WR);
             break;
         }
-        case 2: {  // A greeting that is too short, or ends within its scheme.
+        case 2: {  // An introduction that is too short, or ends within its scheme.
             at.shake_hands();
             at.send_frame({.kind = frame_kind::unexpected, .tag = 0x316f7274'6c616d41u},
                           noise(dice.below(12)));
             break;
         }
-        default: {  // A greeting from another kind of port.
+        default: {  // An introduction from another kind of port.
             at.shake_hands();
-            std::vector<std::byte> greeting = noise(8);
+            std::vector<std::byte> introduction = noise(8);
             for (char c : std::string("\4\0loop", 6))
-                greeting.push_back(static_cast<std::byte>(c));
-            at.send_frame({.kind = frame_kind::unexpected, .tag = 0x316f7274'6c616d41u}, greeting);
+                introduction.push_back(static_cast<std::byte>(c));
+            at.send_frame({.kind = frame_kind::unexpected, .tag = 0x316f7274'6c616d41u},
+                          introduction);
             break;
         }
     }

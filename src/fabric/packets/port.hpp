@@ -38,9 +38,9 @@ public:
     using framed_port::open_region;
 
     // ---- for its connections
-    using framed_port::begin_landing;
+    using framed_port::begin_placement;
     using framed_port::deliver;
-    using framed_port::end_landing;
+    using framed_port::end_placement;
     using framed_port::sent;
     using framed_port::writable;
 

@@ -14,8 +14,8 @@
 namespace amalgam::detail {
 
 // As in docs/wire/packets.md.
-inline constexpr std::uint64_t greeting_tag = 0x316f72746c616d41u;
-inline constexpr std::uint64_t farewell_tag = greeting_tag + 1;
+inline constexpr std::uint64_t introduction_tag = 0x316f72746c616d41u;
+inline constexpr std::uint64_t farewell_tag = introduction_tag + 1;
 
 /// Paths that move nothing: the test decides what arrives.
 class scripted_carrier final : public introduced_carrier {
@@ -71,7 +71,7 @@ struct noted_events final : packet_events {
     bool no_memory = false;  ///< For accepted().
 };
 
-inline std::vector<std::byte> greeting(const std::string& scheme) {
+inline std::vector<std::byte> introduction(const std::string& scheme) {
     std::vector<std::byte> bytes(10 + scheme.size());
     store_le(bytes.data(), std::uint64_t{77});
     store_le(bytes.data() + 8, static_cast<std::uint16_t>(scheme.size()));
@@ -92,12 +92,12 @@ protected:
     /// A peer connects and sends this scheme; it is accepted if the scheme is ours.
     scripted_link& come(const std::string& scheme = "test+tcp") {
         scripted_link& from = inner_->peer();
-        say(from, greeting_tag, greeting(scheme));
+        say(from, introduction_tag, introduction(scheme));
         return from;
     }
     void say(scripted_link& from, std::uint64_t tag, const std::vector<std::byte>& bytes) {
         EXPECT_NE(inner_->deliver_bytes(from, frame_kind::unexpected, tag, bytes),
-                  verdict::malformed);
+                  delivery::malformed);
     }
     void look(int rounds = 64) {
         for (int i = 0; i < rounds; ++i)

@@ -18,12 +18,21 @@ struct peer_record;
 ///     kind      words 1, 2, 3
 ///     send      bytes, -, the transport's
 ///     receive   tag, address and length of the destination; linked in the peer's `matching`
-///     landing   the same, while its message is being read; not linked
+///     placement   the same, while its message is being read; not linked
 ///     transfer  the rma_operation
 ///     piece     -, -, the transport's; a send of the port itself
 ///     ready     status, bytes, -; linked in the completion_queue
 ///     event     the same, but the port's own and not a user's operation
-enum class op_kind : std::uintptr_t { none, send, receive, landing, transfer, piece, ready, event };
+enum class op_kind : std::uintptr_t {
+    none,
+    send,
+    receive,
+    placement,
+    transfer,
+    piece,
+    ready,
+    event
+};
 
 inline constexpr std::uintptr_t op_kind_mask = 15;
 

@@ -30,10 +30,10 @@ protected:
 };
 
 /// The frame being read from a peer directly into its destination.
-struct landing_state {
+struct placement_state {
     enum class kind : std::uint8_t { none, unexpected, early, receive, put, get };
 
-    landing shown;  ///< The transport's view.
+    placement shown;  ///< The transport's view.
     kind what = kind::none;
     frame_header header;
     buffer owned;                         ///< unexpected, early: the message.
@@ -69,7 +69,7 @@ struct alignas(64) peer_record {
     op_list sends;  ///< Sends whose payload the link borrows, of kinds send and piece.
     matching expected;
     std::size_t queued_bytes = 0;  ///< Size of its early messages.
-    bool paused = false;           ///< The last verdict was `pause`.
+    bool paused = false;           ///< The last delivery was `pause`.
 
     std::uint32_t unanswered = 0;     ///< Our pieces that the peer has not answered.
     chain<rma_operation> to_ask;      ///< Operations with pieces still to send.
@@ -77,7 +77,7 @@ struct alignas(64) peer_record {
     std::vector<rma_answer> answers;  ///< Our replies that found the link full, oldest first.
     std::size_t answers_sent = 0;     ///< How many of `answers` have been sent since.
 
-    landing_state landing;
+    placement_state placement;
     std::string address;    ///< As looked up, or where it connected from.
     std::string canonical;  ///< Its key in the address table; empty if it connected to us.
     frame_link* dead_link = nullptr;  ///< Waits for release().

@@ -15,8 +15,8 @@ mutable_bytes destination(const completion& receive) noexcept {
 }
 }  // namespace
 
-verdict framed_port::deliver(frame_link& link, const frame_header& header,
-                             const_bytes payload) noexcept {
+delivery framed_port::deliver(frame_link& link, const frame_header& header,
+                              const_bytes payload) noexcept {
     peer_record& from = *link.record;
     switch (header.kind) {
         [[likely]] case frame_kind::unexpected
@@ -24,38 +24,38 @@ verdict framed_port::deliver(frame_link& link, const frame_header& header,
         case frame_kind::expected:
             return deliver_expected(from, header.tag, payload, nullptr);
         case frame_kind::put:
-            if (target_.on_put(from, header, payload) == verdict::malformed)
-                return verdict::malformed;
+            if (target_.on_put(from, header, payload) == delivery::malformed)
+                return delivery::malformed;
             return settle(from);
         case frame_kind::get:
-            if (target_.on_get(from, header, payload) == verdict::malformed)
-                return verdict::malformed;
+            if (target_.on_get(from, header, payload) == delivery::malformed)
+                return delivery::malformed;
             return settle(from);
         case frame_kind::get_data:
-            if (initiator_.on_data(from, header, payload) == verdict::malformed)
-                return verdict::malformed;
+            if (initiator_.on_data(from, header, payload) == delivery::malformed)
+                return delivery::malformed;
             return settle(from);
         case frame_kind::rma_done:
-            if (initiator_.on_done(from, header, payload) == verdict::malformed)
-                return verdict::malformed;
+            if (initiator_.on_done(from, header, payload) == delivery::malformed)
+                return delivery::malformed;
             return settle(from);
         default:
-            return verdict::malformed;
+            return delivery::malformed;
     }
 }
 
-verdict framed_port::deliver_unexpected(peer_record& from, std::uint64_t tag, const_bytes bytes,
-                                        buffer* owned) noexcept {
+delivery framed_port::deliver_unexpected(peer_record& from, std::uint64_t tag, const_bytes bytes,
+                                         buffer* owned) noexcept {
     // Earlier messages still queued go first.
     if (sink_ == nullptr || !unasked_.empty()) [[unlikely]]
         return keep(from, tag, bytes, owned, false);
     message arrived(from.id, tag, bytes, owned, buffers_);
     sink_->on_message(arrived);
-    return from.up() ? verdict::taken : verdict::gone;
+    return from.up() ? delivery::taken : delivery::gone;
 }
 
-verdict framed_port::deliver_expected(peer_record& from, std::uint64_t tag, const_bytes bytes,
-                                      buffer* owned) noexcept {
+delivery framed_port::deliver_expected(peer_record& from, std::uint64_t tag, const_bytes bytes,
+                                       buffer* owned) noexcept {
     completion* receive = from.expected.take_receive(tag);
     if (receive == nullptr) return keep(from, tag, bytes, owned, true);
     const mutable_bytes into = destination(*receive);
@@ -65,11 +65,11 @@ verdict framed_port::deliver_expected(peer_record& from, std::uint64_t tag, cons
         if (!bytes.empty()) std::memcpy(into.data(), bytes.data(), bytes.size());
         completions_.finish(*receive, {}, bytes.size());
     }
-    return from.up() ? verdict::taken : verdict::gone;
+    return from.up() ? delivery::taken : delivery::gone;
 }
 
-verdict framed_port::keep(peer_record& from, std::uint64_t tag, const_bytes bytes, buffer* owned,
-                          bool expected) noexcept {
+delivery framed_port::keep(peer_record& from, std::uint64_t tag, const_bytes bytes, buffer* owned,
+                           bool expected) noexcept {
     early_message* early = early_.take();
     if (early != nullptr && owned != nullptr) {
         early->bytes = std::move(*owned);
@@ -84,7 +84,7 @@ verdict framed_port::keep(peer_record& from, std::uint64_t tag, const_bytes byte
     }
     if (early == nullptr) {  // End the connection rather than lose a message.
         end_peer(from, {errc::no_memory});
-        return verdict::gone;
+        return delivery::gone;
     }
     early->tag = tag;
     early->from = from.id;
@@ -97,13 +97,13 @@ verdict framed_port::keep(peer_record& from, std::uint64_t tag, const_bytes byte
     return settle(from);
 }
 
-verdict framed_port::settle(peer_record& from) noexcept {
-    if (!from.up()) return verdict::gone;
-    if (!must_pause(from, 1)) return verdict::taken;
+delivery framed_port::settle(peer_record& from) noexcept {
+    if (!from.up()) return delivery::gone;
+    if (!must_pause(from, 1)) return delivery::taken;
     from.paused = true;
     some_wait_for_all_ =
         some_wait_for_all_ || queued_bytes_.value() > options_.max_queued_bytes_total;
-    return verdict::pause;
+    return delivery::pause;
 }
 
 /// `share` 1: over a limit; 2: over half of it.
@@ -164,18 +164,18 @@ void framed_port::deliver_early(early_message& one) noexcept {
     queue_less(bytes);
 }
 
-landing* framed_port::begin_landing(frame_link& link, const frame_header& header,
-                                    const_bytes prefix) noexcept {
+placement* framed_port::begin_placement(frame_link& link, const frame_header& header,
+                                        const_bytes prefix) noexcept {
     peer_record& from = *link.record;
-    landing_state& landing = from.landing;
-    landing.shown = {};
-    landing.segments.clear();
-    landing.header = header;
+    placement_state& placement = from.placement;
+    placement.shown = {};
+    placement.segments.clear();
+    placement.header = header;
     bool sound = false;
     switch (header.kind) {
         case frame_kind::unexpected:
             sound = begin_owned(from, header, prefix);
-            landing.what = landing_state::kind::unexpected;
+            placement.what = placement_state::kind::unexpected;
             break;
         case frame_kind::expected:
             sound = begin_expected(from, header, prefix);
@@ -189,97 +189,97 @@ landing* framed_port::begin_landing(frame_link& link, const frame_header& header
         default:  // The others are small and arrive whole.
             break;
     }
-    if (!sound) landing.what = landing_state::kind::none;
-    return sound ? &landing.shown : nullptr;
+    if (!sound) placement.what = placement_state::kind::none;
+    return sound ? &placement.shown : nullptr;
 }
 
 bool framed_port::begin_expected(peer_record& from, const frame_header& header,
                                  const_bytes prefix) noexcept {
-    landing_state& landing = from.landing;
+    placement_state& placement = from.placement;
     completion* receive = from.expected.take_receive(header.tag);
     if (receive == nullptr) {
-        landing.what = landing_state::kind::early;
+        placement.what = placement_state::kind::early;
         return begin_owned(from, header, prefix);
     }
-    landing.what = landing_state::kind::receive;
+    placement.what = placement_state::kind::receive;
     const mutable_bytes into = destination(*receive);
     if (header.bytes > into.size()) {
         completions_.push(*receive, {errc::too_large}, 0);
-        landing.receive = nullptr;
-        landing.drop();
+        placement.receive = nullptr;
+        placement.drop();
         return true;
     }
-    mark(*receive, op_kind::landing, &from);
-    landing.receive = receive;
+    mark(*receive, op_kind::placement, &from);
+    placement.receive = receive;
     std::memcpy(into.data(), prefix.data(), prefix.size());
-    landing.segment = into.first(header.bytes).subspan(prefix.size());
-    landing.shown.into = {&landing.segment, 1};
+    placement.segment = into.first(header.bytes).subspan(prefix.size());
+    placement.shown.into = {&placement.segment, 1};
     return true;
 }
 
 bool framed_port::begin_owned(peer_record& from, const frame_header& header,
                               const_bytes prefix) noexcept {
     if (header.bytes > can_.max_message_bytes) return false;
-    landing_state& landing = from.landing;
+    placement_state& placement = from.placement;
     // Announced data may never arrive: allocate as the bytes come in.
-    const std::size_t bytes = std::min<std::size_t>(header.bytes, landing_step_);
-    landing.owned = buffers_.try_take(bytes);
-    if (landing.owned.size() != bytes) {
+    const std::size_t bytes = std::min<std::size_t>(header.bytes, placement_step_);
+    placement.owned = buffers_.try_take(bytes);
+    if (placement.owned.size() != bytes) {
         end_peer(from, {errc::no_memory});
         return false;
     }
     if (!take_room(from, bytes)) return false;
-    std::memcpy(landing.owned.data(), prefix.data(), prefix.size());
-    landing.segment = landing.owned.bytes().subspan(prefix.size());
-    landing.shown.into = {&landing.segment, 1};
+    std::memcpy(placement.owned.data(), prefix.data(), prefix.size());
+    placement.segment = placement.owned.bytes().subspan(prefix.size());
+    placement.shown.into = {&placement.segment, 1};
     return true;
 }
 
-bool framed_port::extend_landing(frame_link& link) noexcept {
+bool framed_port::extend_placement(frame_link& link) noexcept {
     peer_record& from = *link.record;
-    landing_state& landing = from.landing;
-    const std::size_t had = landing.owned.size();
-    const std::size_t bytes = std::min<std::size_t>(landing.header.bytes, 4 * had);
+    placement_state& placement = from.placement;
+    const std::size_t had = placement.owned.size();
+    const std::size_t bytes = std::min<std::size_t>(placement.header.bytes, 4 * had);
     buffer larger = buffers_.try_take(bytes);
     if (larger.size() != bytes) {
         end_peer(from, {errc::no_memory});
         return false;
     }
-    std::memcpy(larger.data(), landing.owned.data(), had);
-    landing.owned = std::move(larger);
-    landing.segment = landing.owned.bytes().subspan(had);
-    landing.shown.into = {&landing.segment, 1};
+    std::memcpy(larger.data(), placement.owned.data(), had);
+    placement.owned = std::move(larger);
+    placement.segment = placement.owned.bytes().subspan(had);
+    placement.shown.into = {&placement.segment, 1};
     return take_room(from, bytes - had);
 }
 
-verdict framed_port::end_landing(frame_link& link) noexcept {
+delivery framed_port::end_placement(frame_link& link) noexcept {
     peer_record& from = *link.record;
-    landing_state& landing = from.landing;
-    const std::uint64_t tag = landing.header.tag;
-    switch (std::exchange(landing.what, landing_state::kind::none)) {
-        case landing_state::kind::unexpected: {
-            buffer owned = take_landed(landing);
+    placement_state& placement = from.placement;
+    const std::uint64_t tag = placement.header.tag;
+    switch (std::exchange(placement.what, placement_state::kind::none)) {
+        case placement_state::kind::unexpected: {
+            buffer owned = take_landed(placement);
             return deliver_unexpected(from, tag, std::as_const(owned).bytes(), &owned);
         }
-        case landing_state::kind::early: {
-            buffer owned = take_landed(landing);
+        case placement_state::kind::early: {
+            buffer owned = take_landed(placement);
             // A receive may have been posted while the message was being read.
             return deliver_expected(from, tag, std::as_const(owned).bytes(), &owned);
         }
-        case landing_state::kind::receive:
-            if (completion* receive = std::exchange(landing.receive, nullptr))
-                completions_.finish(*receive, {}, landing.header.bytes);
+        case placement_state::kind::receive:
+            if (completion* receive = std::exchange(placement.receive, nullptr))
+                completions_.finish(*receive, {}, placement.header.bytes);
             return settle(from);
-        case landing_state::kind::put:
+        case placement_state::kind::put:
             target_.end_put(from);
             return settle(from);
-        case landing_state::kind::get:
+        case placement_state::kind::get:
             initiator_.end_data(from);
             return settle(from);
-        case landing_state::kind::none:
+        case placement_state::kind::none:
             break;
     }
-    return verdict::malformed;
+    return delivery::malformed;
 }
 
 void framed_port::sent(completion& op, status what) noexcept {
@@ -312,22 +312,22 @@ framed_port::remedy framed_port::unreadable(completion& op, bool begun) noexcept
 }
 
 void framed_port::unwritable(frame_link& link) noexcept {
-    landing_state& landing = link.record->landing;
-    switch (landing.what) {
-        case landing_state::kind::receive:
-            if (completion* receive = std::exchange(landing.receive, nullptr))
+    placement_state& placement = link.record->placement;
+    switch (placement.what) {
+        case placement_state::kind::receive:
+            if (completion* receive = std::exchange(placement.receive, nullptr))
                 completions_.push(*receive, no_access, 0);
             break;
-        case landing_state::kind::put:
+        case placement_state::kind::put:
             target_.unwritable(*link.record);
             break;
-        case landing_state::kind::get:
-            if (landing.operation != nullptr) initiator_.fail(*landing.operation, no_access);
+        case placement_state::kind::get:
+            if (placement.operation != nullptr) initiator_.fail(*placement.operation, no_access);
             break;
         default:  // The port's own memory.
             break;
     }
-    landing.drop();
+    placement.drop();
 }
 
 void framed_port::writable(frame_link& link) noexcept {

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t much_bytes = std::size_t{1} << 20;
 
 std::size_t held_for(const peer_record& peer) noexcept {
-    return peer.queued_bytes + peer.landing.owned.size();
+    return peer.queued_bytes + peer.placement.owned.size();
 }
 
 /// Avoids sums, which would overflow for a limit of SIZE_MAX.
@@ -50,25 +50,25 @@ void framed_port::discard(early_message& one) noexcept {
     queue_less(bytes);
 }
 
-/// Reserves memory for a landing. False: the peer was ended; only possible if landings grow.
+/// Reserves memory for a placement. False: the peer was ended; only possible if placements grow.
 bool framed_port::take_room(peer_record& peer, std::size_t bytes) noexcept {
     queued_bytes_.add(bytes);
     if (queued_bytes_.value() > much_bytes) has_used_much_ = true;
-    if (landing_step_ != ~std::size_t{0} &&
+    if (placement_step_ != ~std::size_t{0} &&
         is_far_past(options_.max_queued_bytes_total, can_.max_message_bytes, queued_bytes_.value()))
         evict_largest();
     return peer.up();
 }
 
-/// The landing is complete: its buffer becomes a message to deliver or queue.
-buffer framed_port::take_landed(landing_state& landing) noexcept {
-    queued_bytes_.subtract(landing.owned.size());
-    return std::move(landing.owned);
+/// The placement is complete: its buffer becomes a message to deliver or queue.
+buffer framed_port::take_landed(placement_state& placement) noexcept {
+    queued_bytes_.subtract(placement.owned.size());
+    return std::move(placement.owned);
 }
 
-void framed_port::leave_room(landing_state& landing) noexcept {
-    const std::size_t bytes = landing.owned.size();
-    landing.owned.reset();
+void framed_port::leave_room(placement_state& placement) noexcept {
+    const std::size_t bytes = placement.owned.size();
+    placement.owned.reset();
     if (bytes > 0) queue_less(bytes);
 }
 
@@ -90,7 +90,7 @@ bool framed_port::is_idle(const frame_link& link) noexcept {
     const peer_record& peer = *link.record;
     return peer.sends.empty() && peer.expected.empty() && peer.to_ask.empty() &&
            peer.asked.empty() && peer.answers.empty() && peer.queued_bytes == 0 &&
-           peer.landing.what == landing_state::kind::none;
+           peer.placement.what == placement_state::kind::none;
 }
 
 /// Nothing is queued any more: returns memory to the system.

@@ -67,19 +67,19 @@ void framed_port::take_down(peer_record& peer, status why) noexcept {
 }
 
 void framed_port::forget_landing(peer_record& peer, status why) noexcept {
-    landing_state& landing = peer.landing;
-    landing.drop();
-    switch (std::exchange(landing.what, landing_state::kind::none)) {
-        case landing_state::kind::receive:
-            if (completion* receive = std::exchange(landing.receive, nullptr))
+    placement_state& placement = peer.placement;
+    placement.drop();
+    switch (std::exchange(placement.what, placement_state::kind::none)) {
+        case placement_state::kind::receive:
+            if (completion* receive = std::exchange(placement.receive, nullptr))
                 completions_.push(*receive, why, 0);
             break;
-        case landing_state::kind::put:
+        case placement_state::kind::put:
             target_.forget_put(peer);
             break;
         default:
-            leave_room(landing);
-            landing.operation = nullptr;
+            leave_room(placement);
+            placement.operation = nullptr;
             break;
     }
 }

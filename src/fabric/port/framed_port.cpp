@@ -206,9 +206,9 @@ void framed_port::cancel(completion& op) noexcept {
         case op_kind::receive:
             peer->expected.remove(op);
             break;
-        case op_kind::landing:
-            peer->landing.receive = nullptr;
-            peer->landing.drop();
+        case op_kind::placement:
+            peer->placement.receive = nullptr;
+            peer->placement.drop();
             break;
         case op_kind::transfer:
             initiator_.cancel(op);

@@ -95,18 +95,18 @@ protected:
     peer_id accepted(frame_link&, std::string address) noexcept;
     /// A whole frame arrived. `payload` may be in the transport's memory and is not used after the
     /// return. Runs user callbacks, which may post, close and cancel.
-    verdict deliver(frame_link&, const frame_header&, const_bytes payload) noexcept;
+    delivery deliver(frame_link&, const frame_header&, const_bytes payload) noexcept;
     /// A frame too large to buffer whole arrives: `prefix` is its first bytes, at least min(64,
-    /// header.bytes) of them. The transport then fills the landing with the rest and calls
-    /// end_landing() before it delivers anything else from this link. At most one landing per link.
-    /// nullptr: malformed, as the verdict; or the link was shut because there is no memory or room
-    /// for the frame. Runs no callbacks.
-    landing* begin_landing(frame_link&, const frame_header&, const_bytes prefix) noexcept;
-    /// The landing is full but its frame continues: makes room for more, as grow_landings()
+    /// header.bytes) of them. The transport then fills the placement with the rest and calls
+    /// end_placement() before it delivers anything else from this link. At most one placement per
+    /// link. nullptr: malformed, as the delivery; or the link was shut because there is no memory
+    /// or room for the frame. Runs no callbacks.
+    placement* begin_placement(frame_link&, const frame_header&, const_bytes prefix) noexcept;
+    /// The placement is full but its frame continues: makes room for more, as grow_placements()
     /// promised. False: out of memory or over a limit; the link is ended.
-    bool extend_landing(frame_link&) noexcept;
+    bool extend_placement(frame_link&) noexcept;
     /// The whole payload was read. Runs callbacks, as deliver() does.
-    verdict end_landing(frame_link&) noexcept;
+    delivery end_placement(frame_link&) noexcept;
     /// A borrowed payload is no longer in use. Runs callbacks.
     void sent(completion&, status) noexcept;
     /// Borrowed payload memory cannot be read; `begun` tells whether part of its frame was sent.
@@ -117,16 +117,16 @@ protected:
         break_off   ///< The frame cannot be repaired: end the connection.
     };
     remedy unreadable(completion&, bool begun) noexcept;
-    /// Memory of the open landing cannot be written. The landing discards from now on, and its
+    /// Memory of the open placement cannot be written. The placement discards from now on, and its
     /// operation fails with `invalid`, EFAULT. Runs no callbacks.
     void unwritable(frame_link&) noexcept;
     /// A link that returned `full` has room again. Sends queued frames of the port itself.
     void writable(frame_link&) noexcept;
     /// The link is gone. Called once per link, never after shut(). Everything on it completes with
-    /// `why` from the next progress() on, then release() is called. Open landings and borrowed
+    /// `why` from the next progress() on, then release() is called. Open placements and borrowed
     /// sends are forgotten: no sent() for them. Callable anywhere, even inside send().
     void link_down(frame_link&, status why) noexcept;
-    /// Called when the verdict was `pause` and there is room again, from any function of the port.
+    /// Called when the delivery was `pause` and there is room again, from any function of the port.
     /// Only record it: deliver in the next move_frames(), and make prepare_to_sleep() aware.
     virtual void resume(frame_link&) noexcept = 0;
 
@@ -147,9 +147,9 @@ protected:
         initiator_.guard_memory();
         target_.guard_memory();
     }
-    /// For transports that call extend_landing(): messages longer than this get memory as they
+    /// For transports that call extend_placement(): messages longer than this get memory as they
     /// arrive.
-    void grow_landings() noexcept { landing_step_ = std::size_t{1} << 20; }
+    void grow_placements() noexcept { placement_step_ = std::size_t{1} << 20; }
     /// No operation of ours is pending on this link, and nothing from the peer is queued.
     static bool is_idle(const frame_link&) noexcept;
     /// Counts a connection that ended because it exceeded a bound of the transport.
@@ -168,10 +168,10 @@ private:
     static void on_first_due(void* self) noexcept;
 
     // Arrivals: arrivals.cpp.
-    verdict deliver_unexpected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
-    verdict deliver_expected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
-    verdict keep(peer_record&, std::uint64_t tag, const_bytes, buffer*, bool expected) noexcept;
-    verdict settle(peer_record&) noexcept;
+    delivery deliver_unexpected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
+    delivery deliver_expected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
+    delivery keep(peer_record&, std::uint64_t tag, const_bytes, buffer*, bool expected) noexcept;
+    delivery settle(peer_record&) noexcept;
     std::size_t deliver_unasked(std::size_t budget) noexcept;
     void deliver_notice(peer_record&) noexcept;
     void deliver_early(early_message&) noexcept;
@@ -186,8 +186,8 @@ private:
     void queue_less(std::size_t bytes) noexcept;
     void discard(early_message&) noexcept;
     bool take_room(peer_record&, std::size_t bytes) noexcept;
-    buffer take_landed(landing_state&) noexcept;
-    void leave_room(landing_state&) noexcept;
+    buffer take_landed(placement_state&) noexcept;
+    void leave_room(placement_state&) noexcept;
     void evict_largest() noexcept;
     void give_memory_back() noexcept;
 
@@ -213,8 +213,8 @@ private:
     early_pool early_;
     chain<early_message> unasked_;  // Unexpected messages of all peers that arrived without a sink.
     std::size_t untold_ = 0;        // How many of them are peer-down notices.
-    std::size_t landing_step_ = ~std::size_t{0};
-    owned_counter queued_bytes_;  // Of all peers: early messages and landings in our memory.
+    std::size_t placement_step_ = ~std::size_t{0};
+    owned_counter queued_bytes_;  // Of all peers: early messages and placements in our memory.
     owned_counter evicted_;
     bool some_wait_for_all_ = false;  // A link is paused as the port as a whole holds too much.
     bool has_used_much_ = false;      // Since memory was last returned.

@@ -15,7 +15,7 @@ using namespace testing_support;
 
 class framed_port_test : public testing::Test {
 protected:
-    verdict deliver(frame_kind kind, std::uint64_t tag, std::string_view text) {
+    delivery deliver(frame_kind kind, std::uint64_t tag, std::string_view text) {
         return port_.deliver(link_, header_of(kind, tag, text.size()), bytes_of(text));
     }
     posted receive(std::uint64_t tag, mutable_bytes into, completion& op) {
@@ -95,13 +95,13 @@ TEST_F(framed_port_test, an_unknown_peer_completes_with_disconnected) {
 }
 
 TEST_F(framed_port_test, messages_without_a_sink_wait_in_order) {
-    EXPECT_EQ(deliver(frame_kind::unexpected, 1, "one"), verdict::taken);
-    EXPECT_EQ(deliver(frame_kind::unexpected, 2, ""), verdict::taken);
+    EXPECT_EQ(deliver(frame_kind::unexpected, 1, "one"), delivery::taken);
+    EXPECT_EQ(deliver(frame_kind::unexpected, 2, ""), delivery::taken);
     EXPECT_EQ(port_.prepare_to_sleep(), true);
     port_.set_sink(&sink_);
     EXPECT_EQ(port_.prepare_to_sleep(), false);
     EXPECT_EQ(port_.progress(1), 1u);
-    EXPECT_EQ(deliver(frame_kind::unexpected, 3, "three"), verdict::taken);
+    EXPECT_EQ(deliver(frame_kind::unexpected, 3, "three"), delivery::taken);
     port_.settle_down();
     const std::vector<recorded_messages::one> expected{
         {peer_, 1, "one"}, {peer_, 2, ""}, {peer_, 3, "three"}};
@@ -109,7 +109,7 @@ TEST_F(framed_port_test, messages_without_a_sink_wait_in_order) {
 }
 
 TEST_F(framed_port_test, a_loss_without_a_sink_is_told_after_the_messages) {
-    EXPECT_EQ(deliver(frame_kind::unexpected, 1, "one"), verdict::taken);
+    EXPECT_EQ(deliver(frame_kind::unexpected, 1, "one"), delivery::taken);
     port_.link_down(link_, {errc::disconnected});
     port_.settle_down();
     sink_.on_each = [&](message& got) { (void)send(port_, got.from(), 7, "late", op_); };
@@ -184,9 +184,9 @@ TEST_F(framed_port_test, a_loss_that_waits_for_a_sink_ends_with_the_port) {
 
 TEST_F(framed_port_test, a_link_pauses_when_too_much_waits_and_resumes_when_half_is_gone) {
     const std::string text(300, 'x');
-    EXPECT_EQ(deliver(frame_kind::expected, 1, text), verdict::taken);
-    EXPECT_EQ(deliver(frame_kind::expected, 2, text), verdict::taken);
-    EXPECT_EQ(deliver(frame_kind::expected, 3, text), verdict::pause);
+    EXPECT_EQ(deliver(frame_kind::expected, 1, text), delivery::taken);
+    EXPECT_EQ(deliver(frame_kind::expected, 2, text), delivery::taken);
+    EXPECT_EQ(deliver(frame_kind::expected, 3, text), delivery::pause);
     EXPECT_EQ(receive(1, memory_, op_), posted::pending);
     EXPECT_EQ(link_.resumes, 0);
     EXPECT_EQ(receive(2, memory_, other_), posted::pending);
@@ -196,10 +196,10 @@ TEST_F(framed_port_test, a_link_pauses_when_too_much_waits_and_resumes_when_half
 }
 
 TEST_F(framed_port_test, empty_messages_pause_a_link_too) {
-    verdict last = verdict::taken;
-    for (int i = 0; i < 1000 && last == verdict::taken; ++i)
+    delivery last = delivery::taken;
+    for (int i = 0; i < 1000 && last == delivery::taken; ++i)
         last = deliver(frame_kind::unexpected, 1, "");
-    EXPECT_EQ(last, verdict::pause);
+    EXPECT_EQ(last, delivery::pause);
     port_.set_sink(&sink_);
     port_.settle_down();
     EXPECT_EQ(link_.resumes, 1);
@@ -210,7 +210,7 @@ class bounded_port : public testing::Test {
 protected:
     static constexpr std::size_t message = 10'000;
 
-    verdict deliver(scripted_link& from, std::uint64_t tag, std::size_t bytes = message) {
+    delivery deliver(scripted_link& from, std::uint64_t tag, std::size_t bytes = message) {
         return port_.deliver_bytes(from, frame_kind::expected, tag, std::vector<std::byte>(bytes));
     }
     void receive(scripted_link& from, std::uint64_t tag) {
@@ -230,10 +230,10 @@ protected:
 };
 
 TEST_F(bounded_port, what_waits_of_all_peers_together_pauses_those_it_waits_of) {
-    EXPECT_EQ(deliver(first_, 1), verdict::taken);
-    EXPECT_EQ(deliver(second_, 1), verdict::taken);
-    EXPECT_EQ(deliver(first_, 2), verdict::pause);
-    EXPECT_EQ(deliver(second_, 2), verdict::pause);
+    EXPECT_EQ(deliver(first_, 1), delivery::taken);
+    EXPECT_EQ(deliver(second_, 1), delivery::taken);
+    EXPECT_EQ(deliver(first_, 2), delivery::pause);
+    EXPECT_EQ(deliver(second_, 2), delivery::pause);
     EXPECT_GT(port_.usage().queued_bytes, 40'000u);
     receive(first_, 1);
     receive(second_, 1);
@@ -251,9 +251,9 @@ TEST_F(bounded_port, a_peer_of_whom_nothing_waits_is_served_at_the_bound) {
     for (std::uint64_t tag = 0; tag < 3; ++tag) {
         recorded op;
         (void)port_.post_receive(good_.peer, tag, memory_, op);
-        EXPECT_EQ(deliver(good_, tag), verdict::taken);
+        EXPECT_EQ(deliver(good_, tag), delivery::taken);
         EXPECT_TRUE(op.ended_with(errc::ok));
-        EXPECT_EQ(deliver(good_, 100 + tag), verdict::pause);
+        EXPECT_EQ(deliver(good_, 100 + tag), delivery::pause);
         receive(good_, 100 + tag);
         EXPECT_EQ(good_.resumes, static_cast<int>(tag) + 1);
     }
@@ -261,9 +261,9 @@ TEST_F(bounded_port, a_peer_of_whom_nothing_waits_is_served_at_the_bound) {
 
 TEST_F(bounded_port, far_past_the_bound_the_peer_that_holds_most_is_ended) {
     port_.set_sink(&sink_);
-    EXPECT_EQ(deliver(first_, 1, 900'000), verdict::pause);
-    EXPECT_EQ(deliver(good_, 1), verdict::pause);
-    EXPECT_EQ(deliver(second_, 1, 200'000), verdict::pause);
+    EXPECT_EQ(deliver(first_, 1, 900'000), delivery::pause);
+    EXPECT_EQ(deliver(good_, 1), delivery::pause);
+    EXPECT_EQ(deliver(second_, 1, 200'000), delivery::pause);
     EXPECT_EQ(first_.shuts, 1);
     port_.settle_down();
     ASSERT_EQ(sink_.down.size(), 1u);
@@ -279,13 +279,13 @@ TEST_F(bounded_port, a_bound_of_everything_ends_nobody_and_one_of_nothing_pauses
     for (std::uint64_t tag = 0; tag < 3; ++tag)
         EXPECT_EQ(unbounded.deliver_bytes(from, frame_kind::expected, tag,
                                           std::vector<std::byte>(memory_.size() / 2)),
-                  verdict::taken);
+                  delivery::taken);
     EXPECT_EQ(unbounded.usage().evicted, 0u);
 
     scripted_port narrow{{.max_queued_bytes = 0, .max_queued_bytes_total = 0}};
     scripted_link& waits = narrow.peer();
     EXPECT_EQ(narrow.deliver_bytes(waits, frame_kind::expected, 1, std::vector<std::byte>(9)),
-              verdict::pause);
+              delivery::pause);
     recorded op;
     (void)narrow.post_receive(waits.peer, 1, memory_, op);
     narrow.settle_down();
@@ -304,10 +304,10 @@ TEST_F(bounded_port, memory_goes_back_when_nothing_waits_any_more) {
 
 TEST_F(framed_port_test, an_expected_message_that_does_not_fit_is_too_large_and_gone) {
     (void)receive(1, mutable_bytes(memory_).first(3), op_);
-    EXPECT_EQ(deliver(frame_kind::expected, 1, "four"), verdict::taken);
+    EXPECT_EQ(deliver(frame_kind::expected, 1, "four"), delivery::taken);
     EXPECT_TRUE(op_.ended_with(errc::too_large));
     EXPECT_EQ(op_.bytes, 0u);
-    EXPECT_EQ(deliver(frame_kind::expected, 2, "four"), verdict::taken);
+    EXPECT_EQ(deliver(frame_kind::expected, 2, "four"), delivery::taken);
     (void)receive(2, mutable_bytes(memory_).first(3), other_);
     port_.settle_down();
     EXPECT_TRUE(other_.ended_with(errc::too_large));
@@ -383,7 +383,7 @@ TEST_F(framed_port_test, close_ends_with_closed_and_drops_what_waited) {
 TEST_F(framed_port_test, a_link_closed_by_a_callback_is_gone_for_its_transport) {
     port_.set_sink(&sink_);
     sink_.on_each = [&](message& arrived) { port_.close(arrived.from()); };
-    EXPECT_EQ(deliver(frame_kind::unexpected, 1, "x"), verdict::gone);
+    EXPECT_EQ(deliver(frame_kind::unexpected, 1, "x"), delivery::gone);
     EXPECT_TRUE(port_.released.empty());  // Not while the transport is still reading from it.
     port_.settle_down();
     EXPECT_EQ(port_.released.size(), 1u);
@@ -399,43 +399,43 @@ TEST_F(framed_port_test, the_same_address_is_the_same_peer_until_it_is_down) {
 }
 
 TEST_F(framed_port_test, a_frame_of_no_known_kind_is_malformed) {
-    EXPECT_EQ(deliver(frame_kind{0}, 1, "x"), verdict::malformed);
-    EXPECT_EQ(deliver(frame_kind::first_of_transport, 1, "x"), verdict::malformed);
+    EXPECT_EQ(deliver(frame_kind{0}, 1, "x"), delivery::malformed);
+    EXPECT_EQ(deliver(frame_kind::first_of_transport, 1, "x"), delivery::malformed);
 }
 
 TEST_F(framed_port_test, a_large_message_lands_in_its_receive_and_cancel_takes_the_memory_back) {
     const std::vector<std::byte> text = pattern(50000);
     const frame_header header = header_of(frame_kind::expected, 9, text.size());
     (void)receive(9, memory_, op_);
-    landing* to = port_.begin_landing(link_, header, const_bytes(text).first(64));
+    placement* to = port_.begin_placement(link_, header, const_bytes(text).first(64));
     ASSERT_NE(to, nullptr);
     ASSERT_EQ(to->into.size(), 1u);
     EXPECT_EQ(to->into[0].data(), memory_.data() + 64);
     EXPECT_EQ(to->into[0].size(), text.size() - 64);
     std::memcpy(to->into[0].data(), text.data() + 64, text.size() - 64);
-    EXPECT_EQ(port_.end_landing(link_), verdict::taken);
+    EXPECT_EQ(port_.end_placement(link_), delivery::taken);
     EXPECT_TRUE(op_.ended_with(errc::ok));
     EXPECT_EQ(op_.bytes, text.size());
     EXPECT_EQ(std::memcmp(memory_.data(), text.data(), text.size()), 0);
 
     (void)receive(9, memory_, other_);
-    to = port_.begin_landing(link_, header, const_bytes(text).first(64));
+    to = port_.begin_placement(link_, header, const_bytes(text).first(64));
     port_.cancel(other_);
     EXPECT_TRUE(other_.ended_with(errc::canceled));
     EXPECT_TRUE(to->discard);
     EXPECT_TRUE(to->into.empty());
-    EXPECT_EQ(port_.end_landing(link_), verdict::taken);
+    EXPECT_EQ(port_.end_placement(link_), delivery::taken);
     EXPECT_EQ(other_.runs, 1);
 }
 
 TEST_F(framed_port_test, a_receive_posted_while_its_message_is_being_read_gets_it) {
     const std::vector<std::byte> text = pattern(50000);
     const frame_header header = header_of(frame_kind::expected, 9, text.size());
-    landing* to = port_.begin_landing(link_, header, const_bytes(text).first(64));
+    placement* to = port_.begin_placement(link_, header, const_bytes(text).first(64));
     ASSERT_NE(to, nullptr);
     (void)receive(9, memory_, op_);
     std::memcpy(to->into[0].data(), text.data() + 64, text.size() - 64);
-    EXPECT_EQ(port_.end_landing(link_), verdict::taken);
+    EXPECT_EQ(port_.end_placement(link_), delivery::taken);
     EXPECT_TRUE(op_.ended_with(errc::ok));
     EXPECT_EQ(std::memcmp(memory_.data(), text.data(), text.size()), 0);
 }
@@ -450,10 +450,10 @@ TEST_F(framed_port_test, a_large_unexpected_message_is_handed_over_without_a_cop
     };
     const std::vector<std::byte> text = pattern(50000);
     const frame_header header = header_of(frame_kind::unexpected, 9, text.size());
-    landing* to = port_.begin_landing(link_, header, const_bytes(text).first(64));
+    placement* to = port_.begin_placement(link_, header, const_bytes(text).first(64));
     ASSERT_NE(to, nullptr);
     std::memcpy(to->into[0].data(), text.data() + 64, text.size() - 64);
-    EXPECT_EQ(port_.end_landing(link_), verdict::taken);
+    EXPECT_EQ(port_.end_placement(link_), delivery::taken);
     EXPECT_EQ(kept.data(), shown);
     EXPECT_EQ(std::memcmp(kept.data(), text.data(), text.size()), 0);
 }
@@ -475,15 +475,15 @@ TEST_F(framed_port_test, a_short_message_is_kept_by_copying_it) {
 
 TEST_F(framed_port_test, a_message_longer_than_any_may_be_is_malformed) {
     const frame_header header = header_of(frame_kind::unexpected, 9, 0xffffffff);
-    EXPECT_EQ(port_.begin_landing(link_, header, const_bytes(memory_).first(64)), nullptr);
+    EXPECT_EQ(port_.begin_placement(link_, header, const_bytes(memory_).first(64)), nullptr);
     const frame_header small = header_of(frame_kind::rma_done, 9, 100000);
-    EXPECT_EQ(port_.begin_landing(link_, small, const_bytes(memory_).first(64)), nullptr);
+    EXPECT_EQ(port_.begin_placement(link_, small, const_bytes(memory_).first(64)), nullptr);
 }
 
 TEST_F(framed_port_test, the_loss_of_a_link_in_the_middle_of_a_landing_completes_its_receive) {
     const frame_header header = header_of(frame_kind::expected, 9, 50000);
     (void)receive(9, memory_, op_);
-    ASSERT_NE(port_.begin_landing(link_, header, const_bytes(memory_).first(64)), nullptr);
+    ASSERT_NE(port_.begin_placement(link_, header, const_bytes(memory_).first(64)), nullptr);
     port_.link_down(link_, {errc::disconnected});
     port_.settle_down();
     EXPECT_TRUE(op_.ended_with(errc::disconnected));

@@ -69,9 +69,9 @@ public:
     int wait_handle() const noexcept override { return handle_.get(); }
 
     using framed_port::accepted;
-    using framed_port::begin_landing;
+    using framed_port::begin_placement;
     using framed_port::deliver;
-    using framed_port::end_landing;
+    using framed_port::end_placement;
     using framed_port::link_down;
     using framed_port::open_region;
     using framed_port::sent;
@@ -88,8 +88,8 @@ public:
         while (progress(64) > 0) {
         }
     }
-    verdict deliver_bytes(scripted_link& from, frame_kind kind, std::uint64_t tag,
-                          const std::vector<std::byte>& payload) {
+    delivery deliver_bytes(scripted_link& from, frame_kind kind, std::uint64_t tag,
+                           const std::vector<std::byte>& payload) {
         return deliver(from, header_of(kind, tag, payload.size()), payload);
     }
 

@@ -152,16 +152,16 @@ posted rma_initiator::send_get(rma_operation& op, std::size_t bytes) noexcept {
                                nullptr);
 }
 
-verdict rma_initiator::on_done(peer_record& peer, const frame_header& header,
-                               const_bytes payload) noexcept {
-    if (payload.size() != rma_status_bytes) return verdict::malformed;
+delivery rma_initiator::on_done(peer_record& peer, const frame_header& header,
+                                const_bytes payload) noexcept {
+    if (payload.size() != rma_status_bytes) return delivery::malformed;
     if (peer.unanswered > 0) --peer.unanswered;
     rma_operation* op = find(peer, header.tag);
     status what = read_status(payload.data());
     if (what == no_access && what.native == EFAULT) what = no_access_there;
     if (op != nullptr && op->pieces_answered < op->pieces_asked) {
         if (what.ok() && !op->is_put)
-            return verdict::malformed;  // A successful get is answered by data.
+            return delivery::malformed;  // A successful get is answered by data.
         ++op->pieces_answered;
         if (!what.ok() && !op->stopped) {
             if (stop(*op, what)) completions_.finish(retire(*op), what, 0);
@@ -172,7 +172,7 @@ verdict rma_initiator::on_done(peer_record& peer, const frame_header& header,
         }
     }
     pump(peer);
-    return verdict::taken;
+    return delivery::taken;
 }
 
 rma_operation* rma_initiator::expect_data(peer_record& peer, const frame_header& header,
@@ -188,13 +188,13 @@ rma_operation* rma_initiator::expect_data(peer_record& peer, const frame_header&
     return malformed ? nullptr : op;
 }
 
-verdict rma_initiator::on_data(peer_record& peer, const frame_header& header,
-                               const_bytes payload) noexcept {
-    if (payload.size() < rma_data_prefix_bytes) return verdict::malformed;
+delivery rma_initiator::on_data(peer_record& peer, const frame_header& header,
+                                const_bytes payload) noexcept {
+    if (payload.size() < rma_data_prefix_bytes) return delivery::malformed;
     bool malformed = false;
     rma_operation* op =
         expect_data(peer, header, load_le<std::uint64_t>(payload.data()), malformed);
-    if (malformed) return verdict::malformed;
+    if (malformed) return delivery::malformed;
     if (op != nullptr) {
         const const_bytes data = payload.subspan(rma_data_prefix_bytes);
         if (memory_.copy_in(op->into, op->at, data))
@@ -203,7 +203,7 @@ verdict rma_initiator::on_data(peer_record& peer, const frame_header& header,
             completions_.finish(retire(*op), no_access, 0);
     }
     pump(peer);
-    return verdict::taken;
+    return delivery::taken;
 }
 
 bool rma_initiator::begin_data(peer_record& peer, const frame_header& header,
@@ -212,33 +212,33 @@ bool rma_initiator::begin_data(peer_record& peer, const frame_header& header,
     bool malformed = false;
     rma_operation* op = expect_data(peer, header, load_le<std::uint64_t>(prefix.data()), malformed);
     if (malformed) return false;
-    landing_state& landing = peer.landing;
-    landing.what = landing_state::kind::get;
-    landing.operation = op;
+    placement_state& placement = peer.placement;
+    placement.what = placement_state::kind::get;
+    placement.operation = op;
     if (op == nullptr) {
-        landing.drop();
+        placement.drop();
         return true;
     }
     const const_bytes data = prefix.subspan(rma_data_prefix_bytes);
     if (!memory_.copy_in(op->into, op->at, data)) {
         fail(*op, no_access);
-        landing.drop();
+        placement.drop();
         return true;
     }
     try {
-        slice(op->into, op->at, op->piece_bytes(op->landed) - data.size(), landing.segments);
+        slice(op->into, op->at, op->piece_bytes(op->landed) - data.size(), placement.segments);
     } catch (const std::bad_alloc&) {
         completions_.push(retire(*op), {errc::no_memory}, 0);
-        landing.drop();
+        placement.drop();
         return true;
     }
-    landing.shown.into = landing.segments;
+    placement.shown.into = placement.segments;
     return true;
 }
 
 void rma_initiator::end_data(peer_record& peer) noexcept {
-    rma_operation* op = peer.landing.operation;
-    peer.landing.operation = nullptr;
+    rma_operation* op = peer.placement.operation;
+    peer.placement.operation = nullptr;
     if (op != nullptr) data_arrived(*op, op->piece_bytes(op->landed));
     pump(peer);
 }
@@ -312,9 +312,9 @@ completion& rma_initiator::retire(rma_operation& op) noexcept {
     peer_record& peer = *op.peer;
     completion& user = *op.user;
     (op.listed_asked ? peer.asked : peer.to_ask).remove(op);
-    if (peer.landing.operation == &op) {
-        peer.landing.operation = nullptr;
-        peer.landing.drop();
+    if (peer.placement.operation == &op) {
+        peer.placement.operation = nullptr;
+        peer.placement.drop();
     }
     const std::uint64_t id = std::exchange(op.id, 0);
     op.user = nullptr;

@@ -77,10 +77,10 @@ public:
     void pump(peer_record&) noexcept;
 
     /// Handles the peer's rma_done. Runs the completion it ends.
-    verdict on_done(peer_record&, const frame_header&, const_bytes payload) noexcept;
+    delivery on_done(peer_record&, const frame_header&, const_bytes payload) noexcept;
     /// Handles the peer's get_data, received whole. Runs the completion it ends.
-    verdict on_data(peer_record&, const frame_header&, const_bytes payload) noexcept;
-    /// The same with only the first bytes received: sets up the landing. False: malformed.
+    delivery on_data(peer_record&, const frame_header&, const_bytes payload) noexcept;
+    /// The same with only the first bytes received: sets up the placement. False: malformed.
     bool begin_data(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     void end_data(peer_record&) noexcept;
 

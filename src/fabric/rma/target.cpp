@@ -4,12 +4,12 @@
 
 namespace amalgam::detail {
 
-verdict rma_target::on_put(peer_record& peer, const frame_header& header,
-                           const_bytes payload) noexcept {
-    if (payload.size() < rma_request_bytes) return verdict::malformed;
+delivery rma_target::on_put(peer_record& peer, const frame_header& header,
+                            const_bytes payload) noexcept {
+    if (payload.size() < rma_request_bytes) return delivery::malformed;
     const rma_request request = read_request(payload.data());
     const const_bytes data = payload.subspan(rma_request_bytes);
-    if (request.bytes != data.size()) return verdict::malformed;
+    if (request.bytes != data.size()) return delivery::malformed;
 
     rma_answer reply{.tag = header.tag, .what = {errc::denied}};
     region_entry* target =
@@ -19,12 +19,12 @@ verdict rma_target::on_put(peer_record& peer, const frame_header& header,
         reply.what = memory_.copy_in(target->segments, at, data) ? status{} : no_access;
     }
     answer(peer, reply);
-    return verdict::taken;
+    return delivery::taken;
 }
 
-verdict rma_target::on_get(peer_record& peer, const frame_header& header,
-                           const_bytes payload) noexcept {
-    if (payload.size() != rma_request_bytes) return verdict::malformed;
+delivery rma_target::on_get(peer_record& peer, const frame_header& header,
+                            const_bytes payload) noexcept {
+    if (payload.size() != rma_request_bytes) return delivery::malformed;
     const rma_request request = read_request(payload.data());
 
     rma_answer reply{.tag = header.tag, .what = {errc::denied}};
@@ -37,7 +37,7 @@ verdict rma_target::on_get(peer_record& peer, const frame_header& header,
         reply.bytes = request.bytes;
     }
     answer(peer, reply);
-    return verdict::taken;
+    return delivery::taken;
 }
 
 bool rma_target::begin_put(peer_record& peer, const frame_header& header,
@@ -46,50 +46,50 @@ bool rma_target::begin_put(peer_record& peer, const frame_header& header,
     const rma_request request = read_request(prefix.data());
     if (request.bytes != header.bytes - rma_request_bytes) return false;
 
-    landing_state& landing = peer.landing;
-    landing.what = landing_state::kind::put;
+    placement_state& placement = peer.placement;
+    placement.what = placement_state::kind::put;
     region_entry* target =
         regions_.check(request.key, request.offset, request.bytes, access::write);
     if (target == nullptr) {
-        landing.region = 0;
-        landing.drop();
+        placement.region = 0;
+        placement.drop();
         return true;
     }
     const const_bytes data = prefix.subspan(rma_request_bytes);
     segment_cursor at = target->at(request.offset);
     const bool copied = memory_.copy_in(target->segments, at, data);
     try {
-        slice(scatter(target->segments), at, request.bytes - data.size(), landing.segments);
+        slice(scatter(target->segments), at, request.bytes - data.size(), placement.segments);
     } catch (const std::bad_alloc&) {
         ender_.end_peer(peer, {errc::no_memory});
         return false;
     }
-    landing.region = target->id;
-    landing.failed = {};
+    placement.region = target->id;
+    placement.failed = {};
     ++target->uses;
-    landing.shown.into = landing.segments;
+    placement.shown.into = placement.segments;
     if (!copied) {
-        landing.drop();
+        placement.drop();
         unwritable(peer);
     }
     return true;
 }
 
 void rma_target::end_put(peer_record& peer) noexcept {
-    rma_answer reply{.tag = peer.landing.header.tag, .what = {errc::denied}};
-    if (peer.landing.region != 0) reply.what = peer.landing.failed;
+    rma_answer reply{.tag = peer.placement.header.tag, .what = {errc::denied}};
+    if (peer.placement.region != 0) reply.what = peer.placement.failed;
     forget_put(peer);
     answer(peer, reply);
 }
 
 void rma_target::unwritable(peer_record& peer) noexcept {
-    peer.landing.failed = no_access;
+    peer.placement.failed = no_access;
 }
 
 void rma_target::forget_put(peer_record& peer) noexcept {
-    region_entry* target = regions_.find(peer.landing.region);
+    region_entry* target = regions_.find(peer.placement.region);
     if (target != nullptr) --target->uses;
-    peer.landing.region = 0;
+    peer.placement.region = 0;
 }
 
 void rma_target::answer(peer_record& peer, const rma_answer& reply) noexcept {
@@ -177,9 +177,9 @@ void rma_target::close(std::uint64_t region, const peer_table& peers) noexcept {
     regions_.close(region);
     if (!in_use) return;
     peers.for_each([&](peer_record& peer) {
-        if (peer.landing.what == landing_state::kind::put && peer.landing.region == region) {
-            peer.landing.region = 0;
-            peer.landing.drop();
+        if (peer.placement.what == placement_state::kind::put && peer.placement.region == region) {
+            peer.placement.region = 0;
+            peer.placement.drop();
         }
         completion* next = peer.sends.first();
         while (peer.up() && next != nullptr) {

@@ -26,16 +26,16 @@ public:
     void guard_memory() { memory_.guard(); }
 
     /// Carries out a frame received whole.
-    verdict on_put(peer_record&, const frame_header&, const_bytes payload) noexcept;
-    verdict on_get(peer_record&, const frame_header&, const_bytes payload) noexcept;
+    delivery on_put(peer_record&, const frame_header&, const_bytes payload) noexcept;
+    delivery on_get(peer_record&, const frame_header&, const_bytes payload) noexcept;
 
-    /// A put with only its first bytes received: sets up the landing. False: malformed, or the peer
-    /// was ended because memory ran out.
+    /// A put with only its first bytes received: sets up the placement. False: malformed, or the
+    /// peer was ended because memory ran out.
     bool begin_put(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     void end_put(peer_record&) noexcept;
-    /// Memory of an open landing cannot be written: the reply to its put says so.
+    /// Memory of an open placement cannot be written: the reply to its put says so.
     void unwritable(peer_record&) noexcept;
-    /// Drops an open landing together with its link.
+    /// Drops an open placement together with its link.
     void forget_put(peer_record&) noexcept;
 
     /// Sends waiting replies while the link has room.

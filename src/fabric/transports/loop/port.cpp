@@ -225,7 +225,7 @@ void loop_port::end_link(loop_link& link, status why) noexcept {
 
 // True if the whole frame has been read.
 bool loop_port::read(loop_link& link, loop_item& item) noexcept {
-    verdict what = verdict::taken;
+    delivery what = delivery::taken;
     if (item.header.bytes <= landing_from_bytes) {
         const const_bytes payload = std::as_const(item.bytes).bytes();
         what = deliver(link, item.header, payload);
@@ -233,7 +233,7 @@ bool loop_port::read(loop_link& link, loop_item& item) noexcept {
         return false;
     }
     obey(link, what);
-    if (what == verdict::gone || what == verdict::malformed) return true;
+    if (what == delivery::gone || what == delivery::malformed) return true;
 
     std::atomic<std::size_t>& unread = link.other().unread;
     const std::size_t room = room_of(item);
@@ -250,12 +250,12 @@ bool loop_port::read(loop_link& link, loop_item& item) noexcept {
     return true;
 }
 
-bool loop_port::land(loop_link& link, const loop_item& item, verdict& what) noexcept {
+bool loop_port::land(loop_link& link, const loop_item& item, delivery& what) noexcept {
     const const_bytes payload = item.bytes.bytes();
     if (link.open == nullptr) {
-        link.open = begin_landing(link, item.header, payload.first(landing_prefix_bytes));
+        link.open = begin_placement(link, item.header, payload.first(landing_prefix_bytes));
         if (link.open == nullptr) {
-            what = verdict::malformed;
+            what = delivery::malformed;
             return true;
         }
         link.landed = landing_prefix_bytes;
@@ -266,13 +266,13 @@ bool loop_port::land(loop_link& link, const loop_item& item, verdict& what) noex
     link.landed += step;
     if (link.landed < payload.size()) return false;
     link.open = nullptr;
-    what = end_landing(link);
+    what = end_placement(link);
     return true;
 }
 
-void loop_port::obey(loop_link& link, verdict what) noexcept {
-    if (what == verdict::pause) link.paused = true;
-    if (what != verdict::malformed) return;
+void loop_port::obey(loop_link& link, delivery what) noexcept {
+    if (what == delivery::pause) link.paused = true;
+    if (what != delivery::malformed) return;
     link.shut();
     link_down(link, {errc::disconnected});
 }

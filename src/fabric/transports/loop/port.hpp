@@ -32,7 +32,7 @@ public:
 
     bool paused = false;
     std::deque<loop_item> held;  ///< Frames that arrived while paused, or after such frames.
-    landing* open = nullptr;     ///< For the first frame, while it is read in steps.
+    placement* open = nullptr;   ///< For the first frame, while it is read in steps.
     std::size_t landed = 0;      ///< Bytes of it read so far.
     segment_cursor at;           ///< Position in `open`.
     std::size_t index = 0;       ///< Position in the port's list.
@@ -91,8 +91,8 @@ private:
     bool handle(loop_item& item) noexcept;
     void accept(loop_item& item) noexcept;
     bool read(loop_link& link, loop_item& item) noexcept;
-    bool land(loop_link& link, const loop_item& item, verdict& what) noexcept;
-    void obey(loop_link& link, verdict what) noexcept;
+    bool land(loop_link& link, const loop_item& item, delivery& what) noexcept;
+    void obey(loop_link& link, delivery what) noexcept;
 
     std::shared_ptr<loop_hub> hub_;
     std::shared_ptr<loop_mailbox> box_;

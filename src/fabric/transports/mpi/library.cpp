@@ -48,7 +48,7 @@ namespace {
 constexpr std::chrono::seconds longest_lingering{10};
 
 // How long MPI may take to finalize after another rank, which it might wait for, has died.
-constexpr std::chrono::seconds patience_at_end{5};
+constexpr std::chrono::seconds finalize_limit{5};
 
 std::string first_line(const std::string& file) {
     std::ifstream in(file);
@@ -299,7 +299,7 @@ void mpi_library::finish(int code) noexcept {
             while (!has_ended) {
                 std::this_thread::sleep_for(std::chrono::milliseconds(20));
                 const auto now = std::chrono::steady_clock::now();
-                if (until == until.max() && some_rank_is_gone()) until = now + patience_at_end;
+                if (until == until.max() && some_rank_is_gone()) until = now + finalize_limit;
                 if (now > until && !has_ended) {
                     std::fflush(nullptr);
                     ::_exit(code);

@@ -7,7 +7,7 @@
 
 #include <amalgam/fabric/plugin.hpp>
 
-#include "fabric/packets/meeting.hpp"
+#include "fabric/packets/introduction.hpp"
 #include "fabric/transports/mpi/carrier.hpp"
 #include "fabric/transports/mpi/library.hpp"
 

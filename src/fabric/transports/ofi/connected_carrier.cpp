@@ -166,10 +166,10 @@ status ofi_connected_carrier::make_end(ofi_connected_link& link, fi_info* way) n
     return from_ofi(how, errc::unreachable);
 }
 
-void ofi_connected_carrier::take_caller(fi_info* way, const_bytes greeting) noexcept {
+void ofi_connected_carrier::take_caller(fi_info* way, const_bytes introduction) noexcept {
     auto* link =
-        greeting.size() == 8
-            ? static_cast<ofi_connected_link*>(find(load_le<std::uint64_t>(greeting.data())))
+        introduction.size() == 8
+            ? static_cast<ofi_connected_link*>(find(load_le<std::uint64_t>(introduction.data())))
             : nullptr;
     if (link == nullptr || !link->was_accepted() || link->end_ != nullptr) {
         fi_reject(listener_.get(), way->handle, nullptr, 0);

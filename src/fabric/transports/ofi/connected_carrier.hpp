@@ -55,7 +55,7 @@ private:
     status make_end(ofi_connected_link&, fi_info* info) noexcept;
     void wait_for(ofi_connected_link&, std::chrono::milliseconds limit) noexcept;
     void read_events() noexcept;
-    void take_caller(fi_info* info, const_bytes greeting) noexcept;
+    void take_caller(fi_info* info, const_bytes introduction) noexcept;
     ofi_connected_link* with_end(const fid* end) noexcept;
     void failed_event() noexcept;
     void look_at_waiting() noexcept;

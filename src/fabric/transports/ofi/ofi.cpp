@@ -7,7 +7,7 @@
 
 #include <amalgam/fabric/plugin.hpp>
 
-#include "fabric/packets/meeting.hpp"
+#include "fabric/packets/introduction.hpp"
 #include "fabric/sockets/binding.hpp"
 #include "fabric/sockets/interfaces.hpp"
 #include "fabric/transports/ofi/connected_carrier.hpp"
@@ -25,7 +25,7 @@ failure wrong(const uri& where, status why, std::string_view what) {
 
 /// A domain that is an interface also says where to listen, if nothing else does.
 uri place_of(const uri& where, const std::vector<interface_address>& machine) {
-    uri tcp = meeting_place(where);
+    uri tcp = introduction_uri(where);
     if (tcp.host.empty() && tcp.port && preferred_address(machine, where.device))
         tcp.host = where.device;
     return tcp;
@@ -83,16 +83,16 @@ public:
                 fmt::format(
                     "libfabric's \"{}\" carries messages of up to {} bytes, but {} are needed",
                     where.protocol, (*found)->ep_attr->max_msg_size, ofi_carrier::packet_bytes));
-        auto meeting = make_tcp_transport()->open(tcp, options);
-        if (!meeting) return retold(where, meeting.why(), example);
+        auto introducer = make_tcp_transport()->open(tcp, options);
+        if (!introducer) return retold(where, introducer.why(), example);
 
         packet_port_traits traits;
         traits.transport = "ofi";
         traits.packet_bytes = ofi_carrier::packet_bytes;
-        traits.listens = meeting.value()->can().listens;
+        traits.listens = introducer.value()->can().listens;
         traits.between_hosts = true;
         return make_packet_port(
-            make_carrier(where, options, *bound, wish, std::move(*found), std::move(*meeting)),
+            make_carrier(where, options, *bound, wish, std::move(*found), std::move(*introducer)),
             traits, options);
     } catch (const error& why) {
         return wrong(where, why.code(), why.what());

@@ -112,8 +112,8 @@ TEST(ofi_transport, other_end_whose_program_stands_still_is_waited_for) {
     tcp_test_port::operation op;
     EXPECT_EQ(here.post(there, 1, "x", op), posted::pending);
     move_until({&here, &far}, [&] { return !far.arrived.empty(); });
-    const auto& greeting = far.arrived.front();
-    far.send(greeting.from, greeting.tag,
+    const auto& introduction = far.arrived.front();
+    far.send(introduction.from, introduction.tag,
              std::string("\1\0\0\0\0\0\0\0\7\0ofi+tcp", 17) + standing_still.address());
     move_until({&here, &far}, [&] { return standing_still.has_caller(); });
 

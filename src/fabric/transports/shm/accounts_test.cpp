@@ -79,7 +79,7 @@ TEST_F(shm_accounts, sends_that_are_canceled_make_room_for_others) {
     fill_ring();
     recorded first;
     ASSERT_EQ(send(100'000, first), posted::pending);
-    for (std::size_t i = 0; i < 3 * shm_outward::max_waiting; ++i) {
+    for (std::size_t i = 0; i < 3 * shm_sender::max_waiting; ++i) {
         recorded op;
         ASSERT_EQ(send(100'000, op), posted::pending) << "after " << i;
         here.end().cancel(op);
@@ -100,7 +100,7 @@ TEST_F(shm_accounts, sends_that_are_canceled_make_room_for_others) {
 
 TEST_F(shm_accounts, no_more_wait_than_may) {
     fill_ring();
-    std::deque<recorded> ops(shm_outward::max_waiting);
+    std::deque<recorded> ops(shm_sender::max_waiting);
     for (recorded& op : ops)
         ASSERT_EQ(send(100'000, op), posted::pending);
     recorded one_more;
@@ -156,7 +156,7 @@ TEST_F(shm_accounts, offer_of_another_slot_than_its_turn_is_dropped) {
     EXPECT_EQ(here.tags.size(), right);
 }
 
-TEST(shm_door, who_greets_and_leaves_at_once_leaves_nothing) {
+TEST(shm_listener, who_greets_and_leaves_at_once_leaves_nothing) {
     shm_test_port here("shm://"), other("shm://");
     other.send(other.reach(here), 1, {});
     move_until({&here, &other}, [&] { return !here.tags.empty(); });
@@ -164,7 +164,7 @@ TEST(shm_door, who_greets_and_leaves_at_once_leaves_nothing) {
     for (int i = 0; i < 50; ++i) {
         {
             shm_raw_peer peer(here.end().address());
-            peer.say(peer.proper(), peer.pair_memory(), peer.board_memory());
+            peer.say(peer.proper(), peer.pair_memory(), peer.registrations_memory());
         }
         here.progress();
     }

@@ -21,18 +21,18 @@ namespace amalgam::detail {
 shm_link::shm_link(shm_port& port, std::string name, shm_pair pair)
     : port_(port),
       pair_(std::move(pair)),
-      inward_(*this, pair_),
-      outward_(*this, pair_, port.lent()),
+      receiver_(*this, pair_),
+      sender_(*this, pair_, port.lent()),
       name_(std::move(name)),
       socket_watch_{shm_watch::kind::link, this},
       process_watch_{shm_watch::kind::process, this} {}
 
-bool shm_link::come_up(unique_fd socket, const shm_stranger& who,
-                       shm_received_greeting& heard) noexcept {
-    shm_mapping board =
-        shm_mapping::of(heard.board.get(), 0, shm_board_layout::bytes, /*writable=*/false);
-    if (!board) return false;
-    board_ = shm_board_view(std::move(board));
+bool shm_link::come_up(unique_fd socket, const shm_credentials& who,
+                       shm_received_hello& heard) noexcept {
+    shm_mapping registrations = shm_mapping::of(
+        heard.registrations.get(), 0, shm_registrations_layout::bytes, /*writable=*/false);
+    if (!registrations) return false;
+    registrations_ = shm_registrations_view(std::move(registrations));
     socket_ = std::move(socket);
     incarnation_ = heard.said.incarnation;
     pid_ = who.pid;
@@ -45,8 +45,8 @@ bool shm_link::come_up(unique_fd socket, const shm_stranger& who,
     }
     pair_.mine().pulls.store(crosses_ ? 1 : 0, std::memory_order_relaxed);
     phase_ = phase::up;
-    const bool fenced = !port_.has_barriers() || !heard.said.has(shm_greeting::joined_barriers);
-    outward_.open(board_.sleeping(), fenced, port_.uses_cross_memory());
+    const bool fenced = !port_.has_barriers() || !heard.said.has(shm_hello::joined_barriers);
+    sender_.open(registrations_.sleeping(), fenced, port_.uses_cross_memory());
     return true;
 }
 
@@ -65,8 +65,8 @@ void shm_link::take_down() noexcept {
     // seq_cst: a copier declares itself before it checks this; we check for copiers afterwards.
     pair_.mine().closed.store(1, std::memory_order_seq_cst);
     last_ = current_touch();
-    inward_.pause();
-    outward_.drop();
+    receiver_.pause();
+    sender_.drop();
     blocks_.clear();
     port_.unwatch(*this);
 }
@@ -114,7 +114,7 @@ void shm_link::want() noexcept {
 bool shm_link::may_sleep() noexcept {
     if (phase_ == phase::draining) return false;
     if (phase_ != phase::up) return true;
-    return !(wants_ && outward_.can_push()) && !inward_.ready_at_last();
+    return !(wants_ && sender_.can_push()) && !receiver_.ready_at_last();
 }
 
 void shm_link::woke() noexcept {
@@ -172,7 +172,7 @@ void shm_link::wait_for_end_of(const a_touch& one) noexcept {
     // It will see the end of the connection before it uses what it reads.
     if (phase_ == phase::over && !one.writes()) return;
     const clock::time_point began = clock::steady().now();
-    clock::time_point until = began + port_.patience();
+    clock::time_point until = began + port_.silence_limit();
     bool told = false;
     // The process may have died halfway; its copying has ended by the time it is gone.
     while (pair_.theirs().touching.load(std::memory_order_seq_cst) == one.number && !is_gone()) {
@@ -192,7 +192,7 @@ void shm_link::wait_for_end_of(const a_touch& one) noexcept {
                 last_ = {};  // No correct peer takes so long: stop waiting.
                 return;
             }
-            until = now + port_.patience();  // Once resumed it has that long to finish.
+            until = now + port_.silence_limit();  // Once resumed it has that long to finish.
         }
         if (now - began < spinning) {
             ::sched_yield();

@@ -12,11 +12,11 @@
 #include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/frames/frame.hpp"
-#include "fabric/transports/shm/greeting.hpp"
-#include "fabric/transports/shm/inward.hpp"
+#include "fabric/transports/shm/hello.hpp"
 #include "fabric/transports/shm/memory/block_cache.hpp"
-#include "fabric/transports/shm/memory/board.hpp"
-#include "fabric/transports/shm/outward.hpp"
+#include "fabric/transports/shm/memory/registrations.hpp"
+#include "fabric/transports/shm/receiver.hpp"
+#include "fabric/transports/shm/sender.hpp"
 #include "fabric/transports/shm/watch.hpp"
 
 namespace amalgam::detail {
@@ -43,15 +43,15 @@ public:
 
     // ---- frame_link
     posted send(const frame_header& header, gather payload, completion* on_sent) noexcept override {
-        return outward_.send(header, payload, on_sent);
+        return sender_.send(header, payload, on_sent);
     }
-    bool forget(completion& on_sent) noexcept override { return outward_.forget(on_sent); }
-    void detach(completion& on_sent) noexcept override { outward_.detach(on_sent); }
+    bool forget(completion& on_sent) noexcept override { return sender_.forget(on_sent); }
+    void detach(completion& on_sent) noexcept override { sender_.detach(on_sent); }
     void shut() noexcept override;
 
     // ---- connecting
-    /// The peer's greeting arrived: frames flow from now on. False: out of memory; see errno.
-    bool come_up(unique_fd socket, const shm_stranger& who, shm_received_greeting& heard) noexcept;
+    /// The peer's hello arrived: frames flow from now on. False: out of memory; see errno.
+    bool come_up(unique_fd socket, const shm_credentials& who, shm_received_hello& heard) noexcept;
     phase where() const noexcept { return phase_; }
     bool is_reaching() const noexcept { return phase_ == phase::reaching; }
     const std::string& name() const noexcept { return name_; }
@@ -64,8 +64,8 @@ public:
 
     // ---- for its two halves
     shm_port& port() const noexcept { return port_; }
-    shm_inward& inward() noexcept { return inward_; }
-    shm_outward& outward() noexcept { return outward_; }
+    shm_receiver& receiver() noexcept { return receiver_; }
+    shm_sender& sender() noexcept { return sender_; }
 
     /// Wakes the peer if it sleeps.
     void ring() noexcept;
@@ -73,13 +73,15 @@ public:
     void wake_writer() noexcept;
     /// Requests a push().
     void push_later() noexcept;
-    /// Makes progress on queued output: see shm_outward::push().
+    /// Makes progress on queued output: see shm_sender::push().
     std::size_t push(std::size_t budget) noexcept {
-        inward_.look_at_tray();
-        return outward_.push(budget);
+        receiver_.poll_bounce_buffer();
+        return sender_.push(budget);
     }
     /// Whether push() must be called regularly.
-    bool has_work() const noexcept { return outward_.has_work() || inward_.waits_for_tray(); }
+    bool has_work() const noexcept {
+        return sender_.has_work() || receiver_.waits_for_bounce_buffer();
+    }
     /// Before sleeping: asks the peer to ring when it returns space or answers an offer.
     void want() noexcept;
     void woke() noexcept;
@@ -97,11 +99,11 @@ public:
     /// Whether the peer is still connected. Cost: one system call.
     bool is_there() const noexcept;
 
-    /// As framed_port's, for regions on the peer's board. In link_transfers.cpp.
+    /// As framed_port's, for regions on the peer's registrations. In link_transfers.cpp.
     std::optional<status> put(gather from, const remote_key&, std::uint64_t offset) noexcept;
     std::optional<status> get(scatter into, const remote_key&, std::uint64_t offset) noexcept;
     /// Unmaps blocks that the peer has freed.
-    void drop_freed_blocks() noexcept { blocks_.drop_freed(board_); }
+    void drop_freed_blocks() noexcept { blocks_.drop_freed(registrations_); }
 
     /// While a touch exists, the peer does not return the touched memory to its user but waits.
     /// After creating one, check again that the memory is still valid.
@@ -160,8 +162,8 @@ private:
     // Hot path first: state used by every message is kept together.
     shm_port& port_;
     shm_pair pair_;
-    shm_inward inward_;
-    shm_outward outward_;
+    shm_receiver receiver_;
+    shm_sender sender_;
     phase phase_ = phase::reaching;
     bool crosses_ = false;
     bool takes_offers_ = false;
@@ -174,18 +176,18 @@ private:
     unique_fd process_;  // Readable when the peer's process has ended.
     shm_watch socket_watch_;
     shm_watch process_watch_;
-    shm_board_view board_;
+    shm_registrations_view registrations_;
     shm_block_cache blocks_;  // The peer's.
     pid_t pid_ = 0;
     std::uint64_t incarnation_ = 0;  // The peer's.
 
     // Used by the port: see port.hpp.
-    std::uint64_t last_turn_ = 0;  // When it last delivered something.
-    bool is_hot_ = false;          // In the port's list of that name.
-    bool is_pushing_ = false;      // Likewise.
-    clock::time_point patience_;   // Deadline of the peer's answer.
-    unique_fd pair_memory_;        // Until sent to the peer.
-    shm_pair::origins origins_;    // Likewise.
+    std::uint64_t last_turn_ = 0;        // When it last delivered something.
+    bool is_hot_ = false;                // In the port's list of that name.
+    bool is_pushing_ = false;            // Likewise.
+    clock::time_point answer_deadline_;  // Deadline of the peer's answer.
+    unique_fd pair_memory_;              // Until sent to the peer.
+    shm_pair::origins origins_;          // Likewise.
 };
 
 }  // namespace amalgam::detail

@@ -48,12 +48,13 @@ bool shm_link::locate(const shm_found_region& found, access asked,
                       std::span<mutable_bytes> here) noexcept {
     static_assert(shm_region_slot::max_segments < shm_block_cache::capacity);
     if (found.blocks == 0 || !port_.shares_blocks() || !blocks_.denied().ok()) return false;
-    blocks_.drop_freed(board_);  // Only here: what the peer writes must not unmap located memory.
+    blocks_.drop_freed(
+        registrations_);  // Only here: what the peer writes must not unmap located memory.
     for (std::size_t i = 0; i < found.segment_count; ++i) {
         const const_bytes& there = found.segments[i];
         here[i] = {};
         if (there.empty()) continue;
-        std::byte* at = blocks_.locate(board_, pid_, found.block_of(i), there, asked);
+        std::byte* at = blocks_.locate(registrations_, pid_, found.block_of(i), there, asked);
         if (at == nullptr) {
             if (!blocks_.denied().ok()) port_.blocks_denied(blocks_.denied());
             return false;
@@ -76,7 +77,7 @@ std::optional<status> shm_link::transfer(std::span<const Local> local, const rem
         const touch touching(*this, shm_touched::region(key.region, is_put));
         if (pair_.theirs().closed.load(std::memory_order_seq_cst) != 0)
             return status{errc::disconnected};
-        const shm_found_region found = board_.find(key, offset, left, asked);
+        const shm_found_region found = registrations_.find(key, offset, left, asked);
         if (found.what != shm_found_region::kind::open) {
             if (first && found.what == shm_found_region::kind::unknown) return std::nullopt;
             return status{errc::denied};

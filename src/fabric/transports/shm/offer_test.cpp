@@ -37,9 +37,10 @@ struct shm_offer_test : testing::Test {
         const std::uint64_t asked = peer.words().asked.fetch_add(1) + 1;
         move_until({&here}, [&] { return peer.words_of_port().brought.load() == asked; });
     }
-    void expect_on_tray(std::size_t from, std::size_t count) {
+    void expect_in_bounce_buffer(std::size_t from, std::size_t count) {
         const const_bytes right = const_bytes(sent).subspan(shm_prefix_bytes + from, count);
-        EXPECT_TRUE(std::equal(right.begin(), right.end(), peer.tray())) << "from " << from;
+        EXPECT_TRUE(std::equal(right.begin(), right.end(), peer.bounce_buffer()))
+            << "from " << from;
     }
 
     shm_test_port here{"shm://"};
@@ -52,9 +53,9 @@ struct shm_offer_test : testing::Test {
 
 TEST_F(shm_offer_test, bytes_that_the_reader_asks_for_are_brought) {
     have_offer();
-    for (std::size_t from = 0; from < offered_bytes; from += shm_tray_bytes) {
+    for (std::size_t from = 0; from < offered_bytes; from += shm_bounce_bytes) {
         ask(from);
-        expect_on_tray(from, std::min(shm_tray_bytes, offered_bytes - from));
+        expect_in_bounce_buffer(from, std::min(shm_bounce_bytes, offered_bytes - from));
     }
     EXPECT_EQ(done.runs, 0);
     peer.words().pulled.store(1);
@@ -66,9 +67,9 @@ TEST_F(shm_offer_test, bytes_that_the_reader_asks_for_are_brought) {
 TEST_F(shm_offer_test, reader_may_have_copied_some_before_it_asks) {
     have_offer();
     ask(99'999);
-    expect_on_tray(99'999, shm_tray_bytes);
+    expect_in_bounce_buffer(99'999, shm_bounce_bytes);
     ask(offered_bytes - 1);
-    expect_on_tray(offered_bytes - 1, 1);
+    expect_in_bounce_buffer(offered_bytes - 1, 1);
 }
 
 TEST_F(shm_offer_test, bytes_are_brought_though_their_owner_took_them_back) {
@@ -80,7 +81,7 @@ TEST_F(shm_offer_test, bytes_are_brought_though_their_owner_took_them_back) {
     std::fill(bytes.begin(), bytes.end(), std::byte{1});
     // The offer consists of the region's bytes, after eight bytes with their offset.
     ask(8 + 10);
-    expect_on_tray(10, shm_tray_bytes);
+    expect_in_bounce_buffer(10, shm_bounce_bytes);
 }
 
 TEST_F(shm_offer_test, reader_that_asks_for_bytes_past_the_end_is_dropped) {

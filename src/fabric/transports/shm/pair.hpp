@@ -29,10 +29,10 @@ public:
 
     shm_side& mine() const noexcept { return *mine_; }
     shm_side& theirs() const noexcept { return *theirs_; }  ///< Read only, never write.
-    std::byte* outward_tray() const noexcept { return outward_tray_; }
-    const std::byte* inward_tray() const noexcept { return inward_tray_; }
-    const shm_ring_place& outward() const noexcept { return outward_; }
-    const shm_ring_place& inward() const noexcept { return inward_; }
+    std::byte* bounce_out() const noexcept { return bounce_out_; }
+    const std::byte* bounce_in() const noexcept { return bounce_in_; }
+    const shm_ring_place& sender() const noexcept { return sender_; }
+    const shm_ring_place& receiver() const noexcept { return receiver_; }
 
 private:
     shm_pair() = default;
@@ -40,9 +40,9 @@ private:
     shm_mapping words_, to_acceptor_, to_connector_;  // The bounce buffers follow the words.
     shm_side* mine_ = nullptr;
     shm_side* theirs_ = nullptr;
-    std::byte* outward_tray_ = nullptr;
-    const std::byte* inward_tray_ = nullptr;
-    shm_ring_place outward_, inward_;
+    std::byte* bounce_out_ = nullptr;
+    const std::byte* bounce_in_ = nullptr;
+    shm_ring_place sender_, receiver_;
 };
 
 }  // namespace amalgam::detail

@@ -58,14 +58,14 @@ void erase(std::vector<shm_link*>& list, shm_link& link) noexcept {
 result<std::unique_ptr<port>> shm_port::open(std::string_view name,
                                              const shm_port_settings& settings,
                                              const port_options& options) {
-    shm_door door;
+    shm_listener listener;
     if (settings.listens) {
-        result<shm_door> opened = shm_door::open(name);
+        result<shm_listener> opened = shm_listener::open(name);
         if (!opened) return opened.why();
-        door = std::move(*opened);
+        listener = std::move(*opened);
     }
-    result<shm_board> board = shm_board::make();
-    if (!board) return board.why();
+    result<shm_registrations> registrations = shm_registrations::make();
+    if (!registrations) return registrations.why();
     unique_fd events(::epoll_create1(EPOLL_CLOEXEC));
     unique_fd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     if (!events || !timer)
@@ -73,21 +73,23 @@ result<std::unique_ptr<port>> shm_port::open(std::string_view name,
                        fmt::format("shm: out of file descriptors for the port (errno {}); raise "
                                    "the limit on open files (ulimit -n)",
                                    errno)};
-    return std::unique_ptr<port>(new shm_port(settings, options, std::move(door), std::move(*board),
-                                              std::move(events), std::move(timer)));
+    return std::unique_ptr<port>(new shm_port(settings, options, std::move(listener),
+                                              std::move(*registrations), std::move(events),
+                                              std::move(timer)));
 }
 
-shm_port::shm_port(const shm_port_settings& settings, const port_options& options, shm_door door,
-                   shm_board board, unique_fd events, unique_fd timer)
+shm_port::shm_port(const shm_port_settings& settings, const port_options& options,
+                   shm_listener listener, shm_registrations registrations, unique_fd events,
+                   unique_fd timer)
     : framed_port(options, facts(settings)),
       settings_(settings),
       barriers_(join_sleep_barriers()),
-      door_(std::move(door)),
-      board_(std::move(board)),
+      listener_(std::move(listener)),
+      registrations_(std::move(registrations)),
       events_(std::move(events)),
       timer_(std::move(timer)) {
     watch(timer_.get(), timer_watch_);
-    watch_door();
+    watch_listener();
 }
 
 shm_port::~shm_port() {
@@ -96,15 +98,15 @@ shm_port::~shm_port() {
 }
 
 std::string shm_port::address() const {
-    return door_.is_open() ? fmt::format("shm://{}", door_.name()) : std::string();
+    return listener_.is_open() ? fmt::format("shm://{}", listener_.name()) : std::string();
 }
 
 std::string shm_port::explain() const {
-    std::string text = door_.is_open()
+    std::string text = listener_.is_open()
                            ? fmt::format(
                                  "shm: listens as \"{}\" for processes of this user in "
                                  "this network namespace.",
-                                 door_.name())
+                                 listener_.name())
                            : std::string("shm: connects to others, and does not listen.");
     text += fmt::format(" Messages up to {} KiB are copied through a ring in shared memory.",
                         shm_whole_bytes / 1024);
@@ -183,9 +185,9 @@ std::size_t shm_port::poll_links(std::size_t budget) noexcept {
     for (std::size_t left = count; left > 0; --left) {
         if (at >= count) at = 0;
         shm_link& link = *hot_[at++];
-        if (!link.inward().ready()) continue;
+        if (!link.receiver().ready()) continue;
         link.last_turn_ = turn_;
-        moved += link.inward().take(budget - moved);
+        moved += link.receiver().take(budget - moved);
         if (moved < budget) continue;
         next_hot_ = at;  // Links not reached are first next time.
         break;
@@ -198,9 +200,9 @@ std::size_t shm_port::poll_quiet(std::size_t budget) noexcept {
     for (std::size_t i = 0; i < quiet_links_at_once && !quiet_.empty() && moved < budget; ++i) {
         if (++next_quiet_ >= quiet_.size()) next_quiet_ = 0;
         shm_link& link = *quiet_[next_quiet_];
-        if (!link.inward().ready()) continue;
+        if (!link.receiver().ready()) continue;
         heat(link);
-        moved += link.inward().take(budget - moved);
+        moved += link.receiver().take(budget - moved);
     }
     return moved;
 }
@@ -259,7 +261,7 @@ void shm_port::drain(shm_link& link) noexcept {
 void shm_port::drain_links() noexcept {
     for (std::size_t i = 0; i < draining_.size();) {
         shm_link& link = *draining_[i];
-        if (link.inward().ready()) {
+        if (link.receiver().ready()) {
             ++i;
             continue;
         }
@@ -292,24 +294,24 @@ void shm_port::lie_down() noexcept {
     short_watches_ = std::exchange(watched_, 0) < short_watch ? short_watches_ + 1 : 0;
     const bool had_fences = wants_fences_;
     wants_fences_ = wants_fences_ || short_watches_ >= watches_until_fences;
-    board_.sleep(wants_fences_);
+    registrations_.sleep(wants_fences_);
     if (barriers_ && !had_fences) sleep_barrier();  // From then on they have seen it.
 }
 
 void shm_port::go_without_fences() noexcept {
     wants_fences_ = false;
-    board_.want_no_fences();
+    registrations_.want_no_fences();
 }
 
 void shm_port::disarm() noexcept {
     armed_ = false;
-    board_.wake();
+    registrations_.wake();
     for (shm_link* link : pushing_)
         link->woke();
 }
 
 void shm_port::resume(frame_link& link) noexcept {
-    static_cast<shm_link&>(link).inward().resume();
+    static_cast<shm_link&>(link).receiver().resume();
 }
 
 void shm_port::forget(shm_link& link) noexcept {
@@ -354,11 +356,11 @@ result<shared_block> shm_port::allocate(std::size_t bytes) noexcept {
 void shm_port::region_opened(const remote_key& key, scatter segments) noexcept {
     if (segments.size() > shm_region_slot::max_segments) return;
     const std::uint64_t blocks = settings_.shares_blocks ? blocks_.names_of(segments) : 0;
-    if (settings_.cross_memory || blocks != 0) board_.publish(key, segments, blocks);
+    if (settings_.cross_memory || blocks != 0) registrations_.publish(key, segments, blocks);
 }
 
 void shm_port::region_closed(const remote_key& key) noexcept {
-    if (!board_.withdraw(key)) return;
+    if (!registrations_.withdraw(key)) return;
     for (const auto& link : links_)
         link->wait_until_region_untouched(key.region);
     if (sleepers_.empty()) return;

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "fabric/port/framed_port.hpp"
-#include "fabric/transports/shm/door.hpp"
 #include "fabric/transports/shm/link.hpp"
+#include "fabric/transports/shm/listener.hpp"
 #include "fabric/transports/shm/memory/blocks.hpp"
-#include "fabric/transports/shm/memory/board.hpp"
 #include "fabric/transports/shm/memory/cross_memory.hpp"
 #include "fabric/transports/shm/memory/lent.hpp"
+#include "fabric/transports/shm/memory/registrations.hpp"
 
 namespace amalgam::detail {
 
@@ -44,10 +44,10 @@ public:
     result<shared_block> allocate(std::size_t bytes) noexcept override;
 
     // ---- for links
-    using framed_port::begin_landing;
+    using framed_port::begin_placement;
     using framed_port::buffers;
     using framed_port::deliver;
-    using framed_port::end_landing;
+    using framed_port::end_placement;
     using framed_port::link_down;
     using framed_port::sent;
     using framed_port::unwritable;
@@ -57,7 +57,7 @@ public:
     bool uses_cross_memory() const noexcept { return settings_.cross_memory; }
     bool shares_blocks() const noexcept { return settings_.shares_blocks; }
     bool has_barriers() const noexcept { return barriers_; }
-    std::chrono::milliseconds patience() const noexcept { return options().silence_limit; }
+    std::chrono::milliseconds silence_limit() const noexcept { return options().silence_limit; }
     void push_later(shm_link&) noexcept;
     /// A refused send would be taken now: its sender must not sleep through that.
     void room_came() noexcept { room_came_ = true; }
@@ -89,8 +89,8 @@ protected:
     void region_closed(const remote_key&) noexcept override;
 
 private:
-    shm_port(const shm_port_settings&, const port_options&, shm_door, shm_board, unique_fd events,
-             unique_fd timer);
+    shm_port(const shm_port_settings&, const port_options&, shm_listener, shm_registrations,
+             unique_fd events, unique_fd timer);
 
     // port.cpp: work of every progress() call.
     void disarm() noexcept;
@@ -109,22 +109,22 @@ private:
     // port_events.cpp: events from the kernel, checked now and then.
     void look_at_events() noexcept;
     void on_event(const shm_watch&, std::uint32_t events) noexcept;
-    void on_door() noexcept;
-    void on_newcomer(shm_newcomer&) noexcept;
+    void on_connection_waiting() noexcept;
+    void on_pending(shm_pending&) noexcept;
     void on_link(shm_link&, std::uint32_t events) noexcept;
     void on_welcome(shm_link&) noexcept;
-    void welcome(shm_newcomer&, shm_received_greeting&) noexcept;
-    bool bring_up(shm_link&, unique_fd socket, const shm_stranger&,
-                  shm_received_greeting&) noexcept;
+    void welcome(shm_pending&, shm_received_hello&) noexcept;
+    bool bring_up(shm_link&, unique_fd socket, const shm_credentials&,
+                  shm_received_hello&) noexcept;
     shm_link& adopt(std::unique_ptr<shm_link>);
     void reach(shm_link&) noexcept;
     void look_at_time() noexcept;
     void set_timer() noexcept;
-    void watch_door() noexcept;
+    void watch_listener() noexcept;
     bool watch(int fd, shm_watch&) noexcept;
-    shm_greeting greeting() const noexcept;
+    shm_hello hello() const noexcept;
     /// A peer has yet to answer or greet, with a deadline.
-    bool is_expecting() const noexcept { return !reaching_.empty() || !door_.is_empty(); }
+    bool is_expecting() const noexcept { return !reaching_.empty() || !listener_.is_empty(); }
 
     const shm_port_settings settings_;
     bool barriers_;
@@ -138,7 +138,7 @@ private:
     std::uint64_t events_seen_ = 0;   // cycles() at the last query of the kernel.
     std::vector<shm_link*> hot_;      // Polled in every turn.
     std::vector<shm_link*> quiet_;    // A few of them are polled per turn.
-    std::vector<shm_link*> pushing_;  // With outward work.
+    std::vector<shm_link*> pushing_;  // With queued output.
     std::vector<shm_link*> draining_;
     std::size_t next_hot_ = 0;
     std::size_t next_quiet_ = 0;
@@ -151,15 +151,15 @@ private:
     status denied_why_;
     std::size_t blocks_denied_ = 0;  // The same, for mapping the peer's blocks.
     status blocks_denied_why_;
-    shm_door door_;
-    shm_board board_;
-    shm_block_table blocks_{board_};
+    shm_listener listener_;
+    shm_registrations registrations_;
+    shm_block_table blocks_{registrations_};
     shm_own_probe probe_{incarnation()};
     unique_fd events_;
     unique_fd timer_;
-    shm_watch door_watch_{shm_watch::kind::door};
+    shm_watch door_watch_{shm_watch::kind::listener};
     shm_watch timer_watch_{shm_watch::kind::timer};
-    bool door_watched_ = false;
+    bool listener_watched_ = false;
     bool timer_set_ = false;
 };
 

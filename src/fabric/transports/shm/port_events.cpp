@@ -44,13 +44,13 @@ void shm_port::unwatch(shm_link& link) noexcept {
         if (*fd) ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);
 }
 
-void shm_port::watch_door() noexcept {
-    const bool wanted = door_.is_open() && !door_.is_crowded();
-    if (std::exchange(door_watched_, wanted) == wanted) return;
+void shm_port::watch_listener() noexcept {
+    const bool wanted = listener_.is_open() && !listener_.is_crowded();
+    if (std::exchange(listener_watched_, wanted) == wanted) return;
     if (wanted)
-        watch(door_.fd(), door_watch_);
+        watch(listener_.fd(), door_watch_);
     else
-        ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, door_.fd(), nullptr);
+        ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, listener_.fd(), nullptr);
 }
 
 void shm_port::look_at_events() noexcept {
@@ -61,7 +61,7 @@ void shm_port::look_at_events() noexcept {
                  events[static_cast<std::size_t>(i)].events);
     // After the events, because it drops pending connections that an event may refer to.
     if (is_expecting() || timer_set_) look_at_time();
-    watch_door();
+    watch_listener();
     cool_links();
     for (shm_link* link : hot_)
         link->drop_freed_blocks();
@@ -71,10 +71,10 @@ void shm_port::look_at_events() noexcept {
 
 void shm_port::on_event(const shm_watch& what, std::uint32_t events) noexcept {
     switch (what.what) {
-        case shm_watch::kind::door:
-            return on_door();
-        case shm_watch::kind::newcomer:
-            return on_newcomer(*static_cast<shm_newcomer*>(what.owner));
+        case shm_watch::kind::listener:
+            return on_connection_waiting();
+        case shm_watch::kind::pending:
+            return on_pending(*static_cast<shm_pending*>(what.owner));
         case shm_watch::kind::link:
             return on_link(*static_cast<shm_link*>(what.owner), events);
         case shm_watch::kind::process:
@@ -87,30 +87,30 @@ void shm_port::on_event(const shm_watch& what, std::uint32_t events) noexcept {
     }
 }
 
-shm_greeting shm_port::greeting() const noexcept {
-    shm_greeting say;
-    say.flags = barriers_ ? shm_greeting::joined_barriers : 0;
+shm_hello shm_port::hello() const noexcept {
+    shm_hello say;
+    say.flags = barriers_ ? shm_hello::joined_barriers : 0;
     say.incarnation = incarnation();
     say.probe = probe_.address();
-    say.set_name(door_.name());
+    say.set_name(listener_.name());
     return say;
 }
 
 // ---- accepting
 
-void shm_port::on_door() noexcept {
-    const clock::time_point patience = time().now() + options().silence_limit;
-    while (shm_newcomer* came = door_.let_in(patience)) {
+void shm_port::on_connection_waiting() noexcept {
+    const clock::time_point deadline = time().now() + options().silence_limit;
+    while (shm_pending* came = listener_.accept(deadline)) {
         if (watch(came->socket.get(), came->watch))
-            on_newcomer(*came);  // Connectors greet at once.
+            on_pending(*came);  // Connectors greet at once.
         else
-            door_.dismiss(*came);
+            listener_.remove(*came);
     }
 }
 
-void shm_port::on_newcomer(shm_newcomer& who) noexcept {
-    shm_received_greeting heard;
-    switch (receive_greeting(who.socket.get(), /*with_pair=*/true, heard)) {
+void shm_port::on_pending(shm_pending& who) noexcept {
+    shm_received_hello heard;
+    switch (receive_hello(who.socket.get(), /*with_pair=*/true, heard)) {
         case shm_hearing::nothing_yet:
             return;
         case shm_hearing::heard:
@@ -118,19 +118,19 @@ void shm_port::on_newcomer(shm_newcomer& who) noexcept {
             break;
         case shm_hearing::nonsense:
             log(log_level::warn, "shm", "refused a connection that does not speak the shm protocol",
-                {{"port", door_.name()}, {"pid", who.who.pid}});
+                {{"port", listener_.name()}, {"pid", who.who.pid}});
             break;
         case shm_hearing::ended:
             break;
     }
-    door_.dismiss(who);
+    listener_.remove(who);
 }
 
-void shm_port::welcome(shm_newcomer& who, shm_received_greeting& heard) noexcept try {
-    shm_greeting answer = greeting();
+void shm_port::welcome(shm_pending& who, shm_received_hello& heard) noexcept try {
+    shm_hello answer = hello();
     if (heard.said.version != shm_version) {
         answer.refused = static_cast<std::uint32_t>(errc::mismatch);
-        send_greeting(who.socket.get(), answer, -1, -1);
+        send_hello(who.socket.get(), answer, -1, -1);
         return;
     }
     result<shm_pair> pair =
@@ -138,7 +138,7 @@ void shm_port::welcome(shm_newcomer& who, shm_received_greeting& heard) noexcept
                       {heard.said.origin_to_acceptor, heard.said.origin_to_connector});
     if (!pair) {
         answer.refused = static_cast<std::uint32_t>(errc::no_memory);
-        send_greeting(who.socket.get(), answer, -1, -1);
+        send_hello(who.socket.get(), answer, -1, -1);
         return;
     }
     const std::string name(heard.said.listens_at());
@@ -147,7 +147,7 @@ void shm_port::welcome(shm_newcomer& who, shm_received_greeting& heard) noexcept
     shm_link& link = adopt(std::make_unique<shm_link>(*this, name, std::move(*pair)));
     const int socket = who.socket.get();
     if (bring_up(link, std::move(who.socket), who.who, heard) &&
-        send_greeting(socket, answer, -1, board_.fd()) && accepted(link, std::move(address)))
+        send_hello(socket, answer, -1, registrations_.fd()) && accepted(link, std::move(address)))
         return;
     link.shut();
     release(link);
@@ -167,7 +167,7 @@ result<frame_link*> shm_port::connect(std::string_view address) noexcept try {
     shm_link& link = adopt(std::make_unique<shm_link>(*this, name, std::move(*pair)));
     link.pair_memory_ = std::move(*memory);
     link.origins_ = origins;
-    link.patience_ = time().now() + options().silence_limit;
+    link.answer_deadline_ = time().now() + options().silence_limit;
     reaching_.push_back(&link);
     has_more_ = true;
     return static_cast<frame_link*>(&link);
@@ -184,10 +184,10 @@ void shm_port::reach(shm_link& link) noexcept {
         return;
     }
     if (!who_is(socket.get()).same_user) return link.fail({errc::unreachable, EPERM});
-    shm_greeting say = greeting();
+    shm_hello say = hello();
     say.origin_to_acceptor = link.origins_.to_acceptor;
     say.origin_to_connector = link.origins_.to_connector;
-    if (!send_greeting(socket.get(), say, link.pair_memory_.get(), board_.fd()) ||
+    if (!send_hello(socket.get(), say, link.pair_memory_.get(), registrations_.fd()) ||
         !watch(socket.get(), link.socket_watch_))
         return link.fail({errc::unreachable, errno});
     link.pair_memory_.reset();
@@ -204,8 +204,8 @@ void shm_port::on_link(shm_link& link, std::uint32_t events) noexcept {
 }
 
 void shm_port::on_welcome(shm_link& link) noexcept {
-    shm_received_greeting heard;
-    switch (receive_greeting(link.socket_.get(), /*with_pair=*/false, heard)) {
+    shm_received_hello heard;
+    switch (receive_hello(link.socket_.get(), /*with_pair=*/false, heard)) {
         case shm_hearing::nothing_yet:
             return;
         case shm_hearing::ended:
@@ -220,13 +220,13 @@ void shm_port::on_welcome(shm_link& link) noexcept {
             {{"port", link.name()}, {"its version", heard.said.version}, {"ours", shm_version}});
         return link.fail({errc::unreachable, EPROTO});
     }
-    const shm_stranger who = who_is(link.socket_.get());
+    const shm_credentials who = who_is(link.socket_.get());
     if (!bring_up(link, std::move(link.socket_), who, heard)) link.fail({errc::unreachable, errno});
     // look_at_time() follows and removes it from reaching_.
 }
 
-bool shm_port::bring_up(shm_link& link, unique_fd socket, const shm_stranger& who,
-                        shm_received_greeting& heard) noexcept {
+bool shm_port::bring_up(shm_link& link, unique_fd socket, const shm_credentials& who,
+                        shm_received_hello& heard) noexcept {
     if (!link.come_up(std::move(socket), who, heard) ||
         !watch(link.socket_.get(), link.socket_watch_))
         return false;
@@ -249,11 +249,12 @@ shm_link& shm_port::adopt(std::unique_ptr<shm_link> link) {
 
 void shm_port::look_at_time() noexcept {
     const clock::time_point now = time().now();
-    door_.dismiss_late(now);
+    listener_.drop_expired(now);
     for (std::size_t i = 0; i < reaching_.size();) {
         shm_link& link = *reaching_[i];
         if (link.is_reaching() && !link.socket_) reach(link);
-        if (link.is_reaching() && link.patience_ <= now) link.fail({errc::unreachable, ETIMEDOUT});
+        if (link.is_reaching() && link.answer_deadline_ <= now)
+            link.fail({errc::unreachable, ETIMEDOUT});
         if (link.is_reaching()) {
             ++i;
             continue;

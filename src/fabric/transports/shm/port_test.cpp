@@ -93,7 +93,7 @@ TEST(shm_port, one_that_sleeps_after_every_few_frames_leaves_the_barriers_to_its
     shm_raw_peer peer(here.end().address());
     greet(peer, here);
     const auto sleeping = [&] {
-        return peer.board().sleeping().load() % shm_board_layout::a_sleep;
+        return peer.registrations().sleeping().load() % shm_registrations_layout::a_sleep;
     };
     const std::vector<std::byte> bytes(8);
     std::size_t sent = 0;
@@ -110,18 +110,18 @@ TEST(shm_port, one_that_sleeps_after_every_few_frames_leaves_the_barriers_to_its
     };
     send(1);
     fall_asleep();
-    EXPECT_EQ(sleeping(), shm_board_layout::asleep);
+    EXPECT_EQ(sleeping(), shm_registrations_layout::asleep);
     for (int i = 0; i < 20; ++i) {
         send(1);
         fall_asleep();
     }
-    EXPECT_EQ(sleeping(), shm_board_layout::asleep | shm_board_layout::fences);
+    EXPECT_EQ(sleeping(), shm_registrations_layout::asleep | shm_registrations_layout::fences);
     send(1);
-    EXPECT_EQ(sleeping(), shm_board_layout::fences);
+    EXPECT_EQ(sleeping(), shm_registrations_layout::fences);
     send(2000);
     EXPECT_EQ(sleeping(), 0u);
     fall_asleep();
-    EXPECT_EQ(sleeping(), shm_board_layout::asleep);
+    EXPECT_EQ(sleeping(), shm_registrations_layout::asleep);
 }
 
 TEST(shm_port, who_connects_and_says_nothing_is_sent_away_in_time) {
@@ -144,7 +144,7 @@ TEST(shm_port, crowd_in_the_door_keeps_no_honest_caller_out_for_ever) {
     shm_test_port here("shm://", impatient);
     std::vector<unique_fd> crowd;
     const std::string name = here.end().address().substr(6);
-    for (std::size_t i = 0; i < shm_door::max_newcomers + 50; ++i) {
+    for (std::size_t i = 0; i < shm_listener::max_pending + 50; ++i) {
         crowd.push_back(connect_to(name));
         here.progress();
     }
@@ -158,7 +158,7 @@ TEST(shm_port, peer_that_tries_its_memory_late_writes_where_nobody_else_does) {
     std::optional<shm_test_port> port(std::in_place, "shm://");
     shm_raw_peer peer(port->end().address());
     greet(peer, *port);
-    const shm_greeting said = peer.answer();
+    const shm_hello said = peer.answer();
     if (is_refusal_of_kernel(try_cross_memory(::getpid(), said.probe, said.incarnation))) {
         GTEST_SKIP() << "the kernel refuses cross-memory attach here";
     }
@@ -171,7 +171,7 @@ TEST(shm_port, peer_that_tries_its_memory_late_writes_where_nobody_else_does) {
     EXPECT_EQ(next.address(), said.probe) << "what was written to is not kept for that";
 }
 
-TEST(shm_port, region_of_more_segments_than_the_board_shows_is_served_by_frames) {
+TEST(shm_port, region_of_more_segments_than_the_table_shows_is_served_by_frames) {
     shm_test_port owner("shm://"), caller("shm://");
     std::vector<std::byte> memory(1000);
     std::vector<mutable_bytes> segments;
@@ -201,13 +201,15 @@ TEST(shm_port, region_is_not_given_back_while_a_peer_copies) {
     std::vector<std::byte> memory(64);
     region target = here.end().open_region(memory, access::read_write).value();
     const remote_key key = target.key();
-    ASSERT_EQ(peer.board().find(key, 0, 64, access::write).what, shm_found_region::kind::open);
+    ASSERT_EQ(peer.registrations().find(key, 0, 64, access::write).what,
+              shm_found_region::kind::open);
     peer.words().touched.store(shm_touched::region(key.region, true));
     peer.words().touching.fetch_add(1);
     std::atomic<bool> copied{false};
     std::thread copier([&] {
         // Only after the owner has begun to close it.
-        while (peer.board().find(key, 0, 64, access::write).what == shm_found_region::kind::open)
+        while (peer.registrations().find(key, 0, 64, access::write).what ==
+               shm_found_region::kind::open)
             std::this_thread::yield();
         copied = true;
         peer.words().touching.fetch_add(1);
@@ -218,8 +220,8 @@ TEST(shm_port, region_is_not_given_back_while_a_peer_copies) {
 }
 
 TEST(shm_port, large_message_survives_that_its_region_closes_while_it_is_on_offer) {
-    // Ten segments: too many for the board, so the get is answered with frames, and large ones are
-    // offered from the region's own memory.
+    // Ten segments: too many for the registrations, so the get is answered with frames, and large
+    // ones are offered from the region's own memory.
     constexpr std::size_t bytes = std::size_t{8} << 20;
     for (int after = 0; after < 12; ++after) {
         shm_test_port owner("shm://"), caller("shm://");

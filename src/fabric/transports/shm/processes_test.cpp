@@ -283,9 +283,9 @@ TEST(shm_processes, port_past_the_limit_of_file_sizes_is_refused_with_a_sentence
 }
 
 TEST(shm_processes, connection_past_the_limit_of_file_sizes_is_refused_with_a_sentence) {
-    static_assert(shm_board_layout::bytes < shm_pair_layout::bytes);
+    static_assert(shm_registrations_layout::bytes < shm_pair_layout::bytes);
     child_process limited([](channel&) {
-        limit_file_sizes(shm_board_layout::bytes);
+        limit_file_sizes(shm_registrations_layout::bytes);
         shm_test_port one("shm://"), other("shm://");
         const auto refused = one.end().lookup(other.end().address());
         EXPECT_EQ(refused.code(), errc::no_memory);

@@ -62,18 +62,18 @@ void offer(shm_raw_peer& peer, Spoil&& spoil) {
 
 shm_raw_peer::shm_raw_peer(std::string_view address)
     : pair_memory_(make_shm_memory(shm_pair_layout::bytes).value().release()),
-      board_memory_(make_shm_memory(shm_board_layout::bytes).value().release()),
+      registrations_memory_(make_shm_memory(shm_registrations_layout::bytes).value().release()),
       origins_{random_u64(), random_u64()},
       pair_(shm_pair::map(pair_memory_.get(), shm_pair::side::connector, origins_).value()),
-      writer_(pair_.outward()),
-      reader_(pair_.inward()) {
+      writer_(pair_.sender()),
+      reader_(pair_.receiver()) {
     const std::string name = uri::parse(address).name;
     while (!socket_)  // The backlog may be full.
         socket_ = connect_to(name);
 }
 
-shm_greeting shm_raw_peer::proper() const {
-    shm_greeting say;
+shm_hello shm_raw_peer::proper() const {
+    shm_hello say;
     say.incarnation = probe_.token();
     say.probe = probe_.address();
     say.origin_to_acceptor = origins_.to_acceptor;
@@ -81,8 +81,8 @@ shm_greeting shm_raw_peer::proper() const {
     return say;
 }
 
-void shm_raw_peer::say(const shm_greeting& greeting, int pair, int board) {
-    check(send_greeting(socket_.get(), greeting, pair, board), "send a greeting");
+void shm_raw_peer::say(const shm_hello& hello, int pair, int registrations) {
+    check(send_hello(socket_.get(), hello, pair, registrations), "send a hello");
 }
 
 void shm_raw_peer::send_bytes(std::string_view bytes) {
@@ -90,14 +90,13 @@ void shm_raw_peer::send_bytes(std::string_view bytes) {
 }
 
 void shm_raw_peer::greet() {
-    say(proper(), pair_memory_.get(), board_memory_.get());
-    shm_received_greeting answer;
+    say(proper(), pair_memory_.get(), registrations_memory_.get());
+    shm_received_hello answer;
     wait_for(socket_.get(), POLLIN);
-    check(receive_greeting(socket_.get(), false, answer) == shm_hearing::heard,
-          "receive an answer");
+    check(receive_hello(socket_.get(), false, answer) == shm_hearing::heard, "receive an answer");
     answer_ = answer.said;
-    board_ = shm_board_view(
-        shm_mapping::of(answer.board.get(), 0, shm_board_layout::bytes, /*writable=*/false));
+    registrations_ = shm_registrations_view(shm_mapping::of(
+        answer.registrations.get(), 0, shm_registrations_layout::bytes, /*writable=*/false));
 }
 
 bool shm_raw_peer::try_write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
@@ -145,7 +144,7 @@ void shm_raw_peer::wait_until_dropped() {
 void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
     seeded_random dice(seed);
     shm_raw_peer peer(address);
-    // The first kinds replace the greeting, the others follow one.
+    // The first kinds replace the hello, the others follow one.
     const std::uint64_t kind = seed % 20;
     if (kind >= 5) peer.greet();
     const std::vector<std::byte> bytes = noise(dice, 1 + dice.below(2000));
@@ -155,7 +154,7 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
             peer.send_bytes(text_of(bytes));
             break;
         case 1: {
-            shm_greeting other = peer.proper();
+            shm_hello other = peer.proper();
             other.version = static_cast<std::uint32_t>(dice()) | 2;
             peer.say(other, -1, -1);
             break;

@@ -7,9 +7,9 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
-#include "fabric/transports/shm/greeting.hpp"
-#include "fabric/transports/shm/memory/board.hpp"
+#include "fabric/transports/shm/hello.hpp"
 #include "fabric/transports/shm/memory/cross_memory.hpp"
+#include "fabric/transports/shm/memory/registrations.hpp"
 #include "fabric/transports/shm/pair.hpp"
 
 namespace amalgam::detail {
@@ -24,14 +24,14 @@ public:
     int socket() const noexcept { return socket_.get(); }
     /// Completes a correct handshake.
     void greet();
-    /// Sends the greeting with these descriptors.
-    void say(const shm_greeting& greeting, int pair, int board);
+    /// Sends the hello with these descriptors.
+    void say(const shm_hello& hello, int pair, int registrations);
     void send_bytes(std::string_view bytes);
 
-    /// A correct greeting.
-    shm_greeting proper() const;
+    /// A correct hello.
+    shm_hello proper() const;
     int pair_memory() const noexcept { return pair_memory_.get(); }
-    int board_memory() const noexcept { return board_memory_.get(); }
+    int registrations_memory() const noexcept { return registrations_memory_.get(); }
 
     /// Appends a record as given, waiting for room. Writes nothing if the far side has ended the
     /// connection, as there may never be room again. Precondition: greet().
@@ -48,21 +48,21 @@ public:
     const shm_side& words_of_port() const noexcept { return pair_.theirs(); }
     /// Whether the port has written a record to us.
     bool has_record() const noexcept { return reader_.ready(); }
-    const std::byte* tray() const noexcept { return pair_.inward_tray(); }
-    /// The port's greeting. Precondition: greet().
-    const shm_greeting& answer() const noexcept { return answer_; }
-    /// The port's board. Precondition: greet().
-    const shm_board_view& board() const noexcept { return board_; }
+    const std::byte* bounce_buffer() const noexcept { return pair_.bounce_in(); }
+    /// The port's hello. Precondition: greet().
+    const shm_hello& answer() const noexcept { return answer_; }
+    /// The port's registrations. Precondition: greet().
+    const shm_registrations_view& registrations() const noexcept { return registrations_; }
 
     /// Returns once the far side has ended the connection.
     void wait_until_dropped();
 
 private:
     shm_own_probe probe_{random_nonzero_u64()};
-    shm_greeting answer_;
-    shm_board_view board_;
+    shm_hello answer_;
+    shm_registrations_view registrations_;
     unique_fd socket_;
-    unique_fd pair_memory_, board_memory_;
+    unique_fd pair_memory_, registrations_memory_;
     shm_pair::origins origins_;
     shm_pair pair_;
     shm_ring_writer writer_;

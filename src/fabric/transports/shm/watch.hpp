@@ -6,10 +6,10 @@ namespace amalgam::detail {
 
 /// Owner of a descriptor in a port's epoll set.
 struct shm_watch {
-    enum class kind : std::uint8_t { door, newcomer, link, process, timer };
+    enum class kind : std::uint8_t { listener, pending, link, process, timer };
 
     kind what;
-    void* owner = nullptr;  ///< The shm_newcomer or shm_link.
+    void* owner = nullptr;  ///< The shm_pending or shm_link.
 };
 
 }  // namespace amalgam::detail

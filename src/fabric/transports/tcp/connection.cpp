@@ -148,20 +148,20 @@ std::chrono::milliseconds connection::idle_for() const noexcept {
     return std::chrono::milliseconds(std::min(info.tcpi_last_data_recv, info.tcpi_last_data_sent));
 }
 
-verdict connection::on_frame(const frame_header& header, const_bytes payload) noexcept {
+delivery connection::on_frame(const frame_header& header, const_bytes payload) noexcept {
     return home_.deliver(*this, header, payload);
 }
 
-landing* connection::on_large(const frame_header& header, const_bytes prefix) noexcept {
-    return home_.begin_landing(*this, header, prefix);
+placement* connection::on_large(const frame_header& header, const_bytes prefix) noexcept {
+    return home_.begin_placement(*this, header, prefix);
 }
 
-verdict connection::on_large_end() noexcept {
-    return home_.end_landing(*this);
+delivery connection::on_large_end() noexcept {
+    return home_.end_placement(*this);
 }
 
 bool connection::on_large_full() noexcept {
-    return home_.extend_landing(*this);
+    return home_.extend_placement(*this);
 }
 
 void connection::go_on() noexcept {

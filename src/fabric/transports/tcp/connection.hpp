@@ -94,9 +94,9 @@ private:
 
     enum class phase : std::uint8_t { entering, up, broken, over };
 
-    verdict on_frame(const frame_header&, const_bytes payload) noexcept override;
-    landing* on_large(const frame_header&, const_bytes prefix) noexcept override;
-    verdict on_large_end() noexcept override;
+    delivery on_frame(const frame_header&, const_bytes payload) noexcept override;
+    placement* on_large(const frame_header&, const_bytes prefix) noexcept override;
+    delivery on_large_end() noexcept override;
     bool on_large_full() noexcept override;
 
     bool can_read() const noexcept { return phase_ == phase::up || phase_ == phase::broken; }

@@ -8,11 +8,12 @@
 namespace amalgam::detail {
 namespace {
 
-// After a landing this large, in the same call or the next, leave room only for a header: the next
-// frame in such a stream is probably large too, and must not be copied through the receive buffer.
+// After a placement this large, in the same call or the next, leave room only for a header: the
+// next frame in such a stream is probably large too, and must not be copied through the receive
+// buffer.
 constexpr std::size_t long_landing_bytes = std::size_t{32} << 10;
 constexpr std::size_t short_room_bytes = 4096;
-// A landing so scattered that one call would read less than this is filled by copying.
+// A placement so scattered that one call would read less than this is filled by copying.
 constexpr std::size_t worth_a_call_bytes = 8192;
 
 bool known(frame_kind kind) noexcept {
@@ -40,7 +41,7 @@ std::size_t frame_reader::direct_places(std::span<iovec, max_places> into,
                                         receive_memory& memory) noexcept {
     std::size_t count = 0;
     std::size_t covered = 0;
-    const scatter all = landing_->into;
+    const scatter all = placement_->into;
     for (segment_cursor at = cursor_;
          covered < shown_left_ && count < max_places - 1 && at.index < all.size();
          at = {at.index + 1, 0}) {
@@ -61,8 +62,8 @@ std::size_t frame_reader::direct_places(std::span<iovec, max_places> into,
 std::size_t frame_reader::places(std::span<iovec, max_places> into,
                                  receive_memory& memory) noexcept {
     route_ = route::none;
-    if (landing_ != nullptr) {
-        std::size_t count = landing_->discard ? 0 : direct_places(into, memory);
+    if (placement_ != nullptr) {
+        std::size_t count = placement_->discard ? 0 : direct_places(into, memory);
         route_ = count != 0 ? route::direct : route::staged;
         if (count != 0) return count;
     }
@@ -79,26 +80,26 @@ bool frame_reader::landed(std::size_t bytes, frame_handler& to) noexcept {
     if (shown_left_ > 0 || large_left_ == 0) return true;
     if (!to.on_large_full()) return false;
     cursor_ = {};
-    shown_left_ = total_bytes(scatter(landing_->into));
+    shown_left_ = total_bytes(scatter(placement_->into));
     return true;
 }
 
 bool frame_reader::took_of_large(std::size_t bytes, frame_handler& to) noexcept {
     const std::size_t ours = std::min(bytes, large_left_);
     if (route_ == route::direct) {
-        walk(scatter(landing_->into), cursor_, ours, [](mutable_bytes) {});
+        walk(scatter(placement_->into), cursor_, ours, [](mutable_bytes) {});
         end_ = bytes - ours;
         return landed(ours, to);
     }
     begin_ = ours;
     end_ = bytes;
-    if (landing_->discard) {
+    if (placement_->discard) {
         large_left_ -= ours;
         return true;
     }
     for (std::size_t done = 0; done < ours;) {
         const std::size_t some = std::min(ours - done, shown_left_);
-        copy_in(landing_->into, cursor_, const_bytes(in_.data() + done, some));
+        copy_in(placement_->into, cursor_, const_bytes(in_.data() + done, some));
         done += some;
         if (!landed(some, to)) return false;
     }
@@ -107,7 +108,7 @@ bool frame_reader::took_of_large(std::size_t bytes, frame_handler& to) noexcept 
 
 frame_reader::state frame_reader::took(std::size_t bytes, std::size_t& budget, frame_handler& to,
                                        receive_memory& memory) noexcept {
-    if (landing_ == nullptr) {
+    if (placement_ == nullptr) {
         if (bytes > 0) after_long_ = false;
         end_ += bytes;
         return go_on(budget, to, memory);
@@ -117,16 +118,16 @@ frame_reader::state frame_reader::took(std::size_t bytes, std::size_t& budget, f
         settle(memory);
         return state::hungry;
     }
-    landing_ = nullptr;
+    placement_ = nullptr;
     budget -= std::min<std::size_t>(budget, 1);
     switch (to.on_large_end()) {
-        case verdict::taken:
+        case delivery::taken:
             return go_on(budget, to, memory);
-        case verdict::pause:
+        case delivery::pause:
             return state::paused;
-        case verdict::malformed:
+        case delivery::malformed:
             return state::malformed;
-        case verdict::gone:
+        case delivery::gone:
             break;
     }
     return state::gone;
@@ -143,10 +144,11 @@ frame_reader::state frame_reader::go_on(std::size_t& budget, frame_handler& to,
                                   std::min<std::size_t>(held, header.bytes));
         if (payload.size() < header.bytes) {
             if (header.bytes < landing_bytes || payload.size() < 64) break;
-            landing_ = to.on_large(header, payload);
-            if (landing_ == nullptr) return state::malformed;
+            placement_ = to.on_large(header, payload);
+            if (placement_ == nullptr) return state::malformed;
             large_left_ = header.bytes - payload.size();
-            shown_left_ = landing_->discard ? large_left_ : total_bytes(scatter(landing_->into));
+            shown_left_ =
+                placement_->discard ? large_left_ : total_bytes(scatter(placement_->into));
             after_long_ = large_left_ >= long_landing_bytes;
             cursor_ = {};
             begin_ = end_;
@@ -156,13 +158,13 @@ frame_reader::state frame_reader::go_on(std::size_t& budget, frame_handler& to,
         --budget;
         begin_ += sizeof(frame_header) + header.bytes;
         switch (to.on_frame(header, payload)) {
-            case verdict::taken:
+            case delivery::taken:
                 break;
-            case verdict::pause:
+            case delivery::pause:
                 return state::paused;
-            case verdict::malformed:
+            case delivery::malformed:
                 return state::malformed;
-            case verdict::gone:
+            case delivery::gone:
                 return state::gone;
         }
     }

@@ -16,11 +16,11 @@ namespace amalgam::detail {
 /// Receives what a frame_reader finds.
 class frame_handler {
 public:
-    virtual verdict on_frame(const frame_header&, const_bytes payload) noexcept = 0;
-    /// As framed_port::begin_landing() and end_landing().
-    virtual landing* on_large(const frame_header&, const_bytes prefix) noexcept = 0;
-    virtual verdict on_large_end() noexcept = 0;
-    /// As framed_port::extend_landing(): the landing is full, but its frame continues.
+    virtual delivery on_frame(const frame_header&, const_bytes payload) noexcept = 0;
+    /// As framed_port::begin_placement() and end_placement().
+    virtual placement* on_large(const frame_header&, const_bytes prefix) noexcept = 0;
+    virtual delivery on_large_end() noexcept = 0;
+    /// As framed_port::extend_placement(): the placement is full, but its frame continues.
     virtual bool on_large_full() noexcept = 0;
 
 protected:
@@ -49,7 +49,7 @@ private:
 ///
 /// The caller reads bytes into places(), then reports their number to took(). Frames that are whole
 /// in the receive buffer are delivered in place. A large incomplete frame is read directly into its
-/// landing, with a little room after it so that the next frame arrives with the same call.
+/// placement, with a little room after it so that the next frame arrives with the same call.
 ///
 /// Owner:   between calls it holds at most the start of a small frame, unless it was stopped.
 /// Threads: the port's thread.
@@ -72,10 +72,10 @@ public:
         : max_frame_bytes_(max_frame_bytes) {}
 
     /// A large frame is being read directly to its destination.
-    bool is_landing() const noexcept { return landing_ != nullptr && !landing_->discard; }
+    bool is_landing() const noexcept { return placement_ != nullptr && !placement_->discard; }
 
     /// Part of a frame has arrived. Precondition: the state is hungry.
-    bool is_within_frame() const noexcept { return landing_ != nullptr || end_ != begin_; }
+    bool is_within_frame() const noexcept { return placement_ != nullptr || end_ != begin_; }
 
     /// Where to put the next bytes of the stream: fills the front of `into` and returns the number
     /// of entries; 0: out of memory. Precondition: the state is hungry.
@@ -97,15 +97,15 @@ private:
     bool landed(std::size_t bytes, frame_handler& to) noexcept;
 
     std::uint32_t max_frame_bytes_;
-    route route_ = route::none;  ///< How the open landing is being filled.
+    route route_ = route::none;  ///< How the open placement is being filled.
     buffer in_;                  ///< Unparsed bytes are [begin_, end_).
     std::size_t begin_ = 0;
     std::size_t end_ = 0;
-    landing* landing_ = nullptr;
+    placement* placement_ = nullptr;
     std::size_t large_left_ = 0;  ///< Bytes of the large frame not received yet.
-    std::size_t shown_left_ = 0;  ///< Of these, those for which the landing has room so far.
-    bool after_long_ = false;     ///< Nothing has arrived since a long landing.
-    segment_cursor cursor_;       ///< In the landing.
+    std::size_t shown_left_ = 0;  ///< Of these, those for which the placement has room so far.
+    bool after_long_ = false;     ///< Nothing has arrived since a long placement.
+    segment_cursor cursor_;       ///< In the placement.
 };
 
 }  // namespace amalgam::detail

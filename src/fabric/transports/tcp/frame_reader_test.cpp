@@ -45,15 +45,15 @@ void append(std::vector<std::byte>& stream, const frame& one) {
 /// Receives what a reader finds; large frames in pieces of random lengths.
 class recorder final : public frame_handler {
 public:
-    verdict on_frame(const frame_header& header, const_bytes payload) noexcept override {
+    delivery on_frame(const frame_header& header, const_bytes payload) noexcept override {
         EXPECT_EQ(header.bytes, payload.size());
         found.push_back({header.kind, header.tag, {payload.begin(), payload.end()}});
         return next_verdict();
     }
-    landing* on_large(const frame_header& header, const_bytes prefix) noexcept override {
+    placement* on_large(const frame_header& header, const_bytes prefix) noexcept override {
         EXPECT_GE(prefix.size(), 64u);
         EXPECT_LT(prefix.size(), header.bytes);
-        ++landings;
+        ++placements;
         if (refuse_large) return nullptr;
         large = {header.kind, header.tag, std::vector<std::byte>(header.bytes)};
         std::memcpy(large.payload.data(), prefix.data(), prefix.size());
@@ -68,10 +68,10 @@ public:
         return &open;
     }
     bool on_large_full() noexcept override {
-        ADD_FAILURE() << "the landing had room for all";
+        ADD_FAILURE() << "the placement had room for all";
         return false;
     }
-    verdict on_large_end() noexcept override {
+    delivery on_large_end() noexcept override {
         if (!open.discard) found.push_back(std::move(large));
         return next_verdict();
     }
@@ -79,16 +79,16 @@ public:
     std::vector<frame> found;
     frame large;
     std::vector<mutable_bytes> segments;
-    landing open;
+    placement open;
     seeded_random dice{1};
     std::size_t largest_segment = 100'000;
-    std::size_t landings = 0;
+    std::size_t placements = 0;
     bool refuse_large = false;
     double pause_chance = 0;
-    verdict answer = verdict::taken;
+    delivery answer = delivery::taken;
 
 private:
-    verdict next_verdict() { return dice.chance(pause_chance) ? verdict::pause : answer; }
+    delivery next_verdict() { return dice.chance(pause_chance) ? delivery::pause : answer; }
 };
 
 /// A reader and everything it needs.
@@ -131,7 +131,7 @@ TEST_F(frame_reading, byte_by_byte_gives_every_frame) {
         append(stream, sent.emplace_back(frame_of(bytes, sent.size())));
     EXPECT_EQ(feed_all(stream, 1), state::hungry);
     EXPECT_EQ(to.found, sent);
-    EXPECT_EQ(to.landings, 2u);
+    EXPECT_EQ(to.placements, 2u);
 }
 
 TEST_F(frame_reading, a_cut_at_any_place_changes_nothing) {
@@ -154,7 +154,7 @@ TEST_F(frame_reading, what_comes_whole_needs_no_landing) {
         append(stream, frame_of(10'000, i));
     EXPECT_EQ(feed_all(stream, stream.size()), state::hungry);
     EXPECT_EQ(to.found.size(), 10u);
-    EXPECT_EQ(to.landings, 0u);
+    EXPECT_EQ(to.placements, 0u);
 }
 
 TEST_F(frame_reading, an_idle_reader_holds_no_receive_buffer) {
@@ -194,7 +194,7 @@ TEST_F(frame_reading, after_a_long_landing_the_next_frame_is_not_read_through_th
     const_bytes rest(second);
     std::size_t budget = 10;
     ASSERT_EQ(feed(rest, rest.size(), budget), state::hungry);
-    EXPECT_EQ(to.landings, 2u);
+    EXPECT_EQ(to.placements, 2u);
     EXPECT_GE(rest.size(), 190'000u) << "so much stays to be read where it belongs";
     ASSERT_EQ(feed_all(rest, rest.size()), state::hungry);
     EXPECT_EQ(to.found.size(), 2u);
@@ -230,7 +230,7 @@ TEST_F(frame_reading, a_landing_of_tiny_segments_is_filled_as_well) {
         append(stream, sent.emplace_back(frame_of(60'000, i)));
     EXPECT_EQ(feed_all(stream, 10'000), state::hungry);
     EXPECT_EQ(to.found, sent);
-    EXPECT_EQ(to.landings, 3u);
+    EXPECT_EQ(to.placements, 3u);
 }
 
 TEST_F(frame_reading, unknown_kinds_and_absurd_lengths_are_malformed) {
@@ -252,9 +252,9 @@ TEST_F(frame_reading, unknown_kinds_and_absurd_lengths_are_malformed) {
 TEST_F(frame_reading, the_handlers_refusal_is_passed_on) {
     std::vector<std::byte> small;
     append(small, frame_of(8, 1));
-    to.answer = verdict::malformed;
+    to.answer = delivery::malformed;
     EXPECT_EQ(feed_all(small, 64), state::malformed);
-    to.answer = verdict::gone;
+    to.answer = delivery::gone;
     EXPECT_EQ(feed_all(small, 64), state::gone);
     std::vector<std::byte> large;
     append(large, frame_of(8000, 1));

@@ -22,7 +22,7 @@ handshake::handshake(const handshake_setting& setting, event_source& source, std
                      unique_fd accepted)
     : handshake(setting, source, std::move(target)) {
     accepted_ = true;
-    step_ = step::greeting;
+    step_ = step::hello;
     socket_ = std::move(accepted);
     setting_.events.watch(socket_.get(), source_, events_of_a_connection);
 }
@@ -106,7 +106,7 @@ handshake::state handshake::connected() {
     if (error == 0 && (!far || far == socket_address::near_end(socket_.get())))
         error = ECONNREFUSED;
     if (error != 0) return dial_next(error);
-    step_ = step::greeting;
+    step_ = step::hello;
     deadline_ = end_;
     if (!say_hello()) return dial_next(errno);
     setting_.events.change(socket_.get(), source_, events_of_a_connection);
@@ -127,7 +127,7 @@ handshake::state handshake::ready(std::uint32_t events) noexcept {
         if (step_ == step::connecting) {
             if ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return state::waiting;
             const state now = connected();
-            if (now != state::waiting || step_ != step::greeting) return now;
+            if (now != state::waiting || step_ != step::hello) return now;
         }
         return read_hello();
     });

@@ -60,7 +60,7 @@ public:
     void abandon() noexcept;
 
 private:
-    enum class step : std::uint8_t { resolving, connecting, greeting };
+    enum class step : std::uint8_t { resolving, connecting, hello };
 
     template <typename Step>
     state guarded(Step next) noexcept;

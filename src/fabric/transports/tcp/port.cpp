@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds fair_chance{100};
 
 /// Fruitless reads after which one of `busy` connections is left to epoll: the more there are, the
 /// less likely the next bytes are for this one.
-constexpr std::size_t patience_among(std::size_t busy) noexcept {
+constexpr std::size_t fruitless_rounds_among(std::size_t busy) noexcept {
     return busy == 1 ? 1024 : std::max<std::size_t>(128 / busy, 2);
 }
 
@@ -53,7 +53,7 @@ tcp_port::tcp_port(const port_options& options, setup with)
       memory_(buffers()),
       hello_{.incarnation = incarnation(), .address = address()},
       setting_{events_, chosen_, hello_, options.silence_limit} {
-    grow_landings();
+    grow_placements();
     guard_memory();
     events_.watch(times_.fd(), on_time_, EPOLLIN);
     if (with.listener) reception_ = std::make_unique<reception>(*this, std::move(with.listener));
@@ -318,9 +318,10 @@ std::size_t tcp_port::read_all(std::size_t budget) noexcept {
 }
 
 void tcp_port::prune_active() noexcept {
-    const std::size_t patience = patience_among(active_.size());
+    const std::size_t most_fruitless = fruitless_rounds_among(active_.size());
     std::erase_if(active_, [&](connection* who) {
-        const bool stays = who->is_readable() || (who->is_up() && who->fruitless() < patience);
+        const bool stays =
+            who->is_readable() || (who->is_up() && who->fruitless() < most_fruitless);
         who->is_active = stays;
         return !stays;
     });

@@ -54,11 +54,11 @@ public:
     int wait_handle() const noexcept override { return events_.fd(); }
 
     // ---- for its connections and its reception
-    using framed_port::begin_landing;
+    using framed_port::begin_placement;
     using framed_port::count_evicted;
     using framed_port::deliver;
-    using framed_port::end_landing;
-    using framed_port::extend_landing;
+    using framed_port::end_placement;
+    using framed_port::extend_placement;
     using framed_port::link_down;
     using framed_port::remedy;
     using framed_port::sent;

@@ -7,7 +7,7 @@
 
 #include <amalgam/fabric/plugin.hpp>
 
-#include "fabric/packets/meeting.hpp"
+#include "fabric/packets/introduction.hpp"
 #include "fabric/sockets/interfaces.hpp"
 #include "fabric/sockets/socket_address.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
@@ -80,10 +80,10 @@ public:
             return wrong(where, {errc::unreachable},
                          fmt::format("UCX has no device \"{}\" here; available: {}", where.device,
                                      devices_of(all)));
-        auto meeting = make_tcp_transport()->open(meeting_place(where), options);
-        if (!meeting) return retold(where, meeting.why(), example);
+        auto introducer = make_tcp_transport()->open(introduction_uri(where), options);
+        if (!introducer) return retold(where, introducer.why(), example);
 
-        const bool listens = meeting.value()->can().listens;
+        const bool listens = introducer.value()->can().listens;
         const auto machine = interface_addresses();
         std::string device = where.device;
         if (device.empty() && !where.host.empty()) device = interface_of(where.host, machine);
@@ -104,8 +104,8 @@ public:
         traits.isolates_killed = !uses_shared_memory(where.protocol);
         ucx_carrier::setup with{"ucx+" + where.protocol, std::move(chosen), between_hosts,
                                 uses_shared_memory(where.protocol)};
-        auto carrier =
-            std::make_unique<ucx_carrier>(std::move(*meeting), std::move(worker), std::move(with));
+        auto carrier = std::make_unique<ucx_carrier>(std::move(*introducer), std::move(worker),
+                                                     std::move(with));
         return make_packet_port(std::move(carrier), traits, options);
     } catch (const error& why) {
         return wrong(where, why.code(), why.what());

@@ -8,8 +8,8 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
-#include "fabric/transports/shm/memory/board.hpp"
 #include "fabric/transports/shm/memory/mapping.hpp"
+#include "fabric/transports/shm/memory/registrations.hpp"
 
 namespace amalgam::detail {
 
@@ -34,10 +34,10 @@ public:
 
     const std::byte* start() const noexcept { return memory_.data(); }
     bool holds(const_bytes range) const noexcept;
-    /// Description to publish. The board assigns its version.
+    /// Description to publish. The registrations assigns its version.
     const shm_shown_block& shown() const noexcept { return shown_; }
 
-    std::size_t slot = 0;  ///< On the board.
+    std::size_t slot = 0;  ///< On the registrations.
 
 private:
     struct gap {

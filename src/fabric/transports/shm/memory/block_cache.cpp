@@ -16,7 +16,7 @@ namespace {
 
 // Attempts to skip after one that lacked a descriptor or memory: each costs a system call before a
 // copy that is only somewhat slower.
-constexpr unsigned tries_left_out = 1000;
+constexpr unsigned attempts_to_skip = 1000;
 
 bool is_memory_shown(const struct stat& facts, const shm_shown_block& shown) noexcept {
     return S_ISREG(facts.st_mode) && facts.st_dev == shown.device && facts.st_ino == shown.inode;
@@ -43,11 +43,11 @@ unique_fd open_block(pid_t owner, const shm_shown_block& shown) noexcept {
 
 }  // namespace
 
-std::byte* shm_block_cache::locate(const shm_board_view& board, pid_t owner, std::size_t slot,
-                                   const_bytes range, access asked) noexcept {
-    if (slot >= shm_board_layout::block_count) return nullptr;
-    mapped_block* block = find(slot, board.block_version(slot));
-    if (block == nullptr) block = map(board, owner, slot);
+std::byte* shm_block_cache::locate(const shm_registrations_view& registrations, pid_t owner,
+                                   std::size_t slot, const_bytes range, access asked) noexcept {
+    if (slot >= shm_registrations_layout::block_count) return nullptr;
+    mapped_block* block = find(slot, registrations.block_version(slot));
+    if (block == nullptr) block = map(registrations, owner, slot);
     if (block == nullptr) return nullptr;
     if (allows(asked, access::write) && !block->writable) {
         if (!block->memory.allow_writing()) return nullptr;
@@ -73,14 +73,14 @@ shm_block_cache::mapped_block* shm_block_cache::find(std::size_t slot,
     return &*found;
 }
 
-shm_block_cache::mapped_block* shm_block_cache::map(const shm_board_view& board, pid_t owner,
-                                                    std::size_t slot) noexcept try {
+shm_block_cache::mapped_block* shm_block_cache::map(const shm_registrations_view& registrations,
+                                                    pid_t owner, std::size_t slot) noexcept try {
     if (!denied_.ok() || owner <= 0) return nullptr;
-    if (patience_ > 0) {
-        --patience_;
+    if (skip_attempts_ > 0) {
+        --skip_attempts_;
         return nullptr;
     }
-    const std::optional<shm_shown_block> shown = board.block(slot);
+    const std::optional<shm_shown_block> shown = registrations.block(slot);
     if (!shown || shown->bytes == 0 || shown->bytes % shm_page_bytes != 0) return nullptr;
     const unique_fd fd = open_block(owner, *shown);
     if (!fd) return failed(errno);
@@ -107,18 +107,18 @@ shm_block_cache::mapped_block* shm_block_cache::map(const shm_board_view& board,
 
 shm_block_cache::mapped_block* shm_block_cache::failed(int error) noexcept {
     if (error == EMFILE || error == ENFILE || error == ENOMEM)
-        patience_ = tries_left_out;
+        skip_attempts_ = attempts_to_skip;
     else
         denied_ = {errc::unsupported, error};
     return nullptr;
 }
 
-void shm_block_cache::drop_freed(const shm_board_view& board) noexcept {
+void shm_block_cache::drop_freed(const shm_registrations_view& registrations) noexcept {
     if (blocks_.empty()) return;
-    const std::uint64_t freed = board.blocks_freed();
+    const std::uint64_t freed = registrations.blocks_freed();
     if (std::exchange(freed_seen_, freed) == freed) return;
     std::erase_if(blocks_, [&](const mapped_block& one) {
-        return board.block_version(one.slot) != one.version;
+        return registrations.block_version(one.slot) != one.version;
     });
 }
 

@@ -10,17 +10,16 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/fabric/region.hpp>
 
-#include "fabric/transports/shm/memory/board.hpp"
 #include "fabric/transports/shm/memory/mapping.hpp"
+#include "fabric/transports/shm/memory/registrations.hpp"
 
 namespace amalgam::detail {
 
 /// Blocks of one peer that are mapped here: from the first transfer that touches them until they
 /// are freed, the peer goes, or other blocks evict them.
 ///
-/// Trusts nothing on the peer's board: a range is located only within the mapped block, which is
-/// memory that nobody can shrink.
-/// Threads: the port's thread.
+/// Trusts nothing on the peer's registrations: a range is located only within the mapped block,
+/// which is memory that nobody can shrink. Threads: the port's thread.
 class shm_block_cache {
 public:
     static constexpr std::size_t capacity = 64;
@@ -31,11 +30,11 @@ public:
     ///
     /// The returned memory stays mapped, whatever the peer writes meanwhile, until drop_freed(),
     /// clear(), or `capacity` more calls.
-    std::byte* locate(const shm_board_view& board, pid_t owner, std::size_t slot, const_bytes range,
-                      access asked) noexcept;
+    std::byte* locate(const shm_registrations_view& registrations, pid_t owner, std::size_t slot,
+                      const_bytes range, access asked) noexcept;
     /// Unmaps blocks that their owner has freed. Call it before locate(), but not while memory that
     /// locate() returned is in use. Cost: two loads if nothing was freed.
-    void drop_freed(const shm_board_view& board) noexcept;
+    void drop_freed(const shm_registrations_view& registrations) noexcept;
     void clear() noexcept { blocks_.clear(); }
 
     std::size_t size() const noexcept { return blocks_.size(); }
@@ -54,14 +53,15 @@ private:
     };
 
     mapped_block* find(std::size_t slot, std::uint64_t version) noexcept;
-    mapped_block* map(const shm_board_view& board, pid_t owner, std::size_t slot) noexcept;
+    mapped_block* map(const shm_registrations_view& registrations, pid_t owner,
+                      std::size_t slot) noexcept;
     mapped_block* failed(int error) noexcept;
 
     std::vector<mapped_block> blocks_;
     std::size_t latest_ = 0;  // Index of the block found last.
     std::uint64_t uses_ = 0;
     std::uint64_t freed_seen_ = 0;
-    unsigned patience_ = 0;  // Attempts to skip after a temporary failure.
+    unsigned skip_attempts_ = 0;  // Attempts to skip after a temporary failure.
     status denied_;
 };
 

@@ -16,7 +16,8 @@ namespace amalgam::detail {
 /// State shared by a table and its blocks until the last of them is gone.
 class shm_shelf {
 public:
-    explicit shm_shelf(shm_board& board) noexcept : board_(&board) {}
+    explicit shm_shelf(shm_registrations& registrations) noexcept
+        : registrations_(&registrations) {}
 
     struct place {
         shm_arena* arena;
@@ -53,11 +54,11 @@ public:
 
     bool is_shown() const noexcept {
         const std::lock_guard one(lock_);
-        return board_ != nullptr;
+        return registrations_ != nullptr;
     }
     void hide() noexcept {
         const std::lock_guard one(lock_);
-        board_ = nullptr;
+        registrations_ = nullptr;
     }
     void note_private(status why) noexcept {
         const std::lock_guard one(lock_);
@@ -85,7 +86,7 @@ private:
     void drop(const place& gone) noexcept {
         gone.arena->give_back(gone.bytes);
         if (!gone.arena->is_whole()) return;
-        if (board_ != nullptr) board_->withdraw_block(gone.arena->slot);
+        if (registrations_ != nullptr) registrations_->withdraw_block(gone.arena->slot);
         taken_[gone.arena->slot] = false;
         std::erase_if(arenas_, [&](const auto& arena) { return arena.get() == gone.arena; });
     }
@@ -97,7 +98,8 @@ private:
     }
 
     result<shm_arena*> add(std::size_t bytes) {
-        if (taken_.all()) return {errc::overloaded, "shm: too many blocks for the port's board"};
+        if (taken_.all())
+            return {errc::overloaded, "shm: too many blocks for the port's registrations"};
         result<shm_arena> made = shm_arena::make(bytes);
         if (!made) return made.why();
         auto arena = std::make_unique<shm_arena>(std::move(*made));
@@ -106,14 +108,14 @@ private:
         shm_arena& fresh = *arena;
         arenas_.insert(after(fresh.start()), std::move(arena));
         taken_[fresh.slot] = true;
-        board_->publish_block(fresh.slot, fresh.shown());
+        registrations_->publish_block(fresh.slot, fresh.shown());
         return &fresh;
     }
 
     mutable std::mutex lock_;
-    shm_board* board_;   // Null once the port is gone.
-    arena_list arenas_;  // By address.
-    std::bitset<shm_board_layout::block_count> taken_;
+    shm_registrations* registrations_;  // Null once the port is gone.
+    arena_list arenas_;                 // By address.
+    std::bitset<shm_registrations_layout::block_count> taken_;
     shm_block_table::shortage private_;
 };
 
@@ -137,7 +139,8 @@ private:
 
 }  // namespace
 
-shm_block_table::shm_block_table(shm_board& board) : shelf_(std::make_shared<shm_shelf>(board)) {}
+shm_block_table::shm_block_table(shm_registrations& registrations)
+    : shelf_(std::make_shared<shm_shelf>(registrations)) {}
 
 shm_block_table::~shm_block_table() {
     shelf_->hide();

@@ -8,17 +8,17 @@
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/shared_block.hpp>
 
-#include "fabric/transports/shm/memory/board.hpp"
+#include "fabric/transports/shm/memory/registrations.hpp"
 
 namespace amalgam::detail {
 
 class shm_shelf;
 
-/// Memory that a port allocated for its peers to map, published on its board.
+/// Memory that a port allocated for its peers to map, published on its registrations.
 ///
 /// Blocks are cut from larger pieces of shared memory, *arenas*. Each arena has a descriptor and a
-/// slot on the board, so thousands of small blocks need few of either, and a peer maps many by one
-/// call.
+/// slot on the registrations, so thousands of small blocks need few of either, and a peer maps many
+/// by one call.
 ///
 /// Blocks that outlive the table keep their bytes but are no longer shared.
 /// Threads: any, also for blocks. Destroy it once nobody allocates any more.
@@ -29,7 +29,7 @@ public:
     static constexpr std::size_t largest_cut = arena_bytes / 8;
 
     /// Failure: throws std::bad_alloc.
-    explicit shm_block_table(shm_board& board);
+    explicit shm_block_table(shm_registrations& registrations);
     shm_block_table(const shm_block_table&) = delete;
     ~shm_block_table();
 

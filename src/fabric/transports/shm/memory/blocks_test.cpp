@@ -24,9 +24,10 @@ constexpr std::size_t large = shm_block_table::largest_cut + page;
 
 /// An owner of blocks and a peer, in one process.
 struct shm_blocks_test : testing::Test {
-    shm_board board = shm_board::make().value();
-    shm_board_view seen{shm_mapping::of(board.fd(), 0, shm_board_layout::bytes, false)};
-    std::optional<shm_block_table> table{std::in_place, board};
+    shm_registrations registrations = shm_registrations::make().value();
+    shm_registrations_view seen{
+        shm_mapping::of(registrations.fd(), 0, shm_registrations_layout::bytes, false)};
+    std::optional<shm_block_table> table{std::in_place, registrations};
     shm_block_cache cache;
 
     std::byte* locate(std::size_t slot, const_bytes range, access asked = access::read) {
@@ -54,7 +55,7 @@ TEST_F(shm_blocks_test, range_outside_the_block_is_not_located) {
     EXPECT_EQ(locate(0, {start - 1, 1}), nullptr);
     EXPECT_EQ(locate(0, {start + large + 1, 0}), nullptr);
     EXPECT_EQ(locate(1, {start, 1}), nullptr) << "no block stands in that slot";
-    EXPECT_EQ(locate(shm_board_layout::block_count, {start, 1}), nullptr);
+    EXPECT_EQ(locate(shm_registrations_layout::block_count, {start, 1}), nullptr);
     EXPECT_TRUE(cache.denied().ok());
 }
 
@@ -89,11 +90,11 @@ TEST_F(shm_blocks_test, nothing_that_the_owner_writes_unmaps_what_was_located) {
     ASSERT_NE(there, nullptr);
     // In the middle of a transfer that needs both: a region of two blocks.
     const shm_shown_block shown = *seen.block(0);
-    board.withdraw_block(0);
+    registrations.withdraw_block(0);
     EXPECT_NE(locate(1, second.bytes()), nullptr);
     EXPECT_EQ(*there, std::byte{1}) << "this read would have been the end of us";
     EXPECT_EQ(locate(0, first.bytes()), nullptr);
-    board.publish_block(0, shown);
+    registrations.publish_block(0, shown);
     EXPECT_NE(locate(0, first.bytes()), nullptr) << "mapped once more";
     EXPECT_EQ(*there, std::byte{1});
     EXPECT_EQ(cache.size(), 3u);
@@ -120,8 +121,8 @@ TEST_F(shm_blocks_test, descriptor_that_is_something_else_by_now_is_not_mapped) 
     shm_shown_block shown = *seen.block(0);
     shared_block other = table->allocate(large).value();
     shown.descriptor = seen.block(1)->descriptor;
-    board.withdraw_block(0);
-    board.publish_block(0, shown);
+    registrations.withdraw_block(0);
+    registrations.publish_block(0, shown);
     EXPECT_EQ(locate(0, block.bytes()), nullptr);
     EXPECT_FALSE(cache.denied().ok());
     EXPECT_EQ(locate(1, other.bytes()), nullptr) << "tried again after a denial";
@@ -131,8 +132,8 @@ TEST_F(shm_blocks_test, block_shown_longer_than_it_is_is_not_mapped) {
     shared_block block = table->allocate(large).value();
     shm_shown_block shown = *seen.block(0);
     shown.bytes = large + page;
-    board.withdraw_block(0);
-    board.publish_block(0, shown);
+    registrations.withdraw_block(0);
+    registrations.publish_block(0, shown);
     EXPECT_EQ(locate(0, block.bytes()), nullptr) << "an access past its end would fault";
 }
 
@@ -157,7 +158,7 @@ TEST_F(shm_blocks_test, without_descriptors_blocks_are_private_and_peers_wait_a_
     EXPECT_NE(there, nullptr);
 }
 
-TEST_F(shm_blocks_test, more_blocks_than_the_board_shows_are_private) {
+TEST_F(shm_blocks_test, more_blocks_than_the_table_shows_are_private) {
     rlimit limit{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
     const rlimit many{std::min<rlim_t>(limit.rlim_max, 4096), limit.rlim_max};
@@ -166,7 +167,7 @@ TEST_F(shm_blocks_test, more_blocks_than_the_board_shows_are_private) {
     while (table->private_blocks().blocks == 0 && blocks.size() < 5000)
         blocks.push_back(table->allocate(large).value());
     EXPECT_FALSE(blocks.back().is_shared());
-    EXPECT_LE(blocks.size(), shm_board_layout::block_count + 1);
+    EXPECT_LE(blocks.size(), shm_registrations_layout::block_count + 1);
     blocks.front() = shared_block();
     EXPECT_TRUE(table->allocate(large).value().is_shared());
     ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -201,7 +202,7 @@ TEST_F(shm_blocks_test, half_of_the_descriptors_stay_free_for_others) {
     std::vector<shared_block> blocks;
     for (int i = 0; i < 100; ++i)
         blocks.push_back(table->allocate(large).value());
-    const unique_fd another(::dup(board.fd()));
+    const unique_fd another(::dup(registrations.fd()));
     ::setrlimit(RLIMIT_NOFILE, &limit);
     EXPECT_FALSE(blocks.back().is_shared());
     EXPECT_TRUE(another);
@@ -232,9 +233,9 @@ TEST_F(shm_blocks_test, segments_are_named_by_the_blocks_they_lie_in) {
     shm_found_region found;
     found.blocks = table->names_of(parts);
     EXPECT_EQ(found.block_of(0), 1u);
-    EXPECT_EQ(found.block_of(1), shm_board_layout::block_count);
+    EXPECT_EQ(found.block_of(1), shm_registrations_layout::block_count);
     EXPECT_EQ(found.block_of(2), 0u);
-    EXPECT_EQ(found.block_of(3), shm_board_layout::block_count) << "reaches past its end";
+    EXPECT_EQ(found.block_of(3), shm_registrations_layout::block_count) << "reaches past its end";
 }
 
 /// Two ports that may not attach to each other's memory.

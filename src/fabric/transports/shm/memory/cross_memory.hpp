@@ -64,7 +64,7 @@ public:
     ~shm_own_probe();
 
     std::uint64_t token() const noexcept { return place_.token; }
-    /// As sent in a greeting.
+    /// As sent in a hello.
     std::uint64_t address() const noexcept { return reinterpret_cast<std::uint64_t>(&place_); }
 
 private:

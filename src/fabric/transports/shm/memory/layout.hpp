@@ -35,7 +35,7 @@ inline constexpr std::size_t shm_piece_bytes = shm_ring_bytes / 16;
 
 /// Size of the bounce buffer, which carries an offered payload if its reader turns out not to be
 /// allowed to copy it.
-inline constexpr std::size_t shm_tray_bytes = std::size_t{64} << 10;
+inline constexpr std::size_t shm_bounce_bytes = std::size_t{64} << 10;
 
 /// Record kinds in addition to those of framed_port.
 inline constexpr frame_kind shm_piece_kind{16};  ///< More of a payload that began before.
@@ -100,8 +100,9 @@ struct shm_touched {
 /// State that one side of a connection shows to the other. Only the owning side writes it. Grouped
 /// by cache line: frequently changed words are apart from rarely written ones.
 struct shm_side {
-    alignas(shm_line_bytes) shm_word consumed;  ///< Position up to which its inward ring is free.
-    shm_word pulled;                            ///< Number of offers it has answered.
+    alignas(
+        shm_line_bytes) shm_word consumed;  ///< Position up to which its receiving ring is free.
+    shm_word pulled;                        ///< Number of offers it has answered.
 
     alignas(shm_line_bytes) shm_word wants;  ///< Odd: ring me when the words above change.
     shm_word closed;                         ///< Not 0: copy nothing from or to my memory.
@@ -121,9 +122,9 @@ static_assert(sizeof(shm_side) == 4 * shm_line_bytes);
 /// Memory of one connection: state of both sides, bounce buffers, then rings.
 struct shm_pair_layout {
     static constexpr std::size_t sides_offset = 0;  ///< The connector's, then the acceptor's.
-    static constexpr std::size_t tray_to_acceptor = shm_page_bytes;
-    static constexpr std::size_t tray_to_connector = tray_to_acceptor + shm_tray_bytes;
-    static constexpr std::size_t ring_to_acceptor = tray_to_connector + shm_tray_bytes;
+    static constexpr std::size_t bounce_to_acceptor = shm_page_bytes;
+    static constexpr std::size_t bounce_to_connector = bounce_to_acceptor + shm_bounce_bytes;
+    static constexpr std::size_t ring_to_acceptor = bounce_to_connector + shm_bounce_bytes;
     static constexpr std::size_t ring_to_connector = ring_to_acceptor + shm_ring_bytes;
     static constexpr std::size_t bytes = ring_to_connector + shm_ring_bytes;
 };
@@ -159,7 +160,7 @@ struct shm_block_slot {
 static_assert(sizeof(shm_block_slot) == shm_line_bytes);
 
 /// The memory that a port shares with all its peers, who cannot write it.
-struct shm_board_layout {
+struct shm_registrations_layout {
     static constexpr std::size_t slot_count = 4096;
     static constexpr std::size_t block_count = 1024;
     static constexpr std::size_t bytes = shm_page_bytes + slot_count * sizeof(shm_region_slot) +
@@ -175,7 +176,7 @@ struct shm_board_layout {
     alignas(shm_page_bytes) std::array<shm_region_slot, slot_count> slots;
     std::array<shm_block_slot, block_count> blocks;
 };
-static_assert(sizeof(shm_board_layout) == shm_board_layout::bytes);
-static_assert(shm_board_layout::block_count < 1u << shm_region_slot::block_bits);
+static_assert(sizeof(shm_registrations_layout) == shm_registrations_layout::bytes);
+static_assert(shm_registrations_layout::block_count < 1u << shm_region_slot::block_bits);
 
 }  // namespace amalgam::detail

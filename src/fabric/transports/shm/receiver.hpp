@@ -16,20 +16,20 @@ class shm_link;
 ///
 /// Threads: the port's thread. Each header is read once and checked before use. A peer that
 ///          violates the protocol loses its connection.
-class shm_inward {
+class shm_receiver {
 public:
-    shm_inward(shm_link& link, const shm_pair& pair) noexcept
+    shm_receiver(shm_link& link, const shm_pair& pair) noexcept
         : link_(link),
           mine_(pair.mine()),
           theirs_(pair.theirs()),
-          tray_(pair.inward_tray()),
-          ring_(pair.inward()) {}
+          bounce_(pair.bounce_in()),
+          ring_(pair.receiver()) {}
 
     /// Whether take() has work. Cost: one load of one line of the ring.
     bool ready() const noexcept { return (ring_.ready() || copying_) && open_; }
     /// As ready(), for the final check before sleeping.
     bool ready_at_last() noexcept {
-        look_at_tray();
+        poll_bounce_buffer();
         return (ring_.ready_at_last() || copying_) && open_;
     }
 
@@ -47,16 +47,17 @@ public:
         update();
     }
 
-    /// Waits for the sender to fill the bounce buffer for its offer: call look_at_tray() regularly.
-    bool waits_for_tray() const noexcept { return waits_; }
-    void look_at_tray() noexcept;
+    /// Waits for the sender to fill the bounce buffer for its offer: call poll_bounce_buffer()
+    /// regularly.
+    bool waits_for_bounce_buffer() const noexcept { return waits_; }
+    void poll_bounce_buffer() noexcept;
 
 private:
     /// A large frame being received.
     struct arrival {
-        landing* into = nullptr;  ///< Null: none at the moment.
-        segment_cursor at;        ///< Position reached.
-        std::size_t left = 0;     ///< Bytes not received yet.
+        placement* into = nullptr;  ///< Null: none at the moment.
+        segment_cursor at;          ///< Position reached.
+        std::size_t left = 0;       ///< Bytes not received yet.
     };
     /// Where the bytes of the offered frame are.
     struct offer {
@@ -68,8 +69,8 @@ private:
     };
 
     std::size_t take_other(const frame_header&) noexcept;
-    std::size_t follow(verdict what) noexcept;
-    std::size_t follow(verdict what, const frame_header& whole) noexcept;
+    std::size_t follow(delivery what) noexcept;
+    std::size_t follow(delivery what, const frame_header& whole) noexcept;
     std::size_t break_off(status why) noexcept;
     bool begin(const frame_header&, const_bytes prefix) noexcept;
     std::size_t take_start(const frame_header&) noexcept;
@@ -78,7 +79,7 @@ private:
     std::size_t copy_some() noexcept;
     status copy_part(std::size_t bytes) noexcept;
     void ask() noexcept;
-    void empty_tray() noexcept;
+    void empty_bounce_buffer() noexcept;
     std::size_t end_copy() noexcept;
     void consume(std::size_t bytes) noexcept;
     void update() noexcept { open_ = !paused_ && !waits_; }
@@ -86,13 +87,13 @@ private:
     shm_link& link_;
     shm_side& mine_;
     shm_side& theirs_;
-    const std::byte* const tray_;
+    const std::byte* const bounce_;
     shm_ring_reader ring_;
     bool open_ = true;
     bool copying_ = false;  // An offered frame is being copied; the ring waits.
     bool paused_ = false;
-    bool waits_ = false;        // For the bounce buffer; requested fills:
-    bool tray_filled_ = false;  // It was filled and must be emptied.
+    bool waits_ = false;          // For the bounce buffer; requested fills:
+    bool bounce_filled_ = false;  // It was filled and must be emptied.
     std::uint64_t asked_ = 0;
     arrival arrives_;
     offer offer_;

@@ -16,8 +16,8 @@
 namespace amalgam::detail {
 
 /// First message of each side, sent with descriptors. The connector's comes first, with the pair's
-/// memory and its board; the acceptor answers with its board, or refuses.
-struct shm_greeting {
+/// memory and its registrations; the acceptor answers with its registrations, or refuses.
+struct shm_hello {
     static constexpr std::uint64_t magic_value = 0x316d68736d6c6141u;  ///< "Aalmshm1" in memory.
     static constexpr std::uint32_t joined_barriers = 1;                ///< See sleep_barrier.hpp.
 
@@ -36,34 +36,34 @@ struct shm_greeting {
     void set_name(std::string_view given) noexcept;
     bool has(std::uint32_t flag) const noexcept { return (flags & flag) != 0; }
 };
-static_assert(sizeof(shm_greeting) == 120);
+static_assert(sizeof(shm_hello) == 120);
 
-/// A received greeting and its descriptors.
-struct shm_received_greeting {
-    shm_greeting said;
+/// A received hello and its descriptors.
+struct shm_received_hello {
+    shm_hello said;
     unique_fd pair;  ///< Only from a connector.
-    unique_fd board;
+    unique_fd registrations;
 };
 
-/// Sends a greeting; `pair` < 0: without a pair. False: see errno.
-bool send_greeting(int socket, const shm_greeting& say, int pair, int board) noexcept;
+/// Sends a hello; `pair` < 0: without a pair. False: see errno.
+bool send_hello(int socket, const shm_hello& say, int pair, int registrations) noexcept;
 
 enum class shm_hearing : std::uint8_t {
     nothing_yet,
     heard,
     ended,    ///< The other side is gone.
-    nonsense  ///< Not a greeting.
+    nonsense  ///< Not a hello.
 };
-/// Reads a greeting. Checks that its descriptors are memory of the right size. A greeting of
+/// Reads a hello. Checks that its descriptors are memory of the right size. A hello of
 /// another version, or a refusal, is `heard` without descriptors.
-shm_hearing receive_greeting(int socket, bool with_pair, shm_received_greeting& into) noexcept;
+shm_hearing receive_hello(int socket, bool with_pair, shm_received_hello& into) noexcept;
 
 /// Identity of the other end, from the kernel.
-struct shm_stranger {
+struct shm_credentials {
     pid_t pid = 0;  ///< 0: in another PID namespace.
     bool same_user = false;
 };
-shm_stranger who_is(int socket) noexcept;
+shm_credentials who_is(int socket) noexcept;
 
 /// A descriptor that becomes readable when that process ends; empty if not available.
 unique_fd watch_process(pid_t pid) noexcept;

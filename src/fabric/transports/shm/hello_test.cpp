@@ -1,4 +1,4 @@
-#include "fabric/transports/shm/greeting.hpp"
+#include "fabric/transports/shm/hello.hpp"
 
 #include <cerrno>
 #include <filesystem>
@@ -29,8 +29,8 @@ std::size_t open_descriptors() {
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-struct shm_greeting_test : testing::Test {
-    shm_greeting_test() {
+struct shm_hello_test : testing::Test {
+    shm_hello_test() {
         int ends[2] = {-1, -1};
         EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
         near.reset(ends[0]);
@@ -38,50 +38,48 @@ struct shm_greeting_test : testing::Test {
         say.incarnation = 7;
         say.set_name("kv-1");
     }
-    shm_hearing hear(bool with_pair = true) {
-        return receive_greeting(far.get(), with_pair, heard);
-    }
+    shm_hearing hear(bool with_pair = true) { return receive_hello(far.get(), with_pair, heard); }
 
     unique_fd near, far;
     unique_fd pair = make_shm_memory(shm_pair_layout::bytes).value();
-    unique_fd board = make_shm_memory(shm_board_layout::bytes).value();
-    shm_greeting say;
-    shm_received_greeting heard;
+    unique_fd registrations = make_shm_memory(shm_registrations_layout::bytes).value();
+    shm_hello say;
+    shm_received_hello heard;
 };
 
-TEST_F(shm_greeting_test, arrives_with_its_memory) {
+TEST_F(shm_hello_test, arrives_with_its_memory) {
     EXPECT_EQ(hear(), shm_hearing::nothing_yet);
-    ASSERT_TRUE(send_greeting(near.get(), say, pair.get(), board.get()));
+    ASSERT_TRUE(send_hello(near.get(), say, pair.get(), registrations.get()));
     ASSERT_EQ(hear(), shm_hearing::heard);
     EXPECT_EQ(heard.said.incarnation, 7u);
     EXPECT_EQ(heard.said.listens_at(), "kv-1");
     EXPECT_TRUE(is_shm_memory(heard.pair.get(), shm_pair_layout::bytes));
-    EXPECT_TRUE(is_shm_memory(heard.board.get(), shm_board_layout::bytes));
+    EXPECT_TRUE(is_shm_memory(heard.registrations.get(), shm_registrations_layout::bytes));
 }
 
-TEST_F(shm_greeting_test, answer_brings_a_board_only) {
-    ASSERT_TRUE(send_greeting(near.get(), say, -1, board.get()));
+TEST_F(shm_hello_test, answer_brings_the_registration_table_only) {
+    ASSERT_TRUE(send_hello(near.get(), say, -1, registrations.get()));
     EXPECT_EQ(hear(/*with_pair=*/false), shm_hearing::heard);
     EXPECT_FALSE(heard.pair);
-    EXPECT_TRUE(heard.board);
+    EXPECT_TRUE(heard.registrations);
 }
 
-TEST_F(shm_greeting_test, memory_that_is_missing_or_not_as_it_should_be_is_nonsense) {
+TEST_F(shm_hello_test, memory_that_is_missing_or_not_as_it_should_be_is_nonsense) {
     const unique_fd small = make_shm_memory(4096).value();
     const std::pair<int, int> wrong[] = {{-1, -1},
                                          {pair.get(), -1},
-                                         {-1, board.get()},
-                                         {small.get(), board.get()},
+                                         {-1, registrations.get()},
+                                         {small.get(), registrations.get()},
                                          {pair.get(), small.get()},
-                                         {near.get(), board.get()}};
+                                         {near.get(), registrations.get()}};
     for (auto [first, second] : wrong) {
         heard = {};
-        ASSERT_TRUE(send_greeting(near.get(), say, first, second));
+        ASSERT_TRUE(send_hello(near.get(), say, first, second));
         EXPECT_EQ(hear(), shm_hearing::nonsense);
     }
 }
 
-TEST_F(shm_greeting_test, other_bytes_are_nonsense) {
+TEST_F(shm_hello_test, other_bytes_are_nonsense) {
     const std::string texts[] = {"x", "GET / HTTP/1.1\r\n\r\n", std::string(sizeof say, 'x'),
                                  std::string(4 * sizeof say, '\0')};
     for (const std::string& text : texts) {
@@ -89,32 +87,32 @@ TEST_F(shm_greeting_test, other_bytes_are_nonsense) {
         EXPECT_EQ(hear(), shm_hearing::nonsense) << text;
     }
     say.name_bytes = 1000;
-    ASSERT_TRUE(send_greeting(near.get(), say, pair.get(), board.get()));
+    ASSERT_TRUE(send_hello(near.get(), say, pair.get(), registrations.get()));
     EXPECT_EQ(hear(), shm_hearing::nonsense);
     say.name_bytes = 0;
     say.incarnation = 0;
-    ASSERT_TRUE(send_greeting(near.get(), say, pair.get(), board.get()));
+    ASSERT_TRUE(send_hello(near.get(), say, pair.get(), registrations.get()));
     EXPECT_EQ(hear(), shm_hearing::nonsense);
 }
 
-TEST_F(shm_greeting_test, other_version_is_heard_for_what_it_is) {
+TEST_F(shm_hello_test, other_version_is_heard_for_what_it_is) {
     say.version = shm_version + 1;
-    ASSERT_TRUE(send_greeting(near.get(), say, -1, -1));
+    ASSERT_TRUE(send_hello(near.get(), say, -1, -1));
     EXPECT_EQ(hear(), shm_hearing::heard);
     EXPECT_EQ(heard.said.version, shm_version + 1);
 }
 
-TEST_F(shm_greeting_test, end_of_the_other_side_is_told) {
+TEST_F(shm_hello_test, end_of_the_other_side_is_told) {
     near.reset();
     EXPECT_EQ(hear(), shm_hearing::ended);
 }
 
-TEST_F(shm_greeting_test, no_descriptor_is_left_open_whatever_came) {
+TEST_F(shm_hello_test, no_descriptor_is_left_open_whatever_came) {
     const std::size_t before = open_descriptors();
     for (int i = 0; i < 20; ++i) {
-        shm_received_greeting dropped;
-        ASSERT_TRUE(send_greeting(near.get(), say, pair.get(), near.get()));
-        EXPECT_EQ(receive_greeting(far.get(), true, dropped), shm_hearing::nonsense);
+        shm_received_hello dropped;
+        ASSERT_TRUE(send_hello(near.get(), say, pair.get(), near.get()));
+        EXPECT_EQ(receive_hello(far.get(), true, dropped), shm_hearing::nonsense);
     }
     EXPECT_EQ(open_descriptors(), before);
 }
@@ -123,8 +121,8 @@ TEST(shm_names, nobody_listens_at_a_name_until_somebody_does) {
     const std::string name = fresh_name();
     EXPECT_FALSE(connect_to(name));
     EXPECT_EQ(errno, ECONNREFUSED);
-    unique_fd door = listen_at(name);
-    ASSERT_TRUE(door);
+    unique_fd listener = listen_at(name);
+    ASSERT_TRUE(listener);
     const unique_fd caller = connect_to(name);
     ASSERT_TRUE(caller);
     EXPECT_EQ(who_is(caller.get()).pid, ::getpid());
@@ -132,7 +130,7 @@ TEST(shm_names, nobody_listens_at_a_name_until_somebody_does) {
     EXPECT_TRUE(still_there(caller.get()));
     EXPECT_FALSE(listen_at(name));
     EXPECT_EQ(errno, EADDRINUSE);
-    door.reset();
+    listener.reset();
     EXPECT_FALSE(still_there(caller.get()));
     EXPECT_TRUE(listen_at(name)) << "a name is free again at once";
 }

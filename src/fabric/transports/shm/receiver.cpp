@@ -1,4 +1,4 @@
-#include "fabric/transports/shm/inward.hpp"
+#include "fabric/transports/shm/receiver.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -21,7 +21,7 @@ bool is_frame_of_port(frame_kind kind) noexcept {
 
 }  // namespace
 
-std::size_t shm_inward::take(std::size_t budget) noexcept {
+std::size_t shm_receiver::take(std::size_t budget) noexcept {
     std::size_t taken = 0;
     if (copying_) [[unlikely]] {
         taken += copy_some();
@@ -34,8 +34,8 @@ std::size_t shm_inward::take(std::size_t budget) noexcept {
         if (arrives_.into == nullptr && is_frame_of_port(header.kind) &&
             header.bytes <= shm_whole_bytes) [[likely]] {
             const const_bytes payload = ring_.payload_of(record, header.bytes);
-            const verdict what = link_.port().deliver(link_, header, payload);
-            if (what != verdict::taken) [[unlikely]]
+            const delivery what = link_.port().deliver(link_, header, payload);
+            if (what != delivery::taken) [[unlikely]]
                 return taken + follow(what, header);
             ++taken;
             consume(header.bytes);
@@ -48,7 +48,7 @@ std::size_t shm_inward::take(std::size_t budget) noexcept {
     return taken;
 }
 
-std::size_t shm_inward::take_other(const frame_header& header) noexcept {
+std::size_t shm_receiver::take_other(const frame_header& header) noexcept {
     if (header.kind == shm_start_over_kind) {
         if (ring_.start_over()) link_.wake_writer();
         return 0;
@@ -59,48 +59,48 @@ std::size_t shm_inward::take_other(const frame_header& header) noexcept {
     return header.kind == shm_offer_kind ? take_offer(header) : break_off(shm_broken_rules);
 }
 
-std::size_t shm_inward::follow(verdict what, const frame_header& whole) noexcept {
-    if (what == verdict::pause) consume(whole.bytes);
+std::size_t shm_receiver::follow(delivery what, const frame_header& whole) noexcept {
+    if (what == delivery::pause) consume(whole.bytes);
     return follow(what);
 }
 
-std::size_t shm_inward::follow(verdict what) noexcept {
+std::size_t shm_receiver::follow(delivery what) noexcept {
     switch (what) {
-        case verdict::pause:
+        case delivery::pause:
             pause();
             break;
-        case verdict::malformed:
+        case delivery::malformed:
             return break_off(shm_broken_rules);
-        case verdict::taken:
-        case verdict::gone:
+        case delivery::taken:
+        case delivery::gone:
             break;
     }
     return 1;
 }
 
-std::size_t shm_inward::break_off(status why) noexcept {
+std::size_t shm_receiver::break_off(status why) noexcept {
     link_.fail(why);
     return 0;
 }
 
-void shm_inward::consume(std::size_t bytes) noexcept {
+void shm_receiver::consume(std::size_t bytes) noexcept {
     if (ring_.consume(bytes)) link_.wake_writer();
 }
 
-bool shm_inward::begin(const frame_header& header, const_bytes prefix) noexcept {
-    arrives_.into = link_.port().begin_landing(link_, header, prefix);
+bool shm_receiver::begin(const frame_header& header, const_bytes prefix) noexcept {
+    arrives_.into = link_.port().begin_placement(link_, header, prefix);
     arrives_.at = {};
     arrives_.left = header.bytes - prefix.size();
     return arrives_.into != nullptr;
 }
 
-std::size_t shm_inward::take_start(const frame_header& header) noexcept {
+std::size_t shm_receiver::take_start(const frame_header& header) noexcept {
     if (!begin(header, ring_.payload(shm_prefix_bytes))) return break_off(shm_broken_rules);
     consume(shm_prefix_bytes);
     return 0;
 }
 
-std::size_t shm_inward::take_piece(const frame_header& header) noexcept {
+std::size_t shm_receiver::take_piece(const frame_header& header) noexcept {
     if (header.bytes == 0 || header.bytes > shm_piece_bytes || header.bytes > arrives_.left)
         return break_off(shm_broken_rules);
     if (!arrives_.into->discard)
@@ -109,10 +109,10 @@ std::size_t shm_inward::take_piece(const frame_header& header) noexcept {
     consume(header.bytes);
     if (arrives_.left > 0) return 0;
     arrives_.into = nullptr;
-    return follow(link_.port().end_landing(link_));
+    return follow(link_.port().end_placement(link_));
 }
 
-std::size_t shm_inward::take_offer(const frame_header& header) noexcept {
+std::size_t shm_receiver::take_offer(const frame_header& header) noexcept {
     constexpr std::size_t most =
         sizeof(shm_offer) + shm_offer::max_segments * sizeof(shm_foreign_range);
     if (!link_.takes_offers() || header.bytes < sizeof(shm_offer) || header.bytes > most)
@@ -145,10 +145,10 @@ std::size_t shm_inward::take_offer(const frame_header& header) noexcept {
     return copy_some();
 }
 
-std::size_t shm_inward::copy_some() noexcept {
+std::size_t shm_receiver::copy_some() noexcept {
     if (arrives_.into->discard) return end_copy();
-    if (tray_filled_) {
-        empty_tray();
+    if (bounce_filled_) {
+        empty_bounce_buffer();
     } else if (link_.crosses_memory()) {
         const std::size_t bytes = std::min(arrives_.left, copy_bytes_at_once);
         const segment_cursor before = arrives_.at;
@@ -171,7 +171,7 @@ std::size_t shm_inward::copy_some() noexcept {
     return 0;
 }
 
-status shm_inward::copy_part(std::size_t bytes) noexcept {
+status shm_receiver::copy_part(std::size_t bytes) noexcept {
     const shm_link::touch touching(link_, shm_touched::offer(offer_.slot));
     if (theirs_.closed.load(std::memory_order_seq_cst) != 0) return {errc::disconnected};
     // The sender may have taken its memory back and moved the bytes elsewhere, in one piece.
@@ -189,7 +189,7 @@ status shm_inward::copy_part(std::size_t bytes) noexcept {
     return what;
 }
 
-void shm_inward::ask() noexcept {
+void shm_receiver::ask() noexcept {
     waits_ = true;
     update();
     mine_.asked_from.store(offer_.bytes - arrives_.left, std::memory_order_relaxed);
@@ -198,29 +198,29 @@ void shm_inward::ask() noexcept {
     link_.push_later();
 }
 
-void shm_inward::look_at_tray() noexcept {
+void shm_receiver::poll_bounce_buffer() noexcept {
     if (!waits_ || theirs_.brought.load(std::memory_order_seq_cst) != asked_) return;
     waits_ = false;
-    tray_filled_ = true;
+    bounce_filled_ = true;
     update();
 }
 
-void shm_inward::empty_tray() noexcept {
-    const const_bytes brought(tray_, std::min(arrives_.left, shm_tray_bytes));
+void shm_receiver::empty_bounce_buffer() noexcept {
+    const const_bytes brought(bounce_, std::min(arrives_.left, shm_bounce_bytes));
     copy_in(arrives_.into->into, arrives_.at, brought);
     arrives_.left -= brought.size();
-    tray_filled_ = false;
+    bounce_filled_ = false;
 }
 
-std::size_t shm_inward::end_copy() noexcept {
-    copying_ = tray_filled_ = false;
+std::size_t shm_receiver::end_copy() noexcept {
+    copying_ = bounce_filled_ = false;
     arrives_.into = nullptr;
     // A sender that is gone may have reused the memory before the copy was complete, and its
     // process id may have been reused. If the sender is still here, it was the right memory.
     if (!link_.is_there()) return break_off({errc::disconnected});
     mine_.pulled.store(++offers_taken_, std::memory_order_seq_cst);
     link_.wake_writer();
-    return follow(link_.port().end_landing(link_));
+    return follow(link_.port().end_placement(link_));
 }
 
 }  // namespace amalgam::detail

@@ -1,4 +1,4 @@
-#include "fabric/packets/meeting.hpp"
+#include "fabric/packets/introduction.hpp"
 
 #include <utility>
 
@@ -10,7 +10,7 @@ failure wrong_uri(const uri& where, status why, std::string_view what, std::stri
     return {why, fmt::format("uri \"{}\": {}; example: {}", to_string(where), what, example)};
 }
 
-uri meeting_place(const uri& where) {
+uri introduction_uri(const uri& where) {
     uri tcp = where;
     tcp.scheme = "tcp";
     tcp.protocol.clear();

@@ -13,9 +13,9 @@ namespace amalgam::detail {
 failure wrong_uri(const uri& where, status why, std::string_view what, std::string_view example);
 
 /// The URI on which the tcp port listens.
-uri meeting_place(const uri& where);
+uri introduction_uri(const uri& where);
 
-/// Rephrases tcp's failure for the meeting place as one about the URI that contains it.
+/// Rephrases tcp's failure for the introducer place as one about the URI that contains it.
 failure retold(const uri& where, failure why, std::string_view example);
 
 }  // namespace amalgam::detail

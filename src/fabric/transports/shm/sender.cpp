@@ -1,4 +1,4 @@
-#include "fabric/transports/shm/outward.hpp"
+#include "fabric/transports/shm/sender.hpp"
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ shm_lent& lent_of(const completion& on_sent) noexcept {
 
 }  // namespace
 
-void shm_outward::open(const shm_word& reader_sleeps, bool fenced, bool offers) noexcept {
+void shm_sender::open(const shm_word& reader_sleeps, bool fenced, bool offers) noexcept {
     reader_sleeps_ = &reader_sleeps;
     always_fenced_ = fenced;
     ring_.set_fenced(fenced);
@@ -34,7 +34,7 @@ void shm_outward::open(const shm_word& reader_sleeps, bool fenced, bool offers) 
     update();
 }
 
-void shm_outward::drop() noexcept {
+void shm_sender::drop() noexcept {
     open_ = clear_ = false;
     blocked_lines_ = 0;
     for (chain<shm_lent>* list : {&waiting_, &offered_})
@@ -43,14 +43,14 @@ void shm_outward::drop() noexcept {
     waiting_count_ = 0;
 }
 
-bool shm_outward::write(const frame_header& header, gather payload, std::size_t bytes) noexcept {
+bool shm_sender::write(const frame_header& header, gather payload, std::size_t bytes) noexcept {
     if (!ring_.write(header, payload, bytes)) return false;
     wake_reader();
     return true;
 }
 
-void shm_outward::look_at_reader(std::uint64_t now) noexcept {
-    const std::uint64_t awake = now & shm_board_layout::fences;
+void shm_sender::look_at_reader(std::uint64_t now) noexcept {
+    const std::uint64_t awake = now & shm_registrations_layout::fences;
     if (awake != reader_awake_) {
         reader_awake_ = awake;
         ring_.set_fenced(always_fenced_ || awake != 0);
@@ -59,10 +59,11 @@ void shm_outward::look_at_reader(std::uint64_t now) noexcept {
         any.exchange(true, std::memory_order_seq_cst);
         now = reader_sleeps_->load(std::memory_order_seq_cst);
     }
-    if ((now & shm_board_layout::asleep) != 0 && std::exchange(rung_, now) != now) link_.ring();
+    if ((now & shm_registrations_layout::asleep) != 0 && std::exchange(rung_, now) != now)
+        link_.ring();
 }
 
-posted shm_outward::refuse(std::size_t lines) noexcept {
+posted shm_sender::refuse(std::size_t lines) noexcept {
     if (ring_.broken()) {
         link_.fail(shm_broken_rules);
     } else {
@@ -72,8 +73,8 @@ posted shm_outward::refuse(std::size_t lines) noexcept {
     return posted::full;
 }
 
-shm_lent* shm_outward::keep(const frame_header& header, gather payload,
-                            completion* on_sent) noexcept {
+shm_lent* shm_sender::keep(const frame_header& header, gather payload,
+                           completion* on_sent) noexcept {
     shm_lent* one = waiting_count_ < max_waiting ? lent_.take() : nullptr;
     if (one == nullptr) return nullptr;
     one->header = header;
@@ -89,8 +90,8 @@ shm_lent* shm_outward::keep(const frame_header& header, gather payload,
     return one;
 }
 
-posted shm_outward::send_slowly(const frame_header& header, gather payload,
-                                completion* on_sent) noexcept {
+posted shm_sender::send_slowly(const frame_header& header, gather payload,
+                               completion* on_sent) noexcept {
     const bool whole = header.bytes <= shm_whole_bytes;
     const std::size_t lines = shm_record_lines(whole ? header.bytes : shm_prefix_bytes);
     if (open_ && whole) return refuse(lines);
@@ -120,18 +121,18 @@ posted shm_outward::send_slowly(const frame_header& header, gather payload,
     return on_sent != nullptr ? posted::pending : posted::done;
 }
 
-bool shm_outward::is_offerable(const shm_lent& one) const noexcept {
+bool shm_sender::is_offerable(const shm_lent& one) const noexcept {
     return offers_ && one.header.bytes >= offer_from_bytes &&
            one.payload.size() <= shm_offer::max_segments &&
            theirs_.pulls.load(std::memory_order_relaxed) != 0;
 }
 
-std::size_t shm_outward::next_bytes(const shm_lent& one) const noexcept {
+std::size_t shm_sender::next_bytes(const shm_lent& one) const noexcept {
     if (one.begun) return std::min(one.left, shm_piece_bytes);
     return one.left <= shm_whole_bytes ? one.left : shm_prefix_bytes;
 }
 
-shm_outward::outcome shm_outward::advance(shm_lent& one) noexcept {
+shm_sender::outcome shm_sender::advance(shm_lent& one) noexcept {
     if (!one.begun && is_offerable(one)) return offer(one);
     while (one.left > 0 || !one.begun) {
         const std::size_t bytes = next_bytes(one);
@@ -149,7 +150,7 @@ shm_outward::outcome shm_outward::advance(shm_lent& one) noexcept {
     return outcome::over;
 }
 
-shm_outward::outcome shm_outward::offer(shm_lent& one) noexcept {
+shm_sender::outcome shm_sender::offer(shm_lent& one) noexcept {
     if (offers_made_ - offers_answered_ == shm_offer::max_open) return outcome::blocked;
     if (!ring_.has_room(offer_lines)) return outcome::blocked;
     shm_offer told;
@@ -180,7 +181,7 @@ shm_outward::outcome shm_outward::offer(shm_lent& one) noexcept {
     return outcome::offered;
 }
 
-std::size_t shm_outward::end_answered(std::size_t budget) noexcept {
+std::size_t shm_sender::end_answered(std::size_t budget) noexcept {
     const std::uint64_t answered = theirs_.pulled.load(std::memory_order_seq_cst);
     if (answered - offers_answered_ > offers_made_ - offers_answered_) {
         link_.fail(shm_broken_rules);
@@ -199,7 +200,7 @@ std::size_t shm_outward::end_answered(std::size_t budget) noexcept {
     return ended;
 }
 
-void shm_outward::bring(std::uint64_t asked) noexcept {
+void shm_sender::bring(std::uint64_t asked) noexcept {
     // The reader requests bytes of its oldest unanswered offer, and answers nothing before they
     // have been provided.
     if (theirs_.pulled.load(std::memory_order_acquire) != offers_answered_) return;
@@ -208,8 +209,8 @@ void shm_outward::bring(std::uint64_t asked) noexcept {
     if (one == nullptr || from >= one->left) return link_.fail(shm_broken_rules);
     segment_cursor at = one->at;
     walk(one->payload, at, static_cast<std::size_t>(from), [](const_bytes) {});
-    std::byte* to = tray_;
-    const std::size_t bytes = std::min<std::size_t>(one->left - from, shm_tray_bytes);
+    std::byte* to = bounce_;
+    const std::size_t bytes = std::min<std::size_t>(one->left - from, shm_bounce_bytes);
     walk(one->payload, at, bytes, [&](const_bytes piece) {
         std::memcpy(to, piece.data(), piece.size());
         to += piece.size();
@@ -219,7 +220,7 @@ void shm_outward::bring(std::uint64_t asked) noexcept {
     wake_reader();
 }
 
-std::size_t shm_outward::push(std::size_t budget) noexcept {
+std::size_t shm_sender::push(std::size_t budget) noexcept {
     const std::uint64_t asked = theirs_.asked.load(std::memory_order_acquire);
     std::size_t ended = offered_.empty() ? 0 : end_answered(budget);
     if (open_ && asked != brought_) bring(asked);
@@ -249,7 +250,7 @@ std::size_t shm_outward::push(std::size_t budget) noexcept {
     return ended;
 }
 
-bool shm_outward::can_push() noexcept {
+bool shm_sender::can_push() noexcept {
     if (!open_) return false;
     if (!offered_.empty() && (theirs_.pulled.load(std::memory_order_seq_cst) != offers_answered_ ||
                               theirs_.asked.load(std::memory_order_seq_cst) != brought_))
@@ -263,7 +264,7 @@ bool shm_outward::can_push() noexcept {
     return blocked_lines_ != 0 && ring_.has_room(blocked_lines_);
 }
 
-bool shm_outward::forget(completion& on_sent) noexcept {
+bool shm_sender::forget(completion& on_sent) noexcept {
     shm_lent& one = lent_of(on_sent);
     if (one.begun) return false;
     waiting_.remove(one);
@@ -273,7 +274,7 @@ bool shm_outward::forget(completion& on_sent) noexcept {
     return true;
 }
 
-bool shm_outward::own_bytes(shm_lent& one) noexcept {
+bool shm_sender::own_bytes(shm_lent& one) noexcept {
     one.own = link_.port().buffers().try_take(one.left);
     if (one.own.size() != one.left) return false;
     std::byte* to = one.own.data();
@@ -287,7 +288,7 @@ bool shm_outward::own_bytes(shm_lent& one) noexcept {
     return true;
 }
 
-void shm_outward::detach(completion& on_sent) noexcept {
+void shm_sender::detach(completion& on_sent) noexcept {
     shm_lent& one = lent_of(on_sent);
     const bool offered = one.offered;
     one.on_sent = nullptr;

@@ -14,9 +14,9 @@
 
 namespace amalgam::detail {
 
-/// A block of memory that peers can map, as described on the board.
+/// A block of memory that peers can map, as described on the registrations.
 struct shm_shown_block {
-    std::uint64_t version = 0;  ///< Of its slot on the board; unique within the slot.
+    std::uint64_t version = 0;  ///< Of its slot on the registrations; unique within the slot.
     std::uint64_t address = 0;  ///< In the owner's address space.
     std::uint64_t bytes = 0;
     std::uint64_t descriptor = 0;  ///< In the owner's process.
@@ -27,10 +27,10 @@ struct shm_shown_block {
 /// The memory that a port shares read-only with all its peers: sleep state, regions and blocks.
 ///
 /// Threads: the port's thread; peers read at any time.
-class shm_board {
+class shm_registrations {
 public:
     /// Failure: `no_memory`.
-    static result<shm_board> make();
+    static result<shm_registrations> make();
 
     /// To pass to peers; they can map it only for reading.
     int fd() const noexcept { return fd_.get(); }
@@ -38,13 +38,13 @@ public:
     /// Declares sleep: from now on a sender that publishes a record rings. If `fenced`, a sender
     /// that sees this orders the two itself. Cost: a full barrier.
     void sleep(bool fenced) noexcept {
-        const std::uint64_t number = sleeping() / shm_board_layout::a_sleep + 1;
-        set_sleeping(number * shm_board_layout::a_sleep | shm_board_layout::asleep |
-                     (fenced ? shm_board_layout::fences : 0));
+        const std::uint64_t number = sleeping() / shm_registrations_layout::a_sleep + 1;
+        set_sleeping(number * shm_registrations_layout::a_sleep | shm_registrations_layout::asleep |
+                     (fenced ? shm_registrations_layout::fences : 0));
     }
-    void wake() noexcept { set_sleeping(sleeping() & ~shm_board_layout::asleep); }
+    void wake() noexcept { set_sleeping(sleeping() & ~shm_registrations_layout::asleep); }
     /// Call while awake: senders then need no fences.
-    void want_no_fences() noexcept { set_sleeping(sleeping() & ~shm_board_layout::fences); }
+    void want_no_fences() noexcept { set_sleeping(sleeping() & ~shm_registrations_layout::fences); }
 
     /// Publishes a region if it has few enough segments and a slot is free; else peers find it
     /// unknown. `blocks`: which blocks contain its segments, as in shm_region_slot.
@@ -59,11 +59,11 @@ public:
     void withdraw_block(std::size_t slot) noexcept;
 
 private:
-    shm_board(unique_fd fd, shm_mapping memory) noexcept
+    shm_registrations(unique_fd fd, shm_mapping memory) noexcept
         : fd_(std::move(fd)), memory_(std::move(memory)) {}
 
-    shm_board_layout& state() const noexcept {
-        return *reinterpret_cast<shm_board_layout*>(memory_.data());
+    shm_registrations_layout& state() const noexcept {
+        return *reinterpret_cast<shm_registrations_layout*>(memory_.data());
     }
     shm_region_slot* slot_of(const remote_key& key) const noexcept;
     std::uint64_t sleeping() const noexcept {
@@ -89,20 +89,21 @@ struct shm_found_region {
     const_bytes segments[shm_region_slot::max_segments];
     std::uint64_t blocks = 0;  ///< As in shm_region_slot.
 
-    /// The slot of the block that contains a segment; `shm_board_layout::block_count` if none.
+    /// The slot of the block that contains a segment; `shm_registrations_layout::block_count` if
+    /// none.
     std::size_t block_of(std::size_t segment) const noexcept;
 };
 
-/// A peer's board.
+/// A peer's registrations.
 ///
 /// Threads: the port's thread. Trusts no contents: if the owner published wrong addresses, they are
 ///          in its own process, and the kernel refuses them.
-class shm_board_view {
+class shm_registrations_view {
 public:
-    shm_board_view() noexcept = default;
-    explicit shm_board_view(shm_mapping memory) noexcept : memory_(std::move(memory)) {}
+    shm_registrations_view() noexcept = default;
+    explicit shm_registrations_view(shm_mapping memory) noexcept : memory_(std::move(memory)) {}
 
-    /// As shm_board_layout defines it.
+    /// As shm_registrations_layout defines it.
     const shm_word& sleeping() const noexcept { return state().sleeping; }
 
     /// Looks up the region that `key` opens for `asked` on [offset, offset + bytes).
@@ -121,8 +122,8 @@ public:
     }
 
 private:
-    const shm_board_layout& state() const noexcept {
-        return *reinterpret_cast<const shm_board_layout*>(memory_.data());
+    const shm_registrations_layout& state() const noexcept {
+        return *reinterpret_cast<const shm_registrations_layout*>(memory_.data());
     }
     shm_mapping memory_;
 };

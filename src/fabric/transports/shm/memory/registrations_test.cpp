@@ -1,4 +1,4 @@
-#include "fabric/transports/shm/memory/board.hpp"
+#include "fabric/transports/shm/memory/registrations.hpp"
 
 #include <array>
 #include <vector>
@@ -10,9 +10,9 @@ namespace {
 
 using found_kind = shm_found_region::kind;
 
-shm_board_view view_of(const shm_board& board) {
-    return shm_board_view(
-        shm_mapping::of(board.fd(), 0, shm_board_layout::bytes, /*writable=*/false));
+shm_registrations_view view_of(const shm_registrations& registrations) {
+    return shm_registrations_view(shm_mapping::of(
+        registrations.fd(), 0, shm_registrations_layout::bytes, /*writable=*/false));
 }
 
 remote_key key_of(std::uint32_t slot, std::uint32_t generation, std::uint64_t bytes) {
@@ -25,9 +25,9 @@ remote_key key_of(std::uint32_t slot, std::uint32_t generation, std::uint64_t by
     return key;
 }
 
-struct shm_board_test : testing::Test {
-    shm_board board = shm_board::make().value();
-    shm_board_view seen = view_of(board);
+struct shm_registrations_test : testing::Test {
+    shm_registrations registrations = shm_registrations::make().value();
+    shm_registrations_view seen = view_of(registrations);
     std::array<std::byte, 100> bytes{};
     std::array<mutable_bytes, 2> segments{mutable_bytes(bytes).first(30),
                                           mutable_bytes(bytes).subspan(40, 20)};
@@ -39,8 +39,8 @@ struct shm_board_test : testing::Test {
     }
 };
 
-TEST_F(shm_board_test, published_region_is_found_with_its_segments) {
-    board.publish(key, segments);
+TEST_F(shm_registrations_test, published_region_is_found_with_its_segments) {
+    registrations.publish(key, segments);
     const shm_found_region found = seen.find(key, 0, 50, access::write);
     ASSERT_EQ(found.what, found_kind::open);
     ASSERT_EQ(found.segment_count, 2u);
@@ -50,8 +50,8 @@ TEST_F(shm_board_test, published_region_is_found_with_its_segments) {
     EXPECT_EQ(found.segments[1].size(), 20u);
 }
 
-TEST_F(shm_board_test, key_that_differs_in_anything_is_refused) {
-    board.publish(key, segments);
+TEST_F(shm_registrations_test, key_that_differs_in_anything_is_refused) {
+    registrations.publish(key, segments);
     remote_key forged = key;
     forged.secret ^= 1;
     EXPECT_EQ(find(forged), found_kind::refused);
@@ -63,8 +63,8 @@ TEST_F(shm_board_test, key_that_differs_in_anything_is_refused) {
     EXPECT_EQ(find(forged), found_kind::refused);
 }
 
-TEST_F(shm_board_test, range_outside_the_region_is_refused) {
-    board.publish(key, segments);
+TEST_F(shm_registrations_test, range_outside_the_region_is_refused) {
+    registrations.publish(key, segments);
     EXPECT_EQ(find(key, 50, 0), found_kind::open);
     EXPECT_EQ(find(key, 50, 1), found_kind::refused);
     EXPECT_EQ(find(key, 0, 51), found_kind::refused);
@@ -72,66 +72,67 @@ TEST_F(shm_board_test, range_outside_the_region_is_refused) {
     EXPECT_EQ(find(key, ~0ull, 2), found_kind::refused) << "the sum wraps around";
 }
 
-TEST_F(shm_board_test, right_that_was_not_granted_is_refused) {
+TEST_F(shm_registrations_test, right_that_was_not_granted_is_refused) {
     key.rights = access::read;
-    board.publish(key, segments);
+    registrations.publish(key, segments);
     EXPECT_EQ(find(key, 0, 1, access::read), found_kind::open);
     EXPECT_EQ(find(key, 0, 1, access::write), found_kind::refused);
 }
 
-TEST_F(shm_board_test, what_is_not_shown_is_the_owners_to_judge) {
+TEST_F(shm_registrations_test, what_is_not_shown_is_the_owners_to_judge) {
     EXPECT_EQ(find(key), found_kind::unknown);
-    board.publish(key, segments);
+    registrations.publish(key, segments);
     EXPECT_EQ(find(key_of(3, 2, 50)), found_kind::unknown) << "another generation";
-    EXPECT_EQ(find(key_of(shm_board_layout::slot_count, 1, 50)), found_kind::unknown);
-    EXPECT_TRUE(board.withdraw(key));
-    EXPECT_FALSE(board.withdraw(key));
+    EXPECT_EQ(find(key_of(shm_registrations_layout::slot_count, 1, 50)), found_kind::unknown);
+    EXPECT_TRUE(registrations.withdraw(key));
+    EXPECT_FALSE(registrations.withdraw(key));
     EXPECT_EQ(find(key), found_kind::unknown);
 }
 
-TEST_F(shm_board_test, slot_used_again_opens_for_its_new_key_only) {
-    board.publish(key, segments);
-    board.withdraw(key);
+TEST_F(shm_registrations_test, slot_used_again_opens_for_its_new_key_only) {
+    registrations.publish(key, segments);
+    registrations.withdraw(key);
     const remote_key next = key_of(3, 2, 30);
-    board.publish(next, scatter(segments).first(1));
+    registrations.publish(next, scatter(segments).first(1));
     EXPECT_EQ(find(next), found_kind::open);
     EXPECT_EQ(find(key), found_kind::unknown);
 }
 
-TEST_F(shm_board_test, region_of_many_segments_is_not_shown) {
+TEST_F(shm_registrations_test, region_of_many_segments_is_not_shown) {
     std::vector<mutable_bytes> many(shm_region_slot::max_segments + 1, segments[1]);
     remote_key wide = key_of(4, 1, 20 * many.size());
-    board.publish(wide, many);
+    registrations.publish(wide, many);
     EXPECT_EQ(find(wide), found_kind::unknown);
-    EXPECT_FALSE(board.withdraw(wide));
+    EXPECT_FALSE(registrations.withdraw(wide));
 }
 
-TEST_F(shm_board_test, region_of_nothing_is_shown) {
+TEST_F(shm_registrations_test, region_of_nothing_is_shown) {
     const remote_key nothing = key_of(0, 1, 0);
-    board.publish(nothing, {});
+    registrations.publish(nothing, {});
     EXPECT_EQ(find(nothing, 0, 0), found_kind::open);
     EXPECT_EQ(find(nothing, 0, 1), found_kind::refused);
 }
 
-TEST_F(shm_board_test, peers_see_sleep_and_cannot_write) {
+TEST_F(shm_registrations_test, peers_see_sleep_and_cannot_write) {
     const auto now = [this] { return seen.sleeping().load(); };
     EXPECT_EQ(now() % 4, 0u);
-    board.sleep(false);
+    registrations.sleep(false);
     const std::uint64_t first = now();
     EXPECT_EQ(first % 4, 1u);
-    board.wake();
+    registrations.wake();
     EXPECT_EQ(now() % 4, 0u);
-    board.sleep(false);
+    registrations.sleep(false);
     EXPECT_EQ(now() % 4, 1u);
     EXPECT_NE(now(), first) << "one sleep is told from the next";
-    board.wake();
-    board.sleep(true);
+    registrations.wake();
+    registrations.sleep(true);
     EXPECT_EQ(now() % 4, 3u);
-    board.wake();
+    registrations.wake();
     EXPECT_EQ(now() % 4, 2u);
-    board.want_no_fences();
+    registrations.want_no_fences();
     EXPECT_EQ(now() % 4, 0u);
-    EXPECT_FALSE(shm_mapping::of(board.fd(), 0, shm_board_layout::bytes, /*writable=*/true));
+    EXPECT_FALSE(
+        shm_mapping::of(registrations.fd(), 0, shm_registrations_layout::bytes, /*writable=*/true));
 }
 
 }  // namespace

@@ -19,23 +19,24 @@ class shm_link;
 ///
 /// Threads: the port's thread.
 /// Cost:    a short frame is one copy, one store and two loads that stay in the cache.
-class shm_outward {
+class shm_sender {
 public:
     /// Limit of frames that wait for the connection or for their turn.
     static constexpr std::size_t max_waiting = 1024;
 
-    shm_outward(shm_link& link, const shm_pair& pair, shm_lent_pool& lent) noexcept
+    shm_sender(shm_link& link, const shm_pair& pair, shm_lent_pool& lent) noexcept
         : link_(link),
           mine_(pair.mine()),
           theirs_(pair.theirs()),
-          tray_(pair.outward_tray()),
+          bounce_(pair.bounce_out()),
           lent_(lent),
-          ring_(pair.outward()) {}
-    ~shm_outward() { drop(); }
-    shm_outward(const shm_outward&) = delete;
+          ring_(pair.sender()) {}
+    ~shm_sender() { drop(); }
+    shm_sender(const shm_sender&) = delete;
 
-    /// The connection is up. `reader_sleeps`: see shm_board_layout. `fenced`: see shm_ring_writer;
-    /// if false, fences are used when the reader wants them. `offers`: whether to make offers.
+    /// The connection is up. `reader_sleeps`: see shm_registrations_layout. `fenced`: see
+    /// shm_ring_writer; if false, fences are used when the reader wants them. `offers`: whether to
+    /// make offers.
     void open(const shm_word& reader_sleeps, bool fenced, bool offers) noexcept;
     /// The connection is over: borrowed frames are forgotten.
     void drop() noexcept;
@@ -75,7 +76,7 @@ private:
         // the processor, sleep_barrier() does, or the store is itself a full barrier.
         std::atomic_signal_fence(std::memory_order_seq_cst);
         const std::uint64_t now = reader_sleeps_->load(std::memory_order_relaxed);
-        if (now % shm_board_layout::a_sleep != reader_awake_) [[unlikely]]
+        if (now % shm_registrations_layout::a_sleep != reader_awake_) [[unlikely]]
             look_at_reader(now);
     }
     void look_at_reader(std::uint64_t now) noexcept;
@@ -94,7 +95,7 @@ private:
     shm_link& link_;
     shm_side& mine_;
     shm_side& theirs_;
-    std::byte* const tray_;
+    std::byte* const bounce_;
     shm_lent_pool& lent_;
     shm_ring_writer ring_;
     const shm_word* reader_sleeps_ = nullptr;

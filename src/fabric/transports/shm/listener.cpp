@@ -1,4 +1,4 @@
-#include "fabric/transports/shm/door.hpp"
+#include "fabric/transports/shm/listener.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -27,8 +27,8 @@ std::string owner_of(std::string_view name) {
 
 }  // namespace
 
-result<shm_door> shm_door::open(std::string_view name) {
-    shm_door made;
+result<shm_listener> shm_listener::open(std::string_view name) {
+    shm_listener made;
     made.name_ = name.empty() ? fmt::format("{:016x}", random_u64()) : std::string(name);
     made.socket_ = listen_at(made.name_);
     const int error = errno;
@@ -46,7 +46,7 @@ result<shm_door> shm_door::open(std::string_view name) {
     return made;
 }
 
-unique_fd shm_door::accept_one() noexcept {
+unique_fd shm_listener::accept_one() noexcept {
     auto take = [&] {
         return unique_fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     };
@@ -60,34 +60,34 @@ unique_fd shm_door::accept_one() noexcept {
     return {};
 }
 
-shm_newcomer* shm_door::let_in(clock::time_point patience) noexcept try {
+shm_pending* shm_listener::accept(clock::time_point deadline) noexcept try {
     while (!is_crowded()) {
         unique_fd came = accept_one();
         if (!came) return nullptr;
-        const shm_stranger who = who_is(came.get());
+        const shm_credentials who = who_is(came.get());
         if (!who.same_user) {
             log(log_level::warn, "shm", "refused a connection from a process of another user",
                 {{"port", name_}, {"pid", who.pid}});
             continue;
         }
-        auto newcomer = std::make_unique<shm_newcomer>();
-        newcomer->socket = std::move(came);
-        newcomer->who = who;
-        newcomer->patience = patience;
-        newcomers_.push_back(std::move(newcomer));
-        return newcomers_.back().get();
+        auto pending = std::make_unique<shm_pending>();
+        pending->socket = std::move(came);
+        pending->who = who;
+        pending->deadline = deadline;
+        pending_.push_back(std::move(pending));
+        return pending_.back().get();
     }
     return nullptr;
 } catch (const std::bad_alloc&) {
     return nullptr;
 }
 
-void shm_door::dismiss(shm_newcomer& who) noexcept {
-    std::erase_if(newcomers_, [&](const auto& one) { return one.get() == &who; });
+void shm_listener::remove(shm_pending& who) noexcept {
+    std::erase_if(pending_, [&](const auto& one) { return one.get() == &who; });
 }
 
-void shm_door::dismiss_late(clock::time_point now) noexcept {
-    std::erase_if(newcomers_, [&](const auto& one) { return one->patience <= now; });
+void shm_listener::drop_expired(clock::time_point now) noexcept {
+    std::erase_if(pending_, [&](const auto& one) { return one->deadline <= now; });
 }
 
 }  // namespace amalgam::detail

@@ -1,4 +1,4 @@
-#include "fabric/transports/shm/greeting.hpp"
+#include "fabric/transports/shm/hello.hpp"
 
 #include <algorithm>
 #include <array>
@@ -47,13 +47,13 @@ unique_fd new_socket() noexcept {
     return unique_fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-/// A greeting being sent or received, with room for its descriptors.
+/// A hello being sent or received, with room for its descriptors.
 struct envelope {
     iovec part;
     alignas(cmsghdr) std::array<char, CMSG_SPACE(max_descriptors * sizeof(int))> beside{};
     msghdr header{};
 
-    explicit envelope(shm_greeting& said) noexcept : part{&said, sizeof said} {
+    explicit envelope(shm_hello& said) noexcept : part{&said, sizeof said} {
         header.msg_iov = &part;
         header.msg_iovlen = 1;
         header.msg_control = beside.data();
@@ -81,18 +81,18 @@ std::array<unique_fd, max_descriptors> open_envelope(msghdr& header) noexcept {
 
 }  // namespace
 
-void shm_greeting::set_name(std::string_view given) noexcept {
+void shm_hello::set_name(std::string_view given) noexcept {
     name_bytes = static_cast<std::uint32_t>(std::min(given.size(), sizeof name));
     std::memcpy(name, given.data(), name_bytes);
 }
 
-bool send_greeting(int socket, const shm_greeting& say, int pair, int board) noexcept {
-    shm_greeting copy = say;
+bool send_hello(int socket, const shm_hello& say, int pair, int registrations) noexcept {
+    shm_hello copy = say;
     envelope out(copy);
     int fds[max_descriptors];
     std::size_t count = 0;
     if (pair >= 0) fds[count++] = pair;
-    if (board >= 0) fds[count++] = board;
+    if (registrations >= 0) fds[count++] = registrations;
     out.header.msg_controllen = count == 0 ? 0 : CMSG_SPACE(count * sizeof(int));
     if (count > 0) {
         cmsghdr* beside = CMSG_FIRSTHDR(&out.header);
@@ -105,7 +105,7 @@ bool send_greeting(int socket, const shm_greeting& say, int pair, int board) noe
            static_cast<ssize_t>(sizeof copy);
 }
 
-shm_hearing receive_greeting(int socket, bool with_pair, shm_received_greeting& into) noexcept {
+shm_hearing receive_hello(int socket, bool with_pair, shm_received_hello& into) noexcept {
     envelope in(into.said);
     const ssize_t got = ::recvmsg(socket, &in.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0) {
@@ -114,9 +114,9 @@ shm_hearing receive_greeting(int socket, bool with_pair, shm_received_greeting& 
     }
     auto fds = open_envelope(in.header);
     if (got == 0) return shm_hearing::ended;
-    const shm_greeting& said = into.said;
+    const shm_hello& said = into.said;
     if (got != static_cast<ssize_t>(sizeof said) || (in.header.msg_flags & MSG_TRUNC) != 0 ||
-        said.magic != shm_greeting::magic_value || said.name_bytes > sizeof said.name)
+        said.magic != shm_hello::magic_value || said.name_bytes > sizeof said.name)
         return shm_hearing::nonsense;
     if (said.version != shm_version || said.refused != 0) return shm_hearing::heard;
     if (said.incarnation == 0) return shm_hearing::nonsense;
@@ -126,12 +126,13 @@ shm_hearing receive_greeting(int socket, bool with_pair, shm_received_greeting& 
         into.pair = std::move(fds[next++]);
         if (!is_shm_memory(into.pair.get(), shm_pair_layout::bytes)) return shm_hearing::nonsense;
     }
-    into.board = std::move(fds[next]);
-    if (!is_shm_memory(into.board.get(), shm_board_layout::bytes)) return shm_hearing::nonsense;
+    into.registrations = std::move(fds[next]);
+    if (!is_shm_memory(into.registrations.get(), shm_registrations_layout::bytes))
+        return shm_hearing::nonsense;
     return shm_hearing::heard;
 }
 
-shm_stranger who_is(int socket) noexcept {
+shm_credentials who_is(int socket) noexcept {
     ucred facts{};
     socklen_t bytes = sizeof facts;
     if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &facts, &bytes) != 0) return {};

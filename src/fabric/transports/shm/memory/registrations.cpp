@@ -1,4 +1,4 @@
-#include "fabric/transports/shm/memory/board.hpp"
+#include "fabric/transports/shm/memory/registrations.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,26 +19,28 @@ constexpr unsigned shape_count_shift = 8;
 
 }  // namespace
 
-result<shm_board> shm_board::make() {
-    result<unique_fd> fd = make_shm_memory(shm_board_layout::bytes);
+result<shm_registrations> shm_registrations::make() {
+    result<unique_fd> fd = make_shm_memory(shm_registrations_layout::bytes);
     if (!fd) return fd.why();
-    shm_mapping memory = shm_mapping::of(fd->get(), 0, shm_board_layout::bytes, true);
+    shm_mapping memory = shm_mapping::of(fd->get(), 0, shm_registrations_layout::bytes, true);
     if (!memory)
-        return failure{{errc::no_memory, errno}, "shm: out of address space for the port's board"};
-    if (!reserve_shm_pages(fd->get(), 0, shm_board_layout::bytes))
-        return failure{{errc::no_memory, errno}, "shm: out of memory for the port's board"};
-    // Without seals (an old kernel), peers could write our board: that harms only those who trust
-    // it.
+        return failure{{errc::no_memory, errno},
+                       "shm: out of address space for the port's registrations"};
+    if (!reserve_shm_pages(fd->get(), 0, shm_registrations_layout::bytes))
+        return failure{{errc::no_memory, errno}, "shm: out of memory for the port's registrations"};
+    // Without seals (an old kernel), peers could write our registrations: that harms only those who
+    // trust it.
     forbid_new_writers(fd->get());
-    return shm_board(std::move(*fd), std::move(memory));
+    return shm_registrations(std::move(*fd), std::move(memory));
 }
 
-shm_region_slot* shm_board::slot_of(const remote_key& key) const noexcept {
+shm_region_slot* shm_registrations::slot_of(const remote_key& key) const noexcept {
     const std::size_t index = slot_index(key);
-    return index < shm_board_layout::slot_count ? &state().slots[index] : nullptr;
+    return index < shm_registrations_layout::slot_count ? &state().slots[index] : nullptr;
 }
 
-void shm_board::publish(const remote_key& key, scatter segments, std::uint64_t blocks) noexcept {
+void shm_registrations::publish(const remote_key& key, scatter segments,
+                                std::uint64_t blocks) noexcept {
     using slot = shm_region_slot;
     slot* place = slot_of(key);
     if (place == nullptr || segments.size() > slot::max_segments) return;
@@ -61,7 +63,7 @@ void shm_board::publish(const remote_key& key, scatter segments, std::uint64_t b
     put(slot::version, (version | 1) + 1);
 }
 
-bool shm_board::withdraw(const remote_key& key) noexcept {
+bool shm_registrations::withdraw(const remote_key& key) noexcept {
     using slot = shm_region_slot;
     slot* place = slot_of(key);
     if (place == nullptr) return false;
@@ -74,7 +76,7 @@ bool shm_board::withdraw(const remote_key& key) noexcept {
     return true;
 }
 
-void shm_board::publish_block(std::size_t index, const shm_shown_block& block) noexcept {
+void shm_registrations::publish_block(std::size_t index, const shm_shown_block& block) noexcept {
     using slot = shm_block_slot;
     auto& word = state().blocks[index].word;
     const std::uint64_t version = word[slot::version].load(std::memory_order_relaxed) | 1;
@@ -87,7 +89,7 @@ void shm_board::publish_block(std::size_t index, const shm_shown_block& block) n
     word[slot::version].store(version + 1, std::memory_order_release);
 }
 
-void shm_board::withdraw_block(std::size_t index) noexcept {
+void shm_registrations::withdraw_block(std::size_t index) noexcept {
     state().blocks[index].word[shm_block_slot::version].fetch_or(1, std::memory_order_seq_cst);
     state().blocks_freed.fetch_add(1, std::memory_order_seq_cst);
 }
@@ -95,13 +97,14 @@ void shm_board::withdraw_block(std::size_t index) noexcept {
 std::size_t shm_found_region::block_of(std::size_t segment) const noexcept {
     constexpr std::uint64_t mask = (1u << shm_region_slot::block_bits) - 1;
     const std::uint64_t name = blocks >> (segment * shm_region_slot::block_bits) & mask;
-    return name == 0 || name > shm_board_layout::block_count ? shm_board_layout::block_count
-                                                             : static_cast<std::size_t>(name - 1);
+    return name == 0 || name > shm_registrations_layout::block_count
+               ? shm_registrations_layout::block_count
+               : static_cast<std::size_t>(name - 1);
 }
 
-std::optional<shm_shown_block> shm_board_view::block(std::size_t index) const noexcept {
+std::optional<shm_shown_block> shm_registrations_view::block(std::size_t index) const noexcept {
     using slot = shm_block_slot;
-    if (index >= shm_board_layout::block_count) return std::nullopt;
+    if (index >= shm_registrations_layout::block_count) return std::nullopt;
     const auto& word = state().blocks[index].word;
     auto read = [&](std::size_t which) { return word[which].load(std::memory_order_acquire); };
     const shm_shown_block seen{read(slot::version),    read(slot::address), read(slot::length),
@@ -112,12 +115,12 @@ std::optional<shm_shown_block> shm_board_view::block(std::size_t index) const no
     return seen;
 }
 
-shm_found_region shm_board_view::find(const remote_key& key, std::uint64_t offset,
-                                      std::uint64_t bytes, access asked) const noexcept {
+shm_found_region shm_registrations_view::find(const remote_key& key, std::uint64_t offset,
+                                              std::uint64_t bytes, access asked) const noexcept {
     using slot = shm_region_slot;
     shm_found_region found;
     const std::size_t index = slot_index(key);
-    if (index >= shm_board_layout::slot_count) return found;
+    if (index >= shm_registrations_layout::slot_count) return found;
     const auto& word = state().slots[index].word;
     const std::uint64_t version = word[slot::version].load(std::memory_order_seq_cst);
     std::array<std::uint64_t, slot::words> copy;
