@@ -20,7 +20,7 @@
 
 #include "flow/channel/wire.hpp"
 #include "flow/graph/random_graph.hpp"
-#include "flow/run/looped_run.hpp"
+#include "flow/run/simulated_run.hpp"
 #include "rpc/loop_pair.hpp"
 #include "seeded_runs.hpp"
 
@@ -42,14 +42,14 @@ enum class lies : std::uint8_t {
 class liar {
 public:
     /// `item` returns the bytes of an item that it may send.
-    liar(looped_run& all, std::size_t which, lies how, std::uint64_t seed,
+    liar(simulated_run& all, std::size_t which, lies how, std::uint64_t seed,
          std::function<std::string(seeded_random&)> item)
         : dice_(seed), me_(*all.processes[which]), how_(how), item_(std::move(item)) {
         for (const auto& one : all.processes)
             if (one.get() != &me_) others_.push_back("loop://" + one->label);
     }
 
-    /// Runs until it has lied `times` times, or is stopped. After looped_run::start().
+    /// Runs until it has lied `times` times, or is stopped. After simulated_run::start().
     void begin(std::uint64_t times) {
         done_ = me_.over->spawn([this, times] {
             try {
@@ -263,7 +263,7 @@ private:
     }
 
     seeded_random dice_;
-    looped_run::process& me_;
+    simulated_run::process& me_;
     const lies how_;
     std::function<std::string(seeded_random&)> item_;
     std::vector<std::string> others_;
@@ -276,11 +276,11 @@ private:
 /// A run in which one process lies until the end.
 class lied_to {
 public:
-    lied_to(looped_run& all, std::size_t which, std::uint64_t seed)
+    lied_to(simulated_run& all, std::size_t which, std::uint64_t seed)
         : all_(all), liar_(which), dice_(~seed) {}
 
     void run(liar& one, std::size_t most_handlers) {
-        looped_run::process& bad = all_[liar_];
+        simulated_run::process& bad = all_[liar_];
         const bool first = dice_.chance(0.5);  // Before the others have started, or after.
         if (first) begin(bad, one);
         for (auto& each : all_.processes) {
@@ -294,7 +294,7 @@ public:
         const auto lies_until = all_.net.now() + 50ms;
         const auto killed_at = all_.net.now() + 5s, limit = all_.net.now() + long_enough;
         while (all_.net.now() < limit && !others_are_over()) {
-            std::vector<looped_run::process*> ended;
+            std::vector<simulated_run::process*> ended;
             for (auto& each : all_.processes)
                 if (each->running->over().is_set()) ended.push_back(each.get());
             all_.net.run_for(all_.net.now() < lies_until ? 1ms : 100ms);
@@ -308,7 +308,7 @@ public:
                 gone_ = true;
                 all_.net.kill(bad.label);
             }
-            for (looped_run::process* each : ended)
+            for (simulated_run::process* each : ended)
                 each->over->stop();
         }
         EXPECT_TRUE(others_are_over()) << "somebody waits for ever";
@@ -332,16 +332,16 @@ public:
     }
 
 private:
-    void begin(looped_run::process& bad, liar& one) {
+    void begin(simulated_run::process& bad, liar& one) {
         all_.start(bad);
         one.begin(dice_.below(80));
         all_.net.run_for(std::chrono::microseconds(dice_.below(1000)));
     }
-    void leave(looped_run::process& bad) {
+    void leave(simulated_run::process& bad) {
         gone_ = true;
         dice_.chance(0.5) ? give_up(bad) : all_.net.kill(bad.label);
     }
-    static void give_up(looped_run::process& bad) {
+    static void give_up(simulated_run::process& bad) {
         bad.running->fail({{{errc::canceled}, "it \x1b[31mleaves"}});
     }
     bool others_are_over() {
@@ -365,7 +365,7 @@ private:
         EXPECT_LE(why.size(), 5000u * all_.processes.size());
     }
 
-    looped_run& all_;
+    simulated_run& all_;
     const std::size_t liar_;
     seeded_random dice_;
     bool gone_ = false;
@@ -387,9 +387,10 @@ void run_random_graph(std::uint64_t seed, lies how) {
     random_graph::outcome outcome;
     const run_options options{.batch_bytes = 64 + dice.below(1000),
                               .window_bytes = 64 + dice.below(4000)};
-    looped_run all(random_graph::config_text(plan, [](const auto& g) { return "loop://" + g; }),
-                   options, [&](graph& g, const seat&) { random_graph::build(g, plan, outcome); },
-                   {.seed = seed});
+    simulated_run all(random_graph::config_text(plan, [](const auto& g) { return "loop://" + g; }),
+                      options,
+                      [&](graph& g, const process_id&) { random_graph::build(g, plan, outcome); },
+                      {.seed = seed});
     all.net.delay(0us, std::chrono::microseconds(dice.below(200)));
     all.net.reorder(dice.chance(0.5));
     const std::size_t edges = all[0].built.core().edges().size();
@@ -438,11 +439,11 @@ TEST(flow_adversary, what_goes_past_the_liar_arrives_or_somebody_says_so) {
         std::vector<std::uint64_t> even;
         const run_options options{.batch_bytes = 16 + dice.below(300),
                                   .window_bytes = 64 + dice.below(1000)};
-        looped_run all(
+        simulated_run all(
             R"({"groups": {"H0": {"endpoint": "loop://H0"}, "H1": {"endpoint": "loop://H1"},
                            "L": {"endpoint": "loop://L"}, "H2": {"endpoint": "loop://H2"}}})",
             options,
-            [&](graph& g, const seat&) {
+            [&](graph& g, const process_id&) {
                 auto from = g.add_source<std::uint64_t>("from", [=](auto& out) {
                     for (std::uint64_t i = 0; i < items; ++i)
                         out.send(i);

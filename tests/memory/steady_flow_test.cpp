@@ -10,7 +10,7 @@
 #include <amalgam/flow/graph.hpp>
 #include <amalgam/flow/run.hpp>
 
-#include "flow/run/looped_run.hpp"
+#include "flow/run/simulated_run.hpp"
 #include "memory/memory.hpp"
 
 namespace amalgam::memory {
@@ -65,9 +65,9 @@ TEST(steady_flow, text_that_is_taken_by_reference_takes_no_memory) {
 
 TEST(steady_flow, items_that_join_a_batch_take_no_memory) {
     std::uint64_t asked = 1;
-    detail::looped_run all(
+    detail::simulated_run all(
         R"({"groups": {"G0": {"endpoint": "loop://G0"}, "G1": {"endpoint": "loop://G1"}}})", {},
-        [&](graph& g, const detail::seat&) {
+        [&](graph& g, const detail::process_id&) {
             auto from = g.add_source<std::string>("from", [&](outlet<std::string>& out) {
                 const std::string text(100, 'x');
                 for (int i = 0; i < 10; ++i)  // The first is sent by itself.

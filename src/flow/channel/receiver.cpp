@@ -136,7 +136,7 @@ void receiver::count_held(link& from, std::uint64_t number, const batch& what) c
     const bool is_last = number >= from.came;
     const std::uint64_t bytes = from.held_bytes + (is_last ? 0 : weight_of(what) - from.last_bytes);
     const std::uint64_t items = from.held_items + (is_last ? 0 : what.items - from.last_items);
-    if (bytes >= limits_.window_bytes && bytes != 0 && items >= limits_.hungry_items)
+    if (bytes >= limits_.window_bytes && bytes != 0 && items >= limits_.starving_items)
         throw error(errc::invalid,
                     fmt::format("it sent batch {} while {} bytes were waiting, expected fewer than "
                                 "{} (run_options::window_bytes, the same in every process)",

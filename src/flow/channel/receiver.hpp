@@ -25,7 +25,7 @@ public:
     struct limits {
         std::size_t window_bytes;
         /// A sender with fewer items here may send a batch beyond the window; 1: only with none.
-        std::size_t hungry_items = 1;
+        std::size_t starving_items = 1;
         /// Credit is returned for each consumed batch, not per quarter of the window.
         bool tells_at_once = false;
     };

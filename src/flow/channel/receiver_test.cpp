@@ -235,8 +235,8 @@ TEST_F(receiver_of_batches, a_large_last_batch_may_overtake_others) {
 
 TEST_F(receiver_of_batches, who_gets_items_on_demand_may_get_more_than_the_window) {
     const std::string text(100, 'x');
-    const auto accepted = [&](std::size_t hungry_items) {
-        receiver tested(1, {.window_bytes = 64, .hungry_items = hungry_items});
+    const auto accepted = [&](std::size_t starving_items) {
+        receiver tested(1, {.window_bytes = 64, .starving_items = starving_items});
         std::uint64_t refused = 0;
         std::vector<ult> tasks;
         for (std::uint64_t i = 0; i < 5; ++i)

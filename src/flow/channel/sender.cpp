@@ -62,15 +62,15 @@ void sender::make_room(std::size_t bytes) {
 void sender::post_committed() {
     std::unique_lock hold(lock_);
     if (is_stopped()) throw_stopped();
-    post_if_hungry(hold);
+    post_if_starving(hold);
 }
 
-void sender::post_if_hungry(std::unique_lock<mutex>& hold) {
+void sender::post_if_starving(std::unique_lock<mutex>& hold) {
     // Twice: the node may complete an item before it sees the request.
     for (int look = 0; look < 2; ++look) {
         link* receiver = least_busy();
-        if (is_hungry(*receiver) && has_unposted()) post_to(*receiver, hold);
-        hungry_.store(is_hungry(*least_busy()), std::memory_order_seq_cst);
+        if (is_starving(*receiver) && has_unposted()) post_to(*receiver, hold);
+        starving_.store(is_starving(*least_busy()), std::memory_order_seq_cst);
     }
 }
 
@@ -153,13 +153,13 @@ void sender::credit(std::size_t receiver, std::uint64_t consumed_bytes,
     one.consumed_items = consumed_items;
     ring();
     changed_.notify_one();
-    post_if_hungry(hold);
+    post_if_starving(hold);
 }
 
 void sender::end() {
     std::unique_lock hold(lock_);
     post_all(hold);
-    hungry_.store(false, std::memory_order_seq_cst);
+    starving_.store(false, std::memory_order_seq_cst);
     auto end = over_.procedure<wire::end_signature>(wire::end);
     for (link& one : links_) {
         one.open = false;  // From here on, the answer reports a loss.
@@ -201,7 +201,7 @@ bool sender::is_open(std::size_t receiver) const {
 void sender::stop() noexcept {
     std::unique_lock hold(lock_);
     is_stopped_.store(true, std::memory_order_seq_cst);
-    hungry_.store(true, std::memory_order_seq_cst);  // The node notices with its next item.
+    starving_.store(true, std::memory_order_seq_cst);  // The node notices with its next item.
     for (link& one : links_)
         if (one.ended.valid()) one.ended.cancel();  // It may never be answered.
     changed_.notify_all();

@@ -23,7 +23,7 @@ struct channel_limits {
     std::size_t batch_bytes;
     std::size_t window_bytes;
     /// A receiver with fewer items gets the next at once; 1: only with none.
-    std::size_t hungry_items = 1;
+    std::size_t starving_items = 1;
 };
 
 /// The sending end of one edge. Posts the node's batches to any number of receivers, each to the
@@ -76,13 +76,13 @@ private:
     void post_committed() override;
 
     link* least_busy() noexcept;
-    bool is_hungry(const link& one) const noexcept {
-        return one.in_flight() == 0 || one.items_before_it() < limits_.hungry_items;
+    bool is_starving(const link& one) const noexcept {
+        return one.in_flight() == 0 || one.items_before_it() < limits_.starving_items;
     }
     bool has_unposted() const noexcept;
     std::uint64_t waiting_items() const noexcept;
     void post_to(link& receiver, std::unique_lock<mutex>& hold);
-    void post_if_hungry(std::unique_lock<mutex>& hold);
+    void post_if_starving(std::unique_lock<mutex>& hold);
     void post_all(std::unique_lock<mutex>& hold);
     void start_batch(std::size_t item_bytes, std::size_t needed);
 

@@ -5,8 +5,8 @@
 
 #include <amalgam/flow/detail/fastflow_out.hpp>
 
+#include "flow/channel/reach.hpp"
 #include "flow/fastflow/wire.hpp"
-#include "flow/graph/reach.hpp"
 
 namespace amalgam::detail {
 

@@ -12,8 +12,8 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/launcher.hpp>
 
+#include "flow/launcher/address_exchange.hpp"
 #include "flow/launcher/guarded.hpp"
-#include "flow/launcher/rendezvous.hpp"
 #include "flow/launcher/supervisor.hpp"
 
 namespace amalgam {

@@ -12,7 +12,7 @@
 #include <amalgam/flow/pooled.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "flow/run/looped_run.hpp"
+#include "flow/run/simulated_run.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -26,7 +26,7 @@ const char* const source_and_sink = R"({"groups": {"G0": {"endpoint": "loop://G0
 template <typename Item, typename Make>
 std::vector<std::string> texts_that_cross(Make make) {
     std::vector<std::string> got;
-    looped_run all(source_and_sink, {}, [&](graph& g, const seat&) {
+    simulated_run all(source_and_sink, {}, [&](graph& g, const process_id&) {
         auto from = g.add_source<Item>("from", [make](outlet<Item>& out) {
             for (int i = 0; i < 100; ++i)
                 out.send(make(std::to_string(i)));
@@ -63,22 +63,22 @@ TEST(group_items, that_are_shared_or_pooled_cross_as_what_they_hold) {
 
 TEST(group_items, that_are_larger_than_all_windows_arrive_one_by_one) {
     int sent = 0, taken = 0, most_ahead = 0;
-    looped_run all(source_and_sink, {.batch_bytes = 100, .window_bytes = 1000},
-                   [&](graph& g, const seat&) {
-                       auto from = g.add_source<std::string>("from", [&](auto& out) {
-                           for (; sent < 100; ++sent)
-                               out.send(std::string(10000, static_cast<char>(sent)));
-                       });
-                       auto to = g.add_sink<std::string>("to", [&](std::string text) {
-                           EXPECT_EQ(text, std::string(10000, static_cast<char>(taken)));
-                           most_ahead = std::max(most_ahead, sent - taken);
-                           ++taken;
-                           this_task::sleep_for(1ms);
-                       });
-                       g.pipeline(from, to);
-                       g.group("G0").add(from);
-                       g.group("G1").add(to);
-                   });
+    simulated_run all(source_and_sink, {.batch_bytes = 100, .window_bytes = 1000},
+                      [&](graph& g, const process_id&) {
+                          auto from = g.add_source<std::string>("from", [&](auto& out) {
+                              for (; sent < 100; ++sent)
+                                  out.send(std::string(10000, static_cast<char>(sent)));
+                          });
+                          auto to = g.add_sink<std::string>("to", [&](std::string text) {
+                              EXPECT_EQ(text, std::string(10000, static_cast<char>(taken)));
+                              most_ahead = std::max(most_ahead, sent - taken);
+                              ++taken;
+                              this_task::sleep_for(1ms);
+                          });
+                          g.pipeline(from, to);
+                          g.group("G0").add(from);
+                          g.group("G1").add(to);
+                      });
     all.start_all();
     all.run_until_idle();
     EXPECT_EQ(all.failure_of(0) + all.failure_of(1), "");
@@ -91,10 +91,10 @@ TEST(group_items, on_demand_are_no_more_before_a_worker_than_it_was_told) {
     for (const std::size_t most : {1u, 3u}) {
         int sent = 0, done = 0, most_before = 0;
         std::vector<int> taken(2);
-        looped_run all(
+        simulated_run all(
             R"({"groups": {"G0": {"endpoint": "loop://a"}, "G1": {"endpoint": "loop://b"},
                                       "G2": {"endpoint": "loop://c"}}})",
-            {}, [&](graph& g, const seat&) {
+            {}, [&](graph& g, const process_id&) {
                 auto from = g.add_source<int>("from", [&](outlet<int>& out) {
                     for (int i = 0; i < 400; ++i) {
                         out.send(i);

@@ -11,35 +11,46 @@ std::vector<std::size_t> nodes_of(const graph_core& graph, std::size_t group) {
     return found;
 }
 
-group_run::group_run(graph_core& graph, const flow_config& config, seat here, engine& over,
+group_run::group_run(graph_core& graph, const flow_config& config, process_id here, engine& over,
                      const node_streams& streams, const run_options& options)
-    : over_(over),
-      options_(options),
-      part_(graph, nodes_of(graph, here.group),
-            place{.group = graph.group_names()[here.group],
-                  .replica = here.replica,
-                  .replicas = config.find(graph.group_names()[here.group])->replicas()},
-            streams, options),
-      exchange_(graph, config, here, over, part_, options) {}
+    : nodes_(graph, nodes_of(graph, here.group),
+             place{.group = graph.group_names()[here.group],
+                   .replica = here.replica,
+                   .replicas = config.find(graph.group_names()[here.group])->replicas()},
+             streams, options),
+      run_{graph, config, here, over, nodes_, options, {}},
+      channels_(run_, [this](process_id receiver,
+                             const failure& why) { others_.lose_receiver(receiver, why); }),
+      others_(run_, channels_),
+      calls_(run_, channels_, others_),
+      loops_(run_) {
+    nodes_.on_failure([this] {
+        channels_.stop();
+        others_.stop_waiting();
+    });
+    others_.serve();  // Last: a process that has joined calls the others.
+}
 
 void group_run::start(address_book addresses) {
-    supervisor_ =
-        spawn(over_.stream(), [this, addresses = std::move(addresses)] { supervise(addresses); });
+    supervisor_ = spawn(run_.over.stream(),
+                        [this, addresses = std::move(addresses)] { supervise(addresses); });
 }
 
 void group_run::supervise(const address_book& addresses) {
-    ult senders = spawn(over_.stream(), [this, deadline = over_.now() + options_.join_limit] {
-        exchange_.expect_senders(deadline);
+    const clock::time_point deadline = run_.over.now() + run_.options.join_limit;
+    ult senders = spawn(run_.over.stream(), [this, deadline] { others_.expect_senders(deadline); });
+    ult liveness = spawn(run_.over.stream(), [this] {
+        others_.check_liveness([this](clock::duration pause) { return loops_.are_watched(pause); });
     });
-    ult pulses = spawn(over_.stream(), [this] { exchange_.feel_pulses(); });
-    if (exchange_.join_all(addresses)) {
-        part_.start();
-        exchange_.watch_loops(addresses);
-        part_.ended().wait();
+    if (others_.join_all(addresses)) {
+        nodes_.start();
+        loops_.watch_all(addresses);
+        nodes_.ended().wait();
     }
-    exchange_.close();
+    others_.close();
+    loops_.join();
     senders.join();
-    pulses.join();
+    liveness.join();
     over_here_.set();
 }
 

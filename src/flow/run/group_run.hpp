@@ -9,9 +9,13 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "flow/channel/exchange.hpp"
-#include "flow/channel/part.hpp"
-#include "flow/channel/streams.hpp"
+#include "flow/channel/channel_set.hpp"
+#include "flow/channel/run_context.hpp"
+#include "flow/nodes/local_nodes.hpp"
+#include "flow/nodes/streams.hpp"
+#include "flow/processes/channel_calls.hpp"
+#include "flow/processes/loop_termination.hpp"
+#include "flow/processes/neighbors.hpp"
 
 namespace amalgam::detail {
 
@@ -23,31 +27,33 @@ class group_run {
 public:
     /// Starts serving the other processes' calls, so the engine's address may be published.
     /// Precondition: graph and config fit (graph_core::check()).
-    group_run(graph_core& graph, const flow_config& config, seat here, engine& over,
+    group_run(graph_core& graph, const flow_config& config, process_id here, engine& over,
               const node_streams& streams, const run_options& options);
 
     /// Called first when this run fails. Set before start().
-    void tell_failure_to(std::function<void(const run_failure&)> tell) {
-        part_.tell_failure_to(std::move(tell));
+    void report_failure_to(std::function<void(const run_failure&)> tell) {
+        nodes_.report_failure_to(std::move(tell));
     }
     /// Joins the others, then starts the nodes. Does not wait.
     void start(address_book addresses);
     /// Ends the run early, as if a node had failed.
-    void fail(run_failure why) noexcept { part_.fail(std::move(why)); }
+    void fail(run_failure why) noexcept { nodes_.fail(std::move(why)); }
 
     /// Set when everything has ended.
     event& over() noexcept { return over_here_; }
-    std::optional<run_failure> failed() const { return part_.failed(); }
+    std::optional<run_failure> failed() const { return nodes_.failed(); }
     /// Of this process's nodes; empty before they start. Any thread.
-    run_report report() const { return part_.has_started() ? part_.report() : run_report{}; }
+    run_report report() const { return nodes_.has_started() ? nodes_.report() : run_report{}; }
 
 private:
     void supervise(const address_book& addresses);
 
-    engine& over_;
-    const run_options options_;
-    part part_;
-    exchange exchange_;
+    local_nodes nodes_;
+    run_context run_;
+    channel_set channels_;
+    neighbors others_;
+    channel_calls calls_;
+    loop_termination loops_;
     event over_here_;
     ult supervisor_;
 };

@@ -13,7 +13,7 @@
 #include "conformance/slow_build.hpp"
 #include "flow/graph/random_graph.hpp"
 #include "flow/graph/random_pipeline.hpp"
-#include "flow/run/looped_run.hpp"
+#include "flow/run/simulated_run.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -26,7 +26,7 @@ const char* const two_groups = R"({"groups": {"G0": {"endpoint": "loop://G0"},
 /// A source in G0 that runs `generate`, and a sink in G1 that runs `consume`.
 template <typename Generate, typename Consume>
 auto from_one_to_the_other(Generate generate, Consume consume) {
-    return [=](graph& g, const seat&) {
+    return [=](graph& g, const process_id&) {
         auto from = g.add_source<int>("from", generate);
         auto to = g.add_sink<int>("to", consume);
         g.pipeline(from, to);
@@ -44,9 +44,10 @@ void compare_with_plain_loop(std::uint64_t seed, bool replicas) {
     auto text = random_pipeline::config_text(plan, [](std::size_t g, std::size_t r) {
         return "loop://e" + std::to_string(g) + "-" + std::to_string(r);
     });
-    looped_run all(text, options,
-                   [&](graph& g, const seat&) { random_pipeline::build(g, plan, results); },
-                   {.seed = seed, .link_bytes = std::size_t{1} << (10 + random.below(10))});
+    simulated_run all(
+        text, options,
+        [&](graph& g, const process_id&) { random_pipeline::build(g, plan, results); },
+        {.seed = seed, .link_bytes = std::size_t{1} << (10 + random.below(10))});
     all.net.delay(0us, std::chrono::microseconds(random.below(200)));
     all.net.reorder(random.chance(0.5));
     std::shuffle(all.processes.begin(), all.processes.end(), random);
@@ -87,9 +88,10 @@ TEST(group_run, gives_what_a_plain_loop_gives_wherever_blocks_are_cut) {
                             .window_bytes = 64 + random.below(4000)};
         const auto text =
             random_graph::config_text(plan, [](const auto& group) { return "loop://" + group; });
-        looped_run all(text, options,
-                       [&](graph& g, const seat&) { random_graph::build(g, plan, outcome); },
-                       {.seed = seed, .link_bytes = std::size_t{1} << (10 + random.below(10))});
+        simulated_run all(
+            text, options,
+            [&](graph& g, const process_id&) { random_graph::build(g, plan, outcome); },
+            {.seed = seed, .link_bytes = std::size_t{1} << (10 + random.below(10))});
         all.net.delay(0us, std::chrono::microseconds(random.below(200)));
         all.net.reorder(random.chance(0.5));
         all.start_all();
@@ -104,7 +106,7 @@ TEST(group_run, gives_what_a_plain_loop_gives_wherever_blocks_are_cut) {
 
 TEST(group_run, a_group_may_have_nodes_on_both_sides_of_another) {
     std::vector<long> got;
-    looped_run all(two_groups, {}, [&got](graph& g, const seat&) {
+    simulated_run all(two_groups, {}, [&got](graph& g, const process_id&) {
         auto from = g.add_source<int>("from", [](outlet<int>& out) {
             for (int i = 0; i < 1000; ++i)
                 out.send(i);
@@ -125,15 +127,15 @@ TEST(group_run, a_group_may_have_nodes_on_both_sides_of_another) {
 TEST(group_run, items_do_not_wait_for_a_full_batch_while_the_source_is_busy_elsewhere) {
     std::vector<clock::time_point> arrived;
     loop_network* net = nullptr;
-    looped_run all(two_groups, {},
-                   from_one_to_the_other(
-                       [](outlet<int>& out) {
-                           for (int i = 0; i < 3; ++i)
-                               out.send(i);
-                           this_task::sleep_for(10s);
-                           out.send(3);
-                       },
-                       [&](int) { arrived.push_back(net->now()); }));
+    simulated_run all(two_groups, {},
+                      from_one_to_the_other(
+                          [](outlet<int>& out) {
+                              for (int i = 0; i < 3; ++i)
+                                  out.send(i);
+                              this_task::sleep_for(10s);
+                              out.send(3);
+                          },
+                          [&](int) { arrived.push_back(net->now()); }));
     net = &all.net;
     all.net.delay(1ms);
     auto started = all.net.now();
@@ -146,13 +148,13 @@ TEST(group_run, items_do_not_wait_for_a_full_batch_while_the_source_is_busy_else
 
 TEST(group_run, a_fast_source_sends_full_batches) {
     std::size_t items = 0;
-    looped_run all(two_groups, {.batch_bytes = 4096},
-                   from_one_to_the_other(
-                       [](outlet<int>& out) {
-                           for (int i = 0; i < 100000; ++i)
-                               out.send(i);
-                       },
-                       [&items](int) { ++items; }));
+    simulated_run all(two_groups, {.batch_bytes = 4096},
+                      from_one_to_the_other(
+                          [](outlet<int>& out) {
+                              for (int i = 0; i < 100000; ++i)
+                                  out.send(i);
+                          },
+                          [&items](int) { ++items; }));
     std::size_t frames = 0;
     all.net.on_event([&frames](const loop_event& event) {
         if (event.what == loop_event::kind::frame && event.from == "G0") ++frames;
@@ -166,16 +168,16 @@ TEST(group_run, a_fast_source_sends_full_batches) {
 
 TEST(group_run, credits_bound_what_a_slow_receiver_has_waiting) {
     int sent = 0, taken = 0, most_ahead = 0;
-    looped_run all(two_groups, {.batch_bytes = 400, .window_bytes = 4000},
-                   from_one_to_the_other(
-                       [&sent](outlet<int>& out) {
-                           for (; sent < 20000; ++sent)
-                               out.send(sent);
-                       },
-                       [&](int) {
-                           most_ahead = std::max(most_ahead, sent - taken);
-                           if (++taken % 100 == 0) this_task::sleep_for(1ms);
-                       }));
+    simulated_run all(two_groups, {.batch_bytes = 400, .window_bytes = 4000},
+                      from_one_to_the_other(
+                          [&sent](outlet<int>& out) {
+                              for (; sent < 20000; ++sent)
+                                  out.send(sent);
+                          },
+                          [&](int) {
+                              most_ahead = std::max(most_ahead, sent - taken);
+                              if (++taken % 100 == 0) this_task::sleep_for(1ms);
+                          }));
     all.start_all();
     all.net.run_until_idle();
     EXPECT_EQ(taken, 20000);
@@ -186,9 +188,9 @@ TEST(group_run, credits_bound_what_a_slow_receiver_has_waiting) {
 
 TEST(group_run, receivers_share_the_work_by_how_fast_they_take_it) {
     std::vector<int> taken(2);
-    looped_run all(
+    simulated_run all(
         R"({"groups": {"G0": {"endpoint": "loop://a"}, "G1": {"endpoint": ["loop://b", "loop://c"]}}})",
-        {.batch_bytes = 64, .window_bytes = 128}, [&taken](graph& g, const seat& here) {
+        {.batch_bytes = 64, .window_bytes = 128}, [&taken](graph& g, const process_id& here) {
             auto from = g.add_source<int>("from", [](outlet<int>& out) {
                 for (int i = 0; i < 4000; ++i)
                     out.send(i);
@@ -209,9 +211,9 @@ TEST(group_run, receivers_share_the_work_by_how_fast_they_take_it) {
 
 TEST(group_run, each_process_of_a_group_knows_its_place) {
     std::vector<std::string> places;
-    looped_run all(
+    simulated_run all(
         R"({"groups": {"A": {"endpoint": "loop://a"}, "B": {"endpoint": ["loop://b", "loop://c"]}}})",
-        {}, [&places](graph& g, const seat&) {
+        {}, [&places](graph& g, const process_id&) {
             struct placed : sink<int> {
                 explicit placed(std::vector<std::string>& to) : places(to) {}
                 void start(const place& here) {
@@ -235,7 +237,7 @@ TEST(group_run, each_process_of_a_group_knows_its_place) {
 
 TEST(group_run, a_receiver_may_start_long_after_its_sender) {
     int items = 0;
-    looped_run all(
+    simulated_run all(
         two_groups, {},
         from_one_to_the_other([](outlet<int>& out) { out.send(1); }, [&items](int) { ++items; }));
     all.start(all[0]);
@@ -248,15 +250,15 @@ TEST(group_run, a_receiver_may_start_long_after_its_sender) {
 
 TEST(group_run, a_run_may_last_longer_than_the_limit_on_joining) {
     int got = 0;
-    looped_run all(two_groups, {.join_limit = 3s},
-                   from_one_to_the_other(
-                       [](outlet<int>& out) {
-                           for (int i = 0; i < 20; ++i) {
-                               this_task::sleep_for(1s);
-                               out.send(i);
-                           }
-                       },
-                       [&](int) { ++got; }));
+    simulated_run all(two_groups, {.join_limit = 3s},
+                      from_one_to_the_other(
+                          [](outlet<int>& out) {
+                              for (int i = 0; i < 20; ++i) {
+                                  this_task::sleep_for(1s);
+                                  out.send(i);
+                              }
+                          },
+                          [&](int) { ++got; }));
     for (auto& one : all.processes)
         all.start(*one);
     all.net.run_until_idle();
@@ -268,8 +270,9 @@ TEST(group_run, a_run_may_last_longer_than_the_limit_on_joining) {
 
 TEST(group_run, a_receiver_that_never_starts_is_named_after_the_limit) {
     bool started = false;
-    looped_run all(two_groups, {.join_limit = 3s},
-                   from_one_to_the_other([&started](outlet<int>&) { started = true; }, [](int) {}));
+    simulated_run all(
+        two_groups, {.join_limit = 3s},
+        from_one_to_the_other([&started](outlet<int>&) { started = true; }, [](int) {}));
     all.start(all[0]);
     auto begin = all.net.now();
     all.net.run_until_idle();
@@ -280,8 +283,8 @@ TEST(group_run, a_receiver_that_never_starts_is_named_after_the_limit) {
 }
 
 TEST(group_run, a_sender_that_never_starts_is_named_after_the_limit) {
-    looped_run all(two_groups, {.join_limit = 3s},
-                   from_one_to_the_other([](outlet<int>&) {}, [](int) {}));
+    simulated_run all(two_groups, {.join_limit = 3s},
+                      from_one_to_the_other([](outlet<int>&) {}, [](int) {}));
     all.start(all[1]);
     all.net.run_until_idle();
     EXPECT_TRUE(all[1].running->over().is_set());
@@ -290,7 +293,7 @@ TEST(group_run, a_sender_that_never_starts_is_named_after_the_limit) {
 
 TEST(group_run, processes_that_built_different_graphs_do_not_start) {
     bool started = false;
-    looped_run all(two_groups, {}, [&started](graph& g, const seat& here) {
+    simulated_run all(two_groups, {}, [&started](graph& g, const process_id& here) {
         auto from = g.add_source<int>("from", [&started](outlet<int>&) { started = true; });
         auto to = g.add_sink<int>(here.group == 0 ? "to" : "not to", [](int) {});
         g.pipeline(from, to);
@@ -309,11 +312,11 @@ TEST(group_run, processes_that_built_different_graphs_do_not_start) {
 class broken_run : public testing::Test {
 protected:
     template <typename Middle>
-    void run_until_idle(Middle middle, std::function<void(looped_run&)> then) {
-        looped_run all(
+    void run_until_idle(Middle middle, std::function<void(simulated_run&)> then) {
+        simulated_run all(
             R"({"groups": {"G0": {"endpoint": "loop://a"}, "G1": {"endpoint": "loop://b"},
                            "G2": {"endpoint": "loop://c"}}})",
-            {.batch_bytes = 128, .window_bytes = 512}, [&](graph& g, const seat&) {
+            {.batch_bytes = 128, .window_bytes = 512}, [&](graph& g, const process_id&) {
                 auto from = g.add_source<int>("from", [](outlet<int>& out) {
                     for (int i = 0;; ++i) {
                         out.send(i);
@@ -341,7 +344,7 @@ protected:
 
 TEST_F(broken_run, a_killed_group_ends_the_others_with_its_name) {
     run_until_idle([](int n) { return n; },
-                   [this](looped_run& all) {
+                   [this](simulated_run& all) {
                        all.net.run_for(200ms);
                        EXPECT_GT(last_, 0);
                        all.net.kill("G1");
@@ -357,10 +360,10 @@ TEST(broken_graph, ends_everywhere_when_any_of_its_groups_is_killed) {
         if (groups.size() < 2) continue;
         random_graph::outcome outcome;
         seeded_random random(seed);
-        looped_run all(
+        simulated_run all(
             random_graph::config_text(plan, [](const auto& group) { return "loop://" + group; }),
             {.batch_bytes = 64 + random.below(1000), .window_bytes = 64 + random.below(4000)},
-            [&](graph& g, const seat&) { random_graph::build(g, plan, outcome, true); },
+            [&](graph& g, const process_id&) { random_graph::build(g, plan, outcome, true); },
             {.seed = seed});
         all.start_all();
         all.net.run_for(std::chrono::microseconds(random.below(30000)));
@@ -379,7 +382,7 @@ TEST(broken_graph, ends_everywhere_when_any_of_its_groups_is_killed) {
 
 TEST_F(broken_run, a_group_that_is_silent_for_too_long_ends_the_others_with_its_name) {
     run_until_idle([](int n) { return n; },
-                   [](looped_run& all) {
+                   [](simulated_run& all) {
                        all.net.run_for(200ms);
                        all.net.cut("G1");
                        all.net.run_for(60s);
@@ -394,7 +397,7 @@ TEST_F(broken_run, a_node_that_throws_ends_every_group_with_its_words) {
             if (n == 500) throw std::runtime_error("no more than 500");
             return n;
         },
-        [](looped_run&) {});
+        [](simulated_run&) {});
     EXPECT_EQ(failures_[1], "the node \"middle\" failed: no more than 500");
     for (std::size_t other : {0u, 2u}) {
         EXPECT_EQ(failures_[other].rfind("group G1 failed: ", 0), 0u) << failures_[other];
@@ -407,7 +410,7 @@ TEST_F(broken_run, whichever_operation_breaks_everything_still_ends) {
     for (std::uint64_t nth = 1; nth < 60; nth += 2) {
         failures_.clear();
         run_until_idle([](int n) { return n; },
-                       [nth](looped_run& all) {
+                       [nth](simulated_run& all) {
                            all.net.fail_operation(nth);
                            all.net.run_for(100ms);
                            all.net.kill("G1");

@@ -10,7 +10,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "flow/channel/wire.hpp"
-#include "flow/run/looped_run.hpp"
+#include "flow/run/simulated_run.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -69,8 +69,8 @@ protected:
 
     int sent_ = 100;
     std::vector<int> got_;
-    looped_run all_{
-        two_groups, {.batch_bytes = 64, .window_bytes = 256}, [this](graph& g, const seat&) {
+    simulated_run all_{
+        two_groups, {.batch_bytes = 64, .window_bytes = 256}, [this](graph& g, const process_id&) {
             auto from = g.add_source<int>("from", [this](outlet<int>& out) {
                 for (int i = 0; i < sent_; ++i)
                     out.send(i);
@@ -129,7 +129,7 @@ TEST_F(hostile_group, a_stranger_has_nothing_to_say_for_another) {
 
 TEST_F(hostile_group, credit_from_a_stranger_gives_no_room) {
     be_stranger();
-    looped_run::process& source = all_[0];
+    simulated_run::process& source = all_[0];
     sent_ = 10'000;
     all_.start(source);
     auto taken = std::make_unique<engine>(all_.net.port("G1"));
@@ -201,7 +201,7 @@ TEST_F(hostile_group, last_words_are_cut) {
 
 /// G1 holds an item of the loop for a while; meanwhile G0 is told that the loop has ended.
 TEST(hostile_loop, an_item_that_comes_back_after_the_end_is_not_lost_in_silence) {
-    looped_run all(two_groups, {}, [&](graph& g, const seat&) {
+    simulated_run all(two_groups, {}, [&](graph& g, const process_id&) {
         auto first = g.add_stage<int, int>("first", [](int n) { return n; });
         auto second = g.add_stage<int, int>("second", [](int n) {
             this_task::sleep_for(10ms);
@@ -230,7 +230,7 @@ TEST(hostile_loop, an_item_that_comes_back_after_the_end_is_not_lost_in_silence)
 }
 
 TEST(hostile_loop, that_nobody_watches_any_more_ends_the_run) {
-    looped_run all(two_groups, {.silence_limit = 100ms}, [&](graph& g, const seat&) {
+    simulated_run all(two_groups, {.silence_limit = 100ms}, [&](graph& g, const process_id&) {
         auto first = g.add_stage<int, int>("first", [](int n) { return n; });
         auto second = g.add_stage<int, int>("second", [](int n) { return n; });
         auto from = g.add_source<int>("from", [](outlet<int>& out) { out.send(0); });

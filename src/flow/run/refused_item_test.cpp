@@ -9,7 +9,7 @@
 #include <amalgam/flow/detail/ring.hpp>
 #include <amalgam/flow/run.hpp>
 
-#include "flow/run/looped_run.hpp"
+#include "flow/run/simulated_run.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -72,14 +72,16 @@ TEST(refused_item, leaves_nothing_of_itself_in_a_batch) {
     for (const std::size_t batch_bytes : {16u, 100u, 100000u}) {
         int refused = 0;
         std::vector<picky> got;
-        looped_run all(two_groups, {.batch_bytes = batch_bytes}, [&](graph& g, const seat&) {
-            auto from = g.add_source<picky>(
-                "from", [&](outlet<picky>& out) { refused = send_what_can_be_sent(out, 300); });
-            auto to = g.add_sink<picky>("to", [&](picky item) { got.push_back(std::move(item)); });
-            g.pipeline(from, to);
-            g.group("G0").add(from);
-            g.group("G1").add(to);
-        });
+        simulated_run all(
+            two_groups, {.batch_bytes = batch_bytes}, [&](graph& g, const process_id&) {
+                auto from = g.add_source<picky>(
+                    "from", [&](outlet<picky>& out) { refused = send_what_can_be_sent(out, 300); });
+                auto to =
+                    g.add_sink<picky>("to", [&](picky item) { got.push_back(std::move(item)); });
+                g.pipeline(from, to);
+                g.group("G0").add(from);
+                g.group("G1").add(to);
+            });
         all.start_all();
         all.run_until_idle();
         EXPECT_TRUE(all.over());
@@ -130,7 +132,7 @@ TEST(refused_item, does_not_count_as_one_inside_a_loop) {
 
 TEST(refused_item, does_not_count_as_one_inside_a_loop_over_groups) {
     int got = 0;
-    looped_run all(two_groups, {}, [&](graph& g, const seat&) {
+    simulated_run all(two_groups, {}, [&](graph& g, const process_id&) {
         std::vector<block<picky, picky>> nodes;
         auto from = g.add_source<picky>("from", [](outlet<picky>& out) { out.send(picky(0)); });
         auto loop = loop_that_refuses(g, nodes);

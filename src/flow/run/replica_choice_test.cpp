@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "flow/run/looped_run.hpp"
+#include "flow/run/simulated_run.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -28,10 +28,10 @@ struct noting : sink<int> {
 template <typename Generate, typename Routing>
 taken run_farm(std::size_t workers, Generate generate, Routing routing) {
     taken all;
-    looped_run processes(
+    simulated_run processes(
         R"({"groups": {"G0": {"endpoint": "loop://G0"},
                        "G1": {"endpoint": ["loop://a", "loop://b", "loop://c"]}}})",
-        {}, [&](graph& g, const seat&) {
+        {}, [&](graph& g, const process_id&) {
             auto from = g.add_source<int>("from", generate);
             std::vector<block<int, void>> sinks;
             for (std::size_t i = 0; i < workers; ++i)

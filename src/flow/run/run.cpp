@@ -20,9 +20,9 @@
 #include <amalgam/flow/run.hpp>
 #include <amalgam/rpc/engine.hpp>
 
-#include "flow/channel/streams.hpp"
-#include "flow/graph/reach.hpp"
-#include "flow/launcher/rendezvous.hpp"
+#include "flow/channel/reach.hpp"
+#include "flow/launcher/address_exchange.hpp"
+#include "flow/nodes/streams.hpp"
 #include "flow/run/group_run.hpp"
 
 namespace amalgam {
@@ -38,7 +38,7 @@ public:
 };
 
 /// The run is refused before any node starts: the graph, the config or an address does not fit.
-[[noreturn]] void refuse(detail::rendezvous& others, status what, const std::string& sentence,
+[[noreturn]] void refuse(detail::address_exchange& others, status what, const std::string& sentence,
                          const std::string& told) {
     if (others.tell_refusal(told)) throw told_error(what, sentence);
     throw error(what, sentence);
@@ -91,7 +91,7 @@ private:
     detail::graph_core& of_;
 };
 
-/// `started`: from then on, the running part stops the nodes when it ends early.
+/// `started`: from then on, the running graph stops the nodes when it ends early.
 run_report run_whole(detail::graph_core& graph, const run_options& options, std::stop_token stop,
                      bool& started) {
     std::string sentence;
@@ -100,13 +100,13 @@ run_report run_whole(detail::graph_core& graph, const run_options& options, std:
     std::vector<std::size_t> all(graph.nodes().size());
     std::iota(all.begin(), all.end(), std::size_t{0});
     detail::node_streams streams(graph, all, options);
-    detail::part part(graph, all, place{}, streams, options);
+    detail::local_nodes nodes(graph, all, place{}, streams, options);
     started = true;
-    part.start();
-    const std::stop_callback when_stopped(stop, [&] { part.fail(stopped_by_user()); });
-    part.ended().wait();
-    if (auto failed = part.failed()) throw error(failed->what.what, failed->what.sentence);
-    return part.report();
+    nodes.start();
+    const std::stop_callback when_stopped(stop, [&] { nodes.fail(stopped_by_user()); });
+    nodes.ended().wait();
+    if (auto failed = nodes.failed()) throw error(failed->what.what, failed->what.sentence);
+    return nodes.report();
 }
 
 std::size_t number_of(const detail::graph_core& graph, const std::string& group) {
@@ -117,7 +117,7 @@ std::size_t number_of(const detail::graph_core& graph, const std::string& group)
 /// The group's endpoint, then a calling port for every other transport it needs: to send, or to ask
 /// others whether a loop has ended.
 std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_config& config,
-                                  const detail::seat& here) {
+                                  const detail::process_id& here) {
     const auto& names = graph.group_names();
     std::vector<std::string> ports{config.find(names[here.group])->endpoints[here.replica]};
     std::set<std::string> opened{detail::calling_port(ports.front())};
@@ -132,7 +132,7 @@ std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_co
     }
     for (std::size_t i = 0; i < graph.loops(); ++i) {
         const std::vector<std::size_t> groups = detail::groups_of_loop(graph, i);
-        if (groups.size() > 1 && here == detail::seat{groups.front(), 0})
+        if (groups.size() > 1 && here == detail::process_id{groups.front(), 0})
             std::for_each(groups.begin(), groups.end(), call);
     }
     return ports;
@@ -147,7 +147,7 @@ struct engine_stop {
 /// Reports the nodes' progress to the launcher, if requested, while it lives.
 class report_teller {
 public:
-    report_teller(const detail::group_run& running, detail::rendezvous& others) {
+    report_teller(const detail::group_run& running, detail::address_exchange& others) {
         if (others.report_interval().count() == 0) return;
         thread_ = std::jthread([&running, &others](const std::stop_token& stop) {
             std::mutex lock;
@@ -164,7 +164,7 @@ private:
 };
 
 /// Addresses of all processes, by the graph's groups.
-detail::address_book meet(detail::rendezvous& others, const detail::graph_core& graph,
+detail::address_book meet(detail::address_exchange& others, const detail::graph_core& graph,
                           const std::string& own_address, const run_options& options) {
     const auto by_config = others.meet(own_address, graph.fingerprint(), options.join_limit);
     detail::address_book addresses(graph.group_names().size());
@@ -175,12 +175,12 @@ detail::address_book meet(detail::rendezvous& others, const detail::graph_core& 
 
 /// As run_whole().
 run_report run_group(detail::graph_core& graph, const run_options& options, std::stop_token stop,
-                     detail::rendezvous& others, bool& started) {
+                     detail::address_exchange& others, bool& started) {
     const flow_config& config = others.config();
     std::string sentence;
     status fits = graph.check(&config, sentence);
     if (!fits.ok()) refuse(others, fits, sentence, sentence);  // The same in every process.
-    detail::seat here{number_of(graph, others.group()), others.replica()};
+    detail::process_id here{number_of(graph, others.group()), others.replica()};
 
     std::size_t threads =
         options.threads != 0 ? options.threads : config.find(others.group())->threads;
@@ -205,7 +205,8 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
     {
         detail::group_run running(graph, config, here, over, streams, options);
         const engine_stop before_it_ends{over};
-        running.tell_failure_to([&](const run_failure& why) { told = others.tell_failure(why); });
+        running.report_failure_to(
+            [&](const run_failure& why) { told = others.report_failure(why); });
         started = true;
         try {
             running.start(meet(others, graph, over.address(), options));
@@ -230,7 +231,7 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
 run_report run_part(detail::graph_core& graph, const run_options& options, std::stop_token stop,
                     bool& started) {
     check(options);
-    std::unique_ptr<detail::rendezvous> others = detail::rendezvous_from_environment();
+    std::unique_ptr<detail::address_exchange> others = detail::address_exchange_from_environment();
     if (!others) return run_whole(graph, options, std::move(stop), started);
     try {
         return run_group(graph, options, std::move(stop), *others, started);

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "flow/graph/random_graph.hpp"
-#include "flow/run/looped_run.hpp"
+#include "flow/run/simulated_run.hpp"
 #include "seeded_runs.hpp"
 
 namespace amalgam::detail {
@@ -21,20 +21,20 @@ using namespace std::chrono_literals;
 /// Longer than every timeout of a run.
 constexpr auto long_enough = 2min;
 
-void run_until_over(looped_run& all) {
+void run_until_over(simulated_run& all) {
     const auto limit = all.net.now() + long_enough;
     while (all.net.now() < limit && !all.over()) {
-        std::vector<looped_run::process*> ended;
+        std::vector<simulated_run::process*> ended;
         for (auto& one : all.processes)
             if (one->running->over().is_set()) ended.push_back(one.get());
         all.net.run_for(all.net.now() + 1s < limit ? 1ms : 100ms);
-        for (looped_run::process* one : ended)
+        for (simulated_run::process* one : ended)
             one->over->stop();
     }
 }
 
 /// Injects a failure.
-std::string fail_somehow(looped_run& all, seeded_random& random) {
+std::string fail_somehow(simulated_run& all, seeded_random& random) {
     const std::string& one = all.processes[random.below(all.processes.size())]->label;
     const std::string& other = all.processes[random.below(all.processes.size())]->label;
     switch (random.below(4)) {
@@ -62,9 +62,9 @@ void run(std::uint64_t seed) {
                               .window_bytes = 64 + random.below(4000)};
     const auto text =
         random_graph::config_text(plan, [](const auto& group) { return "loop://" + group; });
-    looped_run all(text, options,
-                   [&](graph& g, const seat&) { random_graph::build(g, plan, outcome); },
-                   {.seed = seed, .link_bytes = std::size_t{1} << (10 + random.below(10))});
+    simulated_run all(text, options,
+                      [&](graph& g, const process_id&) { random_graph::build(g, plan, outcome); },
+                      {.seed = seed, .link_bytes = std::size_t{1} << (10 + random.below(10))});
     all.net.delay(0us, std::chrono::microseconds(random.below(200)));
     all.net.reorder(random.chance(0.5));
     all.start_all();

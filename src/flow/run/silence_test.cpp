@@ -6,7 +6,7 @@
 
 #include <amalgam/tasks/ult.hpp>
 
-#include "flow/run/looped_run.hpp"
+#include "flow/run/simulated_run.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -19,7 +19,7 @@ const char* const three_groups = R"({"groups": {"G0": {"endpoint": "loop://a"},
 const char* const silent = "lost contact with group G1 (it has not answered for 5 s)";
 
 /// One number every 20 milliseconds from G0 through G1 to G2.
-void endless(graph& g, const seat&) {
+void endless(graph& g, const process_id&) {
     auto from = g.add_source<int>("from", [](outlet<int>& out) {
         for (int i = 0;; ++i) {
             out.send(i);
@@ -35,7 +35,7 @@ void endless(graph& g, const seat&) {
 }
 
 TEST(silent_group, ends_the_others_though_its_connections_stand) {
-    looped_run all(three_groups, {}, endless);
+    simulated_run all(three_groups, {}, endless);
     all.ports.silence_limit = 24h;
     all.start_all();
     all.net.run_for(200ms);
@@ -51,7 +51,7 @@ TEST(silent_group, ends_the_others_though_its_connections_stand) {
 }
 
 TEST(silent_group, that_speaks_again_in_time_is_not_lost) {
-    looped_run all(three_groups, {}, endless);
+    simulated_run all(three_groups, {}, endless);
     all.ports.silence_limit = 24h;
     all.start_all();
     for (int i = 0; i < 4; ++i) {
@@ -67,7 +67,7 @@ TEST(silent_group, that_speaks_again_in_time_is_not_lost) {
 }
 
 TEST(silent_group, is_waited_for_however_long_when_there_is_no_limit) {
-    looped_run all(three_groups, {.silence_limit = 0ms}, endless);
+    simulated_run all(three_groups, {.silence_limit = 0ms}, endless);
     all.ports.silence_limit = 24h;
     all.start_all();
     all.net.run_for(200ms);
@@ -82,15 +82,16 @@ TEST(silent_group, is_waited_for_however_long_when_there_is_no_limit) {
 }
 
 TEST(silent_group, ends_one_that_has_sent_everything_and_waits_until_it_was_used_up) {
-    looped_run all(R"({"groups": {"G0": {"endpoint": "loop://a"},
+    simulated_run all(R"({"groups": {"G0": {"endpoint": "loop://a"},
                                   "G1": {"endpoint": "loop://b"}}})",
-                   {}, [](graph& g, const seat&) {
-                       auto from = g.add_source<int>("from", [](outlet<int>& out) { out.send(1); });
-                       auto to = g.add_sink<int>("to", [](int) { this_task::sleep_for(1h); });
-                       g.pipeline(from, to);
-                       g.group("G0").add(from);
-                       g.group("G1").add(to);
-                   });
+                      {}, [](graph& g, const process_id&) {
+                          auto from =
+                              g.add_source<int>("from", [](outlet<int>& out) { out.send(1); });
+                          auto to = g.add_sink<int>("to", [](int) { this_task::sleep_for(1h); });
+                          g.pipeline(from, to);
+                          g.group("G0").add(from);
+                          g.group("G1").add(to);
+                      });
     all.ports.silence_limit = 24h;
     all.start_all();
     all.net.run_for(200ms);
@@ -105,7 +106,7 @@ TEST(silent_group, ends_one_that_has_sent_everything_and_waits_until_it_was_used
 /// A loop over three groups. The first, which sends nothing to the last, is given a wrong address
 /// for it.
 std::string failure_when_the_last_is_at(const std::string& address) {
-    looped_run all(three_groups, {.join_limit = 2000ms}, [](graph& g, const seat&) {
+    simulated_run all(three_groups, {.join_limit = 2000ms}, [](graph& g, const process_id&) {
         auto from = g.add_source<int>("from", [](outlet<int>& out) { out.send(1); });
         const auto add_one = [](int n) { return n + 1; };
         auto a = g.add_stage<int, int>("a", add_one);
@@ -118,7 +119,7 @@ std::string failure_when_the_last_is_at(const std::string& address) {
         g.group("G1").add(b);
         g.group("G2").add(c, to);
     });
-    all.misinform = [&](const looped_run::process& one, address_book& addresses) {
+    all.misinform = [&](const simulated_run::process& one, address_book& addresses) {
         if (one.where.group == 0) addresses[2][0] = address;
     };
     all.start_all();

@@ -20,7 +20,7 @@
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "inject/protocol/tell_failure.hpp"
+#include "inject/protocol/report_failure.hpp"
 #include "inject/run/confined_rights.hpp"
 #include "inject/run/forking_thread.hpp"
 
@@ -102,7 +102,7 @@ struct confined_task {
         ::_exit(1);
     }
     begin_with(beginning::confined);
-    tell_failure(
+    report_failure(
         [&] {
             const const_bytes result = task.work(own, payload.size());
             answer_with(false, result.data(), result.size());

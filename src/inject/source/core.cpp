@@ -15,7 +15,7 @@
 #include "inject/image/contents.hpp"
 #include "inject/link/library_symbols.hpp"
 #include "inject/protocol/payload_memory.hpp"
-#include "inject/protocol/tell_failure.hpp"
+#include "inject/protocol/report_failure.hpp"
 
 namespace amalgam::detail {
 
@@ -30,7 +30,7 @@ thread_local payload_in_the_making* in_the_making = nullptr;
 /// Exceptions of the image's own functions may not outlive it: callers get their text.
 template <typename Work>
 void run_own(const code_image& image, std::string_view what, Work work) {
-    tell_failure(work, [&](const char* why) {
+    report_failure(work, [&](const char* why) {
         throw error(errc::handler_failed,
                     fmt::format("{} of the image {} failed: {}", what, image.name(), why));
     });

@@ -16,7 +16,7 @@
 #include "inject/image/contents.hpp"
 #include "inject/link/library_symbols.hpp"
 #include "inject/protocol/payload_memory.hpp"
-#include "inject/protocol/tell_failure.hpp"
+#include "inject/protocol/report_failure.hpp"
 #include "inject/run/confined_run.hpp"
 #include "inject/run/running_code.hpp"
 
@@ -326,10 +326,10 @@ run_answer target_core::run_now(const ready& what, const_bytes payload,
     if (here.confined) {
         answer = run_confined_now(*what, payload, here, call);
     } else {
-        tell_failure([&] { run_main(*what, payload, here, call); },
-                     [&](const char* why) {
-                         answer = {errc::handler_failed, false, why, {}};
-                     });
+        report_failure([&] { run_main(*what, payload, here, call); },
+                       [&](const char* why) {
+                           answer = {errc::handler_failed, false, why, {}};
+                       });
         answer.result = std::move(here.result);
     }
     if (answer.code != errc::ok && (call == nullptr || call->one_way()))
@@ -341,8 +341,8 @@ run_answer target_core::run_now(const ready& what, const_bytes payload,
 void target_core::run_quickly(ready_image& what, const_bytes payload) {
     running_code here{what.linked, onward_};
     inline_runs_.add();
-    tell_failure([&] { run_main(what, payload, here, &call_context::current()); },
-                 [&](const char* why) { log_failure(what, why); });
+    report_failure([&] { run_main(what, payload, here, &call_context::current()); },
+                   [&](const char* why) { log_failure(what, why); });
 }
 
 void target_core::run_inline(image_id which, const_bytes payload) {

@@ -43,11 +43,11 @@ public:
         item_ = at_;
         ++items_;
         ++sent_items_;
-        // seq_cst here and where hungry_ is set, for the same reason as in
+        // seq_cst here and where starving_ is set, for the same reason as in
         // ring_core::finish_push().
         committed_.store(mark(static_cast<std::size_t>(at_ - begin_), items_),
                          std::memory_order_seq_cst);
-        if (hungry_.load(std::memory_order_seq_cst)) post_committed();
+        if (starving_.load(std::memory_order_seq_cst)) post_committed();
     }
 
     /// Posts the rest and sends end of stream to every receiver.
@@ -111,7 +111,7 @@ protected:
     std::atomic<bool> is_stopped_{false};
     // Bytes and items of this batch, packed by mark().
     alignas(64) std::atomic<std::uint64_t> committed_{0};
-    alignas(64) std::atomic<bool> hungry_{true};
+    alignas(64) std::atomic<bool> starving_{true};
 
 private:
     doorbell* bell_ = nullptr;

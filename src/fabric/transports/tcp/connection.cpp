@@ -81,7 +81,7 @@ frame_reader::state connection::read_some(std::size_t& budget, bool& drained) no
     }
     if (got < 0 && errno == EFAULT && reader_.is_landing()) {
         home_.unwritable(*this);
-        return frame_reader::state::hungry;
+        return frame_reader::state::starving;
     }
     down({errc::disconnected, got < 0 && errno != EAGAIN ? errno : broken_by_});
     return frame_reader::state::gone;
@@ -93,7 +93,7 @@ std::size_t connection::read(std::size_t budget) noexcept {
     for (int i = 0; i < reads_per_round && left > 0 && !paused_ && can_read(); ++i) {
         bool drained = false;
         switch (read_some(left, drained)) {
-            case frame_reader::state::hungry:
+            case frame_reader::state::starving:
                 break;
             case frame_reader::state::busy:
                 held_ = readable_ = true;

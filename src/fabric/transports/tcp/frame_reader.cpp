@@ -116,7 +116,7 @@ frame_reader::state frame_reader::took(std::size_t bytes, std::size_t& budget, f
     if (!took_of_large(bytes, to)) return state::gone;
     if (large_left_ > 0) {
         settle(memory);
-        return state::hungry;
+        return state::starving;
     }
     placement_ = nullptr;
     budget -= std::min<std::size_t>(budget, 1);
@@ -169,7 +169,7 @@ frame_reader::state frame_reader::go_on(std::size_t& budget, frame_handler& to,
         }
     }
     settle(memory);
-    return state::hungry;
+    return state::starving;
 }
 
 void frame_reader::settle(receive_memory& memory) noexcept {

@@ -61,7 +61,7 @@ public:
     static constexpr std::size_t landing_bytes = 4096;
 
     enum class state : std::uint8_t {
-        hungry,     ///< Every whole frame was delivered.
+        starving,   ///< Every whole frame was delivered.
         busy,       ///< The budget is used up; call go_on().
         paused,     ///< The handler returned pause; call go_on() when it may continue.
         malformed,  ///< Not frames, or refused by the handler. Nothing more can be read.
@@ -74,11 +74,11 @@ public:
     /// A large frame is being read directly to its destination.
     bool is_landing() const noexcept { return placement_ != nullptr && !placement_->discard; }
 
-    /// Part of a frame has arrived. Precondition: the state is hungry.
+    /// Part of a frame has arrived. Precondition: the state is starving.
     bool is_within_frame() const noexcept { return placement_ != nullptr || end_ != begin_; }
 
     /// Where to put the next bytes of the stream: fills the front of `into` and returns the number
-    /// of entries; 0: out of memory. Precondition: the state is hungry.
+    /// of entries; 0: out of memory. Precondition: the state is starving.
     std::size_t places(std::span<iovec, max_places> into, receive_memory& memory) noexcept;
     /// `bytes` bytes were put there. Delivers at most `budget` frames and lowers it by their
     /// number.

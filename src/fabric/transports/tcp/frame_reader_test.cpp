@@ -114,9 +114,9 @@ struct reading {
     }
     /// The whole stream, at most `limit` bytes at a time.
     state feed_all(const_bytes stream, std::size_t limit) {
-        state now = state::hungry;
+        state now = state::starving;
         std::size_t budget = ~std::size_t{0};
-        while (!stream.empty() && now == state::hungry)
+        while (!stream.empty() && now == state::starving)
             now = feed(stream, limit, budget);
         return now;
     }
@@ -129,7 +129,7 @@ TEST_F(frame_reading, byte_by_byte_gives_every_frame) {
     std::vector<std::byte> stream;
     for (std::size_t bytes : {0, 1, 15, 16, 17, 100, 4095, 4096, 9000, 0, 3})
         append(stream, sent.emplace_back(frame_of(bytes, sent.size())));
-    EXPECT_EQ(feed_all(stream, 1), state::hungry);
+    EXPECT_EQ(feed_all(stream, 1), state::starving);
     EXPECT_EQ(to.found, sent);
     EXPECT_EQ(to.placements, 2u);
 }
@@ -142,8 +142,8 @@ TEST_F(frame_reading, a_cut_at_any_place_changes_nothing) {
     for (std::size_t cut = 0; cut <= stream.size(); ++cut) {
         to.found.clear();
         const_bytes all(stream);
-        ASSERT_EQ(feed_all(all.first(cut), stream.size()), state::hungry);
-        ASSERT_EQ(feed_all(all.subspan(cut), stream.size()), state::hungry);
+        ASSERT_EQ(feed_all(all.first(cut), stream.size()), state::starving);
+        ASSERT_EQ(feed_all(all.subspan(cut), stream.size()), state::starving);
         ASSERT_EQ(to.found, sent) << cut;
     }
 }
@@ -152,7 +152,7 @@ TEST_F(frame_reading, what_comes_whole_needs_no_landing) {
     std::vector<std::byte> stream;
     for (std::uint64_t i = 0; i < 10; ++i)
         append(stream, frame_of(10'000, i));
-    EXPECT_EQ(feed_all(stream, stream.size()), state::hungry);
+    EXPECT_EQ(feed_all(stream, stream.size()), state::starving);
     EXPECT_EQ(to.found.size(), 10u);
     EXPECT_EQ(to.placements, 0u);
 }
@@ -162,7 +162,7 @@ TEST_F(frame_reading, an_idle_reader_holds_no_receive_buffer) {
     append(stream, frame_of(50, 1));
     append(stream, frame_of(2000, 2));
     stream.resize(stream.size() - 1000);
-    EXPECT_EQ(feed_all(stream, stream.size()), state::hungry);
+    EXPECT_EQ(feed_all(stream, stream.size()), state::starving);
     const std::uint64_t before = pool.counts().allocated;
     buffer shared = memory.take();
     EXPECT_EQ(shared.size(), receive_memory::bytes);
@@ -180,7 +180,7 @@ TEST_F(frame_reading, a_used_up_budget_stops_between_frames_and_loses_none) {
     EXPECT_EQ(to.found.size(), 3u);
     EXPECT_EQ(budget, 0u);
     budget = 4;
-    EXPECT_EQ(reader.go_on(budget, to, memory), state::hungry);
+    EXPECT_EQ(reader.go_on(budget, to, memory), state::starving);
     EXPECT_EQ(to.found, sent);
 }
 
@@ -188,15 +188,15 @@ TEST_F(frame_reading, after_a_long_landing_the_next_frame_is_not_read_through_th
     std::vector<std::byte> first, second;
     append(first, frame_of(200'000, 1));
     append(second, frame_of(200'000, 2));
-    ASSERT_EQ(feed_all(const_bytes(first).first(1000), 1000), state::hungry);
-    ASSERT_EQ(feed_all(const_bytes(first).subspan(1000), first.size()), state::hungry);
+    ASSERT_EQ(feed_all(const_bytes(first).first(1000), 1000), state::starving);
+    ASSERT_EQ(feed_all(const_bytes(first).subspan(1000), first.size()), state::starving);
     ASSERT_EQ(to.found.size(), 1u);
     const_bytes rest(second);
     std::size_t budget = 10;
-    ASSERT_EQ(feed(rest, rest.size(), budget), state::hungry);
+    ASSERT_EQ(feed(rest, rest.size(), budget), state::starving);
     EXPECT_EQ(to.placements, 2u);
     EXPECT_GE(rest.size(), 190'000u) << "so much stays to be read where it belongs";
-    ASSERT_EQ(feed_all(rest, rest.size()), state::hungry);
+    ASSERT_EQ(feed_all(rest, rest.size()), state::starving);
     EXPECT_EQ(to.found.size(), 2u);
 
     std::vector<std::byte> small;
@@ -204,8 +204,8 @@ TEST_F(frame_reading, after_a_long_landing_the_next_frame_is_not_read_through_th
         append(small, frame_of(1000, i));
     rest = small;
     budget = 200;
-    ASSERT_EQ(feed(rest, rest.size(), budget), state::hungry);
-    ASSERT_EQ(feed(rest, rest.size(), budget), state::hungry);
+    ASSERT_EQ(feed(rest, rest.size(), budget), state::starving);
+    ASSERT_EQ(feed(rest, rest.size(), budget), state::starving);
     EXPECT_TRUE(rest.empty()) << "small ones come by many again";
 }
 
@@ -215,10 +215,10 @@ TEST_F(frame_reading, a_landing_may_turn_into_a_discarding_one_halfway) {
     frame after = frame_of(10, 2);
     append(stream, after);
     const_bytes all(stream);
-    ASSERT_EQ(feed_all(all.first(90'000), 90'000), state::hungry);
-    ASSERT_EQ(feed_all(all.subspan(90'000, 50'000), 50'000), state::hungry);
+    ASSERT_EQ(feed_all(all.first(90'000), 90'000), state::starving);
+    ASSERT_EQ(feed_all(all.subspan(90'000, 50'000), 50'000), state::starving);
     to.open = {{}, true};
-    ASSERT_EQ(feed_all(all.subspan(140'000), 7'000), state::hungry);
+    ASSERT_EQ(feed_all(all.subspan(140'000), 7'000), state::starving);
     EXPECT_EQ(to.found, std::vector{after});
 }
 
@@ -228,7 +228,7 @@ TEST_F(frame_reading, a_landing_of_tiny_segments_is_filled_as_well) {
     std::vector<std::byte> stream;
     for (std::uint64_t i = 0; i < 3; ++i)
         append(stream, sent.emplace_back(frame_of(60'000, i)));
-    EXPECT_EQ(feed_all(stream, 10'000), state::hungry);
+    EXPECT_EQ(feed_all(stream, 10'000), state::starving);
     EXPECT_EQ(to.found, sent);
     EXPECT_EQ(to.placements, 3u);
 }
@@ -246,7 +246,7 @@ TEST_F(frame_reading, unknown_kinds_and_absurd_lengths_are_malformed) {
     store_le(stream.data(), max_bytes + 1);
     EXPECT_EQ(reading().feed_all(stream, 64), state::malformed);
     store_le(stream.data(), max_bytes);
-    EXPECT_EQ(reading().feed_all(stream, 64), state::hungry);
+    EXPECT_EQ(reading().feed_all(stream, 64), state::starving);
 }
 
 TEST_F(frame_reading, the_handlers_refusal_is_passed_on) {
@@ -279,14 +279,14 @@ TEST(frame_reader, any_stream_in_any_pieces_with_any_stops_gives_what_was_sent) 
         }
         const_bytes rest(stream);
         const std::size_t piece = std::size_t{1} << dice.below(17);
-        state now = state::hungry;
-        while (!rest.empty() || now != state::hungry) {
+        state now = state::starving;
+        while (!rest.empty() || now != state::starving) {
             std::size_t budget = 1 + dice.below(9);
             const std::size_t before = run.to.found.size();
             const std::size_t asked = budget;
-            now = now == state::hungry ? run.feed(rest, 1 + dice.below(piece), budget)
-                                       : run.reader.go_on(budget, run.to, run.memory);
-            ASSERT_TRUE(now == state::hungry || now == state::busy || now == state::paused);
+            now = now == state::starving ? run.feed(rest, 1 + dice.below(piece), budget)
+                                         : run.reader.go_on(budget, run.to, run.memory);
+            ASSERT_TRUE(now == state::starving || now == state::busy || now == state::paused);
             ASSERT_EQ(run.to.found.size() - before, asked - budget);
         }
         ASSERT_EQ(run.to.found, sent);

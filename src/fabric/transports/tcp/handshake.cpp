@@ -135,7 +135,7 @@ handshake::state handshake::ready(std::uint32_t events) noexcept {
 
 handshake::state handshake::read_hello() {
     switch (reader_.read(socket_.get())) {
-        case hello_reader::state::hungry:
+        case hello_reader::state::starving:
             return state::waiting;
         case hello_reader::state::complete:
             break;

@@ -55,7 +55,7 @@ hello_reader::state hello_reader::read(int fd) {
         const ssize_t got = ::recv(fd, wire_.data() + size_, wanted() - size_, MSG_DONTWAIT);
         if (got == 0) return state::ended;
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return errno == EAGAIN ? state::hungry : state::broken;
+        if (got < 0) return errno == EAGAIN ? state::starving : state::broken;
         size_ += static_cast<std::size_t>(got);
         if (size_ >= sizeof(frame_header) && !is_hello()) return state::stranger;
     }

@@ -44,7 +44,7 @@ private:
 class hello_reader {
 public:
     enum class state : std::uint8_t {
-        hungry,    ///< Incomplete.
+        starving,  ///< Incomplete.
         complete,  ///< See result(); its version may differ from ours.
         stranger,  ///< The data is not a hello.
         ended,     ///< The other side closed the connection.

@@ -28,7 +28,7 @@ TEST(hello, survives_the_wire_byte_by_byte) {
     encoded_hello sent({.incarnation = 0x1122334455667788u, .address = "tcp://10.0.0.5:7000"});
     hello_reader reader;
     for (std::size_t i = 0; i < sent.bytes().size(); ++i) {
-        EXPECT_EQ(reader.read(wire.out.get()), state::hungry) << i;
+        EXPECT_EQ(reader.read(wire.out.get()), state::starving) << i;
         wire.write(sent.bytes().subspan(i, 1));
     }
     ASSERT_EQ(reader.read(wire.out.get()), state::complete);
@@ -66,7 +66,7 @@ TEST(hello, another_protocol_is_a_stranger_at_its_sixteenth_byte) {
     stream wire;
     wire.write(as_bytes_of(std::string_view("GET / HTTP/1.1\r")));
     hello_reader reader;
-    EXPECT_EQ(reader.read(wire.out.get()), state::hungry);
+    EXPECT_EQ(reader.read(wire.out.get()), state::starving);
     wire.write(as_bytes_of(std::string_view("\n")));
     EXPECT_EQ(reader.read(wire.out.get()), state::stranger);
     EXPECT_EQ(reader.beginning(), "GET / HTTP/1.1..");
@@ -111,7 +111,7 @@ TEST(hello, another_version_is_read_and_reported) {
 TEST(hello, an_early_end_is_told_from_silence) {
     stream wire;
     hello_reader reader;
-    EXPECT_EQ(reader.read(wire.out.get()), state::hungry);
+    EXPECT_EQ(reader.read(wire.out.get()), state::starving);
     wire.in.reset();
     EXPECT_EQ(reader.read(wire.out.get()), state::ended);
 }

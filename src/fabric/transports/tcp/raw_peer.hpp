@@ -66,7 +66,7 @@ public:
             ::poll(&handle, 1, -1);
             const auto now = reader.read(fd());
             theirs = reader.result();
-            if (now != hello_reader::state::hungry) return now == hello_reader::state::complete;
+            if (now != hello_reader::state::starving) return now == hello_reader::state::complete;
         }
     }
     /// Waits until the other side's kernel has everything sent.

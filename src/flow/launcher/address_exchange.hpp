@@ -10,8 +10,8 @@
 #include <amalgam/flow/config.hpp>
 #include <amalgam/flow/report.hpp>
 
-#include "flow/channel/part.hpp"
 #include "flow/launcher/pmix.hpp"
+#include "flow/nodes/local_nodes.hpp"
 
 namespace amalgam::detail {
 
@@ -24,9 +24,9 @@ public:
 /// How one process of a run learns its place and the other processes' addresses.
 ///
 /// Threads: one at a time.
-class rendezvous {
+class address_exchange {
 public:
-    virtual ~rendezvous() = default;
+    virtual ~address_exchange() = default;
 
     const flow_config& config() const noexcept { return config_; }
     const std::string& group() const noexcept { return group_; }
@@ -44,7 +44,7 @@ public:
     /// True if somebody else tells the user why the run was refused or failed; else the program
     /// must.
     virtual bool tell_refusal(const std::string& sentence) = 0;
-    virtual bool tell_failure(const run_failure& why) = 0;
+    virtual bool report_failure(const run_failure& why) = 0;
     /// Interval at which this process should report its nodes' progress; 0: never.
     virtual std::chrono::milliseconds report_interval() const { return {}; }
     /// Called a last time at the end. From any thread.
@@ -60,7 +60,7 @@ protected:
 /// or the JSON itself), by hand (AMALGAM_GROUP, AMALGAM_REPLICA) or by mpirun or srun, whose n-th
 /// rank is the config's n-th process; nullptr if none of these.
 /// Failure: throws error{invalid} or {not_found} if the information is incomplete.
-std::unique_ptr<rendezvous> rendezvous_from_environment();
+std::unique_ptr<address_exchange> address_exchange_from_environment();
 
 /// The n-th process of a config: its group's index, and its replica.
 std::pair<std::size_t, std::size_t> nth_process(const flow_config& config, std::size_t n);

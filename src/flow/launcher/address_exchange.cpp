@@ -1,4 +1,4 @@
-#include "flow/launcher/rendezvous.hpp"
+#include "flow/launcher/address_exchange.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -53,7 +53,7 @@ std::string own_command() {
 }
 
 /// Started by `amalgam run`, which knows every process.
-class launched final : public rendezvous {
+class launched final : public address_exchange {
 public:
     explicit launched(int fd) : fd_(fd), line_(fd) {
         // Programs started by this one must not use the control line.
@@ -101,7 +101,7 @@ public:
         return send(refused);
     }
 
-    bool tell_failure(const run_failure& why) override {
+    bool report_failure(const run_failure& why) override {
         control_message failed;
         failed.what = control_message::kind::failed;
         failed.sentence = why.what.sentence;
@@ -141,14 +141,14 @@ private:
 };
 
 /// This process's place according to the variables; shared by all variants without a launcher.
-class of_config : public rendezvous {
+class of_config : public address_exchange {
 public:
     of_config(flow_config config, std::string group, std::size_t replica) {
         config_ = std::move(config);
         group_ = std::move(group);
         replica_ = replica;
     }
-    bool tell_failure(const run_failure&) override { return false; }
+    bool report_failure(const run_failure&) override { return false; }
 };
 
 /// Started by hand, on any machine: the addresses are those of the config.
@@ -282,7 +282,8 @@ std::optional<std::pair<std::string, std::string>> unknown_endpoint(const flow_c
 }
 
 /// Without a launcher. `origin` names the config in messages.
-std::unique_ptr<rendezvous> rendezvous_of_config(flow_config config, const std::string& origin) {
+std::unique_ptr<address_exchange> address_exchange_of_config(flow_config config,
+                                                             const std::string& origin) {
     const job_rank here = job_rank_from_environment();
     const char* named = std::getenv("AMALGAM_GROUP");
     std::string group;
@@ -359,7 +360,7 @@ void check_rank_count(const job_rank& here, const flow_config& config, const std
     refuse_as(here.rank, sentence);
 }
 
-std::unique_ptr<rendezvous> rendezvous_from_environment() {
+std::unique_ptr<address_exchange> address_exchange_from_environment() {
     if (const char* control = std::getenv(control_variable)) {
         has_met_by = "amalgam run";
         return std::make_unique<launched>(static_cast<int>(read_number(control_variable, control)));
@@ -379,9 +380,9 @@ std::unique_ptr<rendezvous> rendezvous_from_environment() {
                                 "a start by amalgam run, where each process runs one graph once",
                                 group));
     if (std::string_view(config).starts_with('{'))
-        return rendezvous_of_config(parse_flow_config(config, "AMALGAM_CONFIG").value(),
-                                    "AMALGAM_CONFIG");
-    return rendezvous_of_config(load_flow_config(config).value(), config);
+        return address_exchange_of_config(parse_flow_config(config, "AMALGAM_CONFIG").value(),
+                                          "AMALGAM_CONFIG");
+    return address_exchange_of_config(load_flow_config(config).value(), config);
 }
 
 }  // namespace amalgam::detail

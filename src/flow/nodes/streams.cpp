@@ -1,4 +1,4 @@
-#include "flow/channel/streams.hpp"
+#include "flow/nodes/streams.hpp"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 #include <amalgam/flow/config.hpp>
 #include <amalgam/flow/report.hpp>
 
-#include "flow/channel/part.hpp"
+#include "flow/nodes/local_nodes.hpp"
 
 // Statistics of this process's nodes.
 
@@ -39,7 +39,7 @@ void add(channel_report& all, const taker& to) {
 
 }  // namespace
 
-run_report part::report() const {
+run_report local_nodes::report() const {
     const std::uint64_t now = cycles();
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_time_;
     const double tick =
@@ -65,7 +65,7 @@ run_report part::report() const {
             one.given += channel.items;
             all.channels.push_back(std::move(channel));
         }
-        if (node->runs_inside) {
+        if (node->is_fused) {
             one.inside = graph_.nodes()[host_of(node->index).index].name;
         } else if (const std::uint64_t started = node->started.load(); started != 0) {
             const std::uint64_t ended = node->ended.load();

@@ -21,7 +21,7 @@
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "flow/channel/streams.hpp"
+#include "flow/nodes/streams.hpp"
 
 namespace amalgam::detail {
 
@@ -35,14 +35,14 @@ struct run_failure {
 ///
 /// Owner:   borrows the graph and the streams, which outlive it.
 /// Threads: set up and waited for by one; fail() from any.
-class part {
+class local_nodes {
 public:
     /// `nodes` are indices into the graph; edges between two of them become queues.
-    part(graph_core& graph, std::vector<std::size_t> nodes, place where,
-         const node_streams& streams, const run_options& options);
-    ~part();
-    part(const part&) = delete;
-    part& operator=(const part&) = delete;
+    local_nodes(graph_core& graph, std::vector<std::size_t> nodes, place where,
+                const node_streams& streams, const run_options& options);
+    ~local_nodes();
+    local_nodes(const local_nodes&) = delete;
+    local_nodes& operator=(const local_nodes&) = delete;
 
     /// Connects an edge between groups to its channel. Before start().
     void attach(std::size_t edge, channel_in& from);
@@ -62,7 +62,9 @@ public:
     /// Ends the run early. The first reason counts: `tell` is called with it before it is visible
     /// elsewhere, then `stop_channels`, which ends nodes waiting there. Does not wait.
     void fail(run_failure why) noexcept;
-    void tell_failure_to(std::function<void(const run_failure&)> tell) { tell_ = std::move(tell); }
+    void report_failure_to(std::function<void(const run_failure&)> tell) {
+        tell_ = std::move(tell);
+    }
     void on_failure(std::function<void()> stop_channels) {
         stop_channels_ = std::move(stop_channels);
     }
@@ -80,7 +82,7 @@ private:
         std::map<std::size_t, inlet> in;                ///< By edge.
         std::map<std::size_t, std::vector<taker>> out;  ///< By edge.
         std::vector<running_node*> fused;               ///< Nodes fused into this one.
-        bool runs_inside = false;
+        bool is_fused = false;
         ult task;
         std::atomic<std::uint64_t> started{0}, ended{0};  ///< By cycles(); end of its latest work.
         wait_clock waits_after_end;

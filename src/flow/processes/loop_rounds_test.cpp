@@ -1,4 +1,4 @@
-#include "flow/channel/loop_rounds.hpp"
+#include "flow/processes/loop_rounds.hpp"
 
 #include <gtest/gtest.h>
 

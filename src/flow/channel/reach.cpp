@@ -1,4 +1,4 @@
-#include "flow/graph/reach.hpp"
+#include "flow/channel/reach.hpp"
 
 #include <algorithm>
 

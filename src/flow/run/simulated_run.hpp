@@ -17,11 +17,11 @@ namespace amalgam::detail {
 /// All processes of a run inside this one, on a deterministic network: for tests.
 ///
 /// Threads: one, which also drives the network.
-class looped_run {
+class simulated_run {
 public:
     /// One process: its own graph, engine and run.
     struct process {
-        seat where;
+        process_id where;
         std::string label;
         graph built;
         std::unique_ptr<engine> over;
@@ -29,8 +29,8 @@ public:
     };
 
     /// `build` makes the graph; called once per process, with its number.
-    looped_run(std::string config_json, run_options options,
-               std::function<void(graph&, const seat&)> build, loop_options network = {})
+    simulated_run(std::string config_json, run_options options,
+                  std::function<void(graph&, const process_id&)> build, loop_options network = {})
         : net(network), config(parse_flow_config(config_json).value()), options_(options) {
         for (std::size_t g = 0; g < config.groups.size(); ++g) {
             for (std::size_t r = 0; r < config.groups[g].replicas(); ++r) {
@@ -42,7 +42,7 @@ public:
             }
         }
     }
-    ~looped_run() {
+    ~simulated_run() {
         for (auto& one : processes)
             if (one->over) one->over->stop();
         net.run_until_idle();

@@ -1,4 +1,4 @@
-#include "flow/channel/part.hpp"
+#include "flow/nodes/local_nodes.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -29,8 +29,8 @@ bool demands(const branch& of) noexcept {
 
 }  // namespace
 
-part::part(graph_core& graph, std::vector<std::size_t> nodes, place where,
-           const node_streams& streams, const run_options& options)
+local_nodes::local_nodes(graph_core& graph, std::vector<std::size_t> nodes, place where,
+                         const node_streams& streams, const run_options& options)
     : graph_(graph), where_(std::move(where)), left_(0) {
     for (std::size_t i = 0; i < graph.loops(); ++i)
         loops_.push_back(std::make_unique<loop_count>());
@@ -40,10 +40,10 @@ part::part(graph_core& graph, std::vector<std::size_t> nodes, place where,
         nodes_.push_back(std::move(one));
     }
     for (const graph_edge& edge : graph.edges())
-        if (edge.fused && is_here(edge.to)) running(edge.to).runs_inside = true;
+        if (edge.fused && is_here(edge.to)) running(edge.to).is_fused = true;
     choose_streams(streams);
     for (auto& one : nodes_) {
-        if (!one->runs_inside) continue;
+        if (!one->is_fused) continue;
         running_node& host = host_of(one->index);
         one->stream = host.stream;
         host.fused.push_back(one.get());
@@ -54,10 +54,10 @@ part::part(graph_core& graph, std::vector<std::size_t> nodes, place where,
 }
 
 /// For nodes with their own ULT.
-void part::choose_streams(const node_streams& streams) {
+void local_nodes::choose_streams(const node_streams& streams) {
     std::map<std::string, std::vector<running_node*>> by_pool;
     for (auto& one : nodes_) {
-        if (one->runs_inside) continue;
+        if (one->is_fused) continue;
         by_pool[graph_.nodes()[one->index].pool].push_back(one.get());
         ++left_;
     }
@@ -68,20 +68,20 @@ void part::choose_streams(const node_streams& streams) {
     }
 }
 
-bool part::is_here(std::size_t node) const {
+bool local_nodes::is_here(std::size_t node) const {
     return std::any_of(nodes_.begin(), nodes_.end(),
                        [node](const auto& one) { return one->index == node; });
 }
 
 /// The node whose ULT runs this one.
-part::running_node& part::host_of(std::size_t node) const {
+local_nodes::running_node& local_nodes::host_of(std::size_t node) const {
     running_node* at = &running(node);
-    while (at->runs_inside)
+    while (at->is_fused)
         at = &running(graph_.edges()[graph_.nodes()[at->index].in.front()].from);
     return *at;
 }
 
-void part::join_here(std::size_t number, const run_options& options) {
+void local_nodes::join_here(std::size_t number, const run_options& options) {
     const graph_edge& edge = graph_.edges()[number];
     running_node& from = running(edge.from);
     running_node& to = running(edge.to);
@@ -101,23 +101,23 @@ void part::join_here(std::size_t number, const run_options& options) {
     from.out[number].push_back(made);
 }
 
-part::~part() {
+local_nodes::~local_nodes() {
     for (auto& node : nodes_)
         if (node->task.joinable()) node->task.join();
 }
 
-part::running_node& part::running(std::size_t node) const {
+local_nodes::running_node& local_nodes::running(std::size_t node) const {
     return **std::find_if(nodes_.begin(), nodes_.end(),
                           [node](const auto& one) { return one->index == node; });
 }
 
-void part::attach(std::size_t edge, channel_in& from) {
+void local_nodes::attach(std::size_t edge, channel_in& from) {
     running_node& to = running(graph_.edges()[edge].to);
     to.in[edge].there = &from;
     from.count_waits(to.ends.waits_for_input);
 }
 
-void part::attach(std::size_t edge, channel_out& to) {
+void local_nodes::attach(std::size_t edge, channel_out& to) {
     taker made;
     made.there = &to;
     const std::size_t from = graph_.edges()[edge].from;
@@ -125,7 +125,7 @@ void part::attach(std::size_t edge, channel_out& to) {
     to.count_waits(host_of(from).ends.waits_for_output);
 }
 
-branch part::branch_of(running_node& node, const way_in& to) const {
+branch local_nodes::branch_of(running_node& node, const way_in& to) const {
     branch made;
     made.routing = to.routing.get();
     for (const way_in& each : to.parts) {
@@ -151,7 +151,7 @@ branch part::branch_of(running_node& node, const way_in& to) const {
     return made;
 }
 
-port_ends part::ends_of(running_node& node, const graph_port& port) {
+port_ends local_nodes::ends_of(running_node& node, const graph_port& port) {
     port_ends ends;
     ends.root = branch_of(node, port.to);
     ends.again = port.again.get();
@@ -167,10 +167,10 @@ port_ends part::ends_of(running_node& node, const graph_port& port) {
 }
 
 /// Completes the node's inputs and outputs once all edges are connected.
-void part::wire(running_node& node) {
+void local_nodes::wire(running_node& node) {
     const graph_node& about = graph_.nodes()[node.index];
     node_ends& ends = node.ends;
-    if (!node.runs_inside) {
+    if (!node.is_fused) {
         for (const std::size_t loop : about.loops)
             ends.loops.push_back(loops_[loop].get());
         for (const std::size_t number : about.in) {
@@ -215,7 +215,7 @@ void part::wire(running_node& node) {
     }
 }
 
-void part::start() {
+void local_nodes::start() {
     for (auto& node : nodes_)
         wire(*node);
     start_time_ = std::chrono::steady_clock::now();
@@ -223,14 +223,14 @@ void part::start() {
     started_.store(true);
     for (auto& node : nodes_) {
         running_node& one = *node;
-        if (one.runs_inside) continue;
+        if (one.is_fused) continue;
         one.task = spawn(*one.stream, [this, &one] { run_one(one); },
                          {.name = graph_.nodes()[one.index].name});
     }
 }
 
 /// Tells all receivers that the node has ended; or waits until remote ones are done.
-void part::end_outputs(running_node& node, bool wait) {
+void local_nodes::end_outputs(running_node& node, bool wait) {
     for (const auto& [edge, takers] : node.out) {
         for (const taker& to : takers) {
             if (to.there != nullptr) wait ? to.there->wait_ended() : to.there->end();
@@ -241,7 +241,7 @@ void part::end_outputs(running_node& node, bool wait) {
         end_outputs(*each, wait);
 }
 
-void part::run_one(running_node& node) noexcept {
+void local_nodes::run_one(running_node& node) noexcept {
     const graph_node& about = graph_.nodes()[node.index];
     node.started.store(cycles());
     try {
@@ -275,7 +275,7 @@ void part::run_one(running_node& node) noexcept {
     if (left_.fetch_sub(1) == 1) ended_.set();
 }
 
-void part::fail(run_failure why) noexcept {
+void local_nodes::fail(run_failure why) noexcept {
     {
         std::lock_guard hold(failure_lock_);
         if (failure_) return;
@@ -289,7 +289,7 @@ void part::fail(run_failure why) noexcept {
     if (stop_channels_) stop_channels_();
 }
 
-std::optional<run_failure> part::failed() const {
+std::optional<run_failure> local_nodes::failed() const {
     std::lock_guard hold(failure_lock_);
     return failure_;
 }

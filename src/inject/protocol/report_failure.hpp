@@ -8,7 +8,7 @@ namespace amalgam::detail {
 
 /// Runs `work()`, which may throw anything, and passes the error text to `told(sentence)`.
 template <typename Work, typename Told>
-void tell_failure(Work&& work, Told&& told) {
+void report_failure(Work&& work, Told&& told) {
     try {
         work();
     } catch (const std::exception& why) {
