@@ -25,6 +25,7 @@
 #include "conformance/child_process.hpp"
 #include "conformance/pattern.hpp"
 #include "fabric/frames/rma_frames.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/port/port_testing.hpp"
 #include "fabric/transports/shm/memory/mapping.hpp"
 #include "fabric/transports/shm/raw_peer.hpp"
@@ -162,10 +163,10 @@ private:
         } told;
         told.head.frame.kind = frame_kind::unexpected;
         told.head.frame.bytes = 2 * shown_bytes;
-        told.head.slot = static_cast<std::uint32_t>(offers_ % shm_offer::max_open);
+        told.head.slot = static_cast<std::uint32_t>(offers_ % limits::shm_max_offers);
         told.head.segment_count = 1;
         told.range = {reinterpret_cast<std::uint64_t>(private_.data()),
-                      2 * shown_bytes - shm_prefix_bytes};
+                      2 * shown_bytes - limits::shm_prefix_bytes};
         if (write(shm_offer_kind, sizeof told, as_bytes_of(told))) ++offers_;
     }
     void step(bool wrong) {
@@ -179,7 +180,8 @@ private:
                 write(frame_kind::expected, 3000, own.first(3000), dice_.below(4));
                 break;
             case 3:
-                if (!write(frame_kind::unexpected, 50'064, own.first(shm_prefix_bytes))) break;
+                if (!write(frame_kind::unexpected, 50'064, own.first(limits::shm_prefix_bytes)))
+                    break;
                 for (int i = 0, tries = 0; i < 5 && tries < 1000; ++tries) {
                     if (write(shm_piece_kind, 10'000, own.first(10'000))) ++i;
                     if (!still_there(peer_.socket())) return;

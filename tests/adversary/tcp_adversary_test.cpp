@@ -17,6 +17,7 @@
 
 #include "conformance/child_process.hpp"
 #include "fabric/frames/rma_frames.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 #include "seeded_runs.hpp"
@@ -237,9 +238,9 @@ private:
         return made;
     }
     std::uint64_t number() {
-        constexpr std::uint64_t edges[] = {0,          1,          shown_bytes, rma_piece_bytes,
-                                           0x7fffffff, 0xffffffff, 1ull << 32,  1ull << 62,
-                                           1ull << 63};
+        constexpr std::uint64_t edges[] = {
+            0,          1,          shown_bytes, limits::rma_piece_bytes, 0x7fffffff, 0xffffffff,
+            1ull << 32, 1ull << 62, 1ull << 63};
         const std::uint64_t edge = edges[dice_.below(std::size(edges))];
         const std::uint64_t around[] = {edge, edge - 1, edge + 1, ~edge, dice_()};
         return around[dice_.below(std::size(around))];

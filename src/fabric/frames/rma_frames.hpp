@@ -13,12 +13,6 @@
 
 namespace amalgam::detail {
 
-/// A put or get longer than this is split into several frames.
-inline constexpr std::size_t rma_piece_bytes = std::size_t{256} << 10;
-/// Limit of unanswered pieces to one peer. Both sides rely on it: replies to a peer that respects
-/// it always fit in the target's queue, so two ports that serve each other cannot deadlock.
-inline constexpr std::size_t rma_window = 64;
-
 inline constexpr std::size_t rma_request_bytes = sizeof(rma_request);
 inline constexpr std::size_t rma_data_prefix_bytes = 8;  ///< Offset before get_data's bytes.
 inline constexpr std::size_t rma_status_bytes = 8;

@@ -8,6 +8,7 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "fabric/limits.hpp"
 #include "fabric/memory/segments.hpp"
 
 namespace amalgam::detail {
@@ -36,11 +37,8 @@ bool is_readable(const_bytes memory) noexcept;
 /// system call anyway.
 class user_memory {
 public:
-    /// Longest payload that a guarded link may copy on sending.
-    static constexpr std::size_t scratch_bytes = 8192;
-
     /// Failure: throws std::bad_alloc.
-    void guard() { scratch_.resize(scratch_bytes); }
+    void guard() { scratch_.resize(limits::max_copy_bytes); }
 
     /// Copies `from` to position `at` and advances `at`. False: some of it cannot be written.
     bool copy_in(std::span<const mutable_bytes> to, segment_cursor& at, const_bytes from) noexcept;

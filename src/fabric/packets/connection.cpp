@@ -10,20 +10,21 @@
 #include <amalgam/core/log.hpp>
 
 #include "fabric/frames/wire_header.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/packets/port.hpp"
 
 namespace amalgam::detail {
 namespace {
 
 // The rest is left for replies that carry credit anyway.
-constexpr unsigned credit_at = packet_connection::window / 2;
+constexpr unsigned credit_at = limits::packet_window / 2;
 
 }  // namespace
 
 packet_connection::packet_connection(packet_port& home, std::string address)
     : home_(home),
       address_(std::move(address)),
-      parser_(packet_port::max_frame_bytes),
+      parser_(limits::max_frame_bytes),
       queue_(home.memory()) {}
 
 void packet_connection::begin(packet_link& by) noexcept {
@@ -54,7 +55,7 @@ posted packet_connection::send(const frame_header& header, gather payload,
         }
     }
     // Until the other end has answered, nothing is reported as done that it might never see.
-    const bool small = bytes <= send_queue::max_copy_bytes && (heard_hello_ || on_sent == nullptr);
+    const bool small = bytes <= limits::max_copy_bytes && (heard_hello_ || on_sent == nullptr);
     const bool kept = small ? queue_.copy(wire, payload) : queue_.lend(wire, payload, *on_sent);
     if (may_send()) home_.has_work(*this);  // Else credit or room triggers it.
     if (!kept) {
@@ -171,10 +172,10 @@ void packet_connection::received(const_bytes bytes) noexcept {
     if (header.credit > 0 && (!queue_.empty() || was_full_)) home_.has_work(*this);
     switch (header.kind) {
         [[likely]] case packet_kind::frames
-            : if (heard_hello_ && window_left_ <= window) return take_frames(bytes);
+            : if (heard_hello_ && window_left_ <= limits::packet_window) return take_frames(bytes);
         break;
         case packet_kind::credit:
-            if (heard_hello_ && window_left_ <= window && bytes.empty()) return;
+            if (heard_hello_ && window_left_ <= limits::packet_window && bytes.empty()) return;
             break;
         case packet_kind::hello:
             if (!heard_hello_ && take_hello(bytes)) return;

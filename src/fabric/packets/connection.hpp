@@ -9,6 +9,7 @@
 #include <amalgam/fabric/packets.hpp>
 
 #include "fabric/frames/frame.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/packets/frame_parser.hpp"
 #include "fabric/packets/header.hpp"
 #include "fabric/port/send_queue.hpp"
@@ -26,8 +27,6 @@ class packet_port;
 /// Owner:   the port. Threads: the port's thread.
 class packet_connection final : public frame_link, private frame_taker {
 public:
-    static constexpr unsigned window = 64;
-
     packet_connection(packet_port& home, std::string address);
 
     // ---- frame_link
@@ -81,7 +80,7 @@ private:
     packet_port& home_;
     packet_link* by_ = nullptr;
     std::string address_;
-    unsigned window_left_ = window;
+    unsigned window_left_ = limits::packet_window;
     unsigned used_ = 0;  ///< The peer's packets for which it has no credit yet.
     bool full_ = false;  ///< The carrier returned full.
     bool said_hello_ = false;

@@ -19,6 +19,7 @@
 
 #include "fabric/frames/rma_frames.hpp"
 #include "fabric/frames/wire_header.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/memory/truncated_file.hpp"
 #include "fabric/packets/header.hpp"
 #include "fabric/peers/matching.hpp"
@@ -229,13 +230,13 @@ TEST_F(packet_connection_test, a_hello_of_other_packets_is_a_mismatch) {
 TEST_F(packet_connection_test, a_window_of_packets_leaves_without_credit_and_no_more) {
     meet();
     const std::size_t before = link_->sent.size();
-    for (unsigned i = 0; i < packet_connection::window + 5; ++i)
+    for (unsigned i = 0; i < limits::packet_window + 5; ++i)
         (void)here_.send(there_, i, "each in a packet of its own");
     settle();
-    EXPECT_EQ(link_->sent.size(), before + packet_connection::window);
-    come(packet_of(packet_kind::credit, packet_connection::window));
+    EXPECT_EQ(link_->sent.size(), before + limits::packet_window);
+    come(packet_of(packet_kind::credit, limits::packet_window));
     settle();
-    EXPECT_GT(link_->sent.size(), before + packet_connection::window);
+    EXPECT_GT(link_->sent.size(), before + limits::packet_window);
 }
 
 TEST_F(packet_connection_test, a_mute_peer_is_sent_a_hello_and_nothing_else) {
@@ -254,19 +255,19 @@ TEST_F(packet_connection_test, a_mute_peer_is_sent_a_hello_and_nothing_else) {
 TEST_F(packet_connection_test, credit_is_sent_once_half_a_window_is_used_up) {
     meet();
     const std::size_t before = link_->sent.size();
-    for (unsigned i = 0; i < packet_connection::window / 2; ++i)
+    for (unsigned i = 0; i < limits::packet_window / 2; ++i)
         come(message_of(i));
     settle();
     ASSERT_EQ(link_->sent.size(), before + 1);
     const packet_header told = packet_header::decode(link_->sent.back().data());
     EXPECT_EQ(told.kind, packet_kind::credit);
-    EXPECT_EQ(told.credit, packet_connection::window / 2);
+    EXPECT_EQ(told.credit, limits::packet_window / 2);
 }
 
 TEST_F(packet_connection_test, credit_that_finds_no_room_waits_and_costs_no_packet) {
     meet();
     const std::size_t sent = link_->sent.size();
-    for (unsigned i = 0; i < packet_connection::window / 2; ++i)
+    for (unsigned i = 0; i < limits::packet_window / 2; ++i)
         come(message_of(i));
     for (int i = 0; i < 100; ++i) {
         link_->answer = posted::full;
@@ -279,13 +280,12 @@ TEST_F(packet_connection_test, credit_that_finds_no_room_waits_and_costs_no_pack
     carrier_->have_room.push_back(link_);
     settle();
     ASSERT_EQ(link_->sent.size(), sent + 1);
-    EXPECT_EQ(packet_header::decode(link_->sent.back().data()).credit,
-              packet_connection::window / 2);
+    EXPECT_EQ(packet_header::decode(link_->sent.back().data()).credit, limits::packet_window / 2);
 }
 
 TEST_F(packet_connection_test, no_packet_is_used_twice_after_credit_was_sent) {
     meet();
-    for (unsigned i = 0; i < packet_connection::window / 2; ++i)
+    for (unsigned i = 0; i < limits::packet_window / 2; ++i)
         come(message_of(i));
     settle();
     link_->answer = posted::pending;  // The link checks the packets it holds.
@@ -343,7 +343,7 @@ protected:
 };
 
 TEST_F(paused_packet_connection_test, packets_wait_in_order_and_give_credit_when_they_are_read) {
-    constexpr unsigned window = packet_connection::window;
+    constexpr unsigned window = limits::packet_window;
     meet();
     const std::size_t before = link_->sent.size();
     here_.end->set_sink(nullptr);

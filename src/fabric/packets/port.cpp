@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "fabric/limits.hpp"
 #include "fabric/packets/accessible.hpp"
 
 namespace amalgam {
@@ -16,9 +17,9 @@ capabilities abilities(const packet_port_traits& traits) {
     capabilities can;
     can.transport = traits.transport;
     can.inline_bytes =
-        std::min(send_queue::max_copy_bytes,
+        std::min(limits::max_copy_bytes,
                  traits.packet_bytes - packet_header::wire_bytes - sizeof(frame_header));
-    can.max_message_bytes = packet_port::max_message_bytes;
+    can.max_message_bytes = limits::max_message_bytes;
     can.eager_bytes = traits.eager_bytes;
     can.rma = rma_mode::emulated;
     can.listens = traits.listens;

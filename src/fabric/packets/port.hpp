@@ -21,10 +21,6 @@ namespace amalgam::detail {
 /// Threads: the port's thread.
 class packet_port final : public framed_port, private packet_events {
 public:
-    static constexpr std::size_t max_message_bytes = std::size_t{1} << 30;
-    /// A message, or a piece of a transfer with its header.
-    static constexpr std::uint32_t max_frame_bytes = max_message_bytes + 4096;
-
     packet_port(std::unique_ptr<packet_carrier> carrier, const packet_port_traits& traits,
                 const port_options& options);
     ~packet_port() override;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "fabric/limits.hpp"
 #include "fabric/memory/guarded_memory.hpp"
 
 namespace amalgam::detail {
@@ -11,7 +12,7 @@ namespace {
 
 // Copies share buffers of this size; the largest copy fits in a fresh one.
 constexpr std::size_t chunk_bytes = 16384;
-static_assert(chunk_bytes >= send_queue::max_copy_bytes + sizeof(wire_header));
+static_assert(chunk_bytes >= limits::max_copy_bytes + sizeof(wire_header));
 
 /// Position in the payload after the first `gone` bytes of the frame.
 segment_cursor place_of(gather payload, std::size_t gone) noexcept {
@@ -78,7 +79,7 @@ void send_queue::pop() noexcept {
 
 bool send_queue::copy(const wire_header& header, gather payload, std::size_t gone) noexcept {
     const std::size_t bytes = header.size() + total_bytes(payload) - gone;
-    if (copied_ + bytes > max_copied_bytes) return false;
+    if (copied_ + bytes > limits::max_copied_bytes) return false;
     const bool shares = !empty() && !frames_.back().own.empty() &&
                         frames_.back().own.capacity() - frames_.back().own.size() >= bytes;
     if (!shares) {
@@ -100,7 +101,7 @@ bool send_queue::copy(const wire_header& header, gather payload, std::size_t gon
 
 bool send_queue::lend(const wire_header& header, gather payload, completion& on_sent,
                       std::size_t gone) noexcept {
-    frame* made = lent_ < max_lent ? push() : nullptr;
+    frame* made = lent_ < limits::max_borrowed_frames ? push() : nullptr;
     if (made == nullptr) return false;
     made->header = header;
     made->payload = payload;

@@ -11,7 +11,7 @@
 #include <amalgam/fabric/message.hpp>
 
 #include "fabric/frames/wire_header.hpp"
-#include "fabric/memory/guarded_memory.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/memory/segments.hpp"
 
 namespace amalgam::detail {
@@ -26,18 +26,13 @@ namespace amalgam::detail {
 /// Cost:    one copy per small frame. An empty queue holds no memory except its list.
 class send_queue {
 public:
-    static constexpr std::size_t max_copied_bytes = std::size_t{128} << 10;
-    static constexpr std::size_t max_lent = 256;
-    static constexpr std::size_t max_copy_bytes =
-        user_memory::scratch_bytes;  ///< Longest payload that copy() takes.
-
     explicit send_queue(buffer_pool& pool) noexcept : pool_(pool) {}
 
     bool empty() const noexcept { return first_ == frames_.size(); }
     std::size_t copied_bytes() const noexcept { return copied_; }
     /// Whether a refused frame is likely to be accepted now.
     bool has_room() const noexcept {
-        return copied_ <= max_copied_bytes / 2 && lent_ <= max_lent / 2;
+        return copied_ <= limits::max_copied_bytes / 2 && lent_ <= limits::max_borrowed_frames / 2;
     }
 
     /// Copies a frame, except its first `gone` bytes, which the socket already has.

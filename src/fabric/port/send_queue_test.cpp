@@ -9,6 +9,8 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "fabric/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -97,7 +99,7 @@ TEST_F(sending, copies_are_refused_past_a_bound_and_taken_again_below_it) {
     std::size_t taken = 0;
     while (queue.copy(header_of(16, taken), pieces))
         ++taken;
-    EXPECT_EQ(taken, send_queue::max_copied_bytes / 32);
+    EXPECT_EQ(taken, limits::max_copied_bytes / 32);
     EXPECT_FALSE(queue.has_room());
     while (!queue.has_room())
         write(1000);
@@ -108,7 +110,7 @@ TEST_F(sending, lent_frames_are_refused_past_a_bound) {
     std::deque<lent_frame> ops;
     while (queue.lend(header_of(16, 1), pieces, ops.emplace_back())) {
     }
-    EXPECT_EQ(ops.size(), send_queue::max_lent + 1);
+    EXPECT_EQ(ops.size(), limits::max_borrowed_frames + 1);
     EXPECT_FALSE(queue.has_room());
     EXPECT_TRUE(queue.forget(ops.front()));
     EXPECT_TRUE(queue.lend(header_of(16, 1), pieces, ops.back()));
@@ -195,7 +197,7 @@ TEST(send_queue, any_mix_leaves_in_order_and_tells_each_sender_once) {
                 made.wire.assign(header.begin(), header.end());
                 made.wire.insert(made.wire.end(), data.begin(),
                                  data.begin() + static_cast<std::ptrdiff_t>(at));
-                made.lent = dice.chance(0.5) || at > send_queue::max_copy_bytes;
+                made.lent = dice.chance(0.5) || at > limits::max_copy_bytes;
                 const bool kept = made.lent ? run.queue.lend(header, made.parts, made.op)
                                             : run.queue.copy(header, made.parts);
                 if (kept)

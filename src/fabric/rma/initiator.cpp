@@ -4,10 +4,12 @@
 #include <new>
 #include <utility>
 
+#include "fabric/limits.hpp"
+
 namespace amalgam::detail {
 
 std::size_t rma_operation::piece_bytes(std::uint64_t done) const noexcept {
-    return static_cast<std::size_t>(std::min<std::uint64_t>(rma_piece_bytes, total - done));
+    return static_cast<std::size_t>(std::min<std::uint64_t>(limits::rma_piece_bytes, total - done));
 }
 
 posted rma_initiator::put(peer_record& peer, gather from, const remote_key& key,
@@ -54,7 +56,7 @@ rma_operation* rma_initiator::start(peer_record& peer, const remote_key& key, st
 
 posted rma_initiator::launch(rma_operation& op) noexcept {
     peer_record& peer = *op.peer;
-    const bool queue = !peer.to_ask.empty() || peer.unanswered >= rma_window;
+    const bool queue = !peer.to_ask.empty() || peer.unanswered >= limits::rma_window;
     peer.to_ask.append(op);
     if (!queue) pump(peer);
     // Nothing was sent, as the first frame did not fit: as if never posted.
@@ -72,7 +74,7 @@ rma_operation* rma_initiator::find(const peer_record& peer, std::uint64_t id) no
 }
 
 void rma_initiator::pump(peer_record& peer) noexcept {
-    while (peer.up() && peer.unanswered < rma_window) {
+    while (peer.up() && peer.unanswered < limits::rma_window) {
         rma_operation* op = peer.to_ask.first();
         if (op == nullptr) return;
         // Full; otherwise the operation failed for lack of memory, and the next one is tried.
@@ -108,7 +110,7 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
     // If the link will copy the data, read it now, by a copy that cannot fault. A longer frame is
     // borrowed.
     const std::byte* const theirs = bytes == 0 ? nullptr : piece->segments[1].data();
-    if (rma_request_bytes + bytes <= user_memory::scratch_bytes &&
+    if (rma_request_bytes + bytes <= limits::max_copy_bytes &&
         !memory_.fetch_small(piece->segments, 1, bytes)) {
         pieces_.give_back(*piece);
         if (stop(op, no_access)) completions_.push(retire(op), no_access, 0);

@@ -11,6 +11,7 @@
 #include "fabric/frames/frame.hpp"
 #include "fabric/frames/rma_frames.hpp"
 #include "fabric/frames/slot_ids.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/memory/guarded_memory.hpp"
 #include "fabric/memory/segments.hpp"
 #include "fabric/peers/operations.hpp"
@@ -49,8 +50,9 @@ struct rma_operation {
     std::size_t piece_bytes(std::uint64_t done) const noexcept;
 };
 
-/// The initiating side of put and get: splits them into frames, keeps up to rma_window of these in
-/// flight per peer, and ends each operation once, by its replies, the peer's end or cancel().
+/// The initiating side of put and get: splits them into frames, keeps up to limits::rma_window of
+/// these in flight per peer, and ends each operation once, by its replies, the peer's end or
+/// cancel().
 ///
 /// A put that fails or is canceled is stopped first. It ends when the target has answered every
 /// piece that was sent, so that none is written later. A get ends at once: data that still arrives

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "fabric/frames/rma_frames.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/port/port_testing.hpp"
 #include "fabric/port/scripted_port.hpp"
 
@@ -37,7 +38,7 @@ std::vector<std::byte> request_payload(const remote_key& key, std::uint64_t offs
 
 class rma_test : public testing::Test {
 protected:
-    static constexpr std::size_t size = 3 * rma_piece_bytes + 1000;  // Four pieces.
+    static constexpr std::size_t size = 3 * limits::rma_piece_bytes + 1000;  // Four pieces.
 
     rma_test() {
         key_.secret = 1;
@@ -148,21 +149,21 @@ TEST_F(rma_test, a_refused_put_ends_so_when_all_its_pieces_are_answered) {
 }
 
 TEST_F(rma_test, a_refused_put_sends_no_more_and_lets_others_pass) {
-    std::vector<std::byte> big(100 * rma_piece_bytes);
+    std::vector<std::byte> big(100 * limits::rma_piece_bytes);
     key_.bytes = big.size();
     (void)put(big, 0, op_);
-    ASSERT_EQ(link_.out.size(), rma_window);
+    ASSERT_EQ(link_.out.size(), limits::rma_window);
     const std::uint64_t tag = link_.out[0].header.tag;
     (void)put(const_bytes(memory_).first(8), 0, other_);
     (void)answer(tag, errc::denied);
-    ASSERT_EQ(link_.out.size(), rma_window + 1);
+    ASSERT_EQ(link_.out.size(), limits::rma_window + 1);
     EXPECT_NE(link_.out.back().header.tag, tag);
-    for (std::size_t i = 1; i < rma_window; ++i) {
+    for (std::size_t i = 1; i < limits::rma_window; ++i) {
         EXPECT_EQ(op_.runs, 0);
         (void)answer(tag, errc::ok);
     }
     EXPECT_TRUE(op_.ended_with(errc::denied));
-    EXPECT_EQ(link_.out.size(), rma_window + 1);
+    EXPECT_EQ(link_.out.size(), limits::rma_window + 1);
     (void)answer(link_.out.back().header.tag, errc::ok);
     EXPECT_TRUE(other_.ended_with(errc::ok));
 }
@@ -262,17 +263,17 @@ TEST_F(rma_test, a_full_link_takes_nothing_of_the_first_piece_and_the_rest_when_
 
     link_.answer = posted::done;
     (void)put(const_bytes(memory_).first(1), 0, op_);  // So that there is one to answer.
-    std::vector<std::byte> big(100 * rma_piece_bytes);
+    std::vector<std::byte> big(100 * limits::rma_piece_bytes);
     key_.bytes = big.size();
     EXPECT_EQ(put(big, 0, other_), posted::pending);
-    EXPECT_EQ(link_.out.size(), rma_window);
+    EXPECT_EQ(link_.out.size(), limits::rma_window);
     link_.answer = posted::full;
     (void)answer(link_.out[0].header.tag, errc::ok);
     EXPECT_TRUE(op_.ended_with(errc::ok));
-    EXPECT_EQ(link_.out.size(), rma_window);
+    EXPECT_EQ(link_.out.size(), limits::rma_window);
     link_.answer = posted::done;
     port_.writable(link_);
-    EXPECT_EQ(link_.out.size(), rma_window + 1);
+    EXPECT_EQ(link_.out.size(), limits::rma_window + 1);
     for (std::size_t i = 1; i < 101; ++i)
         ASSERT_EQ(answer(link_.out[i].header.tag, errc::ok), delivery::taken);
     EXPECT_EQ(link_.out.size(), 101u);
@@ -300,7 +301,7 @@ TEST_F(rma_test, a_canceled_put_takes_back_what_the_link_still_holds) {
 
 TEST_F(rma_test, pieces_that_never_left_do_not_use_up_the_window) {
     link_.answer = posted::pending;
-    for (std::size_t i = 0; i < rma_window; ++i) {
+    for (std::size_t i = 0; i < limits::rma_window; ++i) {
         recorded one;
         (void)put(memory_, 0, one);
         port_.cancel(one);
@@ -411,7 +412,7 @@ TEST_F(rma_target_test, a_get_is_answered_from_the_regions_memory) {
     EXPECT_EQ(load_le<std::uint64_t>(frame.payload.data()), 1000u);
     ASSERT_EQ(frame.payload.size(), 100008u);
     EXPECT_EQ(std::memcmp(frame.payload.data() + 8, owned_.data() + 1000, 100000), 0);
-    EXPECT_EQ(ask(frame_kind::get, region_.key(), 0, rma_piece_bytes + 1), delivery::taken);
+    EXPECT_EQ(ask(frame_kind::get, region_.key(), 0, limits::rma_piece_bytes + 1), delivery::taken);
     EXPECT_EQ(answered().code, errc::too_large);
 }
 
@@ -433,7 +434,7 @@ TEST_F(rma_target_test, answers_to_a_full_link_wait_in_order_and_too_many_pause_
         last = ask(frame_kind::get, region_.key(), asked, 1);
     }
     EXPECT_EQ(last, delivery::pause);
-    EXPECT_GE(asked, rma_window);  // A correct peer's window never pauses its link.
+    EXPECT_GE(asked, limits::rma_window);  // A correct peer's window never pauses its link.
     link_.answer = posted::done;
     port_.writable(link_);
     EXPECT_EQ(link_.resumes, 1);

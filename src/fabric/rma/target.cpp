@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "fabric/limits.hpp"
+
 namespace amalgam::detail {
 
 delivery rma_target::on_put(peer_record& peer, const frame_header& header,
@@ -28,7 +30,7 @@ delivery rma_target::on_get(peer_record& peer, const frame_header& header,
     const rma_request request = read_request(payload.data());
 
     rma_answer reply{.tag = header.tag, .what = {errc::denied}};
-    if (request.bytes > rma_piece_bytes) {
+    if (request.bytes > limits::rma_piece_bytes) {
         reply.what = {errc::too_large};
     } else if (regions_.check(request.key, request.offset, request.bytes, access::read) !=
                nullptr) {
@@ -143,7 +145,7 @@ bool rma_target::send_data(peer_record& peer, const rma_answer& reply,
     }
     // If the link will copy the data, read it now, by a copy that cannot fault. The link is
     // connected, as the request came over it, so it does not borrow a frame this short.
-    if (rma_data_prefix_bytes + reply.bytes <= user_memory::scratch_bytes &&
+    if (rma_data_prefix_bytes + reply.bytes <= limits::max_copy_bytes &&
         !memory_.fetch_small(piece->segments, 1, reply.bytes)) {
         pieces_.give_back(*piece);
         return send(peer, {.tag = reply.tag, .what = no_access});

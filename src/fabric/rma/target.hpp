@@ -4,6 +4,7 @@
 
 #include "fabric/frames/frame.hpp"
 #include "fabric/frames/rma_frames.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/memory/guarded_memory.hpp"
 #include "fabric/peers/peer_table.hpp"
 #include "fabric/rma/region_table.hpp"
@@ -13,11 +14,11 @@ namespace amalgam::detail {
 /// The target side of put and get: checks every frame's key, then reads or writes memory.
 ///
 /// A reply that finds its link full waits in the peer's record. Beyond `answer_limit` of them the
-/// link is paused; a peer that respects rma_window never gets there.
+/// link is paused; a peer that respects limits::rma_window never gets there.
 /// Threads: the port's thread.
 class rma_target {
 public:
-    static constexpr std::size_t answer_limit = 2 * rma_window;
+    static constexpr std::size_t answer_limit = 2 * limits::rma_window;
 
     rma_target(region_table& regions, piece_pool& pieces, peer_ender& ender) noexcept
         : regions_(regions), pieces_(pieces), ender_(ender) {}

@@ -12,11 +12,10 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/uri.hpp>
 
+#include "fabric/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
-
-// Time for packets in flight when a port ends.
-constexpr std::chrono::milliseconds last_words{200};
 
 // A sleeper polls at intervals as long as the silence so far, within these bounds.
 constexpr std::chrono::microseconds shortest_nap{100};
@@ -124,7 +123,7 @@ mpi_carrier::~mpi_carrier() {
     ending_ = true;
     for (const auto& each : links_)
         if (each != nullptr) end(*each);
-    const auto until = clock::steady().now() + last_words;
+    const auto until = clock::steady().now() + limits::flush_limit;
     do {
         inbox_->take(64, [&](int rank, const_bytes bytes) { on_message(rank, bytes); });
         outbox_.tell(*events_);

@@ -7,11 +7,10 @@
 #include <new>
 #include <utility>
 
+#include "fabric/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
-
-// Time for packets in flight when a port ends.
-constexpr std::chrono::milliseconds last_words{200};
 
 template <typename T>
 void remove_from(std::vector<T*>& all, T& one) noexcept {
@@ -55,7 +54,7 @@ ofi_carrier::ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info
 ofi_carrier::~ofi_carrier() = default;
 
 void ofi_carrier::end_packets() noexcept {
-    const auto until = std::chrono::steady_clock::now() + last_words;
+    const auto until = std::chrono::steady_clock::now() + limits::flush_limit;
     const auto on_their_way = [&] {
         return std::any_of(released_.begin(), released_.end(),
                            [](const auto& one) { return one->lent_ > 0; });
@@ -200,18 +199,18 @@ void ofi_carrier::tell_refused() noexcept {
 
 void ofi_carrier::begin_to_receive(fid_ep* by, std::size_t packets) {
     receives_by_ = by;
-    memory_.reset(new std::byte[packets * packet_bytes]);
+    memory_.reset(new std::byte[packets * limits::packet_bytes]);
     incoming_.resize(packets);
     unposted_.reserve(packets);
     for (std::size_t i = 0; i < packets; ++i) {
-        incoming_[i].into = memory_.get() + i * packet_bytes;
+        incoming_[i].into = memory_.get() + i * limits::packet_bytes;
         receive_again(incoming_[i]);
     }
     if (unposted_.size() == packets) require_ofi(-FI_EAGAIN, "post receive buffers");
 }
 
 void ofi_carrier::receive_again(ofi_operation& one) noexcept {
-    if (fi_recv(receives_by_, one.into, packet_bytes, nullptr, FI_ADDR_UNSPEC, &one) != 0)
+    if (fi_recv(receives_by_, one.into, limits::packet_bytes, nullptr, FI_ADDR_UNSPEC, &one) != 0)
         unposted_.push_back(&one);
 }
 

@@ -49,8 +49,6 @@ protected:
 /// Threads: the port's thread.
 class ofi_carrier : public introduced_carrier {
 public:
-    static constexpr std::size_t packet_bytes = 65536;
-
     ~ofi_carrier() override;
 
 protected:

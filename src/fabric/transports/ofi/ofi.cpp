@@ -7,6 +7,7 @@
 
 #include <amalgam/fabric/plugin.hpp>
 
+#include "fabric/limits.hpp"
 #include "fabric/packets/introduction.hpp"
 #include "fabric/sockets/binding.hpp"
 #include "fabric/sockets/interfaces.hpp"
@@ -77,18 +78,18 @@ public:
         ofi_wish wish{where.protocol, where.device, bound->source};
         result<ofi_info> found = find_ofi(wish);
         if (!found) return wrong(where, found.why().what, found.why().sentence);
-        if ((*found)->ep_attr->max_msg_size < ofi_carrier::packet_bytes)
+        if ((*found)->ep_attr->max_msg_size < limits::packet_bytes)
             return wrong(
                 where, {errc::unsupported},
                 fmt::format(
                     "libfabric's \"{}\" carries messages of up to {} bytes, but {} are needed",
-                    where.protocol, (*found)->ep_attr->max_msg_size, ofi_carrier::packet_bytes));
+                    where.protocol, (*found)->ep_attr->max_msg_size, limits::packet_bytes));
         auto introducer = make_tcp_transport()->open(tcp, options);
         if (!introducer) return retold(where, introducer.why(), example);
 
         packet_port_traits traits;
         traits.transport = "ofi";
-        traits.packet_bytes = ofi_carrier::packet_bytes;
+        traits.packet_bytes = limits::packet_bytes;
         traits.listens = introducer.value()->can().listens;
         traits.between_hosts = true;
         return make_packet_port(

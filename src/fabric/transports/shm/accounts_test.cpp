@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/child_process.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/port.hpp"
 #include "fabric/transports/shm/raw_peer.hpp"
 #include "fabric/transports/shm/test_port.hpp"
@@ -139,12 +140,12 @@ TEST_F(shm_accounts, offer_of_another_slot_than_its_turn_is_dropped) {
         told.head.segment_count = 1;
         // Valid memory: nothing else is wrong with the offer.
         told.range = {reinterpret_cast<std::uint64_t>(bytes.data()),
-                      bytes.size() - shm_prefix_bytes};
+                      bytes.size() - limits::shm_prefix_bytes};
         peer.write(shm_offer_kind, sizeof told, as_bytes_of(told));
     };
     const std::size_t before = here.tags.size();
-    for (std::uint32_t i = 0; i < 2 * shm_offer::max_open; ++i) {
-        offer(i % shm_offer::max_open);
+    for (std::uint32_t i = 0; i < 2 * limits::shm_max_offers; ++i) {
+        offer(i % limits::shm_max_offers);
         move_until({&here}, [&] { return here.tags.size() == before + i + 1; });
     }
     EXPECT_TRUE(here.losses.empty());

@@ -9,6 +9,7 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/hello.hpp"
 #include "fabric/transports/shm/watch.hpp"
 
@@ -27,9 +28,6 @@ struct shm_pending {
 /// Threads: the port's thread.
 class shm_listener {
 public:
-    /// Limit of pending handshakes; further connections wait in the kernel's backlog.
-    static constexpr std::size_t max_pending = 256;
-
     shm_listener() noexcept = default;  ///< Does not listen.
 
     /// Listens at `name`, or at a random name if it is empty.
@@ -39,7 +37,7 @@ public:
     bool is_open() const noexcept { return static_cast<bool>(socket_); }
     int fd() const noexcept { return socket_.get(); }
     const std::string& name() const noexcept { return name_; }
-    bool is_crowded() const noexcept { return pending_.size() >= max_pending; }
+    bool is_crowded() const noexcept { return pending_.size() >= limits::shm_max_pending; }
     bool is_empty() const noexcept { return pending_.empty(); }
 
     /// Accepts the next connection of the same user. nullptr: none is waiting, is_crowded(), or out

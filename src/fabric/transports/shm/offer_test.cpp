@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/raw_peer.hpp"
 #include "fabric/transports/shm/test_port.hpp"
 
@@ -12,7 +13,7 @@ namespace amalgam::detail {
 namespace {
 
 constexpr std::size_t message_bytes = 200'000;
-constexpr std::size_t offered_bytes = message_bytes - shm_prefix_bytes;
+constexpr std::size_t offered_bytes = message_bytes - limits::shm_prefix_bytes;
 
 struct shm_offer_test : testing::Test {
     shm_offer_test() {
@@ -38,7 +39,7 @@ struct shm_offer_test : testing::Test {
         move_until({&here}, [&] { return peer.words_of_port().brought.load() == asked; });
     }
     void expect_in_bounce_buffer(std::size_t from, std::size_t count) {
-        const const_bytes right = const_bytes(sent).subspan(shm_prefix_bytes + from, count);
+        const const_bytes right = const_bytes(sent).subspan(limits::shm_prefix_bytes + from, count);
         EXPECT_TRUE(std::equal(right.begin(), right.end(), peer.bounce_buffer()))
             << "from " << from;
     }
@@ -53,9 +54,9 @@ struct shm_offer_test : testing::Test {
 
 TEST_F(shm_offer_test, bytes_that_the_reader_asks_for_are_brought) {
     have_offer();
-    for (std::size_t from = 0; from < offered_bytes; from += shm_bounce_bytes) {
+    for (std::size_t from = 0; from < offered_bytes; from += limits::shm_bounce_bytes) {
         ask(from);
-        expect_in_bounce_buffer(from, std::min(shm_bounce_bytes, offered_bytes - from));
+        expect_in_bounce_buffer(from, std::min(limits::shm_bounce_bytes, offered_bytes - from));
     }
     EXPECT_EQ(done.runs, 0);
     peer.words().pulled.store(1);
@@ -67,7 +68,7 @@ TEST_F(shm_offer_test, bytes_that_the_reader_asks_for_are_brought) {
 TEST_F(shm_offer_test, reader_may_have_copied_some_before_it_asks) {
     have_offer();
     ask(99'999);
-    expect_in_bounce_buffer(99'999, shm_bounce_bytes);
+    expect_in_bounce_buffer(99'999, limits::shm_bounce_bytes);
     ask(offered_bytes - 1);
     expect_in_bounce_buffer(offered_bytes - 1, 1);
 }
@@ -81,7 +82,7 @@ TEST_F(shm_offer_test, bytes_are_brought_though_their_owner_took_them_back) {
     std::fill(bytes.begin(), bytes.end(), std::byte{1});
     // The offer consists of the region's bytes, after eight bytes with their offset.
     ask(8 + 10);
-    expect_in_bounce_buffer(10, shm_bounce_bytes);
+    expect_in_bounce_buffer(10, limits::shm_bounce_bytes);
 }
 
 TEST_F(shm_offer_test, reader_that_asks_for_bytes_past_the_end_is_dropped) {

@@ -2,14 +2,17 @@
 
 #include <cerrno>
 
+#include "fabric/limits.hpp"
+
 namespace amalgam::detail {
 
 result<shm_pair> shm_pair::map(int fd, side mine, const origins& from) {
     using layout = shm_pair_layout;
     shm_pair made;
     made.words_ = shm_mapping::of(fd, layout::sides_offset, layout::ring_to_acceptor, true);
-    made.to_acceptor_ = shm_mapping::mirrored(fd, layout::ring_to_acceptor, shm_ring_bytes);
-    made.to_connector_ = shm_mapping::mirrored(fd, layout::ring_to_connector, shm_ring_bytes);
+    made.to_acceptor_ = shm_mapping::mirrored(fd, layout::ring_to_acceptor, limits::shm_ring_bytes);
+    made.to_connector_ =
+        shm_mapping::mirrored(fd, layout::ring_to_connector, limits::shm_ring_bytes);
     if (!made.words_ || !made.to_acceptor_ || !made.to_connector_)
         return failure{{errc::no_memory, errno},
                        "shm: out of address space for another connection"};

@@ -10,12 +10,12 @@
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/sleep_barrier.hpp"
 
 namespace amalgam::detail {
 namespace {
 
-constexpr std::size_t max_message_bytes = std::size_t{1} << 30;
 // From this size, a transfer without a copy through a ring pays for its system call.
 constexpr std::size_t eager_bytes = std::size_t{16} << 10;
 
@@ -40,9 +40,9 @@ constexpr std::size_t max_sleepers = 16;
 capabilities facts(const shm_port_settings& settings) noexcept {
     capabilities can;
     can.transport = "shm";
-    can.inline_bytes = shm_whole_bytes;
-    can.max_message_bytes = max_message_bytes;
-    can.eager_bytes = settings.cross_memory ? eager_bytes : shm_whole_bytes;
+    can.inline_bytes = limits::shm_whole_bytes;
+    can.max_message_bytes = limits::max_message_bytes;
+    can.eager_bytes = settings.cross_memory ? eager_bytes : limits::shm_whole_bytes;
     can.rma = settings.cross_memory ? rma_mode::cross_memory : rma_mode::emulated;
     can.shares_blocks = settings.shares_blocks;
     can.listens = settings.listens;
@@ -109,7 +109,7 @@ std::string shm_port::explain() const {
                                  listener_.name())
                            : std::string("shm: connects to others, and does not listen.");
     text += fmt::format(" Messages up to {} KiB are copied through a ring in shared memory.",
-                        shm_whole_bytes / 1024);
+                        limits::shm_whole_bytes / 1024);
     if (settings_.cross_memory)
         text +=
             " Larger messages and transfers are copied directly between processes by the kernel "

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/raw_peer.hpp"
 #include "fabric/transports/shm/test_port.hpp"
 
@@ -144,7 +145,7 @@ TEST(shm_port, crowd_in_the_door_keeps_no_honest_caller_out_for_ever) {
     shm_test_port here("shm://", impatient);
     std::vector<unique_fd> crowd;
     const std::string name = here.end().address().substr(6);
-    for (std::size_t i = 0; i < shm_listener::max_pending + 50; ++i) {
+    for (std::size_t i = 0; i < limits::shm_max_pending + 50; ++i) {
         crowd.push_back(connect_to(name));
         here.progress();
     }

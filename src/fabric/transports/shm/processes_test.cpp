@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/memory/layout.hpp"
 #include "fabric/transports/shm/test_port.hpp"
 
@@ -187,7 +188,7 @@ using waiting = void (*)(shm_test_port&, const std::function<bool()>&,
 /// Sends more large messages than can be on offer at once to a process whose kernel then refuses.
 void send_to_one_that_is_denied(waiting wait) {
     const auto nothing = [] {};
-    constexpr std::uint64_t count = shm_offer::max_open + 4;
+    constexpr std::uint64_t count = limits::shm_max_offers + 4;
     child_process receiver([&](channel& parent) {
         shm_test_port here("shm://");
         checking_sink sink;

@@ -11,6 +11,7 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/uri.hpp>
 
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/memory/mapping.hpp"
 
 namespace amalgam::detail {
@@ -53,7 +54,7 @@ void offer(shm_raw_peer& peer, Spoil&& spoil) {
     told.head.frame.kind = frame_kind::unexpected;
     told.head.frame.bytes = 200000;
     told.head.segment_count = 1;
-    told.range = {8, 200000 - shm_prefix_bytes};
+    told.range = {8, 200000 - limits::shm_prefix_bytes};
     spoil(told.head, told.range);
     peer.write(shm_offer_kind, sizeof told, as_bytes_of(told));
 }
@@ -124,7 +125,8 @@ void shm_raw_peer::take_all() {
         if (header.kind == shm_start_over_kind)
             reader_.start_over();
         else
-            reader_.consume(header.bytes <= shm_whole_bytes ? header.bytes : shm_prefix_bytes);
+            reader_.consume(header.bytes <= limits::shm_whole_bytes ? header.bytes
+                                                                    : limits::shm_prefix_bytes);
     }
 }
 
@@ -175,20 +177,20 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
             peer.write(shm_piece_kind, small, bytes);
             break;
         case 7:  // A large message, then something other than its pieces.
-            peer.write(frame_kind::unexpected, 100000, noise(dice, shm_prefix_bytes));
+            peer.write(frame_kind::unexpected, 100000, noise(dice, limits::shm_prefix_bytes));
             peer.write(frame_kind::unexpected, small, bytes);
             break;
         case 8:  // More than announced.
-            peer.write(frame_kind::unexpected, 40000, noise(dice, shm_prefix_bytes));
+            peer.write(frame_kind::unexpected, 40000, noise(dice, limits::shm_prefix_bytes));
             for (int i = 0; i < 4; ++i)
                 peer.write(shm_piece_kind, 15000, noise(dice, 15000));
             break;
         case 9:  // An empty piece, or one over the limit.
-            peer.write(frame_kind::unexpected, 100000, noise(dice, shm_prefix_bytes));
+            peer.write(frame_kind::unexpected, 100000, noise(dice, limits::shm_prefix_bytes));
             peer.write(shm_piece_kind, dice.chance(0.5) ? 0 : 0xffffffffu, {});
             break;
         case 10:  // A message over every limit.
-            peer.write(frame_kind::unexpected, 0xffffffffu, noise(dice, shm_prefix_bytes));
+            peer.write(frame_kind::unexpected, 0xffffffffu, noise(dice, limits::shm_prefix_bytes));
             break;
         case 11:
             offer(peer, [](shm_offer& head, shm_foreign_range&) { head.segment_count = 0; });

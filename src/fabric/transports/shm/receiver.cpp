@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "fabric/limits.hpp"
 #include "fabric/memory/guarded_memory.hpp"
 #include "fabric/transports/shm/link.hpp"
 #include "fabric/transports/shm/memory/cross_memory.hpp"
@@ -32,7 +33,7 @@ std::size_t shm_receiver::take(std::size_t budget) noexcept {
     for (; budget > 0 && record != nullptr; --budget) {
         const frame_header header = ring_.header_of(record);
         if (arrives_.into == nullptr && is_frame_of_port(header.kind) &&
-            header.bytes <= shm_whole_bytes) [[likely]] {
+            header.bytes <= limits::shm_whole_bytes) [[likely]] {
             const const_bytes payload = ring_.payload_of(record, header.bytes);
             const delivery what = link_.port().deliver(link_, header, payload);
             if (what != delivery::taken) [[unlikely]]
@@ -95,13 +96,13 @@ bool shm_receiver::begin(const frame_header& header, const_bytes prefix) noexcep
 }
 
 std::size_t shm_receiver::take_start(const frame_header& header) noexcept {
-    if (!begin(header, ring_.payload(shm_prefix_bytes))) return break_off(shm_broken_rules);
-    consume(shm_prefix_bytes);
+    if (!begin(header, ring_.payload(limits::shm_prefix_bytes))) return break_off(shm_broken_rules);
+    consume(limits::shm_prefix_bytes);
     return 0;
 }
 
 std::size_t shm_receiver::take_piece(const frame_header& header) noexcept {
-    if (header.bytes == 0 || header.bytes > shm_piece_bytes || header.bytes > arrives_.left)
+    if (header.bytes == 0 || header.bytes > limits::shm_piece_bytes || header.bytes > arrives_.left)
         return break_off(shm_broken_rules);
     if (!arrives_.into->discard)
         copy_in(arrives_.into->into, arrives_.at, ring_.payload(header.bytes));
@@ -124,21 +125,21 @@ std::size_t shm_receiver::take_offer(const frame_header& header) noexcept {
     std::memcpy(ranges.data(), payload.data() + sizeof told, header.bytes - sizeof told);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // As in shm_ring_reader::header().
     const std::size_t bytes = told.frame.bytes;
-    if (told.segment_count == 0 || told.slot != offers_taken_ % shm_offer::max_open ||
+    if (told.segment_count == 0 || told.slot != offers_taken_ % limits::shm_max_offers ||
         header.bytes != sizeof told + told.segment_count * sizeof(shm_foreign_range) ||
-        !is_frame_of_port(told.frame.kind) || bytes <= shm_whole_bytes)
+        !is_frame_of_port(told.frame.kind) || bytes <= limits::shm_whole_bytes)
         return break_off(shm_broken_rules);
 
     offer_ = {};
     offer_.slot = told.slot;
     offer_.segment_count = told.segment_count;
     for (std::size_t i = 0; i < offer_.segment_count; ++i) {
-        if (ranges[i].bytes > bytes - shm_prefix_bytes - offer_.bytes)
+        if (ranges[i].bytes > bytes - limits::shm_prefix_bytes - offer_.bytes)
             return break_off(shm_broken_rules);
         offer_.bytes += ranges[i].bytes;
         offer_.segments[i] = foreign_bytes(ranges[i].address, ranges[i].bytes);
     }
-    if (offer_.bytes != bytes - shm_prefix_bytes || !begin(told.frame, told.prefix))
+    if (offer_.bytes != bytes - limits::shm_prefix_bytes || !begin(told.frame, told.prefix))
         return break_off(shm_broken_rules);
     consume(header.bytes);
     copying_ = true;
@@ -206,7 +207,7 @@ void shm_receiver::poll_bounce_buffer() noexcept {
 }
 
 void shm_receiver::empty_bounce_buffer() noexcept {
-    const const_bytes brought(bounce_, std::min(arrives_.left, shm_bounce_bytes));
+    const const_bytes brought(bounce_, std::min(arrives_.left, limits::shm_bounce_bytes));
     copy_in(arrives_.into->into, arrives_.at, brought);
     arrives_.left -= brought.size();
     bounce_filled_ = false;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/link.hpp"
 #include "fabric/transports/shm/port.hpp"
 
@@ -92,8 +93,8 @@ shm_lent* shm_sender::keep(const frame_header& header, gather payload,
 
 posted shm_sender::send_slowly(const frame_header& header, gather payload,
                                completion* on_sent) noexcept {
-    const bool whole = header.bytes <= shm_whole_bytes;
-    const std::size_t lines = shm_record_lines(whole ? header.bytes : shm_prefix_bytes);
+    const bool whole = header.bytes <= limits::shm_whole_bytes;
+    const std::size_t lines = shm_record_lines(whole ? header.bytes : limits::shm_prefix_bytes);
     if (open_ && whole) return refuse(lines);
     shm_lent* const one = keep(header, payload, on_sent);
     if (one == nullptr) return refuse(lines);
@@ -128,8 +129,8 @@ bool shm_sender::is_offerable(const shm_lent& one) const noexcept {
 }
 
 std::size_t shm_sender::next_bytes(const shm_lent& one) const noexcept {
-    if (one.begun) return std::min(one.left, shm_piece_bytes);
-    return one.left <= shm_whole_bytes ? one.left : shm_prefix_bytes;
+    if (one.begun) return std::min(one.left, limits::shm_piece_bytes);
+    return one.left <= limits::shm_whole_bytes ? one.left : limits::shm_prefix_bytes;
 }
 
 shm_sender::outcome shm_sender::advance(shm_lent& one) noexcept {
@@ -151,19 +152,19 @@ shm_sender::outcome shm_sender::advance(shm_lent& one) noexcept {
 }
 
 shm_sender::outcome shm_sender::offer(shm_lent& one) noexcept {
-    if (offers_made_ - offers_answered_ == shm_offer::max_open) return outcome::blocked;
+    if (offers_made_ - offers_answered_ == limits::shm_max_offers) return outcome::blocked;
     if (!ring_.has_room(offer_lines)) return outcome::blocked;
     shm_offer told;
     told.frame = one.header;
-    told.slot = static_cast<std::uint32_t>(offers_made_ % shm_offer::max_open);
+    told.slot = static_cast<std::uint32_t>(offers_made_ % limits::shm_max_offers);
     std::byte* prefix = told.prefix;
-    walk(one.payload, one.at, shm_prefix_bytes, [&](const_bytes piece) {
+    walk(one.payload, one.at, limits::shm_prefix_bytes, [&](const_bytes piece) {
         std::memcpy(prefix, piece.data(), piece.size());
         prefix += piece.size();
     });
     std::array<shm_foreign_range, shm_offer::max_segments> ranges;
     segment_cursor rest = one.at;
-    walk(one.payload, rest, one.left - shm_prefix_bytes, [&](const_bytes piece) {
+    walk(one.payload, rest, one.left - limits::shm_prefix_bytes, [&](const_bytes piece) {
         ranges[told.segment_count++] = {reinterpret_cast<std::uint64_t>(piece.data()),
                                         piece.size()};
     });
@@ -176,7 +177,7 @@ shm_sender::outcome shm_sender::offer(shm_lent& one) noexcept {
     write(header, parts, header.bytes);
     one.begun = one.offered = true;
     one.slot = told.slot;
-    one.left -= shm_prefix_bytes;
+    one.left -= limits::shm_prefix_bytes;
     ++offers_made_;
     return outcome::offered;
 }
@@ -210,7 +211,7 @@ void shm_sender::bring(std::uint64_t asked) noexcept {
     segment_cursor at = one->at;
     walk(one->payload, at, static_cast<std::size_t>(from), [](const_bytes) {});
     std::byte* to = bounce_;
-    const std::size_t bytes = std::min<std::size_t>(one->left - from, shm_bounce_bytes);
+    const std::size_t bytes = std::min<std::size_t>(one->left - from, limits::shm_bounce_bytes);
     walk(one->payload, at, bytes, [&](const_bytes piece) {
         std::memcpy(to, piece.data(), piece.size());
         to += piece.size();
@@ -257,7 +258,7 @@ bool shm_sender::can_push() noexcept {
         return true;
     if (const shm_lent* one = waiting_.first()) {
         if (!one->begun && is_offerable(*one))
-            return offers_made_ - offers_answered_ < shm_offer::max_open &&
+            return offers_made_ - offers_answered_ < limits::shm_max_offers &&
                    ring_.has_room(offer_lines);
         return ring_.has_room(shm_record_lines(next_bytes(*one)));
     }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/memory/lent.hpp"
 #include "fabric/transports/shm/pair.hpp"
 
@@ -13,9 +14,10 @@ class shm_link;
 
 /// Sending half of one connection.
 ///
-/// A payload of up to shm_whole_bytes is copied to the ring or refused. A longer one stays with its
-/// sender: if both sides can, it is offered for the reader to copy from our memory (rendezvous);
-/// else it goes through the ring in pieces as space appears. Frames leave in posting order.
+/// A payload of up to limits::shm_whole_bytes is copied to the ring or refused. A longer one stays
+/// with its sender: if both sides can, it is offered for the reader to copy from our memory
+/// (rendezvous); else it goes through the ring in pieces as space appears. Frames leave in posting
+/// order.
 ///
 /// Threads: the port's thread.
 /// Cost:    a short frame is one copy, one store and two loads that stay in the cache.
@@ -48,7 +50,7 @@ public:
                 wake_reader();
                 return posted::done;
             }
-        } else if (clear_ && header.bytes <= shm_whole_bytes &&
+        } else if (clear_ && header.bytes <= limits::shm_whole_bytes &&
                    write(header, payload, header.bytes)) {
             return posted::done;
         }

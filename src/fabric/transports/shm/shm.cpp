@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/memory/cross_memory.hpp"
 #include "fabric/transports/shm/port.hpp"
 #include "fabric/transports/shm/sleep_barrier.hpp"
@@ -42,7 +43,8 @@ public:
                 ? "wake-up: the sleeping side pays for the memory barrier (membarrier)"
                 : "wake-up: every message pays for a memory barrier, as membarrier(2) is "
                   "unavailable");
-        info.details.push_back(fmt::format("rings: {} KiB each way", shm_ring_bytes / 1024));
+        info.details.push_back(
+            fmt::format("rings: {} KiB each way", limits::shm_ring_bytes / 1024));
         info.example = "shm://server";
         return info;
     }

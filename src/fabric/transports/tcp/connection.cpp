@@ -13,6 +13,7 @@
 
 #include <amalgam/core/limited_log.hpp>
 
+#include "fabric/limits.hpp"
 #include "fabric/sockets/binding.hpp"
 #include "fabric/transports/tcp/port.hpp"
 
@@ -45,7 +46,7 @@ std::size_t bytes_of(std::span<const iovec> what) noexcept {
 
 connection::connection(tcp_port& home, std::string address)
     : home_(home),
-      reader_(tcp_port::max_frame_bytes),
+      reader_(limits::max_frame_bytes),
       queue_(home.memory().pool()),
       address_(std::move(address)) {}
 

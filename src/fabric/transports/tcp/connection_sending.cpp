@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fabric/limits.hpp"
 #include "fabric/transports/tcp/connection.hpp"
 #include "fabric/transports/tcp/port.hpp"
 
@@ -54,7 +55,7 @@ written write_pieces(int fd, std::span<iovec> what) noexcept {
 posted connection::send(const frame_header& header, gather payload, completion* on_sent) noexcept {
     if (phase_ > phase::up) return posted::full;  // link_down() follows in the next round.
     const std::size_t bytes = total_bytes(payload);
-    const bool small = bytes <= send_queue::max_copy_bytes;
+    const bool small = bytes <= limits::max_copy_bytes;
     const wire_header wire = to_wire(header);
     if (phase_ == phase::entering) return enqueue(wire, payload, on_sent, on_sent == nullptr);
     watch_sent(bytes + wire.size());
@@ -70,7 +71,7 @@ posted connection::send(const frame_header& header, gather payload, completion* 
 
 posted connection::write_or_queue(const wire_header& header, gather payload, completion* on_sent,
                                   std::size_t bytes) noexcept {
-    const bool small = bytes <= send_queue::max_copy_bytes;
+    const bool small = bytes <= limits::max_copy_bytes;
     pieces what;
     std::size_t count = 1;
     bool all = true;

@@ -10,6 +10,8 @@
 
 #include <amalgam/core/limited_log.hpp>
 
+#include "fabric/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -29,8 +31,8 @@ constexpr std::size_t fruitless_rounds_among(std::size_t busy) noexcept {
 capabilities abilities(const tcp_port::setup& with) {
     capabilities can;
     can.transport = "tcp";
-    can.inline_bytes = send_queue::max_copy_bytes;
-    can.max_message_bytes = tcp_port::max_message_bytes;
+    can.inline_bytes = limits::max_copy_bytes;
+    can.max_message_bytes = limits::max_message_bytes;
     can.eager_bytes = std::size_t{64} << 10;
     can.rma = rma_mode::emulated;
     can.listens = static_cast<bool>(with.listener);

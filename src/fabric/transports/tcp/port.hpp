@@ -36,10 +36,6 @@ private:
 /// Threads: the port's thread; host names are resolved on a separate thread.
 class tcp_port final : public framed_port {
 public:
-    static constexpr std::size_t max_message_bytes = std::size_t{1} << 30;
-    /// A message, or a piece of a transfer with its header.
-    static constexpr std::uint32_t max_frame_bytes = max_message_bytes + 4096;
-
     struct setup {
         binding chosen;
         unique_fd listener;  ///< Empty if the port does not listen.

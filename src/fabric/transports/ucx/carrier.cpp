@@ -10,6 +10,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/uri.hpp>
 
+#include "fabric/limits.hpp"
 #include "fabric/sockets/interfaces.hpp"
 #include "fabric/sockets/resolver.hpp"
 #include "fabric/sockets/socket_address.hpp"
@@ -18,9 +19,6 @@ namespace amalgam::detail {
 namespace {
 
 constexpr unsigned packet_id = 1;  // Id of our active messages.
-
-// Time for packets in flight when a port ends; afterwards their endpoints are cut off.
-constexpr std::chrono::milliseconds last_words{200};
 
 // For shared memory: if an unfinished entry blocks the queue this long after a peer was lost,
 // nothing will arrive any more.
@@ -156,7 +154,7 @@ ucx_carrier::ucx_carrier(std::unique_ptr<port> tcp, std::unique_ptr<ucx_worker> 
 }
 
 ucx_carrier::~ucx_carrier() {
-    const auto until = std::chrono::steady_clock::now() + last_words;
+    const auto until = std::chrono::steady_clock::now() + limits::flush_limit;
     while (!released_.empty() && std::chrono::steady_clock::now() < until) {
         ucp_worker_progress(worker_->get());
         tend_links();

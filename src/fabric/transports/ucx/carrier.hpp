@@ -46,7 +46,6 @@ private:
 /// Threads: the port's thread.
 class ucx_carrier final : public introduced_carrier {
 public:
-    static constexpr std::size_t packet_bytes = 65536;
     struct setup {
         std::string scheme;
         std::string chosen;          ///< One sentence about the choice.

@@ -17,10 +17,12 @@
 
 #include <amalgam/core/limited_log.hpp>
 
+#include "fabric/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
-constexpr const char* tcp_segment = "68000";  // Bytes: ucx_carrier::packet_bytes, plus overhead.
+constexpr const char* tcp_segment = "68000";  // Bytes: limits::packet_bytes, plus overhead.
 
 void add_resources(uct_component_h component, const uct_md_resource_desc_t& domain,
                    std::vector<ucx_resource>& all) {

@@ -7,6 +7,7 @@
 
 #include <amalgam/fabric/plugin.hpp>
 
+#include "fabric/limits.hpp"
 #include "fabric/packets/introduction.hpp"
 #include "fabric/sockets/interfaces.hpp"
 #include "fabric/sockets/socket_address.hpp"
@@ -96,7 +97,7 @@ public:
                                      : fmt::format(", over the network through {} only", device);
         packet_port_traits traits;
         traits.transport = "ucx";
-        traits.packet_bytes = ucx_carrier::packet_bytes;
+        traits.packet_bytes = limits::packet_bytes;
         traits.listens = listens;
         traits.between_hosts = between_hosts;
         // A killed process may leave a half-written cell in the shared-memory queue that all others

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "fabric/frames/frame.hpp"
+#include "fabric/limits.hpp"
 
 /// Data structures shared by two processes that communicate over shm://. docs/wire/shm.md describes
 /// and explains them; change both together.
@@ -22,21 +23,7 @@ using shm_word = std::atomic<std::uint64_t>;
 inline constexpr std::uint32_t shm_version = 4;
 inline constexpr std::size_t shm_line_bytes = 64;
 inline constexpr std::size_t shm_page_bytes = 4096;
-/// Size of each of the two rings between two ports.
-inline constexpr std::size_t shm_ring_bytes = std::size_t{256} << 10;
-inline constexpr std::size_t shm_ring_lines = shm_ring_bytes / shm_line_bytes;
-/// Longest payload sent contiguously as one record. An eighth of the ring, so that a consumer that
-/// returns space in quarters never starves a producer that waits for it.
-inline constexpr std::size_t shm_whole_bytes = shm_ring_bytes / 8;
-/// Part of a longer payload sent with its header; the rest follows in pieces or is offered.
-inline constexpr std::size_t shm_prefix_bytes = 64;
-/// Longest piece. Half of the longest whole record: the reader starts sooner.
-inline constexpr std::size_t shm_piece_bytes = shm_ring_bytes / 16;
-
-/// Size of the bounce buffer, which carries an offered payload if its reader turns out not to be
-/// allowed to copy it.
-inline constexpr std::size_t shm_bounce_bytes = std::size_t{64} << 10;
-
+inline constexpr std::size_t shm_ring_lines = limits::shm_ring_bytes / shm_line_bytes;
 /// Record kinds in addition to those of framed_port.
 inline constexpr frame_kind shm_piece_kind{16};  ///< More of a payload that began before.
 inline constexpr frame_kind shm_offer_kind{17};  ///< payload: shm_offer; for the reader to copy.
@@ -71,12 +58,11 @@ struct shm_foreign_range {
 /// The payload of an offer record, followed by `segment_count` ranges.
 struct shm_offer {
     static constexpr std::size_t max_segments = 16;
-    static constexpr std::size_t max_open = 8;  ///< Unanswered offers of one side.
 
     frame_header frame;               ///< Header of the offered frame.
-    std::uint32_t slot = 0;           ///< Number of the offer, modulo max_open.
+    std::uint32_t slot = 0;           ///< Number of the offer, modulo shm_max_offers.
     std::uint32_t segment_count = 0;  ///< 1 to max_segments.
-    std::byte prefix[shm_prefix_bytes] = {};
+    std::byte prefix[limits::shm_prefix_bytes] = {};
 };
 static_assert(sizeof(shm_offer) == 88);
 
@@ -93,7 +79,7 @@ struct shm_touched {
         return ~std::uint64_t{slot};
     }
     static constexpr bool is_offer(std::uint64_t what) noexcept {
-        return ~what < shm_offer::max_open;
+        return ~what < limits::shm_max_offers;
     }
 };
 
@@ -115,7 +101,7 @@ struct shm_side {
     shm_word touched;     ///< What it copies: see shm_touched. Written before `touching`.
 
     /// Current address of an offer's bytes if they moved; else 0.
-    alignas(shm_line_bytes) std::array<shm_word, shm_offer::max_open> moved;
+    alignas(shm_line_bytes) std::array<shm_word, limits::shm_max_offers> moved;
 };
 static_assert(sizeof(shm_side) == 4 * shm_line_bytes);
 
@@ -123,10 +109,11 @@ static_assert(sizeof(shm_side) == 4 * shm_line_bytes);
 struct shm_pair_layout {
     static constexpr std::size_t sides_offset = 0;  ///< The connector's, then the acceptor's.
     static constexpr std::size_t bounce_to_acceptor = shm_page_bytes;
-    static constexpr std::size_t bounce_to_connector = bounce_to_acceptor + shm_bounce_bytes;
-    static constexpr std::size_t ring_to_acceptor = bounce_to_connector + shm_bounce_bytes;
-    static constexpr std::size_t ring_to_connector = ring_to_acceptor + shm_ring_bytes;
-    static constexpr std::size_t bytes = ring_to_connector + shm_ring_bytes;
+    static constexpr std::size_t bounce_to_connector =
+        bounce_to_acceptor + limits::shm_bounce_bytes;
+    static constexpr std::size_t ring_to_acceptor = bounce_to_connector + limits::shm_bounce_bytes;
+    static constexpr std::size_t ring_to_connector = ring_to_acceptor + limits::shm_ring_bytes;
+    static constexpr std::size_t bytes = ring_to_connector + limits::shm_ring_bytes;
 };
 
 /// A region as published by its owner.
