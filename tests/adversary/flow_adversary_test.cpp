@@ -20,6 +20,7 @@
 
 #include "flow/channel/wire.hpp"
 #include "flow/graph/random_graph.hpp"
+#include "flow/limits.hpp"
 #include "flow/run/simulated_run.hpp"
 #include "rpc/loop_pair.hpp"
 #include "seeded_runs.hpp"
@@ -397,7 +398,7 @@ void run_random_graph(std::uint64_t seed, lies how) {
     const std::size_t which = dice.below(groups);
     liar one(all, which, how, seed, some_item);
     lied_to run(all, which, seed);
-    run.run(one, edges * (options.window_bytes / wire::batch_overhead + 8));
+    run.run(one, edges * (options.window_bytes / limits::batch_overhead + 8));
     if (run.all_is_well() && !one.changes_items()) {
         EXPECT_EQ(random_graph::all_of(outcome), random_graph::expected(plan))
             << "and nobody says so";
@@ -471,7 +472,7 @@ TEST(flow_adversary, what_goes_past_the_liar_arrives_or_somebody_says_so) {
             return std::string(reinterpret_cast<const char*>(&n), sizeof n);
         });
         lied_to run(all, 2, seed);
-        run.run(one, 4 * (options.window_bytes / wire::batch_overhead + 8));
+        run.run(one, 4 * (options.window_bytes / limits::batch_overhead + 8));
         ++runs;
         if (!run.all_is_well_elsewhere()) continue;
         ++well;

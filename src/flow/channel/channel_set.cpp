@@ -57,7 +57,7 @@ void channel_set::add_in(std::size_t edge, std::size_t from_group) {
     auto made = std::make_unique<receiver>(
         run_.replicas_of(from_group),
         receiver::limits{.window_bytes = run_.options.window_bytes,
-                         .hungry_items = on_demand ? about.routing->queue_items : 1,
+                         .starving_items = on_demand ? about.routing->queue_items : 1,
                          .tells_at_once = on_demand},
         about.back);
     run_.nodes.attach(edge, static_cast<channel_in&>(*made));

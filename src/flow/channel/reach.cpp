@@ -5,6 +5,8 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "flow/limits.hpp"
+
 namespace amalgam::detail {
 
 std::string calling_port(const std::string& address) {
@@ -21,7 +23,6 @@ result<peer> reach(
     engine& over, const std::string& address, clock::time_point deadline,
     const std::function<result<void>(const peer& who, std::chrono::nanoseconds patience)>& ask,
     const std::function<bool()>& is_over) {
-    constexpr clock::duration longest_pause = std::chrono::milliseconds(200);
     clock::duration pause = std::chrono::milliseconds(5);
     for (;;) {
         result<peer> found = over.try_lookup(address);
@@ -34,7 +35,7 @@ result<peer> reach(
         const bool late = over.now() + pause >= deadline;
         if (is_over() || late || !may_come(found.why().what.code)) return found;
         this_task::sleep_for(pause);
-        pause = std::min(pause * 2, longest_pause);
+        pause = std::min(pause * 2, clock::duration(limits::longest_reach_pause));
     }
 }
 

@@ -11,12 +11,13 @@
 #include <amalgam/core/status.hpp>
 
 #include "flow/channel/wire.hpp"
+#include "flow/limits.hpp"
 
 namespace amalgam::detail {
 namespace {
 
 std::uint64_t weight_of(const channel_in::batch& one) noexcept {
-    return wire::batch_overhead + one.bytes.size();
+    return limits::batch_overhead + one.bytes.size();
 }
 
 [[noreturn]] void throw_closed() {

@@ -16,6 +16,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "flow/channel/wire.hpp"
+#include "flow/limits.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -136,7 +137,7 @@ TEST_F(receiver_of_batches, a_batch_is_lent_until_it_was_consumed) {
     run();
     EXPECT_EQ(consumed_, std::vector<std::string>{"kept"});
     // Everything was consumed: the sender, which may have nothing in flight, gets credit at once.
-    EXPECT_EQ(credits_, std::vector<std::uint64_t>{4 + wire::batch_overhead});
+    EXPECT_EQ(credits_, std::vector<std::uint64_t>{4 + limits::batch_overhead});
     finish(0, 1);
     finish(1, 0);
     run();
@@ -150,7 +151,7 @@ TEST_F(receiver_of_batches, credits_of_a_busy_sender_come_together) {
     consume();
     run();
     EXPECT_EQ(consumed_.size(), 40u);
-    EXPECT_EQ(credits_.back(), 40 * (each + wire::batch_overhead));
+    EXPECT_EQ(credits_.back(), 40 * (each + limits::batch_overhead));
     EXPECT_LT(credits_.size(), 20u);
     finish(0, 40);
     finish(1, 0);

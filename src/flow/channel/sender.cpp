@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "flow/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -118,7 +120,7 @@ void sender::post_to(link& receiver, std::unique_lock<mutex>& hold) {
     posted_ = until;
     ++receiver.posted_batches;
     receiver.posted_items += items;
-    receiver.posted_bytes += wire::batch_overhead + bytes.size();
+    receiver.posted_bytes += limits::batch_overhead + bytes.size();
     turn_ = which + 1;
     most_waiting_ = std::max(most_waiting_, waiting_items());
 }
@@ -134,7 +136,7 @@ channel_out::traffic sender::traffic_so_far() const {
     traffic all;
     for (const link& one : links_) {
         all.items += one.posted_items;
-        all.bytes += one.posted_bytes - one.posted_batches * wire::batch_overhead;
+        all.bytes += one.posted_bytes - one.posted_batches * limits::batch_overhead;
     }
     all.waiting = waiting_items();
     all.most_waiting = most_waiting_;

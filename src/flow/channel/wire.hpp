@@ -28,9 +28,6 @@
 ///         amalgam.ping, which every engine answers: a process that does not is lost, too
 namespace amalgam::detail::wire {
 
-/// Counted per batch in credits in addition to its bytes, so that empty items are bounded.
-inline constexpr std::size_t batch_overhead = 32;
-
 inline constexpr const char* join = "amalgam.flow.join";
 inline constexpr const char* batch = "amalgam.flow.batch";
 inline constexpr const char* end = "amalgam.flow.end";

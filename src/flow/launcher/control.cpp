@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sys/socket.h>
 
+#include "flow/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -48,7 +50,8 @@ std::string encode(const control_message& message) {
             break;
         case kind::refused:
         case kind::failed:
-            out["sentence"] = std::string_view(message.sentence).substr(0, max_sentence_bytes);
+            out["sentence"] =
+                std::string_view(message.sentence).substr(0, limits::max_reason_bytes);
             out["because_of_other"] = message.because_of_other;
             break;
     }
@@ -89,7 +92,7 @@ result<control_message> decode_control(std::string_view line) {
 bool control_line::send(const control_message& message) noexcept {
     try {
         std::string text = encode(message);
-        if (text.size() > max_control_bytes && message.what == kind::report) return true;
+        if (text.size() > limits::max_control_bytes && message.what == kind::report) return true;
         std::string_view rest = text;
         while (!rest.empty()) {
             ssize_t sent = ::send(fd_, rest.data(), rest.size(), MSG_NOSIGNAL);
@@ -124,7 +127,7 @@ std::optional<control_message> control_line::next(bool wait, bool& gone) {
             gone = true;
             return std::nullopt;
         }
-        if (read_.size() >= max_control_bytes) {
+        if (read_.size() >= limits::max_control_bytes) {
             nonsense_ = "a line of more than 8 MiB";
             gone = true;
             return std::nullopt;

@@ -42,12 +42,6 @@ struct control_message {
     std::vector<std::vector<std::string>> addresses;  ///< go: by group, then by replica
 };
 
-/// Longer lines are rejected. Suffices for reports of some 20,000 nodes.
-inline constexpr std::size_t max_control_bytes = std::size_t{8} << 20;
-
-/// Longer sentences are cut.
-inline constexpr std::size_t max_sentence_bytes = 4096;
-
 std::string encode(const control_message& message);  ///< Includes the line end.
 /// Failure: `invalid` for malformed input.
 result<control_message> decode_control(std::string_view line);

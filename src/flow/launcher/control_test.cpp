@@ -8,6 +8,8 @@
 
 #include <amalgam/core/unique_fd.hpp>
 
+#include "flow/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -109,7 +111,7 @@ TEST_F(control_pair, a_line_without_an_end_is_not_kept) {
                   static_cast<ssize_t>(piece.size()));
         sent += piece.size();
         EXPECT_FALSE(reader.try_receive(gone).has_value());
-        ASSERT_LE(sent, 2 * max_control_bytes);
+        ASSERT_LE(sent, 2 * limits::max_control_bytes);
     }
     EXPECT_EQ(reader.nonsense(), "a line of more than 8 MiB");
 }
@@ -117,7 +119,7 @@ TEST_F(control_pair, a_line_without_an_end_is_not_kept) {
 TEST_F(control_pair, a_report_that_would_be_no_message_is_left_out) {
     control_message report;
     report.what = kind::report;
-    report.report = std::string(max_control_bytes, 'x');
+    report.report = std::string(limits::max_control_bytes, 'x');
     EXPECT_TRUE(control_line(left_.get()).send(report));
     report.report = "short";
     EXPECT_TRUE(control_line(left_.get()).send(report));
@@ -128,10 +130,12 @@ TEST_F(control_pair, a_report_that_would_be_no_message_is_left_out) {
 TEST_F(control_pair, of_a_sentence_without_end_its_beginning_is_told) {
     control_message failed;
     failed.what = kind::failed;
-    failed.sentence = "the node \"split\" failed: " + std::string(2 * max_control_bytes, 'z');
+    failed.sentence =
+        "the node \"split\" failed: " + std::string(2 * limits::max_control_bytes, 'z');
     EXPECT_TRUE(control_line(left_.get()).send(failed));
     control_line reader(right_.get());
-    EXPECT_EQ(reader.receive().value().sentence, failed.sentence.substr(0, max_sentence_bytes));
+    EXPECT_EQ(reader.receive().value().sentence,
+              failed.sentence.substr(0, limits::max_reason_bytes));
 }
 
 TEST_F(control_pair, a_closed_end_is_noticed) {

@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include "flow/limits.hpp"
+
 namespace amalgam::detail {
 
 void output_queue::write_some() noexcept {
@@ -23,13 +25,13 @@ void line_prefixer::feed(std::string_view text, output_queue& into) {
     if (prefix_.empty()) return;
     while (!text.empty()) {
         std::size_t end = text.find('\n');
-        std::size_t room = max_line_bytes - line_.size();
+        std::size_t room = limits::max_line_bytes - line_.size();
         std::size_t take = std::min({text.size(), end, room});
         line_.append(text.substr(0, take));
         text.remove_prefix(take);
         bool ended = !text.empty() && text.front() == '\n';
         if (ended) text.remove_prefix(1);
-        if (ended || line_.size() == max_line_bytes) {
+        if (ended || line_.size() == limits::max_line_bytes) {
             into.add(prefix_);
             into.add(line_);
             into.add("\n");

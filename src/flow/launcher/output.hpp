@@ -37,9 +37,6 @@ private:
 /// processes never mix.
 class line_prefixer {
 public:
-    /// Longer lines are split, so that a process that prints no line ends cannot fill our memory.
-    static constexpr std::size_t max_line_bytes = std::size_t{64} << 10;
-
     /// Empty `label`: discards the text.
     explicit line_prefixer(std::string_view label)
         : prefix_(label.empty() ? "" : "[" + std::string(label) + "] ") {}

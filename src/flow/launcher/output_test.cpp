@@ -8,6 +8,8 @@
 
 #include <amalgam/core/unique_fd.hpp>
 
+#include "flow/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -64,7 +66,7 @@ TEST(line_prefixer, without_a_label_shows_nothing) {
 }
 
 TEST(line_prefixer, cuts_a_line_that_never_ends) {
-    std::string endless(line_prefixer::max_line_bytes + 10, 'x');
+    std::string endless(limits::max_line_bytes + 10, 'x');
     std::string out = shown([&](output_queue& queue) {
         line_prefixer lines("G");
         lines.feed(endless, queue);

@@ -25,14 +25,13 @@
 #include "flow/launcher/guarded.hpp"
 #include "flow/launcher/process.hpp"
 #include "flow/launcher/remote_frames.hpp"
+#include "flow/limits.hpp"
 
 namespace amalgam {
 namespace {
 
 using namespace detail;
 using clock = std::chrono::steady_clock;
-
-constexpr std::chrono::milliseconds patience_with_the_kernel{10000};
 
 /// Moves both ends of ssh's connection away, so that no process we start inherits them.
 unique_fd take_over(int standard) {
@@ -62,7 +61,7 @@ public:
                 pass_on(*from, kind);
             reap();
         }
-        kill_descendants(patience_with_the_kernel);
+        kill_descendants(limits::kill_limit);
         if (process_ && !process_->running) tell_the_end();
         return code_;
     }

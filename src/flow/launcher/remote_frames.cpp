@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "flow/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -29,7 +31,7 @@ std::optional<remote_frame> remote_frame_reader::next() {
     if (!greeting_.empty()) {
         const std::size_t at = read_.find(greeting_);
         if (at == std::string::npos) {
-            nonsense_ = read_.size() > max_frame_bytes;
+            nonsense_ = read_.size() > limits::max_remote_frame_bytes;
             return std::nullopt;
         }
         read_.erase(0, at + greeting_.size());
@@ -40,7 +42,8 @@ std::optional<remote_frame> remote_frame_reader::next() {
     for (unsigned i = 0; i < 4; ++i)
         length |= std::size_t{static_cast<unsigned char>(read_[1 + i])} << (8 * i);
     const auto kind = static_cast<unsigned char>(read_[0]);
-    if (kind > static_cast<unsigned char>(remote_frame_kind::alive) || length > max_frame_bytes) {
+    if (kind > static_cast<unsigned char>(remote_frame_kind::alive) ||
+        length > limits::max_remote_frame_bytes) {
         nonsense_ = true;
         return std::nullopt;
     }

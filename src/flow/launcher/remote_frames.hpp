@@ -49,9 +49,6 @@ void add_frame(output_queue& into, remote_frame_kind kind, std::string_view byte
 /// Splits received bytes into frames.
 class remote_frame_reader {
 public:
-    /// Longer frames are malformed.
-    static constexpr std::size_t max_frame_bytes = std::size_t{64} << 20;
-
     /// `greeting`: skips everything up to and including it.
     explicit remote_frame_reader(std::string_view greeting = "") : greeting_(greeting) {}
 

@@ -15,14 +15,13 @@
 #include <amalgam/core/detail/printable.hpp>
 
 #include "flow/launcher/descendants.hpp"
+#include "flow/limits.hpp"
 
 namespace amalgam::detail {
 namespace {
 
-constexpr std::chrono::milliseconds patience_with_the_kernel{10000};
-constexpr int no_verdict_yet = -1;  // Exit codes are never negative.
-constexpr int most_messages = 16;   // Per process and turn.
-constexpr std::size_t most_words = 4096;
+constexpr int not_decided = -1;    // Exit codes are never negative.
+constexpr int most_messages = 16;  // Per process and turn.
 
 sigset_t watched_signals() {
     sigset_t set;
@@ -48,7 +47,7 @@ int supervisor::run() {
         start_all();
     } catch (const error& failed) {
         say(failed.what());
-        kill_descendants(patience_with_the_kernel);
+        kill_descendants(limits::kill_limit);
         show_the_rest();
         return 1;
     }
@@ -70,7 +69,7 @@ int supervisor::run() {
     blame();
     check_that_somebody_ran();
     show_report();
-    std::size_t left = kill_descendants(patience_with_the_kernel);
+    std::size_t left = kill_descendants(limits::kill_limit);
     if (left > 0 && !stopping_)
         say(fmt::format("the groups left {} process{} running; stopped", left,
                         left == 1 ? "" : "es"));
@@ -129,7 +128,7 @@ void supervisor::wait_for_something() {
     constexpr std::chrono::milliseconds longest = std::chrono::hours(24);  // poll() takes an int.
     ::poll(watched.data(), watched.size(), static_cast<int>(std::min(timeout, longest).count()));
     if (watched[1].revents != 0) {  // The launcher was killed: nobody is left to report to.
-        kill_descendants(patience_with_the_kernel);
+        kill_descendants(limits::kill_limit);
         ::_exit(128 + SIGKILL);
     }
     for (output_queue* queue : {&out_, &err_})
@@ -171,7 +170,7 @@ bool supervisor::take_messages(launched_process& from) {
 void supervisor::take(launched_process& from, const control_message& message) {
     switch (message.what) {
         case control_message::kind::ready:
-            if (message.address.size() > most_words)
+            if (message.address.size() > limits::max_reason_bytes)
                 return stop_the_others(2,
                                        fmt::format("group {} ({}) reported an address of {} bytes, "
                                                    "expected one such as tcp://node7:7000",
@@ -182,10 +181,10 @@ void supervisor::take(launched_process& from, const control_message& message) {
             wait_for_the_others_of(message.join_ms);
             break;
         case control_message::kind::refused:
-            stop_the_others(2, message.sentence.substr(0, most_words));
+            stop_the_others(2, message.sentence.substr(0, limits::max_reason_bytes));
             break;
         case control_message::kind::failed:
-            from.last_words = message.sentence.substr(0, most_words);
+            from.last_words = message.sentence.substr(0, limits::max_reason_bytes);
             from.because_of_other = message.because_of_other;
             break;
         case control_message::kind::report:
@@ -232,7 +231,7 @@ void supervisor::reap() {
         found->running = false;
         found->wait_status = status;
         found->end_order = ++ended_;
-        if (status != 0 && !stopping_) stop_the_others(no_verdict_yet, "");
+        if (status != 0 && !stopping_) stop_the_others(not_decided, "");
     }
 }
 
@@ -307,7 +306,7 @@ void supervisor::stop_the_others(int exit_code, std::string why) {
     if (stopping_) return;
     stopping_ = true;
     kill_at_ = clock::now() + options_.grace;
-    if (exit_code != no_verdict_yet) {
+    if (exit_code != not_decided) {
         exit_code_ = exit_code;
         say(why);
     }

@@ -9,13 +9,11 @@
 
 #include "flow/channel/reach.hpp"
 #include "flow/channel/wire.hpp"
+#include "flow/limits.hpp"
 #include "flow/processes/loop_rounds.hpp"
 
 namespace amalgam::detail {
 namespace {
-
-/// For one answer about a loop; close() waits this long at most.
-constexpr auto answer_limit = std::chrono::seconds(1);
 
 bool has_left(const status& code) noexcept {
     return code == errc::disconnected || code == errc::unreachable || code == errc::unavailable ||
@@ -82,7 +80,7 @@ void loop_termination::watch(const shared_loop& loop, const std::vector<std::str
     auto counts = run_.over.procedure<wire::loop_counts_signature>(wire::loop_counts);
     const auto ask = [&](const std::string& address) -> result<answer> {
         try {
-            return counts.on(address).within(answer_limit).start(loop.number);
+            return counts.on(address).within(limits::loop_answer_limit).start(loop.number);
         } catch (const error& wrong) {
             return {wrong.code().code, wrong.what()};
         }
@@ -136,8 +134,9 @@ bool loop_termination::is_watched(shared_loop& loop, clock::duration pause) {
     // join.
     constexpr clock::duration year = std::chrono::hours(24 * 365);
     const clock::duration longest =
-        loop.ever_asked ? std::max<clock::duration>(run_.options.silence_limit, 5 * answer_limit)
-                        : 2 * std::min<clock::duration>(run_.options.join_limit, year);
+        loop.ever_asked
+            ? std::max<clock::duration>(run_.options.silence_limit, 5 * limits::loop_answer_limit)
+            : 2 * std::min<clock::duration>(run_.options.join_limit, year);
     if (++loop.checks_without * pause < longest) return true;
     run_.nodes.fail(
         {{{errc::disconnected},
@@ -164,7 +163,7 @@ void loop_termination::end_everywhere(const shared_loop& loop,
     auto over = run_.over.procedure<wire::loop_over_signature>(wire::loop_over);
     const auto tell = [&](const std::string& address) -> result<void> {
         try {
-            return over.on(address).within(answer_limit).try_call(loop.number);
+            return over.on(address).within(limits::loop_answer_limit).try_call(loop.number);
         } catch (const error& wrong) {
             return {wrong.code().code, wrong.what()};
         }

@@ -11,6 +11,7 @@
 
 #include "flow/channel/reach.hpp"
 #include "flow/channel/wire.hpp"
+#include "flow/limits.hpp"
 
 namespace amalgam::detail {
 
@@ -182,8 +183,8 @@ bool neighbors::is_needed(const neighbor& one) const {
 
 void neighbors::check_liveness(const std::function<bool(clock::duration pause)>& go_on) {
     if (run_.options.silence_limit.count() == 0) return;
-    constexpr unsigned checks = 4;
-    const clock::duration pause = clock::duration(run_.options.silence_limit) / checks;
+    const clock::duration pause =
+        clock::duration(run_.options.silence_limit) / limits::liveness_checks;
     auto ping = run_.over.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
     while (!run_.closed.wait_for(pause)) {
         if (!go_on(pause)) return;
@@ -192,7 +193,7 @@ void neighbors::check_liveness(const std::function<bool(clock::duration pause)>&
             if (one->pulse.valid() && !one->pulse.ready()) {
                 // Counts checks, not time: a process that was suspended itself blames nobody for
                 // checks it did not make.
-                if (++one->unanswered_checks < checks) continue;
+                if (++one->unanswered_checks < limits::liveness_checks) continue;
                 if (is_needed(*one)) {
                     const std::chrono::duration<double> limit = run_.options.silence_limit;
                     lose(*one, {{errc::disconnected},
@@ -207,20 +208,20 @@ void neighbors::check_liveness(const std::function<bool(clock::duration pause)>&
 }
 
 void neighbors::lose(const neighbor& one, const failure& why) {
-    constexpr std::size_t most_words = 4096;
     bool it_failed = why.what == errc::handler_failed;  // It said so before it ended.
-    run_.nodes.fail({{why.what, it_failed ? fmt::format("group {} failed: {}", one.label,
-                                                        why.sentence.substr(0, most_words))
-                                          : fmt::format("lost contact with group {} ({})",
-                                                        one.label, why.sentence)},
-                     true});
+    run_.nodes.fail(
+        {{why.what, it_failed
+                        ? fmt::format("group {} failed: {}", one.label,
+                                      why.sentence.substr(0, limits::max_reason_bytes))
+                        : fmt::format("lost contact with group {} ({})", one.label, why.sentence)},
+         true});
 }
 
 void neighbors::lose_receiver(process_id who, const failure& why) {
     neighbor& one = find(who, false);
     // A failing process answers `stay` and refuses other calls, in either order.
-    bool said =
-        one.gone.wait_for(std::chrono::seconds(1)) && one.last_words.what == errc::handler_failed;
+    bool said = one.gone.wait_for(limits::failure_report_limit) &&
+                one.last_words.what == errc::handler_failed;
     lose(one, said ? one.last_words : why);
 }
 
