@@ -1,9 +1,7 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string_view>
 #include <type_traits>
@@ -11,6 +9,8 @@
 #include <vector>
 
 #include <amalgam/bulk/segments.hpp>
+#include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/region.hpp>
 #include <amalgam/rpc/peer.hpp>

@@ -2,12 +2,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <amalgam/core/detail/function.hpp>
 
 namespace amalgam {
 

@@ -1,17 +1,17 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/core/status.hpp>
 
 namespace amalgam {

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/directory/attributes.hpp>

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/resource_id.hpp>
 #include <amalgam/directory/resource_message.hpp>

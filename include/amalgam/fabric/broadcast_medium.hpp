@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string_view>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/function.hpp>
 
 namespace amalgam {
 

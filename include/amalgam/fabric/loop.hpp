@@ -1,14 +1,14 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>

@@ -2,7 +2,6 @@
 
 #include <compare>
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include <amalgam/core/buffer.hpp>

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,6 +7,7 @@
 #include <string_view>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/port.hpp>

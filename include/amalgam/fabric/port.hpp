@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/message.hpp>

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include <amalgam/core/buffer.hpp>
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/uri.hpp>
 #include <amalgam/fabric/port.hpp>

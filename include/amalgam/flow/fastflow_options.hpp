@@ -1,9 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
-#include <functional>
 
+#include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/rpc/engine.hpp>
 

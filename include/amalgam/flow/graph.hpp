@@ -2,7 +2,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
 #include <amalgam/flow/detail/ordered.hpp>

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <vector>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/flow/config.hpp>
 
 namespace amalgam {

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/flow/graph.hpp>
 #include <amalgam/flow/report.hpp>
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -9,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/rpc/engine.hpp>
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +11,7 @@
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/inject/detail/decoded.hpp>

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -265,7 +264,7 @@ public:
         std::size_t elements = scalar<std::uint32_t>();
         // The second bound is for user types that encode to no bytes: nested containers of them
         // could multiply.
-        if (elements > remaining() / std::max<std::size_t>(each, 1) || elements > countable_) {
+        if (elements > remaining() / (each == 0 ? 1 : each) || elements > countable_) {
             fail("a length exceeds the message");
             return 0;
         }

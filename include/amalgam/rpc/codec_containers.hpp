@@ -1,11 +1,10 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <iterator>
-#include <ranges>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -20,10 +19,23 @@ namespace amalgam {
 
 namespace detail {
 
+// std::ranges::range and its relatives for containers; <ranges> is too much for users' builds.
+template <typename T>
+concept iterable = requires(T& c) {
+    { c.begin() } -> std::input_iterator;
+    { c.end() } -> std::sentinel_for<decltype(c.begin())>;
+};
+template <typename T>
+concept sized_iterable = iterable<T> && requires(const T& c) {
+    { c.size() } -> std::convertible_to<std::size_t>;
+};
+
 /// vector and string: contiguous and resizable.
 template <typename T>
-concept contiguous_container = !has_member_save<T> && std::ranges::contiguous_range<T> &&
+concept contiguous_container = !has_member_save<T> && sized_iterable<T> &&
                                requires(T & c, std::size_t n, typename T::value_type v) {
+    { c.begin() } -> std::contiguous_iterator;
+    { c.data() } -> std::same_as<typename T::value_type*>;
     c.resize(n);
     c.push_back(std::move(v));
     typename T::allocator_type;
@@ -31,17 +43,15 @@ concept contiguous_container = !has_member_save<T> && std::ranges::contiguous_ra
 
 /// list, deque and vector<bool>.
 template <typename T>
-concept sequence_container =
-    !has_member_save<T> && !contiguous_container<T> && std::ranges::sized_range<T> &&
-    requires(T & c, typename T::value_type v) {
+concept sequence_container = !has_member_save<T> && !contiguous_container<T> && sized_iterable<T> &&
+                             requires(T & c, typename T::value_type v) {
     c.push_back(std::move(v));
     typename T::allocator_type;
 };
 
 /// set, map and their relatives.
 template <typename T>
-concept associative_container =
-    !has_member_save<T> && std::ranges::sized_range<T> && requires(T & c) {
+concept associative_container = !has_member_save<T> && sized_iterable<T> && requires(T & c) {
     typename T::key_type;
     typename T::allocator_type;
     c.clear();
@@ -49,16 +59,16 @@ concept associative_container =
 
 /// forward_list: inserts after an element, and has no size().
 template <typename T>
-concept linked_container = !has_member_save<T> && std::ranges::forward_range<T> &&
-                           requires(T & c, typename T::value_type v) {
+concept linked_container =
+    !has_member_save<T> && iterable<T> && requires(T & c, typename T::value_type v) {
     c.insert_after(c.before_begin(), std::move(v));
     typename T::allocator_type;
 };
 
 /// valarray.
 template <typename T>
-concept number_container =
-    !has_member_save<T> && std::ranges::contiguous_range<T> && requires(T & c) {
+concept number_container = !has_member_save<T> && requires(T & c) {
+    { begin(c) } -> std::contiguous_iterator;
     c.resize(1);
     c.cshift(1);
     requires bulk<typename T::value_type>;
@@ -67,7 +77,7 @@ concept number_container =
 /// queue, stack and priority_queue.
 template <typename T>
 concept container_adaptor =
-    !has_member_save<T> && !std::ranges::range<T> && requires(T & c, typename T::value_type v) {
+    !has_member_save<T> && !iterable<T> && requires(T & c, typename T::value_type v) {
     typename T::container_type;
     c.push(std::move(v));
     c.pop();
@@ -85,7 +95,7 @@ struct value_of<std::pair<const K, V>> {
 template <typename Archive, typename Range>
 void save_elements(Archive& a, const Range& range, std::size_t size) {
     a.count(size);
-    for (const std::ranges::range_value_t<Range>& element : range)
+    for (const typename Range::value_type& element : range)
         a(element);
 }
 
@@ -179,7 +189,7 @@ struct codec<T> {
 
     template <typename Archive>
     static void save(Archive& a, const T& x) {
-        detail::save_elements(a, x, static_cast<std::size_t>(std::ranges::distance(x)));
+        detail::save_elements(a, x, static_cast<std::size_t>(std::distance(x.begin(), x.end())));
     }
     template <typename Archive>
     static void load(Archive& a, T& x) {
@@ -198,12 +208,12 @@ struct codec<T> {
 
     template <typename Archive>
     static void save(Archive& a, const T& x) {
-        a.block(std::ranges::data(x), x.size());
+        a.block(std::to_address(begin(x)), x.size());
     }
     template <typename Archive>
     static void load(Archive& a, T& x) {
         x.resize(a.template block<value_type>());
-        a.elements(std::ranges::data(x), x.size());
+        a.elements(std::to_address(begin(x)), x.size());
         if (!a.ok()) x.resize(0);
     }
 };
@@ -224,14 +234,16 @@ struct codec<T> {
         auto& container = x.*inside::container();
         a(container);
         if constexpr (requires { typename T::value_compare; }) {
-            std::make_heap(container.begin(), container.end(), x.*inside::order());
+            auto unordered = std::move(container);
+            container.clear();
+            for (auto& element : unordered)
+                x.push(std::move(element));
         }
     }
 
 private:
-    struct inside : T {  // The members are protected, with names fixed by the standard.
+    struct inside : T {  // The member is protected, with a name fixed by the standard.
         static constexpr auto container() { return &inside::c; }
-        static constexpr auto order() { return &inside::comp; }
     };
 };
 

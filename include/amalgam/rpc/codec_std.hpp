@@ -1,8 +1,7 @@
 #pragma once
 
 #include <array>
-#include <bitset>
-#include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <variant>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/rpc/codec.hpp>
 
 /// Encoding of standard library types other than containers.
@@ -209,22 +209,35 @@ struct codec<std::chrono::time_point<Clock, Duration>> {
     }
 };
 
-/// Eight bits per byte, lowest bit first.
-template <std::size_t N>
-struct codec<std::bitset<N>> {
+namespace detail {
+
+/// std::bitset, without including it.
+template <typename T>
+concept bits_like = !has_member_save<T> && requires(T & x, const T& y) {
+    { y.test(0) } -> std::same_as<bool>;
+    y.to_ullong();
+    x.flip(0);
+    x[0] = y.all();
+};
+
+}  // namespace detail
+
+/// bitset: eight bits per byte, lowest bit first.
+template <template <std::size_t> typename Bits, std::size_t N>
+requires(detail::bits_like<Bits<N>>) struct codec<Bits<N>> {
     using for_library_type = void;
     using bytes_type = std::array<std::uint8_t, (N + 7) / 8>;
     static constexpr std::size_t min_bytes = std::tuple_size_v<bytes_type>;
 
     template <typename Archive>
-    static void save(Archive& a, const std::bitset<N>& x) {
+    static void save(Archive& a, const Bits<N>& x) {
         bytes_type bytes{};
         for (std::size_t i = 0; i < N; ++i)
             if (x[i]) bytes[i / 8] |= static_cast<std::uint8_t>(1u << i % 8);
         a.elements(bytes.data(), bytes.size());
     }
     template <typename Archive>
-    static void load(Archive& a, std::bitset<N>& x) {
+    static void load(Archive& a, Bits<N>& x) {
         bytes_type bytes{};
         a.elements(bytes.data(), bytes.size());
         for (std::size_t i = 0; i < N; ++i)

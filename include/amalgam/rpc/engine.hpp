@@ -1,8 +1,6 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -14,6 +12,8 @@
 #include <vector>
 
 #include <amalgam/core/counter.hpp>
+#include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
 #include <amalgam/rpc/call_context.hpp>

@@ -1,12 +1,13 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <amalgam/core/detail/chrono.hpp>
 
 namespace amalgam {
 

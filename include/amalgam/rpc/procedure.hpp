@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/rpc/detail/rest_of_message.hpp>
@@ -50,6 +49,10 @@ template <typename Last>
 inline constexpr bool ends_with_bytes<Last> =
     std::is_same_v<std::remove_cvref_t<Last>, const_bytes> ||
     std::is_same_v<std::remove_cvref_t<Last>, rest_of_message>;
+
+constexpr std::uint32_t clamped(std::uint32_t value, std::uint32_t most) noexcept {
+    return value == 0 ? 1 : value > most ? most : value;
+}
 
 }  // namespace detail
 
@@ -142,7 +145,7 @@ public:
                              std::chrono::nanoseconds pause = std::chrono::milliseconds(10)) const {
         detail::require_idempotent(target_);
         bound_procedure again(*this);
-        again.target_.attempts = static_cast<std::uint16_t>(std::clamp(attempts, 1u, 1000u));
+        again.target_.attempts = static_cast<std::uint16_t>(detail::clamped(attempts, 1000));
         again.target_.pause = pause;
         return again;
     }
@@ -233,7 +236,7 @@ public:
     /// A copy with this credit window: how many values may be in flight or unread. At least 1.
     bound_procedure window(std::uint32_t values) const noexcept {
         bound_procedure other(*this);
-        other.target_.window = std::clamp(values, 1u, 1u << 20);
+        other.target_.window = detail::clamped(values, 1u << 20);
         return other;
     }
     /// Starts the call. Waits like bound_procedure::start(); reading waits for the values.

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <array>
-#include <bitset>
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <memory>
@@ -15,6 +13,7 @@
 #include <utility>
 #include <variant>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/rpc/codec_std.hpp>
 
 namespace amalgam {
@@ -127,8 +126,8 @@ template <typename T>
 struct namer<std::shared_ptr<T>> {
     static std::string name() { return "optional<" + type_name<T>() + ">"; }
 };
-template <std::size_t N>
-struct namer<std::bitset<N>> {
+template <template <std::size_t> typename Bits, std::size_t N>
+requires(bits_like<Bits<N>>) struct namer<Bits<N>> {
     static std::string name() { return "bitset<" + std::to_string(N) + ">"; }
 };
 template <>

@@ -1,14 +1,14 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
-#include <functional>
 #include <mutex>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/tasks/detail/spin_lock.hpp>
 #include <amalgam/tasks/event.hpp>
 

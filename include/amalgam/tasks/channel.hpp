@@ -1,12 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <iterator>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/channel_core.hpp>
 #include <amalgam/tasks/detail/channel_operations.hpp>
 #include <amalgam/tasks/detail/deadline.hpp>

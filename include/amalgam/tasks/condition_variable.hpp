@@ -1,9 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/mutex.hpp>
 

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/event.hpp>
 
 namespace amalgam {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <string_view>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/poller.hpp>
 #include <amalgam/tasks/pool.hpp>
 #include <amalgam/tasks/scheduler.hpp>

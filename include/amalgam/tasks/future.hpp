@@ -1,10 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <coroutine>
 #include <string>
 #include <utility>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/detail/future_state.hpp>
 

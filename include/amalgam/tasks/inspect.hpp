@@ -1,10 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/pool.hpp>
 
 namespace amalgam {

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/detail/wait_list.hpp>
 #include <amalgam/tasks/detail/wait_operation.hpp>

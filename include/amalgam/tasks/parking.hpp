@@ -1,8 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
+
+#include <amalgam/core/detail/chrono.hpp>
 
 namespace amalgam {
 

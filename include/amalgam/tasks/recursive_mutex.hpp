@@ -1,9 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/local.hpp>
 #include <amalgam/tasks/mutex.hpp>
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <mutex>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/detail/wait_list.hpp>
 #include <amalgam/tasks/detail/wait_operation.hpp>

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/detail/wait_list.hpp>
 #include <amalgam/tasks/detail/wait_operation.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <chrono>
 #include <coroutine>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/coroutine_unit.hpp>
 #include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/timer.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <chrono>
 #include <utility>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/closure.hpp>
 #include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/execution_stream.hpp>

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <utility>
+
+#include <amalgam/core/detail/function.hpp>
 
 namespace amalgam {
 

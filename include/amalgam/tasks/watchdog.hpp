@@ -1,9 +1,7 @@
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -11,6 +9,8 @@
 #include <vector>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/function.hpp>
 
 namespace amalgam {
 

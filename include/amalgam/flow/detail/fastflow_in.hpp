@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -11,6 +10,7 @@
 #include <unordered_map>
 
 #include <amalgam/core/buffer.hpp>
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/flow/detail/fastflow_end.hpp>
 #include <amalgam/rpc/responder.hpp>
 

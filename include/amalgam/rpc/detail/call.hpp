@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/message.hpp>

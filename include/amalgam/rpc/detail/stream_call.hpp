@@ -3,12 +3,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/value_queue.hpp>
 
 namespace amalgam::detail {
 
@@ -81,8 +81,7 @@ public:
         std::optional<T> value;
         {
             const std::lock_guard hold(busy_);
-            value.emplace(std::move(values_.front()));
-            values_.pop_front();
+            value = values_.pop();
         }
         value_was_read();
         return value;
@@ -95,10 +94,10 @@ private:
         emplace_new(value, from);
         if (!from.ok() || from.remaining() != 0) return;
         const std::lock_guard hold(busy_);
-        values_.push_back(std::move(*value));
+        values_.push(std::move(*value));
     }
 
-    std::deque<T> values_;
+    value_queue<T> values_;
 };
 
 }  // namespace amalgam::detail

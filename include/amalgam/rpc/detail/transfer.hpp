@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/region.hpp>

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <chrono>
+#include <amalgam/core/detail/chrono.hpp>
 
 namespace amalgam::detail {
 
@@ -18,7 +17,7 @@ std::chrono::steady_clock::time_point deadline_after(
     const std::chrono::duration<double> seconds(time);
     if (!(seconds > seconds.zero())) return now;
     // For `now` before the epoch this counts from the epoch, as the difference would overflow.
-    const auto left = point::max() - std::max(now, point());
+    const auto left = point::max() - (now > point() ? now : point());
     if (seconds >= std::chrono::duration<double>(left)) return point::max();
     return now + std::chrono::ceil<point::duration>(time);
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/detail/coroutine_unit.hpp>
